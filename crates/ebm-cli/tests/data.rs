@@ -54,5 +54,5 @@ fn an_archive_is_unpacked_or_refused_with_code_3() {
         assert!(!elsewhere.exists());
     }
     let output = ebm(&["data", "unpack", text(&golden), text(&elsewhere), "--max-files", "1"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("exceed the budget of 1"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("than 1, the limit"));
 }

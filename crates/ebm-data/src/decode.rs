@@ -280,14 +280,3 @@ fn other_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         false => ("text", "give the image's file"),
     })
 }
-
-/// Whether these bytes begin as an image does and do not end as one.
-pub(crate) fn is_truncated(bytes: &[u8]) -> bool {
-    match Kind::of(bytes) {
-        Some(Kind::Jpeg) => !jpeg::has_end(bytes),
-        Some(Kind::Png) => !png::has_end(bytes),
-        Some(Kind::Bmp) => !bmp::has_end(bytes),
-        Some(Kind::WebP) => !webp::has_end(bytes),
-        None => false,
-    }
-}

@@ -37,14 +37,6 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A folder holds more files than are read.
-    #[error("{}: more than {limit} files; give the folder of the dataset itself, or a part of it", path.display())]
-    TooManyFiles {
-        /// The folder.
-        path: PathBuf,
-        /// How many are read.
-        limit: usize,
-    },
     /// A file is not an image that can be decoded.
     #[error("{}: not a readable image: {detail}; fetch the file again", path.display())]
     Decode {
@@ -138,19 +130,11 @@ pub enum Error {
         detail: String,
     },
     /// An archive is hostile or damaged; nothing of it was kept.
-    #[error(
-        "{}: {}{detail} ({fault:?}); fetch the archive again, or from another place",
-        path.display(),
-        entry_prefix(entry)
-    )]
+    #[error("{}: {detail}; fetch the archive again, or from another place", path.display())]
     Archive {
         /// The archive.
         path: PathBuf,
-        /// The entry's name; empty where the archive as a whole is at fault.
-        entry: String,
-        /// The kind of fault.
-        fault: crate::unpack::ArchiveFault,
-        /// What is wrong.
+        /// What is wrong, and with which entry.
         detail: String,
     },
     /// The name of an image tells no age, or an impossible one.
@@ -259,8 +243,4 @@ fn what_to_do(bad: usize, total: usize, report: &Option<PathBuf>) -> String {
     format!(
         "{list}, or go on without them: max_bad_fraction = {fraction}, `ebm train … --max-bad-fraction {fraction}`"
     )
-}
-
-fn entry_prefix(entry: &str) -> String {
-    if entry.is_empty() { String::new() } else { format!("entry {entry:?}: ") }
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::examine::Examiner;
 use super::file::{CATEGORY, CategoryRecord, sample_name};
 use crate::error::Error;
 
@@ -20,15 +19,16 @@ pub struct Category {
 
 /// The categories by ascending id, labelled by position, or what is wrong with them: labels would mean
 /// nothing.
-pub(super) fn sound(records: &[CategoryRecord], examiner: &mut Examiner) -> Result<Vec<Category>, String> {
-    let mut categories = Vec::with_capacity(records.len());
+pub(super) fn sound(records: &[CategoryRecord]) -> Result<Vec<Category>, String> {
+    let mut categories: Vec<Category> = Vec::with_capacity(records.len());
     for (position, record) in records.iter().enumerate() {
-        if let Some(finding) = examiner.category(record).first() {
-            return Err(format!("{}: {}", sample_name(CATEGORY, &record.id, position), finding.detail));
+        let refuse = |detail: &str| format!("{}: {detail}", sample_name(CATEGORY, &record.id, position));
+        let id = *record.id.as_ref().map_err(|finding| refuse(&finding.detail))?;
+        let name = record.name.as_ref().map_err(|finding| refuse(&finding.detail))?;
+        if categories.iter().any(|other| other.id == id || other.name == *name) {
+            return Err(refuse(&format!("another category has the id {id} or the name {name:?}")));
         }
-        if let (Ok(id), Ok(name)) = (&record.id, &record.name) {
-            categories.push(Category { id: *id, name: name.clone(), label: 0 });
-        }
+        categories.push(Category { id, name: name.clone(), label: 0 });
     }
     if categories.is_empty() {
         return Err("no categories".to_owned());
@@ -72,7 +72,7 @@ mod tests {
     fn labelled(ids: &[u64], labels: usize) -> Result<Vec<usize>, String> {
         let record = |&id: &u64| CategoryRecord { id: Ok(id), name: Ok(format!("c{id}")) };
         let records: Vec<_> = ids.iter().map(record).collect();
-        let mut categories = sound(&records, &mut Examiner::default())?;
+        let mut categories = sound(&records)?;
         let relabelled = relabel(&mut categories, Some(labels), Path::new("a.json"));
         relabelled.map_err(|error| error.to_string())?;
         Ok(categories.iter().map(|category| category.label).collect())

@@ -62,11 +62,6 @@ impl Header {
     }
 }
 
-/// Whether all rows are there.
-pub(super) fn has_end(bytes: &[u8]) -> bool {
-    Header::find(bytes).is_some_and(|header| header.end.is_none_or(|end| end <= bytes.len() as u64))
-}
-
 /// Decodes a file.
 pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
     let fail = |error: ImageError| Error::decode(path, error);

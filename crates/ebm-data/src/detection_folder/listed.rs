@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::coco::{CocoImage, Object, Sound, misplaced};
-use crate::quarantine::{DefectCode, Finding, Quarantine};
+use crate::quarantine::{Finding, Quarantine};
 
 /// A thing, or what is wrong with it.
 pub(super) type Sought<T> = Result<T, Finding>;
@@ -83,8 +83,8 @@ pub(super) fn gather<T>(
 /// The object with its box clipped to the image, or what is wrong with the box; a part of it may be outside.
 fn clipped(object: Annotated, size: (usize, usize), remedy: &str) -> Sought<Object> {
     let [x0, y0, x1, y1] = object.corners;
-    let found = misplaced([x0, y0, x1 - x0, y1 - y0], Some(size));
-    if let Some(Finding { code, detail }) = found.filter(|found| found.code != DefectCode::BoxClipped) {
+    let found = misplaced([x0, y0, x1 - x0, y1 - y0], size);
+    if let Some(Finding { code, detail }) = found {
         return Err(Finding::new(code, format!("x, y, width and height {detail}; {remedy}")));
     }
     let (width, height) = (size.0 as f64, size.1 as f64);

@@ -152,7 +152,7 @@ fn read_file(root: &Path, path: &Path) -> Result<Listed<VocObject>> {
     let defect = |code, detail: String| Ok(record(Err(Finding::new(code, detail)), Vec::new()));
     if !path.is_file() {
         return defect(
-            DefectCode::MissingAnnotation,
+            DefectCode::BadAnnotation,
             "listed, but not there; fetch it, or drop it from the list".into(),
         );
     }
@@ -201,7 +201,7 @@ fn read_image(root: &Path, xml: &Path, annotation: Node) -> Sought<ImageFile> {
         Some(size) => size,
         None => read_header(&path).map(|header| (header.width, header.height)).map_err(|error| {
             let detail = format!("no <size> with a width and a height, and the image tells none: {error}");
-            Finding::new(DefectCode::BadImageSize, detail)
+            Finding::new(DefectCode::BadAnnotation, detail)
         })?,
     };
     Ok(ImageFile { path, size })
@@ -211,7 +211,7 @@ fn read_image(root: &Path, xml: &Path, annotation: Node) -> Sought<ImageFile> {
 fn read_object(object: Node) -> Sought<VocObject> {
     let class = text(object, "name").filter(|name| !name.is_empty());
     let class = class.ok_or_else(|| {
-        Finding::new(DefectCode::BadCategory, "an object without <name>; name its class".to_owned())
+        Finding::new(DefectCode::BadAnnotation, "an object without <name>; name its class".to_owned())
     })?;
     let bndbox = object.children().find(|child| child.has_tag_name("bndbox"));
     let number = |name| {
@@ -221,7 +221,7 @@ fn read_object(object: Node) -> Sought<VocObject> {
                 let found = written.map_or("missing".to_owned(), |text| format!("{text:?}"));
                 let detail =
                     format!("{name} of the <bndbox> of {class:?} is {found}; give a number of pixels");
-                Finding::new(DefectCode::BoxArity, detail)
+                Finding::new(DefectCode::BadAnnotation, detail)
             },
         )
     };

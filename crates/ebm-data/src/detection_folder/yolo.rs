@@ -91,7 +91,7 @@ impl Labels {
                 self.names_file.display(),
                 count - 1
             );
-            return Err(Finding::new(DefectCode::OrphanCategory, detail));
+            return Err(Finding::new(DefectCode::UnknownCategory, detail));
         }
         let [cx, cy, w, h] = line.fractions;
         let (width, height) = (width as f64, height as f64);
@@ -205,7 +205,7 @@ fn read_record(image: &Path, labels: PathBuf, texts: &BTreeSet<PathBuf>) -> Resu
         }
         Ok(Header { width, height, .. }) => Ok(ImageFile { path: image.to_owned(), size: (width, height) }),
         Err(error @ Error::Io { .. }) => return Err(error),
-        Err(error) => Err(Finding::new(DefectCode::BadImageSize, format!("no image size: {error}"))),
+        Err(error) => Err(Finding::new(DefectCode::BadAnnotation, format!("no image size: {error}"))),
     };
     let mut objects = Vec::new();
     if texts.contains(&labels) {
@@ -220,7 +220,7 @@ fn read_record(image: &Path, labels: PathBuf, texts: &BTreeSet<PathBuf>) -> Resu
 fn parse_line(line: &str) -> Sought<Line> {
     let fail = |why: &str| {
         let shown: String = line.chars().take(80).collect();
-        Finding::new(DefectCode::BoxArity, format!("{shown:?} {why}; write `class cx cy w h`"))
+        Finding::new(DefectCode::BadAnnotation, format!("{shown:?} {why}; write `class cx cy w h`"))
     };
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [class, rest @ ..] = &fields[..] else { return Err(fail("is empty")) };

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use super::region::square_about;
-use super::tolerance::{Collector, Tolerance};
-use super::{Face, Faces, Pixels};
+use super::{Face, Faces, Pixels, Tolerance};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
 use crate::files::{files_in, read_utf8};
@@ -52,7 +51,7 @@ pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
         let detail = format!("{} is no scale of a crop; give a positive one, such as 1.3", options.scale);
         return Err(Error::Argument { name: "scale", detail });
     }
-    let mut collector = Collector::new(&options.tolerance)?;
+    let mut collected = Faces::default();
     let mut found = false;
     for folder in people(root)? {
         let person = folder.trim_start_matches(PERSON);
@@ -64,7 +63,7 @@ pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
                 let pixels = Pixels::Region { path: path.clone(), region };
                 Face { name: name.clone(), pixels, target }
             });
-            collector.push(&path, &name, outcome);
+            collected.push(&path, &name, outcome);
         }
     }
     if !found {
@@ -74,7 +73,7 @@ pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
                 .to_owned();
         return Err(Error::Format { path: root.to_owned(), expected: "the folder of Pointing'04", detail });
     }
-    collector.finish()
+    collected.within(&options.tolerance)
 }
 
 /// The names of the people's folders, in order.
@@ -93,10 +92,10 @@ fn people(root: &Path) -> Result<Vec<String>> {
 /// The crop and the pose of a photograph.
 fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4], Vec<f32>), Finding> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let target = pose(&stem, person).map_err(|detail| Finding::new(DefectCode::BadPose, detail))?;
+    let target = pose(&stem, person).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
     let file = path.with_extension("txt");
     if !file.is_file() {
-        return Err(Finding::new(DefectCode::MissingAnnotation, file.display().to_string()));
+        return Err(Finding::new(DefectCode::BadAnnotation, file.display().to_string()));
     }
     let [x, y, width, height] = read_box(&file)
         .map_err(|detail| Finding::new(DefectCode::BadAnnotation, format!("{}: {detail}", file.display())))?;
@@ -104,14 +103,14 @@ fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4],
         read_header(path).map_err(|error| Finding::new(DefectCode::UnreadableImage, error.to_string()))?;
     let say = |what: &str| format!("{}: the box {x} {y} {width} {height} {what}", file.display());
     if !(width > 0. && height > 0.) {
-        return Err(Finding::new(DefectCode::BoxEmpty, say("is empty")));
+        return Err(Finding::new(DefectCode::BadBox, say("is empty")));
     }
     let [columns, rows] = [header.width, header.height].map(|side| side as f64);
     let overlaps =
         |centre: f64, side: f64, length: f64| centre + side / 2. > 0. && centre - side / 2. < length;
     if !(overlaps(x, width, columns) && overlaps(y, height, rows) && width <= columns && height <= rows) {
         let of = format!("does not lie in the image of {columns}x{rows} pixels");
-        return Err(Finding::new(DefectCode::BoxOutside, say(&of)));
+        return Err(Finding::new(DefectCode::BadBox, say(&of)));
     }
     Ok((square_about([x, y, width, height], scale), target))
 }

@@ -38,8 +38,8 @@ use sha2::{Digest as _, Sha256};
 
 pub use download::FetchOptions;
 pub use error::{Error, Result};
+pub(crate) use hash::hex;
 pub use hash::{Pin, record_path, sha256_of};
-pub(crate) use hash::{hex, update};
 pub use hub::{Hub, HubFile};
 pub use manifest::{Entry, Manifest, embedded};
 pub use push::{Outgoing, Push, push};

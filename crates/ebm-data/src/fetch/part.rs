@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use ebm_files::{Durability, check_output, open_own, replace};
+use ebm_files::{Durability, check_output, replace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -60,7 +60,9 @@ impl Part {
     pub fn open(target: &Path) -> Result<Self> {
         check_output(target).map_err(Error::io("write", target))?;
         let path = beside(target, "part");
-        let mut file = open_own(&path).map_err(Error::io("open", &path))?;
+        check_output(&path).map_err(Error::io("open", &path))?;
+        let options = File::options().create(true).truncate(false).read(true).write(true).clone();
+        let mut file = options.open(&path).map_err(Error::io("open", &path))?;
         let mut hash = Sha256::new();
         let mut len = 0;
         hash::update(&mut hash, &mut file, &mut |n| len += n as u64).map_err(Error::io("read", &path))?;

@@ -19,8 +19,6 @@ pub enum FrameCheck {
     Ends,
     /// Each frame must be there. Asks the file system for each: minutes for the 14 million of TrackingNet.
     All,
-    /// As [`FrameCheck::All`], and it is no error if all sequences are defective: for a list of all defects.
-    Report,
 }
 
 /// How to read a dataset of sequences.
@@ -107,7 +105,7 @@ impl<'a> Collector<'a> {
             return Err(Error::Format { path: root.to_owned(), expected: "a dataset of sequences", detail });
         }
         self.options.tolerance.apply(quarantine, sequences.len())?;
-        if sequences.is_empty() && self.options.check != FrameCheck::Report {
+        if sequences.is_empty() {
             let bad = quarantine.defects.len();
             let all_but_one = (bad - 1) as f64 / bad as f64;
             let tolerance = Tolerance { max_bad_fraction: all_but_one, ..self.options.tolerance.clone() };
@@ -131,22 +129,26 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
     let (count, boxes) = (frames.len(), sequence.boxes.len());
     let fail = |path: PathBuf, code, detail| Err(Trouble::Defect(path, code, detail));
     let Some(last) = count.checked_sub(1) else {
-        return fail(PathBuf::from(&sequence.name), DefectCode::FrameCount, "no frame and no box".to_owned());
+        return fail(
+            PathBuf::from(&sequence.name),
+            DefectCode::BadAnnotation,
+            "no frame and no box".to_owned(),
+        );
     };
     if count != boxes {
         let path = frames.path(0).unwrap_or_default();
-        return fail(path, DefectCode::FrameCount, format!("{boxes} boxes for {count} frames"));
+        return fail(path, DefectCode::BadAnnotation, format!("{boxes} boxes for {count} frames"));
     }
     let step = match check {
         FrameCheck::Ends => last.max(1),
-        FrameCheck::All | FrameCheck::Report => 1,
+        FrameCheck::All => 1,
     };
     let absent = |i| frames.path(i).filter(|path| !path.is_file()).map(|path| (i, path));
     let missing = (0..count).step_by(step).find_map(absent);
     if let Some((i, path)) = missing {
         let detail = format!("frame {} of {count}, as many as there are boxes, is not there", i + 1);
         // Without the first there is no folder or another numbering; without a later one there are too few.
-        let code = if i == 0 { DefectCode::MissingFile } else { DefectCode::FrameCount };
+        let code = if i == 0 { DefectCode::MissingFile } else { DefectCode::BadAnnotation };
         return fail(path, code, detail);
     }
     if let (Extra::Refused, Frames::Numbered { directory, prefix, first, count, digits, extension }) =
@@ -156,7 +158,7 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
         let next = directory.join(next);
         if next.exists() {
             let detail = format!("{boxes} boxes, but the folder has more frames");
-            return fail(next, DefectCode::FrameCount, detail);
+            return fail(next, DefectCode::BadAnnotation, detail);
         }
     }
     Ok(())
@@ -165,12 +167,10 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
 /// What a failure to read an annotation file means: that it is missing or defective, or that the machine
 /// fails.
 pub(super) fn annotation_trouble(path: &Path, error: Error) -> Trouble {
-    let code = match &error {
-        Error::Io { source, .. } if is_absent(source) => DefectCode::MissingAnnotation,
-        Error::Io { .. } => return Trouble::Fatal(error),
-        _ => DefectCode::BadAnnotation,
-    };
-    Trouble::Defect(path.to_owned(), code, error.to_string())
+    match &error {
+        Error::Io { source, .. } if !is_absent(source) => Trouble::Fatal(error),
+        _ => Trouble::Defect(path.to_owned(), DefectCode::BadAnnotation, error.to_string()),
+    }
 }
 
 fn is_absent(error: &std::io::Error) -> bool {

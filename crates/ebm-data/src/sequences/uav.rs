@@ -50,7 +50,7 @@ fn read(frames: &Path, annotation: &Path, name: &str, range: Option<&Range>) -> 
     if let Some(Range { first, last, .. }) = range.filter(|range| range.last + 1 - range.first != boxes.len())
     {
         let detail = format!("{} boxes for the frames {first} to {last}", boxes.len());
-        return Err(Trouble::Defect(annotation.to_owned(), DefectCode::FrameCount, detail));
+        return Err(Trouble::Defect(annotation.to_owned(), DefectCode::BadAnnotation, detail));
     }
     let frames = numbered(frames.join(folder), first, boxes.len(), 6);
     Ok(Sequence { name: name.to_owned(), frames, boxes, visible: None })

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
-use ebm_data::quarantine::DefectCode::{self, BadAnnotation, FrameCount, MissingAnnotation, MissingFile};
+use ebm_data::quarantine::DefectCode::{self, BadAnnotation, MissingFile};
 use ebm_data::sequences::{
     Frames, Rect, SequenceOptions, Sequences, coco, got10k, lasot, nfs, otb, trackingnet, uav,
 };
@@ -65,11 +65,11 @@ fn nfs() {
     assert_eq!(read.sequences[0].boxes[1], [5., 6., 7., 8.]);
     assert_eq!(first_and_last(&read, 0), ["Gymnastics/00001.jpg", "Gymnastics/00003.jpg"]);
     let expected = [
-        ("gap", FrameCount),
+        ("gap", BadAnnotation),
         ("gone", MissingFile),
-        ("short", FrameCount),
+        ("short", BadAnnotation),
         ("torn", BadAnnotation),
-        ("unlabelled", MissingAnnotation),
+        ("unlabelled", BadAnnotation),
     ];
     assert_eq!(defects(&read), expected);
     assert!(read.quarantine.defects[3].detail.contains("line 2: 2 numbers"));
@@ -103,7 +103,7 @@ fn uav123() {
     assert_eq!(first_and_last(&read, 1), ["person8/000001.jpg", "person8/001075.jpg"]);
     assert_eq!(first_and_last(&read, 2), ["truck4/000577.jpg", "truck4/001261.jpg"]);
     // A range that nobody has published is not guessed.
-    let expected = [("boat1_7", MissingFile), ("person8_2", FrameCount), ("truck4_1", MissingAnnotation)];
+    let expected = [("boat1_7", MissingFile), ("person8_2", BadAnnotation), ("truck4_1", BadAnnotation)];
     assert_eq!(defects(&read), expected);
     assert!(read.quarantine.defects[1].detail.contains("450 boxes for the frames 1075 to 1525"));
 }
@@ -139,7 +139,7 @@ fn lasot() {
     assert_eq!(names(&train), ["airplane-2", "cat-2"]);
     assert_eq!(
         defects(&train),
-        [("airplane-3", BadAnnotation), ("bear-1", FrameCount), ("cat-5", MissingAnnotation)]
+        [("airplane-3", BadAnnotation), ("bear-1", BadAnnotation), ("cat-5", BadAnnotation)]
     );
     let test = read(lasot::Split::Test);
     assert_eq!((names(&test), test.quarantine.defects.len()), (vec!["airplane-1"], 279));
@@ -213,8 +213,12 @@ fn trackingnet() {
     assert_eq!(names(&train), ["b", "a"]);
     assert_eq!(first_and_last(&train, 0), ["b/0.jpg", "b/11.jpg"]);
     assert!(matches!(train.sequences[0].frames, Frames::Numbered { .. }));
-    let expected =
-        [("few", FrameCount), ("many", FrameCount), ("gone", MissingFile), ("unlabelled", MissingAnnotation)];
+    let expected = [
+        ("few", BadAnnotation),
+        ("many", BadAnnotation),
+        ("gone", MissingFile),
+        ("unlabelled", BadAnnotation),
+    ];
     assert_eq!(defects(&train), expected);
     let test = read(&[Test]);
     assert_eq!(test.sequences[0].boxes.len(), 5);
@@ -284,6 +288,6 @@ fn parts_and_second_targets_of_otb_are_found() {
     let read = otb::load(root, &SequenceOptions::benchmark()).unwrap();
     assert_eq!(names(&read), ["David", "Jogging.2"]);
     assert_eq!(first_and_last(&read, 0), ["img/0300.jpg", "img/0770.jpg"]);
-    assert!(defects(&read).contains(&("Deer", FrameCount)));
-    assert!(defects(&read).contains(&("Jogging.1", MissingAnnotation)));
+    assert!(defects(&read).contains(&("Deer", BadAnnotation)));
+    assert!(defects(&read).contains(&("Jogging.1", BadAnnotation)));
 }

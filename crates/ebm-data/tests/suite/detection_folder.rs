@@ -269,7 +269,7 @@ fn lists_of_voc_are_its_splits_and_classes_those_of_all() {
     };
     assert_eq!(labels(&train), [("a.png".to_owned(), 3), ("c.png".to_owned(), 2)]);
     assert_eq!(labels(&valid), [("b.png".to_owned(), 1)]);
-    assert_eq!(valid.quarantine.defects[0].code, DefectCode::MissingAnnotation);
+    assert_eq!(valid.quarantine.defects[0].code, DefectCode::BadAnnotation);
     assert!(valid.quarantine.defects[0].file.ends_with("Annotations/gone.xml"));
     let error = opened.load(Split::Test, &options(Purpose::Eval)).unwrap_err().to_string();
     assert!(error.contains("no split test; it has train, valid"), "{error}");
@@ -292,11 +292,11 @@ fn defects_of_voc_have_file_line_and_remedy() {
     folder.text("Annotations/a.xml", &voc_file("a.jpg", &objects.concat())).image("JPEGImages/a.jpg");
     let found = defects(&folder);
     let expected = [
-        ("line 5", DefectCode::BoxOutside, "counted from 1"),
-        ("line 6", DefectCode::BoxEmpty, "in 40x20"),
-        ("line 7", DefectCode::BoxArity, "ymin of the <bndbox> of \"mug\" is \"one\""),
-        ("line 8", DefectCode::BadCategory, "name its class"),
-        ("line 9", DefectCode::BoxArity, "xmin of the <bndbox> of \"mug\" is missing"),
+        ("line 5", DefectCode::BadBox, "counted from 1"),
+        ("line 6", DefectCode::BadBox, "in 40x20"),
+        ("line 7", DefectCode::BadAnnotation, "ymin of the <bndbox> of \"mug\" is \"one\""),
+        ("line 8", DefectCode::BadAnnotation, "name its class"),
+        ("line 9", DefectCode::BadAnnotation, "xmin of the <bndbox> of \"mug\" is missing"),
     ];
     assert_eq!(found.len(), expected.len(), "{found:?}");
     for (defect, (sample, code, part)) in found.iter().zip(expected) {
@@ -322,7 +322,7 @@ fn defects_of_whole_images_of_voc() {
     assert_eq!(objects(&dataset).len(), 2);
     let codes: Vec<DefectCode> = dataset.quarantine.defects.iter().map(|defect| defect.code).collect();
     use DefectCode::*;
-    assert_eq!(codes, [MissingFile, BadAnnotation, BadAnnotation, BadImageSize]);
+    assert_eq!(codes, [MissingFile, BadAnnotation, BadAnnotation, BadAnnotation]);
     let sizeless = &dataset.quarantine.defects[3];
     assert!(sizeless.detail.contains("<size>") && sizeless.file.ends_with("f.xml"), "{sizeless}");
     // Too many are an error with the first ones.
@@ -379,14 +379,14 @@ fn defects_of_yolo_have_file_line_and_remedy() {
     ];
     let folder = yolo(YAML, &lines.join("\n"));
     let expected = [
-        ("line 2", DefectCode::OrphanCategory, "data.yaml names 2, from 0 to 1"),
-        ("line 3", DefectCode::BoxOutside, "fractions of the image's sides"),
-        ("line 4", DefectCode::BoxEmpty, "in 40x20"),
-        ("line 5", DefectCode::BoxArity, "five fields"),
-        ("line 6", DefectCode::BoxArity, "a polygon"),
-        ("line 7", DefectCode::BoxArity, "index of a class"),
-        ("line 8", DefectCode::BoxArity, "no number"),
-        ("line 9", DefectCode::BoxArity, "no number"),
+        ("line 2", DefectCode::UnknownCategory, "data.yaml names 2, from 0 to 1"),
+        ("line 3", DefectCode::BadBox, "fractions of the image's sides"),
+        ("line 4", DefectCode::BadBox, "in 40x20"),
+        ("line 5", DefectCode::BadAnnotation, "five fields"),
+        ("line 6", DefectCode::BadAnnotation, "a polygon"),
+        ("line 7", DefectCode::BadAnnotation, "index of a class"),
+        ("line 8", DefectCode::BadAnnotation, "no number"),
+        ("line 9", DefectCode::BadAnnotation, "no number"),
     ];
     let found = defects(&folder);
     assert_eq!(found.len(), expected.len(), "{found:?}");
@@ -403,7 +403,7 @@ fn defects_of_whole_images_of_yolo() {
     folder.text("labels/train/gone.txt", "0 0.5 0.5 1 1\n").text("images/train/x.bmp", "BM\0\0\0\0\0\0\0\0");
     let found = defects(&folder);
     let codes: Vec<DefectCode> = found.iter().map(|defect| defect.code).collect();
-    assert_eq!(codes, [DefectCode::BadImageSize, DefectCode::MissingFile]);
+    assert_eq!(codes, [DefectCode::BadAnnotation, DefectCode::MissingFile]);
     assert!(found[0].detail.contains("no image size") && found[0].detail.contains("x.bmp"), "{}", found[0]);
     assert!(found[1].detail.contains("no image of this name"), "{}", found[1]);
     // Upright or as stored: labels do not say. A picture that is turned by 90° (orientation 6).

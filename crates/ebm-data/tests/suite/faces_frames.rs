@@ -68,19 +68,19 @@ fn every_defect_has_its_code() {
     use DefectCode::*;
     let large = format!("{POSE}{}", " ".repeat(20_000));
     let cases = [
-        (POSE.replace("0 1 0", "0 1.01 0"), NotRotation, "rows 2 and 2"),
-        (POSE.replace("0 1 0", "0 -1 0"), NotRotation, "determinant is -"),
-        (POSE.replace("0 1 0", "0 0 0"), NotRotation, "instead of 1"),
-        (POSE.replace("0 1 0", "0 nan 0"), BadPose, "\"nan\" is no finite number"),
-        (POSE.replace("0 1 0", "0 1"), BadPose, "four rows"),
-        (POSE.replace("20 100 1000", ""), BadPose, "four rows"),
-        (format!("{POSE}1 2 3\n"), BadPose, "four rows"),
-        (format!("{POSE}1\n"), BadPose, "four rows"),
-        (String::new(), BadPose, "four rows"),
-        ("\u{fffd} pose".to_owned(), BadPose, "no finite number"),
-        (large, BadPose, "exceed the limit"),
-        (POSE.replace("1000", "-1000"), HeadOutside, "-1000 mm"),
-        (POSE.replace("20 100", "2000 100"), HeadOutside, "of 640x480 pixels"),
+        (POSE.replace("0 1 0", "0 1.01 0"), BadAnnotation, "rows 2 and 2"),
+        (POSE.replace("0 1 0", "0 -1 0"), BadAnnotation, "determinant is -"),
+        (POSE.replace("0 1 0", "0 0 0"), BadAnnotation, "instead of 1"),
+        (POSE.replace("0 1 0", "0 nan 0"), BadAnnotation, "\"nan\" is no finite number"),
+        (POSE.replace("0 1 0", "0 1"), BadAnnotation, "four rows"),
+        (POSE.replace("20 100 1000", ""), BadAnnotation, "four rows"),
+        (format!("{POSE}1 2 3\n"), BadAnnotation, "four rows"),
+        (format!("{POSE}1\n"), BadAnnotation, "four rows"),
+        (String::new(), BadAnnotation, "four rows"),
+        ("\u{fffd} pose".to_owned(), BadAnnotation, "no finite number"),
+        (large, BadAnnotation, "exceed the limit"),
+        (POSE.replace("1000", "-1000"), BadBox, "-1000 mm"),
+        (POSE.replace("20 100", "2000 100"), BadBox, "of 640x480 pixels"),
     ];
     for (pose, code, said) in cases {
         let dir = hpdb();

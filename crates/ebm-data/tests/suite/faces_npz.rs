@@ -99,7 +99,7 @@ fn poses_that_are_no_angles_are_quarantined() {
     let wanted: Vec<_> = faces().into_iter().enumerate().filter(|(n, _)| ![1, 3].contains(n)).collect();
     assert_eq!(read.faces, wanted.into_iter().map(|(_, face)| face).collect::<Vec<_>>());
     let defects = &read.quarantine.defects;
-    assert_eq!(defects.iter().map(|defect| defect.code).collect::<Vec<_>>(), [DefectCode::BadPose; 2]);
+    assert_eq!(defects.iter().map(|defect| defect.code).collect::<Vec<_>>(), [DefectCode::BadAnnotation; 2]);
     assert!(defects[0].sample == "000001" && defects[0].detail.contains("roll NaN"), "{}", defects[0]);
     assert!(defects[1].sample == "000003" && defects[1].detail.contains("yaw 181"), "{}", defects[1]);
     options.tolerance.max_bad_fraction = 0.3;

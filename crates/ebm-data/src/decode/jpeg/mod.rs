@@ -31,11 +31,6 @@ const SLACK: u64 = 16;
 
 /// Whether the chain of segments reaches the end of the image.
 ///
-/// A progressive file cut between two scans decodes without complaint; its missing end gives it away.
-pub(super) fn has_end(bytes: &[u8]) -> bool {
-    segments(bytes).any(|segment| segment.marker == EOI)
-}
-
 /// What the tag (EXIF) in front of the first scan says.
 pub(super) fn orientation(bytes: &[u8]) -> Option<Orientation> {
     let header = segments(bytes).take_while(|segment| segment.marker != SOS);

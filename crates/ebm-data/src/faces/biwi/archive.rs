@@ -8,7 +8,6 @@ use ::zip::read::{ArchiveOffset, Config, ZipFile};
 use ::zip::result::ZipError;
 
 use super::npy::Header;
-use crate::zip_list::check_whole;
 
 /// The most entries of an archive; FSA-Net's have three.
 const MAX_ENTRIES: u16 = 64;
@@ -38,7 +37,6 @@ impl Archive {
     /// Opens an archive; no array may be larger than `max_array_bytes`.
     pub fn open(file: File, max_array_bytes: u64) -> Result<Self, String> {
         let io = |error: std::io::Error| format!("it cannot be read: {error}");
-        let list = file.try_clone().map_err(io)?;
         let mut source = BufReader::new(file);
         let file_bytes = source.seek(SeekFrom::End(0)).map_err(io)?;
         check_end(&mut source, file_bytes)?;
@@ -47,7 +45,6 @@ impl Archive {
         if zip.has_duplicate_names() {
             return Err("two arrays have the same name".to_owned());
         }
-        check_whole(&zip, &list)?;
         Ok(Self { zip, file_bytes, max_array_bytes })
     }
 

@@ -7,8 +7,7 @@ use super::camera::{Camera, MAX_TEXT_BYTES, numbers};
 use super::check_angles;
 use super::rotation::{Matrix, angles, check_rotation};
 use crate::error::{Error, Result};
-use crate::faces::tolerance::{Collector, Tolerance};
-use crate::faces::{Face, Faces, Pixels};
+use crate::faces::{Face, Faces, Pixels, Tolerance};
 use crate::files::read_limited;
 use crate::quarantine::{DefectCode, Finding};
 
@@ -49,7 +48,7 @@ pub fn load_frames(root: &Path, options: &FramesOptions) -> Result<Faces> {
         let detail = format!("{} is no length; give millimetres, such as 300", options.side_mm);
         return Err(Error::Argument { name: "side_mm", detail });
     }
-    let mut collector = Collector::new(&options.tolerance)?;
+    let mut collected = Faces::default();
     let mut found = false;
     for recording in list(root)? {
         let folder = root.join(&recording);
@@ -67,14 +66,14 @@ pub fn load_frames(root: &Path, options: &FramesOptions) -> Result<Faces> {
             let pose = folder.join(format!("{frame}{POSE}"));
             let outcome = read_frame(&folder, &frame, &pose, files, &camera, options.side_mm)
                 .map(|(pixels, target)| Face { name: name.clone(), pixels, target });
-            collector.push(&pose, &name, outcome);
+            collected.push(&pose, &name, outcome);
         }
     }
     if !found {
         let detail = format!("no folder such as 01 with frames such as frame_00003{IMAGE}");
         return Err(Error::Format { path: root.to_owned(), expected: "the folder hpdb of BIWI", detail });
     }
-    collector.finish()
+    collected.within(&options.tolerance)
 }
 
 const IMAGE: &str = "_rgb.png";
@@ -121,11 +120,12 @@ fn read_frame(
             return Err(Finding::new(DefectCode::MissingFile, file.display().to_string()));
         }
     }
-    let (matrix, center) = read_pose(pose).map_err(|detail| Finding::new(DefectCode::BadPose, detail))?;
-    check_rotation(&matrix).map_err(|detail| Finding::new(DefectCode::NotRotation, detail))?;
+    let (matrix, center) =
+        read_pose(pose).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
+    check_rotation(&matrix).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
     let target = check_angles(angles(&matrix))?;
     let region =
-        camera.region(&center, side_mm).map_err(|detail| Finding::new(DefectCode::HeadOutside, detail))?;
+        camera.region(&center, side_mm).map_err(|detail| Finding::new(DefectCode::BadBox, detail))?;
     Ok((Pixels::Region { path, region }, target))
 }
 

@@ -21,5 +21,5 @@ fn check_angles(angles: [f64; 3]) -> Result<Vec<f32>, Finding> {
     }
     let [yaw, pitch, roll] = angles;
     let detail = format!("yaw {yaw}, pitch {pitch}, roll {roll}: not three angles up to 180 degrees");
-    Err(Finding::new(DefectCode::BadPose, detail))
+    Err(Finding::new(DefectCode::BadAnnotation, detail))
 }

@@ -11,8 +11,7 @@ use super::archive::{Archive, Array};
 use super::check_angles;
 use super::npy::{self, Header};
 use crate::error::{Error, Result};
-use crate::faces::tolerance::{Collector, Tolerance};
-use crate::faces::{Face, Faces, Pixels};
+use crate::faces::{Face, Faces, Pixels, Tolerance};
 use crate::image::Image;
 
 /// The largest side of a face, in pixels.
@@ -55,7 +54,7 @@ impl Default for NpzOptions {
 /// damaged, exceeds a limit, or whose headers contradict each other or the data; [`Error::TooManyDefects`]
 /// above the tolerated fraction; [`Error::Argument`] for a fraction out of its domain.
 pub fn read_npz(path: &Path, options: &NpzOptions) -> Result<Faces> {
-    let mut collector = Collector::new(&options.tolerance)?;
+    let mut collected = Faces::default();
     let file = ebm_files::open_input(path).map_err(|error| Error::io("read", path, error))?;
     let fail = |detail: String| Error::Format {
         path: path.to_owned(),
@@ -73,10 +72,10 @@ pub fn read_npz(path: &Path, options: &NpzOptions) -> Result<Faces> {
             let pixels = Pixels::Memory(Arc::new(image));
             Face { name: name.clone(), pixels, target }
         });
-        collector.push(path, &name, outcome);
+        collected.push(path, &name, outcome);
     }
     images.array.finish().map_err(|detail| fail(format!("array `image`: {detail}")))?;
-    collector.finish()
+    collected.within(&options.tolerance)
 }
 
 /// Writes faces as [`read_npz`] reads them, uncompressed: the form that NumPy's `savez` writes.

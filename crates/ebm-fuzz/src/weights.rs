@@ -1,4 +1,4 @@
-//! Weight files: safetensors, torch's two formats, numpy's pickles, MXNet's parameters.
+//! Weight files: safetensors and torch's two formats.
 
 use std::path::Path;
 
@@ -9,13 +9,12 @@ use crate::{Refusal, Target, alone};
 pub const TARGETS: &[Target] = &[
     Target { name: "safetensors", file: "a.safetensors", seeds: safetensors, prepare: alone, read },
     Target { name: "pth", file: "a.pth", seeds: zipped, prepare: alone, read },
-    Target { name: "pickle", file: "a.pkl", seeds: pickles, prepare: alone, read },
-    Target { name: "params", file: "a.params", seeds: params, prepare: alone, read },
+    Target { name: "pickle", file: "a.pth", seeds: pickles, prepare: alone, read },
 ];
 
 fn safetensors() -> Vec<Vec<u8>> {
     vec![
-        include_bytes!("../../ebm-nn/tests/golden/arrays.safetensors").to_vec(),
+        include_bytes!("../../ebm-nn/tests/golden/legacy.safetensors").to_vec(),
         include_bytes!("../../ebm-nn/tests/golden/pth.safetensors").to_vec(),
     ]
 }
@@ -30,13 +29,8 @@ fn zipped() -> Vec<Vec<u8>> {
 fn pickles() -> Vec<Vec<u8>> {
     vec![
         include_bytes!("../../ebm-nn/tests/golden/legacy.pth").to_vec(),
-        include_bytes!("../../ebm-nn/tests/golden/arrays2.pkl").to_vec(),
-        include_bytes!("../../ebm-nn/tests/golden/arrays_python2.pkl").to_vec(),
+        include_bytes!("../../ebm-nn/tests/golden/legacy_nested.pth").to_vec(),
     ]
-}
-
-fn params() -> Vec<Vec<u8>> {
-    vec![include_bytes!("../../ebm-nn/tests/golden/arrays.params").to_vec()]
 }
 
 fn read(path: &Path) -> Result<(), Refusal> {

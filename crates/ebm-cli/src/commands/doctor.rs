@@ -49,8 +49,7 @@ impl Weights {
         let names = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let is_weights = |path: &PathBuf| {
             let ending = path.extension().and_then(|ending| ending.to_str());
-            path.is_dir()
-                || ending.is_some_and(|ending| ["safetensors", "pth", "pkl", "params"].contains(&ending))
+            path.is_dir() || ending.is_some_and(|ending| ["safetensors", "pth"].contains(&ending))
         };
         let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
         let mut entries: Vec<String> = names.filter(is_weights).filter_map(name).collect();
@@ -157,6 +156,7 @@ mod tests {
     fn what_is_missing_is_named_with_what_it_is_for() {
         let library = |name, file: Option<&str>| Library {
             name,
+            files: &[],
             file: file.map(str::to_owned),
             problem: file.is_none().then(|| "cannot open it".to_owned()),
             needed_for: "products",

@@ -18,8 +18,8 @@ use crate::schema::document;
 /// What to do with weights.
 #[derive(Subcommand)]
 pub enum Weights {
-    /// Make a file of ours, which says what it is, out of weights made elsewhere: Faster-RCNN of torchvision,
-    /// maskrcnn-benchmark or Detectron, a ResNet or MobileFaceNet.
+    /// Make a file of ours, which says what it is, out of a detector's weights made elsewhere: Faster-RCNN of
+    /// torchvision or maskrcnn-benchmark, or FastestDet.
     Convert(ConvertArgs),
     /// Write the networks of a run of `ebm reproduce age` or `head-pose` in half precision, with the one backbone that
     /// they stand on, or a box module of `ebm reproduce tracking` beside its backbone, for others to use.
@@ -35,7 +35,7 @@ pub enum Weights {
 /// Arguments of `ebm weights convert`.
 #[derive(Args)]
 pub struct ConvertArgs {
-    /// A .pth of any torch, a .pkl of Detectron, a .params of MXNet, or a .safetensors file.
+    /// A .pth of any torch, or a .safetensors file.
     input: PathBuf,
     /// The .safetensors file to write.
     output: PathBuf,

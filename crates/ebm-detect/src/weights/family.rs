@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use ebm_nn::mobilefacenet::MobileFaceNet;
-
 /// Who made a weight file, as its names tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -11,16 +9,12 @@ pub enum Family {
     Torchvision,
     /// maskrcnn-benchmark's Faster-RCNN with FPN.
     MaskrcnnBenchmark,
-    /// Detectron's (Caffe2) Faster-RCNN with FPN, from which maskrcnn-benchmark took its conventions.
-    Detectron,
     /// FastestDet, a detector of one stage.
     FastestDet,
     /// A confidence or a density that was trained here.
     Ours,
     /// A ResNet with torchvision's names, trained on ImageNet or elsewhere.
     ResNet,
-    /// InsightFace's MobileFaceNet, with MXNet's names or ours.
-    MobileFaceNet,
 }
 
 /// What becomes of a tensor.
@@ -38,10 +32,9 @@ pub(super) enum Role {
 
 impl Family {
     /// All detectors, with names by which each is known.
-    const DETECTORS: [(Family, [&'static str; 2]); 4] = [
+    const DETECTORS: [(Family, [&'static str; 2]); 3] = [
         (Self::Torchvision, ["backbone.fpn.inner_blocks.", "roi_heads.box_predictor."]),
         (Self::MaskrcnnBenchmark, ["backbone.fpn.fpn_inner", "roi_heads.box.predictor."]),
-        (Self::Detectron, ["fpn_inner_res", "cls_score_"]),
         (Self::FastestDet, ["detect_head.", "SPP."]),
     ];
 
@@ -58,9 +51,6 @@ impl Family {
         if has("roi_heads.energy_") || has("roi_heads.box_density.") {
             return Some(Self::Ours);
         }
-        if ["arg:conv_6sep_", "conv_6sep_"].into_iter().any(has) {
-            return Some(Self::MobileFaceNet);
-        }
         (has("conv1.weight") && has("layer1.0.")).then_some(Self::ResNet)
     }
 
@@ -68,8 +58,8 @@ impl Family {
     pub fn configuration(self) -> Option<&'static str> {
         match self {
             Self::Torchvision => Some("torchvision"),
-            Self::MaskrcnnBenchmark | Self::Detectron => Some("paper"),
-            Self::FastestDet | Self::Ours | Self::ResNet | Self::MobileFaceNet => None,
+            Self::MaskrcnnBenchmark => Some("paper"),
+            Self::FastestDet | Self::Ours | Self::ResNet => None,
         }
     }
 
@@ -78,19 +68,16 @@ impl Family {
         match self {
             Self::Torchvision => "torchvision",
             Self::MaskrcnnBenchmark => "maskrcnn_benchmark",
-            Self::Detectron => "detectron",
             Self::FastestDet => "fastest_det",
             Self::Ours => "ours",
             Self::ResNet => "resnet",
-            Self::MobileFaceNet => "mobilefacenet",
         }
     }
 
     /// What a file of names of no family could have had.
     pub(super) fn expected() -> String {
         let detectors = Self::DETECTORS.map(|(family, marks)| format!("{family}'s ({}…)", marks.join("…, ")));
-        let others = "a ResNet (conv1.weight, layer1.0.…) or MobileFaceNet (conv_6sep_…)";
-        format!("{}, nor those of {others}", detectors.join(", "))
+        format!("{}, nor those of a ResNet (conv1.weight, layer1.0.…)", detectors.join(", "))
     }
 
     /// What the tensor `name` is.
@@ -99,9 +86,7 @@ impl Family {
         match self {
             Self::Torchvision => Role::Parameter(torchvision(name)),
             Self::MaskrcnnBenchmark => maskrcnn_benchmark(name),
-            Self::Detectron => super::detectron::role(name),
             Self::ResNet if name.starts_with("fc.") => Role::Unused,
-            Self::MobileFaceNet => Role::Parameter(MobileFaceNet::parameter(name)),
             Self::FastestDet | Self::Ours | Self::ResNet => Role::Parameter(name.to_owned()),
         }
     }
@@ -112,11 +97,9 @@ impl fmt::Display for Family {
         f.write_str(match self {
             Self::Torchvision => "torchvision",
             Self::MaskrcnnBenchmark => "maskrcnn-benchmark",
-            Self::Detectron => "Detectron",
             Self::FastestDet => "FastestDet",
             Self::Ours => "a branch",
             Self::ResNet => "a ResNet",
-            Self::MobileFaceNet => "MobileFaceNet",
         })
     }
 }
@@ -194,12 +177,9 @@ mod tests {
             (Family::Torchvision, "roi_heads.box_predictor.cls_score.weight"),
             (Family::MaskrcnnBenchmark, "module.backbone.fpn.fpn_inner1.weight"),
             (Family::MaskrcnnBenchmark, "roi_heads.box.predictor.cls_score.bias"),
-            (Family::Detectron, "fpn_inner_res5_2_sum_w"),
             (Family::FastestDet, "detect_head.obj_layers.conv5x5.0.weight"),
             (Family::Ours, "roi_heads.energy_head.fc6.weight"),
             (Family::Ours, "roi_heads.box_density.mean.weight"),
-            (Family::MobileFaceNet, "arg:conv_6sep_conv2d_weight"),
-            (Family::MobileFaceNet, "conv_6sep_batchnorm.running_mean"),
         ];
         for (family, name) in cases {
             assert_eq!(Family::of(["x", name]), Some(family), "{name}");

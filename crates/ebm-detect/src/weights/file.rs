@@ -14,7 +14,6 @@ use ebm_seed::Key;
 use ebm_train::{Metadata, ModelMetadata, model_file, moved_with};
 
 use super::{
-    detectron,
     family::{Family, Role},
     fit::Network,
     metadata::{DETECTION, stated_configuration},
@@ -46,8 +45,6 @@ pub struct WeightFile {
     pub(super) anchors: BTreeMap<usize, Tensor>,
     /// Its own names of what was left out.
     pub(super) unused: Vec<String>,
-    /// All that stands in a safetensors file's metadata.
-    pub(super) all_metadata: Metadata,
 }
 
 impl WeightFile {
@@ -57,7 +54,7 @@ impl WeightFile {
     /// When the file cannot be read, or two of its names are ours for the same parameter.
     pub fn open(path: &Path, device: &Device) -> Result<Self> {
         let (found, metadata) = import::load_with_metadata(path, device)?;
-        Self::of(path, found, metadata, device)
+        Self::of(path, found, &metadata, device)
     }
 
     /// The same of a file's bytes; `path` is what errors call it.
@@ -66,24 +63,23 @@ impl WeightFile {
     /// As [`open`](Self::open).
     pub fn of_bytes(path: &Path, bytes: &[u8], device: &Device) -> Result<Self> {
         let (found, metadata) = import::of_bytes(path, bytes, device)?;
-        Self::of(path, found, metadata, device)
+        Self::of(path, found, &metadata, device)
     }
 
     fn of(
         path: &Path,
         found: BTreeMap<String, Tensor>,
-        all_metadata: Metadata,
+        metadata: &Metadata,
         device: &Device,
     ) -> Result<Self> {
         let mut file = Self {
             path: path.to_owned(),
             device: device.clone(),
             family: Family::of(found.keys().map(String::as_str)),
-            metadata: ModelMetadata::parse(path, &all_metadata)?,
+            metadata: ModelMetadata::parse(path, metadata)?,
             tensors: BTreeMap::new(),
             anchors: BTreeMap::new(),
             unused: Vec::new(),
-            all_metadata,
         };
         for (name, tensor) in found {
             // No layer here counts batches, whoever wrote the file.
@@ -113,9 +109,6 @@ impl WeightFile {
             if file.tensors.insert(ours.clone(), tensor).is_some() {
                 return Err(file.refusal(format!("two tensors are {ours}, one of them {name}")));
             }
-        }
-        if file.family == Some(Family::Detectron) {
-            detectron::add_statistics(&mut file.tensors)?;
         }
         file.add_body()?;
         Ok(file)

@@ -63,7 +63,7 @@ impl WeightFile {
             metadata.check_task(self.path(), &[DETECTION])?;
         }
         if let Some(conventions) = self.conventions()? {
-            let differences = conventions.differences(&Conventions::of(config));
+            let differences = conventions.differences(&Conventions::of(config))?;
             if !differences.is_empty() {
                 return refuse(format!(
                     "the weights are of another convention than the configuration: {}; {}",

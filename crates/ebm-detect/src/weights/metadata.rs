@@ -160,7 +160,7 @@ fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> 
     Ok(ModelMetadata { config: to_toml(&decisive)?, ..metadata.clone() })
 }
 
-fn to_toml(value: &impl Serialize) -> Result<String> {
+pub(super) fn to_toml(value: &impl Serialize) -> Result<String> {
     toml::to_string(value)
         .map_err(|error| Error::Config { name: "metadata".into(), reason: error.to_string() })
 }

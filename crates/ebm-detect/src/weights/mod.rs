@@ -2,7 +2,6 @@
 
 mod conventions;
 mod convert;
-mod detectron;
 mod family;
 mod file;
 mod fit;

@@ -13,8 +13,7 @@ use super::BackboneConfig;
 use crate::network::TRUNK;
 use crate::{Error, Result, shapes};
 
-/// Sets aside the weights at `path`, safetensors, torch's `.pth` or MXNet's `.params` with the published names, or the
-/// model of a run whose backbone was trained with its head, as the first values of the parameters of the backbone of
+/// Sets aside the weights at `path`, safetensors or torch's `.pth` with the published names, or the model of a run whose backbone was trained with its head, as the first values of the parameters of the backbone of
 /// `config` in `store`, under `prefix` (may be empty): to be called before [`BackboneConfig::build`]. What the backbone
 /// does without is left out: the classifier, torch's counters of batches, DINOv2's `mask_token`, and MobileFaceNet's
 /// embedding. Of a residual network the configuration need not be known: see

@@ -72,8 +72,8 @@ const TRUNKS: [&str; 4] = [
 /// Where Pointing'04 is below the datasets.
 const POINTING: &str = "pointing04";
 
-/// The published MobileFaceNet, as it is and as `ebm weights convert` writes it.
-const MOBILE_TRUNKS: [&str; 2] = ["mobilefacenet.safetensors", "mobilefacenet.params"];
+/// The published MobileFaceNet.
+const MOBILE_TRUNKS: [&str; 1] = ["mobilefacenet.safetensors"];
 
 impl Reproduction for Faces {
     type Config = ExperimentConfig;

@@ -5,6 +5,9 @@
 mod chromium;
 mod common;
 #[cfg(unix)]
+#[path = "../../ebm-data/tests/fetch/hub_server.rs"]
+mod hub_server;
+#[cfg(unix)]
 #[path = "../../ebm-data/tests/fetch/server.rs"]
 mod server;
 

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use ebm_data::fetch::{Error, Event, FetchOptions, FileStatus, Hub, Manifest, State, embedded, get_entry};
-use ebm_seed::Key;
+use ebm_data::fetch::{Error, Event, FetchOptions, Hub, Manifest, State, embedded, get_entry};
 use ebm_train::Progress as _;
 
 use crate::progress::Console;
@@ -61,13 +60,13 @@ pub fn run(args: &GetArgs) -> Result<()> {
             console.begin(&format!("files of {name}"), files.len());
         }
         for (i, entry) in files.iter().enumerate() {
-            let outcome = match many {
+            let (path, state) = match many {
                 true => get_entry(entry, dir, &options, &mut retries(&mut console))?,
                 false => get_entry(entry, dir, &options, &mut reporter())?,
             };
-            let is_there = outcome.state.is_there();
+            let is_there = state.is_there();
             if !(many && is_there) {
-                println!("{}", line(&outcome, page));
+                println!("{}", line(&path, &state, page));
             }
             missing += usize::from(!is_there);
             console.advance(i + 1, "");
@@ -82,19 +81,17 @@ pub fn run(args: &GetArgs) -> Result<()> {
             );
         }
         if missing > 0 {
-            let error = Error::Missing { name: name.clone(), missing, total: files.len() };
-            incomplete = incomplete.or(Some(error));
+            let detail = format!("{missing} of {} files are not there: see the list above", files.len());
+            incomplete = incomplete.or(Some(Error::Wrong(name.into(), detail)));
         }
     }
     incomplete.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// How is fetched and sent, as the environment says of the Hub.
+/// How is fetched, as the environment says of the Hub.
 pub fn fetch_options(offline: bool) -> FetchOptions {
-    // Two processes that were turned away together do not come back together.
-    let key = Key::new(u64::from(std::process::id()));
     let hub = Hub::from_variables(|name| std::env::var(name).ok());
-    FetchOptions { offline, hub, ..FetchOptions::new(key) }
+    FetchOptions { offline, hub, ..FetchOptions::default() }
 }
 
 /// The manifest and the folder that its paths are relative to.
@@ -112,31 +109,32 @@ fn find(name: &str, args: &GetArgs) -> Result<(Manifest, PathBuf)> {
             return Ok((manifest, dir.clone()));
         }
     }
-    let known = embedded::DATASETS.iter().chain(embedded::WEIGHTS).map(|(name, _)| (*name).to_owned());
-    Err(Error::UnknownName { name: name.into(), known: known.chain([ALL_WEIGHTS.into()]).collect() }.into())
+    let known = embedded::DATASETS.iter().chain(embedded::WEIGHTS).map(|(name, _)| *name);
+    let known: Vec<&str> = known.chain([ALL_WEIGHTS]).collect();
+    bail!("there is no manifest {name}; there are {}", known.join(", "))
 }
 
-fn line(FileStatus { path, state }: &FileStatus, page: &str) -> String {
+fn line(path: &Path, state: &State, page: &str) -> String {
     let path = path.display();
     match state {
-        State::Verified { sha256 } => format!("{path}: verified, SHA-256 {sha256}"),
-        State::Recorded { sha256 } => {
+        State::Verified(sha256) => format!("{path}: verified, SHA-256 {sha256}"),
+        State::Recorded(sha256) => {
             format!(
                 "{path}: there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with"
             )
         }
-        State::Fetched { sha256, trusted: false } => {
+        State::Fetched(sha256) => {
             format!("{path}: fetched and verified, SHA-256 {sha256}")
         }
-        State::Fetched { sha256, trusted: true } => {
+        State::Trusted(sha256) => {
             format!(
                 "{path}: fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it"
             )
         }
-        State::Written { sha256 } => format!("{path}: written, SHA-256 {sha256}"),
-        State::Folder { entries } => format!("{path}: there, {entries} entries"),
+        State::Written(sha256) => format!("{path}: written, SHA-256 {sha256}"),
+        State::Folder(entries) => format!("{path}: there, {entries} entries"),
         State::Missing => format!("{path}: missing; it would be fetched without --offline"),
-        State::ByHand { instruction } => {
+        State::ByHand(instruction) => {
             format!(
                 "{path}: missing, to be fetched by hand\n  from: {page}\n  how:  {instruction}\n  to:   {path}"
             )
@@ -147,34 +145,24 @@ fn line(FileStatus { path, state }: &FileStatus, page: &str) -> String {
 /// Says when a download has to be tried again.
 fn retries(console: &mut Console) -> impl FnMut(Event<'_>) {
     move |event| {
-        if let Event::Retry { error, wait } = event {
+        if let Event::Retry(error, wait) = event {
             console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
         }
     }
 }
 
-/// Shows what is fetched or sent on standard error, in mebibytes.
+/// Shows what is fetched on standard error, in mebibytes.
 pub fn reporter() -> impl FnMut(Event<'_>) {
     let mut console = Console::new();
     let mebibytes = |bytes: u64| (bytes >> 20) as usize;
     let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
     move |event| match event {
-        Event::Begin { path, done, total, .. } => {
+        Event::Begin { path, done, total } => {
             console.begin(&format!("fetching {} (MiB)", name(path)), total.map_or(0, mebibytes));
             console.advance(mebibytes(done), "");
         }
-        Event::Send { path, done, total } => {
-            console.begin(&format!("sending {} (MiB)", name(path)), mebibytes(total));
-            console.advance(mebibytes(done), "");
-        }
-        Event::Verify { path, total } => {
-            // What takes no time needs no line.
-            if total >= 1 << 28 {
-                console.begin(&format!("verifying {} (MiB)", name(path)), mebibytes(total));
-            }
-        }
-        Event::Advance { done } => console.advance(mebibytes(done), ""),
+        Event::Advance(done) => console.advance(mebibytes(done), ""),
         Event::End => console.end(),
-        Event::Retry { .. } => retries(&mut console)(event),
+        Event::Retry(..) => retries(&mut console)(event),
     }
 }

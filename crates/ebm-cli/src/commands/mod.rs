@@ -28,7 +28,6 @@ pub mod track_dataset;
 pub mod train;
 pub mod weights;
 pub mod weights_card;
-pub mod weights_push;
 
 use std::path::{Path, PathBuf};
 

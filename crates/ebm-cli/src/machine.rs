@@ -81,12 +81,6 @@ pub fn instructions() -> String {
     }
 }
 
-/// The largest resident size of this process so far, in MiB.
-pub fn peak_mib() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    value(&status, ':', "VmHWM")?.split(' ').next()?.parse::<u64>().ok().map(|kib| kib / 1024)
-}
-
 /// Today in UTC, year-month-day.
 pub fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());

@@ -10,7 +10,6 @@ use ebm_eval::{Comparison, Expected};
 use serde_json::{Value, json};
 
 use super::common::CommonArgs;
-use crate::machine::peak_mib;
 use crate::schema::document;
 
 /// What is to come of the comparison with the configuration's expected figures.

@@ -25,7 +25,7 @@ const NOT_IN_CORE: [&str; 6] = ["fs", "env", "net", "process", "thread", "time"]
 
 /// Where sockets are opened, and nowhere else: what fetches, the server on this machine that it is attacked with, and
 /// the one that pages come from.
-const NETWORK: [&str; 3] = ["crates/ebm-data/src/fetch", "xtask/src/attack", "crates/ebm-server/src"];
+const NETWORK: [&str; 3] = ["crates/ebm-data/src/fetch", "xtask/src/attack", "crates/ebm-web/src/server"];
 
 /// Every Rust file under crates/ and xtask/, and those of the example.
 static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {

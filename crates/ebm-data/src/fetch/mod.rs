@@ -1,4 +1,4 @@
-//! Fetching datasets and weights from their publishers, and publishing weights; with `ebm-server` the only place
+//! Fetching datasets and weights from their publishers, and publishing weights; with `ebm-web` the only place
 //! of the product that opens a socket.
 //!
 //! [`get`] brings all files of a [`Manifest`] into their places. **A file under its final name has been

@@ -11,7 +11,6 @@ mod detection_picture;
 mod device;
 mod environment;
 mod exit;
-mod local_page;
 mod machine;
 mod model_path;
 mod parallel;
@@ -144,7 +143,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Calibrate(command) => commands::calibrate::run(command),
         Command::Demo(args) => commands::demo::run(&args, signals),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
-        Command::Report(args) => commands::report::run(&args, signals),
+        Command::Report(args) => commands::report::run(&args),
         Command::Data(command) => commands::data::run(command),
         Command::Export(args) => commands::export::run(&args),
         Command::Weights(command) => commands::weights::run(command),

@@ -77,7 +77,7 @@ fn a_report_is_served_while_it_trains_and_tensorboard_has_its_curves() {
         assert!(start.elapsed() < Duration::from_secs(120), "{page}");
         std::thread::sleep(Duration::from_millis(200));
     };
-    assert!(page.contains("data-alive=\"alive\"") && page.contains("connect-src 'self'"));
+    assert!(page.contains("data-reload=\"5\"") && page.contains("connect-src 'self'"));
     // Whoever is not answered by the demonstration is not answered here.
     let wrong = "0".repeat(root.len() - 2);
     let status = |line: &str, headers: &str| watched.asks(line, headers).0;

@@ -24,7 +24,7 @@ const DEFINED_ONCE: [&str; 3] = ["log_sum_exp", "refine", "iou"];
 const NOT_IN_CORE: [&str; 6] = ["fs", "env", "net", "process", "thread", "time"];
 
 /// Where sockets are opened, and nowhere else: what fetches, and the server that pages come from.
-const NETWORK: [&str; 2] = ["crates/ebm-data/src/fetch", "crates/ebm-server/src"];
+const NETWORK: [&str; 2] = ["crates/ebm-data/src/fetch", "crates/ebm-web/src/server"];
 
 /// Every Rust file under crates/ and xtask/, and those of the example.
 static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {

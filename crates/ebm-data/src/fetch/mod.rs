@@ -1,4 +1,4 @@
-//! Fetching datasets and weights from their publishers; with `ebm-server` the only place of the product that opens a
+//! Fetching datasets and weights from their publishers; with `ebm-web` the only place of the product that opens a
 //! socket.
 //!
 //! [`get_entry`] brings a file of a [`Manifest`] into its place. **A file under its final name has been

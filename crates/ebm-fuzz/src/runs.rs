@@ -31,7 +31,7 @@ fn states() -> Vec<Vec<u8>> {
 }
 
 fn beside_state(dir: &Path) -> std::io::Result<()> {
-    let tensors = include_bytes!("../../ebm-nn/tests/golden/arrays.safetensors");
+    let tensors = include_bytes!("../../ebm-nn/tests/golden/legacy.safetensors");
     TENSORS.iter().try_for_each(|name| std::fs::write(dir.join(name), tensors))
 }
 

@@ -80,12 +80,6 @@ impl fmt::Debug for Group {
     }
 }
 
-impl Default for Group {
-    fn default() -> Self {
-        Self::alone()
-    }
-}
-
 impl Group {
     /// One process: nothing is sent, nothing copied.
     #[must_use]

@@ -1,5 +1,6 @@
 //! Libraries that a program can do without, by the system's dynamic loader.
 
+use std::error::Error;
 use std::ffi::c_void;
 use std::path::PathBuf;
 
@@ -123,8 +124,10 @@ fn open(file: &str, global: bool) -> Result<SharedLibrary, String> {
     #[cfg(not(unix))]
     // SAFETY: as above.
     let opened = unsafe { Library::new(file) };
-    let library = Library::from(opened.map_err(|error| error.to_string())?);
-    Ok(SharedLibrary(Box::leak(Box::new(library))))
+    // What it says itself lacks the loader's reason.
+    let why =
+        |error: libloading::Error| error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    Ok(SharedLibrary(Box::leak(Box::new(opened.map_err(why)?.into()))))
 }
 
 #[cfg(all(test, target_os = "linux", not(target_feature = "crt-static")))]

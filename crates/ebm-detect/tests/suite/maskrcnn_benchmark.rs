@@ -12,7 +12,7 @@ use ebm_detect::{
     FasterRcnn, ImageBatch,
     config::{ChannelOrder, Convention, DetectorConfig, ExperimentConfig, Settings},
     input::to_original,
-    weights::{ConvertOptions, Family, configuration, convert, load_detector, read},
+    weights::{ConvertOptions, Family, WeightFile, configuration, convert, read},
 };
 use ebm_nn::{
     boxes::{BBox, BoxConvention, iou},
@@ -34,6 +34,10 @@ fn narrow() -> DetectorConfig {
     let mut config = ExperimentConfig::embedded("paper").unwrap().detector;
     (config.backbone.width, config.backbone.fpn_channels, config.roi.representation) = (2, 8, 8);
     config
+}
+
+fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> ebm_detect::Result<FasterRcnn> {
+    WeightFile::open(path, device)?.detector(config)
 }
 
 /// The formula of the script.

@@ -112,7 +112,7 @@ pub fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures> 
 /// Scores detections in memory; see [`evaluate_coco`]. Equal scores are ranked in the order given.
 ///
 /// # Errors
-/// [`Error::Annotation`](crate::Error::Annotation), [`Error::Detection`](crate::Error::Detection) and the other errors of [`GroundTruth::check`].
+/// Those of [`GroundTruth::check`], [`check_boxes`] and [`check_ids`].
 pub fn evaluate_coco_in_memory(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoFigures> {
     figures(&accumulated(truth, detections)?)
 }

@@ -92,8 +92,9 @@ impl OperatingPoint {
 }
 
 /// The score that keeps the detections with the highest F1 over all images and categories together, at IoU 0.5; of
-/// equal ones the highest score. `diagnosis` is of these detections. Keeping fewer of them changes nothing for those that are
-/// kept: objects are given by descending score.
+/// equal ones the highest score. `diagnosis` is of these detections.
+///
+/// Keeping fewer of them changes nothing for those that are kept: objects are given by descending score.
 pub fn operating_point(detections: &[Detection], diagnosis: &Diagnosis) -> OperatingPoint {
     let counted = detections.iter().zip(&diagnosis.detections);
     let counted = counted.filter(|(_, outcome)| **outcome != Outcome::Ignored);

@@ -74,7 +74,7 @@ pub fn run(args: &CardArgs) -> Result<()> {
 }
 
 /// The weight files of a run with size and hash.
-fn weights(run: &Path) -> Result<BTreeMap<String, (usize, String)>> {
+fn weights(run: &Path) -> Result<BTreeMap<String, (u64, String)>> {
     let list = std::fs::read_dir(run).with_context(|| format!("cannot read {}", run.display()))?;
     let mut found = BTreeMap::new();
     for entry in list {
@@ -144,7 +144,7 @@ struct Card<'a> {
     name: String,
     licence: &'a str,
     run: &'a Path,
-    weights: BTreeMap<String, (usize, String)>,
+    weights: BTreeMap<String, (u64, String)>,
     results: Results,
 }
 

@@ -247,7 +247,7 @@ impl Target<'_> {
                 return Err(Error::at(Error::Network, self.path, url, detail));
             }
         };
-        let total = total.and_then(|total| total.trim().parse().ok());
+        let total: Option<u64> = total.and_then(|total| total.trim().parse().ok());
         match (self.size, total) {
             (Some(stated), Some(total)) if stated != total => wrong(&format!(
                 "it has {total} bytes where {stated} are stated; mend the manifest if that is right"

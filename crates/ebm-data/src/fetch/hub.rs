@@ -189,7 +189,7 @@ struct LargeFile {
 impl Listing {
     fn ask(of: &Path, url: &str, hub: &Hub, options: &FetchOptions) -> Result<Self> {
         let response = ask(of, url, hub.token.as_deref(), 0, options)?;
-        let text = response.into_body().with_config().limit(LIST_LIMIT).read_to_vec();
+        let text = response.into_body().into_with_config().limit(LIST_LIMIT).read_to_vec();
         let text = text.map_err(|error| Error::at(Error::Network, of, url, error))?;
         let wrong = |error| format!("it is no list of a model's files: {error}");
         serde_json::from_slice(&text).map_err(|error| Error::at(Error::Wrong, of, url, wrong(error)))

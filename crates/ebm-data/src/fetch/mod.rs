@@ -2,7 +2,7 @@
 //! socket.
 //!
 //! [`get_entry`] brings a file of a [`Manifest`] into its place. **A file under its final name has been
-//! verified**: it grows as `<name>.part` beside it, is hashed while it is written, and is renamed when its
+//! verified**: it grows as `<name>.part` beside it, is hashed when it is whole, and is renamed when its
 //! hash and size are right. A download that breaks, or whose process is killed, goes on where it stopped, if its
 //! hash is published. `<name>.lock` keeps a second process away.
 //!

@@ -157,7 +157,8 @@ fn other_content_than_the_hub_states_never_gets_its_name() {
     ];
     for (spoil, name) in spoilers.into_iter().zip(["model.safetensors", "config.toml"]) {
         let (hub, whole) = hub(None, spoil);
-        hub.put("me/net@main", &[(name, if name == "config.toml" { b"a = 1\n" } else { &whole })]);
+        let published: &[u8] = if name == "config.toml" { b"a = 1\n" } else { &whole };
+        hub.put("me/net@main", &[(name, published)]);
         let place = Place::new(&hub, &[]);
         let error = place.fetch("hub:me/net").unwrap_err();
         assert!(matches!(error, Error::Wrong(..)), "{error}");

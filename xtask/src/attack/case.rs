@@ -66,7 +66,7 @@ impl Case<'_> {
         } else {
             return Ok(code);
         };
-        let line: String = program.words.join(" ".as_ref()).to_string_lossy().chars().take(1000).collect();
+        let line: String = program.words.join(OsStr::new(" ")).to_string_lossy().chars().take(1000).collect();
         let last: Vec<&str> = said.lines().rev().take(4).collect();
         self.note(fault, &format!("{code:?}, {} MiB: {line}: {:.600}", peak >> 20, last.join(" | ")));
         Ok(code)

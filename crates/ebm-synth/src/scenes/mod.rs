@@ -36,7 +36,9 @@ mod layout;
 mod render;
 
 pub use crate::drawing::shape::Category;
+pub(crate) use appearance::Appearance;
 pub(crate) use background::Background;
 pub use config::{Difficulty, SceneConfig};
 pub use dataset::{GeneratedSet, generate};
+pub(crate) use layout::Placed;
 pub use render::{SceneObject, render_scene};

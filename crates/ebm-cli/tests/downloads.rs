@@ -197,7 +197,7 @@ fn a_resnet_comes_from_the_hub_into_the_shared_cache_and_is_converted() {
     ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
     import::save_safetensors(&path("published.safetensors"), &store.tensors().unwrap()).unwrap();
     let bytes = std::fs::read(path("published.safetensors")).unwrap();
-    let sha256 = hub_server::sha256(&bytes);
+    let sha256 = crate::hub_server::sha256(&bytes);
     let hub = TestHub::start(None, |_, _| false);
     hub.put("timm/resnet50.tv_in1k@main", &[("model.safetensors", &bytes)]);
     let from_hub = |place: &Path| {

@@ -84,7 +84,8 @@ pub fn weights(case: &mut Case<'_>) -> Result<()> {
 /// A safetensors file whose header is JSON of the length that it states, and says something else.
 pub fn headers(case: &mut Case<'_>) -> Result<()> {
     let branch = case.base.dir.join("whole/ebm.safetensors");
-    let bytes = read(if case.number.is_multiple_of(2) { &case.base.detector() } else { &branch })?;
+    let whole = if case.number.is_multiple_of(2) { case.base.detector() } else { branch };
+    let bytes = read(&whole)?;
     let (length, rest) = bytes.split_first_chunk::<8>().context("a header's length")?;
     let (header, tensors) = rest.split_at(u64::from_le_bytes(*length) as usize);
     let mut said: Value = serde_json::from_slice(header).context("a header")?;
@@ -118,7 +119,8 @@ fn crc(bytes: &[u8]) -> u32 {
 
 /// A PNG whose chunks have their checksums, and are others, more, or fewer.
 pub fn chunks(case: &mut Case<'_>) -> Result<()> {
-    let bytes = read(case.random.pick(&case.base.pictures))?;
+    let picture: &PathBuf = case.random.pick(&case.base.pictures);
+    let bytes = read(picture)?;
     let (magic, mut rest) = bytes.split_at_checked(8).context("a picture's beginning")?;
     let mut chunks = Vec::new();
     while let Some((length, after)) = rest.split_first_chunk::<4>() {

@@ -1,7 +1,6 @@
 //! Premultiplied layers and the canvas they are drawn on, in linear light.
 
 use super::mask::Window;
-use super::primitive::Point;
 use super::texture::Rgb;
 
 /// What softens an object's edges.

@@ -5,7 +5,6 @@
 //!
 //! An all-reduce computes each element once and sends it on, so that all ranks have the same bytes.
 
-use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{DeviceRepr, ValidAsZeroBits};
 use candle_core::cuda_backend::cudarc::nccl::result::NcclError;
 use candle_core::cuda_backend::cudarc::nccl::safe::{Comm, Id, NcclType, ReduceOp};
@@ -24,7 +23,7 @@ pub(super) struct Nccl {
 }
 
 fn failed<T>(error: NcclError) -> Result<T> {
-    refuse(format!("NCCL failed: {error:?}; NCCL_DEBUG=WARN lets it say more"))
+    refuse(format!("NCCL failed with {:?}; NCCL_DEBUG=WARN lets it say more", error.0))
 }
 
 impl Nccl {

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stderr, reason = "what was found is this test's report")]
 
 #[path = "../../../xtask/src/attack/mod.rs"]
+#[allow(clippy::module_inception, reason = "the module of xtask, by its own name")]
 mod attack;
 
 use std::path::Path;

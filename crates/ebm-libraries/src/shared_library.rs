@@ -44,8 +44,11 @@ macro_rules! functions {
         impl $(<$handle>)? $table $(<$handle>)? {
             #[expect(unsafe_code, reason = "functions of a library that was opened at run time")]
             fn of(library: $crate::SharedLibrary) -> ::std::result::Result<Self, &'static str> {
-                // SAFETY: these are the header's signatures.
-                unsafe { Ok(Self { $($field: library.get($name).ok_or($name)?,)* }) }
+                Ok(Self { $($field: {
+                    let name = $name;
+                    // SAFETY: these are the header's signatures.
+                    unsafe { library.get(name) }.ok_or(name)?
+                },)* })
             }
         }
     };

@@ -14,7 +14,7 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 
 use self::layout::Layout;
 use self::reader::Watched;
-use self::segments::{APP1, EOI, SOS, segments};
+use self::segments::{APP1, SOS, segments};
 use super::DecodeLimits;
 use crate::error::{Error, Result};
 use crate::image::Image;

@@ -302,8 +302,11 @@ fn files_that_are_not_coco_are_errors() {
         (nan, "no image with an object"),
         (&nan.replace("NaN", "1e999"), "out of range"),
         (r#"{"images":[],"categories":[]}"#, "no categories"),
-        (r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":1,"name":"b"}]}"#, "id 1 occurs twice"),
-        (r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":2,"name":"a"}]}"#, "\"a\" occurs twice"),
+        (
+            r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":1,"name":"b"}]}"#,
+            "another category has the id 1",
+        ),
+        (r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":2,"name":"a"}]}"#, "the name \"a\""),
         (r#"{"images":[],"categories":[{"id":1,"name":"a"}]}"#, "no image with an object"),
     ];
     for (content, said) in cases {

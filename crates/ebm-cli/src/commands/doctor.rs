@@ -45,7 +45,7 @@ struct Weights {
 }
 
 impl Weights {
-    fn of((what, folder): (&'static str, PathBuf)) -> Self {
+    fn of(what: &'static str, folder: PathBuf) -> Self {
         let names = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let is_weights = |path: &PathBuf| {
             let ending = path.extension().and_then(|ending| ending.to_str());
@@ -67,7 +67,8 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         reason: opened.why_cpu.or_else(|| unused(&found)),
     };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let weights: Vec<Weights> = weights_path::folders().into_iter().map(Weights::of).collect();
+    let weights: Vec<Weights> =
+        weights_path::folders().into_iter().map(|(what, folder)| Weights::of(what, folder)).collect();
     if args.json {
         let object = json!({
             "version": env!("CARGO_PKG_VERSION"),

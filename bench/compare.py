@@ -157,6 +157,15 @@ def cpu():
         return "unknown processor"
 
 
+def peer_versions(python):
+    """What the peer's script says of itself; nothing where Python or PyTorch is missing."""
+    try:
+        probed = subprocess.run([python, PEER, "probe"], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return probed.stdout.strip() if probed.returncode == 0 else ""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", help="a built ebm-bench; without it cargo builds one")
@@ -183,16 +192,15 @@ def main():
     if options.list:
         print("\n".join(f"{work['name']:24} {work['title']}" for work in chosen))
         return
-    probed = subprocess.run([options.python, PEER, "probe"], capture_output=True, text=True)
-    if probed.returncode:
+    versions = peer_versions(options.python)
+    if not versions:
         print(f"there is no PyTorch at {options.python} (pip install torch, or --python PATH): ours are timed alone", file=sys.stderr)
-    versions = probed.stdout.strip() if probed.returncode == 0 else "no PyTorch"
     rows = []
     for work in chosen:
-        series, notes = measured(work, options, probed.returncode == 0)
+        series, notes = measured(work, options, bool(versions))
         rows.append(record(work, series))
         print(work["name"], shown(rows[-1]["ours"]), "ms, ratio", shown(rows[-1].get("ratio"), 2), *notes, file=sys.stderr)
-    text = page(rows, options, versions)
+    text = page(rows, options, versions or "no PyTorch")
     print(text)
     if options.out:
         figures = options.out.parent / "results" / f"{options.out.stem}.csv"

@@ -95,17 +95,18 @@ def measured(work, options, has_torch):
         if work["task"]["task"] == "loader":
             pictures = [f"{folder}/scenes"]
             subprocess.run([*ours, "pictures", work["name"], *pictures], check=True)
-        workers = [Worker("ours", [*ours, "work", work["name"], *pictures], environment)]
-        for peer in forms_of(work, options, has_torch):
-            form, _, other = peer.partition("=")
-            task = [options.python, PEER, json.dumps(work["task"]), form, str(options.threads), options.device, *pictures]
-            try:
-                workers.append(Worker(form, [*ours, "work", other] if other else task, environment))
-            except RuntimeError as error:
-                if form not in OPTIONAL:
-                    raise
-                notes.append(str(error))
+        workers = []
         try:
+            workers.append(Worker("ours", [*ours, "work", work["name"], *pictures], environment))
+            for peer in forms_of(work, options, has_torch):
+                form, _, other = peer.partition("=")
+                task = [options.python, PEER, json.dumps(work["task"]), form, str(options.threads), options.device, *pictures]
+                try:
+                    workers.append(Worker(form, [*ours, "work", other] if other else task, environment))
+                except RuntimeError as error:
+                    if form not in OPTIONAL:
+                        raise
+                    notes.append(str(error))
             for _ in range(WARM_UP + options.rounds):
                 for worker in workers:
                     worker.run()

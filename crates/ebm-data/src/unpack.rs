@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::fetch::hex;
 use crate::files::{read_limited, write_atomic};
 use crate::staging::{Busy, Staging};
 
@@ -61,7 +62,7 @@ pub fn unpack(archive: &Path, target: &Path, budget: &Budget, top: bool) -> Resu
     let mut file = open_input(archive).map_err(unreadable)?;
     let mut hash = Sha256::new();
     io::copy(&mut file, &mut hash).and_then(|_| file.rewind()).map_err(unreadable)?;
-    let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex(hash);
     let staging = Staging::beside(target, Busy::Refuse)?;
     if let Some(unpacked) = already(target, &sha256)? {
         return Ok(unpacked);

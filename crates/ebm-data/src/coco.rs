@@ -6,14 +6,13 @@ mod file;
 mod sound;
 
 pub use categories::Category;
-pub(crate) use categories::{named, relabel};
 pub(crate) use examine::{Examiner, crowded, misplaced};
 pub(crate) use file::{ANNOTATION, CATEGORY, IMAGE, sample_name};
 pub use file::{
     AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord, with_words_for_non_finite,
 };
-use sound::keep_sound;
-pub(crate) use sound::{Origin, Sound};
+pub(crate) use sound::Origin;
+use sound::{Sound, keep_sound};
 
 use std::path::{Path, PathBuf};
 
@@ -147,7 +146,7 @@ impl CocoDataset {
     }
 
     /// What is kept of the sound records, unless too many are not.
-    pub(crate) fn settle(
+    fn settle(
         sound: Sound,
         categories: Vec<Category>,
         origin: &Origin<'_>,

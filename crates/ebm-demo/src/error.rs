@@ -32,10 +32,7 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         use ebm_data::Error as E;
         let status = match &error {
-            Error::Data(E::ImageTooLarge { .. } | E::DecodeCost { .. } | E::FileTooLarge { .. }) => {
-                StatusCode::PAYLOAD_TOO_LARGE
-            }
-            Error::Data(E::ImageFormat { .. }) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Error::Data(E::ImageTooLarge { .. } | E::FileTooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         match error {

@@ -175,7 +175,7 @@ fn npz_seeds() -> Vec<Vec<u8>> {
 }
 
 fn read_npz(path: &Path) -> Result<(), Refusal> {
-    Ok(biwi::read_npz(path, &biwi::NpzOptions::default()).map(drop)?)
+    Ok(ebm_face::biwi::read_npz(path, &Default::default()).map(drop)?)
 }
 
 fn box_seeds() -> Vec<Vec<u8>> {

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use ebm_data::coco::{LoadOptions, Purpose};
-use ebm_data::detection_folder::data_yaml::DataYaml;
 use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::faces::Tolerance;
 
-use crate::{Refusal, Target, alone, folder, text};
+use crate::{Refusal, Target, folder};
 
 pub const TARGETS: &[Target] = &[
     Target {
@@ -28,8 +27,8 @@ pub const TARGETS: &[Target] = &[
         name: "data-yaml",
         file: "data.yaml",
         seeds: yaml_seeds,
-        prepare: alone,
-        read: |path| Ok(DataYaml::parse(path, &text(path)?).map(drop)?),
+        prepare: beside_yaml,
+        read: |path| load(folder(path)),
     },
 ];
 
@@ -39,7 +38,7 @@ const PIXELS: &[u8] = include_bytes!("../../ebm-data/tests/golden/images/rgb.png
 fn load(root: &Path) -> Result<(), Refusal> {
     let tolerance = Tolerance { max_bad_fraction: 1., report: None };
     let options = LoadOptions { tolerance, ..LoadOptions::new(Purpose::Eval) };
-    let dataset = DetectionFolder::open(root, None)?.load(Split::Train, &options)?;
+    let dataset = DetectionFolder::open(root)?.load(Split::Train, &options)?;
     // What is not as it should be is left out and written down.
     dataset.quarantine.defects.first().map_or(Ok(()), |defect| Err(defect.detail.as_str().into()))
 }
@@ -67,13 +66,20 @@ fn beside_labels(dir: &Path) -> std::io::Result<()> {
     std::fs::write(dir.join("images/a.png"), PIXELS)
 }
 
+fn beside_yaml(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir.join("images"))?;
+    std::fs::create_dir_all(dir.join("labels"))?;
+    std::fs::write(dir.join("images/a.png"), PIXELS)?;
+    std::fs::write(dir.join("labels/a.txt"), "0 0.5 0.5 1 1\n")
+}
+
 fn yaml_seeds() -> Vec<Vec<u8>> {
-    let block = "path: coco8 # root\ntrain: images/train\nval: images/val\n\nnames:\n  0: person\n  1: 'hot dog'\ndownload: |\n  x\n";
-    let flow = "train: ../train/images\nnc: 2\nnames: ['a, b', c]\nroboflow:\n  license: MIT\n";
+    let block = "path: coco8 # root\ntrain: images\nval: images\n\nnames:\n  0: person\n  1: 'hot dog'\ndownload: |\n  x\n";
+    let flow = "train: ../images\nnc: 2\nnames: ['a, b', c]\nroboflow:\n  license: MIT\n";
     vec![
         block.into(),
         flow.into(),
-        b"test: t\nnames: {0: a, 1: \"b\"}".to_vec(),
-        b"val: v\nnames:\n- a\n".to_vec(),
+        b"train: images\nnames: {0: a, 1: \"b\"}".to_vec(),
+        b"train: images\nnames:\n- a\n".to_vec(),
     ]
 }

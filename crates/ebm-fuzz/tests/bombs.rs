@@ -103,13 +103,10 @@ fn bombs_are_refused_at_once_and_with_little_memory() {
         .status();
     assert!(limited.unwrap().success());
 
-    // Arrays that are larger than memory, or than their archive could hold.
+    // Arrays that are larger than memory.
     let poses = |count: usize| npy("<f8", &format!("({count}, 3)"), 24 * count);
     let huge = npy("|u1", "(1152921504606846976, 64, 64, 3)", 0);
     refused("biwi-npz", &zip(&[("image.npy", &huge), ("pose.npy", &poses(1))]));
-    let zeros = npy("|u1", "(5000, 64, 64, 3)", 5000 * 64 * 64 * 3);
-    refused("biwi-npz", &zip(&[("image.npy", &zeros), ("pose.npy", &poses(5000))]));
-    drop(zeros);
     refused("zip", &zip(&[("zeros", &vec![0; 256 << 20])]));
 
     // Nesting as deep as the file is long.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use ebm_data::check::{Benchmark, CheckOptions, Checked, biwi, coco, sequences, utkface};
-use ebm_data::quarantine::Defect;
+use ebm_data::faces::Faces;
+use ebm_data::quarantine::{Defect, Tolerance};
 use ebm_data::sequences::{got10k, lasot, trackingnet};
 use serde_json::json;
 
@@ -75,6 +76,11 @@ pub fn run(args: &CheckArgs) -> Result<()> {
     let (path, checked) = match &args.what {
         What::Coco { annotations, images } => (annotations, coco(annotations, images, &options)?),
         What::Utkface { folder } => (folder, utkface(folder, &options)?),
+        What::Biwi { path } if path.is_file() => {
+            let any = Tolerance { max_bad_fraction: 1., report: None };
+            let Faces { faces, quarantine } = ebm_face::biwi::read_npz(path, &any)?;
+            (path, Checked { samples: faces.len() + quarantine.defects.len(), quarantine })
+        }
         What::Biwi { path } => (path, biwi(path, &options)?),
         What::Sequences { dataset, root } => (root, sequences(root, &benchmark(*dataset, root), &options)?),
     };

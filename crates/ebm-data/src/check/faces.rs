@@ -21,18 +21,14 @@ pub fn utkface(images: &Path, options: &CheckOptions) -> Result<Checked> {
     look_at(images, load_directory(images, &ANY)?, options)
 }
 
-/// Checks BIWI: the folder of raw frames, or an npz file of FSA-Net.
+/// Checks BIWI's folder of raw frames.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io); [`Error::Format`](crate::Error::Format) for what is neither, or has a
+/// [`Error::Io`](crate::Error::Io); [`Error::Format`](crate::Error::Format) for what is none, or has a
 /// damaged calibration.
 pub fn biwi(path: &Path, options: &CheckOptions) -> Result<Checked> {
-    let faces = if path.is_file() {
-        biwi::read_npz(path, &biwi::NpzOptions { tolerance: ANY, ..biwi::NpzOptions::default() })?
-    } else {
-        biwi::load_frames(path, &biwi::FramesOptions { tolerance: ANY, ..biwi::FramesOptions::default() })?
-    };
-    look_at(path, faces, options)
+    let frames = biwi::FramesOptions { tolerance: ANY, ..biwi::FramesOptions::default() };
+    look_at(path, biwi::load_frames(path, &frames)?, options)
 }
 
 fn look_at(root: &Path, faces: Faces, options: &CheckOptions) -> Result<Checked> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::decode::{DecodeLimits, JpegFrame, decode_image, is_truncated};
+use crate::decode::{DecodeLimits, decode_image, is_truncated, jpeg_components};
 use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::quarantine::{DefectCode, Finding};
@@ -57,11 +57,10 @@ fn unusual(bytes: &[u8]) -> Option<String> {
             _ => Some(format!("{depth} bits")),
         };
     }
-    let frame = JpegFrame::find(bytes).ok()?;
-    match (frame.components.len(), frame.precision) {
-        (3, 8) => None,
-        (1, _) => Some("grey".to_owned()),
-        (4, _) => Some("CMYK".to_owned()),
-        (components, precision) => Some(format!("{components} components of {precision} bits")),
+    match jpeg_components(bytes)? {
+        3 => None,
+        1 => Some("grey".to_owned()),
+        4 => Some("CMYK".to_owned()),
+        components => Some(format!("{components} components")),
     }
 }

@@ -9,7 +9,7 @@ use super::{Category, CocoImage, Object, categories};
 use crate::quarantine::{DefectCode, Finding, Quarantine};
 
 /// What is sound, and what is not.
-pub(crate) struct Sound {
+pub(super) struct Sound {
     /// By ascending id.
     pub images: Vec<CocoImage>,
     pub quarantine: Quarantine,

@@ -81,7 +81,9 @@ pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec
         read_image(path, file, &String::from_utf8_lossy(&text), classes)
     };
     let mut listed: Vec<Listed> = paths.par_iter().map(read).collect::<Result<_>>()?;
-    paths.iter().for_each(|path| drop(texts.remove(&label_file(path))));
+    for path in &paths {
+        texts.remove(&label_file(path));
+    }
     listed.extend(texts.into_iter().map(|file| {
         let detail = format!("no image of this name in {}", images.display());
         Listed { file, image: Err(Finding::new(DefectCode::MissingFile, detail)), objects: Vec::new() }

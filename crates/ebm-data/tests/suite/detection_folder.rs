@@ -2,7 +2,7 @@
 //! errors say.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::detection_folder::{DetectionFolder, Split};

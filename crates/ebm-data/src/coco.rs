@@ -5,12 +5,11 @@ mod file;
 mod sound;
 
 pub use categories::Category;
-pub(crate) use categories::{named, relabel};
 pub use file::{
     AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord, with_words_for_non_finite,
 };
-pub(crate) use sound::{Origin, Sound, misplaced};
-use sound::{crowded, keep_sound};
+pub(crate) use sound::{Origin, misplaced};
+use sound::{Sound, crowded, keep_sound};
 
 use std::path::{Path, PathBuf};
 
@@ -143,7 +142,7 @@ impl CocoDataset {
     }
 
     /// What is kept of the sound records, unless too many are not.
-    pub(crate) fn settle(
+    fn settle(
         sound: Sound,
         categories: Vec<Category>,
         origin: &Origin<'_>,

@@ -45,16 +45,6 @@ pub enum Error {
         /// The decoder's complaint.
         detail: String,
     },
-    /// A file of a known format that is not read.
-    #[error("{}: this is {format}, and images are JPEG, PNG, uncompressed BMP or lossy WebP files; {remedy}", path.display())]
-    ImageFormat {
-        /// The file.
-        path: PathBuf,
-        /// What it is: "a HEIC image", …
-        format: &'static str,
-        /// What to do.
-        remedy: &'static str,
-    },
     /// An image's header promises more pixels than the limit.
     #[error("{}: {width}x{height} pixels exceed the limit of {max_side} per side and {max_pixels} in all", path.display())]
     ImageTooLarge {
@@ -68,18 +58,6 @@ pub enum Error {
         max_side: usize,
         /// The limit on the product.
         max_pixels: usize,
-    },
-    /// Decoding an image would cost more than the limit.
-    #[error("{}: decoding it takes {needed} {what}, above the limit of {limit}", path.display())]
-    DecodeCost {
-        /// The file.
-        path: PathBuf,
-        /// What of: "bytes of memory" or "visits of blocks".
-        what: &'static str,
-        /// How much, as the file's headers tell.
-        needed: u64,
-        /// The limit.
-        limit: u64,
     },
     /// Sides and number of bytes of an image disagree.
     #[error("{len} bytes are not an RGB image of {width}x{height} pixels")]

@@ -29,6 +29,7 @@
 
 mod backbone;
 mod baseline_head;
+pub mod biwi;
 pub mod config;
 mod energy_head;
 mod error;

@@ -38,16 +38,11 @@ pub(super) fn sound(records: &[CategoryRecord]) -> Result<Vec<Category>, String>
     Ok(categories)
 }
 
-/// Categories of these names, whose ids are their labels.
-pub(crate) fn named(names: impl IntoIterator<Item = String>) -> Vec<Category> {
-    (1..).zip(names).map(|(label, name)| Category { id: label as u64, name, label }).collect()
-}
-
 /// Labels the categories of the file or folder `path` for a model with so many labels, if there is one.
 ///
 /// # Errors
 /// [`Error::Categories`] with how they differ from it.
-pub(crate) fn relabel(categories: &mut [Category], labels: Option<usize>, path: &Path) -> Result<(), Error> {
+pub(super) fn relabel(categories: &mut [Category], labels: Option<usize>, path: &Path) -> Result<(), Error> {
     let Some(labels) = labels.filter(|labels| *labels != categories.len()) else { return Ok(()) };
     let [lowest, highest] = [categories.first(), categories.last()].map(|c| c.map_or(0, |c| c.id));
     if lowest < 1 || highest != labels as u64 {

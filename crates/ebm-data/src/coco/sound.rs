@@ -15,7 +15,7 @@ const HUGE: f64 = 1e6;
 const MAX_OBJECTS: usize = 10_000;
 
 /// What is sound, and what is not.
-pub(crate) struct Sound {
+pub(super) struct Sound {
     /// By ascending id.
     pub images: Vec<CocoImage>,
     pub quarantine: Quarantine,

@@ -101,7 +101,7 @@ impl Data {
                 (train, Some(test), 1010.0 / 10613.0)
             }
             Task::HeadPose => {
-                let read = |path: &Path| biwi::read_npz(path, &biwi::NpzOptions::default());
+                let read = |path: &Path| crate::biwi::read_npz(path, &Tolerance::default());
                 let test = root.join("BIWI_test.npz");
                 (read(&source)?, test.is_file().then(|| read(&test)).transpose()?, 1010.0 / 10613.0)
             }

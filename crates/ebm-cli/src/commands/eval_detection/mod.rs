@@ -91,7 +91,7 @@ impl DetectionArgs {
     fn dataset(&self, labels: Option<usize>) -> Result<CocoDataset> {
         let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
         if let Some(folder) = &self.data {
-            return Ok(DetectionFolder::open(folder, None)?.load(self.split, &options)?);
+            return Ok(DetectionFolder::open(folder)?.load(self.split, &options)?);
         }
         let images = self.images.as_deref();
         let images = images.context("--images is missing: the folder with the images to run the model on")?;
@@ -103,7 +103,7 @@ impl DetectionArgs {
             None => GroundTruth::read(self.source()),
             Some(folder) => {
                 let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
-                Ok(GroundTruth::from(&DetectionFolder::open(folder, None)?.load(self.split, &options)?))
+                Ok(GroundTruth::from(&DetectionFolder::open(folder)?.load(self.split, &options)?))
             }
         }
     }

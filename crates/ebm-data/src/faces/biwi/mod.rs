@@ -2,15 +2,13 @@
 //!
 //! A pose is yaw, pitch and roll in degrees.
 
-mod archive;
+mod arrays;
 mod camera;
 mod frames;
-mod npy;
-mod npz;
 mod rotation;
 
+pub use arrays::faces_of_arrays;
 pub use frames::{FramesOptions, load_frames};
-pub use npz::{NpzOptions, read_npz, write_npz};
 
 use crate::quarantine::{DefectCode, Finding};
 

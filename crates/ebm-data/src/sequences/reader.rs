@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::box_list::read_boxes;
 use super::{Frames, Rect, Sequence, Sequences};
 use crate::error::{Error, Result};
@@ -187,8 +189,19 @@ pub(super) fn boxes(path: &Path) -> Attempt<Vec<Rect>> {
     Ok(boxes)
 }
 
+/// Whether the target can be `seen` in each of `count` frames, by the numbers that two files of `folder` have for it.
+pub(super) fn visible(
+    folder: &Path,
+    files: [&str; 2],
+    count: usize,
+    seen: fn((u32, u32)) -> bool,
+) -> Attempt<Option<Vec<bool>>> {
+    let [first, second] = files.map(|file| numbers(&folder.join(file), count));
+    Ok(Some(first?.into_iter().zip(second?).map(seen).collect()))
+}
+
 /// `count` whole numbers from a file, separated by commas, blanks or line ends.
-pub(super) fn numbers(path: &Path, count: usize) -> Attempt<Vec<u32>> {
+fn numbers(path: &Path, count: usize) -> Attempt<Vec<u32>> {
     let text = text(path).map_err(|error| annotation_trouble(path, error))?;
     let fail = |detail| Trouble::Defect(path.to_owned(), DefectCode::BadAnnotation, detail);
     let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
@@ -263,9 +276,23 @@ pub(super) fn folders(folder: &Path) -> Result<BTreeSet<String>> {
     entries(folder, Path::is_dir)
 }
 
-/// JPEG files `directory/{number}.jpg`, the numbers running on from `first`, with zeros up to `digits`.
-pub(super) fn numbered(directory: PathBuf, first: usize, count: usize, digits: usize) -> Frames {
-    Frames::Numbered { directory, prefix: String::new(), first, count, digits, extension: "jpg".to_owned() }
+/// The rows of a table in the program's text, whose columns are named as `T`'s fields.
+pub(super) fn table<T: DeserializeOwned>(text: &str) -> Vec<T> {
+    csv::Reader::from_reader(text.as_bytes()).into_deserialize().filter_map(std::result::Result::ok).collect()
+}
+
+/// The sequence of JPEG files `directory/{number}.jpg`, the numbers running on from `first`, with zeros up to
+/// `digits`, as many as there are boxes.
+pub(super) fn sequence(
+    name: &str,
+    directory: PathBuf,
+    (first, digits): (usize, usize),
+    boxes: Vec<Rect>,
+    visible: Option<Vec<bool>>,
+) -> Sequence {
+    let (prefix, extension, count) = (String::new(), "jpg".to_owned(), boxes.len());
+    let frames = Frames::Numbered { directory, prefix, first, count, digits, extension };
+    Sequence { name: name.to_owned(), frames, boxes, visible }
 }
 
 /// Boxes for as many JPEG files as `directory` holds, all NaN but the first: benchmarks keep the others to

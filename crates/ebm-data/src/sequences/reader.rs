@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::box_list::read_boxes;
 use super::{Frames, Rect, Sequence, Sequences};
 use crate::error::{Error, Result};
-use crate::files::{read_limited, stays_inside};
+use crate::files::{names_in, read_limited, stays_inside};
 use crate::quarantine::{Defect, DefectCode, Tolerance};
 
 /// Half a million flags or names.
@@ -246,17 +246,8 @@ pub(super) fn list(path: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// [`Error::Io`] for a folder that cannot be read.
 pub(super) fn entries(folder: &Path, keep: impl Fn(&Path) -> bool) -> Result<BTreeSet<String>> {
-    let fail = |source| Error::io("list", folder, source);
-    let mut names = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.'))
-            && keep(&entry.path())
-        {
-            names.insert(name.to_owned());
-        }
-    }
-    Ok(names)
+    let names = names_in(folder)?.into_iter();
+    Ok(names.filter(|name| !name.starts_with('.') && keep(&folder.join(name))).collect())
 }
 
 /// The names without extension of the text files of a folder, sorted.

@@ -9,7 +9,7 @@ mod npy;
 mod npz;
 mod rotation;
 
-pub use frames::{FramesOptions, load_frames};
+pub use frames::{SIDE_MM, load_frames};
 pub use npz::{NpzOptions, read_npz, write_npz};
 
 use crate::quarantine::{DefectCode, Finding};

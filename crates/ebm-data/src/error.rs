@@ -115,16 +115,6 @@ pub enum Error {
         /// What is wrong, and with which entry.
         detail: String,
     },
-    /// The name of an image tells no age, or an impossible one.
-    #[error(
-        "{name}: {detail}; UTKFace's names are AGE_GENDER_RACE_DATE.jpg.chip.jpg, with an age of 0 to 120 years"
-    )]
-    Age {
-        /// The file's name.
-        name: String,
-        /// What is wrong.
-        detail: String,
-    },
     /// A split cannot be drawn, or does not fit the faces.
     #[error("split: {detail}; draw it again, or use the faces that it was drawn from")]
     Split {

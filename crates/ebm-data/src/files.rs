@@ -70,6 +70,20 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     ebm_files::replace(path, bytes, Durability::Atomic).map_err(|source| Error::io("write", path, source))
 }
 
+/// The names in `folder` that are text, sorted.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be listed.
+pub fn names_in(folder: &Path) -> Result<Vec<String>> {
+    let fail = |source| Error::io("list", folder, source);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        names.extend(entry.map_err(fail)?.file_name().into_string().ok());
+    }
+    names.sort();
+    Ok(names)
+}
+
 /// The names, sorted, of the regular files in `folder` whose extension, whatever its case, is one of
 /// `extensions`.
 ///

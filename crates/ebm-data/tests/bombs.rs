@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
-use ebm_data::faces::split::Split;
 use ebm_data::sequences::read_boxes;
 use ebm_data::{decode, files};
 
@@ -18,12 +17,11 @@ const MEMORY_KIB: u64 = 64 << 10;
 
 type Read = fn(&Path) -> ebm_data::Result<()>;
 
-const PARSERS: [(&str, Read); 5] = [
+const PARSERS: [(&str, Read); 4] = [
     ("a.json", |path| {
         CocoDataset::load(path, path, &LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) })
             .map(drop)
     }),
-    ("split.json", |path| Split::read(path).map(drop)),
     ("boxes.txt", |path| read_boxes(path).map(drop)),
     ("a.jpg", |path| decode::read_image(path).map(drop)),
     ("a.toml", |path| files::read_settings(path).map(drop)),

@@ -21,7 +21,7 @@ const MANY: usize = 100;
 /// What to fetch and where to.
 #[derive(Args)]
 pub struct GetArgs {
-    /// coco, coco-person, utkface, biwi, otb, uav123, nfs, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or
+    /// coco, coco-person, utkface, biwi, otb, uav123, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or
     /// weights for all three; hub-resnet50. NAME.toml in a folder of --datasets or --weights comes first.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,

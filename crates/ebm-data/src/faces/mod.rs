@@ -2,7 +2,6 @@
 
 mod augment;
 pub mod biwi;
-mod degradation;
 pub mod listed;
 pub mod loader;
 pub mod pointing04;
@@ -23,7 +22,6 @@ use crate::image::Image;
 use crate::quarantine::{Finding, Quarantine};
 
 pub use crate::quarantine::Tolerance;
-pub use degradation::Degradation;
 pub use region::crop_face;
 
 /// Where the pixels of a face are.

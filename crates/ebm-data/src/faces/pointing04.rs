@@ -6,7 +6,7 @@ use super::region::square_about;
 use super::{Face, Faces, Pixels, Tolerance};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
-use crate::files::{files_in, read_utf8};
+use crate::files::{files_in, names_in, read_utf8};
 use crate::quarantine::{DefectCode, Finding};
 
 /// The largest box file, in bytes; the published ones have less than 100.
@@ -16,50 +16,41 @@ const PERSON: &str = "Person";
 /// The largest angle, in degrees.
 const MAX_ANGLE: i16 = 90;
 
-/// How to read the folder.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PointingOptions {
-    /// The side of the crop over the longer side of the face's box.
-    pub scale: f64,
-    /// How much may be defective.
-    pub tolerance: Tolerance,
-}
-
-impl Default for PointingOptions {
-    /// A crop 1.3 times as long as the box, 1 defect in 1000.
-    fn default() -> Self {
-        Self { scale: 1.3, tolerance: Tolerance::default() }
-    }
-}
+/// The side of a crop over the longer side of the face's box.
+pub const SCALE: f64 = 1.3;
 
 /// Reads the photographs of the folders `Person01`, `Person02` … below `root`, by name. Targets are pan and
 /// tilt in degrees.
 ///
 /// `person01146+15-30.jpg` is of person 01, series 1, number 46, tilt 15, pan −30. The `.txt` of the same name has the
 /// face's box: after the lines with the image's name and with `Face` its centre's column and row, its width
-/// and its height, in pixels. The crop is a square about the centre; see [`PointingOptions::scale`].
+/// and its height, in pixels. The crop is a square about the centre, `scale` times as
+/// long as the longer side, such as [`SCALE`].
 ///
 /// A photograph is defective if its name tells no pose or another person than its folder, its box is missing,
 /// not four numbers, empty or without a pixel of the image, or the image's header cannot be read.
 ///
 /// # Errors
 /// [`Error::Io`] for what cannot be listed, [`Error::Format`] for a folder without photographs,
-/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for options out of their
-/// domain.
-pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
-    if !(options.scale > 0. && options.scale <= 100.) {
-        let detail = format!("{} is no scale of a crop; give a positive one, such as 1.3", options.scale);
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a scale or a fraction
+/// out of its domain.
+pub fn load(root: &Path, scale: f64, tolerance: &Tolerance) -> Result<Faces> {
+    if !(scale > 0. && scale <= 100.) {
+        let detail = format!("{scale} is no scale of a crop; give a positive one, such as 1.3");
         return Err(Error::Argument { name: "scale", detail });
     }
     let mut collected = Faces::default();
     let mut found = false;
-    for folder in people(root)? {
+    for folder in names_in(root)? {
+        if !folder.strip_prefix(PERSON).is_some_and(is_number) || !root.join(&folder).is_dir() {
+            continue;
+        }
         let person = folder.trim_start_matches(PERSON);
         for file in files_in(&root.join(&folder), &["jpg", "jpeg", "png"])? {
             found = true;
             let path = root.join(&folder).join(&file);
             let name = format!("{folder}/{}", path.file_stem().unwrap_or_default().to_string_lossy());
-            let outcome = face(&path, person, options.scale).map(|(region, target)| {
+            let outcome = face(&path, person, scale).map(|(region, target)| {
                 let pixels = Pixels::Region { path: path.clone(), region };
                 Face { name: name.clone(), pixels, target }
             });
@@ -73,20 +64,7 @@ pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
                 .to_owned();
         return Err(Error::Format { path: root.to_owned(), expected: "the folder of Pointing'04", detail });
     }
-    collected.within(&options.tolerance)
-}
-
-/// The names of the people's folders, in order.
-fn people(root: &Path) -> Result<Vec<String>> {
-    let fail = |source| Error::io("list", root, source);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(root).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        let name = entry.file_name().into_string().ok().filter(|_| entry.path().is_dir());
-        names.extend(name.filter(|name| name.strip_prefix(PERSON).is_some_and(is_number)));
-    }
-    names.sort();
-    Ok(names)
+    collected.within(tolerance)
 }
 
 /// The crop and the pose of a photograph.

@@ -44,9 +44,10 @@ impl Default for UtkOptions {
 /// a space or a digit too many.
 ///
 /// # Errors
-/// [`Error::Age`] for a name that does not begin with a whole number and `_`, or one outside 0 to 120.
-pub fn age_of_name(name: &str) -> Result<f32> {
-    let fail = |detail: String| Error::Age { name: name.to_owned(), detail };
+/// In words, for a name that does not begin with a whole number and `_`, or one outside 0 to 120.
+pub fn age_of_name(name: &str) -> std::result::Result<f32, String> {
+    let form = "UTKFace's names are AGE_GENDER_RACE_DATE.jpg.chip.jpg, with an age of 0 to 120 years";
+    let fail = |detail: String| format!("{name}: {detail}; {form}");
     let digits = name.split_once('_').map(|(digits, _)| digits).unwrap_or_default();
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(fail("no age before the first '_'".to_owned()));
@@ -164,8 +165,8 @@ fn check_age(age: f32) -> std::result::Result<f32, String> {
     if (0. ..=MAX_AGE).contains(&age) { Ok(age) } else { Err(format!("age {age} is outside 0 to 120")) }
 }
 
-fn bad_age(error: Error) -> Finding {
-    Finding::new(DefectCode::BadAnnotation, error.to_string())
+fn bad_age(detail: String) -> Finding {
+    Finding::new(DefectCode::BadAnnotation, detail)
 }
 
 fn face(name: &str, path: std::path::PathBuf, age: f32) -> Face {

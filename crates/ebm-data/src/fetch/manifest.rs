@@ -183,7 +183,7 @@ pub mod embedded {
 
     /// Name and text of those in `datasets/`.
     pub const DATASETS: &[(&str, &str)] = texts!("datasets":
-        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs", "coco-person");
+        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "coco-person");
 
     /// Name and text of those in `weights/`.
     pub const WEIGHTS: &[(&str, &str)] =

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::box_list::read_boxes;
 use super::{Frames, Rect, Sequence, Sequences};
 use crate::error::{Error, Result};
-use crate::files::{read_limited, stays_inside};
+use crate::files::{names_in, read_limited, stays_inside};
 use crate::quarantine::{Defect, DefectCode, Tolerance};
 
 /// Half a million flags or names.
@@ -187,8 +189,19 @@ pub(super) fn boxes(path: &Path) -> Attempt<Vec<Rect>> {
     Ok(boxes)
 }
 
+/// Whether the target can be `seen` in each of `count` frames, by the numbers that two files of `folder` have for it.
+pub(super) fn visible(
+    folder: &Path,
+    files: [&str; 2],
+    count: usize,
+    seen: fn((u32, u32)) -> bool,
+) -> Attempt<Option<Vec<bool>>> {
+    let [first, second] = files.map(|file| numbers(&folder.join(file), count));
+    Ok(Some(first?.into_iter().zip(second?).map(seen).collect()))
+}
+
 /// `count` whole numbers from a file, separated by commas, blanks or line ends.
-pub(super) fn numbers(path: &Path, count: usize) -> Attempt<Vec<u32>> {
+fn numbers(path: &Path, count: usize) -> Attempt<Vec<u32>> {
     let text = text(path).map_err(|error| annotation_trouble(path, error))?;
     let fail = |detail| Trouble::Defect(path.to_owned(), DefectCode::BadAnnotation, detail);
     let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
@@ -233,17 +246,8 @@ pub(super) fn list(path: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// [`Error::Io`] for a folder that cannot be read.
 pub(super) fn entries(folder: &Path, keep: impl Fn(&Path) -> bool) -> Result<BTreeSet<String>> {
-    let fail = |source| Error::io("list", folder, source);
-    let mut names = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.'))
-            && keep(&entry.path())
-        {
-            names.insert(name.to_owned());
-        }
-    }
-    Ok(names)
+    let names = names_in(folder)?.into_iter();
+    Ok(names.filter(|name| !name.starts_with('.') && keep(&folder.join(name))).collect())
 }
 
 /// The names without extension of the text files of a folder, sorted.
@@ -263,9 +267,23 @@ pub(super) fn folders(folder: &Path) -> Result<BTreeSet<String>> {
     entries(folder, Path::is_dir)
 }
 
-/// JPEG files `directory/{number}.jpg`, the numbers running on from `first`, with zeros up to `digits`.
-pub(super) fn numbered(directory: PathBuf, first: usize, count: usize, digits: usize) -> Frames {
-    Frames::Numbered { directory, prefix: String::new(), first, count, digits, extension: "jpg".to_owned() }
+/// The rows of a table in the program's text, whose columns are named as `T`'s fields.
+pub(super) fn table<T: DeserializeOwned>(text: &str) -> Vec<T> {
+    csv::Reader::from_reader(text.as_bytes()).into_deserialize().filter_map(std::result::Result::ok).collect()
+}
+
+/// The sequence of JPEG files `directory/{number}.jpg`, the numbers running on from `first`, with zeros up to
+/// `digits`, as many as there are boxes.
+pub(super) fn sequence(
+    name: &str,
+    directory: PathBuf,
+    (first, digits): (usize, usize),
+    boxes: Vec<Rect>,
+    visible: Option<Vec<bool>>,
+) -> Sequence {
+    let (prefix, extension, count) = (String::new(), "jpg".to_owned(), boxes.len());
+    let frames = Frames::Numbered { directory, prefix, first, count, digits, extension };
+    Sequence { name: name.to_owned(), frames, boxes, visible }
 }
 
 /// Boxes for as many JPEG files as `directory` holds, all NaN but the first: benchmarks keep the others to

@@ -5,7 +5,7 @@ use std::path::Path;
 use ebm_data::Error;
 use ebm_data::Image;
 use ebm_data::encode::write_png;
-use ebm_data::faces::pointing04::{PointingOptions, load};
+use ebm_data::faces::pointing04::load;
 use ebm_data::faces::split::{Split, folder_of};
 use ebm_data::faces::{Faces, Pixels, Tolerance};
 use ebm_data::quarantine::DefectCode;
@@ -42,7 +42,7 @@ fn folder() -> TempDir {
 
 fn read(dir: &Path, max_bad_fraction: f64) -> ebm_data::Result<Faces> {
     let tolerance = Tolerance { max_bad_fraction, report: None };
-    load(dir, &PointingOptions { scale: 2., tolerance })
+    load(dir, 2., &tolerance)
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn other_folders_and_options_are_refused() {
     assert!(message.contains("Person01") && message.contains(&dir.path().display().to_string()), "{message}");
     assert!(matches!(read(&dir.path().join("none"), 0.), Err(Error::Io { .. })));
     for scale in [0., -1., f64::NAN, f64::INFINITY] {
-        let refused = load(dir.path(), &PointingOptions { scale, ..PointingOptions::default() });
+        let refused = load(dir.path(), scale, &Tolerance::default());
         assert!(matches!(refused, Err(Error::Argument { name: "scale", .. })));
     }
 }

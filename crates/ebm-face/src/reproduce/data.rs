@@ -95,7 +95,7 @@ impl Data {
                 (train, test, 1644.0 / 13147.0)
             }
             Task::HeadPose if source.is_dir() => {
-                let all = biwi::load_frames(&source, &biwi::FramesOptions::default())?;
+                let all = biwi::load_frames(&source, biwi::SIDE_MM, &Tolerance::default())?;
                 let split = whole(&all)?.draw_groups(TRAIN, TEST, TEST_RECORDINGS, folder_of)?;
                 let [train, test] = parts(&split, &all, [TRAIN, TEST])?;
                 (train, Some(test), 1010.0 / 10613.0)

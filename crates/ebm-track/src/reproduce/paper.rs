@@ -24,8 +24,8 @@ use crate::training::{CropStream, StreamPairs};
 /// What to run and where.
 #[derive(Clone, Debug)]
 pub struct PaperOptions {
-    /// The directory with `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`; `otb100` and `nfs` are
-    /// measured on where they are there.
+    /// The directory with `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`; `otb100` and `nfs`, laid out as
+    /// OTB-100 is, are measured on where they are there.
     pub datasets: PathBuf,
     /// The directory with the ResNet-18.
     pub weights: PathBuf,
@@ -149,7 +149,7 @@ fn tests(options: &PaperOptions) -> Result<Vec<Test>> {
         // The supplement takes the two together; the prefix keeps their names apart.
         let mut sequences = load(TestSet::Otb100, "otb100")?;
         let prefixed = |sequence: Sequence| Sequence { name: format!("nfs_{}", sequence.name), ..sequence };
-        sequences.extend(load(TestSet::Nfs, "nfs")?.into_iter().map(prefixed));
+        sequences.extend(load(TestSet::Own, "nfs")?.into_iter().map(prefixed));
         let (name, convention) = ("OTB-100 and NFS".to_owned(), Convention::pytracking());
         return Ok(vec![Test { name, sequences, convention }]);
     }
@@ -157,7 +157,7 @@ fn tests(options: &PaperOptions) -> Result<Vec<Test>> {
     for (set, name, folder) in [
         (TestSet::Uav123, "UAV123", "uav123"),
         (TestSet::Otb100, "OTB-100", "otb100"),
-        (TestSet::Nfs, "NFS", "nfs"),
+        (TestSet::Own, "NFS", "nfs"),
     ] {
         if set == TestSet::Uav123 || root.join(folder).is_dir() {
             let (name, sequences) = (name.to_owned(), load(set, folder)?);

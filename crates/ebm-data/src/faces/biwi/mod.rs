@@ -8,7 +8,7 @@ mod frames;
 mod rotation;
 
 pub use arrays::faces_of_arrays;
-pub use frames::{FramesOptions, load_frames};
+pub use frames::{SIDE_MM, load_frames};
 
 use crate::quarantine::{DefectCode, Finding};
 

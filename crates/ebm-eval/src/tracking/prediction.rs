@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ebm_data::sequences::Rect;
 
-use super::convention::{Convention, EmptyPrediction, MalformedPrediction, ShortResult};
+use super::convention::Convention;
 use super::overlap;
 use super::problem::TrackingProblem;
 
@@ -22,18 +22,18 @@ pub(super) fn prepare<'a>(
     let mut prepared = Cow::Borrowed(prediction);
     for i in 0..prediction.len() {
         let malformed = is_malformed(&prepared[i]);
-        if malformed && convention.malformed_prediction == MalformedPrediction::Refused {
+        if malformed && !convention.repeat_malformed {
             return Err(TrackingProblem::Malformed { frame: i + 1, found: prepared[i] });
         }
         let empty = prepared[i][2..].contains(&0.0);
-        let repeated = malformed || (empty && convention.empty_prediction == EmptyPrediction::Previous);
+        let repeated = malformed || (empty && convention.repeat_empty);
         if repeated && i > 0 {
             let previous = prepared[i - 1];
             prepared.to_mut()[i] = previous;
         }
     }
     if prepared.len() < annotation.len() {
-        let fill = if convention.short_result == ShortResult::Padded { [0.0; 4] } else { MISS };
+        let fill = if convention.pad_short { [0.0; 4] } else { MISS };
         prepared.to_mut().resize(annotation.len(), fill);
     }
     Ok(prepared)
@@ -64,7 +64,7 @@ fn check_sequence(
     if overlap(annotated, annotated) > 0.0 && overlap(first, annotated) == 0.0 {
         return Err(TrackingProblem::FirstBox { found: *first, annotated: *annotated });
     }
-    if found < frames && convention.short_result == ShortResult::Refused {
+    if found < frames && convention.refuse_short {
         return Err(TrackingProblem::Short { found, frames });
     }
     Ok(())

@@ -174,12 +174,10 @@ fn sequences_are_scored_with_what_they_know() {
         boxes: vec![[1., 1., 10., 10.]; 4],
         visible: Some(vec![true, true, false, true]),
     };
-    let predictions = [with_overlaps(&[1., 0.6, 0.6, 0.4])];
-    let sequences = [sequence];
-    let report = evaluate_sequences(&sequences, &predictions, &Convention::pytracking()).unwrap();
+    let prediction = with_overlaps(&[1., 0.6, 0.6, 0.4]);
+    let all = [(TrackingGroundTruth::from(&sequence), prediction.as_slice())];
+    let report = evaluate(all, &Convention::pytracking()).unwrap();
     assert_eq!((report.figures.op50, report.frames), (50.0, 4));
-    let missing = evaluate_sequences(&sequences, &[], &Convention::pytracking());
-    assert!(matches!(missing, Err(ebm_eval::Error::Lengths { found: 0, expected: 1, .. })));
 }
 
 #[test]

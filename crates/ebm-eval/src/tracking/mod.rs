@@ -9,7 +9,7 @@
 //! |---|---|
 //! | What does a toolkit do? | [`Convention`] |
 //! | How good are boxes in memory? | [`evaluate`], [`score_sequence`] |
-//! | How good are the result files in a folder? | [`Annotations`], [`evaluate_directory`], [`evaluate_runs`] |
+//! | How good are the result files in a folder? | [`Annotations`], [`evaluate_runs`] |
 //! | How much do runs of one tracker differ? | [`merge`] |
 //! | How are result files written? | [`ResultFormat`], [`write_result`], [`write_times`] |
 //! | Which sequences has a benchmark, and what does its server expect? | [`TestSet`] |
@@ -32,7 +32,7 @@ mod test_set;
 pub use annotations::Annotations;
 pub use convention::{Convention, HIT, MISS};
 pub use diagnosis::Diagnosis;
-pub use directory::{evaluate_directory, evaluate_runs};
+pub use directory::evaluate_runs;
 pub use ebm_data::rect::overlap;
 pub use figures::TrackingFigures;
 pub use merge::{RunsReport, merge};

@@ -106,11 +106,10 @@ pub(super) fn collect(
     let mut names = BTreeSet::new();
     let mut rows = Vec::new();
     for (name, scores) in scored {
-        let duplicate = !names.insert(name.clone());
-        let scores = if duplicate {
-            Err(Error::Tracking { origin: name.clone(), problem: TrackingProblem::Duplicate })
-        } else {
+        let scores = if names.insert(name.clone()) {
             scores
+        } else {
+            Err(Error::Tracking { origin: name.clone(), problem: TrackingProblem::Duplicate })
         };
         match scores {
             Ok(scores) => rows.push(scores),

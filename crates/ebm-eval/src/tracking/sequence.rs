@@ -84,7 +84,7 @@ pub(super) fn score_from(
     if let Some(visible) = &truth.visible
         && visible.len() != frames
     {
-        return Err(fail(TrackingProblem::Visibility { found: visible.len(), frames }));
+        return Err(fail(TrackingProblem::Visibility(visible.len(), frames)));
     }
     let prediction = prepare(prediction, &truth.boxes, convention).map_err(fail)?;
     let measured = Measured::new(truth, &prediction, convention);

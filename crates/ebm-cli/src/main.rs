@@ -3,7 +3,6 @@
 #[macro_use]
 mod output;
 
-mod box_panel;
 mod commands;
 mod contact_sheet;
 mod density_panel;

@@ -221,23 +221,15 @@ pub fn memory(case: &mut Case<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The card of a model with damaged results, settings or log.
+/// The card of a damaged model.
 pub fn cards(case: &mut Case<'_>) -> Result<()> {
     let run = case.path("run");
     for path in files(&case.base.dir.join("whole"))? {
         write(&run.join(path.file_name().unwrap_or_default()), &read(&path)?)?;
     }
-    let row = json!({"method": "ebm", "ap": 0.5, "refined": true});
-    let results = json!({"schema": "ebm/1", "scale": "mini", "study": "Table 2", "rows": [row]});
-    write(&run.join("results.json"), results.to_string().as_bytes())?;
-    let name = *case.random.pick(&["results.json", "config.toml", "metrics.jsonl", "ebm.safetensors"]);
-    let sound = read(&run.join(name))?;
-    let damaged = match name {
-        "results.json" => damage::json_text(&mut case.random, &results),
-        "ebm.safetensors" => damage::bytes(&mut case.random, &sound),
-        _ => damage::text(&mut case.random, &String::from_utf8_lossy(&sound)),
-    };
-    write(&run.join(name), &damaged)?;
+    let path = run.join("ebm.safetensors");
+    let damaged = damage::bytes(&mut case.random, &read(&path)?);
+    write(&path, &damaged)?;
     let program = case.ebm("weights card {} --licence mit", &[&run]);
     case.run(&program, &OF_DATA).map(drop)
 }

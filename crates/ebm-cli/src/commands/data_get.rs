@@ -40,11 +40,9 @@ pub struct GetArgs {
 pub fn run(args: &GetArgs) -> Result<()> {
     let mut manifests = Vec::new();
     for name in &args.names {
-        if name == ALL_WEIGHTS {
-            for (name, _) in embedded::WEIGHTS.iter().filter(|(name, _)| !name.starts_with(FROM_HUB)) {
-                manifests.push(find(name, args)?);
-            }
-        } else {
+        let all = embedded::WEIGHTS.iter().map(|(name, _)| *name).filter(|name| !name.starts_with(FROM_HUB));
+        let names = if name == ALL_WEIGHTS { all.collect() } else { vec![name.as_str()] };
+        for name in names {
             manifests.push(find(name, args)?);
         }
     }
@@ -53,9 +51,7 @@ pub fn run(args: &GetArgs) -> Result<()> {
     for (manifest, dir) in &manifests {
         let Manifest { name, title, page, licence, citation, files, .. } = manifest;
         eprintln!("{title}, {page}\n  licence: {licence}\n  cite: {citation}");
-        let mut missing = 0;
-        let many = files.len() > MANY;
-        let mut console = Console::new();
+        let (mut missing, many, mut console) = (0, files.len() > MANY, Console::new());
         if many {
             console.begin(&format!("files of {name}"), files.len());
         }
@@ -71,17 +67,13 @@ pub fn run(args: &GetArgs) -> Result<()> {
             missing += usize::from(!is_there);
             console.advance(i + 1, "");
         }
+        let (place, all) = (dir.join(name), files.len());
         if many {
             console.end();
-            println!(
-                "{}: {} of {} files are there",
-                dir.join(name).display(),
-                files.len() - missing,
-                files.len()
-            );
+            println!("{}: {} of {all} files are there", place.display(), all - missing);
         }
         if missing > 0 {
-            let detail = format!("{missing} of {} files are not there: see the list above", files.len());
+            let detail = format!("{missing} of {all} files are not there: see the list above");
             incomplete = incomplete.or(Some(Error::Wrong(name.into(), detail)));
         }
     }
@@ -116,30 +108,23 @@ fn find(name: &str, args: &GetArgs) -> Result<(Manifest, PathBuf)> {
 
 fn line(path: &Path, state: &State, page: &str) -> String {
     let path = path.display();
-    match state {
-        State::Verified(sha256) => format!("{path}: verified, SHA-256 {sha256}"),
+    let said = match state {
+        State::Verified(sha256) => format!("verified, SHA-256 {sha256}"),
         State::Recorded(sha256) => {
-            format!(
-                "{path}: there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with"
-            )
+            format!("there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with")
         }
-        State::Fetched(sha256) => {
-            format!("{path}: fetched and verified, SHA-256 {sha256}")
-        }
+        State::Fetched(sha256) => format!("fetched and verified, SHA-256 {sha256}"),
         State::Trusted(sha256) => {
-            format!(
-                "{path}: fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it"
-            )
+            format!("fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it")
         }
-        State::Written(sha256) => format!("{path}: written, SHA-256 {sha256}"),
-        State::Folder(entries) => format!("{path}: there, {entries} entries"),
-        State::Missing => format!("{path}: missing; it would be fetched without --offline"),
-        State::ByHand(instruction) => {
-            format!(
-                "{path}: missing, to be fetched by hand\n  from: {page}\n  how:  {instruction}\n  to:   {path}"
-            )
+        State::Written(sha256) => format!("written, SHA-256 {sha256}"),
+        State::Folder(entries) => format!("there, {entries} entries"),
+        State::Missing => "missing; it would be fetched without --offline".to_owned(),
+        State::ByHand(how) => {
+            format!("missing, to be fetched by hand\n  from: {page}\n  how:  {how}\n  to:   {path}")
         }
-    }
+    };
+    format!("{path}: {said}")
 }
 
 /// Says when a download has to be tried again.

@@ -21,20 +21,6 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// What an automatic choice of the device comes to.
-struct Verdict {
-    device: String,
-    reason: Option<String>,
-}
-
-/// Trained networks that this program holds.
-const IN_PROGRAM: [&str; 4] = [
-    "FastestDet (predict detection)",
-    "a refiner of persons' boxes (predict detection)",
-    "a tracker (track)",
-    "networks of ages, for research (predict age)",
-];
-
 /// A folder in which weights are looked for.
 #[derive(Serialize)]
 struct Weights {
@@ -62,10 +48,9 @@ impl Weights {
 pub fn run(args: &DoctorArgs) -> Result<()> {
     let found = Inventory::take();
     let opened = open(Choice::Auto)?;
-    let verdict = Verdict {
-        device: if opened.device.is_cpu() { Choice::Cpu } else { Choice::Cuda(0) }.to_string(),
-        reason: opened.why_cpu.or_else(|| unused(&found)),
-    };
+    let device = if opened.device.is_cpu() { Choice::Cpu } else { Choice::Cuda(0) }.to_string();
+    let unused = || "there is a GPU; build with `--features cuda` to use it".to_owned();
+    let reason = opened.why_cpu.or_else(|| (!HAS_CUDA && !found.devices.is_empty()).then(unused));
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let weights: Vec<Weights> =
         weights_path::folders().into_iter().map(|(what, folder)| Weights::of(what, folder)).collect();
@@ -77,8 +62,8 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
             "processor": { "architecture": std::env::consts::ARCH, "threads": threads },
             "cuda": found,
             "weights": weights,
-            "device": verdict.device,
-            "reason": verdict.reason,
+            "device": device,
+            "reason": reason,
         });
         println!("{}", document("doctor", object));
         return Ok(());
@@ -92,7 +77,10 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     for line in lines(&found) {
         println!("{line}");
     }
-    println!("weights   in this program: {}", IN_PROGRAM.join(", "));
+    println!(
+        "weights   in this program: FastestDet and a refiner of persons' boxes (predict detection), a tracker \
+         (track), networks of ages, for research (predict age)"
+    );
     for Weights { what, folder, entries } in &weights {
         let entries = if entries.is_empty() { "nothing".to_owned() } else { entries.join(", ") };
         println!("          {what} {}: {entries}", folder.display());
@@ -100,42 +88,24 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     if let Some(hub) = fetch_options(true).hub {
         println!("          the Hub's cache {}: for hub:OWNER/NAME", hub.cache.display());
     }
-    match verdict.reason {
-        Some(reason) => println!("--device auto is {}: {reason}", verdict.device),
-        None => println!("--device auto is {}", verdict.device),
-    }
+    println!("--device auto is {device}{}", reason.map_or(String::new(), |reason| format!(": {reason}")));
     Ok(())
-}
-
-/// Why a GPU that is there is not used by a build without the feature.
-fn unused(found: &Inventory) -> Option<String> {
-    (!HAS_CUDA && !found.devices.is_empty())
-        .then(|| "there is a GPU; build with `--features cuda` to use it".to_owned())
 }
 
 fn lines(found: &Inventory) -> Vec<String> {
     let module = found.kernel_module.as_ref().map(|version| format!("NVIDIA {version}"));
     let cuda = found.driver_cuda.as_ref().map(|version| format!("CUDA up to {version}"));
-    let driver: Vec<String> = [module, cuda].into_iter().flatten().collect();
-    let mut lines = vec![match driver.as_slice() {
-        [] => "driver    none".to_owned(),
-        parts => format!("driver    {}", parts.join(", ")),
-    }];
+    let driver = module.into_iter().chain(cuda).collect::<Vec<_>>().join(", ");
+    let mut lines = vec![format!("driver    {}", if driver.is_empty() { "none" } else { &driver })];
     if let Some(problem) = &found.driver_problem {
         lines.push(format!("GPU       none: {problem}"));
     }
     lines.extend(found.devices.iter().map(gpu));
     for library in &found.libraries {
-        lines.push(match (&library.file, &library.problem) {
-            (Some(file), _) => format!("{:<12} {file}", library.name),
-            (None, problem) => format!(
-                "{:<12} missing, {}for {}: {}",
-                library.name,
-                if library.required { "needed " } else { "" },
-                library.needed_for,
-                problem.as_deref().unwrap_or("not found")
-            ),
-        });
+        let needed = if library.required { "needed for" } else { "for" };
+        let problem = library.problem.as_deref().unwrap_or("not found");
+        let missing = || format!("missing, {needed} {}: {problem}", library.needed_for);
+        lines.push(format!("{:<12} {}", library.name, library.file.clone().unwrap_or_else(missing)));
     }
     lines
 }

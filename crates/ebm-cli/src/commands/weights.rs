@@ -24,8 +24,7 @@ pub enum Weights {
     /// Write the networks of a run of `ebm reproduce age` or `head-pose` in half precision, with the one backbone that
     /// they stand on, or a box module of `ebm reproduce tracking` beside its backbone, for others to use.
     Pack(PackArgs),
-    /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines
-    /// read.
+    /// Write the model card of a trained model, as the Hugging Face Hub shows it.
     Card(super::weights_card::CardArgs),
 }
 

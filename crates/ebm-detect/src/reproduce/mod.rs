@@ -5,9 +5,7 @@
 mod base;
 mod figure3a;
 mod frozen;
-mod mini;
 mod paper;
-mod real;
 mod setup;
 mod step_lengths;
 mod table1;
@@ -18,9 +16,8 @@ use serde::{Deserialize, Serialize};
 
 pub use base::BaseOptions;
 pub use figure3a::{TradeRow, figure3a};
-pub use mini::{MiniOptions, mini};
+pub use frozen::{FrozenOptions, mini, real};
 pub use paper::{DETECTORS, PaperOptions, paper};
-pub use real::{RealOptions, real};
 pub use setup::{Setup, Split, StudyOptions, TrainedHeads};
 pub use step_lengths::{StepLengthRow, step_lengths};
 pub use table1::{AblationRow, table1};

@@ -20,14 +20,13 @@ pub enum Family {
 /// What becomes of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The parameter of this name.
+    /// The parameter of this name; what is not known keeps its own, to be named among what the network does not
+    /// have.
     Parameter(String),
     /// The anchors of a level of the pyramid, counted from P2; ours come from the configuration.
     Anchors(usize),
     /// Left out: no part of the network.
     Unused,
-    /// Not known.
-    Unknown,
 }
 
 impl Family {
@@ -137,20 +136,20 @@ const MASKRCNN_BENCHMARK: [(&str, &str); 9] = [
 
 fn maskrcnn_benchmark(name: &str) -> Role {
     if let Some(level) = name.strip_prefix("rpn.anchor_generator.cell_anchors.") {
-        return level.parse().map_or(Role::Unknown, Role::Anchors);
+        return level.parse().map_or_else(|_| Role::Parameter(name.to_owned()), Role::Anchors);
     }
     for (theirs, ours) in [("fpn_inner", "inner_blocks"), ("fpn_layer", "layer_blocks")] {
         let below = name.strip_prefix("backbone.fpn.").and_then(|name| name.strip_prefix(theirs));
         // Their first level is C2, as is ours; they count from 1.
         if let Some([level, parameter]) = below.and_then(parts) {
             let level = level.parse::<usize>().ok().and_then(|level| level.checked_sub(1));
-            return level.map_or(Role::Unknown, |level| {
-                Role::Parameter(format!("backbone.fpn.{ours}.{level}.0.{parameter}"))
-            });
+            let ours = level.map(|level| format!("backbone.fpn.{ours}.{level}.0.{parameter}"));
+            return Role::Parameter(ours.unwrap_or_else(|| name.to_owned()));
         }
     }
-    let layer = MASKRCNN_BENCHMARK.iter().find_map(|(theirs, ours)| Some((name.strip_prefix(theirs)?, ours)));
-    layer.map_or(Role::Unknown, |(rest, ours)| Role::Parameter(format!("{ours}{rest}")))
+    let mut layers = MASKRCNN_BENCHMARK.iter();
+    let ours = layers.find_map(|(theirs, ours)| Some(format!("{ours}{}", name.strip_prefix(theirs)?)));
+    Role::Parameter(ours.unwrap_or_else(|| name.to_owned()))
 }
 
 /// A layer's number and its parameter.
@@ -214,8 +213,8 @@ mod tests {
             ("rpn.head.cls_logits.bias", "rpn.head.cls_logits.bias"),
             ("roi_heads.box.feature_extractor.fc7.bias", "roi_heads.box_head.fc7.bias"),
             ("roi_heads.box.predictor.bbox_pred.weight", "roi_heads.box_predictor.bbox_pred.weight"),
-            ("roi_heads.mask.predictor.conv5_mask.weight", "Unknown"),
-            ("backbone.fpn.fpn_inner0.weight", "Unknown"),
+            ("roi_heads.mask.predictor.conv5_mask.weight", "roi_heads.mask.predictor.conv5_mask.weight"),
+            ("backbone.fpn.fpn_inner0.weight", "backbone.fpn.fpn_inner0.weight"),
             ("rpn.anchor_generator.cell_anchors.4", "Anchors(4)"),
         ] {
             assert_eq!(parameter(Family::MaskrcnnBenchmark, name), ours);

@@ -15,7 +15,6 @@ use ebm_train::{Metadata, ModelMetadata, model_file, moved_with};
 
 use super::{
     family::{Family, Role},
-    fit::Network,
     metadata::{DETECTION, stated_configuration},
 };
 use crate::{
@@ -90,8 +89,6 @@ impl WeightFile {
             };
             let ours = match role {
                 Role::Parameter(ours) => ours,
-                // It stays, to be named among what the network does not have.
-                Role::Unknown => name.clone(),
                 Role::Anchors(level) => {
                     file.anchors.insert(level, tensor.to_dtype(DType::F32)?);
                     file.unused.push(name);
@@ -202,7 +199,7 @@ impl WeightFile {
         store.freeze(|_| true);
         let vb = store.var_builder(DType::F32, &self.device);
         let network = FastestDet::new(self.fastest_det_config()?, classes, &vb)?;
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Network::Other(WHAT))?;
+        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Err(WHAT))?;
         Ok(network)
     }
 
@@ -230,7 +227,7 @@ impl WeightFile {
 
     /// Fills `store`, a network of `config`; every name and shape must agree.
     pub(crate) fn fill(&self, store: &ParamStore, config: &DetectorConfig) -> Result<()> {
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Network::Detector(config))
+        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Ok(config))
     }
 
     /// Where its tensors are.

@@ -135,8 +135,11 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     }
     let sheet = match (&args.contact_sheet, &dataset, sets.last()) {
         (Some(path), Some(dataset), Some((name, detections))) => {
-            let sheet = worst::draw(&truth, detections, dataset, args.worst.into(), path)?;
-            Some((name, path, sheet))
+            let mut sheet = worst::draw(&truth, detections, dataset, args.worst.into(), path)?;
+            if !name.is_empty() {
+                sheet.0["method"] = json!(name);
+            }
+            Some(sheet)
         }
         _ => None,
     };
@@ -144,8 +147,8 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         let rows = reports.iter().map(Report::object).collect::<Result<Vec<_>>>()?;
         let mut object =
             json!({ "dataset": dataset_name(args.source()), "images": truth.images.len(), "rows": rows });
-        if let Some((name, path, sheet)) = sheet {
-            object["contact_sheet"] = sheet.value(name, path)?;
+        if let Some((value, _)) = sheet {
+            object["contact_sheet"] = value;
         }
         println!("{}", document(COMMAND, object));
         return Ok(());
@@ -153,8 +156,8 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     for report in &reports {
         print!("{}", report.text()?);
     }
-    if let Some((_, path, sheet)) = sheet {
-        print!("{}", sheet.text(path)?);
+    if let Some((_, text)) = sheet {
+        print!("{text}");
     }
     Ok(())
 }

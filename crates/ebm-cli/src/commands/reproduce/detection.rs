@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
     reproduce::{
-        BaseOptions, DETECTORS, MiniOptions, PaperOptions, RealOptions, Setup, StudyOptions, TrainedHeads,
-        figure3a, mini, paper, real, step_lengths, table1, table2,
+        BaseOptions, DETECTORS, FrozenOptions, PaperOptions, Setup, StudyOptions, TrainedHeads, figure3a,
+        mini, paper, real, step_lengths, table1, table2,
     },
 };
 use ebm_eval::Table;
@@ -146,15 +146,17 @@ impl Reproduction for DetectionArgs {
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        if at.scale == Scale::Mini {
-            return self.mini(config, at, progress);
-        }
-        if matches!(at.scale, Scale::People | Scale::Nuclei) {
+        self.methods(config)?;
+        let frozen = || -> Result<FrozenOptions> {
             let (base, data) = (self.base(at.scale)?, self.folder(at.scale));
-            let setup = real(config, &RealOptions { base, data, study: self.study_options(at) }, progress)?;
-            return self.study_in(&setup, at.run, progress);
-        }
-        self.study_in(&paper(config, &self.options(at), progress)?, at.run, progress)
+            Ok(FrozenOptions { base, data, study: self.study_options(at) })
+        };
+        let setup = match at.scale {
+            Scale::Mini => mini(config, &frozen()?, progress)?,
+            Scale::People | Scale::Nuclei => real(config, &frozen()?, progress)?,
+            _ => paper(config, &self.options(at), progress)?,
+        };
+        self.study_in(&setup, at.run, progress)
     }
 }
 
@@ -192,9 +194,13 @@ impl DetectionArgs {
         }
     }
 
-    /// Where the images of a scale of real images are.
+    /// Where the images of a scale other than the paper's are.
     fn folder(&self, scale: Scale) -> PathBuf {
-        self.task.datasets.join(if scale == Scale::People { "coco-person" } else { scale.name() })
+        self.task.datasets.join(match scale {
+            Scale::Mini => "generated/detection",
+            Scale::People => "coco-person",
+            _ => scale.name(),
+        })
     }
 
     /// The detector's file.
@@ -232,17 +238,6 @@ impl DetectionArgs {
             [] => Ok(config.methods.clone()),
             given => given.iter().map(|key| Ok(config.method(key)?.clone())).collect(),
         }
-    }
-
-    fn mini(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        self.methods(config)?;
-        let options = MiniOptions {
-            base: self.base(Scale::Mini)?,
-            data: self.task.datasets.join("generated/detection"),
-            study: self.study_options(at),
-        };
-        let setup = mini(config, &options, progress)?;
-        self.study_in(&setup, at.run, progress)
     }
 
     /// The study that the arguments name.

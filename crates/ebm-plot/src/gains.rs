@@ -1,19 +1,12 @@
 //! Values with their errors in rows of panels, one panel for each thing that they may depend on.
 
-use std::ops::Range;
+use plotters::style::text_anchor::{HPos, VPos};
 
-use plotters_backend::{
-    BackendColor, DrawingBackend,
-    text_anchor::{HPos, VPos},
-};
-
-use super::{
-    Figure, Result,
-    axes::{Axes, Axis, THIN, TICK_EM, TITLE_EM},
-    canvas::Canvas,
-    colour::{ACCENT, AXIS, DATA, GRID, INK, sequential},
-    text::TextStyle,
-};
+use super::axis::Axis;
+use super::bitmap::label_width;
+use super::colour::{AXIS, INK, SERIES};
+use super::sheet::{Kind, Panel, Shape, Sheet, THIN, TICK_EM, room, text};
+use super::{Error, Figure, Result};
 
 /// Rows of panels that share their columns.
 pub struct GainPlot<'a> {
@@ -52,25 +45,14 @@ pub struct Measured {
     pub error: f64,
 }
 
-const LEFT: i32 = 90;
-const RIGHT: i32 = 40;
-const ABOVE: i32 = 190;
 const HEIGHT: i32 = 380;
-const ROW_GAP: i32 = 60;
 const PANEL_GAP: i32 = 24;
-const BELOW: i32 = 80;
 /// The least width of a bin.
-const BIN: i32 = 64;
-const LABEL_PAD: i32 = 16;
-const DOT_RADIUS: u32 = 8;
+const BIN: f64 = 64.0;
 /// Between the series of a bin.
-const DODGE: i32 = 20;
+const DODGE: f64 = 20.0;
 /// Part of the axis left free beside the outermost value.
 const MARGIN: f64 = 0.06;
-
-fn colours() -> [BackendColor; 4] {
-    [DATA, ACCENT, INK, sequential(0.35)]
-}
 
 impl GainRow {
     fn values(&self) -> impl Iterator<Item = Measured> {
@@ -78,128 +60,69 @@ impl GainRow {
     }
 
     /// With 0, the line between better and worse.
-    fn range(&self) -> Range<f64> {
+    fn axis(&self) -> Result<Axis> {
         let low = self.values().map(|m| m.value - m.error).fold(0.0, f64::min);
         let high = self.values().map(|m| m.value + m.error).fold(0.0, f64::max);
         let margin = MARGIN * if high > low { high - low } else { 1.0 };
-        low - margin..high + margin
+        Axis::linear("", low - margin..high + margin, 6)
     }
 }
 
-impl GainPlot<'_> {
-    /// The width of each panel: its bins with room for their names.
-    fn widths(&self) -> Result<Vec<i32>> {
-        let style = TextStyle::new(TICK_EM, AXIS);
-        let Some(row) = self.rows.first() else { return Ok(Vec::new()) };
-        let width = |panel: &GainPanel| -> Result<i32> {
-            let mut widest = style.width(&panel.name)? / panel.bins.len().max(1) as f64;
-            for bin in &panel.bins {
-                widest = widest.max(style.width(bin)?);
-            }
-            Ok((widest.ceil() as i32 + LABEL_PAD).max(BIN) * panel.bins.len() as i32)
-        };
-        row.panels.iter().map(width).collect()
+impl GainPanel {
+    /// The width in pixels, with room for every name.
+    fn width(&self) -> Result<i32> {
+        let mut widest = label_width(&self.name, TICK_EM)? / self.bins.len() as f64;
+        for bin in &self.bins {
+            widest = widest.max(label_width(bin, TICK_EM)?);
+        }
+        Ok((widest + 16.0).max(BIN).ceil() as i32 * self.bins.len() as i32)
     }
 
-    fn axes(&self, row: usize, left: i32, width: i32) -> Axes {
-        Axes {
-            corner: (left, ABOVE + row as i32 * (HEIGHT + ROW_GAP)),
-            size: (width, HEIGHT),
-            x: Axis::linear(0.0..1.0, 1),
-            y: Axis::linear(self.rows[row].range(), 6),
-        }
-    }
-
-    fn panel<B: DrawingBackend>(
-        &self,
-        canvas: &mut Canvas<B>,
-        axes: &Axes,
-        panel: &GainPanel,
-        last: bool,
-    ) -> Result<()> {
-        for &tick in axes.y.ticks() {
-            canvas.line(&[(axes.corner.0, axes.row(tick)), (axes.right(), axes.row(tick))], THIN, GRID)?;
-        }
-        canvas.line(&[(axes.corner.0, axes.row(0.0)), (axes.right(), axes.row(0.0))], THIN, AXIS)?;
-        let count = panel.bins.len() as f64;
-        let name = TextStyle::new(TICK_EM, AXIS).anchored(HPos::Center, VPos::Top);
-        for (bin, label) in panel.bins.iter().enumerate() {
-            let middle = axes.column((bin as f64 + 0.5) / count);
-            if last {
-                canvas.text(label, (middle, axes.bottom() + 14), name)?;
-            }
-            for (series, (values, colour)) in panel.values.iter().zip(colours()).enumerate() {
-                let Some(Measured { value, error }) = values[bin] else { continue };
-                let x = middle + DODGE * (2 * series as i32 + 1 - panel.values.len() as i32) / 2;
-                let ends = [(x, axes.row(value - error)), (x, axes.row(value + error))];
-                canvas.line(&ends, 3, colour)?;
-                canvas.dot((x, axes.row(value)), DOT_RADIUS, colour)?;
+    fn shapes(&self, width: i32) -> Vec<Shape> {
+        let bins = self.bins.len() as f64;
+        let mut shapes = vec![Shape(Kind::Line(THIN), AXIS, vec![[0.0; 2], [bins, 0.0]])];
+        let (dodge, middle) = (DODGE * bins / f64::from(width), (self.values.len() as f64 - 1.0) / 2.0);
+        for (series, (values, colour)) in self.values.iter().zip(SERIES).enumerate() {
+            for (i, measured) in values.iter().enumerate() {
+                let Some(Measured { value, error }) = *measured else { continue };
+                let x = i as f64 + 0.5 + dodge * (series as f64 - middle);
+                shapes.push(Shape(Kind::Line(3), colour, vec![[x, value - error], [x, value + error]]));
+                shapes.push(Shape(Kind::Dot(8), colour, vec![[x, value]]));
             }
         }
-        axes.frame(canvas)
+        shapes
     }
 }
 
 impl Figure for GainPlot<'_> {
-    fn check(&self) -> Result<()> {
-        let (most, count) = (colours().len(), self.series.len());
-        ensure!((1..=most).contains(&count), "{count} series, not 1 to {most}");
-        ensure!(!self.rows.is_empty(), "there is no row");
-        for row in self.rows {
-            ensure!(!row.panels.is_empty(), "row {:?} has no panel", row.label);
-            ensure!(row.panels.len() == self.rows[0].panels.len(), "the rows differ in their panels");
-            for panel in &row.panels {
-                ensure!(!panel.bins.is_empty(), "panel {:?} has no bin", panel.name);
-                let complete = panel.values.len() == count
-                    && panel.values.iter().all(|values| values.len() == panel.bins.len());
-                ensure!(complete, "panel {:?} has not one entry for each series and bin", panel.name);
-            }
-            let finite = |m: Measured| m.value.is_finite() && m.error.is_finite();
-            ensure!(row.values().all(finite), "row {:?} has a value that is not finite", row.label);
-        }
-        Ok(())
-    }
-
-    fn size(&self) -> Result<(u32, u32)> {
-        let widths = self.widths()?;
-        let gaps = PANEL_GAP * (widths.len() as i32 - 1);
-        let rows = self.rows.len() as i32;
-        let height = ABOVE + rows * HEIGHT + (rows - 1) * ROW_GAP + BELOW;
-        let width = LEFT + widths.iter().sum::<i32>() + gaps + RIGHT;
-        Ok((width.unsigned_abs(), height.unsigned_abs()))
-    }
-
-    fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) -> Result<()> {
-        let widths = self.widths()?;
-        let title = TextStyle::new(TITLE_EM, INK).anchored(HPos::Left, VPos::Center);
-        canvas.text(self.title, (LEFT, 36), title)?;
-        let entry = TextStyle::new(TICK_EM, AXIS).anchored(HPos::Left, VPos::Center);
-        let mut x = LEFT;
-        for (name, colour) in self.series.iter().zip(colours()) {
-            canvas.dot((x + 10, 80), DOT_RADIUS, colour)?;
-            canvas.text(name, (x + 30, 80), entry)?;
-            x += 70 + entry.width(name)?.ceil() as i32;
-        }
-        canvas.text("bars: ± one standard error", (x + 20, 80), entry)?;
+    fn sheet(&self) -> Result<Sheet> {
+        let Some(first) = self.rows.first() else { return Err(Error::Data("there is no row".into())) };
+        let widths = first.panels.iter().map(GainPanel::width).collect::<Result<Vec<_>>>()?;
+        let rooms = self.rows.iter().map(|row| room(&row.axis()?)).collect::<Result<Vec<_>>>()?;
+        let left = 20 + rooms.into_iter().max().unwrap_or(0);
+        let mut sheet = Sheet::new(left + widths.iter().map(|width| width + PANEL_GAP).sum::<i32>() + 16);
+        let keys: Vec<_> = self.series.iter().map(String::as_str).zip(SERIES).collect();
+        sheet.title(left, &format!("{} (bars: ± one standard error)", self.title), &keys)?;
         for (index, row) in self.rows.iter().enumerate() {
-            let mut left = LEFT;
-            for (place, (panel, &width)) in row.panels.iter().zip(&widths).enumerate() {
-                let axes = self.axes(index, left, width);
-                self.panel(canvas, &axes, panel, index + 1 == self.rows.len())?;
-                if place == 0 {
-                    axes.y_axis(canvas, Some(""))?;
-                }
+            let top = sheet.size[1] + if index == 0 { 80 } else { -30 };
+            let above = |raised: i32| f64::from(top - raised);
+            let at = [20.0, above(if index == 0 { 46 } else { 10 })];
+            sheet.shapes.push(text(&row.label, at, TICK_EM, INK, (HPos::Left, VPos::Bottom)));
+            let (mut left, mut y) = (left, row.axis()?);
+            for (panel, &width) in row.panels.iter().zip(&widths) {
                 if index == 0 {
-                    let style = TextStyle::new(TICK_EM, INK).anchored(HPos::Center, VPos::Bottom);
-                    canvas.text(&panel.name, (left + width / 2, axes.corner.1 - 10), style)?;
+                    let middle = [f64::from(left + width / 2), above(10)];
+                    sheet.shapes.push(text(&panel.name, middle, TICK_EM, INK, (HPos::Center, VPos::Bottom)));
                 }
+                let x = Axis::names(&panel.bins);
+                let x = if index + 1 == self.rows.len() { x } else { x.unlabelled() };
+                let mut drawn = Panel::new([left, top, width, HEIGHT], x, y.clone(), [false, true]);
+                drawn.shapes = panel.shapes(width);
+                sheet.push(drawn);
+                y = y.unlabelled();
                 left += width + PANEL_GAP;
             }
-            let axes = self.axes(index, LEFT, 1);
-            let style = TextStyle::new(TICK_EM, INK).anchored(HPos::Left, VPos::Bottom);
-            let above = axes.corner.1 - if index == 0 { 46 } else { 10 };
-            canvas.text(&row.label, (20, above), style)?;
         }
-        Ok(())
+        Ok(sheet)
     }
 }

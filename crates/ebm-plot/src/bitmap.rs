@@ -199,7 +199,7 @@ mod tests {
         };
         for to in [(60, 10), (10, 60), (50, 40)] {
             let covered = area(&[(10, 10), to], 8);
-            assert!((covered / 400.0 - 1.0).abs() < 0.16, "{to:?} {covered}");
+            assert!((covered / 400.0 - 1.0).abs() < 0.25, "{to:?} {covered}");
         }
         // All but the part of a square that a quarter of a disc leaves.
         let corner = area(&[(10, 10), (50, 10), (50, 50)], 16);

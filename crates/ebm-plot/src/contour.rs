@@ -99,7 +99,8 @@ pub fn simplified(line: &[Point]) -> Vec<Point> {
     let distances = (1..line.len() - 1).map(|i| (i, distance(line[i], first, last)));
     match distances.max_by(|a, b| a.1.total_cmp(&b.1)) {
         Some((farthest, far)) if far > TOLERANCE => {
-            let mut kept = simplified(&line[..farthest]);
+            let mut kept = simplified(&line[..=farthest]);
+            kept.pop();
             kept.extend(simplified(&line[farthest..]));
             kept
         }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use plotters::style::Color as _;
+
 use super::axis::Axis;
 use super::colour::{DATA, INK};
 use super::sheet::{Kind, Shape, Sheet};
@@ -57,8 +59,9 @@ impl Figure for SeedPlot<'_> {
     fn sheet(&self) -> Result<Sheet> {
         let name = format!("{} (dot: one seed, tick: mean)", self.x_label);
         let range = self.range();
-        let x =
+        let axis =
             if self.logarithmic { Axis::logarithmic(&name, range) } else { Axis::linear(&name, range, 8) };
+        let x = axis?;
         let y = Axis::names(self.rows.iter().map(|row| &row.label)).reversed();
         let mut sheet = Sheet::new(WIDTH);
         let mut panel = sheet.panel(66 * self.rows.len() as i32, self.title, &[], [x, y], [true, false])?;

@@ -22,8 +22,9 @@ pub const LABEL_EM: f64 = 26.0;
 const TITLE_EM: f64 = 28.0;
 /// Width of frames and ticks, in pixels.
 pub const THIN: u32 = 2;
-/// Height below the axes, in pixels: ticks, their labels and a name.
+/// Height below the axes, in pixels: ticks, their labels and a name, and what is free below these.
 const BELOW: i32 = 100;
+const FREE: i32 = 16;
 /// Length of a tick; its label stands twice as far from the axis.
 const TICK: i32 = 8;
 /// Height of a line of labels of marks.
@@ -136,12 +137,13 @@ impl Panel {
         let [left, top, width, height] = self.area.map(|length| length * SCALE);
         let room = room(&self.y)? * SCALE;
         let (before, after) = if self.right { (0, room) } else { (room, 0) };
-        let around =
-            page.clone().shrink((left - before, top), (before + width + after, height + BELOW * SCALE));
+        let around = page
+            .clone()
+            .shrink((left - before, top), (before + width + after, height + (BELOW - FREE) * SCALE));
         let mut chart = ChartBuilder::on(&around)
             .set_label_area_size(LabelAreaPosition::Left, before)
             .set_label_area_size(LabelAreaPosition::Right, after)
-            .set_label_area_size(LabelAreaPosition::Bottom, BELOW * SCALE)
+            .set_label_area_size(LabelAreaPosition::Bottom, (BELOW - FREE) * SCALE)
             .build_cartesian_2d(self.x.clone(), self.y.clone())?;
         let thin = THIN * SCALE.unsigned_abs();
         let mut mesh = chart.configure_mesh();
@@ -212,7 +214,8 @@ impl Sheet {
         [x, y]: [Axis; 2],
         grid: [bool; 2],
     ) -> Result<Panel> {
-        let left = 40 + room(&y)?;
+        // Panels below one another mostly start at one column.
+        let left = (40 + room(&y)?).max(110);
         self.title(left, title, keys)?;
         Ok(Panel::new([left, self.size[1], self.size[0] - left - 44, height], x, y, grid))
     }

@@ -83,7 +83,7 @@ fn densities_are_dark_where_they_are_high() {
     let panels = [panel("p < q & r", &density), observed, panel("three", &density)];
     let maps = maps(&panels);
     let (svg, image) = drawn(&maps);
-    assert_eq!(image.width / 10, 179);
+    assert!((1780..=1800).contains(&image.width), "{}", image.width);
     let sheet = maps.sheet().unwrap();
     assert!((20_000..400_000).contains(&svg.len()), "{}", svg.len());
     assert_eq!(texts(&Document::parse(&svg).unwrap(), "p < q & r"), 1);
@@ -214,7 +214,7 @@ fn a_credible_set_is_shaded_under_its_curve() {
         marks: &marks,
     };
     let (svg, image) = drawn(&figure);
-    assert!(svg.len() < 20_000, "{}", svg.len());
+    assert!(svg.len() < 25_000, "{}", svg.len());
     let sheet = figure.sheet().unwrap();
     let colour = |y: f64, p: f64| brightness(pixel(&image, place(&sheet.panels[0], y, p)));
     let [inside, above, between] =

@@ -47,6 +47,8 @@ impl Figure for DensityCurves<'_> {
         let [first, .., last] = *self.grid else {
             return Err(Error::Data("a grid needs two points".into()));
         };
+        let is_nan = self.regions.iter().flatten().any(|y| y.is_nan());
+        ensure!(!is_nan, "a region is not finite");
         let highest = self.curves.iter().flat_map(|(_, density)| density).copied().fold(0.0, f64::max);
         let x = Axis::linear(self.y_label, first..last, 8)?;
         let y = Axis::linear("p", 0.0..highest * HEADROOM, 5)?;

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Lines of `src` without tests, by crate; the median file; functions of more than 60 lines.
+"""Counts the lines of `src` without tests by crate, and lists functions of more than 60 lines.
 
-    python3 xtask/lines.py [ROOT]        # ROOT: a checkout, by default this one
+    python3 xtask/lines.py [ROOT]                          # ROOT: a checkout, by default this one
+    python3 xtask/lines.py [ROOT] --budget xtask/lines.txt # exit 1 where a crate has more lines than its budget
+
+A budget file has a line `NAME LINES` for each crate. A budget is raised only by a commit that says why.
 """
 
+import argparse
 import re
 import statistics
 import sys
@@ -43,25 +47,46 @@ def long_functions(lines):
             yield found[2], end - start + 1
 
 
-def main(root):
-    total, all_sizes, long = 0, [], []
-    for crate in sorted([*(root / "crates").iterdir(), root / "xtask"]):
-        sizes = []
+def count(root):
+    """The sizes of the files of each crate, and the long functions of all."""
+    sizes, long = {}, []
+    for crate in sorted([*(root / "crates").iterdir(), root / "bench", root / "xtask"]):
         for path in sorted(crate.glob("src/**/*.rs")):
             if path.name == "tests.rs" or "tests" in path.relative_to(crate).parts:
                 continue
             lines = without_tests(path.read_text().splitlines())
-            sizes.append(len(lines))
+            sizes.setdefault(crate.name, []).append(len(lines))
             long += [f"{path.relative_to(root)}: {name}, {n}" for name, n in long_functions(lines)]
-        if sizes:
-            print(f"{crate.name:16} {sum(sizes):6} lines in {len(sizes):3} files")
-            total += sum(sizes)
-            all_sizes += sizes
-    print(f"{'all':16} {total:6} lines in {len(all_sizes):3} files, median {statistics.median(all_sizes):.0f}, longest {max(all_sizes)}")
+    return sizes, long
+
+
+def over_budget(sizes, path):
+    """A sentence for each crate that has more lines than its budget, and for each line that names no crate."""
+    budget = dict(line.split() for line in path.read_text().splitlines() if line and not line.startswith("#"))
+    for name in sorted(sizes.keys() | budget.keys()):
+        lines, most = sum(sizes.get(name, [])), int(budget.get(name, 0))
+        if name not in sizes:
+            yield f"{name} has a budget and no lines: take it out of {path.name}"
+        elif lines > most:
+            yield f"{name} has {lines} lines, {lines - most} more than its budget in {path.name}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
+    parser.add_argument("--budget", type=Path)
+    arguments = parser.parse_args()
+    sizes, long = count(arguments.root)
+    for name, files in sizes.items():
+        print(f"{name:16} {sum(files):6} lines in {len(files):3} files")
+    files = [size for each in sizes.values() for size in each]
+    print(f"{'all':16} {sum(files):6} lines in {len(files):3} files, median {statistics.median(files):.0f}, longest {max(files)}")
     print(f"functions of more than {LONGEST} lines: {len(long)}")
     for line in long:
         print(f"  {line}")
+    over = list(over_budget(sizes, arguments.budget)) if arguments.budget else []
+    sys.exit("\n".join(over) if over else None)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
+    main()

@@ -19,7 +19,6 @@ COMMANDS = {
     "detection-table1": "detection --scale mini --seeds 1 --table 1",
     "detection-figure3a": "detection --scale mini --seeds 1 --figure 3a",
     "detection-lambda": "detection --scale mini --seeds 1 --grid lambda",
-    "detection-levels": "detection --scale mini --seeds 1 --levels",
     "tracking": "tracking --scale mini --seeds 1 --small-backbone",
     "tracking-sigma": "tracking --scale mini --seeds 1 --small-backbone --ablation sigma",
     "age": "age --scale mini --seeds 1",
@@ -27,7 +26,7 @@ COMMANDS = {
     "head-pose": "head-pose --scale mini --seeds 1",
     "toy": "toy --seeds 1",
 }
-VOLATILE = {"seconds", "frames_per_second", "boxes_per_second", "refinement_share", "run", "notes", "remarks", "plan", "environment", "verdict", "files", "figures"}
+VOLATILE = {"seconds", "frames_per_second", "boxes_per_second", "refinement_share", "run", "notes", "remarks", "environment", "verdict", "files", "figures"}
 
 
 def figures(value):

@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-mdbook=$(xtask/tool.sh mdbook 0.5.4 --no-default-features)
+# Unoptimised it is compiled sooner, and the book is small.
+mdbook=$(CARGO_PROFILE_RELEASE_OPT_LEVEL=0 xtask/tool.sh mdbook 0.5.4 --no-default-features)
 [ "${1-}" != --setup ] || exit 0
 said=$("$mdbook" build --dest-dir "$target/book" 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
 if grep -E 'WARN|ERROR' <<<"$said" >&2; then

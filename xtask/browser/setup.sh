@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts Chromium where the tests in a browser look for it, as Debian's package, where the machine has none: about 400 MB on disk.
 #
-#   xtask/browser/setup.sh      then EBM_REQUIRE=browser cargo test -p ebm-cli --test demo
+#   xtask/browser/setup.sh      then EBM_REQUIRE=browser cargo test --workspace --test commands demo::
 #
 # It needs apt-get and root, or sudo that asks for no password; where it cannot be, it says so and fails.
 set -euo pipefail

@@ -73,7 +73,7 @@ for part in $parts; do
     memcheck | racecheck) record "$part" sanitize "$part" ;;
     bench)
       # shellcheck disable=SC2086
-      record bench "$ebm" bench ${BENCH:-} --device cuda --rounds "${ROUNDS:-15}" --python "$python" --json --out "$out/performance.md"
+      record bench python3 bench/compare.py ${BENCH:-} --program "$prebuilt/ebm-bench" --device cuda --rounds "${ROUNDS:-15}" --python "$python" --out "$out/performance.md"
       ;;
     precision) record precision precision ;;
     nccl)

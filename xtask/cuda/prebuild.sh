@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What xtask/cuda/measure.sh needs on a machine with a GPU that has no Rust or no network: `ebm` with the feature `cuda` and the tests of
+# What xtask/cuda/measure.sh needs on a machine with a GPU that has no Rust or no network: `ebm` and `ebm-bench` with the feature `cuda` and the tests of
 # devices, stripped, in DIRECTORY (by default target/cuda-prebuilt).
 #
 #   xtask/cuda/prebuild.sh [DIRECTORY]
@@ -13,11 +13,12 @@ if [ -z "${CUDA_HOME:-}" ]; then
   source "$target/cuda-13.0/env"
 fi
 # One set of packages: another would build what is below them once more.
-packages=(-p ebm-libraries -p ebm-distributed -p ebm-nn -p ebm-cli --features ebm-cli/cuda --release --locked)
+packages=(-p ebm-libraries -p ebm-distributed -p ebm-nn -p ebm-cli -p ebm-bench --features ebm-cli/cuda --release --locked)
 cargo build "${packages[@]}"
 rm -rf "$out"
 mkdir -p "$out/tests"
 strip -o "$out/ebm" "$target/release/ebm"
+strip -o "$out/ebm-bench" "$target/release/ebm-bench"
 # The package is the part of its id after the last / or before the #: its tests run in that folder, as under cargo.
 cargo test "${packages[@]}" --lib --test devices --no-run --message-format=json |
   python3 -c '

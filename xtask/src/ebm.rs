@@ -7,12 +7,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process::{cargo, hand_over};
-
 /// Builds `ebm` and becomes `ebm <command> <arguments>`, run from `root`.
 pub fn run(root: &Path, command: &[&str], arguments: &[OsString]) -> Result<i32> {
     let executable = build(root)?;
-    hand_over(Command::new(executable).args(command).args(arguments).current_dir(root))
+    become_it(Command::new(executable).args(command).args(arguments).current_dir(root))
 }
 
 /// Builds `ebm` in release mode; the executable's path. Cargo's messages go to stderr.
@@ -62,6 +60,44 @@ fn executable_in(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let path = Path::new(message.get("executable")?.as_str()?);
     (path.file_stem() == Some(OsStr::new("ebm"))).then(|| path.to_owned())
+}
+
+/// The cargo that runs this task.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    forget_package(&mut command);
+    command
+}
+
+/// Takes away what cargo told this task of its package: build scripts ask for these variables, and run again where others
+/// stand in them, with all that is built upon.
+fn forget_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| text.starts_with(start)) {
+            command.env_remove(&name);
+        }
+    }
+}
+
+/// Lets `command` take this process's place: it owns the terminal, receives the signals, and its end is ours,
+/// by exit code or by signal. Returns only where the system cannot replace a process (then the exit code) or
+/// where the program could not be started.
+pub fn become_it(command: &mut Command) -> Result<i32> {
+    let program = command.get_program().to_owned();
+    forget_package(command);
+    replace(command).with_context(|| format!("cannot start {}", program.display()))
+}
+
+#[cfg(unix)]
+fn replace(command: &mut Command) -> std::io::Result<i32> {
+    use std::os::unix::process::CommandExt;
+    Err(command.exec())
+}
+
+#[cfg(not(unix))]
+fn replace(command: &mut Command) -> std::io::Result<i32> {
+    Ok(command.status()?.code().unwrap_or(1))
 }
 
 #[cfg(test)]

@@ -5,18 +5,14 @@
 #![expect(clippy::print_stderr, reason = "a command-line tool reports its failures on stderr")]
 
 mod attack;
-mod check;
-mod ci;
-mod cuda_setup;
-mod docs_check;
 mod ebm;
-mod package;
-mod process;
-mod soak;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
 
+use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
@@ -54,64 +50,77 @@ enum Task {
         /// Where to; by default target/cuda-13.0.
         directory: Option<OsString>,
     },
-    /// Compare every number in a table of README.md and docs/ with the CSV file that it is from.
-    DocsCheck {
-        /// The folder of README.md and docs; by default the workspace's.
-        root: Option<PathBuf>,
-    },
     /// Run the quick part of what continuous integration runs: formatting, clippy, the tests beside the code and the rules.
     Check,
     /// Run what continuous integration runs: formatting, clippy, all tests, packages.
     Ci,
-    /// Pack what may be published, and build the packed files outside the tree.
-    Package(package::PackageArgs),
-    /// Run the program on thousands of damaged inputs and through faults of the machine, and print the table
-    /// of docs/reliability.md.
+    /// Run the program on damaged inputs and through faults of the machine, and print the table of
+    /// docs/reliability.md.
     Attack(attack::AttackArgs),
-    /// Run what is too long for that: libFuzzer on every parser, hundreds of kills.
-    Soak(soak::SoakArgs),
 }
+
+/// What `check` runs, each as arguments of cargo: the tests are those beside the code, and those that hold the rules of
+/// the house. Clippy and tests are of the sets of packages that `.ci/run` takes, so that nothing is built twice.
+const QUICK: [&str; 3] = [
+    "fmt --all --check",
+    "clippy --workspace --all-targets --locked -- -D warnings",
+    "test --workspace --locked --quiet --lib --test tidy --test layers --test pages --test packages --test docs_tables",
+];
 
 fn main() {
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         let _ = error.print();
         if error.kind() == ErrorKind::InvalidSubcommand {
             eprintln!(
-                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `docs-check`, `check`, `ci`, `package`, `attack` and `soak`. Everything else is a command of ebm itself:\n  \
+                "\nThe tasks are `reproduce`, `download`, `cuda-setup`, `check`, `ci` and `attack`. Everything else is a command of ebm itself:\n  \
                  cargo run --release -p ebm-cli -- --help"
             );
         }
         std::process::exit(error.exit_code())
     });
     let result = match cli.task {
-        Task::Reproduce { arguments } => ebm::run(workspace_root(), &["reproduce"], &arguments),
-        Task::Download { arguments } => ebm::run(workspace_root(), &["data", "get"], &arguments),
-        Task::CudaSetup { directory } => cuda_setup::run(workspace_root(), directory),
-        Task::DocsCheck { root } => docs_check::run(root.as_deref().unwrap_or(workspace_root())),
-        Task::Check => check::run(workspace_root()),
-        Task::Ci => ci::run(workspace_root()),
-        Task::Package(args) => package::run(workspace_root(), &args),
-        Task::Attack(args) => attack(workspace_root(), &args),
-        Task::Soak(args) => soak::run(workspace_root(), &args),
+        Task::Reproduce { arguments } => ebm::run(root(), &["reproduce"], &arguments),
+        Task::Download { arguments } => ebm::run(root(), &["data", "get"], &arguments),
+        Task::CudaSetup { directory } => script("xtask/cuda/setup.sh", directory),
+        Task::Check => check(),
+        Task::Ci => script(".ci/run", None),
+        Task::Attack(args) => attack(&args),
     };
-    match result {
-        Ok(code) => std::process::exit(code),
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            std::process::exit(1)
+    std::process::exit(result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        1
+    }))
+}
+
+/// Becomes a script of this repository.
+fn script(path: &str, argument: Option<OsString>) -> Result<i32> {
+    ebm::become_it(Command::new("bash").arg(path).args(argument).current_dir(root()))
+        .with_context(|| format!("this task needs bash; without it, run what {path} says"))
+}
+
+/// Runs the quick part, up to the first step that fails; its exit code is this task's.
+fn check() -> Result<i32> {
+    for step in QUICK {
+        let start = Instant::now();
+        let status = ebm::cargo().args(step.split(' ')).current_dir(root()).status();
+        let status = status.with_context(|| format!("cannot start cargo {step}"))?;
+        eprintln!("check: cargo {step}: {status} after {} s", start.elapsed().as_secs());
+        if !status.success() {
+            return Ok(status.code().unwrap_or(1));
         }
     }
+    Ok(0)
 }
 
 /// Attacks the program, which is built unless one is given; the exit code is 0 where nothing was found.
-fn attack(root: &Path, args: &attack::AttackArgs) -> anyhow::Result<i32> {
-    let ebm = args.ebm.clone().map_or_else(|| ebm::build(root), Ok)?;
-    let found = attack::run(&ebm, root, &root.join("target/attack"), args)?;
+fn attack(args: &attack::AttackArgs) -> Result<i32> {
+    let ebm = args.ebm.clone().map_or_else(|| ebm::build(root()), Ok)?;
+    let found = attack::run(&ebm, root(), &root().join("target/attack"), args)?;
     Ok(i32::from(found > 0))
 }
 
 /// The folder of the workspace's Cargo.toml.
-fn workspace_root() -> &'static Path {
+fn root() -> &'static Path {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest)
 }

@@ -1,10 +1,10 @@
-//! Many small pictures with boxes and captions on one sheet.
+//! Pictures with boxes and texts, and many of them on one sheet.
 
 use anyhow::Result;
 use ebm_data::{Image, resize::resize_pillow};
 use ebm_plot::{Label, label_width, labelled};
 
-use crate::picture::{Colour, outline, paste};
+use crate::picture::{Colour, grid, outline, paste};
 
 const PAGE: Colour = [34, 34, 34];
 const INK: Colour = [235, 235, 235];
@@ -12,14 +12,10 @@ const DARK: Colour = [0, 0, 0];
 /// Room for the picture of a tile.
 const WIDTH: usize = 400;
 const HEIGHT: usize = 300;
-const GAP: usize = 12;
-/// Height of the two lines below a picture.
-const CAPTION: usize = 42;
-const EM: f64 = 14.0;
-pub const SMALL_EM: f64 = 12.0;
-/// Height of a line of the legend.
-const LINE: usize = 26;
-const MAX_COLUMNS: usize = 5;
+/// Height of a line of text.
+const LINE: usize = 20;
+pub const EM: f64 = 12.0;
+const COLUMNS: usize = 4;
 
 /// A box in the pixels of its picture.
 pub struct Mark {
@@ -32,7 +28,7 @@ pub struct Mark {
     pub text: String,
 }
 
-/// A picture, what is drawn over it, and two lines below it, the second smaller.
+/// A picture, what is drawn over it, and two lines below it.
 pub struct Tile {
     pub image: Image,
     pub marks: Vec<Mark>,
@@ -41,98 +37,42 @@ pub struct Tile {
 
 /// The tiles in reading order, on a dark page below a legend.
 pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image> {
-    let columns = ((tiles.len() as f64).sqrt().ceil() as usize).clamp(1, MAX_COLUMNS);
-    let rows = tiles.len().div_ceil(columns);
-    let width = columns * (WIDTH + GAP) + GAP;
-    let Legend { keys, mut labels, height: top } = Legend::new(legend, width)?;
-    let mut sheet = Image::filled(width, top + rows * (HEIGHT + CAPTION + GAP), PAGE)?;
-    for ((left, top), colour) in keys {
-        paste(&mut sheet, &Image::filled(KEY, KEY, colour)?, left, top);
+    let (mut x, mut labels) = (LINE / 2, Vec::new());
+    for &(colour, text) in legend {
+        labels.push(grounded(text.to_owned(), x as i32, 2, EM, colour));
+        x += label_width(text, EM)?.ceil() as usize + LINE;
     }
-    for (index, tile) in tiles.iter().enumerate() {
-        let left = GAP + index % columns * (WIDTH + GAP);
-        let top = top + index / columns * (HEIGHT + CAPTION + GAP);
-        let (picture, texts) = draw(tile)?;
-        // Centred above its caption.
-        let (x, y) = (left + (WIDTH - picture.width) / 2, top + HEIGHT - picture.height);
-        paste(&mut sheet, &picture, x, y);
-        let at = |right: i32, down: i32| (x as i32 + right, y as i32 + down);
-        labels.extend(
-            texts
-                .into_iter()
-                .map(|label| Label { position: at(label.position.0, label.position.1), ..label }),
-        );
-        for ((line, text), em) in tile.caption.iter().enumerate().zip([EM, SMALL_EM]) {
-            let position = (left as i32, (top + HEIGHT + 4 + line * 18) as i32);
-            labels.push(Label { text: shorten(text, em, WIDTH)?, position, em, colour: INK, ground: None });
-        }
+    let mut rows = vec![vec![labelled(Image::filled(x, LINE, PAGE)?, &labels)?]];
+    for row in tiles.chunks(COLUMNS) {
+        rows.push(row.iter().map(draw).collect::<Result<_>>()?);
     }
-    Ok(labelled(sheet, &labels)?)
+    Ok(grid(&rows, PAGE)?)
 }
 
-/// Side of a coloured square of the legend.
-const KEY: usize = 14;
-
-/// What the colours mean.
-struct Legend {
-    /// Upper left corners of coloured squares.
-    keys: Vec<((usize, usize), Colour)>,
-    labels: Vec<Label>,
-    height: usize,
-}
-
-impl Legend {
-    /// In as many lines as it needs.
-    fn new(entries: &[(Colour, &str)], width: usize) -> Result<Self> {
-        let (mut keys, mut labels) = (Vec::new(), Vec::new());
-        let (mut x, mut y) = (GAP, GAP);
-        for &(colour, text) in entries {
-            let entry = KEY + 6 + label_width(text, EM)?.ceil() as usize + 2 * GAP;
-            if x > GAP && x + entry > width {
-                (x, y) = (GAP, y + LINE);
-            }
-            keys.push(((x, y), colour));
-            let position = ((x + KEY + 6) as i32, y as i32);
-            labels.push(Label { text: text.to_owned(), position, em: EM, colour: INK, ground: None });
-            x += entry;
-        }
-        Ok(Self { keys, labels, height: y + LINE + GAP })
-    }
-}
-
-/// The tile's picture at its size on the sheet with its boxes, and their texts in its pixels.
-fn draw(tile: &Tile) -> Result<(Image, Vec<Label>)> {
-    let (width, height) = (tile.image.width as f64, tile.image.height as f64);
+/// The tile's picture, as large as there is room, above its caption.
+fn draw(Tile { image, marks, caption }: &Tile) -> Result<Image> {
+    let [width, height] = [image.width, image.height].map(|side| side as f64);
     let scale = (WIDTH as f64 / width).min(HEIGHT as f64 / height);
     let side = |length: f64, room: usize| ((length * scale).round() as usize).clamp(1, room);
-    let mut picture = resize_pillow(&tile.image, side(width, WIDTH), side(height, HEIGHT));
-    let labels = draw_marks(&mut picture, scale, SMALL_EM, &tile.marks)?;
-    Ok((picture, labels))
+    let picture = resize_pillow(image, side(width, WIDTH), side(height, HEIGHT));
+    let picture = with_marks(picture, scale, EM, marks, "")?;
+    let mut tile = Image::filled(WIDTH, HEIGHT + 2 * LINE, PAGE)?;
+    paste(&mut tile, &picture, (WIDTH - picture.width) / 2, HEIGHT - picture.height);
+    let mut labels = Vec::new();
+    for (line, text) in caption.iter().enumerate() {
+        let position = (0, (HEIGHT + 2 + line * LINE) as i32);
+        labels.push(Label { text: shorten(text, EM, WIDTH)?, position, em: EM, colour: INK, ground: None });
+    }
+    Ok(labelled(tile, &labels)?)
 }
 
 /// `picture` with boxes that are `scale` times as large in it as their marks say, with texts of this em, and a
 /// line of text in its lower left corner.
 pub fn with_marks(mut picture: Image, scale: f64, em: f64, marks: &[Mark], foot: &str) -> Result<Image> {
-    let mut labels = draw_marks(&mut picture, scale, em, marks)?;
-    let text = shorten(foot, em, picture.width.saturating_sub(em as usize))?;
-    let (x, y) = ((em / 2.0) as i32, picture.height as i32 - (1.5 * em) as i32);
-    labels.extend((!text.is_empty()).then(|| grounded(text, x, y, em, DARK)));
-    Ok(labelled(picture, &labels)?)
-}
-
-/// A text that can be read on any picture, since it stands on a ground of its own.
-fn grounded(text: String, x: i32, y: i32, em: f64, ground: Colour) -> Label {
-    let [red, green, blue] = ground.map(f64::from);
-    let is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 120.0;
-    Label { text, position: (x, y), em, colour: if is_light { DARK } else { INK }, ground: Some(ground) }
-}
-
-/// Draws the boxes, which are `scale` times as large in the picture; their texts in its pixels.
-fn draw_marks(picture: &mut Image, scale: f64, em: f64, marks: &[Mark]) -> Result<Vec<Label>> {
     let mut labels = Vec::new();
     for mark in marks {
         let bbox = mark.bbox.map(|value| value * scale);
-        outline(picture, bbox, mark.colour, mark.thickness);
+        outline(&mut picture, bbox, mark.colour, mark.thickness);
         let text = shorten(&mark.text, em, picture.width.saturating_sub(4))?;
         let wide = label_width(&text, em)?.ceil() as usize;
         // Where many small objects stand close together, their texts would hide them and one another.
@@ -145,7 +85,17 @@ fn draw_marks(picture: &mut Image, scale: f64, em: f64, marks: &[Mark]) -> Resul
         let y = (bbox[1] + em / 4.0).clamp(0.0, most(picture.height, em as usize + 2)) as i32;
         labels.push(grounded(text, x, y, em, mark.colour));
     }
-    Ok(labels)
+    let text = shorten(foot, em, picture.width.saturating_sub(em as usize))?;
+    let (x, y) = ((em / 2.0) as i32, picture.height as i32 - (1.5 * em) as i32);
+    labels.extend((!text.is_empty()).then(|| grounded(text, x, y, em, DARK)));
+    Ok(labelled(picture, &labels)?)
+}
+
+/// A text that can be read on any picture, since it stands on a ground of its own.
+fn grounded(text: String, x: i32, y: i32, em: f64, ground: Colour) -> Label {
+    let [red, green, blue] = ground.map(f64::from);
+    let is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 120.0;
+    Label { text, position: (x, y), em, colour: if is_light { DARK } else { INK }, ground: Some(ground) }
 }
 
 /// As much of `text` as fits into `room` pixels.
@@ -186,22 +136,19 @@ mod tests {
     fn tiles_stand_in_reading_order_at_one_scale_each() {
         let legend = [(RED, "wrong")];
         let sheet = contact_sheet(&[tile(40, 30), tile(10, 30), tile(40, 10)], &legend).unwrap();
-        let top = GAP + LINE + GAP;
-        assert_eq!(
-            (sheet.width, sheet.height),
-            (2 * (WIDTH + GAP) + GAP, top + 2 * (HEIGHT + CAPTION + GAP))
-        );
-        assert_eq!([pixel(&sheet, GAP, GAP), pixel(&sheet, 0, 0)], [RED, PAGE]);
+        let (gap, top) = (8, 8 + LINE + 8);
+        assert_eq!((sheet.width, sheet.height), (gap + 3 * (WIDTH + gap), top + HEIGHT + 2 * LINE + gap));
+        // The text's ground is wider than the text on the left.
+        assert_eq!([pixel(&sheet, gap + LINE / 2 - 1, gap + 5), pixel(&sheet, 0, 0)], [RED, PAGE]);
         // The first fills its room, at ten times its size.
-        assert_eq!(pixel(&sheet, GAP, top), RED);
-        assert_eq!(pixel(&sheet, GAP + 99, top + 50), RED);
-        assert_eq!(pixel(&sheet, GAP + 100, top + 50), [90; 3]);
-        assert_eq!(pixel(&sheet, GAP + WIDTH - 1, top + HEIGHT - 1), [90; 3]);
+        assert_eq!([pixel(&sheet, gap, top), pixel(&sheet, gap + 99, top + 50)], [RED; 2]);
+        assert_eq!(pixel(&sheet, gap + 100, top + 50), [90; 3]);
+        assert_eq!(pixel(&sheet, gap + WIDTH - 1, top + HEIGHT - 1), [90; 3]);
         // The second is narrow and centred, the third low and at the bottom.
-        let second = GAP + WIDTH + GAP;
+        let second = gap + WIDTH + gap;
         assert_eq!([pixel(&sheet, second + 149, top), pixel(&sheet, second + 150, top)], [PAGE, RED]);
-        let third = top + HEIGHT + CAPTION + GAP;
-        assert_eq!([pixel(&sheet, GAP, third + 199), pixel(&sheet, GAP, third + 200)], [PAGE, RED]);
+        let third = second + WIDTH + gap;
+        assert_eq!([pixel(&sheet, third, top + 199), pixel(&sheet, third, top + 200)], [PAGE, RED]);
     }
 
     #[test]
@@ -218,17 +165,16 @@ mod tests {
 
     #[test]
     fn a_text_needs_half_its_width() {
-        let texts = |width: f64, text: &str| {
-            let mut tile = tile(WIDTH, HEIGHT);
-            tile.marks[0].bbox = [0.0, 0.0, width, 40.0];
-            tile.marks[0].text = text.into();
-            draw(&tile).unwrap().1.len()
+        let is_written = |width: f64, text: &str| {
+            let drawn = |text: &str| {
+                let bbox = [0.0, 0.0, width, 40.0];
+                let mark = Mark { bbox, colour: RED, thickness: 2, text: text.into() };
+                with_marks(Image::filled(200, 100, [90; 3]).unwrap(), 1.0, EM, &[mark], "").unwrap()
+            };
+            drawn(text) != drawn("")
         };
-        let half = label_width("category", SMALL_EM).unwrap() / 2.0;
-        assert_eq!(
-            [texts(half + 1.0, "category"), texts(half - 1.0, "category"), texts(90.0, "")],
-            [1, 0, 0]
-        );
+        let half = label_width("category", EM).unwrap() / 2.0;
+        assert_eq!([half + 1.0, half - 1.0].map(|width| is_written(width, "category")), [true, false]);
     }
 
     #[test]
@@ -238,7 +184,7 @@ mod tests {
                 let image = Image::filled(200, 100, picture).unwrap();
                 let bbox = [20.0, 20.0, 150.0, 60.0];
                 let mark = Mark { bbox, colour, thickness: 2, text: "MMMMMM".into() };
-                let drawn = with_marks(image, 1.0, EM, &[mark], "").unwrap();
+                let drawn = with_marks(image, 1.0, 14.0, &[mark], "").unwrap();
                 let row: Vec<_> = (26..90).map(|x| pixel(&drawn, x, 30)).collect();
                 let light = |[red, green, blue]: Colour| {
                     0.299 * f64::from(red) + 0.587 * f64::from(green) + 0.114 * f64::from(blue)

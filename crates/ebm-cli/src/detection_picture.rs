@@ -5,9 +5,8 @@ use ebm_core::Region;
 use ebm_data::Image;
 use ebm_detect::{BoxDensity, Corner, Detection, Error};
 
-use crate::box_panel::{Boxes, REGION, box_panel, shade_bands};
-use crate::contact_sheet::{Mark, SMALL_EM, with_marks};
-use crate::picture::{AFTER, BEFORE, Colour, TRUTH, enlarge};
+use crate::contact_sheet::{EM, Mark, with_marks};
+use crate::picture::{AFTER, BEFORE, Colour, REGION, TRUTH, cut, enlarge, heat, shade_bands};
 
 /// Bands that are not to be believed.
 const DOUBTFUL: Colour = [150, 150, 150];
@@ -15,6 +14,12 @@ const DOUBTFUL: Colour = [150, 150, 150];
 const ROOMY: usize = 640;
 /// For each so many pixels of the longer side lines and letters become once as large.
 const UNIT: f64 = 1000.0;
+/// Points along a side of a heat map.
+const POINTS: usize = 128;
+/// What a panel shows around the box, in its larger side.
+const AROUND: f64 = 0.35;
+/// The least side of a panel, in pixels.
+const SIDE: usize = 320;
 
 /// A detection, and where its edges lie with probability 0.9.
 pub struct Found {
@@ -52,8 +57,7 @@ pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found], mode
     for one in found {
         let Some(edges) = &one.edges else { continue };
         let colour = if one.is_reliable() { REGION } else { DOUBTFUL };
-        let bbox = one.detection.bbox.map(|value| value * scale);
-        shade_bands(&mut large, edges, bbox, |value, _| value * scale, colour);
+        shade_bands(&mut large, edges, one.detection.bbox, scale, colour);
     }
     let mark = |bbox, colour, text| Mark { bbox, colour, thickness: 2 * size as usize, text };
     let truth = truth.iter().map(|&(_, bbox)| mark(bbox, TRUTH, String::new()));
@@ -63,7 +67,7 @@ pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found], mode
     let marks: Vec<Mark> = truth.chain(boxes).collect();
     let lines = [model.to_owned(), warning(found)];
     let said: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
-    with_marks(large, scale, size * SMALL_EM, &marks, &said.join(": "))
+    with_marks(large, scale, size * EM, &marks, &said.join(": "))
 }
 
 fn caption(found: &Detection) -> String {
@@ -80,21 +84,35 @@ fn warning(found: &[Found]) -> String {
     }
 }
 
-/// The densities of a detection as a picture; none where they were not computed or have no spread.
+/// The density of a corner of a detection, and its boxes; none where it was not computed or has no spread.
 pub fn panel(
     image: &Image,
     truth: &[(usize, [f64; 4])],
     found: &Found,
     corner: Corner,
 ) -> Result<Option<Image>> {
-    let Found { detection, edges } = found;
-    let (Some(density), Some(edges)) = (&detection.density, edges) else { return Ok(None) };
-    let overlap = |bbox: &[f64; 4]| ebm_eval::tracking::overlap(bbox, &detection.bbox);
-    let same = truth.iter().filter(|(label, _)| *label == detection.label).map(|(_, bbox)| *bbox);
-    let truth = same.max_by(|a, b| overlap(a).total_cmp(&overlap(b))).filter(|bbox| overlap(bbox) > 0.0);
-    let boxes = Boxes { before: detection.before, after: detection.bbox, truth };
-    let panel = box_panel(image, &boxes, density, edges, corner)?;
-    with_marks(panel, 1.0, SMALL_EM, &[], &warning(std::slice::from_ref(found))).map(Some)
+    let Found { detection, edges: Some(_) } = found else { return Ok(None) };
+    let Some(density) = &detection.density else { return Ok(None) };
+    let map = density.corner(corner, POINTS)?;
+    let [x, y, width, height] = detection.bbox;
+    let around = AROUND * width.max(height);
+    let limit = |value: f64, length: usize| value.clamp(0.0, length as f64) as usize;
+    let (left, top) = (limit(x - around, image.width - 1), limit(y - around, image.height - 1));
+    let right = limit((x + width + around).ceil(), image.width).max(left + 1);
+    let bottom = limit((y + height + around).ceil(), image.height).max(top + 1);
+    let part = cut(image, left, top, right - left, bottom - top);
+    let factor = SIDE.div_ceil(part.width.max(part.height)).max(1);
+    let (mut panel, scale, origin) = (enlarge(&part, factor), factor as f64, [left as f64, top as f64]);
+    let first = [0, 1].map(|axis| (map.first[axis] - origin[axis]) * scale);
+    heat(&mut panel, first, map.step.map(|step| step * scale), map.size, &map.p);
+    let mark = |[x, y, width, height]: [f64; 4], colour| {
+        let bbox = [x - origin[0], y - origin[1], width, height];
+        Mark { bbox, colour, thickness: 2, text: String::new() }
+    };
+    let same = truth.iter().filter(|(label, _)| *label == detection.label);
+    let mut marks: Vec<Mark> = same.map(|&(_, bbox)| mark(bbox, TRUTH)).collect();
+    marks.extend([mark(detection.before, BEFORE), mark(detection.bbox, AFTER)]);
+    with_marks(panel, scale, EM, &marks, &warning(std::slice::from_ref(found))).map(Some)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use ebm_bench::Machine;
 use ebm_train::Environment;
+
+use crate::machine::{self, Machine};
 
 /// With debug assertions, code is not optimised as a release is.
 pub const EBM: &str = if cfg!(debug_assertions) {
@@ -23,7 +24,7 @@ pub static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     let lines = [
         ("commit", or_unknown(option_env!("EBM_GIT_COMMIT"))),
         ("features", features),
-        ("SIMD", &ebm_bench::instructions()),
+        ("SIMD", &machine::instructions()),
         ("candle", CANDLE),
         ("rustc", RUSTC),
         ("target", or_unknown(option_env!("EBM_TARGET"))),

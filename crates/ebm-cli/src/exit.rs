@@ -149,15 +149,8 @@ fn of_task(cause: &(dyn StdError + 'static)) -> Option<u8> {
 fn of_data(cause: &(dyn StdError + 'static)) -> Option<u8> {
     if let Some(error) = cause.downcast_ref::<FetchError>() {
         return match error {
-            FetchError::DiskFull { .. } => Some(RESOURCES),
-            FetchError::HubName { .. } => Some(USAGE),
-            FetchError::Manifest { .. }
-            | FetchError::Incomplete { .. }
-            | FetchError::Missing { .. }
-            | FetchError::Size { .. }
-            | FetchError::LongBody { .. }
-            | FetchError::Unbounded { .. }
-            | FetchError::WrongHash { .. } => Some(DATA),
+            FetchError::HubName(_) => Some(USAGE),
+            FetchError::Wrong(..) => Some(DATA),
             _ => None,
         };
     }
@@ -205,9 +198,9 @@ mod tests {
         let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
         let disk = TrainError::DiskFull { path: "run".into(), needed: 1, source: full() };
         assert_eq!(code(&wrapped(disk), 130), RESOURCES);
-        let disk = FetchError::DiskFull { path: "a.zip".into(), needed: 2, free: Some(1) };
+        let disk = FetchError::Io { action: "write", path: "a.zip".into(), source: full() };
         assert_eq!(code(&disk.into(), 130), RESOURCES);
-        let missing = FetchError::Missing { name: "coco".into(), missing: 1, total: 4 };
+        let missing = FetchError::Wrong("coco".into(), "1 of 4 files are not there".into());
         assert_eq!(code(&missing.into(), 130), DATA);
         let report: anyhow::Result<()> = Err(full()).context("report.md");
         assert_eq!(code(&report.unwrap_err(), 130), RESOURCES);

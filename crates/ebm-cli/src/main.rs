@@ -3,7 +3,6 @@
 #[macro_use]
 mod output;
 
-mod box_panel;
 mod commands;
 mod contact_sheet;
 mod density_panel;
@@ -11,7 +10,7 @@ mod detection_picture;
 mod device;
 mod environment;
 mod exit;
-mod local_page;
+mod machine;
 mod model_path;
 mod parallel;
 mod picture;
@@ -81,15 +80,10 @@ enum Command {
     Settings(commands::settings::TaskArgs),
     /// Say what this machine has to compute with, and what is missing for what.
     Doctor(commands::doctor::DoctorArgs),
-    /// Time the networks beside PyTorch in one run.
-    Bench(commands::bench::BenchArgs),
     /// Print what a shell needs to complete this command.
     Completions(commands::manual::CompletionsArgs),
     /// Print the page of the manual, or write those of every command.
     Man(commands::manual::ManArgs),
-    /// One process of `bench`.
-    #[command(hide = true)]
-    BenchWorker(commands::bench::WorkerArgs),
 }
 
 fn main() -> ExitCode {
@@ -148,15 +142,13 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Calibrate(command) => commands::calibrate::run(command),
         Command::Demo(args) => commands::demo::run(&args, signals),
         Command::Reproduce(command) => commands::reproduce::run(command, signals),
-        Command::Report(args) => commands::report::run(&args, signals),
+        Command::Report(args) => commands::report::run(&args),
         Command::Data(command) => commands::data::run(command),
         Command::Export(args) => commands::export::run(&args),
         Command::Weights(command) => commands::weights::run(command),
         Command::Settings(args) => commands::settings::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
-        Command::Bench(args) => commands::bench::run(args),
         Command::Completions(args) => commands::manual::completions::<Cli>(&args),
         Command::Man(args) => commands::manual::man::<Cli>(&args),
-        Command::BenchWorker(args) => commands::bench::run_worker(args),
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use ebm_data::fetch::{HubModel, snapshot};
 
 use crate::commands::data_get::{fetch_options, reporter};
@@ -71,9 +71,7 @@ impl ModelPath {
             return Ok(None);
         };
         let model: HubModel = text.parse()?;
-        let options = fetch_options(false);
-        let hub = options.hub.as_ref().context("the Hub's cache has no place: set HF_HOME")?;
-        let fetched = snapshot(&model, hub, &options, &mut reporter())?;
+        let fetched = snapshot(&model, &fetch_options(false), &mut reporter())?;
         Ok(Some(self.fetched.get_or_init(|| fetched)))
     }
 }

@@ -1,5 +1,6 @@
 //! Boxes drawn into images, and images side by side.
 
+use ebm_core::Region;
 use ebm_data::{Image, resize::resize_pillow};
 
 /// An outline colour, RGB.
@@ -11,6 +12,9 @@ pub const TRUTH: Colour = [255, 255, 255];
 pub const BEFORE: Colour = [235, 60, 50];
 /// A detection after refinement.
 pub const AFTER: Colour = [60, 230, 90];
+/// The bands in which edges lie with the probability 0.9.
+pub const REGION: Colour = [255, 220, 40];
+const BAND: f64 = 0.45;
 
 /// `image` with every pixel repeated `factor` times in both directions, so that sub-pixel moves of a box
 /// show.
@@ -28,31 +32,15 @@ pub fn enlarge(image: &Image, factor: usize) -> Image {
 /// Draws the outline of `[x, y, width, height]`, in the image's pixels, `thickness` pixels wide; parts
 /// outside the image are left out.
 pub fn outline(image: &mut Image, [x, y, width, height]: [f64; 4], colour: Colour, thickness: usize) {
-    let (x0, y0) = (x.round() as i64, y.round() as i64);
-    let (x1, y1) = ((x + width).round() as i64 - 1, (y + height).round() as i64 - 1);
-    for inset in 0..thickness as i64 {
-        let (left, right, top, bottom) = (x0 + inset, x1 - inset, y0 + inset, y1 - inset);
-        if left > right || top > bottom {
-            return;
-        }
-        // Clamped one pixel beyond the image: a box of any size costs no more than the image's sides.
-        let columns = left.max(0)..=right.min(image.width as i64 - 1);
-        let rows = top.max(0)..=bottom.min(image.height as i64 - 1);
-        for column in columns {
-            put(image, column, top, colour);
-            put(image, column, bottom, colour);
-        }
-        for row in rows {
-            put(image, left, row, colour);
-            put(image, right, row, colour);
-        }
-    }
-}
-
-fn put(image: &mut Image, x: i64, y: i64, colour: Colour) {
-    if (0..image.width as i64).contains(&x) && (0..image.height as i64).contains(&y) {
-        let at = 3 * (y as usize * image.width + x as usize);
-        image.pixels[at..at + 3].copy_from_slice(&colour);
+    let [x0, y0, x1, y1] = [x, y, x + width, y + height].map(f64::round);
+    let wide = thickness as f64;
+    for line in [
+        [x0, y0, x1, (y0 + wide).min(y1)],
+        [x0, (y1 - wide).max(y0), x1, y1],
+        [x0, y0, (x0 + wide).min(x1), y1],
+        [(x1 - wide).max(x0), y0, x1, y1],
+    ] {
+        shade(image, line, colour, 1.0);
     }
 }
 
@@ -62,20 +50,15 @@ fn put(image: &mut Image, x: i64, y: i64, colour: Colour) {
 /// the head clockwise.
 pub fn axes(image: &mut Image, pose: [f64; 3]) {
     let middle = [image.width as f64 / 2.0, image.height as f64 / 2.0];
-    let length = 0.4 * middle[0].min(middle[1]) * 2.0;
-    let thickness = (image.height / 100).max(1) as i64;
+    let length = 0.8 * middle[0].min(middle[1]);
+    let thickness = (image.height / 100).max(1);
+    let steps = (2.0 * length).ceil() as usize;
     for (direction, colour) in projected_axes(pose).into_iter().zip([BEFORE, AFTER, [70, 110, 255]]) {
-        let steps = (2.0 * length).ceil() as i64;
         for step in 0..=steps {
-            let [x, y] = [0, 1].map(|k| middle[k] + direction[k] * length * step as f64 / steps as f64);
-            for (dx, dy) in (0..thickness).flat_map(|dx| (0..thickness).map(move |dy| (dx, dy))) {
-                put(
-                    image,
-                    x.round() as i64 + dx - thickness / 2,
-                    y.round() as i64 + dy - thickness / 2,
-                    colour,
-                );
-            }
+            let reached = length * step as f64 / steps as f64;
+            let [x, y] =
+                [0, 1].map(|k| (middle[k] + direction[k] * reached).round() - (thickness / 2) as f64);
+            shade(image, [x, y, x + thickness as f64, y + thickness as f64], colour, 1.0);
         }
     }
 }
@@ -87,80 +70,54 @@ fn projected_axes(pose: [f64; 3]) -> [[f64; 2]; 3] {
     [[cr * cy, sr * cp - cr * sy * sp], [-sr * cy, cr * cp + sr * sy * sp], [-sy, -cy * sp]]
 }
 
-/// `size × size` points, the first of them at `first` and the others `step` apart (x, y).
-#[derive(Clone, Copy)]
-pub struct Points {
-    pub first: [f64; 2],
-    pub step: [f64; 2],
-    pub size: usize,
-}
-
-/// Paints a density over points over the image: the more likely, the more of the colour.
-pub fn heat(image: &mut Image, Points { first, step, size }: Points, p: &[f64]) {
+/// Paints a density over `size × size` points over the image, the first point at `first` and the others `step`
+/// apart (x, y): the more likely, the more of the colour.
+pub fn heat(image: &mut Image, first: [f64; 2], step: [f64; 2], size: usize, p: &[f64]) {
     let highest = p.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let nearest = |position: usize, axis: usize| {
-        let place = ((position as f64 - first[axis]) / step[axis]).round();
-        (place >= 0.0 && place < size as f64).then_some(place as usize)
-    };
-    for y in 0..image.height {
-        let Some(row) = nearest(y, 1) else { continue };
-        for x in 0..image.width {
-            let Some(column) = nearest(x, 0) else { continue };
-            // The square root, so that what is a hundred times less likely is still seen.
-            let strength = (p[row * size + column] / highest).sqrt().min(0.9);
-            mix(image, x, y, BEFORE, strength);
-        }
+    for (i, p) in p.iter().enumerate() {
+        let [column, row] = [i % size, i / size].map(|place| place as f64);
+        let [left, right] = [-0.5, 0.5].map(|half| first[0] + (column + half) * step[0]);
+        let [top, bottom] = [-0.5, 0.5].map(|half| first[1] + (row + half) * step[1]);
+        // The square root, so that what is a hundred times less likely is still seen.
+        shade(image, [left, top, right, bottom], BEFORE, (p / highest).sqrt().min(0.9));
     }
 }
 
-/// Draws where a density as in [`heat`] crosses `level`, linear between its points.
-pub fn contour(image: &mut Image, points: Points, p: &[f64], level: f64, colour: Colour) {
-    let Points { first, step, size } = points;
-    let at = |x: usize, y: usize| -> f64 {
-        let place = [x, y].map(|v| v as f64 + 0.5);
-        let [column, row] = [0, 1].map(|axis| (place[axis] - first[axis]) / step[axis]);
-        let last = (size - 1) as f64;
-        if !((0.0..=last).contains(&column) && (0.0..=last).contains(&row)) {
-            return 0.0;
-        }
-        let (i, j) = (column.floor().min(last - 1.0) as usize, row.floor().min(last - 1.0) as usize);
-        let (u, v) = (column - i as f64, row - j as f64);
-        let of = |i: usize, j: usize| p[j * size + i];
-        (1.0 - v) * ((1.0 - u) * of(i, j) + u * of(i + 1, j))
-            + v * ((1.0 - u) * of(i, j + 1) + u * of(i + 1, j + 1))
-    };
-    let inside: Vec<bool> =
-        (0..image.width * image.height).map(|i| at(i % image.width, i / image.width) >= level).collect();
-    for y in 0..image.height {
-        for x in 0..image.width {
-            let here = inside[y * image.width + x];
-            let right = x + 1 < image.width && inside[y * image.width + x + 1] != here;
-            let below = y + 1 < image.height && inside[(y + 1) * image.width + x] != here;
-            if right || below {
-                put(image, x as i64, y as i64, colour);
-            }
+/// Shades where the edges of a box lie: left, top, right and bottom, each along its whole side. The picture is
+/// `scale` times as large as what they are of.
+pub fn shade_bands(
+    picture: &mut Image,
+    regions: &[Region; 4],
+    [x, y, width, height]: [f64; 4],
+    scale: f64,
+    colour: Colour,
+) {
+    for (edge, region) in regions.iter().enumerate() {
+        for &[from, to] in &region.intervals {
+            let upright = edge % 2 == 0;
+            let band = if upright { [from, y, to, y + height] } else { [x, from, x + width, to] };
+            let [x0, y0, x1, y1] = band.map(|value| value * scale);
+            // A pixel at least.
+            shade(picture, [x0, y0, x1.max(x0 + 1.0), y1.max(y0 + 1.0)], colour, BAND);
         }
     }
 }
 
 /// Mixes `colour` into the rectangle between two corners, in the image's pixels; parts outside it are left
 /// out.
-pub fn shade(image: &mut Image, [x0, y0, x1, y1]: [f64; 4], colour: Colour, strength: f64) {
+fn shade(image: &mut Image, [x0, y0, x1, y1]: [f64; 4], colour: Colour, strength: f64) {
     let range = |from: f64, to: f64, length: usize| {
         let clamp = |value: f64| value.round().clamp(0.0, length as f64) as usize;
         clamp(from)..clamp(to)
     };
     for y in range(y0, y1, image.height) {
         for x in range(x0, x1, image.width) {
-            mix(image, x, y, colour, strength);
+            let at = 3 * (y * image.width + x);
+            for (value, colour) in image.pixels[at..at + 3].iter_mut().zip(colour) {
+                let mixed = f64::from(*value) * (1.0 - strength) + f64::from(colour) * strength;
+                *value = mixed.round() as u8;
+            }
         }
-    }
-}
-
-fn mix(image: &mut Image, x: usize, y: usize, colour: Colour, strength: f64) {
-    let at = 3 * (y * image.width + x);
-    for (value, colour) in image.pixels[at..at + 3].iter_mut().zip(colour) {
-        *value = (f64::from(*value) * (1.0 - strength) + f64::from(colour) * strength).round() as u8;
     }
 }
 
@@ -173,46 +130,31 @@ pub fn cut(image: &Image, left: usize, top: usize, width: usize, height: usize) 
     Image { width, height, pixels: (0..height).flat_map(|y| row(y).iter().copied()).collect() }
 }
 
-/// The height of a row of panels.
+/// The height of [`level`] images.
 const ROW: usize = 240;
-/// White space between panels.
+/// Space around images.
 const GAP: usize = 8;
 
-/// An image and panels in one row, all scaled to the same height.
-pub fn beside(image: &Image, panels: &[Image]) -> ebm_data::Result<Image> {
-    let scaled: Vec<Image> = std::iter::once(image)
-        .chain(panels)
-        .map(|image| resize_pillow(image, (image.width * ROW).div_ceil(image.height), ROW))
-        .collect();
-    in_row(&scaled, GAP)
+/// Images scaled to one height.
+pub fn level(images: &[Image]) -> Vec<Image> {
+    let scaled = |image: &Image| resize_pillow(image, (image.width * ROW).div_ceil(image.height), ROW);
+    images.iter().map(scaled).collect()
 }
 
-/// Images side by side as they are, on white.
-pub fn row(images: &[Image]) -> ebm_data::Result<Image> {
-    in_row(images, 0)
-}
-
-/// Images in one row, with this much white on the right and below.
-fn in_row(images: &[Image], margin: usize) -> ebm_data::Result<Image> {
-    let height = images.iter().map(|image| image.height).max().unwrap_or(0);
-    let width = images.iter().map(|image| image.width + GAP).sum::<usize>().saturating_sub(GAP);
-    let mut row = Image::filled(width + margin, height + margin, [255; 3])?;
-    let mut left = 0;
-    for image in images {
-        paste(&mut row, image, left, 0);
-        left += image.width + GAP;
-    }
-    Ok(row)
-}
-
-/// Images below one another, on white.
-pub fn stack(images: &[Image]) -> ebm_data::Result<Image> {
-    let width = images.iter().map(|image| image.width).max().unwrap_or(0);
-    let mut sheet = Image::filled(width, images.iter().map(|image| image.height).sum(), [255; 3])?;
-    let mut top = 0;
-    for image in images {
-        paste(&mut sheet, image, 0, top);
-        top += image.height;
+/// Rows of images below one another, on this ground.
+pub fn grid(rows: &[Vec<Image>], ground: Colour) -> ebm_data::Result<Image> {
+    let width = |row: &Vec<Image>| row.iter().map(|image| image.width + GAP).sum::<usize>();
+    let height = |row: &Vec<Image>| row.iter().map(|image| image.height).max().unwrap_or(0) + GAP;
+    let widest = rows.iter().map(width).max().unwrap_or(0);
+    let mut sheet = Image::filled(GAP + widest, GAP + rows.iter().map(height).sum::<usize>(), ground)?;
+    let mut top = GAP;
+    for row in rows {
+        let mut left = GAP;
+        for image in row {
+            paste(&mut sheet, image, left, top);
+            left += image.width + GAP;
+        }
+        top += height(row);
     }
     Ok(sheet)
 }
@@ -246,19 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn a_contour_goes_round_what_exceeds_the_level() {
-        // A cone about the middle of 41 × 41 points, one for each pixel's centre: the level 10 is a circle of
-        // radius 10.
-        let p: Vec<f64> =
-            (0..41 * 41).map(|i| 20.0 - f64::from(i % 41 - 20).hypot(f64::from(i / 41 - 20))).collect();
-        let mut image = Image::filled(41, 41, [0; 3]).unwrap();
-        contour(&mut image, Points { first: [0.5; 2], step: [1.0; 2], size: 41 }, &p, 10.0, TRUTH);
-        let ring = painted(&image);
-        assert!(ring.len() > 50);
-        for (x, y) in ring {
-            let radius = (x as f64 - 20.0).hypot(y as f64 - 20.0);
-            assert!((8.5..11.5).contains(&radius), "({x}, {y})");
-        }
+    fn a_density_is_strongest_at_its_peak() {
+        let mut image = Image::filled(6, 4, [0; 3]).unwrap();
+        heat(&mut image, [1.0, 1.0], [2.0, 2.0], 2, &[0.0, 1.0, 0.25, 0.0]);
+        assert_eq!(painted(&image), [(2, 0), (3, 0), (2, 1), (3, 1), (0, 2), (1, 2), (0, 3), (1, 3)]);
+        let red = |x: usize, y: usize| f64::from(image.pixels[3 * (6 * y + x)]) / f64::from(BEFORE[0]);
+        assert!((red(2, 0) - 0.9).abs() < 0.01 && (red(0, 2) - 0.5).abs() < 0.01);
     }
 
     #[test]
@@ -302,14 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn panels_stand_in_rows_and_rows_below_one_another() {
-        let image = Image::filled(120, 60, [9; 3]).unwrap();
-        let row = beside(&image, &[Image::filled(30, 60, [200; 3]).unwrap()]).unwrap();
-        assert_eq!((row.width, row.height), (480 + 8 + 120 + 8, 248));
-        let pixel = |image: &Image, x: usize, y: usize| image.pixels[3 * (y * image.width + x)];
-        assert_eq!([pixel(&row, 5, 239), pixel(&row, 484, 3), pixel(&row, 490, 3)], [9, 255, 200]);
-        let sheet = stack(&[row.clone(), image]).unwrap();
-        assert_eq!((sheet.width, sheet.height), (616, 308));
-        assert_eq!([pixel(&sheet, 119, 300), pixel(&sheet, 120, 300)], [9, 255]);
+    fn images_stand_in_rows_and_rows_below_one_another() {
+        let images = [Image::filled(120, 60, [9; 3]).unwrap(), Image::filled(30, 60, [200; 3]).unwrap()];
+        let row = level(&images);
+        let sheet = grid(&[row, images[..1].to_vec()], [255; 3]).unwrap();
+        assert_eq!((sheet.width, sheet.height), (8 + 480 + 8 + 120 + 8, 8 + 240 + 8 + 60 + 8));
+        let pixel = |x: usize, y: usize| sheet.pixels[3 * (y * sheet.width + x)];
+        assert_eq!([pixel(12, 247), pixel(490, 9), pixel(500, 9)], [9, 255, 200]);
+        assert_eq!([pixel(7, 9), pixel(127, 300), pixel(128, 300)], [255, 9, 255]);
     }
 }

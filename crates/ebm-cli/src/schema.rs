@@ -22,7 +22,6 @@ mod page;
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use ebm_experiment::plan::{Plan, PlannedSteps};
 
     use super::page;
 
@@ -46,14 +45,5 @@ mod tests {
         found.sort();
         known.sort();
         assert_eq!(found, known);
-    }
-
-    #[test]
-    fn a_dry_run_is_a_document() {
-        let (key, title) = ("ebm".to_owned(), "EBM (ours)".to_owned());
-        let steps = vec![PlannedSteps { key, title, losses: vec![1.5, 1.25] }];
-        let plan = Plan { lines: vec!["a line".to_owned()], steps };
-        let document = crate::commands::reproduce::outcome::plan_document("reproduce age", &plan);
-        page::check(&document, "reproduce age");
     }
 }

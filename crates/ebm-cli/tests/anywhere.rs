@@ -1,11 +1,10 @@
 //! The program works in any folder, and finds weights where `ebm doctor` says.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use ebm_seed::Key;
-use ebm_synth::heads::{HeadConfig, generate_ages};
+use ebm_synth::faces::generate_ages;
 use ebm_synth::videos::{VideoConfig, generate};
 use serde_json::Value;
 
@@ -38,8 +37,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = HeadConfig { size: 64, ..HeadConfig::default() };
-        let ages = generate_ages(&dir.path().join("faces"), &config, 4, Key::new(1)).unwrap();
+        let ages = generate_ages(&dir.path().join("faces"), 64, 4, Key::new(1)).unwrap();
         let face = std::fs::read_dir(&ages.images).unwrap().next().unwrap().unwrap().path();
         let config = VideoConfig { frames: 6, ..VideoConfig::default() };
         let video = generate(&dir.path().join("videos"), &config, 1, Key::new(4)).unwrap().remove(0);

@@ -1,7 +1,5 @@
 //! Every command of the book, of README.md and of the crates' pages, in a folder that looks like a clone: run, in small
 //! where its page says so, or parsed. [`page::commands`] has what pages say of their commands.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 #[path = "book/lacking.rs"]
 mod lacking;
@@ -14,6 +12,7 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use ebm_testing::mpi;
@@ -150,19 +149,43 @@ impl Tried {
     fn pages(with_mpi: bool, launcher: Option<PathBuf>) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
         let asked = std::env::var("EBM_BOOK").unwrap_or_default();
-        let mut tried = Self::default();
+        let mpi = |command: &page::Command| {
+            command.fate == Fate::Run && lacking::programs(command).any(|program| program == MPI)
+        };
+        let (mut tried, mut pages) = (Self::default(), Vec::new());
         for name in page::pages(&root).into_iter().filter(|name| name.contains(&asked)) {
             let (commands, wrong) =
                 page::commands(&name, &std::fs::read_to_string(root.join(&name)).unwrap());
-            let mpi = |command: &page::Command| {
-                command.fate == Fate::Run && lacking::programs(command).any(|program| program == MPI)
-            };
             if commands.iter().any(mpi) == with_mpi {
                 tried.failed.extend(wrong);
-                tried.page(&name, commands, Clone::new(&root, launcher.clone()));
+                pages.push((name, commands));
             }
         }
+        // A page knows nothing of the others, and most of its commands compute on one core: two run at a time.
+        let open = Mutex::new(pages.into_iter());
+        let worker = || {
+            let mut tried = Self::default();
+            loop {
+                let next = open.lock().unwrap().next();
+                let Some((name, commands)) = next else { return tried };
+                tried.page(&name, commands, Clone::new(&root, launcher.clone()));
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers = [scope.spawn(worker), scope.spawn(worker)];
+            workers.into_iter().for_each(|worker| tried.add(worker.join().unwrap()));
+        });
         tried
+    }
+
+    fn add(&mut self, other: Self) {
+        self.failed.extend(other.failed);
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        other.reasons.into_iter().for_each(|(why, more)| *self.reasons.entry(why).or_default() += more);
+        self.times += &other.times;
+        for (program, mut more) in other.lacking {
+            self.lacking.entry(program).or_default().append(&mut more);
+        }
     }
 
     fn page(&mut self, name: &str, mut commands: Vec<page::Command>, clone: Clone) {

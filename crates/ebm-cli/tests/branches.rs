@@ -1,5 +1,4 @@
 //! Branches that were trained one by one, and what they are given to.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -288,7 +287,7 @@ fn a_finished_run_becomes_longer_and_nothing_else() {
     go(&["--steps", "2"]);
     let losses = || std::fs::read_to_string(place.path("run/metrics.jsonl")).unwrap();
     let first = losses();
-    assert!(place.path("run/loss.png").is_file() && first.lines().count() == 2);
+    assert_eq!(first.lines().count(), 2);
     let [_, said] = go(&["--steps", "4", "--resume"]);
     assert!(said.contains("going on from step 2") && said.contains("2 of 4 done"), "{said}");
     assert!(losses().starts_with(&first) && losses().lines().count() == 4);
@@ -405,7 +404,6 @@ fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     let [_, said] = succeeds(&[&detector[..], &every, &validation].concat());
     assert!(said.contains("6 images, 2 classes: kangaroo, raccoon"), "{said}");
     assert!(said.contains("after 1 steps: AP 0.") && said.contains("kept: step "), "{said}");
-    assert!(base.join("validation.png").is_file() && base.join("loss.png").is_file());
     let weights = base.join("detector.safetensors");
     let branch = ["train", "branch", "--cache", "--run", text(&run), "--detector", text(&weights)];
     let [_, said] = succeeds(&[&branch[..], &short].concat());

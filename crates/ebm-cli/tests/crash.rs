@@ -1,10 +1,7 @@
 //! A training that is killed, asked to stop, or started twice (goals R1, R5, R23 of docs/reliability.md), as
 //! whole processes.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/training.rs"]
-mod training;
+use crate::common::training;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -36,7 +33,6 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
-    // `cargo xtask soak` asks for more.
     let kills_wanted = std::env::var("EBM_KILLS").map_or(20, |text| text.parse().unwrap());
     let case = Case::new(STEPS, 5);
     let whole = case.uninterrupted();

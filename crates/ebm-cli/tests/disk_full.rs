@@ -1,12 +1,8 @@
 //! A disk that is full at any byte of any file (goal R8 of docs/reliability.md): a limit on the size of
 //! files, as whole processes.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "../../ebm-data/tests/fetch/server.rs"]
-mod server;
-#[path = "common/training.rs"]
-mod training;
+use crate::common::training;
+use crate::server;
 
 use std::fs;
 use std::path::Path;

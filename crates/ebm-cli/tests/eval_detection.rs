@@ -1,8 +1,6 @@
 //! `ebm eval detection` as a user runs it: tables, errors, contact sheet, test sets, bad input.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -102,11 +100,8 @@ fn tables_and_errors_stand_beside_the_figures() {
     let disc = &all["per_class"][0];
     assert_eq!((disc["name"].as_str(), disc["objects"].as_u64()), (Some("disc"), Some(2)));
     assert!((disc["ap50"].as_f64().unwrap() - 51.0 / 101.0).abs() < 1e-12, "{disc}");
-    assert_eq!((disc["ap_large"].is_null(), all["per_class"][1]["ap"].as_f64()), (true, Some(0.0)));
-    let sizes = all["per_size"].as_array().unwrap();
-    assert_eq!(sizes.iter().map(|s| s["objects"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 3, 0]);
+    assert_eq!(all["per_class"][1]["ap"].as_f64(), Some(0.0));
     let errors = &all["error_breakdown"];
-    assert!((errors["ap50"].as_f64().unwrap() - all["ap50"].as_f64().unwrap()).abs() < 1e-12, "{errors}");
     let counts: Vec<u64> =
         errors["kinds"].as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).collect();
     assert_eq!(counts, [0, 1, 0, 0, 1, 1]);
@@ -116,7 +111,7 @@ fn tables_and_errors_stand_beside_the_figures() {
     assert!((localization["delta_ap50"].as_f64().unwrap() - 50.0 / 101.0 / 2.0).abs() < 1e-12);
 
     let printed = succeeds(&problem.args(&["--per-class", "--errors"]));
-    for part in ["| disc", "| ring", "| medium |", "| localization", "| missed", "ap50 0.2525"] {
+    for part in ["| disc", "| ring", "| localization", "| missed", "ap50 0.2525"] {
         assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
     let plain = succeeds(&problem.args(&[]));
@@ -136,7 +131,7 @@ fn the_worst_images_are_drawn() {
     assert!((drawn["operating_point"]["f1"].as_f64().unwrap() - 0.5).abs() < 1e-12);
     let worst = drawn["worst"].as_array().unwrap();
     assert_eq!((worst.len(), worst[0]["file_name"].as_str()), (1, Some("2.png")));
-    assert_eq!((worst[0]["errors"]["missed"].as_u64(), worst[0]["penalty"].as_f64()), (Some(2), Some(2.0)));
+    assert_eq!(worst[0]["errors"], json!({"wrong": 0, "missed": 2}));
     let picture = read_image(&sheet).unwrap();
     let missed = picture.pixels.chunks_exact(3).filter(|pixel| **pixel == [255, 60, 255]).count();
     // Two boxes of 40 pixels at 4/3 of their size, three pixels wide.

@@ -1,6 +1,5 @@
 //! What damaged data, files that are not there, and settings of nothing leave with, command by command:
 //! docs/exit_codes.md.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! What configurations expect is what docs/results has.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,8 +1,6 @@
 //! Age and head pose as a user runs them.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -104,7 +102,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
             "{row} {other}"
         );
     }
-    // With other images to calibrate on, and worse ones to look at.
+    // With other images to calibrate on.
     let validation = dir.path().join("datasets/generated/age/validation-64-16");
     let (others, list) = (validation.join("images"), validation.join("split.csv"));
     let given =
@@ -120,10 +118,6 @@ fn age_is_reproduced_scored_again_and_predicted() {
             "{row} {other}"
         );
     }
-    let worse = json(&[&given[..], &held_out, &["--blur", "8", "--darken", "0.3"]].concat());
-    assert_eq!(worse["images"], 24);
-    assert_ne!(worse["rows"], scored["rows"]);
-    refused(&[&given[..], &["--blur", "0"]].concat(), "blur: 0");
     let one =
         json(&["eval", "age", "--run", text(&run.join("gaussian-1")), "--images", text(&images), "--json"]);
     let methods: Vec<&str> =
@@ -188,7 +182,9 @@ fn age_is_reproduced_scored_again_and_predicted() {
     for (row, other) in half["rows"].as_array().unwrap().iter().zip(scored["rows"].as_array().unwrap()) {
         assert_eq!(row["method"], other["method"]);
         let [mae, whole] = [row, other].map(|row| row["mae"].as_f64().unwrap());
-        assert!((mae - whole).abs() < 0.05, "{row} {other}");
+        // CORAL counts probabilities above one half: one that lies there moves its mean over 24 faces by whole years.
+        let tolerance = if row["method"] == "cao" { 0.2 } else { 0.05 };
+        assert!((mae - whole).abs() < tolerance, "{row} {other}");
     }
     refused(&["weights", "pack", text(&run), text(&packed)], "is there already");
 
@@ -342,8 +338,7 @@ fn pan_and_tilt_are_measured_in_folds_over_people() {
 fn the_repositorys_networks_tell_ages() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let dir = tempfile::tempdir().unwrap();
-    let config = ebm_synth::heads::HeadConfig { size: 64, ..Default::default() };
-    let ages = ebm_synth::heads::generate_ages(dir.path(), &config, 4, ebm_seed::Key::new(1)).unwrap();
+    let ages = ebm_synth::faces::generate_ages(dir.path(), 64, 4, ebm_seed::Key::new(1)).unwrap();
     let face = std::fs::read_dir(&ages.images).unwrap().next().unwrap().unwrap().path();
     let output = ebm(&["predict", "age", text(&face)]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,4 @@
 //! The supplement's study of σ for ages and poses, at every scale.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +9,7 @@ use ebm_face::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_synth::heads::{HeadConfig, generate_ages};
+use ebm_synth::faces::generate_ages;
 use serde_json::{Value, json};
 
 /// The tables of the supplement: σ of each row, and the paper's MAE.
@@ -30,8 +29,7 @@ fn published(task: &str) -> (Value, Value) {
 fn prepare(root: &Path) {
     let datasets = root.join("datasets");
     fs::create_dir_all(datasets.join("biwi")).unwrap();
-    let config = HeadConfig { size: 16, ..HeadConfig::default() };
-    let ages = generate_ages(&datasets.join("utkface"), &config, 24, Key::new(1)).unwrap();
+    let ages = generate_ages(&datasets.join("utkface"), 16, 24, Key::new(1)).unwrap();
     fs::rename(ages.split, datasets.join("utkface/utk_train.csv")).unwrap();
     let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
     fs::copy(npz, datasets.join("biwi/BIWI_train.npz")).unwrap();
@@ -122,28 +120,4 @@ fn sigma_is_studied_end_to_end_and_on_features() {
             }
         }
     }
-}
-
-#[test]
-fn a_dry_run_takes_two_steps_of_every_proposal() {
-    let dir = tempfile::tempdir().unwrap();
-    prepare(dir.path());
-    for (task, networks, others) in [
-        ("age", 9, ["ablation-0", "ablation-2", "ablation-3"].as_slice()),
-        ("head-pose", 7, &["ablation-0", "ablation-2", "ablation-3", "ablation-4"]),
-    ] {
-        let without = reproduce(dir.path(), task, "paper", &["--dry-run"]);
-        assert_eq!(without["steps"].as_array().unwrap().len(), networks);
-        let with = reproduce(dir.path(), task, "paper", &["--dry-run", "--ablation", "sigma"]);
-        let steps = with["steps"].as_array().unwrap();
-        let names: Vec<&str> =
-            steps[networks..].iter().map(|step| step["method"].as_str().unwrap()).collect();
-        assert_eq!(names, others);
-        assert!(steps.iter().all(|step| step["losses"].as_array().unwrap().len() == 2));
-        assert!(with["plan"].to_string().contains("ablation-0: "), "{}", with["plan"]);
-    }
-    // Nowhere else is it taken for a training.
-    let output = command(dir.path(), "age", "frozen", &["--dry-run"]).output().unwrap();
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--scale paper"));
 }

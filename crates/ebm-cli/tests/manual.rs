@@ -1,5 +1,4 @@
 //! What shells and `man` are told of the commands, and what the program says of itself.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::process::{Command, Output};
 
@@ -50,7 +49,7 @@ fn every_command_has_its_page() {
         "{detector}"
     );
     assert!(detector.contains("\\-\\-max\\-bad\\-fraction"), "{detector}");
-    assert!(page("ebm.1").contains("ebm\\-train(1)") && !out.join("ebm-bench-worker.1").exists());
+    assert!(page("ebm.1").contains("ebm\\-train(1)"));
     let unwritable = ebm(&["man", "--out", "/dev/null"]);
     assert!(
         !unwritable.status.success() && String::from_utf8(unwritable.stderr).unwrap().contains("/dev/null")

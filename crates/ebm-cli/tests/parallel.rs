@@ -1,10 +1,7 @@
 //! Training in two processes of the program, started by each `mpiexec` that is there; and what launchers'
 //! variables do without one.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
-#[path = "common/training.rs"]
-mod training;
+use crate::common::training;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! `ebm predict detection` on what a user has: folders, patterns, files of one name, videos.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,5 +1,4 @@
 //! A refiner is trained on some scenes, and places the boxes of a result file.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,5 +1,4 @@
 //! `ebm report`: a page of any run, whatever is left of it, that a browser shows without a complaint.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -154,7 +153,7 @@ fn what_a_killed_or_an_old_training_left_is_shown_with_a_note() {
     fs::write(nan.join("figure.png"), b"no picture").unwrap();
     let (_, text) = page(&dir, &[&torn, &nan]);
     for part in [
-        "torn: metrics.jsonl: its last line, 3, is cut off",
+        "torn: metrics.jsonl: 1 of its 3 lines are no records and left out, the first is line 3",
         "torn: config.toml is left out: ",
         "nan/inner: metrics.jsonl: 1 of its 3 lines are no records",
         "nan/inner: loss: 1 of 2 values are not finite",
@@ -215,7 +214,7 @@ fn a_million_steps_fit_into_the_page() {
     }
     let run = folder(&dir, "long", &[["metrics.jsonl", &text]]);
     let (_, page) = page(&dir, &[&run]);
-    assert!(page.len() < ebm_report::MAX_BYTES, "{}", page.len());
+    assert!(page.len() < 20_000_000, "{}", page.len());
     assert!(
         page.contains("data-value=\"987.5\"")
             && page.contains("data-value=\"123456\"")

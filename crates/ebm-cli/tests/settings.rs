@@ -1,6 +1,5 @@
 //! Every number of every embedded configuration, made hostile: refused with key, value and range, or it is
 //! one that a training bears.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! `ebm fit`, `predict table` and `eval table` on a stranger's file.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::path::Path;
 use std::process::{Command, Output};

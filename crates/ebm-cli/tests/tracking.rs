@@ -1,8 +1,6 @@
 //! Tracking as a user runs it.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
-#[path = "common/schema.rs"]
-mod schema;
+use crate::common::schema;
 
 use std::path::Path;
 use std::process::{Command, Output};

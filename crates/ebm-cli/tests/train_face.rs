@@ -1,13 +1,12 @@
 //! `ebm train age` and `head-pose` on one's own faces: the best network is kept, a stopped run goes on, and
 //! what comes of it predicts.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use ebm_face::saved::Saved;
 use ebm_seed::Key;
-use ebm_synth::heads::{HeadConfig, generate_ages};
+use ebm_synth::faces::generate_ages;
 
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
@@ -46,8 +45,7 @@ const LITTLE: [&str; 16] = [
 #[test]
 fn the_best_network_of_ages_is_kept_and_predicts() {
     let dir = tempfile::tempdir().unwrap();
-    let config = HeadConfig { size: 16, ..HeadConfig::default() };
-    let ages = generate_ages(&dir.path().join("ages"), &config, 24, Key::new(1)).unwrap();
+    let ages = generate_ages(&dir.path().join("ages"), 16, 24, Key::new(1)).unwrap();
     for method in ["ebm", "gaussian"] {
         let run = dir.path().join(format!("runs/{method}"));
         let data = ["--images", text(&ages.images), "--split", text(&ages.split), "--run", text(&run)];

@@ -1,5 +1,4 @@
 //! `ebm train tracker` on one's own sequences: the best box module is kept, and follows a target.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::path::Path;
 use std::process::{Command, Output};

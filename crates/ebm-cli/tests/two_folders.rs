@@ -1,5 +1,4 @@
 //! What a run leaves is the same wherever it was made, and names no place of the machine: models are given away.
-#![allow(clippy::unwrap_used, reason = "a test's failure is its report")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +11,7 @@ use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
-use ebm_synth::heads::{HeadConfig, generate_ages};
+use ebm_synth::faces::generate_ages;
 use ebm_synth::videos::{VideoConfig, generate};
 
 /// Files in which clocks have left numbers; all else in them is compared.
@@ -64,8 +63,7 @@ impl Place {
         });
         let video = VideoConfig { frames: 24, ..VideoConfig::default() };
         generate(Path::new(&self.at("videos")), &video, 3, Key::new(3)).unwrap();
-        let head = HeadConfig { size: 16, ..HeadConfig::default() };
-        let ages = generate_ages(Path::new(&self.at("ages")), &head, 12, Key::new(1)).unwrap();
+        let ages = generate_ages(Path::new(&self.at("ages")), 16, 12, Key::new(1)).unwrap();
         fs::rename(ages.split, self.at("ages.csv")).unwrap();
         for person in 1..=6 {
             let folder = self.0.join(format!("datasets/pointing04/Person{person:02}"));

@@ -1,11 +1,7 @@
 //! `ebm train --watch` and `--tensorboard`: what is shown of a training while it goes on.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's failure is its report")]
 
-#[path = "demo/chromium.rs"]
-#[allow(dead_code, reason = "the demonstration's tests need all of it")]
-mod chromium;
-#[path = "common/training.rs"]
-mod training;
+use crate::chromium;
+use crate::common::training;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -81,7 +77,7 @@ fn a_report_is_served_while_it_trains_and_tensorboard_has_its_curves() {
         assert!(start.elapsed() < Duration::from_secs(120), "{page}");
         std::thread::sleep(Duration::from_millis(200));
     };
-    assert!(page.contains("data-alive=\"alive\"") && page.contains("connect-src 'self'"));
+    assert!(page.contains("data-reload=\"5\"") && page.contains("connect-src 'self'"));
     // Whoever is not answered by the demonstration is not answered here.
     let wrong = "0".repeat(root.len() - 2);
     let status = |line: &str, headers: &str| watched.asks(line, headers).0;

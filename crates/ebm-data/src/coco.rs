@@ -1,19 +1,15 @@
 //! Datasets in COCO's annotation format.
 
 mod categories;
-mod examine;
 mod file;
 mod sound;
 
 pub use categories::Category;
-pub(crate) use categories::{named, relabel};
-pub(crate) use examine::{Examiner, crowded, misplaced};
-pub(crate) use file::{ANNOTATION, CATEGORY, IMAGE, sample_name};
 pub use file::{
     AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord, with_words_for_non_finite,
 };
-use sound::keep_sound;
-pub(crate) use sound::{Origin, Sound};
+pub(crate) use sound::{Origin, misplaced};
+use sound::{Sound, crowded, keep_sound};
 
 use std::path::{Path, PathBuf};
 
@@ -135,10 +131,9 @@ impl CocoDataset {
         options: &LoadOptions,
     ) -> Result<Self> {
         let fail = |detail: String| Error::Json { path: origin.annotations.to_owned(), detail };
-        let mut examiner = Examiner::default();
-        let mut categories = categories::sound(&file.categories, &mut examiner).map_err(fail)?;
+        let mut categories = categories::sound(&file.categories).map_err(fail)?;
         categories::relabel(&mut categories, options.labels, origin.annotations)?;
-        let sound = keep_sound(file, origin, &categories, examiner);
+        let sound = keep_sound(file, origin, &categories);
         let dataset = Self::settle(sound, categories, origin, options)?;
         if options.purpose == Purpose::Train && dataset.images.is_empty() {
             return Err(fail("no image with an object to train on".to_owned()));
@@ -147,7 +142,7 @@ impl CocoDataset {
     }
 
     /// What is kept of the sound records, unless too many are not.
-    pub(crate) fn settle(
+    fn settle(
         sound: Sound,
         categories: Vec<Category>,
         origin: &Origin<'_>,
@@ -162,7 +157,6 @@ impl CocoDataset {
             quarantine.defects.extend(finding.clone().map(defect));
             finding.is_none()
         });
-        tolerance.validate()?;
         tolerance.list(&quarantine)?;
         let is_missing = |defect: &&Defect| defect.code == DefectCode::MissingFile;
         let missing: Vec<&Defect> = quarantine.defects.iter().filter(is_missing).collect();

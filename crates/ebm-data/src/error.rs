@@ -37,14 +37,6 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A folder holds more files than are read.
-    #[error("{}: more than {limit} files; give the folder of the dataset itself, or a part of it", path.display())]
-    TooManyFiles {
-        /// The folder.
-        path: PathBuf,
-        /// How many are read.
-        limit: usize,
-    },
     /// A file is not an image that can be decoded.
     #[error("{}: not a readable image: {detail}; fetch the file again", path.display())]
     Decode {
@@ -52,16 +44,6 @@ pub enum Error {
         path: PathBuf,
         /// The decoder's complaint.
         detail: String,
-    },
-    /// A file of a known format that is not read.
-    #[error("{}: this is {format}, and images are JPEG, PNG, uncompressed BMP or lossy WebP files; {remedy}", path.display())]
-    ImageFormat {
-        /// The file.
-        path: PathBuf,
-        /// What it is: "a HEIC image", …
-        format: &'static str,
-        /// What to do.
-        remedy: &'static str,
     },
     /// An image's header promises more pixels than the limit.
     #[error("{}: {width}x{height} pixels exceed the limit of {max_side} per side and {max_pixels} in all", path.display())]
@@ -76,18 +58,6 @@ pub enum Error {
         max_side: usize,
         /// The limit on the product.
         max_pixels: usize,
-    },
-    /// Decoding an image would cost more than the limit.
-    #[error("{}: decoding it takes {needed} {what}, above the limit of {limit}", path.display())]
-    DecodeCost {
-        /// The file.
-        path: PathBuf,
-        /// What of: "bytes of memory" or "visits of blocks".
-        what: &'static str,
-        /// How much, as the file's headers tell.
-        needed: u64,
-        /// The limit.
-        limit: u64,
     },
     /// Sides and number of bytes of an image disagree.
     #[error("{len} bytes are not an RGB image of {width}x{height} pixels")]
@@ -138,29 +108,11 @@ pub enum Error {
         detail: String,
     },
     /// An archive is hostile or damaged; nothing of it was kept.
-    #[error(
-        "{}: {}{detail} ({fault:?}); fetch the archive again, or from another place",
-        path.display(),
-        entry_prefix(entry)
-    )]
+    #[error("{}: {detail}; fetch the archive again, or from another place", path.display())]
     Archive {
         /// The archive.
         path: PathBuf,
-        /// The entry's name; empty where the archive as a whole is at fault.
-        entry: String,
-        /// The kind of fault.
-        fault: crate::unpack::ArchiveFault,
-        /// What is wrong.
-        detail: String,
-    },
-    /// The name of an image tells no age, or an impossible one.
-    #[error(
-        "{name}: {detail}; UTKFace's names are AGE_GENDER_RACE_DATE.jpg.chip.jpg, with an age of 0 to 120 years"
-    )]
-    Age {
-        /// The file's name.
-        name: String,
-        /// What is wrong.
+        /// What is wrong, and with which entry.
         detail: String,
     },
     /// A split cannot be drawn, or does not fit the faces.
@@ -259,8 +211,4 @@ fn what_to_do(bad: usize, total: usize, report: &Option<PathBuf>) -> String {
     format!(
         "{list}, or go on without them: max_bad_fraction = {fraction}, `ebm train … --max-bad-fraction {fraction}`"
     )
-}
-
-fn entry_prefix(entry: &str) -> String {
-    if entry.is_empty() { String::new() } else { format!("entry {entry:?}: ") }
 }

@@ -70,20 +70,29 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     ebm_files::replace(path, bytes, Durability::Atomic).map_err(|source| Error::io("write", path, source))
 }
 
+/// The names in `folder` that are text, sorted.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be listed.
+pub fn names_in(folder: &Path) -> Result<Vec<String>> {
+    let fail = |source| Error::io("list", folder, source);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        names.extend(entry.map_err(fail)?.file_name().into_string().ok());
+    }
+    names.sort();
+    Ok(names)
+}
+
 /// The names, sorted, of the regular files in `folder` whose extension, whatever its case, is one of
 /// `extensions`.
 ///
 /// # Errors
-/// [`Error::Io`] if the folder cannot be listed, [`Error::TooManyFiles`] for one of more than two million
-/// entries.
+/// [`Error::Io`] if the folder cannot be listed.
 pub fn files_in(folder: &Path, extensions: &[&str]) -> Result<Vec<OsString>> {
-    const MAX_ENTRIES: usize = 2_000_000;
     let fail = |source| Error::io("list", folder, source);
     let mut names = Vec::new();
-    for (index, entry) in fs::read_dir(folder).map_err(fail)?.enumerate() {
-        if index == MAX_ENTRIES {
-            return Err(Error::TooManyFiles { path: folder.to_owned(), limit: MAX_ENTRIES });
-        }
+    for entry in fs::read_dir(folder).map_err(fail)? {
         let name = entry.map_err(fail)?.file_name();
         let extension = Path::new(&name).extension().unwrap_or_default().to_ascii_lowercase();
         if extensions.iter().any(|known| extension == *known) && folder.join(&name).is_file() {

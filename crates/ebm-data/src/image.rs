@@ -19,11 +19,18 @@ impl Image {
     /// # Errors
     /// [`Error::ImageShape`] unless both sides are positive and `pixels` holds `3 · width · height` bytes.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
-        let expected = width.checked_mul(height).and_then(|area| area.checked_mul(3));
-        if width == 0 || height == 0 || expected != Some(pixels.len()) {
-            return Err(Error::ImageShape { width, height, len: pixels.len() });
+        let image = Self { width, height, pixels };
+        image.check().map(|()| image)
+    }
+
+    /// The condition of [`Image::new`].
+    pub(crate) fn check(&self) -> Result<()> {
+        let Self { width, height, pixels } = self;
+        let expected = width.checked_mul(*height).and_then(|area| area.checked_mul(3));
+        if pixels.is_empty() || expected != Some(pixels.len()) {
+            return Err(Error::ImageShape { width: *width, height: *height, len: pixels.len() });
         }
-        Ok(Self { width, height, pixels })
+        Ok(())
     }
 
     /// An image of one colour.
@@ -32,18 +39,5 @@ impl Image {
     /// [`Error::ImageShape`] if a side is 0.
     pub fn filled(width: usize, height: usize, rgb: [u8; 3]) -> Result<Self> {
         Self::new(width, height, rgb.repeat(width.saturating_mul(height)))
-    }
-
-    /// The image mirrored left to right.
-    #[must_use]
-    pub fn flip_horizontal(&self) -> Self {
-        let row_len = 3 * self.width;
-        let mut pixels = Vec::with_capacity(self.pixels.len());
-        for row in self.pixels.chunks_exact(row_len.max(1)) {
-            for pixel in row.chunks_exact(3).rev() {
-                pixels.extend_from_slice(pixel);
-            }
-        }
-        Self { width: self.width, height: self.height, pixels }
     }
 }

@@ -34,7 +34,6 @@ pub mod sequences;
 pub mod staging;
 pub mod transform;
 pub mod unpack;
-mod zip_list;
 
 pub use crate::error::{Error, Result};
 pub use crate::image::Image;

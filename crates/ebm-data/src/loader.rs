@@ -6,7 +6,6 @@
 
 mod batches;
 mod block;
-mod by_step;
 mod config;
 mod detection;
 mod plan;
@@ -25,9 +24,8 @@ use crate::quarantine::{Defect, Quarantine, Tolerance};
 use block::BufferPool;
 
 pub use crate::planes::Planes;
-pub use batches::{Batch, Batches};
+pub use batches::{Batch, Batches, ByStep};
 pub use block::Block;
-pub use by_step::ByStep;
 pub use config::LoaderConfig;
 pub use detection::{DetectionRecipe, Sample};
 pub(crate) use detection::{check_probability, no_sample};

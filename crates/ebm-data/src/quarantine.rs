@@ -12,79 +12,26 @@ use crate::files::write_atomic;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DefectCode {
-    /// An id that is missing or no non-negative integer.
-    BadId,
-    /// An image's width or height is missing, zero or no integer.
-    BadImageSize,
-    /// A file name that is missing, absolute or leaves the image directory.
-    BadFileName,
-    /// An image id seen before.
-    DuplicateImageId,
-    /// A file name seen before.
-    DuplicateFileName,
-    /// An annotation id seen before.
-    DuplicateAnnotationId,
-    /// An annotation of an image that is not listed.
-    OrphanImage,
-    /// An annotation of a category that is not listed.
-    OrphanCategory,
-    /// A box that has not 4 entries, or entries that are no numbers.
-    BoxArity,
-    /// A box with an entry that is not finite.
-    BoxNotFinite,
-    /// A box whose width or height is not positive.
-    BoxEmpty,
-    /// A box without a common point with its image.
-    BoxOutside,
-    /// A box ten times larger than its image.
-    BoxTooLarge,
-    /// An area that is not positive or no finite number.
-    BadArea,
-    /// A crowd flag other than 0 and 1.
-    BadCrowdFlag,
     /// An image file, or a folder of images, that is not there.
     MissingFile,
-    /// An image file that cannot be decoded.
+    /// An image file that is empty, cut short, or cannot be decoded.
     UnreadableImage,
     /// An image file whose size differs from the annotated one.
     SizeMismatch,
-    /// An age that is missing, no number, or outside 0 to 120 years.
-    BadAge,
-    /// A label that contradicts the age in the file's name.
-    AgeMismatch,
-    /// A pose that is missing or unreadable, or has an entry that is not finite or an angle beyond 180
-    /// degrees.
-    BadPose,
-    /// A pose whose matrix is not a rotation.
-    NotRotation,
-    /// A head that is behind the camera or outside its image.
-    HeadOutside,
-    /// An annotation file that is not there.
-    MissingAnnotation,
-    /// An annotation file that cannot be read, or whose lines are not what they should be.
+    /// A box without sides, outside of its image, or ten times larger.
+    BadBox,
+    /// An image or annotation whose id, or whose file, another has.
+    DuplicateId,
+    /// An annotation of an image that is not listed.
+    UnknownImage,
+    /// An annotation of a category that is not listed.
+    UnknownCategory,
+    /// An annotation that is missing, is no number or not finite, or contradicts what it annotates.
     BadAnnotation,
-    /// A sequence with more frames than boxes, or fewer.
-    FrameCount,
-    /// A category whose id or name another has, or that lacks either.
-    BadCategory,
-    /// A number that is written as text.
-    StringNumber,
-    /// A box of which a part is outside its image.
-    BoxClipped,
-    /// An area that is neither that of the outline nor that of the box.
-    AreaMismatch,
-    /// An image file without a byte.
-    EmptyFile,
-    /// An image file whose end is missing.
-    TruncatedImage,
-    /// An image that is grey, CMYK, of 16 bits, or has transparency.
-    NotRgb8,
-    /// An image with more objects than are read.
-    TooManyObjects,
 }
 
 impl std::fmt::Display for DefectCode {
-    /// As in a report: `bad_id`.
+    /// As in a report: `bad_box`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.serialize(f)
     }
@@ -193,8 +140,9 @@ impl Tolerance {
         Err(Error::Argument { name: "max_bad_fraction", detail })
     }
 
-    /// Writes the report, if one is asked for and there is something to tell.
+    /// Writes the report, if one is asked for and there is something to tell; fails for a fraction that is none.
     pub(crate) fn list(&self, quarantine: &Quarantine) -> Result<()> {
+        self.validate()?;
         let report = self.report.as_deref().filter(|_| !quarantine.defects.is_empty());
         report.map_or(Ok(()), |path| quarantine.write_jsonl(path))
     }

@@ -21,28 +21,25 @@ pub enum Engine {
     None,
 }
 
+impl Engine {
+    const NAMES: [(Self, &'static str); 4] =
+        [(Self::Auto, "auto"), (Self::Mpi, "mpi"), (Self::Nccl, "nccl"), (Self::None, "none")];
+}
+
 impl FromStr for Engine {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "mpi" => Ok(Self::Mpi),
-            "nccl" => Ok(Self::Nccl),
-            "none" => Ok(Self::None),
-            _ => Err(format!("no engine is called `{text}`; engines are `auto`, `mpi`, `nccl` and `none`")),
-        }
+        let named = Self::NAMES.iter().find(|(_, name)| *name == text);
+        named.map(|(engine, _)| *engine).ok_or_else(|| {
+            format!("no engine is called `{text}`; engines are `auto`, `mpi`, `nccl` and `none`")
+        })
     }
 }
 
 impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Mpi => "mpi",
-            Self::Nccl => "nccl",
-            Self::None => "none",
-        })
+        f.write_str(Self::NAMES[*self as usize].1)
     }
 }
 
@@ -52,24 +49,18 @@ impl fmt::Display for Engine {
 /// One process opens no library. `lookup` gives the environment's variables.
 ///
 /// # Errors
-/// [`Error::Distributed`] where the engine is not there, or sees other processes than the launcher started;
-/// [`Error::Launcher`] where NCCL is not told where to meet.
+/// [`Error::Distributed`](crate::Error::Distributed) where the engine is not there, sees other processes than
+/// the launcher started, or is not told where to meet.
 pub fn connect(
     engine: Engine,
     launch: &Launch,
     device: &Device,
     lookup: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Group> {
-    if launch.world == 1 {
-        return Ok(Group::alone());
-    }
-    let engine = match engine {
-        Engine::Auto if device.is_cuda() => Engine::Nccl,
-        Engine::Auto => Engine::Mpi,
-        chosen => chosen,
-    };
     match engine {
+        _ if launch.world == 1 => Ok(Group::alone()),
         Engine::None => Ok(Group::alone()),
+        Engine::Auto if device.is_cuda() => nccl(launch, device, lookup),
         Engine::Nccl => nccl(launch, device, lookup),
         Engine::Auto | Engine::Mpi => Ok(Group::new(mpi::join(launch, lookup)?)),
     }
@@ -84,7 +75,7 @@ fn nccl(launch: &Launch, device: &Device, lookup: &dyn Fn(&str) -> Option<String
 fn nccl(_: &Launch, _: &Device, _: &dyn Fn(&str) -> Option<String>) -> Result<Group> {
     let reason =
         "NCCL is for GPUs, and this program was built without the feature `cuda`; take `--engine mpi`";
-    Err(crate::Error::Distributed { reason: reason.into() })
+    crate::error::refuse(reason)
 }
 
 #[cfg(test)]

@@ -5,20 +5,6 @@ pub enum Error {
     /// A tensor operation failed.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
-    /// A batch that the processes cannot share equally.
-    #[error("batch size: {reason}")]
-    Batch {
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// A launcher's variable that says nothing usable of this process's place among the others.
-    #[error("{variable}: {reason}")]
-    Launcher {
-        /// The variable.
-        variable: String,
-        /// What is wrong with it and what to do.
-        reason: String,
-    },
     /// Several processes cannot work together.
     #[error("training in several processes: {reason}")]
     Distributed {
@@ -37,3 +23,7 @@ pub enum Error {
 
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
+
+pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T> {
+    Err(Error::Distributed { reason: reason.into() })
+}

@@ -2,16 +2,40 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use ebm_seed::Key;
 
-use crate::{Error, Launch, Message, Reduce, Result};
+use crate::error::{Error, Result, refuse};
 
 /// Most elements that are sent in one message: 16 MiB of f32. A gradient's many small tensors are few
 /// messages.
 const BUCKET: usize = 1 << 22;
+
+/// Communication between the ranks 0, 1, … of a training. Each method is called by all of them, in the same
+/// order; [`Group`] sees to that.
+pub trait Reduce {
+    /// Which rank this is.
+    fn rank(&self) -> usize;
+
+    /// How many there are.
+    fn world(&self) -> usize;
+
+    /// The sum over the ranks of `vector (N)`, contiguous, `f32` or `f64`, on its device: the same bytes on
+    /// every rank.
+    ///
+    /// # Errors
+    /// [`Error::Distributed`](crate::Error::Distributed).
+    fn sum(&self, vector: &Tensor) -> Result<Tensor>;
+
+    /// Parts from the others, which do the same.
+    fn close(&self) {}
+
+    /// Ends the others, which may be waiting for this rank, as far as the engine can.
+    fn abort(&self) {}
+}
 
 /// The processes that train together. Clones are the same group.
 ///
@@ -40,38 +64,19 @@ enum State {
     Broken,
 }
 
-/// What a rank is about to do; the first word of four. The second is an amount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-enum Act {
-    Mean = 1,
-    Share = 2,
-    Any = 3,
-    Finish = 4,
-    Fail = 5,
-}
+/// What a rank is about to do, and an amount.
+type Message = [u64; 2];
 
-impl Act {
-    fn name(word: u64) -> &'static str {
-        match word {
-            1 => "takes a mean",
-            2 => "receives from rank 0",
-            3 => "asks whether any rank agrees",
-            4 => "has finished",
-            _ => "does something unknown",
-        }
-    }
-}
+const SHARE: u64 = 1;
+const ANY: u64 = 2;
+const FINISH: u64 = 3;
+const FAIL: u64 = 4;
+/// From here on: a mean; the number depends on types and shapes of the tensors.
+const MEAN: u64 = 1 << 63;
 
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Group(rank {} of {})", self.rank(), self.world())
-    }
-}
-
-impl Default for Group {
-    fn default() -> Self {
-        Self::alone()
     }
 }
 
@@ -116,12 +121,20 @@ impl Group {
         if self.is_first() { key } else { key.split("rank").index(self.rank() as u64) }
     }
 
-    /// This rank's share of a batch, as [`Launch::share`].
+    /// This rank's share of a batch of `batch_size`: which images it takes, consecutive, as many as every other.
     ///
     /// # Errors
-    /// Those of [`Launch::share`].
+    /// [`Error::Distributed`] where the batch does not divide evenly.
     pub fn share_of(&self, batch_size: usize) -> Result<std::ops::Range<usize>> {
-        Launch::share(self.rank(), self.world(), batch_size)
+        let (rank, world) = (self.rank(), self.world());
+        let share = batch_size / world;
+        if share * world != batch_size || share == 0 {
+            return refuse(format!(
+                "a batch of {batch_size} images cannot be shared equally by {world} processes; \
+                 take a batch size that is a multiple of {world}, or another number of processes"
+            ));
+        }
+        Ok(rank * share..(rank + 1) * share)
     }
 
     /// Replaces each tensor by its mean over the ranks, the same bytes on every rank; all are `f32` or `f64`,
@@ -133,11 +146,11 @@ impl Group {
     pub fn mean(&self, tensors: &mut [Tensor]) -> Result<()> {
         let Some(members) = &self.0 else { return Ok(()) };
         let total: usize = tensors.iter().map(Tensor::elem_count).sum();
-        members.agree([Act::Mean as u64, total as u64, layout_of(tensors), 0])?;
+        members.agree([MEAN | layout_of(tensors), total as u64])?;
         let mut rest = tensors;
         while !rest.is_empty() {
             let (bucket, after) = rest.split_at_mut(bucket_len(rest));
-            members.carried(|engine| mean_of_bucket(engine, bucket))?;
+            mean_of_bucket(members, bucket)?;
             rest = after;
         }
         Ok(())
@@ -149,13 +162,8 @@ impl Group {
     /// [`Error::Rank`], [`Error::Distributed`].
     pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let Some(members) = &self.0 else { return Ok(bytes) };
-        let messages = members.agree([Act::Share as u64, bytes.len() as u64, 0, 0])?;
-        let length = messages.first().map_or(0, |first| first[1]);
-        members.carried(|engine| {
-            let mut shared = if engine.rank() == 0 { bytes } else { vec![0; length as usize] };
-            engine.broadcast(0, &mut shared)?;
-            Ok(shared)
-        })
+        let all = members.agree([SHARE, bytes.len() as u64])?;
+        members.of_rank(0, bytes, all[0][1])
     }
 
     /// Whether the flag of any rank is set. All ranks have come this far when it returns.
@@ -164,8 +172,8 @@ impl Group {
     /// [`Error::Rank`], [`Error::Distributed`].
     pub fn any(&self, flag: bool) -> Result<bool> {
         let Some(members) = &self.0 else { return Ok(flag) };
-        let messages = members.agree([Act::Any as u64, u64::from(flag), 0, 0])?;
-        Ok(messages.iter().any(|message| message[1] != 0))
+        let all = members.agree([ANY, u64::from(flag)])?;
+        Ok(all.iter().any(|message| message[1] != 0))
     }
 
     /// The last call where all went well.
@@ -174,7 +182,7 @@ impl Group {
     /// [`Error::Rank`] where another rank failed at the last moment; [`Error::Distributed`].
     pub fn finish(&self) -> Result<()> {
         let Some(members) = &self.0 else { return Ok(()) };
-        members.agree([Act::Finish as u64, 0, 0, 0])?;
+        members.agree([FINISH, 0])?;
         members.state.set(State::Over);
         Ok(())
     }
@@ -182,11 +190,10 @@ impl Group {
     /// The last call where this rank failed for the reason `why`: the others end with it. Does nothing where
     /// all know already that it is over. It waits until the others have come to their next common act.
     pub fn fail(&self, why: &str) {
-        let Some(members) = self.0.as_ref().filter(|members| members.state.get() == State::Open) else {
-            return;
-        };
-        // Whether the others hear of it shows there, not here.
-        let _ = members.agree_to_fail(why.as_bytes());
+        if let Some(members) = self.0.as_ref().filter(|members| members.state.get() == State::Open) {
+            // Whether the others hear of it shows there, not here.
+            let _ = members.exchange([FAIL, why.len() as u64]).and_then(|all| members.hear(&all, why));
+        }
     }
 
     /// Runs `work`; its failure is this rank's.
@@ -205,55 +212,60 @@ impl Members {
     /// Tells the others what comes next and hears the same from them.
     fn agree(&self, mine: Message) -> Result<Vec<Message>> {
         let all = self.exchange(mine)?;
-        self.hear_of_failure(&all, Vec::new())?;
-        let differs = |theirs: &Message| {
-            theirs[0] != mine[0]
-                || (mine[0] == Act::Mean as u64 && (theirs[1], theirs[2]) != (mine[1], mine[2]))
-        };
+        self.hear(&all, "")?;
+        let differs = |theirs: &Message| theirs[0] != mine[0] || (mine[0] >= MEAN && theirs[1] != mine[1]);
         if let Some(other) = all.iter().position(differs) {
             // Every rank sees some difference.
             self.state.set(State::Over);
-            let reason = format!(
-                "rank {} {} of {} elements where rank {other} {} of {}; start all processes with the same \
-                 program and arguments",
+            return refuse(format!(
+                "rank {} and rank {other} are not about to do the same; start all processes with the same program \
+                 and arguments",
                 self.engine.rank(),
-                Act::name(mine[0]),
-                mine[1],
-                Act::name(all[other][0]),
-                all[other][1]
-            );
-            return Err(Error::Distributed { reason });
+            ));
         }
         Ok(all)
     }
 
-    fn agree_to_fail(&self, why: &[u8]) -> Result<()> {
-        let all = self.exchange([Act::Fail as u64, why.len() as u64, 0, 0])?;
-        self.hear_of_failure(&all, why.to_vec())
-    }
-
-    fn exchange(&self, message: Message) -> Result<Vec<Message>> {
+    /// The messages of every rank, in their order.
+    fn exchange(&self, mine: Message) -> Result<Vec<Message>> {
         if self.state.get() != State::Open {
-            return Err(Error::Distributed { reason: "the processes have parted".into() });
+            return refuse("the processes have parted");
         }
-        self.carried(|engine| engine.exchange(message))
+        let mut all = vec![Message::default(); self.engine.world()];
+        all[self.engine.rank()] = mine;
+        let bytes =
+            self.sum_of_bytes(all.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect())?;
+        let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+        all.as_flattened_mut().iter_mut().zip(words).for_each(|(word, theirs)| *word = theirs);
+        Ok(all)
     }
 
-    /// The first rank's failure, if there is any, with its reason.
-    fn hear_of_failure(&self, all: &[Message], mine: Vec<u8>) -> Result<()> {
-        let Some(rank) = all.iter().position(|message| message[0] == Act::Fail as u64) else { return Ok(()) };
-        let mut message = mine;
-        if self.engine.rank() != rank {
-            message = vec![0; all[rank][1] as usize];
-        }
-        self.carried(|engine| engine.broadcast(rank, &mut message))?;
+    /// The first rank's failure, if there is any, with its reason; this rank's own is `why`.
+    fn hear(&self, all: &[Message], why: &str) -> Result<()> {
+        let Some(rank) = all.iter().position(|message| message[0] == FAIL) else { return Ok(()) };
+        let message = self.of_rank(rank, why.into(), all[rank][1])?;
         self.state.set(State::Over);
         Err(Error::Rank { rank, message: String::from_utf8_lossy(&message).into_owned() })
     }
 
-    /// Runs something on the engine, after whose failure nothing more is tried.
-    fn carried<T>(&self, work: impl FnOnce(&dyn Reduce) -> Result<T>) -> Result<T> {
-        work(&*self.engine).inspect_err(|_| self.state.set(State::Broken))
+    /// The bytes of `rank`, of this length, on every rank; `mine` are its own there.
+    fn of_rank(&self, rank: usize, mine: Vec<u8>, length: u64) -> Result<Vec<u8>> {
+        self.sum_of_bytes(if self.engine.rank() == rank { mine } else { vec![0; length as usize] })
+    }
+
+    /// The bytes of all ranks, where at each place all but one have a zero.
+    fn sum_of_bytes(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+        for bytes in bytes.chunks_mut(BUCKET) {
+            let numbers: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte)).collect();
+            let sum = self.sum(&Tensor::new(numbers, &Device::Cpu)?)?.to_vec1::<f32>()?;
+            bytes.iter_mut().zip(sum).for_each(|(byte, sum)| *byte = sum as u8);
+        }
+        Ok(bytes)
+    }
+
+    /// The engine's sum, after whose failure nothing more is tried.
+    fn sum(&self, vector: &Tensor) -> Result<Tensor> {
+        self.engine.sum(vector).inspect_err(|_| self.state.set(State::Broken))
     }
 }
 
@@ -278,14 +290,14 @@ fn bucket_len(tensors: &[Tensor]) -> usize {
     tensors.iter().take_while(fits).count().max(1)
 }
 
-fn mean_of_bucket(engine: &dyn Reduce, bucket: &mut [Tensor]) -> Result<()> {
+fn mean_of_bucket(members: &Members, bucket: &mut [Tensor]) -> Result<()> {
     let parts =
         bucket.iter().map(|tensor| tensor.detach().flatten_all()).collect::<candle_core::Result<Vec<_>>>()?;
     let flat = Tensor::cat(&parts, 0)?.contiguous()?;
     if flat.elem_count() == 0 {
         return Ok(());
     }
-    let mean = (engine.sum(&flat)? / engine.world() as f64)?;
+    let mean = (members.sum(&flat)? / members.engine.world() as f64)?;
     let mut start = 0;
     for tensor in bucket {
         let count = tensor.elem_count();
@@ -295,16 +307,11 @@ fn mean_of_bucket(engine: &dyn Reduce, bucket: &mut [Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// A number that depends on the types and shapes of all tensors (FNV-1a).
+/// A number that depends on the types and shapes of all tensors.
 fn layout_of(tensors: &[Tensor]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut add = |word: u64| hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
-    for tensor in tensors {
-        add(tensor.dtype().size_in_bytes() as u64);
-        add(tensor.rank() as u64);
-        tensor.dims().iter().for_each(|&size| add(size as u64));
-    }
-    hash
+    let mut hasher = DefaultHasher::new();
+    tensors.iter().for_each(|tensor| (tensor.dtype().size_in_bytes(), tensor.dims()).hash(&mut hasher));
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What launchers tell a process of its place among the others.
 
-use crate::{Error, Result};
+use crate::error::{Result, refuse};
 
 /// Who started this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,42 +31,18 @@ pub struct Launch {
 }
 
 /// The variables of a launcher: how many, which, and which on its machine (the first that is set).
-struct Variables {
-    launcher: Launcher,
-    world: &'static str,
-    rank: &'static str,
-    local: &'static [&'static str],
-}
+type Variables = (Launcher, &'static str, &'static str, &'static [&'static str]);
 
 /// The innermost launcher first: SLURM starts the others, and `srun` may start one torchrun for each machine.
 ///
 /// SLURM tells a batch script, which is one process, its job's number of tasks; the variable of a step is
 /// there under `srun` alone.
 const LAUNCHERS: [Variables; 4] = [
-    Variables { launcher: Launcher::Torchrun, world: "WORLD_SIZE", rank: "RANK", local: &["LOCAL_RANK"] },
-    Variables {
-        launcher: Launcher::OpenMpi,
-        world: "OMPI_COMM_WORLD_SIZE",
-        rank: "OMPI_COMM_WORLD_RANK",
-        local: &["OMPI_COMM_WORLD_LOCAL_RANK"],
-    },
-    Variables {
-        launcher: Launcher::Mpich,
-        world: "PMI_SIZE",
-        rank: "PMI_RANK",
-        local: &["MPI_LOCALRANKID", "SLURM_LOCALID"],
-    },
-    Variables {
-        launcher: Launcher::Slurm,
-        world: "SLURM_STEP_NUM_TASKS",
-        rank: "SLURM_PROCID",
-        local: &["SLURM_LOCALID"],
-    },
+    (Launcher::Torchrun, "WORLD_SIZE", "RANK", &["LOCAL_RANK"]),
+    (Launcher::OpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", &["OMPI_COMM_WORLD_LOCAL_RANK"]),
+    (Launcher::Mpich, "PMI_SIZE", "PMI_RANK", &["MPI_LOCALRANKID", "SLURM_LOCALID"]),
+    (Launcher::Slurm, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", &["SLURM_LOCALID"]),
 ];
-
-fn refuse<T>(variable: &str, reason: String) -> Result<T> {
-    Err(Error::Launcher { variable: variable.to_owned(), reason })
-}
 
 impl Launch {
     /// A process on its own.
@@ -75,106 +51,76 @@ impl Launch {
     /// The place of this process by the launcher's variables, whose values `lookup` gives.
     ///
     /// # Errors
-    /// [`Error::Launcher`] where a launcher's variables are there in part, are no numbers, or contradict each
+    /// [`Error::Distributed`](crate::Error::Distributed) where a launcher's variables are there in part, are no numbers, or contradict each
     /// other or another launcher's.
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let mut found = Vec::new();
-        for variables in &LAUNCHERS {
-            found.extend(variables.read(lookup)?);
+        for variables in LAUNCHERS {
+            found.extend(read(variables, lookup)?);
         }
         let Some(&first) = found.first() else { return Ok(Self::ALONE) };
         // torchrun, which has a name for each run, may stand inside of another launcher; plain variables of
         // its names may be left over.
-        if first.launcher == Launcher::Torchrun && lookup("TORCHELASTIC_RUN_ID").is_none() {
-            let mpi = |launch: &&Self| matches!(launch.launcher, Launcher::OpenMpi | Launcher::Mpich);
-            if let Some(other) = found.iter().find(mpi)
-                && (other.rank, other.world) != (first.rank, first.world)
-            {
-                return refuse(
-                    "RANK",
-                    format!(
-                        "this and WORLD_SIZE say process {} of {}, mpiexec says {} of {}; unset RANK and WORLD_SIZE",
-                        first.rank, first.world, other.rank, other.world
-                    ),
-                );
-            }
+        let plain = first.launcher == Launcher::Torchrun && lookup("TORCHELASTIC_RUN_ID").is_none();
+        let differs = |launch: &&Self| (launch.rank, launch.world) != (first.rank, first.world);
+        let mpi = |launch: &&Self| matches!(launch.launcher, Launcher::OpenMpi | Launcher::Mpich);
+        if let Some(other) = found.iter().filter(mpi).find(differs).filter(|_| plain) {
+            return refuse(format!(
+                "RANK and WORLD_SIZE say process {} of {}, mpiexec says {} of {}; unset them",
+                first.rank, first.world, other.rank, other.world
+            ));
         }
         Ok(first)
     }
-
-    /// The share of this process in a batch of `batch_size`: which images it takes, consecutive, as many as
-    /// every other.
-    ///
-    /// # Errors
-    /// [`Error::Batch`] where the batch does not divide evenly.
-    pub fn share(rank: usize, world: usize, batch_size: usize) -> Result<std::ops::Range<usize>> {
-        let share = batch_size / world.max(1);
-        if share * world != batch_size || share == 0 {
-            let reason = format!(
-                "a batch of {batch_size} images cannot be shared equally by {world} processes; \
-                 take a batch size that is a multiple of {world}, or another number of processes"
-            );
-            return Err(Error::Batch { reason });
-        }
-        Ok(rank * share..(rank + 1) * share)
-    }
 }
 
-impl Variables {
-    fn read(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch>> {
-        // SLURM_PROCID alone is a batch script's.
-        let both = self.launcher != Launcher::Slurm;
-        if lookup(self.world).is_none() && (lookup(self.rank).is_none() || !both) {
-            return Ok(None);
-        }
-        let world = number(self.world, lookup)?;
-        let rank = number(self.rank, lookup)?;
-        if world == 0 || rank >= world {
-            return refuse(self.rank, format!("{rank} is not below {} = {world}", self.world));
-        }
-        let local = self.local.iter().find(|name| lookup(name).is_some()).unwrap_or(&self.local[0]);
-        let local_rank = number(local, lookup)?;
-        if local_rank > rank {
-            return refuse(local, format!("{local_rank} is above {} = {rank}", self.rank));
-        }
-        Ok(Some(Launch { launcher: self.launcher, rank, world, local_rank }))
+fn read(
+    (launcher, size, number, local): Variables,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Launch>> {
+    // SLURM_PROCID alone is a batch script's.
+    if lookup(size).is_none() && (lookup(number).is_none() || launcher == Launcher::Slurm) {
+        return Ok(None);
     }
-}
-
-fn number(name: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize> {
-    let Some(text) = lookup(name) else {
-        return refuse(
-            name,
-            "is not set, but others of its launcher are; start through the launcher, or unset them".into(),
-        );
+    let value = |name: &str| match lookup(name) {
+        Some(text) => {
+            text.trim().parse().or_else(|_| refuse(format!("{name}: {text:?} is no number of processes")))
+        }
+        None => refuse(format!(
+            "{name} is not set, but others of its launcher are; start through it, or unset them"
+        )),
     };
-    text.trim().parse().or_else(|_| refuse(name, format!("{text:?} is no number of processes")))
+    let (world, rank): (usize, usize) = (value(size)?, value(number)?);
+    if rank >= world {
+        return refuse(format!("{number} = {rank} is not below {size} = {world}"));
+    }
+    let local = local.iter().find(|name| lookup(name).is_some()).unwrap_or(&local[0]);
+    let local_rank = value(local)?;
+    if local_rank > rank {
+        return refuse(format!("{local} = {local_rank} is above {number} = {rank}"));
+    }
+    Ok(Some(Launch { launcher, rank, world, local_rank }))
 }
 
 /// Where the ranks meet without MPI, `host:port` on rank 0's machine: `NCCL_COMM_ID`, or the port after
 /// torchrun's own, which its agent holds.
 ///
 /// # Errors
-/// [`Error::Launcher`] where neither is known.
+/// [`Error::Distributed`](crate::Error::Distributed) where neither is known.
 pub fn rendezvous(lookup: &dyn Fn(&str) -> Option<String>) -> Result<String> {
     if let Some(place) = lookup("NCCL_COMM_ID") {
         return Ok(place);
     }
-    let Some(host) = lookup("MASTER_ADDR") else {
-        return refuse(
-            "MASTER_ADDR",
-            "is not set; give the host of rank 0, and in MASTER_PORT a port".into(),
-        );
+    let value = |name: &str, what: &str| {
+        lookup(name).map_or_else(|| refuse(format!("{name} is not set; give {what}")), Ok)
     };
-    let port = match lookup("MASTER_PORT") {
-        Some(text) => text.trim().parse::<u16>().ok().and_then(|port| port.checked_add(1)),
-        None => return refuse("MASTER_PORT", "is not set; give a port of MASTER_ADDR".into()),
-    };
-    match port {
+    let host = value("MASTER_ADDR", "the host of rank 0, and in MASTER_PORT a port")?;
+    let port = value("MASTER_PORT", "a port of MASTER_ADDR")?;
+    match port.trim().parse::<u16>().ok().and_then(|port| port.checked_add(1)) {
         // An IPv6 address has colons of its own.
         Some(port) if host.contains(':') && !host.starts_with('[') => Ok(format!("[{host}]:{port}")),
         Some(port) => Ok(format!("{host}:{port}")),
-        None => refuse("MASTER_PORT", "is no port below 65535".into()),
+        None => refuse("MASTER_PORT is no port below 65535"),
     }
 }
 
@@ -251,9 +197,9 @@ mod tests {
             (&format!("{mpi} RANK=0 WORLD_SIZE=1 LOCAL_RANK=0"), "RANK"),
         ];
         for (text, expected) in cases {
-            let error = launch(text).unwrap_err();
+            let error = launch(text).unwrap_err().to_string();
             assert!(
-                matches!(&error, Error::Launcher { variable, .. } if variable == expected),
+                error.starts_with(&format!("training in several processes: {expected}")),
                 "{text}: {error}"
             );
         }
@@ -273,22 +219,11 @@ mod tests {
             ("MASTER_ADDR=x MASTER_PORT=65535", "MASTER_PORT"),
             ("MASTER_ADDR=x MASTER_PORT=http", "MASTER_PORT"),
         ] {
-            let error = at(text).unwrap_err();
+            let error = at(text).unwrap_err().to_string();
             assert!(
-                matches!(&error, Error::Launcher { variable, .. } if variable == expected),
+                error.starts_with(&format!("training in several processes: {expected}")),
                 "{text}: {error}"
             );
-        }
-    }
-
-    #[test]
-    fn shares_are_equal_and_cover_the_batch() {
-        let shares: Vec<_> = (0..4).map(|rank| Launch::share(rank, 4, 12).unwrap()).collect();
-        assert_eq!(shares, [0..3, 3..6, 6..9, 9..12]);
-        assert_eq!(Launch::share(0, 1, 5).unwrap(), 0..5);
-        for (world, batch) in [(2, 3), (4, 2), (2, 0)] {
-            let error = Launch::share(0, world, batch).unwrap_err().to_string();
-            assert!(error.contains(&world.to_string()) && error.contains(&batch.to_string()), "{error}");
         }
     }
 }

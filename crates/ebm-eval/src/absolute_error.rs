@@ -18,11 +18,11 @@ impl AbsoluteError {
     /// compared as numbers, as FSA-Net does: ±75° never meet.
     ///
     /// # Errors
-    /// [`Error::NoValues`] without a row; [`Error::Lengths`] when the two differ in length or are no whole
-    /// rows; [`Error::NonFiniteValue`] naming the row of a prediction or target that is not finite.
+    /// [`Error::Empty`] without a row; [`Error::Lengths`] when the two differ in length or are no whole
+    /// rows; [`Error::Value`] naming the row of a prediction or target that is not finite.
     pub fn new(predictions: &[f64], targets: &[f64], dim: usize) -> Result<Self> {
         if predictions.is_empty() || dim == 0 {
-            return Err(Error::NoValues);
+            return Err(Error::Empty { what: "predictions" });
         }
         let rows = targets.len().div_ceil(dim) * dim;
         for (what, found) in [("predictions", predictions.len()), ("targets", targets.len())] {
@@ -36,7 +36,7 @@ impl AbsoluteError {
             for ((sum, prediction), target) in sums.iter_mut().zip(prediction).zip(target) {
                 let value = prediction - target;
                 if !value.is_finite() {
-                    return Err(Error::NonFiniteValue { index, value });
+                    return Err(Error::Value { what: "values", index, value, expected: "finite" });
                 }
                 *sum += value.abs();
             }
@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn what_can_not_be_compared_is_refused() {
-        assert!(matches!(AbsoluteError::new(&[], &[], 1), Err(Error::NoValues)));
+        assert!(matches!(AbsoluteError::new(&[], &[], 1), Err(Error::Empty { .. })));
         assert!(matches!(AbsoluteError::new(&[1.0], &[1.0, 2.0], 1), Err(Error::Lengths { .. })));
         assert!(matches!(AbsoluteError::new(&[1.0; 3], &[1.0; 3], 2), Err(Error::Lengths { .. })));
         let nan = AbsoluteError::new(&[1.0, 2.0, 3.0, f64::NAN], &[0.0; 4], 2);
-        assert!(matches!(nan, Err(Error::NonFiniteValue { index: 1, .. })));
+        assert!(matches!(nan, Err(Error::Value { index: 1, .. })));
     }
 }

@@ -1,11 +1,11 @@
 //! The twelve COCO box figures, as pycocotools computes them, and AP at IoU 0.90.
 
-use crate::coco_tables::View;
 use crate::detections::{Detection, check_boxes, check_ids, read_results_for};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ground_truth::GroundTruth;
+use hotcoco::metrics::{is_computed, mean_or_missing};
 use hotcoco::params::IouType;
-use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image, Params};
+use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -57,41 +57,23 @@ pub struct CocoFigures {
 }
 
 impl CocoFigures {
-    /// The names of the figures: pycocotools' twelve in its order, and `ap90`.
-    pub const NAMES: [&'static str; 13] = [
-        "ap",
-        "ap50",
-        "ap75",
-        "ap_small",
-        "ap_medium",
-        "ap_large",
-        "ar1",
-        "ar10",
-        "ar100",
-        "ar_small",
-        "ar_medium",
-        "ar_large",
-        "ap90",
-    ];
-
-    /// The figures with their [names](Self::NAMES).
+    /// The figures with their names: pycocotools' twelve in its order, and `ap90`.
     pub fn named(&self) -> [(&'static str, f64); 13] {
-        let values = [
-            self.ap,
-            self.ap50,
-            self.ap75,
-            self.ap_small,
-            self.ap_medium,
-            self.ap_large,
-            self.ar1,
-            self.ar10,
-            self.ar100,
-            self.ar_small,
-            self.ar_medium,
-            self.ar_large,
-            self.ap90,
-        ];
-        std::array::from_fn(|i| (Self::NAMES[i], values[i]))
+        [
+            ("ap", self.ap),
+            ("ap50", self.ap50),
+            ("ap75", self.ap75),
+            ("ap_small", self.ap_small),
+            ("ap_medium", self.ap_medium),
+            ("ap_large", self.ap_large),
+            ("ar1", self.ar1),
+            ("ar10", self.ar10),
+            ("ar100", self.ar100),
+            ("ar_small", self.ar_small),
+            ("ar_medium", self.ar_medium),
+            ("ar_large", self.ar_large),
+            ("ap90", self.ap90),
+        ]
     }
 
     fn new(stats: [f64; 12], ap90: f64) -> Self {
@@ -124,69 +106,75 @@ impl CocoFigures {
 /// What [`GroundTruth::read`] and [`read_results_for`] find.
 pub fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures> {
     let truth = GroundTruth::read(annotations)?;
-    let detections = read_results_for(results, &truth)?;
-    score(&truth, &detections, &annotations.display().to_string())
+    evaluate_coco_in_memory(&truth, &read_results_for(results, &truth)?)
 }
 
 /// Scores detections in memory; see [`evaluate_coco`]. Equal scores are ranked in the order given.
 ///
 /// # Errors
-/// [`Error::Annotation`], [`Error::Detection`] and the other errors of [`GroundTruth::check`].
+/// Those of [`GroundTruth::check`], [`check_boxes`] and [`check_ids`].
 pub fn evaluate_coco_in_memory(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoFigures> {
-    check_in_memory(truth, detections)?;
-    score(truth, detections, TRUTH)
+    figures(&accumulated(truth, detections)?)
 }
 
-/// What annotations are called that were in no file.
-pub(crate) const TRUTH: &str = "annotations in memory";
-
-/// The checks of [`evaluate_coco`] where there is no file.
-pub(crate) fn check_in_memory(truth: &GroundTruth, detections: &[Detection]) -> Result<()> {
-    const DETECTIONS: &str = "detections in memory";
-    truth.check(TRUTH)?;
-    check_boxes(detections, DETECTIONS)?;
-    check_ids(detections, truth, DETECTIONS)
-}
-
-fn score(truth: &GroundTruth, detections: &[Detection], origin: &str) -> Result<CocoFigures> {
-    let mut evaluation = matched(truth, detections, origin, |_| {})?;
-    figures(&mut evaluation, origin)
-}
-
-/// The figures of what [`matched`] matched: its curves are complete afterwards. `summarize_lines` is the
-/// evaluator's `summarize` without the printing.
-pub(crate) fn figures(evaluation: &mut COCOeval, origin: &str) -> Result<CocoFigures> {
+/// The curves and statistics of detections under COCO's parameters.
+pub(crate) fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
+    let mut evaluation = evaluator(truth, detections)?;
+    evaluation.evaluate()?;
     evaluation.accumulate();
+    // `summarize` without the printing.
     evaluation.summarize_lines();
-    let stats: Option<[f64; 12]> = evaluation.stats().and_then(|stats| stats.try_into().ok());
-    let stats = stats.ok_or_else(|| missing("the evaluator returned no twelve figures", origin))?;
-    Ok(CocoFigures::new(stats, View::of(evaluation, origin)?.precision_at(0.9)?))
-}
-
-/// The evaluator did not give what it promises.
-pub(crate) fn missing(what: &str, origin: &str) -> Error {
-    Error::Evaluator { origin: origin.into(), source: hotcoco::Error::InvalidState(what.into()) }
-}
-
-/// Detections that were checked, matched with the annotated boxes under COCO's parameters or what `edit`
-/// makes of them: on such input the evaluator prints no warning. Ids of annotations and of detections are
-/// their positions plus 1.
-pub(crate) fn matched(
-    truth: &GroundTruth,
-    detections: &[Detection],
-    origin: &str,
-    edit: impl FnOnce(&mut Params),
-) -> Result<COCOeval> {
-    let fail = |source| Error::Evaluator { origin: origin.into(), source };
-    let mut evaluation = evaluator(truth, detections).map_err(fail)?;
-    edit(&mut evaluation.params);
-    evaluation.evaluate().map_err(fail)?;
     Ok(evaluation)
 }
 
-/// The evaluator with pycocotools' settings. The objects' ids are their places in `truth.boxes` from 1, the
-/// detections' theirs in `detections` from 1.
-pub(crate) fn evaluator(truth: &GroundTruth, detections: &[Detection]) -> hotcoco::error::Result<COCOeval> {
+/// The figures of what has been [`accumulated`].
+pub(crate) fn figures(evaluation: &COCOeval) -> Result<CocoFigures> {
+    let stats: Option<[f64; 12]> = evaluation.stats().and_then(|stats| stats.try_into().ok());
+    let stats = stats.ok_or_else(|| missing("twelve figures"))?;
+    Ok(CocoFigures::new(stats, precision(evaluation, Some(0.9), None)?))
+}
+
+/// The mean precision over the recalls and those categories that have objects, at one IoU threshold or over all,
+/// of the category at one place or of all; −1 without any object.
+pub(crate) fn precision(evaluation: &COCOeval, iou: Option<f64>, category: Option<usize>) -> Result<f64> {
+    let params = &evaluation.params;
+    let curves = evaluation.accumulated().ok_or_else(|| missing("curves"))?;
+    let threshold =
+        iou.map(|iou| params.iou_thr_idx(iou).ok_or_else(|| missing("this IoU threshold"))).transpose()?;
+    let one_or_all = |place: Option<usize>, count| place.map_or(0..count, |place| place..place + 1);
+    let (size, most) = (params.all_area_idx(), params.max_det_idx());
+    let mut values = Vec::new();
+    for t in one_or_all(threshold, curves.shape.t) {
+        for r in 0..curves.shape.r {
+            let at = |k| curves.precision[curves.precision_idx(t, r, k, size, most)];
+            values.extend(one_or_all(category, curves.shape.k).map(at).filter(|value| is_computed(*value)));
+        }
+    }
+    Ok(mean_or_missing(values.iter().sum(), values.len()))
+}
+
+/// The evaluator lacks what it promises.
+fn missing(what: &str) -> hotcoco::Error {
+    hotcoco::Error::InvalidState(format!("there are no {what}"))
+}
+
+/// Detections matched with objects of every size at IoU 0.5 alone.
+pub(crate) fn matched_at_half(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
+    let mut evaluation = evaluator(truth, detections)?;
+    let all = evaluation.params.all_area_range();
+    evaluation.params.iou_thrs = vec![0.5];
+    evaluation.params.area_ranges.retain(|size| size.range == all);
+    evaluation.evaluate()?;
+    Ok(evaluation)
+}
+
+/// The evaluator with COCO's parameters for annotations and detections that have been checked: on such input it
+/// prints no warning. Ids of annotations and of detections are their positions plus 1.
+fn evaluator(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
+    const DETECTIONS: &str = "detections in memory";
+    truth.check("annotations in memory")?;
+    check_boxes(detections, DETECTIONS)?;
+    check_ids(detections, truth, DETECTIONS)?;
     let truth = COCO::from_dataset(dataset(truth));
     let found = truth.load_res_anns(detections.iter().map(detection_annotation).collect())?;
     Ok(COCOeval::new(truth, found, IouType::Bbox))

@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::calibration::{coverage, mean_width};
 use crate::detections::Detection;
 use crate::error::{BoxProblem, Error, Result};
-use crate::error_breakdown::{Outcome, diagnose};
 use crate::ground_truth::GroundTruth;
+use crate::image_errors::{Outcome, diagnose};
 use crate::result_entries::ResultEntry;
 
 /// Coverage of the intervals of right detections: those with the best score among what overlaps an object by

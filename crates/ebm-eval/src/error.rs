@@ -85,24 +85,8 @@ pub enum Error {
         what: &'static str,
     },
     /// The evaluator refused what our checks let through.
-    #[error("{origin}: {source}")]
-    Evaluator {
-        /// The annotations' file, or "annotations in memory".
-        origin: String,
-        /// The evaluator's reason.
-        source: hotcoco::Error,
-    },
-    /// A statistic of no values.
-    #[error("no values to summarise; pass at least one seed's result")]
-    NoValues,
-    /// A statistic of values of which one is NaN or infinite.
-    #[error("value {index} is {value}; leave out or repeat the seed that gave it")]
-    NonFiniteValue {
-        /// Its position, from 0.
-        index: usize,
-        /// The value.
-        value: f64,
-    },
+    #[error("these detections cannot be scored on these annotations: {0}")]
+    Evaluator(#[from] hotcoco::Error),
     /// A metric of nothing.
     #[error("no {what}; pass at least one")]
     Empty {
@@ -159,14 +143,6 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// Results of several runs where one is expected.
-    #[error("{}: results of {runs} runs; evaluate the runs and take their mean", path.display())]
-    SeveralRuns {
-        /// The folder.
-        path: PathBuf,
-        /// How many.
-        runs: usize,
-    },
     /// Reports that were not made in the same way.
     #[error("run {run} was scored by other conventions than run 1; score all runs alike")]
     OtherConvention {
@@ -176,14 +152,6 @@ pub enum Error {
     /// A list of boxes could not be read or written.
     #[error(transparent)]
     Data(#[from] ebm_data::Error),
-    /// A table row with the wrong number of cells.
-    #[error("a row of {found} cells in a table of {expected} columns; give one cell per column")]
-    TableRow {
-        /// The number of columns.
-        expected: usize,
-        /// The number of cells.
-        found: usize,
-    },
 }
 
 /// Says of how many detections the error names only the first.

@@ -10,10 +10,9 @@
 //! | [`result_entries`] | [`ResultEntry`]: a result file that keeps what it does not know |
 //! | [`ground_truth`] | [`GroundTruth`]: what scoring needs of a COCO annotation file |
 //! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures |
-//! | [`coco_tables`] | the same by category and by size of the objects |
+//! | [`coco_tables`] | the same by category |
 //! | [`error_breakdown`](mod@error_breakdown) | kinds of detection errors and what each costs |
-//! | [`image_errors`] | the score to draw boxes from, and the images with the most errors |
-//! | [`stratified`] | [`Matching`]: average precision and overlap of a part of the objects |
+//! | [`image_errors`] | which detections are right, the score to draw boxes from, and the images with the most errors |
 //! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
 //! | [`calibration`] | likelihood, CRPS, coverage, calibration curves, and conformal regions of predicted densities |
 //! | [`tracking`] | success and precision of trackers by the conventions of the toolkits; annotations and result files |
@@ -36,25 +35,21 @@ pub mod image_errors;
 pub mod json;
 pub mod result_entries;
 pub mod stats;
-pub mod stratified;
 pub mod table;
 pub mod tracking;
 
 pub use absolute_error::AbsoluteError;
 pub use coco::{CocoFigures, evaluate_coco, evaluate_coco_in_memory};
-pub use coco_tables::{CategoryFigures, CocoTables, SizeFigures, coco_tables};
+pub use coco_tables::{CategoryFigures, CocoTables, coco_tables};
 pub use detections::{Detection, read_results, read_results_for, write_results, write_results_for_server};
 pub use edge_coverage::{EdgeCoverage, edge_coverage};
 pub use error::{BoxProblem, Error, Result};
-pub use error_breakdown::{
-    Diagnosis, ErrorBreakdown, ErrorKind, ObjectOutcome, Outcome, diagnose, error_breakdown,
-};
+pub use error_breakdown::{ErrorBreakdown, KindCost, error_breakdown};
 pub use expected::{Comparison, Expected, ExpectedRow, Figure};
 pub use ground_truth::{GroundTruth, GroundTruthBox};
-pub use image_errors::{ImageErrors, OperatingPoint, image_errors, operating_point};
+pub use image_errors::{Diagnosis, ImageErrors, OperatingPoint, Outcome, diagnose, operating_point};
 pub use result_entries::{ResultEntry, read_entries, write_entries};
 pub use stats::{Spread, Summary};
-pub use stratified::Matching;
 pub use table::Table;
 pub use tracking::{Convention, TrackingGroundTruth, TrackingReport};
 

@@ -32,14 +32,14 @@ impl Summary {
     /// Summarises one value per seed.
     ///
     /// # Errors
-    /// [`Error::NoValues`] or [`Error::NonFiniteValue`].
+    /// [`Error::Empty`], or [`Error::Value`] for one that is not finite.
     pub fn new(values: &[f64]) -> Result<Self> {
         if values.is_empty() {
-            return Err(Error::NoValues);
+            return Err(Error::Empty { what: "values to summarise" });
         }
         for (index, &value) in values.iter().enumerate() {
             if !value.is_finite() {
-                return Err(Error::NonFiniteValue { index, value });
+                return Err(Error::Value { what: "values", index, value, expected: "finite" });
             }
         }
         let count = values.len();

@@ -19,11 +19,12 @@ impl Table {
     /// Appends a row.
     ///
     /// # Errors
-    /// [`Error::TableRow`] unless it has one cell per column.
+    /// [`Error::Lengths`] unless it has one cell per column.
     pub fn push<S: Into<String>>(&mut self, row: impl IntoIterator<Item = S>) -> Result<()> {
         let row: Vec<String> = row.into_iter().map(Into::into).collect();
         if row.len() != self.header.len() {
-            return Err(Error::TableRow { expected: self.header.len(), found: row.len() });
+            let (found, expected) = (row.len(), self.header.len());
+            return Err(Error::Lengths { what: "cells of a row", found, expected });
         }
         self.rows.push(row);
         Ok(())

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | settings: embedded or a file, one extending another, changed from the command line | [`config`] |
 //! | the best of several step lengths, on validation data | [`best`] |
-//! | what an experiment would do | [`plan`] |
 //! | a training, the same course for every task | [`Training`], [`train`] |
 //! | a network in training that is judged and kept | [`Validation`], [`train_validated`] |
 //! | its validations | [`read_validations`] |
@@ -17,7 +16,6 @@ pub mod config;
 mod edges;
 mod error;
 mod paired;
-pub mod plan;
 mod predictions;
 mod record;
 mod training;

@@ -36,8 +36,8 @@ impl PairedDifference {
     /// Of `differences`, a list for each seed with a number for each item; what is drawn depends on `key`.
     ///
     /// # Errors
-    /// [`MetricError::NoValues`] without an item, [`MetricError::Lengths`] where seeds have other items,
-    /// [`MetricError::NonFiniteValue`].
+    /// [`MetricError::Empty`] without an item, [`MetricError::Lengths`] where seeds have other items,
+    /// [`MetricError::Value`] for one that is not finite.
     pub fn new(differences: &[Vec<f64>], key: Key) -> Result<Self> {
         let all: Vec<f64> = differences.concat();
         let mean = Summary::new(&all)?.mean;

@@ -61,14 +61,6 @@ pub enum Error {
         /// The images' shape.
         found: Vec<usize>,
     },
-    /// A backbone that predicts only was asked to train.
-    #[error("{backbone} can not be trained: {reason}")]
-    NotTrainable {
-        /// Which backbone.
-        backbone: &'static str,
-        /// Why, and what to do instead.
-        reason: &'static str,
-    },
     /// A weight file does not hold the network that is asked for.
     #[error("{}: {reason}", path.display())]
     Weights {

@@ -23,12 +23,12 @@
 //! | `convnext` | `ConvNeXt`, of `candle_transformers` | normalised mean of the last map | multiples of 32 from 64 | timm's | yes |
 //! | `mobilefacenet` | [`MobileFaceNetBackbone`] | mean of the last map | any | MXNet's | yes, or its last blocks |
 //! | `efficientnet_lite0` | [`EfficientNetLite0Backbone`] | mean of the last map | any | the published | yes, or its last blocks |
-//! | `dinov2` | `Dinov2`, of `candle_transformers` | class token | square, multiples of 14 | the published | no: predicts only |
 //!
-//! The two of `candle_transformers` need the feature `transformers`, which is on by default.
+//! The one of `candle_transformers` needs the feature `transformers`, which is on by default.
 
 mod backbone;
 mod baseline_head;
+pub mod biwi;
 pub mod config;
 mod energy_head;
 mod error;
@@ -41,14 +41,13 @@ pub mod saved;
 mod shapes;
 pub mod training;
 
-pub use backbone::{
-    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config,
-    EfficientNetLite0Backbone, EfficientNetLite0Config, ImageSize, MobileFaceNetBackbone,
-    MobileFaceNetConfig, ResNetBackbone, ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet,
-    preload_backbone, preload_resnet,
-};
 #[cfg(feature = "transformers")]
-pub use backbone::{ConvNeXt, Dinov2};
+pub use backbone::ConvNeXt;
+pub use backbone::{
+    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, EfficientNetLite0Backbone,
+    EfficientNetLite0Config, ImageSize, MobileFaceNetBackbone, MobileFaceNetConfig, ResNetBackbone,
+    ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet, preload_backbone, preload_resnet,
+};
 pub use baseline_head::BaselineHead;
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use error::{Error, Result};

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device};
 use ebm_core::GradientAscent;
 use ebm_core::parametric::Baseline;
-use ebm_data::files::read_settings;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::onnx::{Graph, Length, Part};
@@ -73,8 +72,7 @@ impl RunConfig {
     /// # Errors
     /// [`Error::Settings`] when a number or a path has no form in TOML.
     pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(self)
-            .map_err(|error| Error::Settings { name: "run".into(), reason: error.to_string() })
+        toml_of(self)
     }
 
     /// Of the model's file `path`, or of the run in the directory `path`.
@@ -84,19 +82,10 @@ impl RunConfig {
     pub fn of_model(path: &Path) -> Result<Self> {
         Ok(Stored::read(&if path.is_dir() { path.join(MODEL) } else { path.to_owned() })?.run)
     }
+}
 
-    /// Of the run in `dir`, written before a model's file said what it is.
-    fn read(dir: &Path) -> Result<Self> {
-        let path = dir.join("config.toml");
-        let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
-        let text = read_settings(&path).map_err(|error| {
-            fail(format!(
-                "{error}; a run of `ebm reproduce` or `ebm train` of an age or a head pose is expected"
-            ))
-        })?;
-        config::parse("of the run", &text)
-            .map_err(|error| fail(format!("not a run of a face network: {error}")))
-    }
+fn toml_of(value: &impl Serialize) -> Result<String> {
+    toml::to_string(value).map_err(|error| Error::Settings { name: "run".into(), reason: error.to_string() })
 }
 
 settings! {
@@ -112,8 +101,6 @@ settings! {
 
 impl Stored {
     fn metadata(&self) -> Result<ModelMetadata> {
-        let fail =
-            |error: toml::ser::Error| Error::Settings { name: "run".into(), reason: error.to_string() };
         let RunConfig { method, seed, trunk, experiment } = &self.run;
         let base = match trunk {
             BackboneSource::Own(_) => None,
@@ -126,29 +113,28 @@ impl Stored {
             task: experiment.title.clone(),
             method: method.clone(),
             seed: Some(*seed),
-            config: toml::to_string(self).map_err(fail)?,
+            config: toml_of(self)?,
             base,
             ..ModelMetadata::default()
         })
     }
 
-    /// What the model's file at `path` says. One that says nothing is the one of the run that it lies in.
+    /// What the model's file at `path` says.
     fn read(path: &Path) -> Result<Self> {
         Self::of(path, ModelMetadata::read(path)?)
     }
 
     fn of(path: &Path, said: Option<ModelMetadata>) -> Result<Self> {
-        let Some(metadata) = said else {
-            let run = RunConfig::read(path.parent().unwrap_or(Path::new("."))).map_err(|error| {
-                let reason = format!("it does not say what it is: {error}");
-                Error::Settings { name: path.display().to_string(), reason }
-            });
-            return Ok(Self { run: run?, refinement: None });
-        };
-        config::parse("of the model", &metadata.config).map_err(|error| Error::Settings {
-            name: path.display().to_string(),
-            reason: format!("not a model of a face: {error}"),
-        })
+        let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
+        let metadata = said.ok_or_else(|| {
+            fail(
+                "it does not say what it is; a run of `ebm reproduce` or `ebm train` of an age or a head pose is \
+                 expected"
+                    .to_owned(),
+            )
+        })?;
+        config::parse("of the model", &metadata.config)
+            .map_err(|error| fail(format!("not a model of a face: {error}")))
     }
 }
 
@@ -278,18 +264,12 @@ impl Saved {
             Error::Config { part: "ONNX file", reason }
         })?;
         let experiment = &self.config.experiment;
-        let text = |toml: std::result::Result<String, toml::ser::Error>| {
-            toml.map_err(|error| Error::Settings { name: "run".into(), reason: error.to_string() })
-        };
         let metadata = [
             ("task", experiment.title.clone()),
             ("coordinates", experiment.coordinates.join(", ")),
             ("unit", experiment.unit.clone()),
-            ("input", text(toml::to_string(&experiment.input))?),
-            (
-                "refinement",
-                self.refinement.as_ref().map_or(Ok(String::new()), |ascent| text(toml::to_string(ascent)))?,
-            ),
+            ("input", toml_of(&experiment.input)?),
+            ("refinement", self.refinement.as_ref().map_or(Ok(String::new()), toml_of)?),
         ];
         let (size, length) = (experiment.input.size, self.trunk.num_features());
         let any = Length::Any("images");

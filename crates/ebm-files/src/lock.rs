@@ -1,10 +1,11 @@
 //! One process at a time.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::open_own;
+use crate::check_output;
 
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -35,17 +36,27 @@ impl Lock {
     /// # Errors
     /// [`LockError`].
     pub fn take(path: &Path) -> Result<Self, LockError> {
-        Self::acquire(path, |file| match file.try_lock() {
-            Ok(()) => Ok(()),
-            Err(TryLockError::Error(source)) => Err(source.into()),
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // Who holds it is a courtesy; that it is held is the error.
-                let _ = file.read_to_string(&mut holder);
-                let holder = Some(holder.trim()).filter(|id| !id.is_empty()).unwrap_or("unknown").into();
-                Err(LockError::Held { holder })
+        loop {
+            check_output(path)?;
+            let mut file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::Error(source)) => return Err(source.into()),
+                Err(TryLockError::WouldBlock) => {
+                    // Who holds it is a courtesy; that it is held is the error.
+                    let holder = fs::read_to_string(path).unwrap_or_default();
+                    let holder = Some(holder.trim()).filter(|id| !id.is_empty()).unwrap_or("unknown").into();
+                    return Err(LockError::Held { holder });
+                }
             }
-        })
+            // The holder before may have removed the file between our opening and our locking: then this is
+            // a lock on nothing that others see.
+            if is_at(&file, path) {
+                file.set_len(0)?;
+                write!(file, "{}", std::process::id())?;
+                return Ok(Self { file, path: path.into() });
+            }
+        }
     }
 
     /// Takes the lock whose file is `path` as soon as nobody else holds it.
@@ -53,31 +64,11 @@ impl Lock {
     /// # Errors
     /// Those of the operating system.
     pub fn wait(path: &Path) -> io::Result<Self> {
-        Self::acquire(path, |file| {
-            loop {
-                match file.lock() {
-                    // A signal has come instead of the lock.
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    locked => return locked,
-                }
-            }
-        })
-    }
-
-    fn acquire<E: From<io::Error>>(
-        path: &Path,
-        lock: impl Fn(&mut File) -> Result<(), E>,
-    ) -> Result<Self, E> {
         loop {
-            let mut file = open_own(path)?;
-            lock(&mut file)?;
-            // The holder before may have removed the file between our opening and our locking: then this is
-            // a lock on nothing that others see.
-            if is_at(&file, path) {
-                file.rewind()?;
-                file.set_len(0)?;
-                write!(file, "{}", std::process::id())?;
-                return Ok(Self { file, path: path.into() });
+            match Self::take(path) {
+                Err(LockError::Held { .. }) => std::thread::sleep(Duration::from_millis(5)),
+                Err(LockError::Io(source)) => return Err(source),
+                Ok(lock) => return Ok(lock),
             }
         }
     }

@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
-use crate::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Wanted};
+use crate::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Library, NCCL, wanted};
 use crate::shared_library::open_first;
 
 /// Which of the libraries that are not required were found.
@@ -20,12 +20,8 @@ pub struct Found {
 }
 
 /// cudarc's compiler at run time; the kernels here are compiled when the program is built.
-const NVRTC: Wanted = Wanted {
-    name: "NVRTC",
-    files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
-    needed_for: "nothing here",
-    required: false,
-};
+const NVRTC: Library =
+    wanted(false, "NVRTC", &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"], "nothing here");
 
 macro_rules! libraries {
     ($($library:ident, else $failure:literal: $($function:ident)*;)*) => {
@@ -40,7 +36,7 @@ macro_rules! libraries {
             $($($function: fail::<$failure> as *const c_void,)*)*
         };
 
-        const LIBRARIES: &[(Wanted, &[(&str, usize)])] = &[
+        const LIBRARIES: &[(Library, &[(&str, usize)])] = &[
             $(($library, &[$((stringify!($function), offset_of!(Table, $function)),)*]),)*
         ];
 
@@ -107,6 +103,8 @@ libraries! {
         cudnnSetConvolution2dDescriptor cudnnSetConvolutionMathType
         cudnnSetFilter4dDescriptor cudnnSetStream cudnnSetTensor4dDescriptor
         cudnnSetTensor4dDescriptorEx;
+    NCCL, else 2:
+        ncclAllReduce ncclCommAbort ncclCommInitRank ncclGetUniqueId;
 }
 
 extern "C" fn fail<const ERROR: c_int>() -> c_int {

@@ -1,11 +1,11 @@
 //! What there is to compute on with CUDA, and for several processes. The driver is asked directly, so that a
 //! build without the feature can tell too.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 
 use serde::Serialize;
 
-use crate::shared_library::{SharedLibrary, open_first, open_first_mpi};
+use crate::shared_library::{open_first, open_first_mpi};
 
 /// What was found of CUDA on this machine.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +42,9 @@ pub struct CudaDevice {
 pub struct Library {
     /// Its name.
     pub name: &'static str,
+    /// The files that it may be, the preferred one first.
+    #[serde(skip)]
+    pub files: &'static [&'static str],
     /// The file that was opened.
     pub file: Option<String>,
     /// Why none was opened.
@@ -52,132 +55,85 @@ pub struct Library {
     pub required: bool,
 }
 
-/// A library to look for.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// Its name.
-    pub name: &'static str,
-    /// The files that it may be, the preferred one first.
-    pub files: &'static [&'static str],
-    /// What it is needed for.
-    pub needed_for: &'static str,
-    /// Whether nothing runs on a GPU without it.
-    pub required: bool,
+/// A library that nobody has looked for.
+pub(crate) const fn wanted(
+    required: bool,
+    name: &'static str,
+    files: &'static [&'static str],
+    needed_for: &'static str,
+) -> Library {
+    Library { name, files, file: None, problem: None, needed_for, required }
 }
 
-pub(crate) const DRIVER: Wanted = Wanted {
-    name: "CUDA driver",
-    files: &["libcuda.so.1", "libcuda.so"],
-    needed_for: "everything on a GPU; it comes with NVIDIA's driver",
-    required: true,
-};
-pub(crate) const CUBLAS: Wanted = Wanted {
-    name: "cuBLAS",
-    files: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
-    needed_for: "matrix products",
-    required: true,
-};
-pub(crate) const CURAND: Wanted = Wanted {
-    name: "cuRAND",
-    files: &["libcurand.so.10", "libcurand.so"],
-    needed_for: "opening a device",
-    required: true,
-};
-pub(crate) const CUDNN: Wanted = Wanted {
-    name: "cuDNN",
-    files: &["libcudnn.so.9", "libcudnn.so"],
-    needed_for: "fast convolutions; without it they are products of image columns",
-    required: false,
-};
+pub(crate) const DRIVER: Library = wanted(
+    true,
+    "CUDA driver",
+    &["libcuda.so.1", "libcuda.so"],
+    "everything on a GPU; it comes with NVIDIA's driver",
+);
+pub(crate) const CUBLAS: Library =
+    wanted(true, "cuBLAS", &["libcublas.so.13", "libcublas.so.12", "libcublas.so"], "matrix products");
+pub(crate) const CURAND: Library =
+    wanted(true, "cuRAND", &["libcurand.so.10", "libcurand.so"], "opening a device");
+pub(crate) const CUDNN: Library = wanted(
+    false,
+    "cuDNN",
+    &["libcudnn.so.9", "libcudnn.so"],
+    "fast convolutions; without it they are products of image columns",
+);
 /// NVIDIA's NCCL.
-pub const NCCL: Wanted = Wanted {
-    name: "NCCL",
-    files: &["libnccl.so.2", "libnccl.so"],
-    needed_for: "training on several GPUs",
-    required: false,
-};
+pub const NCCL: Library = wanted(false, "NCCL", &["libnccl.so.2", "libnccl.so"], "training on several GPUs");
 /// Open MPI's and MPICH's; Open MPI's first.
-pub const MPI: Wanted = Wanted {
-    name: "MPI",
-    files: &["libmpi.so.40", "libmpi.so.12", "libmpi.so"],
-    needed_for: "training in several processes without NCCL",
-    required: false,
-};
+pub const MPI: Library = wanted(
+    false,
+    "MPI",
+    &["libmpi.so.40", "libmpi.so.12", "libmpi.so"],
+    "training in several processes without NCCL",
+);
 
 impl Inventory {
     /// Looks for the driver, its devices, CUDA's libraries and MPI.
     #[must_use]
     pub fn take() -> Self {
-        let libraries = [DRIVER, CUBLAS, CURAND, CUDNN, NCCL, MPI].map(|wanted| {
-            let Wanted { name, files, needed_for, required } = wanted;
-            let opened = if name == MPI.name { open_first_mpi(files) } else { open_first(files) };
-            let (file, problem) = match opened {
-                Ok((_, file)) => (Some(file), None),
-                Err(problem) => (None, Some(problem)),
-            };
-            Library { name, file, problem, needed_for, required }
-        });
-        let mut found = Self {
-            kernel_module: kernel_module(),
-            driver_cuda: None,
-            driver_problem: None,
-            devices: Vec::new(),
-            libraries: libraries.into(),
-        };
-        match open_first(DRIVER.files).and_then(|(library, _)| Driver::of(library)) {
-            Ok(driver) => {
-                found.driver_cuda =
-                    driver.version().map(|version| format!("{}.{}", version / 1000, version % 1000 / 10));
-                match driver.devices() {
-                    Ok(devices) => found.devices = devices,
-                    Err(why) => found.driver_problem = Some(why),
-                }
+        let libraries = [DRIVER, CUBLAS, CURAND, CUDNN, NCCL, MPI].map(|mut library| {
+            let open = if library.name == MPI.name { open_first_mpi } else { open_first };
+            match open(library.files) {
+                Ok((_, file)) => library.file = Some(file),
+                Err(why) => library.problem = Some(why),
             }
-            Err(why) => found.driver_problem = Some(why),
+            library
+        });
+        let driver = open_first(DRIVER.files)
+            .and_then(|(library, _)| Driver::of(library).map_err(|name| format!("the driver has no {name}")));
+        let devices = driver.as_ref().map_err(Clone::clone).and_then(Driver::devices);
+        Self {
+            kernel_module: kernel_module(),
+            driver_cuda: driver.ok().and_then(|driver| driver.cuda()),
+            driver_problem: devices.as_ref().err().cloned(),
+            devices: devices.unwrap_or_default(),
+            libraries: libraries.into(),
         }
-        found
     }
 }
 
 /// From the first line of the file in which the kernel's module tells its version.
 fn kernel_module() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    let words = text.lines().next()?.split_whitespace();
-    words
-        .into_iter()
-        .find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()))
-        .map(str::to_owned)
+    let is_version = |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
+    text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-macro_rules! driver {
-    ($($field:ident = $function:literal: ($($argument:ty),*);)*) => {
-        /// The functions of the driver that are asked here.
-        struct Driver { $($field: extern "C" fn($($argument),*) -> c_int,)* }
-
-        impl Driver {
-            #[expect(unsafe_code, reason = "functions of a library that was opened at run time")]
-            fn of(library: SharedLibrary) -> Result<Self, String> {
-                $(
-                    let $field = library.function($function).ok_or_else(|| format!("the driver has no {}", $function))?;
-                    // SAFETY: the driver's function of this name has this signature (cuda.h), and the library stays open.
-                    let $field = unsafe {
-                        std::mem::transmute::<*const c_void, extern "C" fn($($argument),*) -> c_int>($field)
-                    };
-                )*
-                Ok(Self { $($field,)* })
-            }
-        }
-    };
-}
-
-driver! {
-    init = "cuInit": (u32);
-    version = "cuDriverGetVersion": (&mut c_int);
-    count = "cuDeviceGetCount": (&mut c_int);
-    get = "cuDeviceGet": (&mut c_int, c_int);
-    name = "cuDeviceGetName": (*mut c_char, c_int, c_int);
-    attribute = "cuDeviceGetAttribute": (&mut c_int, c_int, c_int);
-    memory = "cuDeviceTotalMem_v2": (&mut usize, c_int);
+crate::functions! {
+    /// The functions of the driver that are asked here (cuda.h).
+    struct Driver {
+        init = "cuInit": (u32);
+        version = "cuDriverGetVersion": (*mut c_int);
+        count = "cuDeviceGetCount": (*mut c_int);
+        get = "cuDeviceGet": (*mut c_int, c_int);
+        name = "cuDeviceGetName": (*mut c_char, c_int, c_int);
+        attribute = "cuDeviceGetAttribute": (*mut c_int, c_int, c_int);
+        memory = "cuDeviceTotalMem_v2": (*mut usize, c_int);
+    }
 }
 
 /// `CU_DEVICE_ATTRIBUTE_…` of cuda.h.
@@ -185,46 +141,51 @@ const MULTIPROCESSORS: c_int = 16;
 const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 
-fn checked(call: &str, code: c_int) -> Result<(), String> {
-    match code {
-        0 => Ok(()),
+/// What a call writes to the place that it is given.
+fn asked<T: Default>(call: &str, ask: impl FnOnce(*mut T) -> c_int) -> Result<T, String> {
+    let mut answer = T::default();
+    match ask(&raw mut answer) {
+        0 => Ok(answer),
         100 => Err("the driver finds no device".to_owned()),
         code => Err(format!("{call} of the driver failed with code {code}")),
     }
 }
 
+#[expect(unsafe_code, reason = "calls of the driver")]
 impl Driver {
-    fn version(&self) -> Option<c_int> {
-        let mut version = 0;
-        ((self.version)(&mut version) == 0).then_some(version)
+    fn cuda(&self) -> Option<String> {
+        // SAFETY: it writes to the one place.
+        let version = asked("cuDriverGetVersion", |to| unsafe { (self.version)(to) }).ok()?;
+        Some(format!("{}.{}", version / 1000, version % 1000 / 10))
     }
 
     fn devices(&self) -> Result<Vec<CudaDevice>, String> {
-        checked("cuInit", (self.init)(0))?;
-        let mut count = 0;
-        checked("cuDeviceGetCount", (self.count)(&mut count))?;
+        // SAFETY: the second writes to the one place, the first nowhere.
+        let count = unsafe {
+            asked("cuInit", |_: *mut c_int| (self.init)(0))?;
+            asked("cuDeviceGetCount", |to| (self.count)(to))?
+        };
         (0..count).map(|number| self.device(number)).collect()
     }
 
     fn device(&self, number: c_int) -> Result<CudaDevice, String> {
-        let mut device = 0;
-        checked("cuDeviceGet", (self.get)(&mut device, number))?;
-        let attribute = |which| {
-            let mut value = 0;
-            checked("cuDeviceGetAttribute", (self.attribute)(&mut value, which, device)).map(|()| value)
-        };
-        let mut name = [0u8; 256];
-        checked("cuDeviceGetName", (self.name)(name.as_mut_ptr().cast(), 256, device))?;
-        let mut memory = 0;
-        checked("cuDeviceTotalMem", (self.memory)(&mut memory, device))?;
-        let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-        Ok(CudaDevice {
-            number: usize::try_from(number).unwrap_or_default(),
-            name: String::from_utf8_lossy(&name[..length]).into_owned(),
-            capability: (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?),
-            memory_bytes: memory as u64,
-            multiprocessors: attribute(MULTIPROCESSORS)?,
-        })
+        const NAME: usize = 256;
+        let mut name = [0_u8; NAME];
+        let place = name.as_mut_ptr().cast();
+        // SAFETY: each call writes to the one place, that of the name no more than it is told.
+        unsafe {
+            let device = asked("cuDeviceGet", |to| (self.get)(to, number))?;
+            asked("cuDeviceGetName", |_: *mut c_int| (self.name)(place, NAME as c_int, device))?;
+            let attribute = |which| asked("cuDeviceGetAttribute", |to| (self.attribute)(to, which, device));
+            let length = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
+            Ok(CudaDevice {
+                number: usize::try_from(number).unwrap_or_default(),
+                name: String::from_utf8_lossy(&name[..length]).into_owned(),
+                capability: (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?),
+                memory_bytes: asked("cuDeviceTotalMem", |to| (self.memory)(to, device))? as u64,
+                multiprocessors: attribute(MULTIPROCESSORS)?,
+            })
+        }
     }
 }
 

@@ -19,7 +19,7 @@ mod shared_library;
 
 #[cfg(feature = "mimalloc")]
 pub use allocator::keep_freed_memory;
-pub use inventory::{CudaDevice, Inventory, Library, MPI, NCCL, Wanted};
+pub use inventory::{CudaDevice, Inventory, Library, MPI, NCCL};
 pub use shared_library::{SharedLibrary, open_first, open_first_mpi};
 
 /// Its examples are tests.

@@ -253,29 +253,3 @@ fn values_without_a_place_are_refused() {
     refused(&SeedPlot { references: &references, ..seed_plot(&[row("a", &[1.0])], false) }, "range");
     refused(&seed_plot(&[row(&"long ".repeat(60), &[1.0])], false), "no room");
 }
-
-#[test]
-fn gains_are_drawn_by_series_and_bin_and_refused_where_they_do_not_fit() {
-    let measured = |value: f64| Some(Measured { value, error: 0.5 });
-    let panel = |values: Vec<Vec<Option<Measured>>>| GainPanel {
-        name: "occlusion".to_owned(),
-        bins: vec!["none".to_owned(), "half".to_owned()],
-        values,
-    };
-    let row = |values| [GainRow { label: "gain".to_owned(), panels: vec![panel(values)] }];
-    let series = ["easy".to_owned(), "hard".to_owned()];
-    let rows = row(vec![vec![measured(1.0), measured(-2.0)], vec![None, measured(3.0)]]);
-    let figure = GainPlot { title: "where it helps", series: &series, rows: &rows };
-    let (svg, image) = drawn(&figure);
-    let document = Document::parse(&svg).unwrap();
-    for text in
-        ["where it helps (bars: ± one standard error)", "occlusion", "none", "half", "easy", "hard", "gain"]
-    {
-        assert_eq!(texts(&document, text), 1, "{text}");
-    }
-    assert_eq!(document.descendants().filter(|node| node.has_tag_name("circle")).count(), 3);
-    assert!(image.pixels.iter().any(|&value| value < 100));
-
-    refused(&GainPlot { rows: &[], ..figure }, "no row");
-    refused(&GainPlot { rows: &row(vec![vec![None, measured(f64::NAN)]; 2]), ..figure }, "not finite");
-}

@@ -1,18 +1,17 @@
-//! Generated scenes, videos and heads with exact annotations, so that every experiment runs without a
-//! download.
+//! Drawn scenes, videos and faces with exact annotations, so that every experiment runs without a download.
 //!
 //! | module | for | written as |
 //! |---|---|---|
 //! | [`scenes`] | detection | JPEG files and COCO annotations |
 //! | [`videos`] | tracking | folders in OTB's layout |
-//! | [`heads`] | age and head pose | PNG files and a split as UTKFace's, or images in memory |
+//! | [`faces`] | age and head pose | PNG files and a split as UTKFace's, or images in memory |
 //!
 //! The bytes of a sample depend on its key, index and configuration alone, never on the number of threads or
 //! samples.
 
 mod drawing;
+pub mod faces;
 mod generated_dir;
-pub mod heads;
 pub mod scenes;
 pub mod videos;
 

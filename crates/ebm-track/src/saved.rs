@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use ebm_core::GaussianMixture;
-use ebm_data::files::read_settings;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import::{WeightBytes, load_safetensors};
 use ebm_nn::params::ParamStore;
@@ -31,8 +30,6 @@ pub const TRACKING: &str = "tracking";
 const MODEL: &str = "model.safetensors";
 /// What a copy of a run's backbone is called, before its ending.
 pub(crate) const BACKBONE: &str = "backbone";
-/// Where the settings were before the model's file held them.
-const CONFIG: &str = "tracker.toml";
 
 settings! {
     /// What a saved box module is, and how it is used.
@@ -187,23 +184,13 @@ impl SavedConfig {
     ) -> Result<(Self, Backbone, BoxModule)> {
         let model = &file.path;
         let (tensors, said) = file.load(device)?;
-        let metadata = ModelMetadata::parse(model, &said)?;
-        if let Some(metadata) = &metadata {
-            metadata.check_task(model, &[TRACKING])?;
-        }
-        let config = match &metadata {
-            Some(metadata) => metadata.config.clone(),
-            None => read_settings(&model.with_file_name(CONFIG)).map_err(|error| {
-                settings(
-                    model,
-                    format!("it does not say what it is, and there is no {CONFIG} beside it: {error}"),
-                )
-            })?,
-        };
-        let config: Self = config::parse("of the box module", &config)
+        let metadata = ModelMetadata::parse(model, &said)?
+            .ok_or_else(|| settings(model, "it does not say what it is; give a tracker's file".to_owned()))?;
+        metadata.check_task(model, &[TRACKING])?;
+        let config: Self = config::parse("of the box module", &metadata.config)
             .map_err(|error| settings(model, error.to_string()))?;
         let backbone = backbone(&config)?;
-        if let Some(trained) = metadata.and_then(|metadata| metadata.base) {
+        if let Some(trained) = metadata.base {
             check_backbone(&backbone, &trained.digest)?;
         }
         let backbone = Backbone::of_bytes(&backbone, device)?;

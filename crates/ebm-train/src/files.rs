@@ -1,11 +1,10 @@
 //! Durable file operations: the only place of this crate that writes whole files.
-//!
-//! Files get the mode 0666 less the umask and directories 0777 less the umask, as `std` gives them.
 
 use crate::error::{Error, Result};
+use ebm_files::{Durability, UNFINISHED};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Turns an operating-system error into the variant with the right remedy. `needed` is the size of what
 /// was being written.
@@ -40,20 +39,9 @@ pub(crate) fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Replaces a file atomically: write beside it, rename, make the rename durable. What is there and is no
 /// regular file stays.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    ebm_files::check_output(path).map_err(|source| io_error(path, "write", 0, source))?;
-    let aside = aside(path);
-    let result = write_durable(&aside, bytes).and_then(|()| rename(&aside, path));
-    if result.is_err() {
-        // The first error is the one to report; `remove_unfinished` removes what stays.
-        let _ = fault("remove").and_then(|()| fs::remove_file(&aside));
-    }
-    result
-}
-
-/// `.tmp-<name>-<pid>` beside `path`.
-fn aside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".tmp-{name}-{}", std::process::id()))
+    let replaced = fault("replace").and_then(|()| ebm_files::replace(path, bytes, Durability::Synced));
+    replaced.map_err(|source| io_error(path, "write", bytes.len() as u64, source))?;
+    sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
 /// Renames a file or directory within one directory and makes it durable.
@@ -92,7 +80,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
 /// Only for whoever holds the lock on the directory.
 pub(crate) fn remove_unfinished(dir: &Path) -> Result<()> {
     for name in names(dir)? {
-        if name.starts_with(".tmp-") || name.starts_with(".old-") {
+        if name.starts_with(UNFINISHED) || name.starts_with(".old-") {
             remove(&dir.join(name))?;
         }
     }

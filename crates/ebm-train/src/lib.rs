@@ -16,9 +16,10 @@
 //! | [`statistics`] | [`RunningStatistics`]: moved by applied steps alone |
 //! | [`metrics`] | [`MetricsLog`]: one JSON object a line |
 //! | [`model_file`] | [`ModelMetadata`]: what a file of trained weights says of itself |
-//! | [`published`](mod@published) | [`published()`]: the files by which others predict with a run |
+//! | [`base`] | [`keep_base`]: the network that models of a run stand on, beside them |
 //! | [`run_dir`] | [`RunDir`]: a run's directory and its lock |
 
+pub mod base;
 pub mod checkpoint;
 mod dump;
 mod error;
@@ -29,7 +30,6 @@ pub mod metrics;
 pub mod model_file;
 pub mod observer;
 pub mod progress;
-pub mod published;
 pub mod run_dir;
 mod settings;
 pub mod statistics;
@@ -37,6 +37,7 @@ pub mod together;
 pub mod trainer;
 pub mod updater;
 
+pub use base::{keep_base, moved_with};
 pub use checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Retention, Skipped,
     load_checkpoint, load_latest, sha256,
@@ -49,7 +50,6 @@ pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use model_file::{BaseNetwork, Class, Metadata, ModelMetadata};
 pub use observer::{Event, Observer};
 pub use progress::{Progress, RunSpec, StageObserver, train_run};
-pub use published::{keep_base, moved_with, published};
 pub use run_dir::{Environment, RunDir};
 pub use statistics::RunningStatistics;
 pub use together::train_together;

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 
 use super::program::{Program, words};
 
-/// Steps of the training that is stopped, resumed and tampered with.
-pub const STEPS: usize = 6;
+/// Steps of the training that is stopped and resumed.
+const STEPS: &str = "6";
 /// A file of the repository that is damaged is no larger, in bytes.
 const LARGEST: u64 = 256 << 10;
 /// The address space that a case has, in bytes: 2 GiB and what the allocator reserves without using it.
@@ -29,16 +28,10 @@ pub struct Base {
     pub patience: Duration,
     /// Hostile archives.
     pub archives: Vec<PathBuf>,
-    /// JPEG, PNG, BMP and WebP files.
-    pub images: Vec<PathBuf>,
+    /// PNG files.
+    pub pictures: Vec<PathBuf>,
     /// Files of torch, numpy and safetensors.
     pub weights: Vec<PathBuf>,
-    /// BIWI's files.
-    pub arrays: Vec<PathBuf>,
-    /// Of generated scenes.
-    pub annotations: Value,
-    /// Detections in them.
-    pub results: Value,
     /// The branch of a training that nothing stopped.
     pub whole: Vec<u8>,
 }
@@ -46,54 +39,35 @@ pub struct Base {
 impl Base {
     /// Makes all of it in `dir`.
     pub fn new(ebm: &Path, root: &Path, dir: &Path, patience: Duration) -> Result<Self> {
-        let golden = |crates: &[&str], extensions: &[&str]| -> Result<Vec<PathBuf>> {
+        let golden = |folders: &[&str], extensions: &[&str]| -> Result<Vec<PathBuf>> {
             let mut found = Vec::new();
-            for folder in crates {
-                files(&root.join("crates").join(folder), &mut found)?;
+            for folder in folders {
+                found.extend(files(&root.join("crates").join(folder))?);
             }
             found.retain(|path| {
-                extensions.iter().any(|known| path.extension().is_some_and(|own| own == *known))
+                path.extension().is_some_and(|own| extensions.iter().any(|known| own == *known))
             });
             found.retain(|path| path.metadata().is_ok_and(|found| found.len() <= LARGEST));
-            found.sort();
-            ensure!(!found.is_empty(), "nothing to damage in {crates:?}");
+            ensure!(!found.is_empty(), "nothing to damage in {folders:?}");
             Ok(found)
         };
-        let tests = ["ebm-nn/tests/golden", "ebm-detect/tests/golden", "ebm-track/tests/golden"];
+        let tests = ["ebm-detect/tests/golden", "ebm-nn/tests/golden", "ebm-track/tests/golden"];
         let mut base = Self {
             archives: golden(&["ebm-data/tests/attacks"], &["zip", "tar", "gz"])?,
-            images: golden(&["ebm-data/tests/golden/images"], &["jpg", "png", "bmp", "webp"])?,
+            pictures: golden(&["ebm-data/tests/golden/images"], &["png"])?,
             weights: golden(&tests, &["pth", "pkl", "safetensors"])?,
-            arrays: golden(&["ebm-data/tests/golden/biwi"], &["npz"])?,
             ebm: ebm.to_owned(),
             root: root.to_owned(),
             dir: dir.to_owned(),
             patience,
-            annotations: Value::Null,
-            results: Value::Null,
             whole: Vec::new(),
         };
-        base.make()?;
+        base.weights.push(base.detector());
+        base.must(words("data scenes --count 4 --out {}", &[&base.scenes()]))?;
+        let run = base.dir.join("whole");
+        base.must(base.training(&run))?;
+        base.whole = fs::read(run.join("ebm.safetensors")).context("the training's branch")?;
         Ok(base)
-    }
-
-    /// What the program itself makes.
-    fn make(&mut self) -> Result<()> {
-        self.must(words("data scenes --count 4 --out {}", &[&self.scenes()]))?;
-        files(&self.scenes().join("images"), &mut self.images)?;
-        self.weights.push(self.detector());
-        let (out, data) = (self.dir.join("detections"), self.scenes_arguments());
-        let detector = self.detector();
-        let evaluate = words("eval detection --detector {} --out {}", &[&detector, &out]);
-        self.must([evaluate, data].concat())?;
-        let run = self.dir.join("whole");
-        self.must(self.training(&run, STEPS))?;
-        self.whole = fs::read(run.join("ebm.safetensors")).context("the training's branch")?;
-        let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
-        self.annotations =
-            read(&self.scenes().join("annotations.json")).context("the scenes' annotations")?;
-        self.results = read(&out.join("direct.json")).context("the detections")?;
-        Ok(())
     }
 
     /// Runs the program on what is sound.
@@ -110,10 +84,6 @@ impl Base {
             words: arguments,
             directory: directory.to_owned(),
             memory: ADDRESSES,
-            file_size: None,
-            open_files: None,
-            streams: "",
-            variables: Vec::new(),
             patience: self.patience,
         }
     }
@@ -121,6 +91,11 @@ impl Base {
     /// The generated scenes.
     pub fn scenes(&self) -> PathBuf {
         self.dir.join("scenes")
+    }
+
+    /// A picture of them.
+    pub fn scene(&self) -> PathBuf {
+        self.scenes().join("images/000001.jpg")
     }
 
     /// The committed detector.
@@ -135,42 +110,25 @@ impl Base {
     }
 
     /// The arguments of a training of a branch in the folder `run`.
-    pub fn training(&self, run: &Path, steps: usize) -> Vec<OsString> {
-        let (steps, detector) = (steps.to_string(), self.detector());
+    pub fn training(&self, run: &Path) -> Vec<OsString> {
         let train = words(
             "train branch --config mini --cache --batch-size 1 --steps {} --checkpoint-every 2 --detector {} \
              --run {}",
-            &[&steps, &detector, &run],
+            &[&STEPS, &self.detector(), &run],
         );
         [train, self.scenes_arguments()].concat()
     }
 }
 
-/// Adds all files below a folder, in the order of their names.
-pub fn files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    let place = || format!("cannot list {}", folder.display());
-    let mut entries =
-        fs::read_dir(folder).with_context(place)?.collect::<Result<Vec<_>, _>>().with_context(place)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        if entry.file_type().with_context(place)?.is_dir() {
-            files(&entry.path(), found)?;
-        } else {
-            found.push(entry.path());
-        }
-    }
-    Ok(())
+/// What is in a folder, in the order of the names.
+pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut entries: Vec<PathBuf> = entries.with_context(|| format!("cannot list {}", folder.display()))?;
+    entries.sort();
+    Ok(entries)
 }
 
-/// Copies a folder.
-pub fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut found = Vec::new();
-    files(from, &mut found)?;
-    for path in found {
-        let target = to.join(path.strip_prefix(from).unwrap_or(&path));
-        fs::create_dir_all(target.parent().unwrap_or(to))
-            .and_then(|()| fs::copy(&path, &target))
-            .with_context(|| format!("cannot copy {} to {}", path.display(), target.display()))?;
-    }
-    Ok(())
+/// Its files.
+pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    Ok(entries(folder)?.into_iter().filter(|path| path.is_file()).collect())
 }

@@ -23,13 +23,12 @@ const DEFINED_ONCE: [&str; 3] = ["log_sum_exp", "refine", "iou"];
 /// What the method never touches: files, the environment, the network, processes, threads, clocks.
 const NOT_IN_CORE: [&str; 6] = ["fs", "env", "net", "process", "thread", "time"];
 
-/// Where sockets are opened, and nowhere else: what fetches, the server on this machine that it is attacked with, and
-/// the one that pages come from.
-const NETWORK: [&str; 3] = ["crates/ebm-data/src/fetch", "xtask/src/attack", "crates/ebm-server/src"];
+/// Where sockets are opened, and nowhere else: what fetches, and the server that pages come from.
+const NETWORK: [&str; 2] = ["crates/ebm-data/src/fetch", "crates/ebm-web/src/server"];
 
 /// Every Rust file under crates/ and xtask/, and those of the example.
 static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
-    let paths = files::sources(&["crates", "xtask", "examples/own_task/src"]);
+    let paths = files::sources(&["bench/src", "crates", "xtask", "examples/own_task/src"]);
     assert!(paths.iter().any(|path| path == "crates/ebm-core/src/lib.rs"), "the walk missed ebm-core");
     paths.into_iter().map(|path| Source::new(&*path, files::read(&path))).collect()
 });

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use ebm_data::{
     decode::read_image,
     encode::write_png,
-    unpack::{Budget, unpack, unpack_top},
+    unpack::{Budget, unpack},
 };
 use ebm_seed::Key;
 use ebm_synth::scenes::{Difficulty, SceneConfig, generate};
@@ -84,9 +84,8 @@ pub struct UnpackArgs {
 
 fn run_unpack(args: &UnpackArgs) -> Result<()> {
     let bytes = args.max_gib.saturating_mul(1 << 30);
-    let budget = Budget { max_entries: args.max_files, max_entry_bytes: bytes, max_total_bytes: bytes };
-    let unpack = if args.top { unpack_top } else { unpack };
-    let unpacked = unpack(&args.archive, &args.folder, &budget)?;
+    let budget = Budget { max_entries: args.max_files, max_bytes: bytes };
+    let unpacked = unpack(&args.archive, &args.folder, &budget, args.top)?;
     println!(
         "{}: {} files, {} bytes; the archive's SHA-256 is {}",
         args.folder.display(),

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use ebm_data::fetch::{Error, Event, FetchOptions, FileStatus, Hub, Manifest, State, embedded, get_entry};
-use ebm_seed::Key;
+use ebm_data::fetch::{Error, Event, FetchOptions, Hub, Manifest, State, embedded, get_entry};
 use ebm_train::Progress as _;
 
 use crate::progress::Console;
@@ -22,7 +21,7 @@ const MANY: usize = 100;
 /// What to fetch and where to.
 #[derive(Args)]
 pub struct GetArgs {
-    /// coco, coco-person, utkface, biwi, otb, uav123, nfs, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or
+    /// coco, coco-person, utkface, biwi, otb, uav123, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or
     /// weights for all three; hub-resnet50. NAME.toml in a folder of --datasets or --weights comes first.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -41,11 +40,9 @@ pub struct GetArgs {
 pub fn run(args: &GetArgs) -> Result<()> {
     let mut manifests = Vec::new();
     for name in &args.names {
-        if name == ALL_WEIGHTS {
-            for (name, _) in embedded::WEIGHTS.iter().filter(|(name, _)| !name.starts_with(FROM_HUB)) {
-                manifests.push(find(name, args)?);
-            }
-        } else {
+        let all = embedded::WEIGHTS.iter().map(|(name, _)| *name).filter(|name| !name.starts_with(FROM_HUB));
+        let names = if name == ALL_WEIGHTS { all.collect() } else { vec![name.as_str()] };
+        for name in names {
             manifests.push(find(name, args)?);
         }
     }
@@ -54,47 +51,39 @@ pub fn run(args: &GetArgs) -> Result<()> {
     for (manifest, dir) in &manifests {
         let Manifest { name, title, page, licence, citation, files, .. } = manifest;
         eprintln!("{title}, {page}\n  licence: {licence}\n  cite: {citation}");
-        let mut missing = 0;
-        let many = files.len() > MANY;
-        let mut console = Console::new();
+        let (mut missing, many, mut console) = (0, files.len() > MANY, Console::new());
         if many {
             console.begin(&format!("files of {name}"), files.len());
         }
         for (i, entry) in files.iter().enumerate() {
-            let outcome = match many {
+            let (path, state) = match many {
                 true => get_entry(entry, dir, &options, &mut retries(&mut console))?,
                 false => get_entry(entry, dir, &options, &mut reporter())?,
             };
-            let is_there = outcome.state.is_there();
+            let is_there = state.is_there();
             if !(many && is_there) {
-                println!("{}", line(&outcome, page));
+                println!("{}", line(&path, &state, page));
             }
             missing += usize::from(!is_there);
             console.advance(i + 1, "");
         }
+        let (place, all) = (dir.join(name), files.len());
         if many {
             console.end();
-            println!(
-                "{}: {} of {} files are there",
-                dir.join(name).display(),
-                files.len() - missing,
-                files.len()
-            );
+            println!("{}: {} of {all} files are there", place.display(), all - missing);
         }
         if missing > 0 {
-            let error = Error::Missing { name: name.clone(), missing, total: files.len() };
-            incomplete = incomplete.or(Some(error));
+            let detail = format!("{missing} of {all} files are not there: see the list above");
+            incomplete = incomplete.or(Some(Error::Wrong(name.into(), detail)));
         }
     }
     incomplete.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// How is fetched and sent, as the environment says of the Hub.
+/// How is fetched, as the environment says of the Hub.
 pub fn fetch_options(offline: bool) -> FetchOptions {
-    // Two processes that were turned away together do not come back together.
-    let key = Key::new(u64::from(std::process::id()));
     let hub = Hub::from_variables(|name| std::env::var(name).ok());
-    FetchOptions { offline, hub, ..FetchOptions::new(key) }
+    FetchOptions { offline, hub, ..FetchOptions::default() }
 }
 
 /// The manifest and the folder that its paths are relative to.
@@ -112,69 +101,53 @@ fn find(name: &str, args: &GetArgs) -> Result<(Manifest, PathBuf)> {
             return Ok((manifest, dir.clone()));
         }
     }
-    let known = embedded::DATASETS.iter().chain(embedded::WEIGHTS).map(|(name, _)| (*name).to_owned());
-    Err(Error::UnknownName { name: name.into(), known: known.chain([ALL_WEIGHTS.into()]).collect() }.into())
+    let known = embedded::DATASETS.iter().chain(embedded::WEIGHTS).map(|(name, _)| *name);
+    let known: Vec<&str> = known.chain([ALL_WEIGHTS]).collect();
+    bail!("there is no manifest {name}; there are {}", known.join(", "))
 }
 
-fn line(FileStatus { path, state }: &FileStatus, page: &str) -> String {
+fn line(path: &Path, state: &State, page: &str) -> String {
     let path = path.display();
-    match state {
-        State::Verified { sha256 } => format!("{path}: verified, SHA-256 {sha256}"),
-        State::Recorded { sha256 } => {
-            format!(
-                "{path}: there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with"
-            )
+    let said = match state {
+        State::Verified(sha256) => format!("verified, SHA-256 {sha256}"),
+        State::Recorded(sha256) => {
+            format!("there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with")
         }
-        State::Fetched { sha256, trusted: false } => {
-            format!("{path}: fetched and verified, SHA-256 {sha256}")
+        State::Fetched(sha256) => format!("fetched and verified, SHA-256 {sha256}"),
+        State::Trusted(sha256) => {
+            format!("fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it")
         }
-        State::Fetched { sha256, trusted: true } => {
-            format!(
-                "{path}: fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it"
-            )
+        State::Written(sha256) => format!("written, SHA-256 {sha256}"),
+        State::Folder(entries) => format!("there, {entries} entries"),
+        State::Missing => "missing; it would be fetched without --offline".to_owned(),
+        State::ByHand(how) => {
+            format!("missing, to be fetched by hand\n  from: {page}\n  how:  {how}\n  to:   {path}")
         }
-        State::Written { sha256 } => format!("{path}: written, SHA-256 {sha256}"),
-        State::Folder { entries } => format!("{path}: there, {entries} entries"),
-        State::Missing => format!("{path}: missing; it would be fetched without --offline"),
-        State::ByHand { instruction } => {
-            format!(
-                "{path}: missing, to be fetched by hand\n  from: {page}\n  how:  {instruction}\n  to:   {path}"
-            )
-        }
-    }
+    };
+    format!("{path}: {said}")
 }
 
 /// Says when a download has to be tried again.
 fn retries(console: &mut Console) -> impl FnMut(Event<'_>) {
     move |event| {
-        if let Event::Retry { error, wait } = event {
+        if let Event::Retry(error, wait) = event {
             console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
         }
     }
 }
 
-/// Shows what is fetched or sent on standard error, in mebibytes.
+/// Shows what is fetched on standard error, in mebibytes.
 pub fn reporter() -> impl FnMut(Event<'_>) {
     let mut console = Console::new();
     let mebibytes = |bytes: u64| (bytes >> 20) as usize;
     let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
     move |event| match event {
-        Event::Begin { path, done, total, .. } => {
+        Event::Begin { path, done, total } => {
             console.begin(&format!("fetching {} (MiB)", name(path)), total.map_or(0, mebibytes));
             console.advance(mebibytes(done), "");
         }
-        Event::Send { path, done, total } => {
-            console.begin(&format!("sending {} (MiB)", name(path)), mebibytes(total));
-            console.advance(mebibytes(done), "");
-        }
-        Event::Verify { path, total } => {
-            // What takes no time needs no line.
-            if total >= 1 << 28 {
-                console.begin(&format!("verifying {} (MiB)", name(path)), mebibytes(total));
-            }
-        }
-        Event::Advance { done } => console.advance(mebibytes(done), ""),
+        Event::Advance(done) => console.advance(mebibytes(done), ""),
         Event::End => console.end(),
-        Event::Retry { .. } => retries(&mut console)(event),
+        Event::Retry(..) => retries(&mut console)(event),
     }
 }

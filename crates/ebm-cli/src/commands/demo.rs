@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use clap::Args;
-use ebm_demo::Models;
 use ebm_experiment::config::Settings;
 use ebm_face::AgeEstimator;
 use ebm_toy::Experiment;
+use ebm_web::demo::Models;
+use ebm_web::server::Server;
 
 use super::predict::ModelArgs;
-use crate::local_page;
 use crate::model_path::ModelPath;
 use crate::signals::Signals;
 
@@ -33,20 +33,14 @@ pub struct DemoArgs {
 pub fn run(args: &DemoArgs, signals: &Signals) -> Result<()> {
     let signals = signals.listen()?;
     let detector = args.model.open(args.min_score)?;
-    let models = Models::new(detector, args.min_score, Experiment::embedded("figure2")?, args.ages()?);
-    let server = local_page::server(args.port, models)?;
+    let ages = match &args.age {
+        Some(given) => AgeEstimator::open(given.local()?)?,
+        None => AgeEstimator::bundled()?,
+    };
+    let models = Models::new(detector, args.min_score, Experiment::embedded("figure2")?, ages);
+    let server = Server::bind(args.port, models)?;
     println!("{}", server.address());
-    eprintln!("{}", local_page::HINT);
+    eprintln!("open this address in a browser on this machine; Ctrl-C ends it");
     server.run(&|| signals.arrived());
     Ok(())
-}
-
-impl DemoArgs {
-    /// What estimates ages.
-    fn ages(&self) -> Result<AgeEstimator> {
-        Ok(match &self.age {
-            Some(given) => AgeEstimator::open(given.local()?)?,
-            None => AgeEstimator::bundled()?,
-        })
-    }
 }

@@ -21,20 +21,6 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// What an automatic choice of the device comes to.
-struct Verdict {
-    device: String,
-    reason: Option<String>,
-}
-
-/// Trained networks that this program holds.
-const IN_PROGRAM: [&str; 4] = [
-    "FastestDet (predict detection)",
-    "a refiner of persons' boxes (predict detection)",
-    "a tracker (track)",
-    "networks of ages, for research (predict age)",
-];
-
 /// A folder in which weights are looked for.
 #[derive(Serialize)]
 struct Weights {
@@ -45,12 +31,11 @@ struct Weights {
 }
 
 impl Weights {
-    fn of((what, folder): (&'static str, PathBuf)) -> Self {
+    fn of(what: &'static str, folder: PathBuf) -> Self {
         let names = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let is_weights = |path: &PathBuf| {
             let ending = path.extension().and_then(|ending| ending.to_str());
-            path.is_dir()
-                || ending.is_some_and(|ending| ["safetensors", "pth", "pkl", "params"].contains(&ending))
+            path.is_dir() || ending.is_some_and(|ending| ["safetensors", "pth"].contains(&ending))
         };
         let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
         let mut entries: Vec<String> = names.filter(is_weights).filter_map(name).collect();
@@ -63,12 +48,12 @@ impl Weights {
 pub fn run(args: &DoctorArgs) -> Result<()> {
     let found = Inventory::take();
     let opened = open(Choice::Auto)?;
-    let verdict = Verdict {
-        device: if opened.device.is_cpu() { Choice::Cpu } else { Choice::Cuda(0) }.to_string(),
-        reason: opened.why_cpu.or_else(|| unused(&found)),
-    };
+    let device = if opened.device.is_cpu() { Choice::Cpu } else { Choice::Cuda(0) }.to_string();
+    let unused = || "there is a GPU; build with `--features cuda` to use it".to_owned();
+    let reason = opened.why_cpu.or_else(|| (!HAS_CUDA && !found.devices.is_empty()).then(unused));
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let weights: Vec<Weights> = weights_path::folders().into_iter().map(Weights::of).collect();
+    let weights: Vec<Weights> =
+        weights_path::folders().into_iter().map(|(what, folder)| Weights::of(what, folder)).collect();
     if args.json {
         let object = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -77,8 +62,8 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
             "processor": { "architecture": std::env::consts::ARCH, "threads": threads },
             "cuda": found,
             "weights": weights,
-            "device": verdict.device,
-            "reason": verdict.reason,
+            "device": device,
+            "reason": reason,
         });
         println!("{}", document("doctor", object));
         return Ok(());
@@ -92,7 +77,10 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     for line in lines(&found) {
         println!("{line}");
     }
-    println!("weights   in this program: {}", IN_PROGRAM.join(", "));
+    println!(
+        "weights   in this program: FastestDet and a refiner of persons' boxes (predict detection), a tracker \
+         (track), networks of ages, for research (predict age)"
+    );
     for Weights { what, folder, entries } in &weights {
         let entries = if entries.is_empty() { "nothing".to_owned() } else { entries.join(", ") };
         println!("          {what} {}: {entries}", folder.display());
@@ -100,42 +88,24 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     if let Some(hub) = fetch_options(true).hub {
         println!("          the Hub's cache {}: for hub:OWNER/NAME", hub.cache.display());
     }
-    match verdict.reason {
-        Some(reason) => println!("--device auto is {}: {reason}", verdict.device),
-        None => println!("--device auto is {}", verdict.device),
-    }
+    println!("--device auto is {device}{}", reason.map_or(String::new(), |reason| format!(": {reason}")));
     Ok(())
-}
-
-/// Why a GPU that is there is not used by a build without the feature.
-fn unused(found: &Inventory) -> Option<String> {
-    (!HAS_CUDA && !found.devices.is_empty())
-        .then(|| "there is a GPU; build with `--features cuda` to use it".to_owned())
 }
 
 fn lines(found: &Inventory) -> Vec<String> {
     let module = found.kernel_module.as_ref().map(|version| format!("NVIDIA {version}"));
     let cuda = found.driver_cuda.as_ref().map(|version| format!("CUDA up to {version}"));
-    let driver: Vec<String> = [module, cuda].into_iter().flatten().collect();
-    let mut lines = vec![match driver.as_slice() {
-        [] => "driver    none".to_owned(),
-        parts => format!("driver    {}", parts.join(", ")),
-    }];
+    let driver = module.into_iter().chain(cuda).collect::<Vec<_>>().join(", ");
+    let mut lines = vec![format!("driver    {}", if driver.is_empty() { "none" } else { &driver })];
     if let Some(problem) = &found.driver_problem {
         lines.push(format!("GPU       none: {problem}"));
     }
     lines.extend(found.devices.iter().map(gpu));
     for library in &found.libraries {
-        lines.push(match (&library.file, &library.problem) {
-            (Some(file), _) => format!("{:<12} {file}", library.name),
-            (None, problem) => format!(
-                "{:<12} missing, {}for {}: {}",
-                library.name,
-                if library.required { "needed " } else { "" },
-                library.needed_for,
-                problem.as_deref().unwrap_or("not found")
-            ),
-        });
+        let needed = if library.required { "needed for" } else { "for" };
+        let problem = library.problem.as_deref().unwrap_or("not found");
+        let missing = || format!("missing, {needed} {}: {problem}", library.needed_for);
+        lines.push(format!("{:<12} {}", library.name, library.file.clone().unwrap_or_else(missing)));
     }
     lines
 }
@@ -157,6 +127,7 @@ mod tests {
     fn what_is_missing_is_named_with_what_it_is_for() {
         let library = |name, file: Option<&str>| Library {
             name,
+            files: &[],
             file: file.map(str::to_owned),
             problem: file.is_none().then(|| "cannot open it".to_owned()),
             needed_for: "products",

@@ -5,7 +5,6 @@ use clap::Subcommand;
 
 use super::eval_detection::{self, DetectionArgs};
 use super::eval_face::{self, AgeArgs, PoseArgs};
-use super::eval_strata::{self, StrataArgs};
 use super::eval_table::{self, TableArgs};
 use super::eval_tracking::{self, TrackingArgs};
 
@@ -15,8 +14,6 @@ pub enum Eval {
     /// The twelve COCO figures of a result file, or of a trained model on images; by category and size, by
     /// kind of error, and the worst images.
     Detection(Box<DetectionArgs>),
-    /// How the gain of refinement depends on occlusion, blur, size and more, on generated scenes.
-    Strata(StrataArgs),
     /// Success and precision of the boxes that any tracker wrote.
     Tracking(TrackingArgs),
     /// The mean absolute error of saved networks on faces with ages, refined and not.
@@ -31,7 +28,6 @@ pub enum Eval {
 pub fn run(command: Eval) -> Result<()> {
     match command {
         Eval::Detection(args) => eval_detection::run(&args),
-        Eval::Strata(args) => eval_strata::run(&args),
         Eval::Tracking(args) => eval_tracking::run(&args),
         Eval::Age(args) => eval_face::age(&args),
         Eval::HeadPose(args) => eval_face::pose(&args),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_data::faces::{Degradation, Faces, Tolerance, utkface};
+use ebm_data::faces::{Faces, Tolerance, utkface};
 use ebm_eval::Table;
 use ebm_face::prediction::{AGE, HEAD_POSE};
 use ebm_face::reproduce::{Outcome, evaluate, runs};
@@ -76,22 +76,9 @@ pub struct AgeArgs {
     /// The directory of the images of --validation.
     #[arg(long, requires = "validation")]
     validation_images: Option<PathBuf>,
-    #[command(flatten)]
-    degradation: DegradationArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-}
-
-/// What is done to the images before they are looked at; not to those of --validation.
-#[derive(Args)]
-struct DegradationArgs {
-    /// Blurred as if taken from so many times further away.
-    #[arg(long, default_value_t = 1.0)]
-    blur: f64,
-    /// What every sample is multiplied by, at most 1.
-    #[arg(long, default_value_t = 1.0)]
-    darken: f64,
 }
 
 /// Arguments of `ebm eval head-pose`.
@@ -115,8 +102,6 @@ pub fn age(args: &AgeArgs) -> Result<()> {
         }
         None => utkface::load_directory(&args.images, &Tolerance::default())?,
     };
-    let DegradationArgs { blur, darken } = args.degradation;
-    let faces = Degradation { blur, brightness: darken }.of(faces)?;
     let images = args.validation_images.as_ref().unwrap_or(&args.images);
     let read = |split| utkface::load(images, split, &utkface::UtkOptions::default());
     let held_out = args.validation.as_deref().map(read).transpose()?;

@@ -24,8 +24,6 @@ pub enum Dataset {
     Otb100,
     /// UAV123.
     Uav123,
-    /// Need for Speed, 30 frames a second.
-    Nfs,
     /// LaSOT; with --run its test set.
     Lasot,
     /// GOT-10k: AO as `average_overlap`, SR as `op50` and `op75`; with --run its validation set.
@@ -91,7 +89,6 @@ impl Dataset {
         match self {
             Self::Otb100 => TestSet::Otb100,
             Self::Uav123 => TestSet::Uav123,
-            Self::Nfs => TestSet::Nfs,
             Self::Lasot => TestSet::Lasot,
             Self::Got10k => TestSet::Got10kVal,
             Self::Got10kTest => TestSet::Got10kTest,

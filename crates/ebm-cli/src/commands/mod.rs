@@ -1,6 +1,5 @@
 //! One file per subcommand.
 
-pub mod bench;
 pub mod calibrate;
 pub mod data;
 pub mod data_check;
@@ -10,7 +9,6 @@ pub mod doctor;
 pub mod eval;
 pub mod eval_detection;
 pub mod eval_face;
-pub mod eval_strata;
 pub mod eval_table;
 pub mod eval_tracking;
 pub mod export;
@@ -30,7 +28,6 @@ pub mod track_dataset;
 pub mod train;
 pub mod weights;
 pub mod weights_card;
-pub mod weights_push;
 
 use std::path::{Path, PathBuf};
 

@@ -32,8 +32,7 @@ pub struct ModelArgs {
     /// detector's file holds.
     #[arg(long, requires = "detector")]
     config: Option<String>,
-    /// Detector weights: safetensors, or a .pth or .pkl file of torchvision, maskrcnn-benchmark, Detectron or
-    /// FastestDet. Without it, FastestDet with COCO's 80 classes, whose weights are in this program. This and the other
+    /// Detector weights: safetensors, or a .pth file of torchvision, maskrcnn-benchmark or FastestDet. Without it, FastestDet with COCO's 80 classes, whose weights are in this program. This and the other
     /// models may be hub:OWNER/NAME.
     #[arg(long)]
     detector: Option<ModelPath>,

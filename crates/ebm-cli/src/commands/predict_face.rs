@@ -21,7 +21,7 @@ use super::parse_box;
 use super::predict_inputs::{Format, PictureFolder, image_files, picture_names};
 use crate::density_panel::{LEVEL, density_panel};
 use crate::model_path::ModelPath;
-use crate::picture::{axes, beside, enlarge};
+use crate::picture::{axes, enlarge, grid, level};
 use crate::progress::Console;
 use crate::schema::document;
 use crate::weights_path;
@@ -134,7 +134,7 @@ fn picture(config: &ExperimentConfig, image: &Image, prediction: &Prediction) ->
     if let &[yaw, pitch, roll] = prediction.y.as_slice() {
         axes(&mut image, [yaw, pitch, roll]);
     }
-    let mut panels = Vec::new();
+    let mut panels = vec![image];
     for (k, name) in config.coordinates.iter().enumerate() {
         panels.push(density_panel(
             &format!("{name}: {:.1} {}", prediction.y[k], config.unit),
@@ -143,5 +143,5 @@ fn picture(config: &ExperimentConfig, image: &Image, prediction: &Prediction) ->
             &[(prediction.initial[k], "initial"), (prediction.y[k], "prediction")],
         )?);
     }
-    Ok(beside(&image, &panels)?)
+    Ok(grid(&[level(&panels)], [255; 3])?)
 }

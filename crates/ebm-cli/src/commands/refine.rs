@@ -12,7 +12,6 @@ use ebm_detect::{BoxRefiner, LabelledBox, RefinedBox, RefinerOptions};
 use ebm_eval::{BoxProblem, Error, ResultEntry, read_entries, write_entries};
 use ebm_seed::Key;
 use ebm_train::Progress;
-use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::predict_detection::session::intervals;
@@ -156,7 +155,7 @@ impl RefineArgs {
             return Ok(files);
         };
         const MAX_BYTES: u64 = 2 << 30;
-        for record in AnnotationFile::<IgnoredAny>::read(annotations, MAX_BYTES)?.images {
+        for record in AnnotationFile::read(annotations, MAX_BYTES)?.images {
             // What has no such record is an unknown image.
             if let (Ok(id), Ok(name), Ok(width), Ok(height)) =
                 (record.id, record.file_name, record.width, record.height)

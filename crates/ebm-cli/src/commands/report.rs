@@ -2,16 +2,12 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::files::write_atomic;
-use ebm_page::{GENERATOR, Reach};
-use ebm_report::{Renewal, Run, page};
-
-use crate::signals::Signals;
+use ebm_web::page::GENERATOR;
+use ebm_web::report::{Run, page};
 
 #[derive(Args)]
 pub struct ReportArgs {
@@ -24,56 +20,25 @@ pub struct ReportArgs {
     /// Replace a file that is no report
     #[arg(long)]
     force: bool,
-    /// Write the page anew every so many seconds until Ctrl-C; an open page follows, and keeps its zoom
-    #[arg(
-        long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "5",
-        value_parser = clap::value_parser!(u32).range(1..=3600)
-    )]
-    follow: Option<u32>,
 }
 
-pub fn run(args: &ReportArgs, signals: &Signals) -> Result<()> {
+pub fn run(args: &ReportArgs) -> Result<()> {
     let out = args.out.display();
     if !args.force && args.out.is_file() && !is_page(&args.out)? {
         bail!(
             "{out} is there already and is no report; give another name with --out, or --force to replace it"
         );
     }
-    if let Some(seconds) = args.follow {
-        let signals = signals.listen()?;
-        args.write(Some(seconds))?;
-        eprintln!("{out} is written every {seconds} s; open it in a browser, and end with Ctrl-C");
-        while !signals.arrived() {
-            wait(Duration::from_secs(seconds.into()), &signals);
-            args.write(Some(seconds))?;
-        }
-    }
-    let noted = args.write(None)?;
+    let names = names(&args.runs);
+    let runs = args.runs.iter().zip(&names).map(|(folder, name)| Run::read(folder, name));
+    let runs = runs.collect::<Result<Vec<_>, _>>()?;
+    write_atomic(&args.out, page(&runs, None).as_bytes())?;
+    let noted: usize = runs.iter().map(|run| run.notes.len()).sum();
     if noted > 0 {
         eprintln!("{noted} things could not be read or are odd; the page says which");
     }
     println!("{out}");
     Ok(())
-}
-
-impl ReportArgs {
-    /// Writes the page, and says how many notes it has.
-    fn write(&self, reload: Option<u32>) -> Result<usize> {
-        let renewal = reload.map(|seconds| Renewal { seconds, reach: Reach::Nothing });
-        let names = names(&self.runs);
-        let runs = self.runs.iter().zip(&names).map(|(folder, name)| Run::read(folder, name));
-        let runs = runs.collect::<Result<Vec<_>, _>>()?;
-        write_atomic(&self.out, page(&runs, renewal)?.as_bytes())?;
-        Ok(runs.iter().map(|run| run.notes.len()).sum())
-    }
-}
-
-/// Sleeps, but not much longer than until a signal.
-fn wait(time: Duration, signals: &Signals) {
-    let start = Instant::now();
-    while start.elapsed() < time && !signals.arrived() {
-        sleep(Duration::from_millis(100));
-    }
 }
 
 /// Whether the file is a page that this program made.

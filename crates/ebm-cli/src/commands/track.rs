@@ -21,9 +21,8 @@ use serde_json::{Value, json};
 use super::predict_detection::session::intervals;
 use super::predict_inputs::{images_in, is_video};
 use super::{create_dir, parse_box};
-use crate::box_panel::{REGION, shade_bands};
 use crate::model_path::ModelPath;
-use crate::picture::{AFTER, Points, TRUTH, enlarge, heat, outline};
+use crate::picture::{AFTER, REGION, TRUTH, enlarge, heat, outline, shade_bands};
 use crate::progress::Console;
 use crate::schema::document;
 use crate::video::{self, Video};
@@ -236,10 +235,10 @@ impl Session<'_> {
         if let Some(density) = density.filter(|_| self.args.density) {
             let map = density.corner(GRID)?;
             let [first, step] = [map.first, map.step].map(|pair| pair.map(|number| number * factor));
-            heat(&mut picture, Points { first, step, size: map.size }, &map.p);
+            heat(&mut picture, first, step, map.size, &map.p);
         }
         if let Some(bands) = bands {
-            shade_bands(&mut picture, bands, scaled(bbox), |value, _| value * factor, REGION);
+            shade_bands(&mut picture, bands, bbox, factor, REGION);
         }
         let truth = self.truth.get(frame).filter(|truth| truth.iter().all(|number| number.is_finite()));
         if let Some(truth) = truth {

@@ -86,8 +86,8 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     let weights = backbone.unwrap_or_else(|| tracker.saved().backbone_path(&run));
     let origin = Origin {
         dataset: format!("{set:?}"),
-        model_sha256: sha256_of(&SavedConfig::model_path(&run), &mut |_| ())?,
-        backbone_sha256: sha256_of(&weights, &mut |_| ())?,
+        model_sha256: sha256_of(&SavedConfig::model_path(&run))?,
+        backbone_sha256: sha256_of(&weights)?,
         seed: args.seed,
         tracker: tracker.saved().clone(),
     };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::fetch::sha256_of;
@@ -18,24 +18,20 @@ use crate::schema::document;
 /// What to do with weights.
 #[derive(Subcommand)]
 pub enum Weights {
-    /// Make a file of ours, which says what it is, out of weights made elsewhere: Faster-RCNN of torchvision,
-    /// maskrcnn-benchmark or Detectron, a ResNet or MobileFaceNet.
+    /// Make a file of ours, which says what it is, out of a detector's weights made elsewhere: Faster-RCNN of
+    /// torchvision or maskrcnn-benchmark, or FastestDet.
     Convert(ConvertArgs),
     /// Write the networks of a run of `ebm reproduce age` or `head-pose` in half precision, with the one backbone that
     /// they stand on, or a box module of `ebm reproduce tracking` beside its backbone, for others to use.
     Pack(PackArgs),
-    /// Write the model card of a trained model, as the Hugging Face Hub shows it, with results that machines
-    /// read.
+    /// Write the model card of a trained model, as the Hugging Face Hub shows it.
     Card(super::weights_card::CardArgs),
-    /// Send a trained model to the Hugging Face Hub, where `hub:OWNER/NAME` finds it; HF_TOKEN has to be one that may
-    /// write. Run again, it sends what is missing.
-    Push(super::weights_push::PushArgs),
 }
 
 /// Arguments of `ebm weights convert`.
 #[derive(Args)]
 pub struct ConvertArgs {
-    /// A .pth of any torch, a .pkl of Detectron, a .params of MXNet, or a .safetensors file.
+    /// A .pth of any torch, or a .safetensors file.
     input: PathBuf,
     /// The .safetensors file to write.
     output: PathBuf,
@@ -76,7 +72,6 @@ pub fn run(command: Weights) -> Result<()> {
         Weights::Convert(args) => run_convert(&args),
         Weights::Pack(args) => run_pack(&args),
         Weights::Card(args) => super::weights_card::run(&args),
-        Weights::Push(args) => super::weights_push::run(&args),
     }
 }
 
@@ -138,8 +133,8 @@ fn run_pack(args: &PackArgs) -> Result<()> {
 }
 
 /// A file's length in bytes and its SHA-256 in hexadecimal.
-pub fn size_and_sha256(path: &Path) -> Result<(usize, String)> {
-    let mut size = 0;
-    let sha256 = sha256_of(path, &mut |bytes| size += bytes)?;
+pub fn size_and_sha256(path: &Path) -> Result<(u64, String)> {
+    let sha256 = sha256_of(path)?;
+    let size = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
     Ok((size, sha256))
 }

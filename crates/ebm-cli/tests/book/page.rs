@@ -126,8 +126,7 @@ pub fn pages(root: &Path) -> Vec<String> {
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.map(|name| format!("{folder}/{name}")).collect::<Vec<_>>()
     };
-    let mut pages =
-        vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned(), "docs/benchmarks/README.md".to_owned()];
+    let mut pages = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned(), "bench/README.md".to_owned()];
     pages.extend(list("docs").into_iter().filter(|name| name.ends_with(".md")));
     pages.extend(list("crates").into_iter().map(|name| name + "/README.md"));
     pages.retain(|page| root.join(page).exists());

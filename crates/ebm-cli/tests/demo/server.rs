@@ -107,7 +107,7 @@ impl Demo {
     pub fn post_head(&self, path: &str, length: usize) -> String {
         let (root, host) = (self.root(), self.host());
         format!(
-            "POST {root}api/{path} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\n\
+            "POST {root}{path} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\n\
              Content-Length: {length}\r\n\r\n"
         )
     }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::examine::Examiner;
 use super::file::{CATEGORY, CategoryRecord, sample_name};
 use crate::error::Error;
 
@@ -20,15 +19,16 @@ pub struct Category {
 
 /// The categories by ascending id, labelled by position, or what is wrong with them: labels would mean
 /// nothing.
-pub(super) fn sound(records: &[CategoryRecord], examiner: &mut Examiner) -> Result<Vec<Category>, String> {
-    let mut categories = Vec::with_capacity(records.len());
+pub(super) fn sound(records: &[CategoryRecord]) -> Result<Vec<Category>, String> {
+    let mut categories: Vec<Category> = Vec::with_capacity(records.len());
     for (position, record) in records.iter().enumerate() {
-        if let Some(finding) = examiner.category(record).first() {
-            return Err(format!("{}: {}", sample_name(CATEGORY, &record.id, position), finding.detail));
+        let refuse = |detail: &str| format!("{}: {detail}", sample_name(CATEGORY, &record.id, position));
+        let id = *record.id.as_ref().map_err(|finding| refuse(&finding.detail))?;
+        let name = record.name.as_ref().map_err(|finding| refuse(&finding.detail))?;
+        if categories.iter().any(|other| other.id == id || other.name == *name) {
+            return Err(refuse(&format!("another category has the id {id} or the name {name:?}")));
         }
-        if let (Ok(id), Ok(name)) = (&record.id, &record.name) {
-            categories.push(Category { id: *id, name: name.clone(), label: 0 });
-        }
+        categories.push(Category { id, name: name.clone(), label: 0 });
     }
     if categories.is_empty() {
         return Err("no categories".to_owned());
@@ -38,16 +38,11 @@ pub(super) fn sound(records: &[CategoryRecord], examiner: &mut Examiner) -> Resu
     Ok(categories)
 }
 
-/// Categories of these names, whose ids are their labels.
-pub(crate) fn named(names: impl IntoIterator<Item = String>) -> Vec<Category> {
-    (1..).zip(names).map(|(label, name)| Category { id: label as u64, name, label }).collect()
-}
-
 /// Labels the categories of the file or folder `path` for a model with so many labels, if there is one.
 ///
 /// # Errors
 /// [`Error::Categories`] with how they differ from it.
-pub(crate) fn relabel(categories: &mut [Category], labels: Option<usize>, path: &Path) -> Result<(), Error> {
+pub(super) fn relabel(categories: &mut [Category], labels: Option<usize>, path: &Path) -> Result<(), Error> {
     let Some(labels) = labels.filter(|labels| *labels != categories.len()) else { return Ok(()) };
     let [lowest, highest] = [categories.first(), categories.last()].map(|c| c.map_or(0, |c| c.id));
     if lowest < 1 || highest != labels as u64 {
@@ -72,7 +67,7 @@ mod tests {
     fn labelled(ids: &[u64], labels: usize) -> Result<Vec<usize>, String> {
         let record = |&id: &u64| CategoryRecord { id: Ok(id), name: Ok(format!("c{id}")) };
         let records: Vec<_> = ids.iter().map(record).collect();
-        let mut categories = sound(&records, &mut Examiner::default())?;
+        let mut categories = sound(&records)?;
         let relabelled = relabel(&mut categories, Some(labels), Path::new("a.json"));
         relabelled.map_err(|error| error.to_string())?;
         Ok(categories.iter().map(|category| category.label).collect())

@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use serde::de::{Deserialize, IgnoredAny};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -15,19 +14,18 @@ use crate::quarantine::{DefectCode, Finding};
 /// A field of a record: its value, or what is wrong with it.
 pub type Field<T> = Result<T, Box<Finding>>;
 
-/// An annotation file; other keys (`info`, `licenses`) are skipped. `S` is what is kept of the outlines.
+/// An annotation file; other keys (`info`, `licenses`) are skipped.
 #[derive(serde::Deserialize)]
-#[serde(bound = "S: Deserialize<'de> + Default")]
-pub struct AnnotationFile<S = IgnoredAny> {
+pub struct AnnotationFile {
     /// The images, in the order of the file.
     pub images: Vec<ImageRecord>,
     /// The annotations; absent in the file of a test set.
-    pub annotations: Option<Vec<AnnotationRecord<S>>>,
+    pub annotations: Option<Vec<AnnotationRecord>>,
     /// The categories.
     pub categories: Vec<CategoryRecord>,
 }
 
-impl<S: serde::de::DeserializeOwned + Default> AnnotationFile<S> {
+impl AnnotationFile {
     /// Reads a file of at most `max_bytes` bytes. NaN and infinities as Python writes them are read, and
     /// found defective where they stand.
     ///
@@ -71,7 +69,7 @@ pub fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
 
 /// A category as written.
 #[derive(serde::Deserialize)]
-#[serde(from = "CategoryFields")]
+#[serde(from = "Value")]
 pub struct CategoryRecord {
     /// Its id.
     pub id: Field<u64>,
@@ -81,7 +79,7 @@ pub struct CategoryRecord {
 
 /// An image as written.
 #[derive(serde::Deserialize)]
-#[serde(from = "ImageFields")]
+#[serde(from = "Value")]
 pub struct ImageRecord {
     /// Its id.
     pub id: Field<u64>,
@@ -95,8 +93,8 @@ pub struct ImageRecord {
 
 /// An annotation as written, reduced while it is parsed: COCO's train2017 holds 860 thousand.
 #[derive(serde::Deserialize)]
-#[serde(from = "AnnotationFields<S>", bound = "S: Deserialize<'de> + Default")]
-pub struct AnnotationRecord<S = IgnoredAny> {
+#[serde(from = "AnnotationFields")]
+pub struct AnnotationRecord {
     /// Its id.
     pub id: Field<u64>,
     /// The image's id.
@@ -109,33 +107,10 @@ pub struct AnnotationRecord<S = IgnoredAny> {
     pub area: Field<Option<f64>>,
     /// Whether it is a crowd; false where nothing is said.
     pub iscrowd: Field<bool>,
-    /// The outline.
-    pub segmentation: S,
 }
 
 #[derive(serde::Deserialize)]
-struct CategoryFields {
-    #[serde(default)]
-    id: Value,
-    #[serde(default)]
-    name: Value,
-}
-
-#[derive(serde::Deserialize)]
-struct ImageFields {
-    #[serde(default)]
-    id: Value,
-    #[serde(default)]
-    file_name: Value,
-    #[serde(default)]
-    width: Value,
-    #[serde(default)]
-    height: Value,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(bound = "S: Deserialize<'de> + Default")]
-struct AnnotationFields<S> {
+struct AnnotationFields {
     #[serde(default)]
     id: Value,
     #[serde(default)]
@@ -148,56 +123,49 @@ struct AnnotationFields<S> {
     area: Value,
     #[serde(default)]
     iscrowd: Value,
-    #[serde(default)]
-    segmentation: S,
 }
 
-impl From<CategoryFields> for CategoryRecord {
-    fn from(fields: CategoryFields) -> Self {
-        let name = fields.name.as_str().map(str::to_owned);
-        Self {
-            id: integer("id", &fields.id, DefectCode::BadCategory),
-            name: name.ok_or_else(|| misfit("name", &fields.name, DefectCode::BadCategory)),
-        }
+impl From<Value> for CategoryRecord {
+    fn from(fields: Value) -> Self {
+        let name = fields["name"].as_str().map(str::to_owned);
+        Self { id: integer("id", &fields["id"]), name: name.ok_or_else(|| misfit("name", &fields["name"])) }
     }
 }
 
-impl From<ImageFields> for ImageRecord {
-    fn from(fields: ImageFields) -> Self {
-        let side = |name, value| {
-            let side = usize::try_from(integer(name, value, DefectCode::BadImageSize)?).ok();
-            side.filter(|&side| side > 0).ok_or_else(|| misfit(name, value, DefectCode::BadImageSize))
+impl From<Value> for ImageRecord {
+    fn from(fields: Value) -> Self {
+        let side = |name: &str| {
+            let side = fields[name].as_u64().and_then(|side| usize::try_from(side).ok());
+            side.filter(|&side| side > 0).ok_or_else(|| misfit(name, &fields[name]))
         };
-        let file_name = fields.file_name.as_str().filter(|name| stays_inside(name)).map(str::to_owned);
+        let file_name = fields["file_name"].as_str().filter(|name| stays_inside(name)).map(str::to_owned);
         Self {
-            id: integer("id", &fields.id, DefectCode::BadId),
-            file_name: file_name
-                .ok_or_else(|| misfit("file_name", &fields.file_name, DefectCode::BadFileName)),
-            width: side("width", &fields.width),
-            height: side("height", &fields.height),
+            id: integer("id", &fields["id"]),
+            file_name: file_name.ok_or_else(|| misfit("file_name", &fields["file_name"])),
+            width: side("width"),
+            height: side("height"),
         }
     }
 }
 
-impl<S> From<AnnotationFields<S>> for AnnotationRecord<S> {
-    fn from(fields: AnnotationFields<S>) -> Self {
+impl From<AnnotationFields> for AnnotationRecord {
+    fn from(fields: AnnotationFields) -> Self {
         Self {
-            id: integer("id", &fields.id, DefectCode::BadId),
-            image_id: integer("image_id", &fields.image_id, DefectCode::BadId),
-            category_id: integer("category_id", &fields.category_id, DefectCode::BadId),
+            id: integer("id", &fields.id),
+            image_id: integer("image_id", &fields.image_id),
+            category_id: integer("category_id", &fields.category_id),
             bbox: numbers(&fields.bbox),
             area: match &fields.area {
                 Value::Null => Ok(None),
-                area => area.as_f64().map(Some).ok_or_else(|| misfit("area", area, DefectCode::BadArea)),
+                area => area.as_f64().map(Some).ok_or_else(|| misfit("area", area)),
             },
             iscrowd: flag(&fields.iscrowd),
-            segmentation: fields.segmentation,
         }
     }
 }
 
-fn integer(name: &str, value: &Value, code: DefectCode) -> Field<u64> {
-    value.as_u64().ok_or_else(|| misfit(name, value, code))
+fn integer(name: &str, value: &Value) -> Field<u64> {
+    value.as_u64().ok_or_else(|| misfit(name, value))
 }
 
 /// COCO writes 0 and 1; some tools write false and true.
@@ -206,42 +174,18 @@ fn flag(value: &Value) -> Field<bool> {
         (Value::Null, _) | (_, Some(0)) => Ok(false),
         (_, Some(1)) => Ok(true),
         (Value::Bool(flag), _) => Ok(*flag),
-        _ => Err(misfit("iscrowd", value, DefectCode::BadCrowdFlag)),
+        _ => Err(misfit("iscrowd", value)),
     }
 }
 
 /// Four finite numbers.
 fn numbers(bbox: &Value) -> Field<[f64; 4]> {
-    let fail = |code| Box::new(Finding::new(code, format!("bbox is {}", shorten(bbox))));
-    let entries = bbox.as_array().filter(|entries| entries.len() == 4);
-    let entries = entries.ok_or_else(|| fail(DefectCode::BoxArity))?;
-    let mut numbers = [0.; 4];
-    for (number, entry) in numbers.iter_mut().zip(entries) {
-        *number = match (entry.as_f64(), number_in_text(entry)) {
-            (Some(number), _) => number,
-            (None, Some(number)) if number.is_finite() => return Err(fail(DefectCode::StringNumber)),
-            // JSON has no NaN; writers put null or a word in its place.
-            (None, Some(_)) => f64::NAN,
-            (None, None) if entry.is_null() => f64::NAN,
-            (None, None) => return Err(fail(DefectCode::BoxArity)),
-        };
-    }
-    if numbers.iter().all(|number| number.is_finite()) {
-        Ok(numbers)
-    } else {
-        Err(fail(DefectCode::BoxNotFinite))
-    }
+    let numbers: Option<Vec<f64>> = bbox.as_array().and_then(|all| all.iter().map(Value::as_f64).collect());
+    numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| misfit("bbox", bbox))
 }
 
-fn number_in_text(value: &Value) -> Option<f64> {
-    value.as_str()?.trim().parse().ok()
-}
-
-/// That a field is of kind `code`, or that it is a number written as text.
-fn misfit(name: &str, value: &Value, code: DefectCode) -> Box<Finding> {
-    let code =
-        if number_in_text(value).is_some_and(f64::is_finite) { DefectCode::StringNumber } else { code };
-    Box::new(Finding::new(code, format!("{name} is {}", shorten(value))))
+fn misfit(name: &str, value: &Value) -> Box<Finding> {
+    Box::new(Finding::new(DefectCode::BadAnnotation, format!("{name} is {}", shorten(value))))
 }
 
 /// A value in at most 80 characters.
@@ -254,7 +198,7 @@ fn shorten(value: &Value) -> String {
 }
 
 /// What a report calls a record: `image 9`, or `images[3]` where the id is of no use.
-pub(crate) fn sample_name(kind: Kind, id: &Field<u64>, position: usize) -> String {
+pub(super) fn sample_name(kind: Kind, id: &Field<u64>, position: usize) -> String {
     match id {
         Ok(id) => format!("{} {id}", kind.name),
         Err(_) => format!("{}[{position}]", kind.array),
@@ -263,14 +207,14 @@ pub(crate) fn sample_name(kind: Kind, id: &Field<u64>, position: usize) -> Strin
 
 /// How [`sample_name`] calls a kind of record.
 #[derive(Clone, Copy)]
-pub(crate) struct Kind {
+pub(super) struct Kind {
     name: &'static str,
     array: &'static str,
 }
 
-pub(crate) const CATEGORY: Kind = Kind { name: "category", array: "categories" };
-pub(crate) const IMAGE: Kind = Kind { name: "image", array: "images" };
-pub(crate) const ANNOTATION: Kind = Kind { name: "annotation", array: "annotations" };
+pub(super) const CATEGORY: Kind = Kind { name: "category", array: "categories" };
+pub(super) const IMAGE: Kind = Kind { name: "image", array: "images" };
+pub(super) const ANNOTATION: Kind = Kind { name: "annotation", array: "annotations" };
 
 #[cfg(test)]
 mod tests {

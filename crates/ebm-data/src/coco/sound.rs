@@ -1,15 +1,21 @@
 //! The records that a loader keeps: each is either sound or in the quarantine.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::examine::Examiner;
-use super::file::{ANNOTATION, AnnotationFile, AnnotationRecord, IMAGE, ImageRecord, sample_name};
+use super::file::{ANNOTATION, AnnotationFile, AnnotationRecord, Field, IMAGE, ImageRecord, sample_name};
 use super::{Category, CocoImage, Object, categories};
 use crate::quarantine::{DefectCode, Finding, Quarantine};
 
+/// A box is absurd when it is this many times larger than its image.
+const ABSURD: f64 = 10.;
+/// Or when one of its numbers is this large.
+const HUGE: f64 = 1e6;
+/// The most objects of one image: in training each is compared with every anchor and every proposal.
+const MAX_OBJECTS: usize = 10_000;
+
 /// What is sound, and what is not.
-pub(crate) struct Sound {
+pub(super) struct Sound {
     /// By ascending id.
     pub images: Vec<CocoImage>,
     pub quarantine: Quarantine,
@@ -25,34 +31,31 @@ pub(crate) struct Origin<'a> {
     pub check_files: bool,
 }
 
-/// Keeps what is sound of `file`, whose categories `examiner` has seen and `categories` are.
-pub(super) fn keep_sound(
-    file: AnnotationFile,
-    origin: &Origin<'_>,
-    categories: &[Category],
-    mut examiner: Examiner,
-) -> Sound {
+/// Keeps what is sound of `file`, whose categories are `categories`.
+pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: &[Category]) -> Sound {
     let annotations = file.annotations.unwrap_or_default();
     let totals = [file.images.len(), annotations.len()];
-    let mut quarantine = Quarantine::default();
-    let mut record = |sample: String, finding: Finding| {
+    let (mut quarantine, mut bad) = (Quarantine::default(), [0; 2]);
+    let mut record = |kind: usize, sample: String, finding: Finding| {
+        bad[kind] += 1;
         quarantine.defects.push(finding.in_sample(origin.annotations, sample));
     };
-    let mut bad = [0; 2];
 
-    let mut images = Vec::with_capacity(totals[0]);
+    let mut images: Vec<CocoImage> = Vec::with_capacity(totals[0]);
     // `None`: listed but left out, and so are its annotations.
     let mut index_of: HashMap<u64, Option<usize>> = HashMap::new();
+    let mut file_names = HashSet::new();
     for (position, image) in file.images.into_iter().enumerate() {
-        let (sample, id) = (sample_name(IMAGE, &image.id, position), image.id.clone());
-        let index = match sound_image(image, origin, &mut examiner) {
+        let id = image.id.clone();
+        let again = id.as_ref().is_ok_and(|id| index_of.contains_key(id))
+            || image.file_name.as_ref().is_ok_and(|name| !file_names.insert(name.clone()));
+        let index = match sound_image(image, again, origin) {
             Ok(image) => {
                 images.push(image);
                 Some(images.len() - 1)
             }
             Err(finding) => {
-                bad[0] += 1;
-                record(sample, finding);
+                record(0, sample_name(IMAGE, &id, position), *finding);
                 None
             }
         };
@@ -60,63 +63,89 @@ pub(super) fn keep_sound(
             index_of.entry(id).or_insert(index);
         }
     }
+    let mut ids = HashSet::new();
     for (position, annotation) in annotations.into_iter().enumerate() {
+        let id = annotation.id.clone();
+        let again = id.as_ref().is_ok_and(|id| !ids.insert(*id));
         let index = annotation.image_id.as_ref().ok().and_then(|id| index_of.get(id).copied());
-        let finding = examiner.annotation(&annotation, None).into_iter().find(|f| matters(f, &annotation));
-        match (index, finding) {
-            // Left out with its image, which is in the quarantine.
-            (Some(None), _) => {}
-            (_, Some(finding)) => {
-                bad[1] += 1;
-                record(sample_name(ANNOTATION, &annotation.id, position), finding);
-            }
-            (index, None) => {
-                if let Some(image) = index.flatten().and_then(|index: usize| images.get_mut(index)) {
-                    image.objects.extend(object(&annotation, categories));
-                }
-            }
+        // Left out with its image, which is in the quarantine.
+        if index == Some(None) {
+            continue;
+        }
+        let image = index.flatten().and_then(|index| images.get_mut(index));
+        match sound_object(annotation, again, image, categories) {
+            Ok((image, object)) => image.objects.push(object),
+            Err(finding) => record(1, sample_name(ANNOTATION, &id, position), *finding),
         }
     }
     images.sort_by_key(|image| image.id);
     Sound { images, quarantine, bad_of_total: [(bad[0], totals[0]), (bad[1], totals[1])] }
 }
 
-/// Whether an annotation is left out for this. A part of its box may be outside the image, its area may be
-/// that of a mask that is not read, or zero.
-fn matters(finding: &Finding, annotation: &AnnotationRecord) -> bool {
-    match finding.code {
-        DefectCode::BoxClipped | DefectCode::AreaMismatch => false,
-        DefectCode::BadArea => annotation.area != Ok(Some(0.)),
-        _ => true,
+/// The image, whose id or file another has if it is there `again`.
+fn sound_image(record: ImageRecord, again: bool, origin: &Origin<'_>) -> Field<CocoImage> {
+    let (width, height, id, file_name) = (record.width?, record.height?, record.id?, record.file_name?);
+    if again {
+        return fail(
+            DefectCode::DuplicateId,
+            format!("another image has the id {id} or the file {file_name}"),
+        );
     }
-}
-
-fn sound_image(
-    record: ImageRecord,
-    origin: &Origin<'_>,
-    examiner: &mut Examiner,
-) -> Result<CocoImage, Finding> {
-    if let Some(finding) = examiner.image(&record).into_iter().next() {
-        return Err(finding);
-    }
-    let of = |record: ImageRecord| Ok((record.id?, record.file_name?, record.width?, record.height?));
-    let (id, file_name, width, height) = of(record).map_err(|finding: Box<Finding>| *finding)?;
     let path = origin.images.join(&file_name);
     if origin.check_files && !path.is_file() {
-        return Err(Finding::new(DefectCode::MissingFile, path.display().to_string()));
+        return fail(DefectCode::MissingFile, path.display().to_string());
     }
     Ok(CocoImage { id, file_name, path, width, height, objects: Vec::new() })
 }
 
-/// `(x, y, w, h)` becomes `(x0, y0, x1, y1)`; without an area it is the box's.
-fn object(record: &AnnotationRecord, categories: &[Category]) -> Option<Object> {
-    let AnnotationRecord { id, category_id, bbox, area, iscrowd, .. } = record;
-    let [x, y, w, h] = *bbox.as_ref().ok()?;
-    Some(Object {
-        annotation_id: *id.as_ref().ok()?,
-        bbox: [x as f32, y as f32, (x + w) as f32, (y + h) as f32],
-        label: categories::label(categories, *category_id.as_ref().ok()?)?,
-        area: area.as_ref().ok()?.unwrap_or(w * h),
-        iscrowd: *iscrowd.as_ref().ok()?,
-    })
+/// The object of an annotation in its image: `(x, y, w, h)` becomes `(x0, y0, x1, y1)`, and without an area
+/// it is the box's.
+fn sound_object<'a>(
+    record: AnnotationRecord,
+    again: bool,
+    image: Option<&'a mut CocoImage>,
+    categories: &[Category],
+) -> Field<(&'a mut CocoImage, Object)> {
+    let (annotation_id, image_id, category_id) = (record.id?, record.image_id?, record.category_id?);
+    if again {
+        return fail(DefectCode::DuplicateId, format!("another annotation has the id {annotation_id}"));
+    }
+    let Some(image) = image else {
+        return fail(DefectCode::UnknownImage, format!("image_id {image_id} is not listed"));
+    };
+    let Some(label) = categories::label(categories, category_id) else {
+        return fail(DefectCode::UnknownCategory, format!("category_id {category_id} is not listed"));
+    };
+    let (iscrowd, bbox @ [x, y, w, h], area) = (record.iscrowd?, record.bbox?, record.area?);
+    if let Some(finding) = misplaced(bbox, (image.width, image.height)) {
+        return Err(Box::new(finding));
+    }
+    // Zero is that of a mask that covers no whole pixel.
+    if let Some(area) = area.filter(|area| *area < 0.) {
+        return fail(DefectCode::BadAnnotation, format!("area is {area}"));
+    }
+    let bbox = [x as f32, y as f32, (x + w) as f32, (y + h) as f32];
+    Ok((image, Object { annotation_id, bbox, label, area: area.unwrap_or(w * h), iscrowd }))
+}
+
+fn fail<T>(code: DefectCode, detail: String) -> Field<T> {
+    Err(Box::new(Finding::new(code, detail)))
+}
+
+/// That an image has more objects than are read.
+pub(super) fn crowded(objects: usize) -> Option<Finding> {
+    let detail = || format!("{objects} objects, and at most {MAX_OBJECTS} of an image are read");
+    (objects > MAX_OBJECTS).then(|| Finding::new(DefectCode::BadAnnotation, detail()))
+}
+
+/// That a box `(x, y, w, h)` has no sides, or is where it cannot be in an image of `size`, columns and rows;
+/// a part of it may be outside.
+pub(crate) fn misplaced([x, y, w, h]: [f64; 4], size: (usize, usize)) -> Option<Finding> {
+    let (width, height) = (size.0 as f64, size.1 as f64);
+    // Also a side too small for f32 is empty: nothing could be pooled from it.
+    let empty = w <= 0. || h <= 0. || (x + w) as f32 <= x as f32 || (y + h) as f32 <= y as f32;
+    let absurd = w > ABSURD * width || h > ABSURD * height || [x, y, w, h].iter().any(|n| n.abs() > HUGE);
+    let outside = x >= width || y >= height || x + w <= 0. || y + h <= 0.;
+    let detail = || format!("[{x}, {y}, {w}, {h}] in {width}x{height}");
+    (empty || absurd || outside).then(|| Finding::new(DefectCode::BadBox, detail()))
 }

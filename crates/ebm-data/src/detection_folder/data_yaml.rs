@@ -7,178 +7,65 @@
 //! nc: 2                # optional; the number of names
 //! names: [cat, dog]    # or a list with dashes, or a map from 0, 1, …
 //! ```
-//!
-//! Other keys, with what is indented below them, are skipped. Lists of folders, anchors, tags and texts of
-//! several lines are refused where one of these keys has them.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 
-use crate::error::{Error, Result};
-
-/// What a `data.yaml` says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DataYaml {
-    /// The folder that the splits are in.
-    pub path: Option<PathBuf>,
-    /// The images to train on.
-    pub train: Option<PathBuf>,
-    /// The images to validate on.
-    pub val: Option<PathBuf>,
-    /// The images to test on.
-    pub test: Option<PathBuf>,
-    /// The names of the classes, by index.
-    pub names: Vec<String>,
+/// The values of the keys, each with the lines below it, and the names of the classes by index.
+pub(super) struct DataYaml {
+    values: BTreeMap<String, String>,
+    pub(super) names: Vec<String>,
 }
-
-/// A line without its comment: its number from 1, its indentation and the rest.
-struct Line<'a> {
-    number: usize,
-    indent: usize,
-    text: &'a str,
-}
-
-/// A value, or the number of the line that is refused and what to write.
-type Parsed<T> = std::result::Result<T, (usize, String)>;
 
 impl DataYaml {
-    /// Reads `text`, which is that of the file `path`.
-    ///
-    /// # Errors
-    /// [`Error::Format`] with the line and what to write instead.
-    pub fn parse(path: &Path, text: &str) -> Result<Self> {
-        parse(text).map_err(|(line, detail)| Error::Format {
-            path: path.to_owned(),
-            expected: "a data.yaml as Ultralytics writes it",
-            detail: format!("line {line}: {detail}"),
-        })
+    /// Reads a text, or says what to write instead.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for line in text.lines().map(|line| line.split(" #").next().unwrap_or(line).trim_end()) {
+            let is_below = line.starts_with([' ', '\t', '-', ']', '}']);
+            match line.split_once(':') {
+                _ if line.starts_with('#') || line.is_empty() || line == "---" => {}
+                Some((key, value)) if !is_below => pairs.push((key.to_owned(), value.trim().to_owned())),
+                _ => pairs.last_mut().into_iter().for_each(|(_, value)| {
+                    value.push('\n');
+                    value.push_str(line.trim());
+                }),
+            }
+        }
+        let values: BTreeMap<String, String> = pairs.into_iter().collect();
+        let names = names(values.get("names").map_or("", |names| names.trim()))?;
+        let count = values.get("nc").map_or(Ok(names.len()), |count| count.parse());
+        if count != Ok(names.len()) {
+            return Err(format!("`nc` is not {}, the number of `names`", names.len()));
+        }
+        Ok(Self { values, names })
+    }
+
+    /// The text of a key, if it has one.
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, String> {
+        self.values.get(key).filter(|text| !text.is_empty()).map(|text| scalar(text)).transpose()
     }
 }
 
-fn parse(text: &str) -> Parsed<DataYaml> {
-    let lines: Vec<Line> =
-        (1..).zip(text.lines()).filter_map(|(number, line)| significant(number, line)).collect();
-    let mut yaml = DataYaml::default();
-    let (mut seen, mut count) = (Vec::new(), None);
-    let mut rest = &lines[..];
-    while let [line, below @ ..] = rest {
-        let refuse = |detail: &str| Err((line.number, detail.to_owned()));
-        // A list may stand as far left as its key, and what closes one.
-        let end = below.iter().position(|line| line.indent == 0 && !line.text.starts_with(['-', ']', '}']));
-        let (block, after) = below.split_at(end.unwrap_or(below.len()));
-        rest = after;
-        let (key, value) = match split_key(line.text) {
-            Some(pair) if line.indent == 0 => pair,
-            _ => return refuse("neither `key: value` nor indented below a key"),
+/// The names of the classes: `[a, b]`, `{0: a, 1: b}`, or a line for each.
+fn names(text: &str) -> Result<Vec<String>, String> {
+    let inner = |open: char, close: char| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+    let (list, map) = (inner('[', ']'), inner('{', '}'));
+    let entries = list.or(map).map_or_else(|| text.lines().collect(), items);
+    let mut names = Vec::with_capacity(entries.len());
+    for entry in entries.into_iter().map(str::trim) {
+        let name = match entry.split_once(':') {
+            _ if list.is_some() => entry,
+            _ if map.is_none() && entry.starts_with("- ") => &entry[2..],
+            Some((index, name)) if index.trim().parse() == Ok(names.len()) => name,
+            _ => return Err(format!("`names`: {entry:?} is neither `- name` nor `{}: name`", names.len())),
         };
-        if seen.contains(&key) {
-            return refuse("the key occurs twice; leave one");
-        }
-        seen.push(key);
-        let folder = || folder(line.number, value, block).map(Some);
-        match key {
-            "path" => yaml.path = folder()?,
-            "train" => yaml.train = folder()?,
-            "val" | "valid" if yaml.val.is_some() => return refuse("both `val` and `valid`; leave one"),
-            "val" | "valid" => yaml.val = folder()?,
-            "test" => yaml.test = folder()?,
-            "nc" => {
-                let number = value.parse::<usize>();
-                count = Some((line.number, number.map_err(|_| (line.number, "nc is no number".to_owned()))?));
-            }
-            "names" => yaml.names = names(line.number, value, block)?,
-            _ => {}
-        }
-    }
-    let last = lines.last().map_or(1, |line| line.number);
-    if yaml.names.is_empty() {
-        return Err((last, "no `names`; give those of the classes".to_owned()));
-    }
-    if let Some((line, count)) = count.filter(|(_, count)| *count != yaml.names.len()) {
-        return Err((line, format!("nc is {count}, but there are {} names", yaml.names.len())));
-    }
-    if yaml.train.is_none() && yaml.val.is_none() && yaml.test.is_none() {
-        return Err((last, "none of `train`, `val` and `test`; give a folder of images".to_owned()));
-    }
-    Ok(yaml)
-}
-
-/// What a line says; nothing of an empty one and of one that is a comment or begins a document.
-fn significant(number: usize, line: &str) -> Option<Line<'_>> {
-    let mut quote = None;
-    let mut before = ' ';
-    let end = line.char_indices().find_map(|(at, c)| {
-        let comment = c == '#' && quote.is_none() && before.is_whitespace();
-        match quote {
-            Some(open) if c == open => quote = None,
-            // An apostrophe within a word opens nothing.
-            None if (c == '"' || c == '\'') && !before.is_alphanumeric() => quote = Some(c),
-            _ => {}
-        }
-        before = c;
-        comment.then_some(at)
-    });
-    let text = line[..end.unwrap_or(line.len())].trim_end();
-    let trimmed = text.trim_start();
-    let indent = text.len() - trimmed.len();
-    (!trimmed.is_empty() && trimmed != "---").then_some(Line { number, indent, text: trimmed })
-}
-
-/// `key: value`, where the value may be empty.
-fn split_key(text: &str) -> Option<(&str, &str)> {
-    let (key, value) = text.split_once(':')?;
-    (value.is_empty() || value.starts_with(' ')).then(|| (key.trim(), value.trim()))
-}
-
-/// One folder of images.
-fn folder(line: usize, value: &str, block: &[Line]) -> Parsed<PathBuf> {
-    if !block.is_empty() || value.starts_with('[') || value.ends_with(".txt") {
-        return Err((line, "a list of folders or files; give one folder of images".to_owned()));
-    }
-    scalar(line, value).map(PathBuf::from)
-}
-
-/// The names of the classes: `[a, b]`, `{0: a, 1: b}`, or a line for each below.
-fn names(line: usize, value: &str, block: &[Line]) -> Parsed<Vec<String>> {
-    let mut entries: Vec<(usize, Option<&str>, String)> = Vec::new();
-    let joined: String;
-    if value.is_empty() {
-        for line in block {
-            let (index, name) = match (line.text.strip_prefix("- "), split_key(line.text)) {
-                (Some(name), _) => (None, name.trim()),
-                (None, Some((index, name))) => (Some(index), name),
-                _ => return Err((line.number, "neither `- name` nor `index: name`".to_owned())),
-            };
-            entries.push((line.number, index, scalar(line.number, name)?));
-        }
-    } else {
-        joined =
-            std::iter::once(value).chain(block.iter().map(|line| line.text)).collect::<Vec<_>>().join(" ");
-        let inner = |open, close| joined.strip_prefix(open).and_then(|rest: &str| rest.strip_suffix(close));
-        if let Some(list) = inner('[', ']') {
-            for name in items(list) {
-                entries.push((line, None, scalar(line, name)?));
-            }
-        } else if let Some(map) = inner('{', '}') {
-            for entry in items(map) {
-                let (index, name) =
-                    split_key(entry).ok_or_else(|| (line, format!("{entry:?} is not `index: name`")))?;
-                entries.push((line, Some(index), scalar(line, name)?));
-            }
-        } else {
-            return Err((line, "`names` is neither a list nor a map".to_owned()));
-        }
-    }
-    let mut names: Vec<String> = Vec::with_capacity(entries.len());
-    for (line, index, name) in entries {
-        if index.is_some_and(|index| index.parse() != Ok(names.len())) {
-            return Err((line, format!("index {} expected; count the classes from 0", names.len())));
-        }
+        let name = scalar(name.trim())?;
         if names.contains(&name) {
-            return Err((line, format!("{name:?} occurs twice; give each class its own name")));
+            return Err(format!("`names`: {name:?} occurs twice"));
         }
         names.push(name);
     }
-    Ok(names)
+    if names.is_empty() { Err("no `names`; give those of the classes".to_owned()) } else { Ok(names) }
 }
 
 /// The entries of a list or map in brackets; commas in quotes are parts of names.
@@ -192,36 +79,24 @@ fn items(list: &str) -> Vec<&str> {
             _ => {}
         }
         let ends = c == ',' && quote.is_none();
-        begins = ends || (begins && c.is_whitespace());
+        begins = ends || (begins && c.is_whitespace()) || c == ':';
         ends
     });
-    let mut items: Vec<&str> = parts.map(str::trim).collect();
+    let mut items: Vec<&str> = parts.collect();
     // A comma may follow the last one.
-    if items.last().is_some_and(|last| last.is_empty()) {
-        items.pop();
-    }
+    items.pop_if(|last| last.trim().is_empty());
     items
 }
 
 /// A plain or quoted text of one line.
-fn scalar(line: usize, text: &str) -> Parsed<String> {
-    let refuse = |why: &str| Err((line, format!("{text:?} {why}")));
+fn scalar(text: &str) -> Result<String, String> {
     let inner = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
-    if let Some(inner) = inner('\'') {
-        return Ok(inner.replace("''", "'"));
-    }
-    if let Some(inner) = inner('"') {
-        return if inner.contains('\\') {
-            refuse("has an escape; write it plainly")
-        } else {
-            Ok(inner.to_owned())
-        };
-    }
-    match text.chars().next() {
-        None => refuse("is empty; give a value"),
-        Some('&' | '*' | '!' | '|' | '>' | '%' | '@' | '`' | '[' | '{' | '"' | '\'') => {
-            refuse("is YAML that is not read here; write it as one plain or quoted text")
+    match (inner('\''), inner('"')) {
+        (Some(inner), _) => Ok(inner.replace("''", "'")),
+        (_, Some(inner)) if !inner.contains('\\') => Ok(inner.to_owned()),
+        _ if text.is_empty() || text.starts_with(|c| "&*!|>%@`[{\"'-".contains(c)) || text.contains('\n') => {
+            Err(format!("{text:?} is not read; write one plain or quoted text"))
         }
-        Some(_) => Ok(text.to_owned()),
+        _ => Ok(text.to_owned()),
     }
 }

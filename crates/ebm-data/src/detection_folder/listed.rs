@@ -1,99 +1,72 @@
-//! Images whose annotations are in a file each, gathered to a dataset.
+//! Images whose annotations are in a file each, as one annotation file.
 
 use std::path::{Path, PathBuf};
 
-use crate::coco::{CocoImage, Object, Sound, misplaced};
-use crate::quarantine::{DefectCode, Finding, Quarantine};
+
+use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, misplaced};
+use crate::quarantine::Finding;
 
 /// A thing, or what is wrong with it.
 pub(super) type Sought<T> = Result<T, Finding>;
 
 /// What a file of annotations says of its image.
-#[derive(Clone, Debug)]
-pub(super) struct Listed<T> {
+pub(super) struct Listed {
     /// The file.
-    pub annotations: PathBuf,
-    /// Its image, or why there is none.
-    pub image: Sought<ImageFile>,
+    pub(super) file: PathBuf,
+    /// Its image with columns and rows, or why there is none.
+    pub(super) image: Sought<(PathBuf, (usize, usize))>,
     /// Its objects with the line of each, counted from 1.
-    pub objects: Vec<(u32, Sought<T>)>,
-}
-
-/// An image file that is there.
-#[derive(Clone, Debug)]
-pub(super) struct ImageFile {
-    /// Where.
-    pub path: PathBuf,
-    /// Columns and rows.
-    pub size: (usize, usize),
+    pub(super) objects: Vec<(usize, Sought<Annotated>)>,
 }
 
 /// An object whose class is known.
 pub(super) struct Annotated {
     /// The class, from 1.
-    pub label: usize,
+    pub(super) label: usize,
     /// Left, top, right and bottom in pixels, half-open.
-    pub corners: [f64; 4],
+    pub(super) corners: [f64; 4],
     /// Whether it does not count.
-    pub is_difficult: bool,
+    pub(super) is_difficult: bool,
 }
 
-/// Gathers the records of `root` in their order; ids count from 1. `label` tells an object's class and box in
-/// an image of a size, and `remedy` is what to do about a box that is not in its image.
-pub(super) fn gather<T>(
-    root: &Path,
-    records: &[Listed<T>],
-    remedy: &str,
-    label: impl Fn(&T, (usize, usize)) -> Sought<Annotated>,
-) -> Sound {
-    let mut images = Vec::with_capacity(records.len());
-    let mut quarantine = Quarantine::default();
-    let (mut total, mut bad) = (0, [0; 2]);
-    for (record, id) in records.iter().zip(1..) {
-        let mut defect = |sample: String, finding: Finding| {
-            quarantine.defects.push(finding.in_sample(&record.annotations, sample));
+/// What the files in `root` say as one file says it; ids count from 1.
+pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Listed>) -> AnnotationFile {
+    let category = |(id, name): (u64, &String)| CategoryRecord { id: Ok(id), name: Ok(name.clone()) };
+    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    for (Listed { file, image, objects }, id) in listed.into_iter().zip(1..) {
+        let place = |Finding { code, detail }: Finding, line: String| {
+            Box::new(Finding::new(code, format!("{}{line}: {detail}", file.display())))
         };
-        let image = match &record.image {
-            Ok(image) => image,
-            Err(finding) => {
-                bad[0] += 1;
-                defect(format!("image {id}"), finding.clone());
-                continue;
-            }
-        };
-        let mut objects = Vec::with_capacity(record.objects.len());
-        for (line, object) in &record.objects {
-            total += 1;
-            let object = object.as_ref().map_err(Finding::clone).and_then(|object| label(object, image.size));
-            match object.and_then(|object| clipped(object, image.size, remedy)) {
-                Ok(object) => objects.push(Object { annotation_id: total as u64, ..object }),
-                Err(finding) => {
-                    bad[1] += 1;
-                    defect(format!("line {line}"), finding);
-                }
-            }
+        let (width, height) = image.as_ref().map_or((1, 1), |(_, size)| *size);
+        for (line, object) in objects {
+            let object = object.and_then(|object| clipped(object, (width, height)));
+            let (label, is_difficult) =
+                object.as_ref().map_or((1, false), |(label, _, crowd)| (*label, *crowd));
+            annotations.push(AnnotationRecord {
+                id: Ok(annotations.len() as u64 + 1),
+                image_id: Ok(id),
+                category_id: Ok(label as u64),
+                bbox: object
+                    .map(|(_, bbox, _)| bbox)
+                    .map_err(|finding| place(finding, format!(": line {line}"))),
+                area: Ok(None),
+                iscrowd: Ok(is_difficult),
+            });
         }
-        let (width, height) = image.size;
-        let file_name = image.path.strip_prefix(root).unwrap_or(&image.path).display().to_string();
-        images.push(CocoImage { id, file_name, path: image.path.clone(), width, height, objects });
+        let name = image.map(|(path, _)| path.strip_prefix(root).unwrap_or(&path).display().to_string());
+        let file_name = name.map_err(|finding| place(finding, String::new()));
+        images.push(ImageRecord { id: Ok(id), file_name, width: Ok(width), height: Ok(height) });
     }
-    Sound { images, quarantine, bad_of_total: [(bad[0], records.len()), (bad[1], total)] }
+    let categories = (1..).zip(classes).map(category).collect();
+    AnnotationFile { images, annotations: Some(annotations), categories }
 }
 
-/// The object with its box clipped to the image, or what is wrong with the box; a part of it may be outside.
-fn clipped(object: Annotated, size: (usize, usize), remedy: &str) -> Sought<Object> {
+/// Label, box clipped to the image, and whether it does not count; or what is wrong with the box.
+fn clipped(object: Annotated, size: (usize, usize)) -> Sought<(usize, [f64; 4], bool)> {
     let [x0, y0, x1, y1] = object.corners;
-    let found = misplaced([x0, y0, x1 - x0, y1 - y0], Some(size));
-    if let Some(Finding { code, detail }) = found.filter(|found| found.code != DefectCode::BoxClipped) {
-        return Err(Finding::new(code, format!("x, y, width and height {detail}; {remedy}")));
+    if let Some(Finding { code, detail }) = misplaced([x0, y0, x1 - x0, y1 - y0], size) {
+        return Err(Finding::new(code, format!("x, y, width and height {detail}")));
     }
-    let (width, height) = (size.0 as f64, size.1 as f64);
-    let [x0, y0, x1, y1] = [x0.max(0.), y0.max(0.), x1.min(width), y1.min(height)];
-    Ok(Object {
-        annotation_id: 0,
-        bbox: [x0 as f32, y0 as f32, x1 as f32, y1 as f32],
-        label: object.label,
-        area: (x1 - x0) * (y1 - y0),
-        iscrowd: object.is_difficult,
-    })
+    let [x0, y0, x1, y1] = [x0.max(0.), y0.max(0.), x1.min(size.0 as f64), y1.min(size.1 as f64)];
+    Ok((object.label, [x0, y0, x1 - x0, y1 - y0], object.is_difficult))
 }

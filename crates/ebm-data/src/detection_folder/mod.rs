@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | COCO | `annotations/*.json`, `*.json`, `{train,valid,test}/*.json`, which begin as annotation files do | beside the file, in `images/`, in a folder of the split's name, or in any other where they are |
 //! | Pascal VOC | `Annotations/*.xml`, `annotations/`, `annots/`, or the XML files beside the images; each also in `{train,valid,test}/` | `JPEGImages/`, `images/`, beside the XML files |
-//! | YOLO | `data.yaml` (see [`data_yaml`]), or `classes.txt` | `images/`, with `labels/` instead of it for the labels; or beside the labels |
+//! | YOLO | `data.yaml` as Ultralytics and Roboflow write it, or `classes.txt` | `images/`, with `labels/` instead of it for the labels; or beside the labels |
 //!
 //! [`DetectionFolder::load`] gives a split as a [`CocoDataset`], whose categories have the same order in
 //! every split: COCO's by id, VOC's by name, YOLO's by index. What is defective is named by file and line,
@@ -19,7 +19,7 @@
 //! trained on them: they are COCO's crowds.
 
 mod coco;
-pub mod data_yaml;
+mod data_yaml;
 mod listed;
 mod voc;
 mod yolo;
@@ -28,28 +28,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::coco::{CocoDataset, LoadOptions, Purpose};
+use crate::coco::{CocoDataset, LoadOptions, Origin};
 use crate::error::{Error, Result};
 
 /// What a folder is in the form of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Format {
-    /// An annotation file in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
     Coco,
-    /// An XML file for each image.
     Voc,
-    /// A text file for each image.
     Yolo,
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Coco => "COCO",
-            Self::Voc => "Pascal VOC",
-            Self::Yolo => "YOLO",
-        })
-    }
 }
 
 /// What a part of a dataset is for.
@@ -76,6 +63,11 @@ impl Split {
         }
     }
 
+    /// Each split with each of its names.
+    fn all_names() -> impl Iterator<Item = (Self, &'static str)> {
+        Self::ALL.into_iter().flat_map(|split| split.names().iter().map(move |name| (split, *name)))
+    }
+
     /// The split that a name such as `instances_val2017` speaks of.
     fn of_name(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();
@@ -90,105 +82,72 @@ impl fmt::Display for Split {
     }
 }
 
+/// What there is of each split: COCO's annotation file, VOC's XML files, YOLO's folder of images.
+type Splits = BTreeMap<Split, Vec<PathBuf>>;
+
 /// A folder whose format and splits are known.
 #[derive(Clone, Debug)]
 pub struct DetectionFolder {
     root: PathBuf,
-    contents: Contents,
-}
-
-/// Where the annotations are.
-#[derive(Clone, Debug)]
-enum Contents {
-    /// The annotation file of each split.
-    Coco(BTreeMap<Split, PathBuf>),
-    Voc(voc::Annotations),
-    Yolo(yolo::Labels),
+    format: Format,
+    splits: Splits,
+    /// Their names in the order of their labels; of COCO the annotation files tell.
+    classes: Vec<String>,
 }
 
 impl DetectionFolder {
-    /// Recognises what `root` holds; with `format` nothing else is considered.
+    /// Recognises what `root` holds.
     ///
     /// # Errors
     /// [`Error::Format`] for a folder of no known format, or of several; [`Error::Io`]; for VOC and YOLO what
     /// is wrong with the files as a whole.
-    pub fn open(root: &Path, format: Option<Format>) -> Result<Self> {
-        let wanted = |kind| format.is_none_or(|format| format == kind);
-        let mut found = Vec::new();
-        if wanted(Format::Coco) {
-            found.extend(coco::find(root)?.map(Contents::Coco));
-        }
-        if wanted(Format::Voc) {
-            found.extend(voc::Annotations::find(root)?.map(Contents::Voc));
-        }
-        if wanted(Format::Yolo) {
-            found.extend(yolo::Labels::find(root)?.map(Contents::Yolo));
-        }
-        let several: Vec<String> = found.iter().map(|contents| contents.format().to_string()).collect();
-        match (found.pop(), found.is_empty()) {
-            (Some(contents), true) => Ok(Self { root: root.to_owned(), contents }),
-            (Some(_), false) => Err(unusable(
-                root,
-                format!("it holds {} annotations; say which to read", several.join(" and ")),
-            )),
-            (None, _) => {
-                let what = format.map_or("annotations".to_owned(), |format| format!("{format} annotations"));
-                Err(unusable(
-                    root,
-                    format!(
-                        "no {what} found; looked for COCO (annotations/*.json, *.json, train/_annotations.coco.json), \
-                         Pascal VOC (Annotations/*.xml, *.xml, train/*.xml) and YOLO (data.yaml, or classes.txt with \
-                         images/ and labels/)"
-                    ),
-                ))
+    pub fn open(root: &Path) -> Result<Self> {
+        let (voc, voc_classes) = voc::find(root)?;
+        let (yolo, yolo_classes) = yolo::find(root)?;
+        let found = [
+            (Format::Coco, coco::find(root)?, Vec::new()),
+            (Format::Voc, voc, voc_classes),
+            (Format::Yolo, yolo, yolo_classes),
+        ];
+        let mut found = found.into_iter().filter(|(_, splits, _)| !splits.is_empty());
+        match (found.next(), found.next()) {
+            (Some((format, splits, classes)), None) => {
+                Ok(Self { root: root.to_owned(), format, splits, classes })
             }
+            (Some((one, ..)), Some((other, ..))) => {
+                Err(unusable(root, format!("it holds {one:?} and {other:?} annotations; leave one")))
+            }
+            (None, _) => Err(unusable(
+                root,
+                "no annotations found; looked for COCO (annotations/*.json, *.json, train/_annotations.coco.json), \
+                 Pascal VOC (Annotations/*.xml, *.xml, train/*.xml) and YOLO (data.yaml, or classes.txt with \
+                 images/ and labels/)"
+                    .to_owned(),
+            )),
         }
-    }
-
-    /// The format.
-    pub fn format(&self) -> Format {
-        self.contents.format()
     }
 
     /// The splits that there are; a folder without parts has [`Split::Train`] alone.
     pub fn splits(&self) -> Vec<Split> {
-        match &self.contents {
-            Contents::Coco(files) => files.keys().copied().collect(),
-            Contents::Voc(annotations) => annotations.splits(),
-            Contents::Yolo(labels) => labels.splits(),
-        }
+        self.splits.keys().copied().collect()
     }
 
     /// The split as a dataset.
     ///
     /// # Errors
-    /// [`Error::Format`] for a split that the folder has not, and with [`Purpose::Train`] for one without an
-    /// object; those of [`CocoDataset::load`].
+    /// [`Error::Format`] for a split that the folder has not; those of [`CocoDataset::load`].
     pub fn load(&self, split: Split, options: &LoadOptions) -> Result<CocoDataset> {
-        let splits = self.splits();
-        if !splits.contains(&split) {
-            let names: Vec<String> = splits.iter().map(ToString::to_string).collect();
+        let Some(paths) = self.splits.get(&split) else {
+            let names: Vec<String> = self.splits.keys().map(ToString::to_string).collect();
             return Err(unusable(&self.root, format!("no split {split}; it has {}", names.join(", "))));
-        }
-        let dataset = match &self.contents {
-            Contents::Coco(files) => coco::load(&self.root, split, &files[&split], options),
-            Contents::Voc(annotations) => annotations.load(split, options),
-            Contents::Yolo(labels) => labels.load(split, options),
-        }?;
-        if options.purpose == Purpose::Train && dataset.images.is_empty() {
-            return Err(unusable(&self.root, format!("{split}: no image with an object to train on")));
-        }
-        Ok(dataset)
-    }
-}
-
-impl Contents {
-    fn format(&self) -> Format {
-        match self {
-            Self::Coco(_) => Format::Coco,
-            Self::Voc(_) => Format::Voc,
-            Self::Yolo(_) => Format::Yolo,
-        }
+        };
+        let listed = match self.format {
+            Format::Coco => return coco::load(&self.root, split, &paths[0], options),
+            Format::Voc => voc::read(&self.root, paths, &self.classes)?,
+            Format::Yolo => yolo::read(&self.root, &paths[0], &self.classes)?,
+        };
+        let origin = Origin { annotations: &self.root, images: &self.root, check_files: options.check_files };
+        CocoDataset::from_file(listed::annotation_file(&self.root, &self.classes, listed), &origin, options)
     }
 }
 
@@ -199,9 +158,9 @@ fn unusable(path: &Path, detail: String) -> Error {
 
 /// The folders in `root` that are called as a split is.
 fn folders_of_splits(root: &Path) -> impl Iterator<Item = (Split, PathBuf)> {
-    let all = Split::ALL.into_iter().flat_map(|split| split.names().iter().map(move |name| (split, *name)));
-    let root = root.to_owned();
-    all.map(move |(split, name)| (split, root.join(name))).filter(|(_, folder)| folder.is_dir())
+    Split::all_names()
+        .map(move |(split, name)| (split, root.join(name)))
+        .filter(|(_, folder)| folder.is_dir())
 }
 
 /// The name of a file without its extension.

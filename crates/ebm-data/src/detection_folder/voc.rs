@@ -1,14 +1,13 @@
 //! Pascal VOC: an XML file for each image, and lists of the images of each split.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::listed::{Annotated, ImageFile, Listed, Sought, gather};
-use super::{Split, folders_of_splits, stem, unusable};
-use crate::coco::{CocoDataset, LoadOptions, Origin, named, relabel};
+use super::listed::{Annotated, Listed, Sought};
+use super::{Split, Splits, folders_of_splits, stem, unusable};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
 use crate::files::{files_in, read_limited, read_settings, stays_inside};
@@ -23,138 +22,105 @@ const XML_FOLDERS: [&str; 5] = ["Annotations", "annotations", "annots", "annotat
 const IMAGE_FOLDERS: [&str; 4] = ["JPEGImages", "images", "Images", ""];
 const EXTENSIONS: [&str; 6] = ["jpg", "jpeg", "png", "JPG", "JPEG", "PNG"];
 
-/// What the XML files of each split say, and the classes of all of them.
-#[derive(Clone, Debug)]
-pub(super) struct Annotations {
-    root: PathBuf,
-    records: BTreeMap<Split, Vec<Listed<VocObject>>>,
-    /// By name.
-    classes: Vec<String>,
+/// The XML files of each split, and the classes of all of them by name.
+pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
+    let splits = files_of_splits(root)?;
+    let files: Vec<&PathBuf> = splits.values().flatten().collect();
+    let names = |path: &&PathBuf| -> Result<Vec<String>> {
+        let of_file = with_annotation(path, |annotation| {
+            let objects = objects(annotation).filter_map(|object| read_object(object).ok());
+            Ok(objects.map(|(name, ..)| name.to_owned()).collect())
+        })?;
+        Ok(of_file.unwrap_or_default())
+    };
+    let names: Vec<Vec<String>> = files.par_iter().map(names).collect::<Result<_>>()?;
+    let classes: BTreeSet<String> = names.into_iter().flatten().collect();
+    if classes.is_empty() && !splits.is_empty() {
+        return Err(unusable(root, "no XML file has an object with a name and a box".to_owned()));
+    }
+    Ok((splits, classes.into_iter().collect()))
 }
 
-/// An object as written.
-#[derive(Clone, Debug)]
-struct VocObject {
-    class: String,
-    /// The first and the last pixel inside, counted from 1.
-    pixels: [f64; 4],
-    is_difficult: bool,
+/// What the XML files of a split say.
+pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result<Vec<Listed>> {
+    let read = |path: &PathBuf| {
+        let listed = with_annotation(path, |annotation| {
+            let line =
+                |node: Node<'_, '_>| annotation.document().text_pos_at(node.range().start).row as usize;
+            let annotated = |object| {
+                let (name, [x0, y0, x1, y1], is_difficult) = read_object(object)?;
+                let label = classes.partition_point(|class| class.as_str() < name) + 1;
+                // From the first pixel's left edge to the last one's right edge.
+                Ok(Annotated { label, corners: [x0 - 1., y0 - 1., x1, y1], is_difficult })
+            };
+            let objects = objects(annotation).map(|object| (line(object), annotated(object))).collect();
+            Ok((find_image(root, path, annotation), objects))
+        })?;
+        let (image, objects) = listed.unwrap_or_else(|finding| (Err(finding), Vec::new()));
+        Ok(Listed { file: path.clone(), image, objects })
+    };
+    files.par_iter().map(read).collect()
 }
 
-impl Annotations {
-    /// The annotations in `root`, if there are any.
-    pub(super) fn find(root: &Path) -> Result<Option<Self>> {
-        let files = files_of_splits(root)?;
-        if files.is_empty() {
-            return Ok(None);
+/// The XML files of each split: of the lists, or of the folders of the split's name, or all there are.
+fn files_of_splits(root: &Path) -> Result<Splits> {
+    let mut splits = Splits::new();
+    let whole = xml_files(root)?;
+    if let Some(first) = whole.first() {
+        let folder = first.parent().unwrap_or(root);
+        for (split, name) in Split::all_names() {
+            let list = root.join(format!("ImageSets/Main/{name}.txt"));
+            if !splits.contains_key(&split) && list.is_file() {
+                splits.insert(split, files_of_list(&list, folder)?);
+            }
         }
-        let mut records = BTreeMap::new();
-        let mut classes = BTreeSet::new();
-        for (split, files) in files {
-            let of_split = files.par_iter().map(|path| read_file(root, path));
-            let of_split: Vec<Listed<VocObject>> = of_split.collect::<Result<_>>()?;
-            let objects = of_split.iter().flat_map(|record| &record.objects);
-            classes.extend(objects.filter_map(|(_, object)| Some(object.as_ref().ok()?.class.clone())));
-            records.insert(split, of_split);
+        if splits.is_empty() {
+            splits.insert(Split::Train, whole);
         }
-        if classes.is_empty() {
-            return Err(unusable(root, "no XML file has an object with a name and a box".to_owned()));
-        }
-        Ok(Some(Self { root: root.to_owned(), records, classes: classes.into_iter().collect() }))
+        return Ok(splits);
     }
-
-    /// The splits that there are.
-    pub(super) fn splits(&self) -> Vec<Split> {
-        self.records.keys().copied().collect()
-    }
-
-    /// A split as a dataset.
-    pub(super) fn load(&self, split: Split, options: &LoadOptions) -> Result<CocoDataset> {
-        let records = self.records.get(&split).map_or(&[][..], Vec::as_slice);
-        let remedy = "VOC's corners are pixels inside, counted from 1";
-        let sound = gather(&self.root, records, remedy, |object, _| {
-            let [x0, y0, x1, y1] = object.pixels;
-            let label = self.classes.binary_search(&object.class).map_or(0, |index| index + 1);
-            // From the first pixel's left edge to the last one's right edge.
-            let corners = [x0 - 1., y0 - 1., x1, y1];
-            Ok(Annotated { label, corners, is_difficult: object.is_difficult })
-        });
-        let mut categories = named(self.classes.iter().cloned());
-        relabel(&mut categories, options.labels, &self.root)?;
-        let origin = Origin { annotations: &self.root, images: &self.root, check_files: options.check_files };
-        CocoDataset::settle(sound, categories, &origin, options)
-    }
-}
-
-/// The XML files of each split.
-fn files_of_splits(root: &Path) -> Result<BTreeMap<Split, Vec<PathBuf>>> {
-    if let Some(folder) = folder_with_xml(root)? {
-        let lists = lists_of_splits(root, &folder)?;
-        return Ok(if lists.is_empty() { [(Split::Train, xml_files(&folder)?)].into() } else { lists });
-    }
-    let mut files = BTreeMap::new();
     for (split, part) in folders_of_splits(root) {
-        if let Some(folder) = folder_with_xml(&part)?
-            && files.insert(split, xml_files(&folder)?).is_some()
-        {
+        let files = xml_files(&part)?;
+        if !files.is_empty() && splits.insert(split, files).is_some() {
             return Err(unusable(root, format!("two folders are called as the split {split} is; leave one")));
         }
+    }
+    Ok(splits)
+}
+
+/// The XML files in the first of the usual folders that has some.
+fn xml_files(root: &Path) -> Result<Vec<PathBuf>> {
+    for folder in XML_FOLDERS.map(|name| root.join(name)).into_iter().filter(|folder| folder.is_dir()) {
+        let names = files_in(&folder, &["xml"])?;
+        if !names.is_empty() {
+            return Ok(names.into_iter().map(|name| folder.join(name)).collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The files in `folder` that a list names without their extension, one a line.
+fn files_of_list(list: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    let text = String::from_utf8_lossy(&read_limited(list, MAX_LIST_BYTES)?).into_owned();
+    let mut files = Vec::new();
+    for (line, name) in (1..).zip(text.lines().map(str::trim)).filter(|(_, name)| !name.is_empty()) {
+        if !stays_inside(name) {
+            let detail = format!("line {line}: {name:?}; give the name of an XML file without .xml");
+            return Err(Error::Format { path: list.to_owned(), expected: "a list of images", detail });
+        }
+        files.push(folder.join(format!("{name}.xml")));
     }
     Ok(files)
 }
 
-/// The first of the usual folders that has XML files.
-fn folder_with_xml(root: &Path) -> Result<Option<PathBuf>> {
-    for folder in XML_FOLDERS.map(|name| root.join(name)) {
-        if folder.is_dir() && !files_in(&folder, &["xml"])?.is_empty() {
-            return Ok(Some(folder));
-        }
-    }
-    Ok(None)
-}
-
-fn xml_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    Ok(files_in(folder, &["xml"])?.into_iter().map(|name| folder.join(name)).collect())
-}
-
-/// The files that `ImageSets/Main/{train,val,test}.txt` list, a name without extension in each line;
-/// `trainval.txt` is read where there is no `train.txt`.
-fn lists_of_splits(root: &Path, folder: &Path) -> Result<BTreeMap<Split, Vec<PathBuf>>> {
-    let lists = root.join("ImageSets/Main");
-    let mut found = BTreeMap::new();
-    for (split, list) in
-        Split::ALL.into_iter().flat_map(|split| split.names().iter().map(move |n| (split, n)))
-    {
-        let path = lists.join(format!("{list}.txt"));
-        if found.contains_key(&split) || !path.is_file() {
-            continue;
-        }
-        let text = String::from_utf8_lossy(&read_limited(&path, MAX_LIST_BYTES)?).into_owned();
-        let mut files = Vec::new();
-        for (line, name) in (1..).zip(text.lines()).map(|(line, name)| (line, name.trim())) {
-            if !name.is_empty() && !stays_inside(name) {
-                let detail = format!("line {line}: {name:?}; give the name of an XML file without .xml");
-                return Err(Error::Format { path, expected: "a list of images", detail });
-            }
-            files.extend((!name.is_empty()).then(|| folder.join(format!("{name}.xml"))));
-        }
-        found.insert(split, files);
-    }
-    Ok(found)
-}
-
-/// Reads an XML file; what is wrong with it is in the record.
+/// What `of` says of an XML file's annotation; or what is wrong with the file.
 ///
 /// # Errors
 /// The machine's failures.
-fn read_file(root: &Path, path: &Path) -> Result<Listed<VocObject>> {
-    let record = |image, objects| Listed { annotations: path.to_owned(), image, objects };
-    let defect = |code, detail: String| Ok(record(Err(Finding::new(code, detail)), Vec::new()));
+fn with_annotation<T>(path: &Path, of: impl FnOnce(Node<'_, '_>) -> Sought<T>) -> Result<Sought<T>> {
+    let defect = |code, detail: String| Ok(Err(Finding::new(code, detail)));
     if !path.is_file() {
-        return defect(
-            DefectCode::MissingAnnotation,
-            "listed, but not there; fetch it, or drop it from the list".into(),
-        );
+        return defect(DefectCode::BadAnnotation, "listed, but not there".to_owned());
     }
     let text = match read_settings(path) {
         Ok(text) => text,
@@ -162,24 +128,20 @@ fn read_file(root: &Path, path: &Path) -> Result<Listed<VocObject>> {
         Err(error) => return defect(DefectCode::BadAnnotation, error.to_string()),
     };
     let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
-    let document = match Document::parse_with_options(&text, options) {
-        Ok(document) => document,
-        Err(error) => return defect(DefectCode::BadAnnotation, format!("no XML: {error}")),
-    };
-    let annotation = document.root_element();
-    if !annotation.has_tag_name("annotation") {
-        let name = annotation.tag_name().name();
-        return defect(DefectCode::BadAnnotation, format!("its outermost element is {name}, not annotation"));
+    match Document::parse_with_options(&text, options) {
+        Ok(document) if document.root_element().has_tag_name("annotation") => Ok(of(document.root_element())),
+        Ok(_) => defect(DefectCode::BadAnnotation, "its outermost element is not <annotation>".to_owned()),
+        Err(error) => defect(DefectCode::BadAnnotation, format!("no XML: {error}")),
     }
-    let objects = annotation.children().filter(|child| child.has_tag_name("object"));
-    let line = |node: Node| document.text_pos_at(node.range().start).row;
-    let objects = objects.map(|object| (line(object), read_object(object))).collect();
-    Ok(record(read_image(root, path, annotation), objects))
+}
+
+fn objects<'a, 'b: 'a>(annotation: Node<'a, 'b>) -> impl Iterator<Item = Node<'a, 'b>> {
+    annotation.children().filter(|child| child.has_tag_name("object"))
 }
 
 /// The image of an annotation: the image of the XML file's own name in one of the usual folders, as readers
 /// of VOC have it; or else that of `filename`, which is often a name of another machine.
-fn read_image(root: &Path, xml: &Path, annotation: Node) -> Sought<ImageFile> {
+fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Sought<(PathBuf, (usize, usize))> {
     let beside = xml.parent().unwrap_or(root);
     let folders: Vec<PathBuf> = std::iter::once(beside.to_owned())
         .chain(IMAGE_FOLDERS.map(|name| root.join(name)))
@@ -187,49 +149,41 @@ fn read_image(root: &Path, xml: &Path, annotation: Node) -> Sought<ImageFile> {
         .collect();
     let written = text(annotation, "filename").filter(|name| stays_inside(name)).map(str::to_owned);
     let own = EXTENSIONS.map(|extension| format!("{}.{extension}", stem(xml)));
-    let names = own.into_iter().chain(written.clone());
+    let names = own.into_iter().chain(written);
     let mut candidates = names.flat_map(|name| folders.iter().map(move |folder| folder.join(&name)));
-    let Some(path) = candidates.find(|path| path.is_file()) else {
-        let name = written.unwrap_or_else(|| format!("{}.jpg", stem(xml)));
-        let detail =
-            format!("{name} of {} is neither beside it nor in JPEGImages/ or images/", xml.display());
-        return Err(Finding::new(DefectCode::MissingFile, detail));
-    };
+    let path = candidates.find(|path| path.is_file()).ok_or_else(|| {
+        let detail = "its image is neither beside it nor in JPEGImages/ or images/".to_owned();
+        Finding::new(DefectCode::MissingFile, detail)
+    })?;
     let size = annotation.children().find(|child| child.has_tag_name("size"));
     let side = |name| text(size?, name)?.parse::<usize>().ok().filter(|&side| side > 0);
-    let size = match side("width").zip(side("height")) {
-        Some(size) => size,
-        None => read_header(&path).map(|header| (header.width, header.height)).map_err(|error| {
-            let detail = format!("no <size> with a width and a height, and the image tells none: {error}");
-            Finding::new(DefectCode::BadImageSize, detail)
-        })?,
-    };
-    Ok(ImageFile { path, size })
+    if let Some(size) = side("width").zip(side("height")) {
+        return Ok((path, size));
+    }
+    let header = read_header(&path).map_err(|error| {
+        let detail = format!("no <size> with a width and a height, and the image tells none: {error}");
+        Finding::new(DefectCode::BadAnnotation, detail)
+    })?;
+    Ok((path, (header.width, header.height)))
 }
 
-/// An object's own name and box; its parts have others.
-fn read_object(object: Node) -> Sought<VocObject> {
-    let class = text(object, "name").filter(|name| !name.is_empty());
-    let class = class.ok_or_else(|| {
-        Finding::new(DefectCode::BadCategory, "an object without <name>; name its class".to_owned())
+/// An object's own name and box, and whether it is difficult; its parts have others.
+fn read_object<'a>(object: Node<'a, '_>) -> Sought<(&'a str, [f64; 4], bool)> {
+    let name = text(object, "name").filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| {
+        Finding::new(DefectCode::BadAnnotation, "an object without <name>; name its class".to_owned())
     })?;
     let bndbox = object.children().find(|child| child.has_tag_name("bndbox"));
-    let number = |name| {
-        let written = bndbox.and_then(|bndbox| text(bndbox, name));
-        written.and_then(|text| text.parse::<f64>().ok()).filter(|number| number.is_finite()).ok_or_else(
-            || {
-                let found = written.map_or("missing".to_owned(), |text| format!("{text:?}"));
-                let detail =
-                    format!("{name} of the <bndbox> of {class:?} is {found}; give a number of pixels");
-                Finding::new(DefectCode::BoxArity, detail)
-            },
-        )
+    let number = |side| {
+        let written = bndbox.and_then(|bndbox| text(bndbox, side));
+        let number = written.and_then(|text| text.parse::<f64>().ok()).filter(|number| number.is_finite());
+        number.ok_or_else(|| {
+            let found = written.map_or("missing".to_owned(), |text| format!("{text:?}"));
+            Finding::new(DefectCode::BadAnnotation, format!("{side} of the <bndbox> of {name:?} is {found}"))
+        })
     };
-    Ok(VocObject {
-        class: class.to_owned(),
-        pixels: [number("xmin")?, number("ymin")?, number("xmax")?, number("ymax")?],
-        is_difficult: text(object, "difficult") == Some("1"),
-    })
+    let pixels = [number("xmin")?, number("ymin")?, number("xmax")?, number("ymax")?];
+    Ok((name, pixels, text(object, "difficult") == Some("1")))
 }
 
 /// The text of the child of this name.

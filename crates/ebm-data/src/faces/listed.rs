@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::tolerance::{Collector, Tolerance};
-use super::{Face, Faces, Pixels};
+use super::{Face, Faces, Pixels, Tolerance};
 use crate::error::{Error, Result};
 use crate::files::{read_limited, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
@@ -29,7 +28,7 @@ impl Row {
         if stays_inside(&self.file) {
             return Ok(());
         }
-        Err(Finding::new(DefectCode::BadFileName, format!("line {}: {:?}", self.line, self.file)))
+        Err(Finding::new(DefectCode::BadAnnotation, format!("line {}: {:?}", self.line, self.file)))
     }
 
     /// Its file in the directory `images`; with `check` only if it is there.
@@ -42,9 +41,9 @@ impl Row {
     }
 }
 
-impl Collector<'_> {
+impl Faces {
     /// Takes what `check` says of each row of the list `split`; a file that was listed before is a defect.
-    pub fn push_rows(
+    pub(super) fn push_rows(
         &mut self,
         split: &Path,
         rows: &[Row],
@@ -54,7 +53,7 @@ impl Collector<'_> {
         for row in rows {
             let mut outcome = check(row);
             if outcome.is_ok() && !seen.insert(row.file.as_str()) {
-                outcome = Err(Finding::new(DefectCode::DuplicateFileName, format!("line {}", row.line)));
+                outcome = Err(Finding::new(DefectCode::DuplicateId, format!("line {}", row.line)));
             }
             self.push(split, &row.file, outcome);
         }
@@ -108,20 +107,20 @@ pub(super) fn not_a_list(path: &Path, expected: &'static str, detail: String) ->
 /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Format`] for a file that is not readable, no such list, or empty;
 /// [`Error::TooManyDefects`] above the tolerated fraction.
 pub fn load(images: &Path, split: &Path, angles: &[&str], tolerance: &Tolerance) -> Result<Faces> {
-    let mut collector = Collector::new(tolerance)?;
+    let mut collected = Faces::default();
     let rows = read_rows(split, angles, "a list of files and angles")?;
-    collector.push_rows(split, &rows, |row| {
+    collected.push_rows(split, &rows, |row| {
         row.check_name()?;
         let angle = |text: &String| {
             let angle = text.trim().parse::<f32>().ok().filter(|angle| angle.abs() <= MAX_ANGLE);
             angle.ok_or_else(|| {
                 let detail = format!("line {}: {text:?} is no angle from -180 to 180 degrees", row.line);
-                Finding::new(DefectCode::BadPose, detail)
+                Finding::new(DefectCode::BadAnnotation, detail)
             })
         };
         let target = row.numbers.iter().map(angle).collect::<std::result::Result<_, _>>()?;
         let pixels = Pixels::File(row.path(images, true)?);
         Ok(Face { name: row.file.clone(), pixels, target })
     });
-    collector.finish()
+    collected.within(tolerance)
 }

@@ -30,7 +30,6 @@ use super::augment::TransformMemory;
 use super::region::crop;
 use super::{Face, Faces, Pixels};
 use crate::error::{Error, Result};
-use crate::image::Image;
 use crate::loader::recipe::read_sample;
 use crate::loader::{Batch, Item, Loader, LoaderConfig, Planes, Prepared, Recipe, no_sample};
 use crate::quarantine::{DefectCode, Finding};
@@ -110,37 +109,26 @@ impl Recipe for FaceTransform {
         };
         let sample = || format!("face {name}");
         let FaceMemory { decoded, cropped, transform } = memory;
-        let mut read = |path: &Path| read_sample(path, sample, limits, std::mem::take(decoded));
         let drawn =
             self.augmentation.as_ref().map(|augmentation| augmentation.draw(self.size, &mut key.rng()));
         match pixels {
-            Pixels::File(path) => match read(path)? {
-                Ok(image) => {
-                    self.write(&image, drawn, planes, transform);
-                    *decoded = image.pixels;
-                }
-                Err(defect) => return Ok(Err(defect)),
-            },
-            Pixels::Region { path, region } => match read(path)? {
-                Ok(image) => {
-                    let part = crop(&image, *region, limits, std::mem::take(cropped));
-                    *decoded = image.pixels;
-                    match part {
-                        Ok(part) => {
-                            self.write(&part, drawn, planes, transform);
-                            *cropped = part.pixels;
-                        }
+            Pixels::File(path) | Pixels::Region { path, .. } => {
+                let mut image = match read_sample(path, sample, limits, std::mem::take(decoded))? {
+                    Ok(image) => image,
+                    Err(defect) => return Ok(Err(defect)),
+                };
+                if let Pixels::Region { region, .. } = pixels {
+                    match crop(&image, *region, limits, std::mem::take(cropped)) {
+                        Ok(part) => *cropped = std::mem::replace(&mut image, part).pixels,
                         Err(finding) => return Ok(Err(finding.in_sample(path, sample()))),
                     }
                 }
-                Err(defect) => return Ok(Err(defect)),
-            },
+                self.write(&image, drawn, planes, transform);
+                *decoded = image.pixels;
+            }
             Pixels::Memory(image) => {
-                let Image { width, height, pixels } = &**image;
-                let expected = width.checked_mul(*height).and_then(|area| area.checked_mul(3));
-                if pixels.is_empty() || expected != Some(pixels.len()) {
-                    let detail = Error::ImageShape { width: *width, height: *height, len: pixels.len() };
-                    let finding = Finding::new(DefectCode::UnreadableImage, detail.to_string());
+                if let Err(error) = image.check() {
+                    let finding = Finding::new(DefectCode::UnreadableImage, error.to_string());
                     return Ok(Err(finding.in_sample(Path::new(name), sample())));
                 }
                 self.write(image, drawn, planes, transform);

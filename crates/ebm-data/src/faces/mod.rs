@@ -2,17 +2,15 @@
 
 mod augment;
 pub mod biwi;
-mod degradation;
 pub mod listed;
 pub mod loader;
 pub mod pointing04;
 mod region;
 pub mod split;
-mod tolerance;
 pub mod utkface;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -21,11 +19,10 @@ use crate::decode::{DecodeLimits, read_image};
 use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
-use crate::quarantine::Quarantine;
+use crate::quarantine::{Finding, Quarantine};
 
-pub use degradation::Degradation;
+pub use crate::quarantine::Tolerance;
 pub use region::crop_face;
-pub use tolerance::Tolerance;
 
 /// Where the pixels of a face are.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +93,20 @@ pub struct Face {
 }
 
 impl Faces {
+    /// Takes a face, or records why `sample` of `file` is none.
+    fn push(&mut self, file: &Path, sample: &str, outcome: std::result::Result<Face, Finding>) {
+        match outcome {
+            Ok(face) => self.faces.push(face),
+            Err(finding) => self.quarantine.defects.push(finding.in_sample(file, sample)),
+        }
+    }
+
+    /// The faces if no more are defective than is tolerated; the report is written first.
+    fn within(self, tolerance: &Tolerance) -> Result<Self> {
+        tolerance.apply(&self.quarantine, self.faces.len())?;
+        Ok(self)
+    }
+
     /// SHA-256 of the names and targets of the faces, in their order.
     pub fn digest(&self) -> String {
         crate::digest::digest(self.faces.iter().map(|face| (&face.name, &face.target)))

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use super::region::square_about;
-use super::tolerance::{Collector, Tolerance};
-use super::{Face, Faces, Pixels};
+use super::{Face, Faces, Pixels, Tolerance};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
-use crate::files::{files_in, read_utf8};
+use crate::files::{files_in, names_in, read_utf8};
 use crate::quarantine::{DefectCode, Finding};
 
 /// The largest box file, in bytes; the published ones have less than 100.
@@ -17,54 +16,45 @@ const PERSON: &str = "Person";
 /// The largest angle, in degrees.
 const MAX_ANGLE: i16 = 90;
 
-/// How to read the folder.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PointingOptions {
-    /// The side of the crop over the longer side of the face's box.
-    pub scale: f64,
-    /// How much may be defective.
-    pub tolerance: Tolerance,
-}
-
-impl Default for PointingOptions {
-    /// A crop 1.3 times as long as the box, 1 defect in 1000.
-    fn default() -> Self {
-        Self { scale: 1.3, tolerance: Tolerance::default() }
-    }
-}
+/// The side of a crop over the longer side of the face's box.
+pub const SCALE: f64 = 1.3;
 
 /// Reads the photographs of the folders `Person01`, `Person02` … below `root`, by name. Targets are pan and
 /// tilt in degrees.
 ///
 /// `person01146+15-30.jpg` is of person 01, series 1, number 46, tilt 15, pan −30. The `.txt` of the same name has the
 /// face's box: after the lines with the image's name and with `Face` its centre's column and row, its width
-/// and its height, in pixels. The crop is a square about the centre; see [`PointingOptions::scale`].
+/// and its height, in pixels. The crop is a square about the centre, `scale` times as
+/// long as the longer side, such as [`SCALE`].
 ///
 /// A photograph is defective if its name tells no pose or another person than its folder, its box is missing,
 /// not four numbers, empty or without a pixel of the image, or the image's header cannot be read.
 ///
 /// # Errors
 /// [`Error::Io`] for what cannot be listed, [`Error::Format`] for a folder without photographs,
-/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for options out of their
-/// domain.
-pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
-    if !(options.scale > 0. && options.scale <= 100.) {
-        let detail = format!("{} is no scale of a crop; give a positive one, such as 1.3", options.scale);
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a scale or a fraction
+/// out of its domain.
+pub fn load(root: &Path, scale: f64, tolerance: &Tolerance) -> Result<Faces> {
+    if !(scale > 0. && scale <= 100.) {
+        let detail = format!("{scale} is no scale of a crop; give a positive one, such as 1.3");
         return Err(Error::Argument { name: "scale", detail });
     }
-    let mut collector = Collector::new(&options.tolerance)?;
+    let mut collected = Faces::default();
     let mut found = false;
-    for folder in people(root)? {
+    for folder in names_in(root)? {
+        if !folder.strip_prefix(PERSON).is_some_and(is_number) || !root.join(&folder).is_dir() {
+            continue;
+        }
         let person = folder.trim_start_matches(PERSON);
         for file in files_in(&root.join(&folder), &["jpg", "jpeg", "png"])? {
             found = true;
             let path = root.join(&folder).join(&file);
             let name = format!("{folder}/{}", path.file_stem().unwrap_or_default().to_string_lossy());
-            let outcome = face(&path, person, options.scale).map(|(region, target)| {
+            let outcome = face(&path, person, scale).map(|(region, target)| {
                 let pixels = Pixels::Region { path: path.clone(), region };
                 Face { name: name.clone(), pixels, target }
             });
-            collector.push(&path, &name, outcome);
+            collected.push(&path, &name, outcome);
         }
     }
     if !found {
@@ -74,29 +64,16 @@ pub fn load(root: &Path, options: &PointingOptions) -> Result<Faces> {
                 .to_owned();
         return Err(Error::Format { path: root.to_owned(), expected: "the folder of Pointing'04", detail });
     }
-    collector.finish()
-}
-
-/// The names of the people's folders, in order.
-fn people(root: &Path) -> Result<Vec<String>> {
-    let fail = |source| Error::io("list", root, source);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(root).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        let name = entry.file_name().into_string().ok().filter(|_| entry.path().is_dir());
-        names.extend(name.filter(|name| name.strip_prefix(PERSON).is_some_and(is_number)));
-    }
-    names.sort();
-    Ok(names)
+    collected.within(tolerance)
 }
 
 /// The crop and the pose of a photograph.
 fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4], Vec<f32>), Finding> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let target = pose(&stem, person).map_err(|detail| Finding::new(DefectCode::BadPose, detail))?;
+    let target = pose(&stem, person).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
     let file = path.with_extension("txt");
     if !file.is_file() {
-        return Err(Finding::new(DefectCode::MissingAnnotation, file.display().to_string()));
+        return Err(Finding::new(DefectCode::BadAnnotation, file.display().to_string()));
     }
     let [x, y, width, height] = read_box(&file)
         .map_err(|detail| Finding::new(DefectCode::BadAnnotation, format!("{}: {detail}", file.display())))?;
@@ -104,14 +81,14 @@ fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4],
         read_header(path).map_err(|error| Finding::new(DefectCode::UnreadableImage, error.to_string()))?;
     let say = |what: &str| format!("{}: the box {x} {y} {width} {height} {what}", file.display());
     if !(width > 0. && height > 0.) {
-        return Err(Finding::new(DefectCode::BoxEmpty, say("is empty")));
+        return Err(Finding::new(DefectCode::BadBox, say("is empty")));
     }
     let [columns, rows] = [header.width, header.height].map(|side| side as f64);
     let overlaps =
         |centre: f64, side: f64, length: f64| centre + side / 2. > 0. && centre - side / 2. < length;
     if !(overlaps(x, width, columns) && overlaps(y, height, rows) && width <= columns && height <= rows) {
         let of = format!("does not lie in the image of {columns}x{rows} pixels");
-        return Err(Finding::new(DefectCode::BoxOutside, say(&of)));
+        return Err(Finding::new(DefectCode::BadBox, say(&of)));
     }
     Ok((square_about([x, y, width, height], scale), target))
 }

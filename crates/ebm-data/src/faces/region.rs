@@ -15,7 +15,7 @@ pub(super) fn crop(
     let say = |what: &str| format!("the region {:?} {what}", [x0, y0, x1, y1]);
     let side = |start: i64, end: i64| end.checked_sub(start).and_then(|side| usize::try_from(side).ok());
     let (Some(width @ 1..), Some(height @ 1..)) = (side(x0, x1), side(y0, y1)) else {
-        return Err(Finding::new(DefectCode::BoxEmpty, say("is empty")));
+        return Err(Finding::new(DefectCode::BadBox, say("is empty")));
     };
     // Columns and rows of the image that the region shows, and where the first of them lies in it.
     let overlap = |start: i64, end: i64, len: usize| {
@@ -26,7 +26,7 @@ pub(super) fn crop(
     let (rows, top) = overlap(y0, y1, image.height);
     if columns.is_empty() || rows.is_empty() {
         let size = format!("has no pixel of the image of {}x{}", image.width, image.height);
-        return Err(Finding::new(DefectCode::BoxOutside, say(&size)));
+        return Err(Finding::new(DefectCode::BadBox, say(&size)));
     }
     let fits = width.checked_mul(height).is_some_and(|area| area <= limits.max_pixels);
     if width > limits.max_side || height > limits.max_side || !fits {
@@ -128,12 +128,12 @@ mod tests {
     fn senseless_regions_are_named() {
         let code = |region| cropped(region).unwrap_err().code;
         for empty in [[1, 0, 1, 2], [2, 0, 1, 2], [0, 2, 3, 2], [i64::MAX, 0, i64::MIN, 2]] {
-            assert_eq!(code(empty), DefectCode::BoxEmpty);
+            assert_eq!(code(empty), DefectCode::BadBox);
         }
         for outside in
             [[3, 0, 5, 2], [-4, 0, 0, 2], [0, 2, 3, 9], [0, -5, 3, 0], [i64::MAX - 1, 0, i64::MAX, 1]]
         {
-            assert_eq!(code(outside), DefectCode::BoxOutside);
+            assert_eq!(code(outside), DefectCode::BadBox);
         }
         for large in [[0, 0, 16385, 1], [-1, -1, 16000, 16000], [-1, 0, i64::MAX - 1, 1]] {
             assert_eq!(code(large), DefectCode::UnreadableImage);

@@ -4,17 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use ebm_seed::Key;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Faces;
 use crate::draw::shuffle;
 use crate::error::{Error, Result};
-use crate::files::{read_utf8, write_atomic};
+use crate::files::write_atomic;
 
 /// The version of the file and of the way parts are drawn.
 const VERSION: u32 = 1;
-/// The largest file, in bytes.
-const MAX_BYTES: u64 = 256 << 20;
 /// Names quoted in an error message.
 const SHOWN: usize = 5;
 
@@ -29,8 +27,7 @@ const SHOWN: usize = 5;
 /// assert_eq!(split.part("train").map(<[_]>::len), Some(80));
 /// # Ok::<(), ebm_data::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Split {
     version: u32,
     seed: u64,
@@ -130,23 +127,6 @@ impl Split {
         self
     }
 
-    /// Reads what [`Split::write`] has written.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::FileTooLarge`]; [`Error::Format`] for what is no split, has another version,
-    /// or a name twice.
-    pub fn read(path: &Path) -> Result<Self> {
-        let bytes = read_utf8(path, MAX_BYTES)?;
-        let fail =
-            |detail: String| Error::Format { path: path.to_owned(), expected: "a split of faces", detail };
-        let mut split: Self = serde_json::from_slice(&bytes).map_err(|error| fail(error.to_string()))?;
-        if split.version != VERSION {
-            return Err(fail(format!("version {} instead of {VERSION}", split.version)));
-        }
-        split.normalise().map_err(fail)?;
-        Ok(split)
-    }
-
     /// Writes version, seed and the names of each part as JSON, atomically.
     ///
     /// # Errors
@@ -156,11 +136,6 @@ impl Split {
             .map_err(|error| Error::io("write", path, std::io::Error::other(error)))?;
         bytes.push(b'\n');
         write_atomic(path, &bytes)
-    }
-
-    /// The seed.
-    pub fn seed(&self) -> u64 {
-        self.seed
     }
 
     /// The sorted names of a part.

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::listed::{Row, not_a_list, read_rows};
-use super::tolerance::{Collector, Tolerance};
-use super::{Face, Faces, Pixels};
+use super::{Face, Faces, Pixels, Tolerance};
 use crate::error::{Error, Result};
 use crate::files::files_in;
 use crate::quarantine::{DefectCode, Finding};
@@ -45,9 +44,10 @@ impl Default for UtkOptions {
 /// a space or a digit too many.
 ///
 /// # Errors
-/// [`Error::Age`] for a name that does not begin with a whole number and `_`, or one outside 0 to 120.
-pub fn age_of_name(name: &str) -> Result<f32> {
-    let fail = |detail: String| Error::Age { name: name.to_owned(), detail };
+/// In words, for a name that does not begin with a whole number and `_`, or one outside 0 to 120.
+pub fn age_of_name(name: &str) -> std::result::Result<f32, String> {
+    let form = "UTKFace's names are AGE_GENDER_RACE_DATE.jpg.chip.jpg, with an age of 0 to 120 years";
+    let fail = |detail: String| format!("{name}: {detail}; {form}");
     let digits = name.split_once('_').map(|(digits, _)| digits).unwrap_or_default();
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(fail("no age before the first '_'".to_owned()));
@@ -70,7 +70,7 @@ pub fn age_of_name(name: &str) -> Result<f32> {
 /// list, or empty, or that agrees with its names under neither convention; [`Error::TooManyDefects`] above
 /// the tolerated fraction; [`Error::Argument`] for options out of their domain.
 pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> {
-    let mut collector = Collector::new(&options.tolerance)?;
+    let mut collected = Faces::default();
     let rows = read_rows(split, &["age"], LIST)?;
     let shift = match options.shift {
         Some(shift) if shift.is_finite() => shift,
@@ -79,8 +79,8 @@ pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> 
         }
         None => tell_shift(&rows).map_err(|detail| not_a_list(split, LIST, detail))?,
     };
-    collector.push_rows(split, &rows, |row| check_row(row, shift, images, options));
-    collector.finish()
+    collected.push_rows(split, &rows, |row| check_row(row, shift, images, options));
+    collected.within(&options.tolerance)
 }
 
 /// Reads every JPEG and PNG file of the directory `images`, by name, with the age that its name tells.
@@ -93,7 +93,7 @@ pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> 
 /// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its
 /// domain.
 pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
-    let mut collector = Collector::new(tolerance)?;
+    let mut collected = Faces::default();
     let names = files_in(images, &["jpg", "jpeg", "png"])?;
     if names.is_empty() {
         let detail = "it holds no JPEG or PNG file".to_owned();
@@ -103,16 +103,16 @@ pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
         let path = images.join(name);
         let name = name.to_string_lossy();
         let outcome = age_of_name(&name).map_err(bad_age).map(|age| face(&name, path, age));
-        collector.push(images, &name, outcome);
+        collected.push(images, &name, outcome);
     }
-    collector.finish()
+    collected.within(tolerance)
 }
 
 /// The label of a row.
 fn label(row: &Row) -> std::result::Result<f32, Finding> {
     let label = row.numbers[0].trim().parse::<f32>().ok().filter(|label| label.is_finite());
     label.ok_or_else(|| {
-        Finding::new(DefectCode::BadAge, format!("line {}: label {:?}", row.line, row.numbers[0]))
+        Finding::new(DefectCode::BadAnnotation, format!("line {}: label {:?}", row.line, row.numbers[0]))
     })
 }
 
@@ -149,13 +149,13 @@ fn check_row(
     row.check_name()?;
     let age = label(row)? + shift;
     check_age(age)
-        .map_err(|detail| Finding::new(DefectCode::BadAge, format!("line {}: {detail}", row.line)))?;
+        .map_err(|detail| Finding::new(DefectCode::BadAnnotation, format!("line {}: {detail}", row.line)))?;
     if options.shift.is_none() {
         let named = age_of_name(&row.file).map_err(bad_age)?;
         if named != age {
             let label = &row.numbers[0];
             let detail = format!("line {}: label {label} is age {age}, the name tells {named}", row.line);
-            return Err(Finding::new(DefectCode::AgeMismatch, detail));
+            return Err(Finding::new(DefectCode::BadAnnotation, detail));
         }
     }
     Ok(face(&row.file, row.path(images, options.check_files)?, age))
@@ -165,8 +165,8 @@ fn check_age(age: f32) -> std::result::Result<f32, String> {
     if (0. ..=MAX_AGE).contains(&age) { Ok(age) } else { Err(format!("age {age} is outside 0 to 120")) }
 }
 
-fn bad_age(error: Error) -> Finding {
-    Finding::new(DefectCode::BadAge, error.to_string())
+fn bad_age(detail: String) -> Finding {
+    Finding::new(DefectCode::BadAnnotation, detail)
 }
 
 fn face(name: &str, path: std::path::PathBuf, age: f32) -> Face {

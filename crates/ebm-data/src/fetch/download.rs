@@ -1,379 +1,333 @@
 //! From an address to a file in its place: attempts, resumption, hash, rename.
 
-use std::io::Read;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use ebm_seed::Key;
+use ebm_files::check_output;
+use ureq::config::RedirectAuthHeaders;
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header};
+use ureq::{Agent, Body};
 
 use super::error::{Error, Result};
-use super::hash::{self, BUFFER, Pin};
-use super::http::{self, Answer, Ask, Resume};
+use super::hash::{self, Pin, beside};
 use super::hub::Hub;
-use super::part::{Meta, Part};
-use super::patience::Patience;
-use super::{Event, Report, space};
+use super::{Event, Report};
 
+/// Bytes read at once.
+const BUFFER: usize = 1 << 16;
 /// Bytes that must be new for a failed attempt not to count.
 const PROGRESS: u64 = 1 << 20;
+/// A server that asks to wait longer, in seconds, gets an error instead.
+const LONGEST_WAIT: u64 = 120;
 
 /// How long is waited, and how often is tried.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FetchOptions {
     /// Whether nothing is fetched: what is there is verified, what is missing is listed.
     pub offline: bool,
-    /// Attempts in a row without a new mebibyte, after which an address is given up.
+    /// Attempts in a row without a new mebibyte, after which an address is given up; by default 5.
     pub attempts: u32,
-    /// A connection that sends nothing, or less than `min_rate`, for this long is cut.
+    /// A connection over which nothing comes for this long is cut; by default a minute.
     pub stall: Duration,
-    /// Bytes per second.
-    pub min_rate: f64,
-    /// The first wait between two attempts; each wait is twice the one before, times a number drawn from 0.5
-    /// to 1.5.
+    /// The first wait between two attempts, by default a second; each is twice the one before.
     pub backoff: Duration,
-    /// No wait is longer. A server that asks for more (`Retry-After`) gets an error instead.
-    pub longest_wait: Duration,
-    /// Where the waits are drawn from. Processes that fetch the same should have different keys.
-    pub key: Key,
-    /// The most bytes of a file whose size the manifest does not state.
-    pub most_unstated: u64,
-    /// Bytes of the disk that a body of unknown length leaves free.
-    pub keep_free: u64,
-    /// For files of the Hugging Face Hub.
+    /// For files of the Hugging Face Hub; by default none.
     pub hub: Option<Hub>,
 }
 
+impl Default for FetchOptions {
+    fn default() -> Self {
+        let [backoff, stall] = [1, 60].map(Duration::from_secs);
+        Self { offline: false, attempts: 5, stall, backoff, hub: None }
+    }
+}
+
 impl FetchOptions {
-    /// 5 attempts, 30 s without 1 KiB/s, waits of about 1, 2, 4 and 8 s, 120 s at most; 16 GiB of unstated
-    /// size, 256 MiB kept free; no Hub.
-    pub fn new(key: Key) -> Self {
-        Self {
-            offline: false,
-            attempts: 5,
-            stall: Duration::from_secs(30),
-            min_rate: 1024.0,
-            backoff: Duration::from_secs(1),
-            longest_wait: Duration::from_secs(120),
-            key,
-            most_unstated: 16 << 30,
-            keep_free: 256 << 20,
-            hub: None,
+    /// The Hub.
+    pub(super) fn hub(&self) -> Result<&Hub> {
+        let homeless = || Error::NotThere("the Hub's cache".into(), "it has no place: set HF_HOME".into());
+        self.hub.as_ref().ok_or_else(homeless)
+    }
+
+    /// Whether the Hub is not asked.
+    pub(super) fn asks_nobody(&self) -> bool {
+        self.offline || self.hub.as_ref().is_some_and(|hub| hub.offline)
+    }
+}
+
+/// The address if it may be talked to, and whether it is this machine: https, or http on this machine.
+pub(super) fn allowed(url: &str) -> Option<(Uri, bool)> {
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']);
+    let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let scheme = uri.scheme_str()?;
+    (scheme == "https" || scheme == "http" && local).then_some((uri, local))
+}
+
+/// An address as messages show it: without a user's name and password.
+pub(super) fn shown(address: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.into() };
+    let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..host].rfind('@') {
+        Some(at) => format!("{scheme}://…{}", &rest[at..]).into(),
+        None => address.into(),
+    }
+}
+
+/// The answer of `url` with the file `path`, from the byte `start` on. Redirects stay https; the token, `bearer`, goes
+/// to the host of `url` alone.
+pub(super) fn ask(
+    path: &Path,
+    url: &str,
+    bearer: Option<&str>,
+    start: u64,
+    options: &FetchOptions,
+) -> Result<Response<Body>> {
+    let wrong = |detail: &str| Error::at(Error::Wrong, path, url, detail);
+    let (uri, local) = allowed(url).ok_or_else(|| wrong("only https, or http on this machine"))?;
+    let stall = Some(options.stall);
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .https_only(!local)
+        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+        .accept_encoding("identity")
+        .user_agent(concat!("ebm/", env!("CARGO_PKG_VERSION")))
+        .timeout_resolve(stall)
+        .timeout_connect(stall)
+        .timeout_send_request(stall)
+        .timeout_recv_response(stall)
+        .timeout_per_read(stall);
+    // A proxy of the environment is for the outside world.
+    let config = if local { config.proxy(None) } else { config };
+    let mut request = config.build().new_agent().get(&uri);
+    if let Some(token) = bearer {
+        let detail = "the token in HF_TOKEN, or of a login, holds a character that none has; set it again";
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value = value.map_err(|_| wrong(detail))?;
+        value.set_sensitive(true);
+        request = request.header(header::AUTHORIZATION, value);
+    }
+    if start > 0 {
+        request = request.header(header::RANGE, format!("bytes={start}-"));
+    }
+    let response = request.call().map_err(|error| {
+        let is_final = matches!(error, ureq::Error::RequireHttpsOnly(_) | ureq::Error::TooManyRedirects);
+        Error::at(if is_final { Error::Wrong } else { Error::Network }, path, url, error)
+    })?;
+    match response.status().as_u16() {
+        200 | 206 => Ok(response),
+        416 if start > 0 => Ok(response),
+        status => {
+            let wait = text(response.headers(), header::RETRY_AFTER).and_then(|text| text.parse().ok());
+            Err(Error::Status { path: path.into(), url: shown(url).into(), status, wait })
         }
+    }
+}
+
+/// Tries `once` until it succeeds, or further attempts are of no use; it tells how many bytes are here then.
+pub(super) fn persist<T>(
+    options: &FetchOptions,
+    report: Report<'_>,
+    once: &mut dyn FnMut(Report<'_>) -> (u64, Result<T>),
+) -> Result<T> {
+    let (mut failures, mut furthest) = (0, 0);
+    loop {
+        let (done, outcome) = once(report);
+        let asked = match &outcome {
+            Err(Error::Network(..)) => None,
+            Err(Error::Status { status: 408 | 425 | 429 | 500 | 502..=504, wait, .. })
+                if wait.is_none_or(|seconds| seconds <= LONGEST_WAIT) =>
+            {
+                wait.map(Duration::from_secs)
+            }
+            _ => return outcome,
+        };
+        failures = if done >= furthest + PROGRESS { 1 } else { failures + 1 };
+        furthest = furthest.max(done);
+        if failures >= options.attempts {
+            return outcome;
+        }
+        let wait = asked.unwrap_or(options.backoff.saturating_mul(1 << (failures - 1).min(7)));
+        if let Err(error) = &outcome {
+            report(Event::Retry(error, wait));
+        }
+        std::thread::sleep(wait);
     }
 }
 
 /// What is to come.
 pub(super) struct Target<'a> {
     pub path: &'a Path,
-    pub urls: &'a [String],
     pub pin: &'a Pin,
+    /// In bytes, if known.
     pub size: Option<u64>,
-    /// Further bytes that must be free, for what is unpacked.
-    pub reserve: u64,
-    /// Whether a hash that the pin does not tell whole is recorded beside the file.
-    pub record: bool,
-    /// Sent to the hosts of `urls` alone.
+    /// A token for the hosts of the addresses.
     pub bearer: Option<&'a str>,
 }
 
-/// Why an attempt failed.
-enum Failure {
-    /// Another attempt may do better, after the server's wait if it asks for one.
-    Passing(Box<Error>, Option<Duration>),
-    Final(Box<Error>),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Final(Box::new(error))
-    }
-}
-
-/// Fetches the file from the first address that has it; its hash. The caller holds the lock.
-pub(super) fn download(target: &Target<'_>, options: &FetchOptions, report: Report<'_>) -> Result<String> {
-    let mut urls = target.urls.iter().peekable();
-    while let Some(url) = urls.next() {
-        let mut part = Part::open(target.path)?;
-        match (Transfer { target, url, options }).run(&mut part, report) {
-            Ok(sha256) => {
-                if target.record {
-                    hash::record(target.path, &sha256)?;
-                }
-                part.commit()?;
-                return Ok(sha256);
-            }
-            Err(error) => {
-                let wrong = matches!(
-                    error,
-                    Error::WrongHash { .. } | Error::LongBody { .. } | Error::Unbounded { .. }
-                );
-                if wrong || !part.is_of_use() {
-                    part.discard();
-                }
-                if urls.peek().is_none() || !error.is_of_the_address() {
-                    return Err(error);
-                }
-                report(Event::Retry { error: &error, wait: Duration::ZERO });
-            }
-        }
-    }
-    let detail = "has no address to fetch it from".into();
-    Err(Error::Manifest { path: target.path.into(), detail })
-}
-
-/// The head of the answer, after as many attempts as a download has.
-pub(super) fn describe(ask: &Ask<'_>, options: &FetchOptions, report: Report<'_>) -> Result<Answer> {
-    let answer = persist(ask.path, ask.url, options, report, &mut |_| http::get(ask))?;
-    match answer.status {
-        ..400 => Ok(answer),
-        status => Err(Error::Status { path: ask.path.into(), url: ask.url.into(), status }),
-    }
-}
-
-/// What `ask` is answered, after as many attempts as a download has; no answer of a server that is busy.
-pub(super) fn persist(
-    path: &Path,
-    url: &str,
-    options: &FetchOptions,
-    report: Report<'_>,
-    ask: &mut dyn FnMut(Report<'_>) -> Result<Answer>,
-) -> Result<Answer> {
-    let mut patience = Patience::new(url, options);
-    loop {
-        let failure = match ask(report) {
-            Ok(answer) if !is_busy(answer.status) => return Ok(answer),
-            Ok(answer) => refusal(path, url, answer.status, answer.retry_after, options),
-            Err(error @ Error::Network { .. }) => Failure::Passing(error.into(), None),
-            Err(error) => return Err(error),
-        };
-        match failure {
-            Failure::Final(error) => return Err(*error),
-            Failure::Passing(error, asked) => patience.wait(*error, asked, report)?,
-        }
-    }
-}
-
-/// A download from one address.
-struct Transfer<'a> {
-    target: &'a Target<'a>,
-    url: &'a str,
-    options: &'a FetchOptions,
-}
-
-type Attempt<T> = std::result::Result<T, Failure>;
-
-impl Transfer<'_> {
-    /// Attempts until the part is whole, or no further one may do better; its hash.
-    fn run(&self, part: &mut Part, report: Report<'_>) -> Result<String> {
-        let mut patience = Patience::new(self.url, self.options);
-        let mut furthest = part.len();
-        loop {
-            let (error, asked) = match self.attempt(part, report).and_then(|()| self.check(part)) {
-                Ok(sha256) => return Ok(sha256),
-                Err(Failure::Final(error)) => return Err(*error),
-                Err(Failure::Passing(error, asked)) => (*error, asked),
-            };
-            if part.len() >= furthest.saturating_add(PROGRESS) {
-                patience.renew();
-            }
-            furthest = furthest.max(part.len());
-            patience.wait(error, asked, report)?;
-        }
-    }
-
-    /// One request; afterwards the part is whole.
-    fn attempt(&self, part: &mut Part, report: Report<'_>) -> Attempt<()> {
-        let resumed = self.resumable(part);
-        if resumed.as_ref().is_some_and(|meta| meta.total == Some(part.len())) {
-            return Ok(());
-        }
-        let resume = resumed.as_ref().map(|meta| Resume { start: part.len(), validator: meta.validator() });
-        let Self { target: Target { path, bearer, .. }, url, options } = *self;
-        let ask = Ask { path, url, resume, stall: options.stall, bearer: *bearer, facts: false };
-        let answer = http::get(&ask).map_err(|error| match error {
-            Error::Network { .. } => Failure::Passing(error.into(), None),
-            other => Failure::Final(other.into()),
-        })?;
-        self.accept(part, &answer, resumed.as_ref())?;
-        if let Some(encoding) = &answer.encoding {
-            part.restart(None)?;
-            let detail = format!("the answer is in the encoding {encoding}, which was not asked for");
-            return Err(self.protocol(&detail).into());
-        }
-        self.receive(part, answer, report)
-    }
-
-    /// The description of the part, if the rest of it may be asked for.
-    fn resumable(&self, part: &Part) -> Option<Meta> {
-        let (meta, target) = (part.meta()?, self.target);
-        let total = meta.total?;
-        let sizes_agree = target.size.is_none_or(|size| size == total);
-        // Without a validator of the server, only the hash of the whole can tell that two halves belong
-        // together.
-        let told_apart = meta.validator().is_some() || *target.pin != Pin::FirstUse;
-        (part.len() > 0 && part.len() <= total && meta.url == self.url && sizes_agree && told_apart)
-            .then(|| meta.clone())
-    }
-
-    /// Makes the part ready for the answer's body: all of the file, or the rest of the same content.
-    fn accept(&self, part: &mut Part, answer: &Answer, resumed: Option<&Meta>) -> Attempt<()> {
-        let Self { target: Target { path, size, pin, .. }, url, options } = *self;
-        match (answer.status, resumed) {
-            (200, _) => {
-                let meta = Meta {
-                    url: url.into(),
-                    total: answer.length.or(*size),
-                    etag: answer.etag.clone(),
-                    last_modified: answer.last_modified.clone(),
-                };
-                if let (Some(expected), Some(actual)) = (*size, answer.length)
-                    && expected != actual
-                {
-                    let (path, origin) = (path.to_path_buf(), url.to_owned());
-                    return Err(Error::Size { path, origin, expected, actual }.into());
-                }
-                if meta.total.is_none() && !answer.chunked && **pin == Pin::FirstUse {
-                    let detail = "the answer tells no length, so a broken one could not be told";
-                    return Err(self.protocol(detail).into());
-                }
-                Ok(part.restart(Some(meta))?)
-            }
-            (206, Some(meta)) => {
-                let same = answer.range == meta.total.map(|total| (part.len(), total))
-                    && agrees(&answer.etag, &meta.etag)
-                    && agrees(&answer.last_modified, &meta.last_modified);
-                if !same {
-                    let why = "the content has changed since the first part was fetched; starting over";
-                    return self.start_over(part, self.protocol(why));
-                }
-                part.mended = true;
-                Ok(())
-            }
-            (416, Some(_)) => {
-                self.start_over(part, self.protocol("the server has no such part; starting over"))
-            }
-            (status, _) => Err(refusal(path, url, status, answer.retry_after, options)),
-        }
-    }
-
-    /// Appends the answer's body.
-    fn receive(&self, part: &mut Part, mut answer: Answer, report: Report<'_>) -> Attempt<()> {
-        let Self { target: &Target { path, reserve, .. }, url, options } = *self;
-        let total = part.meta().and_then(|meta| meta.total);
-        let left =
-            |part: &Part| total.map_or(0, |total| total - part.len().min(total)).saturating_add(reserve);
-        let free = path.parent().and_then(space::free);
-        if let Some(free) = free.filter(|&free| free < left(part)) {
-            return Err(Error::DiskFull { path: path.into(), needed: left(part), free: Some(free) }.into());
-        }
-        report(Event::Begin { path, url, done: part.len(), total });
-        let least = (options.min_rate * options.stall.as_secs_f64()) as u64;
-        let passing = |error: Error| Err(Failure::Passing(error.into(), None));
-        let stalled = |received| {
-            let window = options.stall;
-            passing(Error::Stalled { path: path.into(), url: url.into(), received, least, window })
-        };
-        let (mut window, mut in_window) = (Instant::now(), 0);
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            let n = match answer.body.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => n,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return stalled(part.len()),
-                Err(_) if total.is_some_and(|total| part.len() < total) => break,
+impl Target<'_> {
+    /// Fetches the file from the first address that has it; its hash. The caller holds the lock.
+    pub fn fetch(&self, urls: &[String], options: &FetchOptions, report: Report<'_>) -> Result<String> {
+        let mut urls = urls.iter().peekable();
+        while let Some(url) = urls.next() {
+            let mut part = Part::open(self.path)?;
+            let outcome = persist(options, report, &mut |report| {
+                let outcome = self.attempt(&mut part, url, options, report);
+                report(Event::End);
+                (part.len, outcome)
+            });
+            match outcome {
+                Ok(sha256) => return part.commit(self.path).map(|()| sha256),
                 Err(error) => {
-                    let detail = error.to_string();
-                    return passing(Error::Network { path: path.into(), url: url.into(), detail });
+                    // What no later process can go on from. The error that led here is the one worth telling.
+                    if part.len == 0 || self.pin.0.is_empty() {
+                        let _ = fs::remove_file(&part.path);
+                    }
+                    if urls.peek().is_none() || matches!(error, Error::Io { .. }) {
+                        return Err(error);
+                    }
+                    report(Event::Retry(&error, Duration::ZERO));
                 }
-            };
-            self.check_growth(part.len(), part.len() + n as u64, total)?;
-            part.append(&buffer[..n], left(part))?;
-            report(Event::Advance { done: part.len() });
-            in_window += n as u64;
-            if window.elapsed() >= options.stall {
-                if in_window < least {
-                    return stalled(part.len());
-                }
-                (window, in_window) = (Instant::now(), 0);
             }
         }
-        match total.filter(|&expected| part.len() < expected) {
-            Some(expected) => {
-                let actual = part.len();
-                passing(Error::ShortBody { path: path.into(), url: url.into(), expected, actual })
-            }
-            None => Ok(()),
-        }
+        Err(Error::Wrong(self.path.into(), "has no address to fetch it from".into()))
     }
 
-    /// Whether a part may grow from one length to another: not beyond `total`, which the server told, nor
-    /// beyond the limit where the manifest states no size; and where nobody tells one, the disk keeps some
-    /// room.
-    fn check_growth(&self, from: u64, to: u64, total: Option<u64>) -> Result<()> {
-        let (path, url) = (self.target.path.to_owned(), self.url.to_owned());
-        if let Some(expected) = total.filter(|&total| to > total) {
-            return Err(Error::LongBody { path, url, expected });
+    /// One request, if the part is not whole; its hash, which is the right one.
+    fn attempt(
+        &self,
+        part: &mut Part,
+        url: &str,
+        options: &FetchOptions,
+        report: Report<'_>,
+    ) -> Result<String> {
+        let mut mended = true;
+        if self.size.is_none_or(|size| part.len != size) {
+            let (body, total) = self.begin(part, url, options)?;
+            mended = part.len > 0;
+            report(Event::Begin { path: self.path, done: part.len, total });
+            self.receive(part, body, total, url, report)?;
         }
-        let limit = self.options.most_unstated;
-        if self.target.size.is_none() && to.max(total.unwrap_or(0)) > limit {
-            return Err(Error::Unbounded { path, url, limit });
-        }
-        if total.is_some() || from / PROGRESS == to / PROGRESS {
-            return Ok(());
-        }
-        let needed = self.options.keep_free;
-        match path.parent().and_then(space::free) {
-            Some(free) if free < needed => Err(Error::DiskFull { path, needed, free: Some(free) }),
-            _ => Ok(()),
-        }
-    }
-
-    /// The hash of the whole part, if it is the right one.
-    fn check(&self, part: &mut Part) -> Attempt<String> {
-        let (pin, actual) = (self.target.pin, part.sha256());
-        if pin.admits(&actual) {
+        let actual = hash::sha256_of(&part.path)?;
+        if self.pin.admits(&actual) {
             return Ok(actual);
         }
-        let error = Error::WrongHash {
-            path: self.target.path.into(),
-            origin: self.url.into(),
-            expected: pin.expected(),
-            actual,
-            remedy: "what was fetched is removed; if the publisher has changed the file, mend the manifest or the record beside it",
-        };
+        part.restart()?;
+        let remedy = "what was fetched is removed; if the publisher has changed the file, mend the manifest or the record beside it";
+        let detail = self.pin.complaint(&shown(url), &actual, remedy);
         // The halves may be of different contents: once from the start tells.
-        if part.mended { self.start_over(part, error) } else { Err(error.into()) }
+        Err(if mended { Error::Network } else { Error::Wrong }(self.path.into(), detail))
     }
 
-    /// Drops what is here, for another attempt.
-    fn start_over<T>(&self, part: &mut Part, why: Error) -> Attempt<T> {
-        part.restart(None)?;
-        Err(Failure::Passing(why.into(), None))
-    }
-
-    fn protocol(&self, detail: &str) -> Error {
-        Error::Protocol { path: self.target.path.into(), url: self.url.into(), detail: detail.into() }
-    }
-}
-
-fn agrees(now: &Option<String>, before: &Option<String>) -> bool {
-    now.is_none() || before.is_none() || now == before
-}
-
-fn refusal(path: &Path, url: &str, status: u16, asked: Option<Duration>, options: &FetchOptions) -> Failure {
-    let (path, url) = (path.to_owned(), url.to_owned());
-    let busy = is_busy(status);
-    match asked {
-        Some(wait) if busy && wait > options.longest_wait => {
-            Failure::Final(Error::RetryLater { path, url, status, wait }.into())
+    /// The body that belongs behind the bytes of the part, and the whole file's size if anybody tells it.
+    fn begin(&self, part: &mut Part, url: &str, options: &FetchOptions) -> Result<(Body, Option<u64>)> {
+        // Only the hash of the whole tells whether two halves belong together.
+        if self.pin.0.is_empty() || self.size.is_some_and(|size| part.len > size) {
+            part.restart()?;
         }
-        _ if busy => Failure::Passing(Error::Status { path, url, status }.into(), asked),
-        _ => Failure::Final(Error::Status { path, url, status }.into()),
+        let wrong = |detail: &str| Err(Error::at(Error::Wrong, self.path, url, detail));
+        let response = ask(self.path, url, self.bearer, part.len, options)?;
+        let headers = response.headers();
+        let range = text(headers, header::CONTENT_RANGE).unwrap_or_default();
+        let total = match response.status().as_u16() {
+            200 => {
+                part.restart()?;
+                text(headers, header::CONTENT_LENGTH)
+            }
+            206 if part.len > 0 && range.starts_with(&format!("bytes {}-", part.len)) => {
+                range.rsplit('/').next().map(str::to_owned)
+            }
+            _ => {
+                part.restart()?;
+                let detail = "there is no such part of it; starting over";
+                return Err(Error::at(Error::Network, self.path, url, detail));
+            }
+        };
+        let total: Option<u64> = total.and_then(|total| total.trim().parse().ok());
+        match (self.size, total) {
+            (Some(stated), Some(total)) if stated != total => wrong(&format!(
+                "it has {total} bytes where {stated} are stated; mend the manifest if that is right"
+            )),
+            _ if headers.contains_key(header::CONTENT_ENCODING) => {
+                wrong("the answer is encoded, which was not asked for; put another address into the manifest")
+            }
+            (None, None) if self.pin.0.is_empty() && !headers.contains_key(header::TRANSFER_ENCODING) => {
+                wrong(
+                    "the answer tells no length, so that a broken one looks whole; put size into the manifest",
+                )
+            }
+            _ => Ok((response.into_body(), total.or(self.size))),
+        }
+    }
+
+    /// Appends the body to the part, which has `total` bytes then.
+    fn receive(
+        &self,
+        part: &mut Part,
+        body: Body,
+        total: Option<u64>,
+        url: &str,
+        report: Report<'_>,
+    ) -> Result<()> {
+        let (mut body, mut buffer) = (body.into_reader(), vec![0; BUFFER]);
+        let broken = |at: u64, why: &str| {
+            let of = total.map_or_else(String::new, |total| format!(" of {total}"));
+            Err(Error::at(Error::Network, self.path, url, format!("it broke at byte {at}{of}{why}")))
+        };
+        loop {
+            let n = match body.read(&mut buffer) {
+                Ok(0) if total.is_some_and(|total| part.len < total) => return broken(part.len, ""),
+                Ok(0) => return Ok(()),
+                Ok(n) => n,
+                Err(error) => return broken(part.len, &format!(": {error}")),
+            };
+            if total.is_some_and(|total| part.len + n as u64 > total) {
+                part.restart()?;
+                let detail = "it sends more than was promised; the manifest or the server is wrong";
+                return Err(Error::at(Error::Wrong, self.path, url, detail));
+            }
+            part.file.write_all(&buffer[..n]).map_err(Error::io("write", &part.path))?;
+            part.len += n as u64;
+            report(Event::Advance(part.len));
+        }
     }
 }
 
-/// Whether a server that answers so may answer otherwise a little later.
-fn is_busy(status: u16) -> bool {
-    matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+/// A file that is not whole yet, `<name>.part`.
+struct Part {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+impl Part {
+    /// Opens what an earlier process left of `target`; nothing but a regular file is taken for that.
+    fn open(target: &Path) -> Result<Self> {
+        let path = beside(target, "part");
+        let opened = check_output(&path).and_then(|()| {
+            let mut file = File::options().create(true).append(true).open(&path)?;
+            Ok((file.seek(SeekFrom::End(0))?, file))
+        });
+        let (len, file) = opened.map_err(Error::io("open", &path))?;
+        Ok(Self { path, file, len })
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.len = 0;
+        self.file.set_len(0).map_err(Error::io("cut", &self.path))
+    }
+
+    /// Makes the bytes durable and gives them their final name.
+    fn commit(self, target: &Path) -> Result<()> {
+        self.file.sync_all().map_err(Error::io("write", &self.path))?;
+        fs::rename(&self.path, target).map_err(Error::io("move into place", target))
+    }
 }

@@ -4,14 +4,11 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::address;
+use super::download::allowed;
 use super::error::{Error, Result};
 use super::hash::{Pin, is_hex};
-use super::hub::HubFile;
-use crate::files::{read_limited, stays_inside};
-
-/// More than any manifest has, in bytes.
-const MANIFEST_LIMIT: u64 = 1 << 20;
+use super::hub::HubModel;
+use crate::files::{read_settings, stays_inside};
 
 /// A dataset or a set of weights. Read from `datasets/<name>.toml` or `weights/<name>.toml`.
 #[derive(Clone, Debug, Deserialize)]
@@ -74,7 +71,7 @@ pub struct Entry {
     #[serde(default)]
     pub urls: Vec<String>,
     /// Where it is in the Hugging Face Hub, in place of addresses.
-    pub hub: Option<HubFile>,
+    pub hub: Option<HubModel>,
     /// Without an address: what to fetch from the page and what to do with it, as an instruction.
     pub by_hand: Option<String>,
     /// Which of the program's own files it is, in place of addresses.
@@ -85,9 +82,6 @@ pub struct Entry {
     pub sha256: Option<String>,
     /// The first digits, where only they are published.
     pub sha256_prefix: Option<String>,
-    /// Bytes that it takes when unpacked.
-    #[serde(default)]
-    pub unpacked_size: u64,
     /// Of a folder: how many files it holds at least.
     pub entries: Option<u64>,
 }
@@ -95,42 +89,35 @@ pub struct Entry {
 impl Entry {
     /// What is known of its hash.
     pub fn pin(&self) -> Pin {
-        match (&self.sha256, &self.sha256_prefix) {
-            (Some(whole), _) => Pin::Sha256(whole.clone()),
-            (None, Some(first)) => Pin::Prefix(first.clone()),
-            (None, None) => Pin::FirstUse,
-        }
+        Pin(self.sha256.as_ref().or(self.sha256_prefix.as_ref()).cloned().unwrap_or_default())
     }
 
-    fn complaint(&self) -> Option<String> {
-        if !stays_inside(&self.path) {
-            return Some("path must be relative and stay in its folder".into());
-        }
+    /// What is wrong with it.
+    fn complaint(&self) -> Option<&'static str> {
         let ways =
             [!self.urls.is_empty(), self.hub.is_some(), self.by_hand.is_some(), self.embedded.is_some()];
-        if ways.iter().filter(|way| **way).count() != 1 {
-            return Some("needs one of urls, hub, by_hand and embedded".into());
-        }
-        if let Some(name) = self.embedded.as_ref().filter(|name| embedded::content(name).is_none()) {
-            return Some(format!("the program has no file {name}"));
-        }
-        let mut parts = self.hub.iter().flat_map(|hub| [&hub.repo, &hub.revision, &hub.file]);
-        if let Some(part) = parts.find(|part| !stays_inside(part)) {
-            return Some(format!("{part} is no name in the Hub"));
-        }
-        if let Some(url) = self.urls.iter().find(|url| address::allowed(url).is_none()) {
-            return Some(format!("{}: only https, or http on this machine", address::shown(url)));
-        }
-        if self.sha256.as_ref().is_some_and(|hash| !is_hex(hash, 64)) {
-            return Some("sha256 must be 64 lower-case hexadecimal digits".into());
-        }
-        let prefix = self.sha256_prefix.as_ref();
-        if prefix.is_some_and(|first| !(8..64).contains(&first.len()) || !is_hex(first, first.len())) {
-            return Some("sha256_prefix must be 8 to 63 lower-case hexadecimal digits".into());
-        }
-        let folder = self.entries.is_some();
-        let file = self.size.is_some() || self.sha256.is_some() || prefix.is_some() || self.by_hand.is_none();
-        (folder && file).then(|| "entries is for a folder, which has no address, size or hash".into())
+        let mut names = self.hub.iter().flat_map(|hub| [&hub.repo, &hub.revision, &hub.file]);
+        let hex = |text: &Option<String>, digits: std::ops::RangeInclusive<usize>| {
+            text.as_ref().is_none_or(|text| digits.contains(&text.len()) && is_hex(text, text.len()))
+        };
+        let is_file = self.size.is_some() || !self.pin().0.is_empty() || self.by_hand.is_none();
+        let rules = [
+            (stays_inside(&self.path), "path must be relative and stay in its folder"),
+            (ways.iter().filter(|way| **way).count() == 1, "needs one of urls, hub, by_hand and embedded"),
+            (
+                self.embedded.iter().all(|name| embedded::content(name).is_some()),
+                "the program has no such file",
+            ),
+            (names.all(|name| stays_inside(name)), "hub has what is no name in the Hub"),
+            (self.urls.iter().all(|url| allowed(url).is_some()), "urls: only https, or http on this machine"),
+            (hex(&self.sha256, 64..=64), "sha256 must be 64 lower-case hexadecimal digits"),
+            (hex(&self.sha256_prefix, 8..=63), "sha256_prefix must be 8 to 63 lower-case hexadecimal digits"),
+            (
+                self.entries.is_none() || !is_file,
+                "entries is for a folder, which has no address, size or hash",
+            ),
+        ];
+        rules.into_iter().find_map(|(right, complaint)| (!right).then_some(complaint))
     }
 }
 
@@ -140,26 +127,23 @@ impl Manifest {
     /// # Errors
     /// [`Error::Io`], and those of [`Manifest::parse`].
     pub fn read(path: &Path) -> Result<Self> {
-        let invalid = |detail: String| Error::Manifest { path: path.into(), detail };
-        let bytes = read_limited(path, MANIFEST_LIMIT).map_err(|error| match error {
+        let text = read_settings(path).map_err(|error| match error {
             crate::Error::Io { action, path, source } => Error::Io { action, path, source },
-            other => invalid(other.to_string()),
+            other => Error::Wrong(path.into(), other.to_string()),
         })?;
-        Self::parse(path, &String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?)
+        Self::parse(path, &text)
     }
 
     /// Reads the text of a manifest; `path` is for messages, its stem is the name that the text must have,
     /// and lists are beside it.
     ///
     /// # Errors
-    /// [`Error::Manifest`] with the place if the text is no manifest.
+    /// [`Error::Wrong`] with the place if the text is no manifest.
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
         Self::with_lists(path, text, &|sums| {
             let beside =
                 path.parent().filter(|_| stays_inside(sums)).ok_or("sums must stay in its folder")?;
-            let bytes =
-                read_limited(&beside.join(sums), MANIFEST_LIMIT).map_err(|error| error.to_string())?;
-            String::from_utf8(bytes).map_err(|error| format!("{sums}: {error}"))
+            read_settings(&beside.join(sums)).map_err(|error| error.to_string())
         })
     }
 
@@ -169,7 +153,7 @@ impl Manifest {
         text: &str,
         list: &dyn Fn(&str) -> std::result::Result<String, String>,
     ) -> Result<Self> {
-        let invalid = |detail: String| Error::Manifest { path: path.into(), detail };
+        let invalid = |detail: String| Error::Wrong(path.into(), detail);
         let mut manifest: Self = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
         for own in std::mem::take(&mut manifest.lists) {
             let entries = list(&own.sums).and_then(|text| own.entries(&text));
@@ -199,7 +183,7 @@ pub mod embedded {
 
     /// Name and text of those in `datasets/`.
     pub const DATASETS: &[(&str, &str)] = texts!("datasets":
-        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "nfs", "coco-person");
+        "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "coco-person");
 
     /// Name and text of those in `weights/`.
     pub const WEIGHTS: &[(&str, &str)] =
@@ -265,11 +249,11 @@ mod tests {
     fn the_best_pin_counts() {
         let hash = "a".repeat(64);
         let file = format!("path = \"x\"\nurls = [\"https://a/x\"]\nsha256 = \"{hash}\"");
-        assert_eq!(parse(&file).unwrap().files[0].pin(), Pin::Sha256(hash));
+        assert_eq!(parse(&file).unwrap().files[0].pin(), Pin(hash));
         let file = "path = \"x\"\nurls = [\"https://a/x\"]\nsha256_prefix = \"0123abcd\"";
         let pin = parse(file).unwrap().files[0].pin();
         assert!(pin.admits(&format!("0123abcd{}", "0".repeat(56))) && !pin.admits(&"0".repeat(64)));
-        assert_eq!(parse("path = \"x\"\nby_hand = \"do\"").unwrap().files[0].pin(), Pin::FirstUse);
+        assert_eq!(parse("path = \"x\"\nby_hand = \"do\"").unwrap().files[0].pin(), Pin::default());
     }
 
     #[test]
@@ -282,7 +266,7 @@ mod tests {
                 "path = \"x\"\nurls = [\"https://a\"]\nby_hand = \"do\"",
                 "one of urls, hub, by_hand and embedded",
             ),
-            ("path = \"x\"\nembedded = \"y\"", "the program has no file y"),
+            ("path = \"x\"\nembedded = \"y\"", "the program has no such file"),
             (
                 "path = \"x\"\nby_hand = \"do\"\n[[list]]\nsums = \"../y\"\npath = \"z\"\nurl = \"u\"",
                 "sums must stay",
@@ -299,6 +283,6 @@ mod tests {
             assert!(error.starts_with("a.toml: ") && error.contains(complaint), "{error}");
         }
         let other = Manifest::parse(Path::new("b.toml"), "name = \"a\"").unwrap_err();
-        assert!(matches!(other, Error::Manifest { .. }));
+        assert!(matches!(other, Error::Wrong(..)));
     }
 }

@@ -30,17 +30,13 @@ impl PatchSampler {
     /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::ImageShape`] for an image without
     /// pixels.
     pub fn sample(&mut self, image: &Image, geometry: &PatchGeometry, planes: &mut [f32]) -> Result<()> {
-        let (width, height, len) = (image.width, image.height, image.pixels.len());
-        let expected = width.checked_mul(height).and_then(|area| area.checked_mul(3));
-        if len == 0 || expected != Some(len) {
-            return Err(Error::ImageShape { width, height, len });
-        }
+        image.check()?;
         let side = geometry.output();
         if planes.len() != 3 * side * side {
             let detail = format!("{} numbers are not (3, {side}, {side})", planes.len());
             return Err(Error::Argument { name: "planes", detail });
         }
-        let (rows, columns) = (geometry.neighbours(0, height), geometry.neighbours(1, width));
+        let (rows, columns) = (geometry.neighbours(0, image.height), geometry.neighbours(1, image.width));
         let mut planes = Planes::new(planes, (side, side));
         self.memory.interpolate(image, &self.tables, rows, columns, false, &mut planes);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::reader::{Attempt, Collector, Extra, boxes, folders, list, numbered, numbers, only_first_known};
+use super::reader::{Attempt, Collector, Extra, boxes, folders, list, only_first_known, sequence, visible};
 use super::{Sequence, SequenceOptions, Sequences};
 use crate::error::{Error, Result};
 
@@ -38,9 +38,7 @@ impl Split {
 /// (invisible) to 8 (wholly visible). A target is visible if it is not absent and its cover is not 0.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Format`] for a list that cannot be read, names nothing or has a place that does
-/// not exist, [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out
-/// of its domain.
+/// Those of [`otb::load`](super::otb::load); [`Error::Format`] also for a place that is not in `train/list.txt`.
 pub fn load(root: &Path, split: &Split, options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;
     let folder = root.join(split.folder());
@@ -71,14 +69,12 @@ fn names(folder: &Path, split: &Split) -> Result<Vec<String>> {
 fn read(folder: &Path, name: &str, test: bool) -> Attempt<Sequence> {
     let directory = folder.join(name);
     let mut boxes = boxes(&directory.join("groundtruth.txt"))?;
-    let mut visible = None;
+    let mut seen = None;
     if let (true, [first]) = (test, &*boxes) {
         boxes = only_first_known(*first, &directory)?;
     } else {
-        let absent = numbers(&directory.join("absence.label"), boxes.len())?;
-        let cover = numbers(&directory.join("cover.label"), boxes.len())?;
-        visible = Some(absent.iter().zip(&cover).map(|(&absent, &cover)| absent == 0 && cover > 0).collect());
+        let flags = ["absence.label", "cover.label"];
+        seen = visible(&directory, flags, boxes.len(), |(absent, cover)| absent == 0 && cover > 0)?;
     }
-    let frames = numbered(directory, 1, boxes.len(), 8);
-    Ok(Sequence { name: name.to_owned(), frames, boxes, visible })
+    Ok(sequence(name, directory, (1, 8), boxes, seen))
 }

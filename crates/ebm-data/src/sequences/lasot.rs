@@ -1,18 +1,17 @@
 //! LaSOT: long videos, 20 of each of 70 classes.
 
-mod test_set;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::reader::{Attempt, Collector, Extra, Trouble, boxes, folders, list, numbered, numbers};
+use super::reader::{Attempt, Collector, Extra, Trouble, boxes, folders, list, sequence, visible};
 use super::{Sequence, SequenceOptions, Sequences};
 use crate::error::Result;
 use crate::quarantine::DefectCode;
 
-pub use test_set::TEST;
-
 const LAYOUT: &str = "CLASS/CLASS-NUMBER/img/00000001.jpg and CLASS/CLASS-NUMBER/groundtruth.txt";
+
+/// The names of the 280 sequences of the test set, four of each class, a line each.
+pub const TEST: &str = include_str!("lasot_test.txt");
 
 /// Which part of the dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,22 +31,16 @@ pub enum Split {
 /// in `full_occlusion.txt` and one in `out_of_view.txt`. A target is visible if both are 0.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) for a folder or list that cannot be read,
-/// [`Error::Format`](crate::Error::Format) for one without names,
-/// [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
-/// [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
+/// Those of [`otb::load`](super::otb::load).
 pub fn load(root: &Path, split: &Split, options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;
     let mut there = find(root)?;
-    let test = || TEST.iter().flat_map(|(class, numbers)| numbers.map(|number| format!("{class}-{number}")));
+    let is_test = |name: &&String| TEST.lines().any(|test| test == *name);
     let names: Vec<String> = match split {
-        Split::Test => test().collect(),
+        Split::Test => TEST.lines().map(str::to_owned).collect(),
         Split::Listed(path) => list(path)?,
         Split::All => there.keys().cloned().collect(),
-        Split::Train => {
-            let test: Vec<String> = test().collect();
-            there.keys().filter(|name| !test.contains(name)).cloned().collect()
-        }
+        Split::Train => there.keys().filter(|name| !is_test(name)).cloned().collect(),
     };
     for name in names {
         let attempt = match there.remove(&name) {
@@ -82,10 +75,7 @@ fn find(root: &Path) -> Result<BTreeMap<String, PathBuf>> {
 
 fn read(folder: &Path, name: &str) -> Attempt<Sequence> {
     let boxes = boxes(&folder.join("groundtruth.txt"))?;
-    let hidden = numbers(&folder.join("full_occlusion.txt"), boxes.len())?;
-    let outside = numbers(&folder.join("out_of_view.txt"), boxes.len())?;
-    let visible =
-        hidden.iter().zip(&outside).map(|(&hidden, &outside)| hidden == 0 && outside == 0).collect();
-    let frames = numbered(folder.join("img"), 1, boxes.len(), 8);
-    Ok(Sequence { name: name.to_owned(), frames, boxes, visible: Some(visible) })
+    let flags = ["full_occlusion.txt", "out_of_view.txt"];
+    let visible = visible(folder, flags, boxes.len(), |flags| flags == (0, 0))?;
+    Ok(sequence(name, folder.join("img"), (1, 8), boxes, visible))
 }

@@ -1,6 +1,6 @@
 //! Videos with the box of one target in each frame: what trackers learn from and are measured on.
 //!
-//! Each dataset has a reader ([`otb`], [`nfs`], [`uav`], [`lasot`], [`got10k`], [`trackingnet`], [`coco`]).
+//! Each dataset has a reader ([`otb`], [`uav`], [`lasot`], [`got10k`], [`trackingnet`], [`coco`]).
 //! To train, [`sampler::PairSampler`] draws two frames of one video, and a [`pairs::PairRecipe`] lets a
 //! [`Loader`](crate::loader::Loader) make batches of them, cut out around the target as [`crop`] says.
 
@@ -10,7 +10,6 @@ pub mod crop;
 pub mod got10k;
 pub mod lasot;
 mod name;
-pub mod nfs;
 pub mod otb;
 pub mod pairs;
 mod reader;

@@ -1,25 +1,25 @@
-//! OTB-100 (OTB-2015): 98 videos and their 100 targets.
-
-mod frames;
+//! OTB-100 (OTB-2015): 98 videos and their 100 targets, and sequences of one's own that are laid out so.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use super::{Rect, name_key, read_boxes};
+use serde::Deserialize;
+
+use super::reader::{Attempt, Collector, Extra, annotation_trouble, entries, folders, sequence, table};
+use super::{Frames, Rect, Sequence, SequenceOptions, Sequences, name_key, read_boxes};
 use crate::error::{Error, Result};
 
-pub use frames::{load, load_folders};
+/// The boxes of a sequence, in its folder.
+const BOXES: &str = "groundtruth_rect.txt";
+const LAYOUT: &str = "Basketball/img/0001.jpg and Basketball/groundtruth_rect.txt";
 
 /// A target of OTB-100: where its frames and its boxes are, and which part of a longer video counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct OtbSequence {
-    /// Its name: that of the folder, and the number of the target where the folder numbers its annotations.
-    pub name: &'static str,
-    /// The folder, with the frames in `img/`.
-    pub folder: &'static str,
-    /// The file with its boxes.
-    pub annotation: &'static str,
+    /// Its name: that of the folder, and behind a dot the number of the target where the folder numbers its
+    /// annotations.
+    pub name: String,
     /// The number of the first frame that counts.
     pub first: usize,
     /// How many frames count, from the first on. Some folders go on after them.
@@ -30,122 +30,18 @@ pub struct OtbSequence {
     pub omitted: usize,
 }
 
-const fn plain(name: &'static str, frames: usize) -> OtbSequence {
-    target(name, name, "groundtruth_rect.txt", frames)
-}
-
-const fn target(
-    name: &'static str,
-    folder: &'static str,
-    annotation: &'static str,
-    frames: usize,
-) -> OtbSequence {
-    OtbSequence { name, folder, annotation, first: 1, frames, digits: 4, omitted: 0 }
+impl OtbSequence {
+    /// The folder, with the frames in `img/`, and the file with its boxes there.
+    fn published(&self) -> (&str, String) {
+        match self.name.split_once('.') {
+            Some((folder, target)) => (folder, format!("groundtruth_rect.{target}.txt")),
+            None => (&self.name, BOXES.to_owned()),
+        }
+    }
 }
 
 /// The 100 targets, in the order of their names.
-pub const SEQUENCES: [OtbSequence; 100] = [
-    plain("Basketball", 725),
-    plain("Biker", 142),
-    plain("Bird1", 408),
-    plain("Bird2", 99),
-    plain("BlurBody", 334),
-    OtbSequence { first: 247, ..plain("BlurCar1", 742) },
-    plain("BlurCar2", 585),
-    OtbSequence { first: 3, ..plain("BlurCar3", 357) },
-    OtbSequence { first: 18, ..plain("BlurCar4", 380) },
-    plain("BlurFace", 493),
-    plain("BlurOwl", 631),
-    OtbSequence { digits: 5, ..plain("Board", 698) },
-    plain("Bolt", 350),
-    plain("Bolt2", 293),
-    plain("Box", 1161),
-    plain("Boy", 602),
-    plain("Car1", 1020),
-    plain("Car2", 913),
-    plain("Car4", 659),
-    plain("Car24", 3059),
-    plain("CarDark", 393),
-    plain("CarScale", 252),
-    plain("ClifBar", 472),
-    plain("Coke", 291),
-    plain("Couple", 140),
-    plain("Coupon", 327),
-    plain("Crossing", 120),
-    plain("Crowds", 347),
-    plain("Dancer", 225),
-    plain("Dancer2", 150),
-    OtbSequence { first: 300, ..plain("David", 471) },
-    plain("David2", 537),
-    plain("David3", 252),
-    plain("Deer", 71),
-    plain("Diving", 215),
-    plain("Dog", 127),
-    plain("Dog1", 1350),
-    plain("Doll", 3872),
-    plain("DragonBaby", 113),
-    plain("Dudek", 1145),
-    plain("FaceOcc1", 892),
-    plain("FaceOcc2", 812),
-    plain("Fish", 476),
-    plain("FleetFace", 707),
-    plain("Football", 362),
-    plain("Football1", 74),
-    plain("Freeman1", 326),
-    plain("Freeman3", 460),
-    plain("Freeman4", 283),
-    plain("Girl", 500),
-    plain("Girl2", 1500),
-    plain("Gym", 767),
-    plain("Human2", 1128),
-    plain("Human3", 1698),
-    target("Human4.2", "Human4", "groundtruth_rect.2.txt", 667),
-    plain("Human5", 713),
-    plain("Human6", 792),
-    plain("Human7", 250),
-    plain("Human8", 128),
-    plain("Human9", 305),
-    plain("Ironman", 166),
-    target("Jogging.1", "Jogging", "groundtruth_rect.1.txt", 307),
-    target("Jogging.2", "Jogging", "groundtruth_rect.2.txt", 307),
-    plain("Jump", 122),
-    plain("Jumping", 313),
-    plain("KiteSurf", 84),
-    plain("Lemming", 1336),
-    plain("Liquor", 1741),
-    plain("Man", 134),
-    plain("Matrix", 100),
-    plain("Mhyang", 1490),
-    plain("MotorRolling", 164),
-    plain("MountainBike", 228),
-    plain("Panda", 1000),
-    plain("RedTeam", 1918),
-    plain("Rubik", 1997),
-    plain("Shaking", 365),
-    plain("Singer1", 351),
-    plain("Singer2", 366),
-    plain("Skater", 160),
-    plain("Skater2", 435),
-    plain("Skating1", 400),
-    target("Skating2.1", "Skating2", "groundtruth_rect.1.txt", 473),
-    target("Skating2.2", "Skating2", "groundtruth_rect.2.txt", 473),
-    plain("Skiing", 81),
-    plain("Soccer", 392),
-    plain("Subway", 175),
-    plain("Surfer", 376),
-    plain("Suv", 945),
-    plain("Sylvester", 1345),
-    OtbSequence { first: 6, omitted: 5, ..plain("Tiger1", 349) },
-    plain("Tiger2", 365),
-    plain("Toy", 271),
-    plain("Trans", 124),
-    plain("Trellis", 569),
-    plain("Twinnings", 472),
-    plain("Vase", 271),
-    plain("Walking", 412),
-    plain("Walking2", 500),
-    plain("Woman", 597),
-];
+pub static SEQUENCES: LazyLock<Vec<OtbSequence>> = LazyLock::new(|| table(include_str!("otb100.csv")));
 
 /// A target and its boxes, or why they can not be had.
 pub type Annotation = (&'static OtbSequence, Result<Vec<Rect>>);
@@ -160,7 +56,7 @@ pub type Annotation = (&'static OtbSequence, Result<Vec<Rect>>);
 /// # Errors
 /// [`Error::Io`] when `dir` cannot be listed; [`Error::Format`] when it has none of the sequences.
 pub fn annotations(dir: &Path) -> Result<Vec<Annotation>> {
-    let folders = folders(dir)?;
+    let folders = by_key(dir)?;
     let read = |sequence: &'static OtbSequence| {
         (sequence, annotation_file(sequence, dir, &folders).and_then(|path| read_annotation(sequence, &path)))
     };
@@ -179,23 +75,12 @@ pub fn annotations(dir: &Path) -> Result<Vec<Annotation>> {
 
 /// The folders in `dir` by [`name_key`]. Of two with one key the first in order is taken: the one with
 /// capitals.
-fn folders(dir: &Path) -> Result<BTreeMap<String, PathBuf>> {
-    let fail = |source| Error::io("list", dir, source);
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(dir).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
-        if path.is_dir() {
-            paths.push(path);
-        }
+fn by_key(dir: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let mut found = BTreeMap::new();
+    for name in folders(dir)? {
+        found.entry(name_key(&name)).or_insert_with(|| dir.join(name));
     }
-    paths.sort();
-    let mut folders = BTreeMap::new();
-    for path in paths {
-        if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
-            folders.entry(name_key(name)).or_insert(path);
-        }
-    }
-    Ok(folders)
+    Ok(found)
 }
 
 fn annotation_file(
@@ -203,12 +88,11 @@ fn annotation_file(
     dir: &Path,
     folders: &BTreeMap<String, PathBuf>,
 ) -> Result<PathBuf> {
-    let published = folders.get(&name_key(sequence.folder)).map(|folder| folder.join(sequence.annotation));
-    let own = folders.get(&name_key(sequence.name)).map(|folder| folder.join("groundtruth_rect.txt"));
-    let missing = || {
-        let path = dir.join(sequence.folder).join(sequence.annotation);
-        Error::io("read", &path, std::io::ErrorKind::NotFound.into())
-    };
+    let (folder, annotation) = sequence.published();
+    let published = folders.get(&name_key(folder)).map(|folder| folder.join(&annotation));
+    let own = folders.get(&name_key(&sequence.name)).map(|folder| folder.join(BOXES));
+    let missing =
+        || Error::io("read", &dir.join(folder).join(&annotation), std::io::ErrorKind::NotFound.into());
     published.into_iter().chain(own).find(|path| path.is_file()).ok_or_else(missing)
 }
 
@@ -225,6 +109,55 @@ fn read_annotation(sequence: &OtbSequence, path: &Path) -> Result<Vec<Rect>> {
     Ok(boxes)
 }
 
+/// Reads all of the [`SEQUENCES`] from the folders in `root`, in their order: boxes as
+/// [`annotations`] reads them, frames in `img/` beside them. One that is not there is a
+/// defect, so that a folder with some of them can be read with [`SequenceOptions::benchmark`]. Coordinates
+/// stay as they are, counted from 1.
+///
+/// # Errors
+/// [`Error::Io`] for a folder or list that cannot be read, [`Error::Format`] for one without sequences,
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its domain.
+pub fn load(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
+    let mut collector = Collector::new(options)?;
+    let folders = by_key(root)?;
+    let read = |target: &OtbSequence| -> Attempt<Sequence> {
+        let (folder, annotation) = target.published();
+        let expected = root.join(folder).join(annotation);
+        let path = annotation_file(target, root, &folders).map_err(|e| annotation_trouble(&expected, e))?;
+        let boxes = read_annotation(target, &path).map_err(|e| annotation_trouble(&path, e))?;
+        let images = path.with_file_name("img");
+        Ok(sequence(&target.name, images, (target.first, target.digits), boxes, None))
+    };
+    for target in &*SEQUENCES {
+        collector.push(&target.name, Extra::Allowed, read(target))?;
+    }
+    collector.finish(root, LAYOUT)
+}
+
+/// Reads sequences of one's own that are laid out as OTB's are: every folder in `root` with a
+/// `groundtruth_rect.txt`, in the order of their names; its frames are the JPEG and PNG files in `img/`
+/// beside it, in the order of theirs. Coordinates stay as they are.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn load_folders(root: &Path, options: &SequenceOptions) -> Result<Sequences> {
+    let mut collector = Collector::new(options)?;
+    let is_frame = |path: &Path| path.extension().is_some_and(|kind| kind == "jpg" || kind == "png");
+    for name in entries(root, |path| path.join(BOXES).is_file())? {
+        let folder = root.join(&name);
+        let path = folder.join(BOXES);
+        let read = || -> Attempt<Sequence> {
+            let boxes = read_boxes(&path).map_err(|error| annotation_trouble(&path, error))?;
+            let images = folder.join("img");
+            let names = entries(&images, is_frame).map_err(|error| annotation_trouble(&images, error))?;
+            let frames = Frames::Listed(names.into_iter().map(|name| images.join(name)).collect());
+            Ok(Sequence { name: name.clone(), frames, boxes, visible: None })
+        };
+        collector.push(&name, Extra::Refused, read())?;
+    }
+    collector.finish(root, LAYOUT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,8 +165,8 @@ mod tests {
     fn write(dir: &Path, file: &str, boxes: usize) {
         let lines: String = (1..=boxes).map(|i| format!("{i},2,30,40\n")).collect();
         let path = dir.join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, lines).unwrap();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, lines).unwrap();
     }
 
     fn of<'a>(all: &'a [Annotation], name: &str) -> &'a Result<Vec<Rect>> {
@@ -242,10 +175,10 @@ mod tests {
 
     #[test]
     fn the_table_has_a_hundred_targets_of_ninety_eight_videos() {
-        let keys = |field: fn(&OtbSequence) -> &'static str| {
+        let keys = |field: fn(&OtbSequence) -> &str| {
             SEQUENCES.iter().map(field).map(name_key).collect::<std::collections::BTreeSet<_>>().len()
         };
-        assert_eq!((keys(|s| s.name), keys(|s| s.folder)), (100, 98));
+        assert_eq!((keys(|s| &s.name), keys(|s| s.published().0)), (100, 98));
         assert_eq!(
             SEQUENCES.iter().map(|sequence| sequence.frames + sequence.omitted).sum::<usize>(),
             59_040
@@ -280,5 +213,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(annotations(dir.path()).unwrap_err().to_string().contains("Basketball"));
         assert!(matches!(annotations(&dir.path().join("absent")), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn every_folder_with_boxes_is_a_sequence_however_alike_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["car-1", "car_1", "notes"] {
+            let images = dir.path().join(name).join("img");
+            std::fs::create_dir_all(&images).unwrap();
+            for frame in ["0003.jpg", "0004.png"] {
+                std::fs::write(images.join(frame), "").unwrap();
+            }
+        }
+        for name in ["car-1", "car_1"] {
+            std::fs::write(dir.path().join(name).join(BOXES), "1,2,30,40\n2,2,30,40\n").unwrap();
+        }
+        let found = load_folders(dir.path(), &SequenceOptions::train()).unwrap();
+        let names: Vec<_> = found.sequences.iter().map(|s| (s.name.as_str(), s.frames.len())).collect();
+        assert_eq!(names, [("car-1", 2), ("car_1", 2)]);
     }
 }

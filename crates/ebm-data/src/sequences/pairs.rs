@@ -131,7 +131,7 @@ impl PairRecipe {
                 Ok(Ok(target))
             }
             Err(error) => {
-                let (code, detail) = (DefectCode::BoxTooLarge, error.to_string());
+                let (code, detail) = (DefectCode::BadBox, error.to_string());
                 Ok(Err(Defect { file: frame.path(), sample: frame.name(), code, detail }))
             }
         }

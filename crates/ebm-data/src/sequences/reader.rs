@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::box_list::read_boxes;
 use super::{Frames, Rect, Sequence, Sequences};
 use crate::error::{Error, Result};
-use crate::files::{read_limited, stays_inside};
+use crate::files::{names_in, read_limited, stays_inside};
 use crate::quarantine::{Defect, DefectCode, Tolerance};
 
 /// Half a million flags or names.
@@ -19,8 +21,6 @@ pub enum FrameCheck {
     Ends,
     /// Each frame must be there. Asks the file system for each: minutes for the 14 million of TrackingNet.
     All,
-    /// As [`FrameCheck::All`], and it is no error if all sequences are defective: for a list of all defects.
-    Report,
 }
 
 /// How to read a dataset of sequences.
@@ -107,7 +107,7 @@ impl<'a> Collector<'a> {
             return Err(Error::Format { path: root.to_owned(), expected: "a dataset of sequences", detail });
         }
         self.options.tolerance.apply(quarantine, sequences.len())?;
-        if sequences.is_empty() && self.options.check != FrameCheck::Report {
+        if sequences.is_empty() {
             let bad = quarantine.defects.len();
             let all_but_one = (bad - 1) as f64 / bad as f64;
             let tolerance = Tolerance { max_bad_fraction: all_but_one, ..self.options.tolerance.clone() };
@@ -131,22 +131,26 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
     let (count, boxes) = (frames.len(), sequence.boxes.len());
     let fail = |path: PathBuf, code, detail| Err(Trouble::Defect(path, code, detail));
     let Some(last) = count.checked_sub(1) else {
-        return fail(PathBuf::from(&sequence.name), DefectCode::FrameCount, "no frame and no box".to_owned());
+        return fail(
+            PathBuf::from(&sequence.name),
+            DefectCode::BadAnnotation,
+            "no frame and no box".to_owned(),
+        );
     };
     if count != boxes {
         let path = frames.path(0).unwrap_or_default();
-        return fail(path, DefectCode::FrameCount, format!("{boxes} boxes for {count} frames"));
+        return fail(path, DefectCode::BadAnnotation, format!("{boxes} boxes for {count} frames"));
     }
     let step = match check {
         FrameCheck::Ends => last.max(1),
-        FrameCheck::All | FrameCheck::Report => 1,
+        FrameCheck::All => 1,
     };
     let absent = |i| frames.path(i).filter(|path| !path.is_file()).map(|path| (i, path));
     let missing = (0..count).step_by(step).find_map(absent);
     if let Some((i, path)) = missing {
         let detail = format!("frame {} of {count}, as many as there are boxes, is not there", i + 1);
         // Without the first there is no folder or another numbering; without a later one there are too few.
-        let code = if i == 0 { DefectCode::MissingFile } else { DefectCode::FrameCount };
+        let code = if i == 0 { DefectCode::MissingFile } else { DefectCode::BadAnnotation };
         return fail(path, code, detail);
     }
     if let (Extra::Refused, Frames::Numbered { directory, prefix, first, count, digits, extension }) =
@@ -156,7 +160,7 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
         let next = directory.join(next);
         if next.exists() {
             let detail = format!("{boxes} boxes, but the folder has more frames");
-            return fail(next, DefectCode::FrameCount, detail);
+            return fail(next, DefectCode::BadAnnotation, detail);
         }
     }
     Ok(())
@@ -165,12 +169,10 @@ fn check_frames(sequence: &Sequence, extra: Extra, check: FrameCheck) -> Attempt
 /// What a failure to read an annotation file means: that it is missing or defective, or that the machine
 /// fails.
 pub(super) fn annotation_trouble(path: &Path, error: Error) -> Trouble {
-    let code = match &error {
-        Error::Io { source, .. } if is_absent(source) => DefectCode::MissingAnnotation,
-        Error::Io { .. } => return Trouble::Fatal(error),
-        _ => DefectCode::BadAnnotation,
-    };
-    Trouble::Defect(path.to_owned(), code, error.to_string())
+    match &error {
+        Error::Io { source, .. } if !is_absent(source) => Trouble::Fatal(error),
+        _ => Trouble::Defect(path.to_owned(), DefectCode::BadAnnotation, error.to_string()),
+    }
 }
 
 fn is_absent(error: &std::io::Error) -> bool {
@@ -187,8 +189,19 @@ pub(super) fn boxes(path: &Path) -> Attempt<Vec<Rect>> {
     Ok(boxes)
 }
 
+/// Whether the target can be `seen` in each of `count` frames, by the numbers that two files of `folder` have for it.
+pub(super) fn visible(
+    folder: &Path,
+    files: [&str; 2],
+    count: usize,
+    seen: fn((u32, u32)) -> bool,
+) -> Attempt<Option<Vec<bool>>> {
+    let [first, second] = files.map(|file| numbers(&folder.join(file), count));
+    Ok(Some(first?.into_iter().zip(second?).map(seen).collect()))
+}
+
 /// `count` whole numbers from a file, separated by commas, blanks or line ends.
-pub(super) fn numbers(path: &Path, count: usize) -> Attempt<Vec<u32>> {
+fn numbers(path: &Path, count: usize) -> Attempt<Vec<u32>> {
     let text = text(path).map_err(|error| annotation_trouble(path, error))?;
     let fail = |detail| Trouble::Defect(path.to_owned(), DefectCode::BadAnnotation, detail);
     let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
@@ -233,17 +246,8 @@ pub(super) fn list(path: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// [`Error::Io`] for a folder that cannot be read.
 pub(super) fn entries(folder: &Path, keep: impl Fn(&Path) -> bool) -> Result<BTreeSet<String>> {
-    let fail = |source| Error::io("list", folder, source);
-    let mut names = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.'))
-            && keep(&entry.path())
-        {
-            names.insert(name.to_owned());
-        }
-    }
-    Ok(names)
+    let names = names_in(folder)?.into_iter();
+    Ok(names.filter(|name| !name.starts_with('.') && keep(&folder.join(name))).collect())
 }
 
 /// The names without extension of the text files of a folder, sorted.
@@ -263,9 +267,23 @@ pub(super) fn folders(folder: &Path) -> Result<BTreeSet<String>> {
     entries(folder, Path::is_dir)
 }
 
-/// JPEG files `directory/{number}.jpg`, the numbers running on from `first`, with zeros up to `digits`.
-pub(super) fn numbered(directory: PathBuf, first: usize, count: usize, digits: usize) -> Frames {
-    Frames::Numbered { directory, prefix: String::new(), first, count, digits, extension: "jpg".to_owned() }
+/// The rows of a table in the program's text, whose columns are named as `T`'s fields.
+pub(super) fn table<T: DeserializeOwned>(text: &str) -> Vec<T> {
+    csv::Reader::from_reader(text.as_bytes()).into_deserialize().filter_map(std::result::Result::ok).collect()
+}
+
+/// The sequence of JPEG files `directory/{number}.jpg`, the numbers running on from `first`, with zeros up to
+/// `digits`, as many as there are boxes.
+pub(super) fn sequence(
+    name: &str,
+    directory: PathBuf,
+    (first, digits): (usize, usize),
+    boxes: Vec<Rect>,
+    visible: Option<Vec<bool>>,
+) -> Sequence {
+    let (prefix, extension, count) = (String::new(), "jpg".to_owned(), boxes.len());
+    let frames = Frames::Numbered { directory, prefix, first, count, digits, extension };
+    Sequence { name: name.to_owned(), frames, boxes, visible }
 }
 
 /// Boxes for as many JPEG files as `directory` holds, all NaN but the first: benchmarks keep the others to

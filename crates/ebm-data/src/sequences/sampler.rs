@@ -33,9 +33,6 @@ pub struct PairSampling {
 }
 
 impl PairSampling {
-    /// Of ATOM: 64 000 pairs, at most 50 frames apart.
-    pub const ATOM: Self = Self { pairs_per_epoch: 64_000, max_gap: 50 };
-
     /// Of the paper's tracker, and of ATOM trained in the same way to compare: 64 000 pairs, at most 200
     /// frames apart.
     pub const PAPER: Self = Self { pairs_per_epoch: 64_000, max_gap: 200 };

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::reader::{Collector, Extra, boxes, folders, numbered, only_first_known, text_files};
-use super::{Sequence, SequenceOptions, Sequences};
+use super::reader::{Collector, Extra, boxes, folders, only_first_known, sequence, text_files};
+use super::{SequenceOptions, Sequences};
 use crate::error::Result;
 
 const LAYOUT: &str = "TRAIN_k/frames/VIDEO/0.jpg and TRAIN_k/anno/VIDEO.txt, or TEST/…";
@@ -36,9 +36,7 @@ impl Set {
 /// The boxes of a set take 32 bytes for each of its frames, about 1.2 million; no path of a frame is kept.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) for a set that cannot be read, [`Error::Format`](crate::Error::Format) for
-/// sets without videos, [`Error::TooManyDefects`](crate::Error::TooManyDefects) above the tolerated fraction,
-/// [`Error::Argument`](crate::Error::Argument) for a fraction out of its domain.
+/// Those of [`otb::load`](super::otb::load).
 pub fn load(root: &Path, sets: &[Set], options: &SequenceOptions) -> Result<Sequences> {
     let mut collector = Collector::new(options)?;
     for set in sets {
@@ -53,10 +51,7 @@ pub fn load(root: &Path, sets: &[Set], options: &SequenceOptions) -> Result<Sequ
                     (Set::Test, [first]) => only_first_known(*first, &directory),
                     _ => Ok(boxes),
                 });
-            let attempt = attempt.map(|boxes| {
-                let frames = numbered(directory, 0, boxes.len(), 1);
-                Sequence { name: name.clone(), frames, boxes, visible: None }
-            });
+            let attempt = attempt.map(|boxes| sequence(&name, directory, (0, 1), boxes, None));
             collector.push(&name, Extra::Refused, attempt)?;
         }
     }

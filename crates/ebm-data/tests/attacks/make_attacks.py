@@ -19,7 +19,6 @@ def zipped(name, entries):
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry, data, mode in entries:
             info = zipfile.ZipInfo(entry, DATE)
-            info.filename = entry  # As given: ZipInfo cuts at NUL.
             info.create_system = 3
             info.external_attr = mode << 16
             info.compress_type = zipfile.ZIP_DEFLATED
@@ -30,11 +29,6 @@ def zipped(name, entries):
 def write(name, data):
     (HERE / name).write_bytes(data)
     return data
-
-
-def renamed(name, data, old, new):
-    assert len(old) == len(new) and data.count(old) == 2
-    write(name, data.replace(old, new))
 
 
 def raw_zip(name, locals_, centrals):
@@ -64,40 +58,22 @@ def zips():
     zipped("parent.zip", [("good.txt", b"good", regular), ("../escaped.txt", b"x", regular)])
     zipped("absolute.zip", [("/tmp/ebm-attack-escaped.txt", b"x", regular)])
     zipped("symlink.zip", [("link", b"..", 0o120777), ("link/escaped.txt", b"x", regular)])
-    zipped("device.zip", [("null", b"", 0o020666)])
-    zipped("case.zip", [("a/file.txt", b"1", regular), ("A/FILE.txt", b"2", regular)])
-    zipped("file_and_folder.zip", [("a", b"1", regular), ("a/b", b"2", regular)])
     zipped("bomb.zip", [("zeros", bytes(8 * MEGABYTE), regular)])
     zipped("many.zip", [(f"{i:03}", b"", regular) for i in range(200)])
-    zipped("backslash.zip", [("..\\escaped.txt", b"x", regular)])
-    zipped("drive.zip", [("C:escaped.txt", b"x", regular)])
-    plain = zipped("nul.zip", [("nul#byte.txt", b"x", regular)])
-    renamed("nul.zip", plain, b"nul#byte.txt", b"nul\0byte.txt")
-    twice = zipped("twice.zip", [("one.txt", b"1", regular), ("two.txt", b"2", regular)])
-    renamed("twice.zip", twice, b"two.txt", b"one.txt")
     whole = zipped("truncated.zip", [(f"{i}", bytes(range(256)), regular) for i in range(8)])
     write("truncated.zip", whole[: len(whole) // 2])
 
     data = b"some data, some data" * 9
     crc, packed = zlib.crc32(data), len(deflate(data))
     raw_zip("crc.zip", [(b"a", data, len(data))], [(b"a", 0, packed, len(data), crc ^ 1)])
-    raw_zip("huge.zip", [(b"a", data, 0xFFFFFFF0)], [(b"a", 0, packed, 0xFFFFFFF0, crc)])
     zeros = bytes(8 * MEGABYTE)
     raw_zip("lie.zip", [(b"a", zeros, 100)], [(b"a", 0, len(deflate(zeros)), 100, zlib.crc32(zeros))])
-    zipped("long_name.zip", [("a/" * 3000 + "f", b"x", regular)])
-    zipped("marker.zip", [("good.txt", b"good", regular), (".Unpacked.json", b"x", regular)])
-    # The end counts one entry, the list has two.
-    two = zipped("count.zip", [("one.txt", b"1", regular), ("two.txt", b"2", regular)])
-    end = two.rindex(b"PK\5\6")
-    write("count.zip", two[: end + 8] + struct.pack("<HH", 1, 1) + two[end + 12 :])
-    # Many names for the same data: a small archive becomes large without a high ratio in any entry.
-    raw_zip("overlap.zip", [(b"a", data, len(data))], [(bytes([97 + i]), 0, packed, len(data), crc) for i in range(9)])
 
 
-def tarred(name, entries, packed=False, form=tarfile.GNU_FORMAT):
+def tarred(name, entries, packed=False):
     """Entries: (name, data or None, {fields})."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=form) as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for entry, data, fields in entries:
             info = tarfile.TarInfo(entry)
             info.size = len(data or b"")
@@ -109,44 +85,23 @@ def tarred(name, entries, packed=False, form=tarfile.GNU_FORMAT):
     return write(name, gzip.compress(out, 9, mtime=0) if packed else out)
 
 
-def folder_with(size):
-    header = tarfile.TarInfo("folder")
-    header.type, header.size = tarfile.DIRTYPE, size
-    return header.tobuf(tarfile.GNU_FORMAT)
-
-
 def tars():
     tarred("parent.tar", [("good.txt", b"good", {}), ("../escaped.txt", b"x", {})])
     tarred("absolute.tar", [("/tmp/ebm-attack-escaped.txt", b"x", {})])
     tarred("symlink.tar", [("link", None, {"type": tarfile.SYMTYPE, "linkname": ".."}), ("link/escaped.txt", b"x", {})])
     tarred("hardlink.tar", [("link", None, {"type": tarfile.LNKTYPE, "linkname": "/etc/passwd"}), ("link", b"x", {})])
     tarred("device.tar", [("null", None, {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3})])
-    write("folder_bomb.tar.gz", gzip.compress(folder_with(8 * MEGABYTE) + bytes(8 * MEGABYTE + 1024), 9, mtime=0))
-    tarred("pipe.tar", [("pipe", None, {"type": tarfile.FIFOTYPE})])
-    tarred("case.tar", [("a/file.txt", b"1", {}), ("A/FILE.txt", b"2", {})])
-    tarred("twice.tar", [("a.txt", b"1", {}), ("a.txt", b"2", {})])
-    tarred("backslash.tar", [("..\\escaped.txt", b"x", {})])
-    tarred("drive.tar", [("C:/escaped.txt", b"x", {})])
-    tarred("pax_parent.tar", [("ok.txt", b"x", {"pax_headers": {"path": "../escaped.txt"}})], form=tarfile.PAX_FORMAT)
-    tarred("pax_size.tar", [("ok.txt", b"x", {"pax_headers": {"size": str(1 << 50)}})], form=tarfile.PAX_FORMAT)
     tarred("bomb.tar.gz", [("zeros", bytes(8 * MEGABYTE), {})], packed=True)
     tarred("many.tar.gz", [(f"{i:03}", b"", {}) for i in range(200)], packed=True)
     tarred("folders.tar.gz", [("/".join(f"{i}{j}" for j in range(40)) + "/f", b"x", {}) for i in range(2)], packed=True)
-    tarred("deep.tar", [("a/" * 100 + "f", b"x", {})])
-    tarred("long_part.tar", [("a" * 300, b"x", {})])
-    tarred("long_name.tar.gz", [("a" * 2 * MEGABYTE, b"x", {})], packed=True)
 
-    header = tarfile.TarInfo("huge")
-    header.size = 1 << 60
-    write("huge.tar", header.tobuf(tarfile.GNU_FORMAT) + b"x" * 512 + bytes(1024))
+    header = tarfile.TarInfo("file")
     header.size = 4096
     block = header.tobuf(tarfile.GNU_FORMAT)
     write("truncated.tar", block + b"x" * 1024)
     write("unfinished.tar", block + b"x" * 4096)
-    write("checksum.tar", b"y" + block[1:] + b"x" * 4096 + bytes(1024))
     packed = tarred("crc.tar.gz", [("a.txt", b"some data", {})], packed=True)
     write("crc.tar.gz", packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:])
-    write("tail.tar.gz", gzip.compress(block + b"x" * 4096 + bytes(8 * MEGABYTE), 9, mtime=0))
 
 
 zips()

@@ -23,6 +23,15 @@ pub fn picture(width: usize, height: usize) -> Image {
     Image::new(width, height, pixels).unwrap()
 }
 
+/// The image mirrored left to right.
+pub fn mirrored(image: &Image) -> Image {
+    let mut mirrored = image.clone();
+    for row in mirrored.pixels.chunks_exact_mut(3 * image.width) {
+        row.as_chunks_mut::<3>().0.reverse();
+    }
+    mirrored
+}
+
 /// Image `id`'s size in [`write_dataset`]; half are portraits.
 pub fn size_of(id: usize) -> (usize, usize) {
     if id.is_multiple_of(2) { (48 + id, 40) } else { (36, 50 + id) }

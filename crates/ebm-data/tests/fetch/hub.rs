@@ -1,137 +1,184 @@
-//! The Hugging Face Hub, played by a server on loopback as it answers: facts, then a redirect to the content.
+//! The Hugging Face Hub: files and models through the shared cache, the token, and hubs that misbehave.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ebm_data::fetch::{Entry, Error, FetchOptions, Hub, HubFile, State};
+use ebm_data::fetch::{Entry, Error, FetchOptions, Hub, HubModel, State, snapshot};
+use serde_json::json;
 
-use crate::server::Server;
-use crate::{content, fetch, options, sha256, unpinned};
+use crate::hub_server::{Interfere, TestHub, answer};
+use crate::{content, fetch, names, options, sha256, unpinned};
 
-const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+const LEN: usize = 300_000;
+const TOKEN: &str = "hf_secret";
 
-/// Serves `sent` as a large file whose published hash is that of `published`.
-fn hub_of(published: &[u8], sent: &[u8]) -> Server {
-    let (tag, size, sent) = (sha256(published), published.len(), sent.to_vec());
-    Server::start(move |request, reply| match request.path.as_str() {
-        "/timm/net/resolve/main/model.safetensors" => reply.head(
-            "302 Found",
-            &[
-                &format!("X-Repo-Commit: {COMMIT}"),
-                &format!("X-Linked-ETag: \"{tag}\""),
-                &format!("X-Linked-Size: {size}"),
-                "Location: /cdn/content",
-                "Content-Length: 0",
-            ],
-        ),
-        "/cdn/content" => {
-            // The first answer, after the facts and the redirect, is cut: its reader goes on from there.
-            let body = reply.good_head(request, &sent, "\"cdn\"");
-            let cut = if request.number == 2 { body.len() / 2 } else { body.len() };
-            reply.body(&body[..cut]);
-        }
-        _ => reply.head("404 Not Found", &["Content-Length: 0"]),
-    })
+/// A home for a cache, and the way to a hub.
+struct Place {
+    home: tempfile::TempDir,
+    options: FetchOptions,
+}
+
+impl Place {
+    fn new(hub: &TestHub, more: &[(&str, &str)]) -> Self {
+        Self::in_home(tempfile::tempdir().unwrap(), hub, more)
+    }
+
+    fn in_home(home: tempfile::TempDir, hub: &TestHub, more: &[(&str, &str)]) -> Self {
+        let path = home.path().display().to_string();
+        let mut variables = BTreeMap::from([("HF_HOME", path.as_str()), ("HF_ENDPOINT", &hub.hub.address)]);
+        variables.extend(more.iter().copied());
+        let hub = Hub::from_variables(|name| variables.get(name).map(|value| (*value).to_owned()));
+        Self { options: FetchOptions { hub, ..options() }, home }
+    }
+
+    fn fetch(&self, model: &str) -> Result<PathBuf, Error> {
+        snapshot(&model.parse().unwrap(), &self.options, &mut |_| {})
+    }
+
+    fn root(&self) -> PathBuf {
+        self.home.path().join("hub/models--me--net")
+    }
+}
+
+fn hub(token: Option<&'static str>, interfere: Interfere) -> (TestHub, Vec<u8>) {
+    let (hub, whole) = (TestHub::start(token, interfere), content(LEN));
+    let files: [(&str, &[u8]); 4] = [
+        ("model.safetensors", &whole),
+        ("below/a b#1.safetensors", b"trunk"),
+        ("config.toml", b"a = 1\n"),
+        ("code.py", b"x"),
+    ];
+    hub.put("me/net@main", &files);
+    (hub, whole)
 }
 
 fn entry() -> Entry {
-    let file = HubFile { repo: "timm/net".into(), revision: "main".into(), file: "model.safetensors".into() };
-    Entry { urls: Vec::new(), hub: Some(file), ..unpinned(String::new()) }
-}
-
-fn with_hub(server: &Server, home: &Path, more: &[(&str, &str)]) -> FetchOptions {
-    let home = home.display().to_string();
-    let mut variables = BTreeMap::from([("HF_HOME", home.as_str()), ("HF_ENDPOINT", &server.address)]);
-    variables.extend(more.iter().copied());
-    let hub = Hub::from_variables(|name| variables.get(name).map(|value| (*value).to_owned()));
-    FetchOptions { hub, ..options() }
+    let file = "model.safetensors".into();
+    let model = HubModel { repo: "me/net".into(), revision: "main".into(), file };
+    Entry { urls: Vec::new(), hub: Some(model), ..unpinned(String::new()) }
 }
 
 #[test]
-fn a_file_lands_in_the_shared_cache_and_in_its_place() {
-    let whole = content(300_000);
-    let server = hub_of(&whole, &whole);
-    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let online = with_hub(&server, home.path(), &[]);
-    let offline = with_hub(&server, home.path(), &[("HF_HUB_OFFLINE", "1")]);
-    assert_eq!(fetch(&entry(), dir.path(), &offline).0.unwrap(), State::Missing);
-    assert!(server.requests().is_empty());
-    let hash = sha256(&whole);
-    let fetched = State::Fetched { sha256: hash.clone(), trusted: true };
-    assert_eq!(fetch(&entry(), dir.path(), &online).0.unwrap(), fetched);
-    assert!(std::fs::read(dir.path().join("x.bin")).unwrap() == whole);
-    assert_eq!(server.sent(), whole.len() as u64);
-    let root = home.path().join("hub/models--timm--net");
-    assert_eq!(crate::names(&root.join("blobs")), [hash.as_str()]);
-    assert_eq!(std::fs::read_to_string(root.join("refs/main")).unwrap(), COMMIT);
-    let pointer = root.join("snapshots").join(COMMIT).join("model.safetensors");
-    assert!(std::fs::read(&pointer).unwrap() == whole);
+fn a_model_comes_into_the_shared_cache_and_needs_no_network_then() {
+    let (hub, whole) = hub(Some(TOKEN), |_, _| false);
+    let place = Place::new(&hub, &[("HF_TOKEN", "hf_secret\n")]);
+    let folder = place.fetch("hub:me/net").unwrap();
+    assert!(std::fs::read(folder.join("model.safetensors")).unwrap() == whole);
+    assert_eq!(std::fs::read(folder.join("config.toml")).unwrap(), b"a = 1\n");
+    assert_eq!(std::fs::read(folder.join("below/a b#1.safetensors")).unwrap(), b"trunk");
+    assert!(!folder.join("code.py").exists(), "code is not fetched");
+    assert_eq!(place.fetch("hub:me/net@main/below").unwrap(), folder.join("below"));
+    let error = place.fetch("hub:me/net/elsewhere").unwrap_err();
+    assert!(matches!(error, Error::NotThere(..)) && error.to_string().contains("no such file"), "{error}");
+    assert_eq!(hub.storage.requests().len(), 2, "what is in the cache is not fetched again");
+    hub.assert_discreet();
+    assert_eq!(std::fs::read_to_string(place.root().join("refs/main")).unwrap(), format!("{:040x}", 0));
     #[cfg(unix)]
-    assert_eq!(std::fs::read_link(&pointer).unwrap(), Path::new("../../blobs").join(&hash));
-    // What any program of the Hub has fetched is not fetched again, and checked.
-    std::fs::remove_file(dir.path().join("x.bin")).unwrap();
-    let asked = server.requests().len();
-    let compared = State::Fetched { sha256: hash.clone(), trusted: false };
-    assert_eq!(fetch(&entry(), dir.path(), &offline).0.unwrap(), compared);
-    assert_eq!(server.requests().len(), asked);
-    std::fs::remove_file(dir.path().join("x.bin")).unwrap();
-    std::fs::remove_file(dir.path().join("x.bin.sha256")).unwrap();
-    std::fs::write(root.join("blobs").join(&hash), "tampered").unwrap();
-    let (state, _) = fetch(&entry(), dir.path(), &offline);
-    assert!(matches!(&state, Err(Error::WrongHash { expected, .. }) if *expected == hash), "{state:?}");
-    assert_eq!(crate::names(dir.path()), [""; 0]);
-}
-
-#[test]
-fn other_content_than_the_hub_publishes_never_gets_its_name() {
-    let (whole, mut wrong) = (content(300_000), content(300_000));
-    wrong[7] ^= 1;
-    let server = hub_of(&whole, &wrong);
-    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (state, _) = fetch(&entry(), dir.path(), &with_hub(&server, home.path(), &[]));
-    assert!(
-        matches!(&state, Err(Error::WrongHash { expected, .. }) if *expected == sha256(&whole)),
-        "{state:?}"
+    assert_eq!(
+        std::fs::read_link(folder.join("model.safetensors")).unwrap(),
+        Path::new("../../blobs").join(sha256(&whole))
     );
-    let root = home.path().join("hub/models--timm--net");
-    assert_eq!(crate::names(&root.join("blobs")), [""; 0]);
-    assert!(!root.join("snapshots").exists() && crate::names(dir.path()).is_empty());
+    let asked = hub.hub.requests().len();
+    let offline = Place::in_home(place.home, &hub, &[("HF_HUB_OFFLINE", "1")]);
+    assert_eq!(offline.fetch("hub:me/net").unwrap(), folder);
+    let error = offline.fetch("hub:me/other").unwrap_err().to_string();
+    assert!(error.contains("hub:me/other@main") && error.contains("HF_HUB_OFFLINE"), "{error}");
+    assert_eq!(hub.hub.requests().len(), asked);
 }
 
 #[test]
-fn a_token_that_no_request_can_carry_is_named_at_once() {
-    let server = hub_of(&content(1000), &content(1000));
-    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let with = |token| fetch(&entry(), dir.path(), &with_hub(&server, home.path(), &[("HF_TOKEN", token)])).0;
-    let error = with("sec\nret").unwrap_err();
-    assert!(matches!(error, Error::Token { .. }) && error.to_string().contains("HF_TOKEN"), "{error}");
-    assert!(!error.to_string().contains("sec") && server.requests().is_empty());
-    // What a file that it was read from ends with is none of it.
-    assert!(with("secret\n").is_ok());
-    assert_eq!(server.requests()[0].authorization.as_deref(), Some("Bearer secret"));
-}
-
-#[test]
-fn the_token_goes_to_the_endpoint_only() {
-    let whole = content(1000);
-    let cdn = Server::start({
-        let whole = whole.clone();
-        move |request, reply| reply.good(request, &whole)
-    });
-    let (tag, location) = (sha256(&whole), format!("Location: {}", cdn.url("content")));
-    let server = Server::start(move |request, reply| {
-        if request.authorization.as_deref() != Some("Bearer secret") {
-            return reply.head("401 Unauthorized", &["Content-Length: 0"]);
+fn a_file_comes_through_the_cache_into_its_place() {
+    // The first answer with the content is cut: its reader goes on from there.
+    let (hub, whole) = hub(None, |request, reply| {
+        let cut = request.path.starts_with("/cdn/") && request.range.is_none();
+        if cut {
+            let whole = content(LEN);
+            reply.good_head(request, &whole);
+            reply.body(&whole[..LEN / 2]);
         }
-        let (commit, tag) = (format!("X-Repo-Commit: {COMMIT}"), format!("X-Linked-ETag: \"{tag}\""));
-        reply.head("302 Found", &[&commit, &tag, &location, "Content-Length: 0"]);
+        cut
     });
-    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (state, _) = fetch(&entry(), dir.path(), &with_hub(&server, home.path(), &[]));
-    assert!(matches!(state, Err(Error::Status { status: 401, .. })), "{state:?}");
-    let options = with_hub(&server, home.path(), &[("HF_TOKEN", "secret")]);
-    assert!(!format!("{options:?}").contains("secret"));
-    fetch(&entry(), dir.path(), &options).0.unwrap();
-    assert!(cdn.requests().iter().all(|request| request.authorization.is_none()));
-    assert!(cdn.requests().len() == 1);
+    let (dir, online) = (tempfile::tempdir().unwrap(), Place::new(&hub, &[]));
+    let fetched = |options: &FetchOptions| fetch(&entry(), dir.path(), options).0;
+    let mut offline = online.options.clone();
+    offline.hub.as_mut().unwrap().offline = true;
+    assert_eq!(fetched(&offline).unwrap(), State::Missing);
+    assert!(hub.hub.requests().is_empty());
+    assert_eq!(fetched(&online.options).unwrap(), State::Trusted(sha256(&whole)));
+    assert_eq!((hub.storage.sent(), names(&online.root().join("blobs"))), (LEN as u64, vec![sha256(&whole)]));
+    // What any program of the Hub has fetched is compared with its name.
+    let place = dir.path().join("x.bin");
+    assert!(std::fs::read(&place).unwrap() == whole);
+    std::fs::remove_file(&place).unwrap();
+    assert_eq!(fetched(&offline).unwrap(), State::Fetched(sha256(&whole)));
+    for file in [&place, &dir.path().join("x.bin.sha256")] {
+        std::fs::remove_file(file).unwrap();
+    }
+    std::fs::write(online.root().join("blobs").join(sha256(&whole)), "tampered").unwrap();
+    let error = fetched(&offline).unwrap_err().to_string();
+    assert!(error.contains(&sha256(&whole)) && error.contains("remove that file"), "{error}");
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
+fn refusals_say_what_to_do_and_tell_no_token() {
+    let (hub, _) = hub(Some(TOKEN), |_, _| false);
+    for (token, model, words) in [
+        ("", "hub:me/net", ["hub:me/net@main: ", "answers 401", "HF_TOKEN"]),
+        (TOKEN, "hub:me/other", ["hub:me/other@main: ", "answers 404", "its page"]),
+        (TOKEN, "hub:me/net@v9", ["hub:me/net@v9: ", "answers 404", "its page"]),
+        ("hf_sec\nret", "hub:me/net", ["the token in HF_TOKEN", "a character", "set it again"]),
+    ] {
+        let error = Place::new(&hub, &[("HF_TOKEN", token)]).fetch(model).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)) && !error.contains("hf_sec"), "{error}");
+    }
+    hub.assert_discreet();
+}
+
+#[test]
+fn other_content_than_the_hub_states_never_gets_its_name() {
+    let spoilers: [Interfere; 2] = [
+        |request, reply| {
+            let large = request.path.starts_with("/cdn/");
+            if large {
+                let mut wrong = content(LEN);
+                wrong[7] ^= 1;
+                reply.good(request, &wrong);
+            }
+            large
+        },
+        |request, reply| {
+            let small = request.path.ends_with("/config.toml");
+            if small {
+                reply.good(request, b"a = 9\n");
+            }
+            small
+        },
+    ];
+    for (spoil, name) in spoilers.into_iter().zip(["model.safetensors", "config.toml"]) {
+        let (hub, whole) = hub(None, spoil);
+        let published: &[u8] = if name == "config.toml" { b"a = 1\n" } else { &whole };
+        hub.put("me/net@main", &[(name, published)]);
+        let place = Place::new(&hub, &[]);
+        let error = place.fetch("hub:me/net").unwrap_err();
+        assert!(matches!(error, Error::Wrong(..)), "{error}");
+        assert_eq!(names(&place.root().join("blobs")), [""; 0]);
+        assert!(!place.root().join("snapshots").exists());
+    }
+}
+
+#[test]
+fn a_list_that_leads_elsewhere_is_refused_before_anything_is_fetched() {
+    let (hub, _) = hub(None, |request, reply| {
+        let name = ["../../evil.json", "/tmp/evil.toml", "..\\evil.safetensors"][request.number % 3];
+        let file = json!({ "rfilename": name, "size": 1, "blobId": "a".repeat(40) });
+        answer(reply, "200 OK", &json!({ "sha": "0".repeat(40), "siblings": [file] }));
+        true
+    });
+    for asked in 1..=3 {
+        let place = Place::new(&hub, &[]);
+        let error = place.fetch("hub:me/net").unwrap_err();
+        assert!(error.to_string().contains("leads out of its folder"), "{error}");
+        assert_eq!((hub.hub.requests().len(), names(place.home.path()).len()), (asked, 0));
+    }
 }

@@ -1,12 +1,9 @@
-//! Downloads from servers on loopback: real sockets, hostile scripts.
+//! Downloads from servers on loopback: real sockets, scripted answers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod good;
-mod hostile;
+mod downloads;
 mod hub;
 mod hub_server;
-mod interrupted;
-mod model;
 mod server;
 
 use std::path::Path;
@@ -17,14 +14,9 @@ use ebm_seed::Key;
 use rand::RngCore as _;
 use sha2::{Digest as _, Sha256};
 
-/// Patient for nobody: a stall is 300 ms, a wait some milliseconds.
+/// A wait is some milliseconds.
 fn options() -> FetchOptions {
-    FetchOptions {
-        stall: Duration::from_millis(300),
-        backoff: Duration::from_millis(2),
-        longest_wait: Duration::from_secs(2),
-        ..FetchOptions::new(Key::new(0))
-    }
+    FetchOptions { backoff: Duration::from_millis(2), ..FetchOptions::default() }
 }
 
 fn content(len: usize) -> Vec<u8> {
@@ -50,12 +42,8 @@ fn unpinned(url: String) -> Entry {
 /// Fetches `entry` into `dir`; how it stands, and how many attempts failed on the way.
 fn fetch(entry: &Entry, dir: &Path, options: &FetchOptions) -> (Result<State, Error>, usize) {
     let mut retries = 0;
-    let mut report = |event: Event<'_>| {
-        if let Event::Retry { .. } = event {
-            retries += 1;
-        }
-    };
-    let outcome = get_entry(entry, dir, options, &mut report).map(|outcome| outcome.state);
+    let mut report = |event: Event<'_>| retries += usize::from(matches!(event, Event::Retry(..)));
+    let outcome = get_entry(entry, dir, options, &mut report).map(|(_, state)| state);
     (outcome, retries)
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
-use ebm_data::quarantine::DefectCode::{self, BadAnnotation, FrameCount, MissingAnnotation, MissingFile};
+use ebm_data::quarantine::DefectCode::{self, BadAnnotation, MissingFile};
 use ebm_data::sequences::{
-    Frames, Rect, SequenceOptions, Sequences, coco, got10k, lasot, nfs, otb, trackingnet, uav,
+    Frames, Rect, SequenceOptions, Sequences, coco, got10k, lasot, otb, trackingnet, uav,
 };
 use ebm_testing::fixture;
 
@@ -46,42 +46,45 @@ fn first_and_last(sequences: &Sequences, place: usize) -> [String; 2] {
 }
 
 #[test]
-fn nfs() {
+fn ones_own() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
-    write_frames(root, "sequences/Gymnastics", 5, 1..6);
-    write(root, "anno/nfs_Gymnastics.txt", "1\t2\t3\t4\n5\t6\t7\t8\n1\t2\t3\t4\n");
-    write_frames(root, "sequences/short", 5, 1..3);
-    write(root, "anno/nfs_short.txt", &lines(3));
-    write_frames(root, "sequences/gap", 5, 1..2);
-    write_frames(root, "sequences/gap", 5, 3..4);
-    write(root, "anno/nfs_gap.txt", &lines(3));
-    write_frames(root, "sequences/unlabelled", 5, 1..3);
-    write(root, "anno/nfs_gone.txt", &lines(3));
-    write_frames(root, "sequences/torn", 5, 1..3);
-    write(root, "anno/nfs_torn.txt", "1\t2\t3\t4\n5\t6\n");
-    let read = nfs::load(root, &SequenceOptions::benchmark()).unwrap();
+    write_frames(root, "Gymnastics/img", 5, 1..4);
+    write(root, "Gymnastics/groundtruth_rect.txt", "1\t2\t3\t4\n5\t6\t7\t8\n1\t2\t3\t4\n");
+    write_frames(root, "short/img", 5, 1..3);
+    write(root, "short/groundtruth_rect.txt", &lines(3));
+    write_frames(root, "unlabelled/img", 5, 1..3);
+    write(root, "gone/groundtruth_rect.txt", &lines(3));
+    write_frames(root, "torn/img", 5, 1..3);
+    write(root, "torn/groundtruth_rect.txt", "1\t2\t3\t4\n5\t6\n");
+    let read = otb::load_folders(root, &SequenceOptions::benchmark()).unwrap();
     assert_eq!(names(&read), ["Gymnastics"]);
     assert_eq!(read.sequences[0].boxes[1], [5., 6., 7., 8.]);
-    assert_eq!(first_and_last(&read, 0), ["Gymnastics/00001.jpg", "Gymnastics/00003.jpg"]);
-    let expected = [
-        ("gap", FrameCount),
-        ("gone", MissingFile),
-        ("short", FrameCount),
-        ("torn", BadAnnotation),
-        ("unlabelled", MissingAnnotation),
-    ];
+    assert_eq!(first_and_last(&read, 0), ["img/00001.jpg", "img/00003.jpg"]);
+    let expected = ["gone", "short", "torn"].map(|name| (name, BadAnnotation));
     assert_eq!(defects(&read), expected);
-    assert!(read.quarantine.defects[3].detail.contains("line 2: 2 numbers"));
-    // Whoever looks at the ends alone does not see the gap.
+    assert!(read.quarantine.defects[2].detail.contains("line 2: 2 numbers"));
     let mut options = SequenceOptions::train();
-    options.tolerance.max_bad_fraction = 0.7;
+    options.tolerance.max_bad_fraction = 0.75;
     options.tolerance.report = Some(root.join("report.jsonl"));
-    assert_eq!(names(&nfs::load(root, &options).unwrap()), ["Gymnastics", "gap"]);
-    assert_eq!(std::fs::read_to_string(root.join("report.jsonl")).unwrap().lines().count(), 4);
-    options.tolerance.max_bad_fraction = 0.6;
-    let error = nfs::load(root, &options).unwrap_err();
-    assert!(matches!(error, Error::TooManyDefects { bad: 4, total: 6, .. }), "{error}");
+    assert_eq!(names(&otb::load_folders(root, &options).unwrap()), ["Gymnastics"]);
+    assert_eq!(std::fs::read_to_string(root.join("report.jsonl")).unwrap().lines().count(), 3);
+    options.tolerance.max_bad_fraction = 0.7;
+    let error = otb::load_folders(root, &options).unwrap_err();
+    assert!(matches!(error, Error::TooManyDefects { bad: 3, total: 4, .. }), "{error}");
+}
+
+#[test]
+fn whoever_looks_at_the_ends_alone_does_not_see_a_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for frame in [1, 3] {
+        write_frames(root, "data_seq/UAV123/gap", 6, frame..frame + 1);
+    }
+    write(root, "anno/UAV123/gap.txt", &lines(3));
+    assert_eq!(names(&uav::load(root, &SequenceOptions::train()).unwrap()), ["gap"]);
+    let error = uav::load(root, &SequenceOptions::benchmark()).unwrap_err();
+    assert!(matches!(error, Error::TooManyDefects { bad: 1, total: 1, .. }), "{error}");
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn uav123() {
     assert_eq!(first_and_last(&read, 1), ["person8/000001.jpg", "person8/001075.jpg"]);
     assert_eq!(first_and_last(&read, 2), ["truck4/000577.jpg", "truck4/001261.jpg"]);
     // A range that nobody has published is not guessed.
-    let expected = [("boat1_7", MissingFile), ("person8_2", FrameCount), ("truck4_1", MissingAnnotation)];
+    let expected = [("boat1_7", MissingFile), ("person8_2", BadAnnotation), ("truck4_1", BadAnnotation)];
     assert_eq!(defects(&read), expected);
     assert!(read.quarantine.defects[1].detail.contains("450 boxes for the frames 1075 to 1525"));
 }
@@ -113,7 +116,7 @@ fn the_ranges_of_uav123_follow_each_other() {
     assert_eq!(uav::RANGES.len(), 51);
     for pair in uav::RANGES.windows(2) {
         assert!(pair.iter().all(|r| r.first % 3 == 1 && r.last % 3 == 1 && r.first < r.last));
-        assert!(pair[0].folder != pair[1].folder || pair[0].last <= pair[1].first);
+        assert!(pair[0].folder() != pair[1].folder() || pair[0].last <= pair[1].first);
     }
 }
 
@@ -139,7 +142,7 @@ fn lasot() {
     assert_eq!(names(&train), ["airplane-2", "cat-2"]);
     assert_eq!(
         defects(&train),
-        [("airplane-3", BadAnnotation), ("bear-1", FrameCount), ("cat-5", MissingAnnotation)]
+        [("airplane-3", BadAnnotation), ("bear-1", BadAnnotation), ("cat-5", BadAnnotation)]
     );
     let test = read(lasot::Split::Test);
     assert_eq!((names(&test), test.quarantine.defects.len()), (vec!["airplane-1"], 279));
@@ -150,10 +153,10 @@ fn lasot() {
     assert_eq!(names(&read(lasot::Split::Listed(root.join("list.txt")))), ["cat-2", "airplane-2"]);
     write(root, "list.txt", "../cat-2");
     assert!(lasot::load(root, &lasot::Split::Listed(root.join("list.txt")), &options).is_err());
-    let all: std::collections::BTreeSet<_> =
-        lasot::TEST.iter().flat_map(|(c, n)| n.map(|n| (c, n))).collect();
+    let all: std::collections::BTreeSet<_> = lasot::TEST.lines().collect();
     assert_eq!(all.len(), 280);
-    assert!(lasot::TEST.iter().all(|(_, numbers)| numbers.iter().all(|n| (1..=20).contains(n))));
+    let number = |name: &str| name.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok());
+    assert!(all.into_iter().all(|name| number(name).is_some_and(|n| (1..=20).contains(&n))));
 }
 
 #[test]
@@ -213,8 +216,12 @@ fn trackingnet() {
     assert_eq!(names(&train), ["b", "a"]);
     assert_eq!(first_and_last(&train, 0), ["b/0.jpg", "b/11.jpg"]);
     assert!(matches!(train.sequences[0].frames, Frames::Numbered { .. }));
-    let expected =
-        [("few", FrameCount), ("many", FrameCount), ("gone", MissingFile), ("unlabelled", MissingAnnotation)];
+    let expected = [
+        ("few", BadAnnotation),
+        ("many", BadAnnotation),
+        ("gone", MissingFile),
+        ("unlabelled", BadAnnotation),
+    ];
     assert_eq!(defects(&train), expected);
     let test = read(&[Test]);
     assert_eq!(test.sequences[0].boxes.len(), 5);
@@ -243,15 +250,15 @@ fn objects_are_sequences_of_one_frame() {
 #[test]
 fn a_dataset_without_a_sound_sequence_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), "anno/nfs_a.txt", "");
-    std::fs::create_dir(dir.path().join("sequences")).unwrap();
-    let error = nfs::load(dir.path(), &SequenceOptions::benchmark()).unwrap_err();
+    write(dir.path(), "anno/UAV123/a.txt", "");
+    std::fs::create_dir_all(dir.path().join("data_seq/UAV123")).unwrap();
+    let error = uav::load(dir.path(), &SequenceOptions::benchmark()).unwrap_err();
     assert!(matches!(error, Error::TooManyDefects { bad: 1, total: 1, .. }), "{error}");
     let error = lasot::load(dir.path(), &lasot::Split::All, &SequenceOptions::train()).unwrap_err();
     assert!(error.to_string().contains("CLASS/CLASS-NUMBER"), "{error}");
     let mut options = SequenceOptions::train();
     options.tolerance.max_bad_fraction = 2.;
-    assert!(matches!(nfs::load(dir.path(), &options), Err(Error::Argument { .. })));
+    assert!(matches!(uav::load(dir.path(), &options), Err(Error::Argument { .. })));
 }
 
 #[test]
@@ -284,6 +291,6 @@ fn parts_and_second_targets_of_otb_are_found() {
     let read = otb::load(root, &SequenceOptions::benchmark()).unwrap();
     assert_eq!(names(&read), ["David", "Jogging.2"]);
     assert_eq!(first_and_last(&read, 0), ["img/0300.jpg", "img/0770.jpg"]);
-    assert!(defects(&read).contains(&("Deer", FrameCount)));
-    assert!(defects(&read).contains(&("Jogging.1", MissingAnnotation)));
+    assert!(defects(&read).contains(&("Deer", BadAnnotation)));
+    assert!(defects(&read).contains(&("Jogging.1", BadAnnotation)));
 }

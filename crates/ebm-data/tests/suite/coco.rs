@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::common::write_json;
 use ebm_data::Error;
-use ebm_data::check::CheckOptions;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::quarantine::{Defect, DefectCode, Tolerance};
 use ebm_testing::fixture;
@@ -72,37 +71,34 @@ fn every_annotation_defect_has_its_code() {
         file(json!([annotation]))
     };
     let cases = [
-        (bbox(json!([1, 2, 3])), BoxArity),
-        (bbox(json!([1, 2, 3, 4, 5])), BoxArity),
-        (bbox(json!(null)), BoxArity),
-        (bbox(json!("1,2,3,4")), BoxArity),
-        (bbox(json!(["1", "2", "3", "4"])), StringNumber),
-        (bbox(json!([1, 2, "NaN", 4])), BoxNotFinite),
-        (bbox(json!([1, "-Infinity", 3, 4])), BoxNotFinite),
-        (bbox(json!([1, null, 3, 4])), BoxNotFinite),
-        (bbox(json!([1, 2, 1e300, 4])), BoxTooLarge),
-        (bbox(json!([1, 2, 0, 4])), BoxEmpty),
-        (bbox(json!([1, 2, 3, -4])), BoxEmpty),
-        (bbox(json!([50, 2, 1e-30, 4])), BoxEmpty),
-        (bbox(json!([100, 2, 3, 4])), BoxOutside),
-        (bbox(json!([-10, 2, 10, 4])), BoxOutside),
-        (bbox(json!([0, 60, 10, 4])), BoxOutside),
-        (bbox(json!([0, 0, 1001, 4])), BoxTooLarge),
-        (with("image_id", json!(6)), OrphanImage),
-        (with("image_id", json!("5")), StringNumber),
-        (with("category_id", json!(21)), OrphanCategory),
-        (with("category_id", json!(20.5)), BadId),
-        (with("id", json!(1.5)), BadId),
-        (with("id", json!(-1)), BadId),
-        (with("id", json!("1")), StringNumber),
-        (with("iscrowd", json!(2)), BadCrowdFlag),
-        (with("iscrowd", json!("0")), StringNumber),
-        (with("area", json!(-1)), BadArea),
-        (with("area", json!("4")), StringNumber),
-        (
-            file(json!([annotation(1, json!([1, 2, 3, 4])), annotation(1, json!([1, 2, 3, 4]))])),
-            DuplicateAnnotationId,
-        ),
+        (bbox(json!([1, 2, 3])), BadAnnotation),
+        (bbox(json!([1, 2, 3, 4, 5])), BadAnnotation),
+        (bbox(json!(null)), BadAnnotation),
+        (bbox(json!("1,2,3,4")), BadAnnotation),
+        (bbox(json!(["1", "2", "3", "4"])), BadAnnotation),
+        (bbox(json!([1, 2, "NaN", 4])), BadAnnotation),
+        (bbox(json!([1, "-Infinity", 3, 4])), BadAnnotation),
+        (bbox(json!([1, null, 3, 4])), BadAnnotation),
+        (bbox(json!([1, 2, 1e300, 4])), BadBox),
+        (bbox(json!([1, 2, 0, 4])), BadBox),
+        (bbox(json!([1, 2, 3, -4])), BadBox),
+        (bbox(json!([50, 2, 1e-30, 4])), BadBox),
+        (bbox(json!([100, 2, 3, 4])), BadBox),
+        (bbox(json!([-10, 2, 10, 4])), BadBox),
+        (bbox(json!([0, 60, 10, 4])), BadBox),
+        (bbox(json!([0, 0, 1001, 4])), BadBox),
+        (with("image_id", json!(6)), UnknownImage),
+        (with("image_id", json!("5")), BadAnnotation),
+        (with("category_id", json!(21)), UnknownCategory),
+        (with("category_id", json!(20.5)), BadAnnotation),
+        (with("id", json!(1.5)), BadAnnotation),
+        (with("id", json!(-1)), BadAnnotation),
+        (with("id", json!("1")), BadAnnotation),
+        (with("iscrowd", json!(2)), BadAnnotation),
+        (with("iscrowd", json!("0")), BadAnnotation),
+        (with("area", json!(-1)), BadAnnotation),
+        (with("area", json!("4")), BadAnnotation),
+        (file(json!([annotation(1, json!([1, 2, 3, 4])), annotation(1, json!([1, 2, 3, 4]))])), DuplicateId),
     ];
     for (file, code) in cases {
         let defect = defect(&file);
@@ -122,7 +118,7 @@ fn a_number_that_json_lacks_costs_its_annotation_alone() {
     std::fs::write(&path, text.replacen("\"area\":4", "\"area\":NaN", 1)).unwrap();
     let dataset = CocoDataset::load(&path, Path::new("images"), &options(Purpose::Train)).unwrap();
     assert_eq!((dataset.images.len(), dataset.images[0].objects.len()), (1, 1));
-    assert_eq!(dataset.quarantine.defects[0].code, DefectCode::BadArea);
+    assert_eq!(dataset.quarantine.defects[0].code, DefectCode::BadAnnotation);
 }
 
 #[test]
@@ -134,13 +130,14 @@ fn an_image_with_more_objects_than_are_read_is_left_out() {
     );
     let crowded = file(objects(10_001));
     let defect = defect(&crowded);
-    assert_eq!((defect.code, defect.sample.as_str()), (DefectCode::TooManyObjects, "image 5"));
+    assert_eq!((defect.code, defect.sample.as_str()), (DefectCode::BadAnnotation, "image 5"));
     assert_eq!(defect.detail, "10001 objects, and at most 10000 of an image are read");
     assert!(load(&crowded, &options(Purpose::Train)).is_err(), "nothing is left to train on");
     let dir = tempfile::tempdir().unwrap();
     let path = write_json(&dir.path().join("f.json"), &crowded);
-    let checked = ebm_data::check::coco(&path, dir.path(), &CheckOptions { decode: false }).unwrap();
-    assert!(checked.quarantine.defects.iter().any(|defect| defect.code == DefectCode::TooManyObjects));
+    std::fs::write(dir.path().join("a.jpg"), b"x").unwrap();
+    let checked = ebm_data::check::coco(&path, dir.path(), false).unwrap();
+    assert_eq!(checked.quarantine.defects[0].code, DefectCode::BadAnnotation);
 }
 
 #[test]
@@ -158,17 +155,17 @@ fn every_image_defect_has_its_code() {
         file
     };
     let cases = [
-        (with("id", json!("x")), BadId),
-        (with("id", json!(null)), BadId),
-        (with("width", json!(0)), BadImageSize),
-        (with("height", json!(50.5)), BadImageSize),
-        (with("height", json!("50")), StringNumber),
-        (with("file_name", json!("../../etc/passwd")), BadFileName),
-        (with("file_name", json!("/etc/passwd")), BadFileName),
-        (with("file_name", json!("")), BadFileName),
-        (with("file_name", json!(7)), BadFileName),
-        (two(json!({"id": 5, "file_name": "b.jpg", "width": 100, "height": 50})), DuplicateImageId),
-        (two(json!({"id": 6, "file_name": "a.jpg", "width": 100, "height": 50})), DuplicateFileName),
+        (with("id", json!("x")), BadAnnotation),
+        (with("id", json!(null)), BadAnnotation),
+        (with("width", json!(0)), BadAnnotation),
+        (with("height", json!(50.5)), BadAnnotation),
+        (with("height", json!("50")), BadAnnotation),
+        (with("file_name", json!("../../etc/passwd")), BadAnnotation),
+        (with("file_name", json!("/etc/passwd")), BadAnnotation),
+        (with("file_name", json!("")), BadAnnotation),
+        (with("file_name", json!(7)), BadAnnotation),
+        (two(json!({"id": 5, "file_name": "b.jpg", "width": 100, "height": 50})), DuplicateId),
+        (two(json!({"id": 6, "file_name": "a.jpg", "width": 100, "height": 50})), DuplicateId),
     ];
     for (file, code) in cases {
         assert_eq!(defect(&file).code, code, "{file}");
@@ -179,7 +176,7 @@ fn every_image_defect_has_its_code() {
 fn annotations_of_a_defective_image_are_no_orphans() {
     let mut file = file(json!([annotation(1, json!([1, 2, 3, 4]))]));
     file["images"][0]["width"] = json!(-3);
-    assert_eq!(defect(&file).code, DefectCode::BadImageSize);
+    assert_eq!(defect(&file).code, DefectCode::BadAnnotation);
 }
 
 #[test]
@@ -252,12 +249,12 @@ fn too_many_defects_are_an_error_with_a_report() {
     );
     let lines = std::fs::read_to_string(report).unwrap();
     let defects: Vec<Defect> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(defects.iter().map(|defect| defect.code).collect::<Vec<_>>(), [DefectCode::BoxEmpty; 4]);
+    assert_eq!(defects.iter().map(|defect| defect.code).collect::<Vec<_>>(), [DefectCode::BadBox; 4]);
 
     options.tolerance.max_bad_fraction = 0.4;
     let dataset = CocoDataset::load(&json, dir.path(), &options).unwrap();
     assert_eq!(dataset.images[0].objects.len(), 6);
-    assert_eq!(dataset.quarantine.counts()[&DefectCode::BoxEmpty], 4);
+    assert_eq!(dataset.quarantine.counts()[&DefectCode::BadBox], 4);
     options.tolerance.max_bad_fraction = f64::NAN;
     assert!(matches!(CocoDataset::load(&json, dir.path(), &options), Err(Error::Argument { .. })));
 }
@@ -305,8 +302,11 @@ fn files_that_are_not_coco_are_errors() {
         (nan, "no image with an object"),
         (&nan.replace("NaN", "1e999"), "out of range"),
         (r#"{"images":[],"categories":[]}"#, "no categories"),
-        (r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":1,"name":"b"}]}"#, "id 1 occurs twice"),
-        (r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":2,"name":"a"}]}"#, "\"a\" occurs twice"),
+        (
+            r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":1,"name":"b"}]}"#,
+            "another category has the id 1",
+        ),
+        (r#"{"images":[],"categories":[{"id":1,"name":"a"},{"id":2,"name":"a"}]}"#, "the name \"a\""),
         (r#"{"images":[],"categories":[{"id":1,"name":"a"}]}"#, "no image with an object"),
     ];
     for (content, said) in cases {

@@ -2,10 +2,10 @@
 //! errors say.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
-use ebm_data::detection_folder::{DetectionFolder, Format, Split};
+use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::encode::{write_jpeg, write_png};
 use ebm_data::quarantine::{Defect, DefectCode, Tolerance};
 use ebm_data::{Error, Image};
@@ -42,11 +42,11 @@ impl Folder {
     }
 
     fn open(&self) -> DetectionFolder {
-        DetectionFolder::open(self.path(), None).unwrap()
+        DetectionFolder::open(self.path()).unwrap()
     }
 
     fn refusal(&self) -> String {
-        DetectionFolder::open(self.path(), None).unwrap_err().to_string()
+        DetectionFolder::open(self.path()).unwrap_err().to_string()
     }
 }
 
@@ -139,7 +139,7 @@ fn coco_is_found_in_its_usual_places() {
         }
         folder.text("package.json", "{\"name\": \"no annotations\"}");
         let opened = folder.open();
-        assert_eq!((opened.format(), opened.splits()), (Format::Coco, splits.to_vec()), "{files:?}");
+        assert_eq!(opened.splits(), splits, "{files:?}");
         for (split, (_, image)) in splits.iter().zip(files) {
             let dataset = load(&opened, *split);
             assert_eq!(
@@ -192,7 +192,7 @@ fn voc_corners_become_half_open() {
     ];
     folder.text("Annotations/x.xml", &voc_file("x.jpg", &text.concat())).image("JPEGImages/x.jpg");
     let opened = folder.open();
-    assert_eq!((opened.format(), opened.splits()), (Format::Voc, vec![Split::Train]));
+    assert_eq!(opened.splits(), [Split::Train]);
     let dataset = load(&opened, Split::Train);
     assert_eq!(names(&dataset), ["ball", "mug"]);
     let boxes =
@@ -269,8 +269,8 @@ fn lists_of_voc_are_its_splits_and_classes_those_of_all() {
     };
     assert_eq!(labels(&train), [("a.png".to_owned(), 3), ("c.png".to_owned(), 2)]);
     assert_eq!(labels(&valid), [("b.png".to_owned(), 1)]);
-    assert_eq!(valid.quarantine.defects[0].code, DefectCode::MissingAnnotation);
-    assert!(valid.quarantine.defects[0].file.ends_with("Annotations/gone.xml"));
+    assert_eq!(valid.quarantine.defects[0].code, DefectCode::BadAnnotation);
+    assert!(valid.quarantine.defects[0].detail.contains("Annotations/gone.xml"));
     let error = opened.load(Split::Test, &options(Purpose::Eval)).unwrap_err().to_string();
     assert!(error.contains("no split test; it has train, valid"), "{error}");
     folder.text("ImageSets/Main/test.txt", "../../etc/passwd");
@@ -292,17 +292,22 @@ fn defects_of_voc_have_file_line_and_remedy() {
     folder.text("Annotations/a.xml", &voc_file("a.jpg", &objects.concat())).image("JPEGImages/a.jpg");
     let found = defects(&folder);
     let expected = [
-        ("line 5", DefectCode::BoxOutside, "counted from 1"),
-        ("line 6", DefectCode::BoxEmpty, "in 40x20"),
-        ("line 7", DefectCode::BoxArity, "ymin of the <bndbox> of \"mug\" is \"one\""),
-        ("line 8", DefectCode::BadCategory, "name its class"),
-        ("line 9", DefectCode::BoxArity, "xmin of the <bndbox> of \"mug\" is missing"),
+        (5, DefectCode::BadBox, "in 40x20"),
+        (6, DefectCode::BadBox, "in 40x20"),
+        (7, DefectCode::BadAnnotation, "ymin of the <bndbox> of \"mug\" is \"one\""),
+        (8, DefectCode::BadAnnotation, "name its class"),
+        (9, DefectCode::BadAnnotation, "xmin of the <bndbox> of \"mug\" is missing"),
     ];
+    are(&found, &expected, "Annotations/a.xml");
+}
+
+/// Whether these are the defects: line, code and a part of what is said.
+fn are(found: &[Defect], expected: &[(usize, DefectCode, &str)], file: &str) {
     assert_eq!(found.len(), expected.len(), "{found:?}");
-    for (defect, (sample, code, part)) in found.iter().zip(expected) {
-        assert!(defect.file.ends_with("Annotations/a.xml"), "{defect}");
-        assert_eq!((defect.sample.as_str(), defect.code), (sample, code), "{defect}");
-        assert!(defect.detail.contains(part), "{defect}");
+    for (defect, (line, code, part)) in found.iter().zip(expected) {
+        assert_eq!(defect.code, *code, "{defect}");
+        let place = format!("{file}: line {line}: ");
+        assert!(defect.detail.contains(&place) && defect.detail.contains(part), "{defect}");
     }
 }
 
@@ -322,13 +327,13 @@ fn defects_of_whole_images_of_voc() {
     assert_eq!(objects(&dataset).len(), 2);
     let codes: Vec<DefectCode> = dataset.quarantine.defects.iter().map(|defect| defect.code).collect();
     use DefectCode::*;
-    assert_eq!(codes, [MissingFile, BadAnnotation, BadAnnotation, BadImageSize]);
+    assert_eq!(codes, [MissingFile, BadAnnotation, BadAnnotation, BadAnnotation]);
     let sizeless = &dataset.quarantine.defects[3];
-    assert!(sizeless.detail.contains("<size>") && sizeless.file.ends_with("f.xml"), "{sizeless}");
+    assert!(sizeless.detail.contains("<size>") && sizeless.detail.contains("f.xml: "), "{sizeless}");
     // Too many are an error with the first ones.
     let error = folder.open().load(Split::Train, &LoadOptions::new(Purpose::Train)).unwrap_err();
     assert!(matches!(error, Error::MissingImages { missing: 1, total: 6, .. }), "{error}");
-    assert!(error.to_string().contains("b.jpg of"), "{error}");
+    assert!(error.to_string().contains("b.xml: its image"), "{error}");
     folder.image("b.jpg");
     let error = folder.open().load(Split::Train, &LoadOptions::new(Purpose::Train)).unwrap_err();
     let Error::TooManyDefects { bad: 3, total: 6, .. } = error else { panic!("{error}") };
@@ -354,7 +359,7 @@ fn yolo_fractions_become_pixels() {
     // An image without labels has no object.
     folder.image("images/train/empty.png");
     let opened = folder.open();
-    assert_eq!((opened.format(), opened.splits()), (Format::Yolo, vec![Split::Train, Split::Valid]));
+    assert_eq!(opened.splits(), [Split::Train, Split::Valid]);
     let (train, valid) = (load(&opened, Split::Train), load(&opened, Split::Valid));
     assert_eq!((names(&train), names(&valid)), (vec!["mug", "ball"], vec!["mug", "ball"]));
     let found = objects(&train);
@@ -379,22 +384,16 @@ fn defects_of_yolo_have_file_line_and_remedy() {
     ];
     let folder = yolo(YAML, &lines.join("\n"));
     let expected = [
-        ("line 2", DefectCode::OrphanCategory, "data.yaml names 2, from 0 to 1"),
-        ("line 3", DefectCode::BoxOutside, "fractions of the image's sides"),
-        ("line 4", DefectCode::BoxEmpty, "in 40x20"),
-        ("line 5", DefectCode::BoxArity, "five fields"),
-        ("line 6", DefectCode::BoxArity, "a polygon"),
-        ("line 7", DefectCode::BoxArity, "index of a class"),
-        ("line 8", DefectCode::BoxArity, "no number"),
-        ("line 9", DefectCode::BoxArity, "no number"),
+        (2, DefectCode::UnknownCategory, "there are 2, from 0 on"),
+        (3, DefectCode::BadBox, "in 40x20"),
+        (4, DefectCode::BadBox, "in 40x20"),
+        (5, DefectCode::BadAnnotation, "five fields"),
+        (6, DefectCode::BadAnnotation, "a polygon"),
+        (7, DefectCode::BadAnnotation, "index of a class"),
+        (8, DefectCode::BadAnnotation, "no number"),
+        (9, DefectCode::BadAnnotation, "no number"),
     ];
-    let found = defects(&folder);
-    assert_eq!(found.len(), expected.len(), "{found:?}");
-    for (defect, (sample, code, part)) in found.iter().zip(expected) {
-        assert!(defect.file.ends_with("labels/train/a.txt"), "{defect}");
-        assert_eq!((defect.sample.as_str(), defect.code), (sample, code), "{defect}");
-        assert!(defect.detail.contains(part), "{defect}");
-    }
+    are(&defects(&folder), &expected, "labels/train/a.txt");
 }
 
 #[test]
@@ -403,7 +402,7 @@ fn defects_of_whole_images_of_yolo() {
     folder.text("labels/train/gone.txt", "0 0.5 0.5 1 1\n").text("images/train/x.bmp", "BM\0\0\0\0\0\0\0\0");
     let found = defects(&folder);
     let codes: Vec<DefectCode> = found.iter().map(|defect| defect.code).collect();
-    assert_eq!(codes, [DefectCode::BadImageSize, DefectCode::MissingFile]);
+    assert_eq!(codes, [DefectCode::BadAnnotation, DefectCode::MissingFile]);
     assert!(found[0].detail.contains("no image size") && found[0].detail.contains("x.bmp"), "{}", found[0]);
     assert!(found[1].detail.contains("no image of this name"), "{}", found[1]);
     // Upright or as stored: labels do not say. A picture that is turned by 90° (orientation 6).
@@ -437,7 +436,7 @@ fn yolo_is_found_in_its_usual_places() {
         .text("images/set/classes.txt", "a\n")
         .image("images/set/x.jpg")
         .text("images/set/x.txt", "0 0.5 0.5 1 1");
-    let opened = DetectionFolder::open(&folder.path().join("images/set"), None).unwrap();
+    let opened = DetectionFolder::open(&folder.path().join("images/set")).unwrap();
     assert_eq!(objects(&load(&opened, Split::Train)).len(), 1);
     // Without a data.yaml.
     let layouts = [
@@ -463,12 +462,10 @@ fn what_is_unclear_is_refused() {
     let folder = yolo(YAML, "0 0.5 0.5 1 1\n");
     folder.text("train.json", &coco_file("a.jpg"));
     let error = folder.refusal();
-    assert!(error.contains("COCO and YOLO annotations; say which"), "{error}");
-    assert_eq!(DetectionFolder::open(folder.path(), Some(Format::Yolo)).unwrap().format(), Format::Yolo);
-    assert!(DetectionFolder::open(folder.path(), Some(Format::Voc)).is_err());
+    assert!(error.contains("Coco and Yolo annotations; leave one"), "{error}");
     // A split whose folder is not there, and one without labels.
-    let error = yolo(&YAML.replace("images/val", "images/valid"), "").refusal();
-    assert!(error.contains("images/valid is no folder"), "{error}");
+    let error = yolo(&YAML.replace("images/val", "images/gone"), "").refusal();
+    assert!(error.contains("images/gone is no folder"), "{error}");
     let folder = yolo(YAML, "");
     fs::remove_dir_all(folder.path().join("labels/train")).unwrap();
     let error = folder.open().load(Split::Train, &options(Purpose::Eval)).unwrap_err().to_string();
@@ -479,83 +476,57 @@ fn what_is_unclear_is_refused() {
     assert!(matches!(error, Error::Categories { .. }), "{error}");
     // Nothing to train on.
     let error = yolo(YAML, "").open().load(Split::Train, &options(Purpose::Train)).unwrap_err().to_string();
-    assert!(error.contains("train: no image with an object"), "{error}");
+    assert!(error.contains("no image with an object"), "{error}");
 }
 
-mod data_yaml {
-    use ebm_data::detection_folder::data_yaml::DataYaml;
+/// The names of the classes in a folder with this `data.yaml`, or why there are none.
+fn names_in(yaml: &str) -> Result<Vec<String>, String> {
+    let folder = Folder::new();
+    folder.text("data.yaml", yaml).image("images/a.jpg").text("labels/a.txt", "0 0.5 0.5 1 1");
+    let opened = DetectionFolder::open(folder.path()).map_err(|error| error.to_string())?;
+    Ok(names(&load(&opened, Split::Train)).into_iter().map(Into::into).collect())
+}
 
-    use super::*;
-
-    fn parse(text: &str) -> ebm_data::Result<DataYaml> {
-        DataYaml::parse(Path::new("data.yaml"), text)
+#[test]
+fn a_data_yaml_is_read_as_it_is_written() {
+    // Ultralytics' coco8.yaml, and what Roboflow exports.
+    let ultralytics = "# Ultralytics\n\n---\npath: coco8 # root\ntrain: images\nval: images # 4 images\ntest: # optional\n\n\
+        # Classes\nnames:\n  0: person\n  1: bicycle\n  # one more\n  2: \"hot dog\"\n\ndownload: |\n  from x import y\n  y: 1\n";
+    assert_eq!(names_in(ultralytics).unwrap(), ["person", "bicycle", "hot dog"]);
+    let roboflow = "train: ../images\nval: ../images\n\nnc: 3\nnames: ['a, b', 'it''s', c#]\n\n\
+        roboflow:\n  workspace: w\n  license: CC BY 4.0\n";
+    assert_eq!(names_in(roboflow).unwrap(), ["a, b", "it's", "c#"]);
+    for text in [
+        "names: [a, b]",
+        "names: [a,\n  b,\n]",
+        "names:\n- a\n- b\n",
+        "names:\n  - a\n  - 'b'\n",
+        "names:\n  0: a\n  1: b\n",
+        "names: {0: a, 1: b}",
+    ] {
+        assert_eq!(names_in(&format!("train: images\n{text}")).unwrap(), ["a", "b"], "{text}");
     }
+    assert_eq!(names_in("train: images\nnames: [don't, 5]").unwrap(), ["don't", "5"]);
+}
 
-    fn names(text: &str) -> Vec<String> {
-        parse(&format!("train: t\n{text}")).unwrap().names
-    }
-
-    #[test]
-    fn as_it_is_written() {
-        // Ultralytics' coco8.yaml, and what Roboflow exports.
-        let text = "# Ultralytics\n\n---\npath: coco8 # root\ntrain: images/train\nval: images/val # 4 images\ntest: # optional\n\n\
-            # Classes\nnames:\n  0: person\n  1: bicycle\n  # one more\n  2: \"hot dog\"\n\ndownload: |\n  from x import y\n  y: 1\n";
-        let error = parse(text).unwrap_err().to_string();
-        assert!(error.contains("line 7") && error.contains("empty"), "{error}");
-        let yaml = parse(&text.replace("test: # optional\n", "")).unwrap();
-        assert_eq!(
-            (yaml.path, yaml.train, yaml.val, yaml.test),
-            (Some("coco8".into()), Some("images/train".into()), Some("images/val".into()), None::<PathBuf>)
-        );
-        assert_eq!(yaml.names, ["person", "bicycle", "hot dog"]);
-        let roboflow = "train: ../train/images\nval: ../valid/images\ntest: ../test/images\n\nnc: 3\nnames: ['a, b', 'it''s', c#]\n\n\
-            roboflow:\n  workspace: w\n  license: CC BY 4.0\n";
-        assert_eq!(parse(roboflow).unwrap().names, ["a, b", "it's", "c#"]);
-    }
-
-    #[test]
-    fn names_have_four_forms() {
-        for text in [
-            "names: [a, b]",
-            "names: [a,\n  b,\n]",
-            "names:\n- a\n- b\n",
-            "names:\n  - a\n  - 'b'\n",
-            "names:\n  0: a\n  1: b\n",
-            "names: {0: a, 1: b}",
-        ] {
-            assert_eq!(names(text), ["a", "b"], "{text}");
-        }
-        assert_eq!(names("names: [don't, 5]"), ["don't", "5"]);
-    }
-
-    #[test]
-    fn everything_else_is_refused_with_its_line() {
-        let cases = [
-            ("names: [a]", "line 1: none of `train`"),
-            ("train: t", "line 1: no `names`"),
-            ("train: t\nnames: []", "no `names`"),
-            ("train: t\nnames: [a]\nnc: 2", "line 3: nc is 2, but there are 1 names"),
-            ("train: t\nnames: [a]\nnc: two", "line 3: nc is no number"),
-            ("train: [t, u]\nnames: [a]", "line 1: a list"),
-            ("train:\n  - t\nnames: [a]", "line 1: a list"),
-            ("train: t.txt\nnames: [a]", "line 1: a list"),
-            ("train: *anchor\nnames: [a]", "line 1: \"*anchor\" is YAML that is not read"),
-            ("train: t\nnames: a", "line 2: `names` is neither"),
-            ("train: t\nnames:\n  0: a\n  2: b", "line 4: index 1 expected"),
-            ("train: t\nnames:\n  0: a\n  1: a", "line 4: \"a\" occurs twice"),
-            ("train: t\nnames:\n  a\n", "line 3: neither"),
-            ("train: t\nnames: [a, !tag b]", "line 2: \"!tag b\""),
-            ("train: t\nnames: [\"a\\n\"]", "has an escape"),
-            ("train: t\ntrain: u\nnames: [a]", "line 2: the key occurs twice"),
-            ("train: t\nval: v\nvalid: v\nnames: [a]", "line 3: both"),
-            ("  train: t\nnames: [a]", "line 1: neither"),
-            ("train\nnames: [a]", "line 1: neither"),
-        ];
-        for (text, said) in cases {
-            let error = parse(text).unwrap_err();
-            assert!(matches!(error, Error::Format { .. }), "{error}");
-            let message = error.to_string();
-            assert!(message.contains(said) && message.starts_with("data.yaml: "), "{text:?}: {message}");
-        }
+#[test]
+fn another_data_yaml_is_refused() {
+    let cases = [
+        ("names: [a]", "none of `train`"),
+        ("train: images\nnames: []", "no `names`"),
+        ("train: images\nnames: [a]\nnc: 2", "`nc` is not 1"),
+        ("train: [t, u]\nnames: [a]", "one plain or quoted text"),
+        ("train:\n  - t\nnames: [a]", "one plain or quoted text"),
+        ("train: t.txt\nnames: [a]", "t.txt is no folder"),
+        ("train: *anchor\nnames: [a]", "one plain or quoted text"),
+        ("train: images\nnames: a", "neither"),
+        ("train: images\nnames:\n  0: a\n  2: b", "`1: name`"),
+        ("train: images\nnames:\n  0: a\n  1: a", "\"a\" occurs twice"),
+        ("train: images\nnames: [a, !tag b]", "\"!tag b\""),
+        ("train: images\nnames: [\"a\\n\"]", "one plain or quoted text"),
+    ];
+    for (text, said) in cases {
+        let error = names_in(text).unwrap_err();
+        assert!(error.contains(said) && error.contains("data.yaml: "), "{text:?}: {error}");
     }
 }

@@ -78,7 +78,8 @@ fn mirroring_a_mirror_image_is_the_identity() {
     for side in [19usize, 24, 31] {
         let (image, offset) = (picture(24, 24), side.saturating_sub(24) / 2);
         let there = transform(24).apply(&image, Some(placement(false, side, offset, offset)));
-        let back = transform(24).apply(&image.flip_horizontal(), Some(placement(true, side, offset, offset)));
+        let back = transform(24)
+            .apply(&crate::common::mirrored(&image), Some(placement(true, side, offset, offset)));
         assert_eq!(bits(&there), bits(&back));
         let mirrored = transform(24).apply(&image, Some(placement(true, side, offset, offset)));
         assert_ne!(there, mirrored);
@@ -194,7 +195,7 @@ proptest! {
             resample: Resample::TorchBilinear,
             normalise: Normalise::IMAGENET,
         };
-        let mirrored = if flip { image.flip_horizontal() } else { image };
+        let mirrored = if flip { crate::common::mirrored(&image) } else { image };
         let resized = crate::plain::apply(&whole, &mirrored, (side, side));
         for (index, number) in found.into_iter().enumerate() {
             let (channel, y, x) = (index / (size * size), index / size % size, index % size);

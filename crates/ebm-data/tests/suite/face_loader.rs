@@ -187,8 +187,8 @@ fn unusual(dir: &Path) -> (Faces, Vec<(usize, DefectCode)>) {
         Pixels::Memory(Arc::new(short)),
         Pixels::Memory(Arc::new(Image { width: 0, height: 4, pixels: Vec::new() })),
     ];
-    use DefectCode::{BoxEmpty, BoxOutside, MissingFile, UnreadableImage};
-    let codes = [UnreadableImage, UnreadableImage, UnreadableImage, MissingFile, BoxEmpty, BoxOutside]
+    use DefectCode::{BadBox, MissingFile, UnreadableImage};
+    let codes = [UnreadableImage, UnreadableImage, UnreadableImage, MissingFile, BadBox, BadBox]
         .into_iter()
         .chain([UnreadableImage; 3]);
     let faces = pixels.into_iter().enumerate().map(|(index, pixels)| face(index, pixels)).collect();

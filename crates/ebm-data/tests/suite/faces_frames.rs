@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ebm_data::Error;
-use ebm_data::faces::biwi::{FramesOptions, load_frames};
+use ebm_data::faces::biwi::{SIDE_MM, load_frames};
 use ebm_data::faces::{Faces, Pixels, Tolerance};
 use ebm_data::quarantine::DefectCode;
 use tempfile::TempDir;
@@ -41,13 +41,13 @@ fn hpdb() -> TempDir {
 
 fn load(dir: &Path, max_bad_fraction: f64) -> ebm_data::Result<Faces> {
     let tolerance = Tolerance { max_bad_fraction, report: None };
-    load_frames(dir, &FramesOptions { tolerance, ..FramesOptions::default() })
+    load_frames(dir, SIDE_MM, &tolerance)
 }
 
 #[test]
 fn frames_are_read_in_order_with_pose_and_crop() {
     let dir = hpdb();
-    let read = load_frames(dir.path(), &FramesOptions::default()).unwrap();
+    let read = load_frames(dir.path(), SIDE_MM, &Tolerance::default()).unwrap();
     assert!(read.quarantine.defects.is_empty(), "{:?}", read.quarantine);
     let names: Vec<_> = read.faces.iter().map(|face| face.name.as_str()).collect();
     assert_eq!(names, ["01/frame_00003", "01/frame_00010", "02/frame_00003", "02/frame_00010"]);
@@ -58,8 +58,7 @@ fn frames_are_read_in_order_with_pose_and_crop() {
         let path = dir.path().join(format!("{}_rgb.png", face.name));
         assert_eq!(face.pixels, Pixels::Region { path, region: [245, 215, 395, 365] });
     }
-    let options = FramesOptions { side_mm: 200., ..FramesOptions::default() };
-    let read = load_frames(dir.path(), &options).unwrap();
+    let read = load_frames(dir.path(), 200., &Tolerance::default()).unwrap();
     assert!(matches!(read.faces[0].pixels, Pixels::Region { region: [270, 240, 370, 340], .. }));
 }
 
@@ -68,19 +67,19 @@ fn every_defect_has_its_code() {
     use DefectCode::*;
     let large = format!("{POSE}{}", " ".repeat(20_000));
     let cases = [
-        (POSE.replace("0 1 0", "0 1.01 0"), NotRotation, "rows 2 and 2"),
-        (POSE.replace("0 1 0", "0 -1 0"), NotRotation, "determinant is -"),
-        (POSE.replace("0 1 0", "0 0 0"), NotRotation, "instead of 1"),
-        (POSE.replace("0 1 0", "0 nan 0"), BadPose, "\"nan\" is no finite number"),
-        (POSE.replace("0 1 0", "0 1"), BadPose, "four rows"),
-        (POSE.replace("20 100 1000", ""), BadPose, "four rows"),
-        (format!("{POSE}1 2 3\n"), BadPose, "four rows"),
-        (format!("{POSE}1\n"), BadPose, "four rows"),
-        (String::new(), BadPose, "four rows"),
-        ("\u{fffd} pose".to_owned(), BadPose, "no finite number"),
-        (large, BadPose, "exceed the limit"),
-        (POSE.replace("1000", "-1000"), HeadOutside, "-1000 mm"),
-        (POSE.replace("20 100", "2000 100"), HeadOutside, "of 640x480 pixels"),
+        (POSE.replace("0 1 0", "0 1.01 0"), BadAnnotation, "rows 2 and 2"),
+        (POSE.replace("0 1 0", "0 -1 0"), BadAnnotation, "determinant is -"),
+        (POSE.replace("0 1 0", "0 0 0"), BadAnnotation, "instead of 1"),
+        (POSE.replace("0 1 0", "0 nan 0"), BadAnnotation, "\"nan\" is no finite number"),
+        (POSE.replace("0 1 0", "0 1"), BadAnnotation, "four rows"),
+        (POSE.replace("20 100 1000", ""), BadAnnotation, "four rows"),
+        (format!("{POSE}1 2 3\n"), BadAnnotation, "four rows"),
+        (format!("{POSE}1\n"), BadAnnotation, "four rows"),
+        (String::new(), BadAnnotation, "four rows"),
+        ("\u{fffd} pose".to_owned(), BadAnnotation, "no finite number"),
+        (large, BadAnnotation, "exceed the limit"),
+        (POSE.replace("1000", "-1000"), BadBox, "-1000 mm"),
+        (POSE.replace("20 100", "2000 100"), BadBox, "of 640x480 pixels"),
     ];
     for (pose, code, said) in cases {
         let dir = hpdb();
@@ -119,7 +118,7 @@ fn folders_that_are_not_biwi_are_errors() {
     std::fs::remove_file(dir.path().join("01/rgb.cal")).unwrap();
     assert!(matches!(load(dir.path(), 0.), Err(Error::Io { .. })));
     for side_mm in [0., -1., f64::NAN, f64::INFINITY] {
-        let options = FramesOptions { side_mm, ..FramesOptions::default() };
-        assert!(matches!(load_frames(dir.path(), &options), Err(Error::Argument { name: "side_mm", .. })));
+        let refused = load_frames(dir.path(), side_mm, &Tolerance::default());
+        assert!(matches!(refused, Err(Error::Argument { name: "side_mm", .. })));
     }
 }

@@ -34,8 +34,8 @@ fn each_bad_line_is_named() {
         "file,pan,tilt\na.jpg,1,2\na.jpg,1,2\n../a.jpg,1,2\nb.jpg,1,2\na.jpg,181,2\na.jpg,NaN,2\na.jpg,1,x\n";
     let found = load(dir.path(), bad).unwrap();
     let codes: Vec<_> = found.quarantine.defects.iter().map(|defect| defect.code).collect();
-    use DefectCode::{BadFileName, BadPose, DuplicateFileName, MissingFile};
-    assert_eq!(codes, [DuplicateFileName, BadFileName, MissingFile, BadPose, BadPose, BadPose]);
+    use DefectCode::{BadAnnotation, DuplicateId, MissingFile};
+    assert_eq!(codes, [DuplicateId, BadAnnotation, MissingFile, BadAnnotation, BadAnnotation, BadAnnotation]);
     assert_eq!(found.faces.len(), 1);
     for (text, part) in [("file,pan\na.jpg,1\n", "no column \"tilt\""), ("file,pan,tilt\n", "lists no file")]
     {

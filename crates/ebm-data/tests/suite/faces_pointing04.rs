@@ -5,7 +5,7 @@ use std::path::Path;
 use ebm_data::Error;
 use ebm_data::Image;
 use ebm_data::encode::write_png;
-use ebm_data::faces::pointing04::{PointingOptions, load};
+use ebm_data::faces::pointing04::load;
 use ebm_data::faces::split::{Split, folder_of};
 use ebm_data::faces::{Faces, Pixels, Tolerance};
 use ebm_data::quarantine::DefectCode;
@@ -42,7 +42,7 @@ fn folder() -> TempDir {
 
 fn read(dir: &Path, max_bad_fraction: f64) -> ebm_data::Result<Faces> {
     let tolerance = Tolerance { max_bad_fraction, report: None };
-    load(dir, &PointingOptions { scale: 2., tolerance })
+    load(dir, 2., &tolerance)
 }
 
 #[test]
@@ -63,13 +63,13 @@ fn photographs_have_pan_tilt_and_a_square_about_the_box() {
 fn what_is_wrong_with_a_photograph_is_named() {
     let boxed = |numbers: &str| Some(format!("a\n\nFace\n{numbers}\n"));
     let cases = [
-        ("Person01/photo.png", Some(BOX.to_owned()), DefectCode::BadPose, "form person01146+15-30"),
-        ("Person01/person0114+0+0.png", Some(BOX.to_owned()), DefectCode::BadPose, "form"),
-        ("Person01/person01146+0.png", Some(BOX.to_owned()), DefectCode::BadPose, "form"),
-        ("Person01/person01146+0+100.png", Some(BOX.to_owned()), DefectCode::BadPose, "\"+100\""),
-        ("Person01/person01146+-+9.png", Some(BOX.to_owned()), DefectCode::BadPose, "no angle"),
-        ("Person01/person02146+0+0.png", Some(BOX.to_owned()), DefectCode::BadPose, "another person"),
-        ("Person01/person01146+0+0.png", None, DefectCode::MissingAnnotation, "person01146+0+0.txt"),
+        ("Person01/photo.png", Some(BOX.to_owned()), DefectCode::BadAnnotation, "form person01146+15-30"),
+        ("Person01/person0114+0+0.png", Some(BOX.to_owned()), DefectCode::BadAnnotation, "form"),
+        ("Person01/person01146+0.png", Some(BOX.to_owned()), DefectCode::BadAnnotation, "form"),
+        ("Person01/person01146+0+100.png", Some(BOX.to_owned()), DefectCode::BadAnnotation, "\"+100\""),
+        ("Person01/person01146+-+9.png", Some(BOX.to_owned()), DefectCode::BadAnnotation, "no angle"),
+        ("Person01/person02146+0+0.png", Some(BOX.to_owned()), DefectCode::BadAnnotation, "another person"),
+        ("Person01/person01146+0+0.png", None, DefectCode::BadAnnotation, "person01146+0+0.txt"),
         (
             "Person01/person01146+0+0.png",
             Some("40 30 20 10".into()),
@@ -78,9 +78,9 @@ fn what_is_wrong_with_a_photograph_is_named() {
         ),
         ("Person01/person01146+0+0.png", boxed("40 30 20"), DefectCode::BadAnnotation, "four numbers"),
         ("Person01/person01146+0+0.png", boxed("40 NaN 20 10"), DefectCode::BadAnnotation, "four numbers"),
-        ("Person01/person01146+0+0.png", boxed("40 30 0 10"), DefectCode::BoxEmpty, "is empty"),
-        ("Person01/person01146+0+0.png", boxed("95 30 20 10"), DefectCode::BoxOutside, "80x60"),
-        ("Person01/person01146+0+0.png", boxed("40 30 900 10"), DefectCode::BoxOutside, "80x60"),
+        ("Person01/person01146+0+0.png", boxed("40 30 0 10"), DefectCode::BadBox, "is empty"),
+        ("Person01/person01146+0+0.png", boxed("95 30 20 10"), DefectCode::BadBox, "80x60"),
+        ("Person01/person01146+0+0.png", boxed("40 30 900 10"), DefectCode::BadBox, "80x60"),
     ];
     for (name, text, code, said) in cases {
         let dir = folder();
@@ -103,7 +103,7 @@ fn other_folders_and_options_are_refused() {
     assert!(message.contains("Person01") && message.contains(&dir.path().display().to_string()), "{message}");
     assert!(matches!(read(&dir.path().join("none"), 0.), Err(Error::Io { .. })));
     for scale in [0., -1., f64::NAN, f64::INFINITY] {
-        let refused = load(dir.path(), &PointingOptions { scale, ..PointingOptions::default() });
+        let refused = load(dir.path(), scale, &Tolerance::default());
         assert!(matches!(refused, Err(Error::Argument { name: "scale", .. })));
     }
 }

@@ -85,36 +85,16 @@ fn impossible_draws_are_errors() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_split_is_written_with_its_seed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("splits/age.json");
     let split = Split::whole("train", &names(9), u64::MAX).unwrap().draw("train", "validation", 4).unwrap();
     split.write(&path).unwrap();
-    assert_eq!(Split::read(&path).unwrap(), split);
-    assert_eq!(Split::read(&path).unwrap().seed(), u64::MAX);
-
-    let cases = [
-        ("", "EOF"),
-        ("{}", "missing field"),
-        (r#"{"version":2,"seed":0,"parts":{}}"#, "version 2 instead of 1"),
-        (r#"{"version":1,"seed":-1,"parts":{}}"#, "invalid value"),
-        (r#"{"version":1,"seed":0,"parts":{},"more":1}"#, "unknown field"),
-        (r#"{"version":1,"seed":0,"parts":{"a":["x"],"b":["x"]}}"#, "\"x\" occurs twice"),
-        (r#"{"version":1,"seed":0,"parts":{"a":[7]}}"#, "invalid type"),
-    ];
-    for (text, said) in cases {
-        std::fs::write(&path, text).unwrap();
-        let error = Split::read(&path).unwrap_err();
-        assert!(matches!(error, Error::Format { .. }), "{error}");
-        assert!(
-            error.to_string().contains("age.json") && error.to_string().contains(said),
-            "{said}: {error}"
-        );
+    let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!((&written["version"], &written["seed"]), (&1.into(), &u64::MAX.into()));
+    for part in ["train", "validation"] {
+        assert_eq!(written["parts"][part], serde_json::json!(split.part(part).unwrap()));
     }
-    // Written by hand, in another order.
-    std::fs::write(&path, r#"{"version":1,"seed":0,"parts":{"a":["y","x"]}}"#).unwrap();
-    assert_eq!(Split::read(&path).unwrap().part("a").unwrap(), ["x", "y"]);
-    assert!(matches!(Split::read(&dir.path().join("absent.json")), Err(Error::Io { .. })));
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn batches_hold_the_transformed_images() {
             let (width, height) = size_of(sample.image_id as usize);
             assert_eq!(sample.original, (height, width));
             let image = read_image(&annotated.path).unwrap();
-            let image = if sample.flipped { image.flip_horizontal() } else { image };
+            let image = if sample.flipped { crate::common::mirrored(&image) } else { image };
             let (planes, size) = SMALL.apply(&image);
             assert_eq!((sample.height, sample.width), size);
             for channel in 0..3 {
@@ -148,7 +148,7 @@ fn windows_show_their_part_of_the_image_with_its_boxes() {
         assert_eq!(batch.shape, (4, 3, 32, 32));
         for (sample, data) in batch.samples.iter().zip(batch.data.chunks_exact(3 * 32 * 32)) {
             let image = read_image(&dataset.images[sample.index].path).unwrap();
-            let image = if sample.flipped { image.flip_horizontal() } else { image };
+            let image = if sample.flipped { crate::common::mirrored(&image) } else { image };
             let id = sample.image_id as usize;
             let left = if sample.flipped { image.width - id - 11 } else { id };
             let [x0, y0, x1, y1] = sample.boxes[0].map(|corner| corner as usize);

@@ -1,5 +1,4 @@
 //! The crate's tests: one binary, because linking is the slow part.
-//! `decode_cost.rs` measures the memory of its whole process.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -13,7 +12,6 @@ mod face_augment;
 mod face_loader;
 mod faces_frames;
 mod faces_listed;
-mod faces_npz;
 mod faces_pointing04;
 mod faces_split;
 mod faces_utkface;

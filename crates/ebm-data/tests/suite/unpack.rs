@@ -4,69 +4,39 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use ebm_data::Error;
 use ebm_data::staging::{Busy, Staging};
-use ebm_data::unpack::{ArchiveFault, Budget, MARKER, unpack, unpack_top};
+use ebm_data::unpack::{Budget, MARKER, unpack};
+use ebm_data::{Error, Result};
 use zip::write::SimpleFileOptions;
 
-const BUDGET: Budget = Budget { max_entries: 64, max_entry_bytes: 1 << 20, max_total_bytes: 1 << 20 };
+const BUDGET: Budget = Budget { max_entries: 64, max_bytes: 1 << 20 };
 
-/// Each archive with what is wrong with it.
-const ATTACKS: [(&str, ArchiveFault); 45] = {
-    use ArchiveFault::*;
-    [
-        ("parent.zip", UnsafeName),
-        ("absolute.zip", UnsafeName),
-        ("symlink.zip", Link),
-        ("device.zip", Special),
-        ("case.zip", Duplicate),
-        ("file_and_folder.zip", Duplicate),
-        ("twice.zip", Duplicate),
-        ("bomb.zip", TooLarge),
-        ("huge.zip", TooLarge),
-        ("lie.zip", Damaged),
-        ("overlap.zip", Overlap),
-        ("many.zip", TooManyEntries),
-        ("backslash.zip", UnsafeName),
-        ("drive.zip", UnsafeName),
-        ("nul.zip", UnsafeName),
-        ("truncated.zip", Damaged),
-        ("crc.zip", Damaged),
-        ("count.zip", Damaged),
-        ("long_name.zip", TooLarge),
-        ("marker.zip", Reserved),
-        ("parent.tar", UnsafeName),
-        ("absolute.tar", UnsafeName),
-        ("symlink.tar", Link),
-        ("hardlink.tar", Link),
-        ("device.tar", Special),
-        ("pipe.tar", Special),
-        ("folder_bomb.tar.gz", Special),
-        ("case.tar", Duplicate),
-        ("twice.tar", Duplicate),
-        ("backslash.tar", UnsafeName),
-        ("drive.tar", UnsafeName),
-        ("pax_parent.tar", UnsafeName),
-        ("pax_size.tar", Special),
-        ("bomb.tar.gz", TooLarge),
-        ("many.tar.gz", TooManyEntries),
-        ("folders.tar.gz", TooManyEntries),
-        ("deep.tar", UnsafeName),
-        ("long_part.tar", UnsafeName),
-        ("long_name.tar.gz", TooLarge),
-        ("huge.tar", TooLarge),
-        ("truncated.tar", Damaged),
-        ("unfinished.tar", Damaged),
-        ("checksum.tar", Damaged),
-        ("crc.tar.gz", Damaged),
-        ("tail.tar.gz", TooLarge),
-    ]
-};
+/// Each archive with what its refusal says.
+const ATTACKS: [(&str, &str); 19] = [
+    ("parent.zip", "\"../escaped.txt\": it leads out"),
+    ("absolute.zip", "leads out"),
+    ("symlink.zip", "a link"),
+    ("bomb.zip", "more bytes than 1048576"),
+    ("lie.zip", "entry \"a\""),
+    ("many.zip", "more files and folders than 64"),
+    ("truncated.zip", "archive"),
+    ("crc.zip", "damaged"),
+    ("parent.tar", "\"../escaped.txt\": it leads out"),
+    ("absolute.tar", "leads out"),
+    ("symlink.tar", "a link"),
+    ("hardlink.tar", "a link"),
+    ("device.tar", "a device"),
+    ("bomb.tar.gz", "more bytes than 1048576"),
+    ("many.tar.gz", "more files and folders than 64"),
+    ("folders.tar.gz", "more files and folders than 64"),
+    ("truncated.tar", "end is missing"),
+    ("unfinished.tar", "end is missing"),
+    ("crc.tar.gz", "corrupt"),
+];
 
-fn attacks() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/attacks")
+fn open(archive: &Path, target: &Path) -> Result<ebm_data::unpack::Unpacked> {
+    unpack(archive, target, &BUDGET, false)
 }
 
 /// All below a folder: files with their content, folders with nothing.
@@ -88,39 +58,19 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn every_hostile_archive_is_refused_and_leaves_nothing() {
-    for (name, expected) in ATTACKS {
+    let attacks = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/attacks");
+    assert_eq!(fs::read_dir(&attacks).unwrap().count(), ATTACKS.len() + 1, "and the script that makes them");
+    for (name, said) in ATTACKS {
         let dir = tempfile::tempdir().unwrap();
         let inner = dir.path().join("inner");
         fs::create_dir(&inner).unwrap();
-        let start = Instant::now();
-        let error = unpack(&attacks().join(name), &inner.join("target"), &BUDGET).expect_err(name);
-        let elapsed = start.elapsed();
-        let Error::Archive { path, fault, detail, .. } = &error else { panic!("{name}: {error}") };
-        assert_eq!(*fault, expected, "{name}: {detail}");
-        assert!(path.ends_with(name) && error.to_string().contains(name), "{error}");
+        let error = open(&attacks.join(name), &inner.join("target")).expect_err(name);
+        assert!(matches!(error, Error::Archive { .. }), "{name}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(name) && text.contains(said), "{error}");
         assert_eq!(tree(dir.path()), BTreeMap::from([("inner".into(), Vec::new())]), "{name}");
-        assert!(elapsed < Duration::from_secs(1), "{name}: {elapsed:?}");
     }
     assert!(!Path::new("/tmp/ebm-attack-escaped.txt").exists());
-}
-
-#[test]
-fn every_attack_that_was_made_is_tried() {
-    let made =
-        fs::read_dir(attacks()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let made: Vec<String> = made.filter(|name| !name.ends_with(".py")).collect();
-    assert_eq!(made.len(), ATTACKS.len());
-    assert!(ATTACKS.iter().all(|(name, _)| made.iter().any(|made| made == name)));
-}
-
-#[test]
-fn an_error_names_archive_and_entry() {
-    let dir = tempfile::tempdir().unwrap();
-    for name in ["parent.zip", "parent.tar"] {
-        let error =
-            unpack(&attacks().join(name), &dir.path().join("target"), &BUDGET).unwrap_err().to_string();
-        assert!(error.contains(name) && error.contains("\"../escaped.txt\""), "{error}");
-    }
 }
 
 const FILES: [(&str, &[u8]); 3] = [("a.txt", b"first"), ("deep/er/b.bin", &[0; 3000]), ("deep/c", b"")];
@@ -167,7 +117,7 @@ fn sound_archives_are_unpacked_once() {
         let dir = tempfile::tempdir().unwrap();
         let (archive, target) = (dir.path().join(name), dir.path().join("some/target"));
         fs::write(&archive, &bytes).unwrap();
-        let unpacked = unpack(&archive, &target, &BUDGET).unwrap();
+        let unpacked = open(&archive, &target).unwrap();
         assert_eq!((unpacked.files, unpacked.bytes, unpacked.sha256.len()), (3, 3005, 64), "{name}");
         let mut found = tree(&target);
         assert!(found.remove(Path::new(MARKER)).is_some());
@@ -176,7 +126,7 @@ fn sound_archives_are_unpacked_once() {
         assert_eq!(found, folders.into_iter().chain(files).collect(), "{name}");
         // Again: nothing is written. What the folder has gained stays.
         fs::write(target.join("notes.txt"), "mine").unwrap();
-        assert_eq!(unpack(&archive, &target, &BUDGET).unwrap(), unpacked);
+        assert_eq!(open(&archive, &target).unwrap(), unpacked);
         assert!(target.join("notes.txt").exists());
         assert_eq!(fs::read_dir(target.parent().unwrap()).unwrap().count(), 1);
     }
@@ -187,47 +137,16 @@ fn the_one_folder_of_an_archive_becomes_the_target() {
     let dir = tempfile::tempdir().unwrap();
     let (archive, target) = (dir.path().join("a.tar"), dir.path().join("target"));
     fs::write(&archive, tar_bytes("")).unwrap();
-    let message = unpack_top(&archive, &target, &BUDGET).unwrap_err().to_string();
+    let message = unpack(&archive, &target, &BUDGET, true).unwrap_err().to_string();
     assert!(message.contains("one folder alone") && !target.exists(), "{message}");
     fs::write(&archive, tar_bytes("train2017/")).unwrap();
-    let unpacked = unpack_top(&archive, &target, &BUDGET).unwrap();
+    let unpacked = unpack(&archive, &target, &BUDGET, true).unwrap();
     assert_eq!(unpacked.files, 3);
     for (name, data) in FILES {
         assert_eq!(fs::read(target.join(name)).unwrap(), data);
     }
-    assert_eq!(unpack_top(&archive, &target, &BUDGET).unwrap(), unpacked);
+    assert_eq!(unpack(&archive, &target, &BUDGET, true).unwrap(), unpacked);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "leftovers");
-}
-
-#[test]
-fn the_markers_name_is_refused_where_it_would_be_written() {
-    let dir = tempfile::tempdir().unwrap();
-    let (archive, target) = (dir.path().join("a.tar"), dir.path().join("target"));
-    let mut builder = tar::Builder::new(Vec::new());
-    for name in ["top/a", "top/.unpacked.json"] {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(4);
-        builder.append_data(&mut header, name, &b"mine"[..]).unwrap();
-    }
-    fs::write(&archive, builder.into_inner().unwrap()).unwrap();
-    let error = unpack_top(&archive, &target, &BUDGET).unwrap_err();
-    assert!(matches!(error, Error::Archive { fault: ArchiveFault::Reserved, .. }), "{error}");
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "leftovers");
-    // As it is it lies deeper than the marker.
-    let unpacked = unpack(&archive, &target, &BUDGET).unwrap();
-    assert_eq!((unpack(&archive, &target, &BUDGET).unwrap(), unpacked.files), (unpacked, 2));
-    assert_eq!(fs::read_to_string(target.join("top/.unpacked.json")).unwrap(), "mine");
-}
-
-#[test]
-fn what_others_left_beside_the_target_is_no_obstacle() {
-    let dir = tempfile::tempdir().unwrap();
-    let (archive, target) = (dir.path().join("a.tar"), dir.path().join("target"));
-    fs::write(&archive, tar_bytes("")).unwrap();
-    fs::create_dir_all(dir.path().join(".target.partial").join("a/".repeat(100))).unwrap();
-    fs::write(dir.path().join(".target.lock"), "1").unwrap();
-    unpack(&archive, &target, &BUDGET).unwrap();
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
 
 #[test]
@@ -237,11 +156,11 @@ fn one_unpacks_to_a_folder_and_the_other_is_told() {
     fs::write(&archive, tar_bytes("")).unwrap();
     let first = Staging::beside(&target, Busy::Refuse).unwrap();
     fs::write(first.path().join("half"), "done").unwrap();
-    let error = unpack(&archive, &target, &BUDGET).unwrap_err();
+    let error = open(&archive, &target).unwrap_err();
     assert!(matches!(error, Error::Locked { .. }), "{error}");
     assert_eq!(fs::read_to_string(first.path().join("half")).unwrap(), "done");
     drop(first);
-    unpack(&archive, &target, &BUDGET).unwrap();
+    open(&archive, &target).unwrap();
 }
 
 #[cfg(unix)]
@@ -250,32 +169,15 @@ fn only_a_regular_file_is_an_archive() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
-    for (archive, what) in
-        [(&*pipe, "a named pipe"), (Path::new("/dev/zero"), "a device"), (dir.path(), "a folder")]
-    {
-        let error = unpack(archive, &dir.path().join("target"), &BUDGET).unwrap_err().to_string();
+    for (archive, what) in [
+        (&*pipe, "a pipe or a device"),
+        (Path::new("/dev/zero"), "a pipe or a device"),
+        (dir.path(), "a folder"),
+    ] {
+        let error = open(archive, &dir.path().join("target")).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn long_names_are_read() {
-    let name = format!("{}/{}.txt", "folder".repeat(30), "file".repeat(30));
-    let mut builder = tar::Builder::new(Vec::new());
-    let mut header = tar::Header::new_gnu();
-    header.set_size(2);
-    builder.append_data(&mut header, &name, &b"ok"[..]).unwrap();
-    builder.append_pax_extensions([("path", name.replace("file", "mine").as_bytes())]).unwrap();
-    let mut header = tar::Header::new_ustar();
-    header.set_size(2);
-    builder.append_data(&mut header, "short", &b"ok"[..]).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let archive = dir.path().join("long.tar");
-    fs::write(&archive, builder.into_inner().unwrap()).unwrap();
-    unpack(&archive, &dir.path().join("t"), &BUDGET).unwrap();
-    assert_eq!(fs::read(dir.path().join("t").join(&name)).unwrap(), b"ok");
-    assert_eq!(fs::read(dir.path().join("t").join(name.replace("file", "mine"))).unwrap(), b"ok");
 }
 
 #[test]
@@ -286,20 +188,17 @@ fn a_target_with_anything_else_is_left_alone() {
     fs::write(&other, tar_bytes("")).unwrap();
     fs::create_dir(&target).unwrap();
     fs::write(target.join("mine"), "mine").unwrap();
-    let refuse = |archive: &Path, said: &str| {
+    let refuse = |archive: &Path| {
         let before = tree(dir.path());
-        let error = unpack(archive, &target, &BUDGET).unwrap_err();
+        let error = open(archive, &target).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "target", .. }), "{error}");
-        assert!(error.to_string().contains(said), "{error}");
         assert_eq!(tree(dir.path()), before);
     };
-    refuse(&archive, "no archive was unpacked to");
+    refuse(&archive);
     fs::remove_file(target.join("mine")).unwrap();
     // An empty folder is as good as none.
-    unpack(&archive, &target, &BUDGET).unwrap();
-    refuse(&other, "another archive");
-    fs::remove_file(target.join("a.txt")).unwrap();
-    refuse(&archive, "missing or cut short");
+    open(&archive, &target).unwrap();
+    refuse(&other);
 }
 
 #[test]
@@ -311,14 +210,11 @@ fn what_is_no_archive_is_said() {
     let cases = [Vec::new(), b"PK".to_vec(), b"<html>".repeat(200), vec![0x1f, 0x8b], empty_tar, empty_zip];
     for bytes in cases {
         fs::write(&archive, &bytes).unwrap();
-        let error = unpack(&archive, &dir.path().join("t"), &BUDGET).unwrap_err();
+        let error = open(&archive, &dir.path().join("t")).unwrap_err();
         assert!(matches!(error, Error::Archive { .. }), "{error}");
         assert!(!dir.path().join("t").exists());
     }
-    assert!(matches!(
-        unpack(&dir.path().join("none"), &dir.path().join("t"), &BUDGET),
-        Err(Error::Io { .. })
-    ));
+    assert!(matches!(open(&dir.path().join("none"), &dir.path().join("t")), Err(Error::Io { .. })));
 }
 
 /// Cut anywhere, an archive is refused or, where only padding is lost, unpacked whole; changed anywhere, it
@@ -350,7 +246,7 @@ fn damaged_archives_never_panic_nor_escape() {
             }
             fs::write(&archive, &bytes).unwrap();
             let target = dir.path().join("target");
-            if let Ok(unpacked) = unpack(&archive, &target, &BUDGET) {
+            if let Ok(unpacked) = open(&archive, &target) {
                 if round % 3 == 0 {
                     assert_eq!((unpacked.files, unpacked.bytes), (3, 3005));
                 }

@@ -1,6 +1,6 @@
 //! An image that stays at hand: what was found in it, and f of any other box.
 
-use ebm_core::{AnyObjective, GradientAscent};
+use ebm_core::GradientAscent;
 use ebm_data::Image;
 use rand::RngCore;
 
@@ -56,11 +56,6 @@ impl Detector {
             (None, Network::TwoStages(detector)) => detector.ascent(),
             (None, Network::FastestDet(_)) => None,
         }
-    }
-
-    /// The objective that the refiner's f was trained with; none without a refiner.
-    pub fn objective(&self) -> Option<&AnyObjective> {
-        self.refiner.as_ref().map(|refiner| &refiner.config().objective)
     }
 
     /// Whether f can be asked about boxes of this label of the detector.

@@ -165,7 +165,7 @@ fn right(truth: &GroundTruth, found: &[Detection]) -> Result<BTreeMap<usize, [f6
     let outcomes = diagnose(truth, found)?.detections.into_iter().enumerate();
     let object = |(index, outcome)| match outcome {
         Outcome::Correct(object) => Some((index, truth.boxes[object].bbox)),
-        Outcome::Wrong(..) | Outcome::Ignored => None,
+        Outcome::Wrong | Outcome::Ignored => None,
     };
     Ok(outcomes.filter_map(object).collect())
 }

@@ -1,18 +1,13 @@
-//! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths; and one of our
-//! own, levels of difficulty. Each is a function of a [`Setup`]: at mini scale on generated scenes, at the
+//! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths.
+//! Each is a function of a [`Setup`]: at mini scale on generated scenes, at the
 //! scales of people and nuclei on real images of one class, at paper scale on COCO.
 
 mod base;
-mod dry_run;
 mod figure3a;
 mod frozen;
-mod levels;
-mod mini;
 mod paper;
-mod real;
 mod setup;
 mod step_lengths;
-mod strata;
 mod table1;
 mod table2;
 
@@ -20,15 +15,11 @@ use ebm_eval::CocoFigures;
 use serde::{Deserialize, Serialize};
 
 pub use base::BaseOptions;
-pub use dry_run::dry_run;
 pub use figure3a::{TradeRow, figure3a};
-pub use levels::{LevelRow, levels};
-pub use mini::{LEVELS, MiniOptions, mini};
+pub use frozen::{FrozenOptions, mini, real};
 pub use paper::{DETECTORS, PaperOptions, paper};
-pub use real::{RealOptions, real};
 pub use setup::{Setup, Split, StudyOptions, TrainedHeads};
 pub use step_lengths::{StepLengthRow, step_lengths};
-pub use strata::{OverlapGain, StratumRow, strata};
 pub use table1::{AblationRow, table1};
 pub use table2::{Row, table2};
 

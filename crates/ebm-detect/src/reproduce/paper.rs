@@ -79,7 +79,7 @@ pub fn paper(
     let (annotations, images) = options.split("train");
     let train = Arc::new(load_dataset(&annotations, &images, Purpose::Train, &config.detector)?);
     let (annotations, images) = options.split("val");
-    let test = Rc::new(Split::open("val2017", annotations, images, 1, &config.detector)?);
+    let test = Rc::new(Split::open("val2017", annotations, &images, 1, &config.detector)?);
     progress.end();
     Ok(Setup {
         digest: weights.digest()?,
@@ -95,12 +95,7 @@ pub fn paper(
 }
 
 /// Batches of images as they come: features are computed for every batch, nothing is cached.
-pub(super) fn streamed(
-    config: &ExperimentConfig,
-    dataset: Arc<CocoDataset>,
-    device: &Device,
-    workers: usize,
-) -> Source {
+fn streamed(config: &ExperimentConfig, dataset: Arc<CocoDataset>, device: &Device, workers: usize) -> Source {
     let (transform, convention) = (config.detector.input.transform(), config.detector.convention.into());
     let device = device.clone();
     Box::new(move |_, batch, key, _| {

@@ -36,8 +36,6 @@ pub struct Split {
     pub name: String,
     /// COCO's annotation file.
     pub annotations: PathBuf,
-    /// Where its images are.
-    pub images: PathBuf,
     /// Its images with their objects.
     pub dataset: Arc<CocoDataset>,
     pub(super) truth: GroundTruth,
@@ -46,20 +44,20 @@ pub struct Split {
 }
 
 impl Split {
-    /// Reads the annotations for a detector; `batch` images will be run at a time.
+    /// Reads the annotations of the images in the folder `images` for a detector; `batch` images will be run at a time.
     ///
     /// # Errors
     /// When they can not be read, or an image is not there.
     pub fn open(
         name: &str,
         annotations: PathBuf,
-        images: PathBuf,
+        images: &Path,
         batch: usize,
         detector: &DetectorConfig,
     ) -> Result<Self> {
-        let dataset = Arc::new(load_dataset(&annotations, &images, Purpose::Eval, detector)?);
+        let dataset = Arc::new(load_dataset(&annotations, images, Purpose::Eval, detector)?);
         let truth = GroundTruth::read(&annotations)?;
-        Ok(Self { name: name.to_owned(), annotations, images, dataset, truth, batch })
+        Ok(Self { name: name.to_owned(), annotations, dataset, truth, batch })
     }
 
     /// How good detections of it are.
@@ -190,17 +188,19 @@ impl Setup {
     /// What a reader of results has to know: where they were measured, of which split of COCO the `published`
     /// figures beside them are, and on which images step lengths were chosen.
     pub fn remarks(&self, published: Option<&str>) -> Vec<String> {
-        self.places().remarks(published, self.config.step_factors.len() > 1)
+        let (test, validation) = (&self.test.name, &self.validation.name);
+        remarks(
+            test,
+            self.test.dataset.images.len(),
+            validation,
+            published,
+            self.config.step_factors.len() > 1,
+        )
     }
 
     /// What a reader of a search for settings has to know: on which images it was made.
     pub fn search_remark(&self) -> String {
-        self.places().search_remark()
-    }
-
-    fn places(&self) -> Places<'_> {
-        let (test, validation) = (&self.test.name, &self.validation.name);
-        Places { test, images: self.test.dataset.images.len(), validation }
+        search_remark(&self.test.name, &self.validation.name)
     }
 
     /// What the branch that a study needs must say of itself.
@@ -328,14 +328,9 @@ impl Setup {
         }
     }
 
-    /// Writes COCO's result file of some detections on a split.
-    pub(super) fn keep(&self, split: &Split, name: &str, detections: &[Detection]) -> Result<()> {
-        let file = if split.name == self.test.name {
-            format!("detections-{name}.json")
-        } else {
-            format!("detections-{}-{name}.json", split.name)
-        };
-        Ok(write_results(&self.study.run.join(file), detections)?)
+    /// Writes COCO's result file of some detections on the test images.
+    pub(super) fn keep(&self, name: &str, detections: &[Detection]) -> Result<()> {
+        Ok(write_results(&self.study.run.join(format!("detections-{name}.json")), detections)?)
     }
 }
 
@@ -344,40 +339,35 @@ pub(super) fn heads<'a>(trained: impl IntoIterator<Item = &'a Trained>) -> Heads
     Heads::of(trained.into_iter().map(|one| (&one.branch, one.ascent.as_ref())))
 }
 
-/// Where results are measured, and where settings are chosen.
-struct Places<'a> {
-    test: &'a str,
+fn remarks(
+    test: &str,
     images: usize,
-    validation: &'a str,
+    validation: &str,
+    published: Option<&str>,
+    chosen: bool,
+) -> Vec<String> {
+    let beside = match published {
+        Some(split) if split == test => format!("; the paper's figures are of {split} too"),
+        Some(split) => format!("; the paper's figures are of COCO {split}"),
+        None => String::new(),
+    };
+    let chosen = match chosen {
+        false => "The step lengths are the configured ones; none were chosen.".to_owned(),
+        true if test == validation => {
+            format!("The step lengths were chosen on {test}, on which results are measured too.")
+        }
+        true => format!("The step lengths were chosen on other images, {validation}."),
+    };
+    vec![format!("Measured on {test}, {images} images{beside}."), chosen]
 }
 
-impl Places<'_> {
-    fn remarks(&self, published: Option<&str>, chosen: bool) -> Vec<String> {
-        let Self { test, images, validation } = self;
-        let beside = match published {
-            Some(split) if split == *test => format!("; the paper's figures are of {split} too"),
-            Some(split) => format!("; the paper's figures are of COCO {split}"),
-            None => String::new(),
-        };
-        let chosen = match chosen {
-            false => "The step lengths are the configured ones; none were chosen.".to_owned(),
-            true if test == validation => {
-                format!("The step lengths were chosen on {test}, on which results are measured too.")
-            }
-            true => format!("The step lengths were chosen on other images, {validation}."),
-        };
-        vec![format!("Measured on {test}, {images} images{beside}."), chosen]
+fn search_remark(test: &str, validation: &str) -> String {
+    if test == validation {
+        return format!(
+            "The search was made on {test}, on which results are measured too: its best is no result."
+        );
     }
-
-    fn search_remark(&self) -> String {
-        let Self { test, validation, .. } = self;
-        if test == validation {
-            return format!(
-                "The search was made on {test}, on which results are measured too: its best is no result."
-            );
-        }
-        format!("The search was made on {validation}, results are measured on {test}.")
-    }
+    format!("The search was made on {validation}, results are measured on {test}.")
 }
 
 #[cfg(test)]
@@ -386,15 +376,15 @@ mod tests {
 
     #[test]
     fn a_report_says_which_images_its_figures_are_of() {
-        let paper = Places { test: "val2017", images: 5000, validation: "val2017" };
-        let [measured, chosen] = &paper.remarks(Some("test-dev"), false)[..] else { unreachable!() };
+        let paper = |published, chosen| remarks("val2017", 5000, "val2017", published, chosen);
+        let [measured, chosen] = &paper(Some("test-dev"), false)[..] else { unreachable!() };
         assert_eq!(measured, "Measured on val2017, 5000 images; the paper's figures are of COCO test-dev.");
         assert!(chosen.contains("none were chosen"));
-        assert!(paper.remarks(Some("val2017"), false)[0].ends_with("are of val2017 too."));
-        assert!(paper.remarks(None, true)[1].contains("on which results are measured too"));
-        assert!(paper.search_remark().contains("its best is no result"));
-        let mini = Places { test: "test", images: 300, validation: "validation" };
-        assert!(mini.remarks(None, true)[1].ends_with("on other images, validation."));
-        assert!(mini.search_remark().ends_with("results are measured on test."));
+        assert!(paper(Some("val2017"), false)[0].ends_with("are of val2017 too."));
+        assert!(paper(None, true)[1].contains("on which results are measured too"));
+        assert!(search_remark("val2017", "val2017").contains("its best is no result"));
+        let mini = remarks("test", 300, "validation", None, true);
+        assert!(mini[1].ends_with("on other images, validation."));
+        assert!(search_remark("test", "validation").ends_with("results are measured on test."));
     }
 }

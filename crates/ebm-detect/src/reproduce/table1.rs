@@ -95,7 +95,7 @@ fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
 }
 
 /// The branches of all rows: of each proposal with each seed.
-pub(super) fn ablated(config: &ExperimentConfig, seeds: u64) -> Result<Vec<Wanted>> {
+fn ablated(config: &ExperimentConfig, seeds: u64) -> Result<Vec<Wanted>> {
     let energy = config.method(ExperimentConfig::ENERGY)?;
     let mut wanted = Vec::new();
     for (i, row) in config.ablation.iter().enumerate() {

@@ -7,7 +7,7 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AveragePrecision, Split,
+    AveragePrecision,
     setup::{Setup, Trained, Wanted, heads},
 };
 use crate::{
@@ -37,7 +37,7 @@ pub struct Row {
 }
 
 /// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1 and compares them on the test
-/// images.
+/// images; their detections are written to the run.
 ///
 /// # Errors
 /// When a training fails, or data can not be read.
@@ -48,7 +48,47 @@ pub fn table2(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
     let trained = setup.trained(methods, seeds, progress)?;
-    setup.compare(&setup.test, &trained, methods, seeds, progress)
+    let evaluation = setup.evaluate(&setup.test, &heads(&trained), progress)?;
+    let row = |method: &str, seed: u64, found: &[Detection], duration: Duration| -> Result<Row> {
+        Ok(Row {
+            method: method.to_owned(),
+            seed,
+            precision: setup.test.score(found)?,
+            ap_before: None,
+            frames_per_second: evaluation.frames_per_second(duration),
+            boxes_per_second: None,
+            step_factor: None,
+        })
+    };
+    let (mut rows, direct) = (Vec::new(), &evaluation.direct);
+    setup.keep(ExperimentConfig::DIRECT, &direct.detections)?;
+    if methods.iter().any(|method| !method.is_trained()) {
+        let row = row(ExperimentConfig::DIRECT, 0, &direct.detections, direct.duration)?;
+        rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
+    }
+    let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
+    for Trained { method, seed, branch, step_factor, .. } in &trained {
+        let name = format!("{}-{seed}", method.key);
+        match branch {
+            Branch::Density(_) => {
+                let Some(found) = densities.next() else { continue };
+                setup.keep(&name, &found.detections)?;
+                rows.push(row(&method.key, *seed, &found.detections, found.duration)?);
+            }
+            Branch::Confidence(_) => {
+                let Some(found) = confidences.next() else { continue };
+                setup.keep(&format!("{name}-before"), &found.before)?;
+                setup.keep(&name, &found.after)?;
+                rows.push(Row {
+                    ap_before: Some(setup.test.score(&found.before)?.ap),
+                    boxes_per_second: Some(found.boxes_per_second()),
+                    step_factor: *step_factor,
+                    ..row(&method.key, *seed, &found.after, found.duration)?
+                });
+            }
+        }
+    }
+    Ok(rows)
 }
 
 impl Setup {
@@ -80,58 +120,5 @@ impl Setup {
             all.push(trained);
         }
         Ok(all)
-    }
-
-    /// Faster-RCNN, if it is among the methods, and every branch on a split; their detections are written to
-    /// the run.
-    pub(super) fn compare(
-        &self,
-        split: &Split,
-        trained: &[Trained],
-        methods: &[MethodConfig],
-        seeds: u64,
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<Row>> {
-        let evaluation = self.evaluate(split, &heads(trained), progress)?;
-        let row = |method: &str, seed: u64, found: &[Detection], duration: Duration| -> Result<Row> {
-            Ok(Row {
-                method: method.to_owned(),
-                seed,
-                precision: split.score(found)?,
-                ap_before: None,
-                frames_per_second: evaluation.frames_per_second(duration),
-                boxes_per_second: None,
-                step_factor: None,
-            })
-        };
-        let (mut rows, direct) = (Vec::new(), &evaluation.direct);
-        self.keep(split, ExperimentConfig::DIRECT, &direct.detections)?;
-        if methods.iter().any(|method| !method.is_trained()) {
-            let row = row(ExperimentConfig::DIRECT, 0, &direct.detections, direct.duration)?;
-            rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
-        }
-        let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
-        for Trained { method, seed, branch, step_factor, .. } in trained {
-            let name = format!("{}-{seed}", method.key);
-            match branch {
-                Branch::Density(_) => {
-                    let Some(found) = densities.next() else { continue };
-                    self.keep(split, &name, &found.detections)?;
-                    rows.push(row(&method.key, *seed, &found.detections, found.duration)?);
-                }
-                Branch::Confidence(_) => {
-                    let Some(found) = confidences.next() else { continue };
-                    self.keep(split, &format!("{name}-before"), &found.before)?;
-                    self.keep(split, &name, &found.after)?;
-                    rows.push(Row {
-                        ap_before: Some(split.score(&found.before)?.ap),
-                        boxes_per_second: Some(found.boxes_per_second()),
-                        step_factor: *step_factor,
-                        ..row(&method.key, *seed, &found.after, found.duration)?
-                    });
-                }
-            }
-        }
-        Ok(rows)
     }
 }

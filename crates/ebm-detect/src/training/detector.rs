@@ -45,11 +45,6 @@ impl<S: BatchSource> DetectorTask<S> {
     pub fn store(&self) -> &ParamStore {
         self.learner.store()
     }
-
-    /// The network, trained so far.
-    pub fn into_detector(self) -> FasterRcnn {
-        self.detector
-    }
 }
 
 impl<S: BatchSource> GradientTask for DetectorTask<S> {

@@ -1,8 +1,13 @@
 //! What weights take for granted and their names and shapes do not tell.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::metadata::to_toml;
 use crate::config::{ChannelOrder, Convention, DetectorConfig};
+use crate::error::{Error, Result};
 
 /// The part of a configuration that belongs to weights as their shapes do. With another they load, and detect
 /// badly.
@@ -45,29 +50,25 @@ impl Conventions {
     }
 
     /// What a configuration has otherwise, each with both values; empty where they agree.
-    pub(super) fn differences(&self, other: &Self) -> Vec<String> {
-        let mut found = Vec::new();
-        let mut compare = |what: &str, weights: String, config: String| {
-            if weights != config {
-                found.push(format!("{what} {weights} (configuration: {config})"));
-            }
+    pub(super) fn differences(&self, config: &Self) -> Result<Vec<String>> {
+        let [weights, config] = [self.to_table()?, config.to_table()?];
+        let keys: BTreeSet<_> = weights.keys().chain(config.keys()).collect();
+        let show = |table: &Table, key: &String| match table.get(key) {
+            None => "[]".to_owned(),
+            Some(Value::String(word)) => word.clone(),
+            Some(other) => other.to_string(),
         };
-        let word = |convention| match convention {
-            Convention::HalfOpen => "half_open",
-            Convention::Inclusive => "inclusive",
-        };
-        compare("boxes", word(self.boxes).to_owned(), word(other.boxes).to_owned());
-        let word = |order| match order {
-            ChannelOrder::Rgb => "rgb",
-            ChannelOrder::Bgr => "bgr",
-        };
-        compare("channels", word(self.channels).to_owned(), word(other.channels).to_owned());
-        compare("scale", self.scale.to_string(), other.scale.to_string());
-        compare("mean", format!("{:?}", self.mean), format!("{:?}", other.mean));
-        compare("std", format!("{:?}", self.std), format!("{:?}", other.std));
-        compare("stride_in_1x1", self.stride_in_1x1.to_string(), other.stride_in_1x1.to_string());
-        compare("norm_eps", self.norm_eps.to_string(), other.norm_eps.to_string());
-        compare("map_scales", format!("{:?}", self.map_scales), format!("{:?}", other.map_scales));
-        found
+        let differing = keys.into_iter().filter(|key| weights.get(*key) != config.get(*key));
+        Ok(differing
+            .map(|key| format!("{key} {} (configuration: {})", show(&weights, key), show(&config, key)))
+            .collect())
+    }
+
+    /// By way of its text, in which a number has the digits of its type.
+    fn to_table(&self) -> Result<Table> {
+        to_toml(self)?.parse().map_err(|error: toml::de::Error| Error::Config {
+            name: "conventions".into(),
+            reason: error.to_string(),
+        })
     }
 }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use ebm_nn::mobilefacenet::MobileFaceNet;
-
 /// Who made a weight file, as its names tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -11,37 +9,31 @@ pub enum Family {
     Torchvision,
     /// maskrcnn-benchmark's Faster-RCNN with FPN.
     MaskrcnnBenchmark,
-    /// Detectron's (Caffe2) Faster-RCNN with FPN, from which maskrcnn-benchmark took its conventions.
-    Detectron,
     /// FastestDet, a detector of one stage.
     FastestDet,
     /// A confidence or a density that was trained here.
     Ours,
     /// A ResNet with torchvision's names, trained on ImageNet or elsewhere.
     ResNet,
-    /// InsightFace's MobileFaceNet, with MXNet's names or ours.
-    MobileFaceNet,
 }
 
 /// What becomes of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The parameter of this name.
+    /// The parameter of this name; what is not known keeps its own, to be named among what the network does not
+    /// have.
     Parameter(String),
     /// The anchors of a level of the pyramid, counted from P2; ours come from the configuration.
     Anchors(usize),
     /// Left out: no part of the network.
     Unused,
-    /// Not known.
-    Unknown,
 }
 
 impl Family {
     /// All detectors, with names by which each is known.
-    const DETECTORS: [(Family, [&'static str; 2]); 4] = [
+    const DETECTORS: [(Family, [&'static str; 2]); 3] = [
         (Self::Torchvision, ["backbone.fpn.inner_blocks.", "roi_heads.box_predictor."]),
         (Self::MaskrcnnBenchmark, ["backbone.fpn.fpn_inner", "roi_heads.box.predictor."]),
-        (Self::Detectron, ["fpn_inner_res", "cls_score_"]),
         (Self::FastestDet, ["detect_head.", "SPP."]),
     ];
 
@@ -58,9 +50,6 @@ impl Family {
         if has("roi_heads.energy_") || has("roi_heads.box_density.") {
             return Some(Self::Ours);
         }
-        if ["arg:conv_6sep_", "conv_6sep_"].into_iter().any(has) {
-            return Some(Self::MobileFaceNet);
-        }
         (has("conv1.weight") && has("layer1.0.")).then_some(Self::ResNet)
     }
 
@@ -68,8 +57,8 @@ impl Family {
     pub fn configuration(self) -> Option<&'static str> {
         match self {
             Self::Torchvision => Some("torchvision"),
-            Self::MaskrcnnBenchmark | Self::Detectron => Some("paper"),
-            Self::FastestDet | Self::Ours | Self::ResNet | Self::MobileFaceNet => None,
+            Self::MaskrcnnBenchmark => Some("paper"),
+            Self::FastestDet | Self::Ours | Self::ResNet => None,
         }
     }
 
@@ -78,19 +67,16 @@ impl Family {
         match self {
             Self::Torchvision => "torchvision",
             Self::MaskrcnnBenchmark => "maskrcnn_benchmark",
-            Self::Detectron => "detectron",
             Self::FastestDet => "fastest_det",
             Self::Ours => "ours",
             Self::ResNet => "resnet",
-            Self::MobileFaceNet => "mobilefacenet",
         }
     }
 
     /// What a file of names of no family could have had.
     pub(super) fn expected() -> String {
         let detectors = Self::DETECTORS.map(|(family, marks)| format!("{family}'s ({}…)", marks.join("…, ")));
-        let others = "a ResNet (conv1.weight, layer1.0.…) or MobileFaceNet (conv_6sep_…)";
-        format!("{}, nor those of {others}", detectors.join(", "))
+        format!("{}, nor those of a ResNet (conv1.weight, layer1.0.…)", detectors.join(", "))
     }
 
     /// What the tensor `name` is.
@@ -99,9 +85,7 @@ impl Family {
         match self {
             Self::Torchvision => Role::Parameter(torchvision(name)),
             Self::MaskrcnnBenchmark => maskrcnn_benchmark(name),
-            Self::Detectron => super::detectron::role(name),
             Self::ResNet if name.starts_with("fc.") => Role::Unused,
-            Self::MobileFaceNet => Role::Parameter(MobileFaceNet::parameter(name)),
             Self::FastestDet | Self::Ours | Self::ResNet => Role::Parameter(name.to_owned()),
         }
     }
@@ -112,11 +96,9 @@ impl fmt::Display for Family {
         f.write_str(match self {
             Self::Torchvision => "torchvision",
             Self::MaskrcnnBenchmark => "maskrcnn-benchmark",
-            Self::Detectron => "Detectron",
             Self::FastestDet => "FastestDet",
             Self::Ours => "a branch",
             Self::ResNet => "a ResNet",
-            Self::MobileFaceNet => "MobileFaceNet",
         })
     }
 }
@@ -154,20 +136,20 @@ const MASKRCNN_BENCHMARK: [(&str, &str); 9] = [
 
 fn maskrcnn_benchmark(name: &str) -> Role {
     if let Some(level) = name.strip_prefix("rpn.anchor_generator.cell_anchors.") {
-        return level.parse().map_or(Role::Unknown, Role::Anchors);
+        return level.parse().map_or_else(|_| Role::Parameter(name.to_owned()), Role::Anchors);
     }
     for (theirs, ours) in [("fpn_inner", "inner_blocks"), ("fpn_layer", "layer_blocks")] {
         let below = name.strip_prefix("backbone.fpn.").and_then(|name| name.strip_prefix(theirs));
         // Their first level is C2, as is ours; they count from 1.
         if let Some([level, parameter]) = below.and_then(parts) {
             let level = level.parse::<usize>().ok().and_then(|level| level.checked_sub(1));
-            return level.map_or(Role::Unknown, |level| {
-                Role::Parameter(format!("backbone.fpn.{ours}.{level}.0.{parameter}"))
-            });
+            let ours = level.map(|level| format!("backbone.fpn.{ours}.{level}.0.{parameter}"));
+            return Role::Parameter(ours.unwrap_or_else(|| name.to_owned()));
         }
     }
-    let layer = MASKRCNN_BENCHMARK.iter().find_map(|(theirs, ours)| Some((name.strip_prefix(theirs)?, ours)));
-    layer.map_or(Role::Unknown, |(rest, ours)| Role::Parameter(format!("{ours}{rest}")))
+    let mut layers = MASKRCNN_BENCHMARK.iter();
+    let ours = layers.find_map(|(theirs, ours)| Some(format!("{ours}{}", name.strip_prefix(theirs)?)));
+    Role::Parameter(ours.unwrap_or_else(|| name.to_owned()))
 }
 
 /// A layer's number and its parameter.
@@ -194,12 +176,9 @@ mod tests {
             (Family::Torchvision, "roi_heads.box_predictor.cls_score.weight"),
             (Family::MaskrcnnBenchmark, "module.backbone.fpn.fpn_inner1.weight"),
             (Family::MaskrcnnBenchmark, "roi_heads.box.predictor.cls_score.bias"),
-            (Family::Detectron, "fpn_inner_res5_2_sum_w"),
             (Family::FastestDet, "detect_head.obj_layers.conv5x5.0.weight"),
             (Family::Ours, "roi_heads.energy_head.fc6.weight"),
             (Family::Ours, "roi_heads.box_density.mean.weight"),
-            (Family::MobileFaceNet, "arg:conv_6sep_conv2d_weight"),
-            (Family::MobileFaceNet, "conv_6sep_batchnorm.running_mean"),
         ];
         for (family, name) in cases {
             assert_eq!(Family::of(["x", name]), Some(family), "{name}");
@@ -234,8 +213,8 @@ mod tests {
             ("rpn.head.cls_logits.bias", "rpn.head.cls_logits.bias"),
             ("roi_heads.box.feature_extractor.fc7.bias", "roi_heads.box_head.fc7.bias"),
             ("roi_heads.box.predictor.bbox_pred.weight", "roi_heads.box_predictor.bbox_pred.weight"),
-            ("roi_heads.mask.predictor.conv5_mask.weight", "Unknown"),
-            ("backbone.fpn.fpn_inner0.weight", "Unknown"),
+            ("roi_heads.mask.predictor.conv5_mask.weight", "roi_heads.mask.predictor.conv5_mask.weight"),
+            ("backbone.fpn.fpn_inner0.weight", "backbone.fpn.fpn_inner0.weight"),
             ("rpn.anchor_generator.cell_anchors.4", "Anchors(4)"),
         ] {
             assert_eq!(parameter(Family::MaskrcnnBenchmark, name), ours);

@@ -14,9 +14,7 @@ use ebm_seed::Key;
 use ebm_train::{Metadata, ModelMetadata, model_file, moved_with};
 
 use super::{
-    detectron,
     family::{Family, Role},
-    fit::Network,
     metadata::{DETECTION, stated_configuration},
 };
 use crate::{
@@ -46,8 +44,6 @@ pub struct WeightFile {
     pub(super) anchors: BTreeMap<usize, Tensor>,
     /// Its own names of what was left out.
     pub(super) unused: Vec<String>,
-    /// All that stands in a safetensors file's metadata.
-    pub(super) all_metadata: Metadata,
 }
 
 impl WeightFile {
@@ -57,7 +53,7 @@ impl WeightFile {
     /// When the file cannot be read, or two of its names are ours for the same parameter.
     pub fn open(path: &Path, device: &Device) -> Result<Self> {
         let (found, metadata) = import::load_with_metadata(path, device)?;
-        Self::of(path, found, metadata, device)
+        Self::of(path, found, &metadata, device)
     }
 
     /// The same of a file's bytes; `path` is what errors call it.
@@ -66,24 +62,23 @@ impl WeightFile {
     /// As [`open`](Self::open).
     pub fn of_bytes(path: &Path, bytes: &[u8], device: &Device) -> Result<Self> {
         let (found, metadata) = import::of_bytes(path, bytes, device)?;
-        Self::of(path, found, metadata, device)
+        Self::of(path, found, &metadata, device)
     }
 
     fn of(
         path: &Path,
         found: BTreeMap<String, Tensor>,
-        all_metadata: Metadata,
+        metadata: &Metadata,
         device: &Device,
     ) -> Result<Self> {
         let mut file = Self {
             path: path.to_owned(),
             device: device.clone(),
             family: Family::of(found.keys().map(String::as_str)),
-            metadata: ModelMetadata::parse(path, &all_metadata)?,
+            metadata: ModelMetadata::parse(path, metadata)?,
             tensors: BTreeMap::new(),
             anchors: BTreeMap::new(),
             unused: Vec::new(),
-            all_metadata,
         };
         for (name, tensor) in found {
             // No layer here counts batches, whoever wrote the file.
@@ -94,8 +89,6 @@ impl WeightFile {
             };
             let ours = match role {
                 Role::Parameter(ours) => ours,
-                // It stays, to be named among what the network does not have.
-                Role::Unknown => name.clone(),
                 Role::Anchors(level) => {
                     file.anchors.insert(level, tensor.to_dtype(DType::F32)?);
                     file.unused.push(name);
@@ -113,9 +106,6 @@ impl WeightFile {
             if file.tensors.insert(ours.clone(), tensor).is_some() {
                 return Err(file.refusal(format!("two tensors are {ours}, one of them {name}")));
             }
-        }
-        if file.family == Some(Family::Detectron) {
-            detectron::add_statistics(&mut file.tensors)?;
         }
         file.add_body()?;
         Ok(file)
@@ -209,7 +199,7 @@ impl WeightFile {
         store.freeze(|_| true);
         let vb = store.var_builder(DType::F32, &self.device);
         let network = FastestDet::new(self.fastest_det_config()?, classes, &vb)?;
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Network::Other(WHAT))?;
+        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Err(WHAT))?;
         Ok(network)
     }
 
@@ -237,7 +227,7 @@ impl WeightFile {
 
     /// Fills `store`, a network of `config`; every name and shape must agree.
     pub(crate) fn fill(&self, store: &ParamStore, config: &DetectorConfig) -> Result<()> {
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Network::Detector(config))
+        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Ok(config))
     }
 
     /// Where its tensors are.

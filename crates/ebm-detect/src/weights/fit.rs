@@ -12,15 +12,6 @@ use crate::{
 /// Anchors of a file may differ from ours by this, in pixels: rounding, not another rule.
 const ANCHOR_TOLERANCE: f32 = 0.01;
 
-/// What a file's weights are compared with.
-#[derive(Clone, Copy)]
-pub(super) enum Network<'a> {
-    /// Faster-RCNN of this configuration.
-    Detector(&'a DetectorConfig),
-    /// What there is one of.
-    Other(&'static str),
-}
-
 impl WeightFile {
     /// What the weights take for granted, where the file or its family says it. torchvision's names alone do
     /// not: the detectors that are trained here have them too.
@@ -63,7 +54,7 @@ impl WeightFile {
             metadata.check_task(self.path(), &[DETECTION])?;
         }
         if let Some(conventions) = self.conventions()? {
-            let differences = conventions.differences(&Conventions::of(config));
+            let differences = conventions.differences(&Conventions::of(config))?;
             if !differences.is_empty() {
                 return refuse(format!(
                     "the weights are of another convention than the configuration: {}; {}",
@@ -90,8 +81,13 @@ impl WeightFile {
         Ok(())
     }
 
-    /// Refuses weights that are not exactly those of the network, with everything that differs.
-    pub(super) fn check_exact(&self, report: &LoadReport, network: Network<'_>) -> Result<()> {
+    /// Refuses weights that are not exactly those of the network, with everything that differs: Faster-RCNN of a
+    /// configuration, or what there is one of.
+    pub(super) fn check_exact(
+        &self,
+        report: &LoadReport,
+        network: std::result::Result<&DetectorConfig, &str>,
+    ) -> Result<()> {
         if report.is_exact() {
             return Ok(());
         }
@@ -109,8 +105,8 @@ impl WeightFile {
             .collect();
         let (fit, lists) = (report.loaded.len(), lists.join("; "));
         let reason = match network {
-            Network::Other(what) => format!("not {what} ({fit} of its parameters fit); {lists}"),
-            Network::Detector(config) => format!(
+            Err(what) => format!("not {what} ({fit} of its parameters fit); {lists}"),
+            Ok(config) => format!(
                 "the weights are of another architecture than the configuration's ({fit} of its parameters fit); \
                  {lists}; {}",
                 self.remedy(config)

@@ -41,15 +41,8 @@ pub fn detector_metadata(
     seed: Option<u64>,
     classes: &[Class],
 ) -> Result<ModelMetadata> {
-    Ok(ModelMetadata {
-        task: DETECTION.to_owned(),
-        method: ExperimentConfig::DIRECT.to_owned(),
-        seed,
-        config: config.to_toml()?,
-        classes: classes.to_vec(),
-        input: to_toml(&Conventions::of(&config.detector))?,
-        ..ModelMetadata::default()
-    })
+    let input = to_toml(&Conventions::of(&config.detector))?;
+    Ok(ModelMetadata { input, ..said(DETECTION, ExperimentConfig::DIRECT, seed, config, classes)? })
 }
 
 /// What a file with FastestDet says of itself.
@@ -57,13 +50,7 @@ pub fn detector_metadata(
 /// # Errors
 /// When the configuration cannot be written as TOML.
 pub fn fastest_det_metadata(config: &FastestDetConfig, classes: &[Class]) -> Result<ModelMetadata> {
-    Ok(ModelMetadata {
-        task: DETECTION.to_owned(),
-        method: FASTEST_DET.to_owned(),
-        config: config.to_toml()?,
-        classes: classes.to_vec(),
-        ..ModelMetadata::default()
-    })
+    said(DETECTION, FASTEST_DET, None, config, classes)
 }
 
 /// What a branch's file says of itself that is trained by `method`, a row of `config`, on the detector with
@@ -91,14 +78,18 @@ pub fn branch_metadata(
 /// # Errors
 /// When the configuration cannot be written as TOML.
 pub fn refiner_metadata(config: &RefinerConfig, seed: u64, classes: &[Class]) -> Result<ModelMetadata> {
-    Ok(ModelMetadata {
-        task: REFINER.to_owned(),
-        method: ExperimentConfig::ENERGY.to_owned(),
-        seed: Some(seed),
-        config: config.to_toml()?,
-        classes: classes.to_vec(),
-        ..ModelMetadata::default()
-    })
+    said(REFINER, ExperimentConfig::ENERGY, Some(seed), config, classes)
+}
+
+fn said(
+    task: &str,
+    method: &str,
+    seed: Option<u64>,
+    config: &impl Settings,
+    classes: &[Class],
+) -> Result<ModelMetadata> {
+    let (task, method, classes) = (task.to_owned(), method.to_owned(), classes.to_vec());
+    Ok(ModelMetadata { task, method, seed, config: config.to_toml()?, classes, ..ModelMetadata::default() })
 }
 
 /// Refuses the branch at `path`, which says `found`, for a detector of `config` with this digest: other
@@ -160,7 +151,7 @@ fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> 
     Ok(ModelMetadata { config: to_toml(&decisive)?, ..metadata.clone() })
 }
 
-fn to_toml(value: &impl Serialize) -> Result<String> {
+pub(super) fn to_toml(value: &impl Serialize) -> Result<String> {
     toml::to_string(value)
         .map_err(|error| Error::Config { name: "metadata".into(), reason: error.to_string() })
 }

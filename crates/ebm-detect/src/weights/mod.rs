@@ -2,7 +2,6 @@
 
 mod conventions;
 mod convert;
-mod detectron;
 mod family;
 mod file;
 mod fit;
@@ -34,16 +33,6 @@ use crate::{
     error::{Error, Result},
     faster_rcnn::FasterRcnn,
 };
-
-/// The detector with the parameters in `path`, all frozen: a file that [`convert`] wrote, or one with the
-/// names of any [`Family`] of detectors.
-///
-/// # Errors
-/// [`Error::Weights`](crate::Error::Weights) when the file's names or shapes are not the architecture's
-/// (nothing is drawn in their place), or when it is of another convention than `config`.
-pub fn load_detector(config: &DetectorConfig, path: &Path, device: &Device) -> Result<FasterRcnn> {
-    WeightFile::open(path, device)?.detector(config)
-}
 
 /// All tensors of a weight file in single precision, by our names where it has a [`Family`]'s.
 ///

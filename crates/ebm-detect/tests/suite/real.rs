@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
 use ebm_detect::config::{ExperimentConfig, Settings};
-use ebm_detect::reproduce::{BaseOptions, RealOptions, StudyOptions, real, table2};
+use ebm_detect::reproduce::{BaseOptions, FrozenOptions, StudyOptions, real, table2};
 use ebm_detect::weights;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::save_safetensors;
@@ -36,13 +36,13 @@ fn folder(dir: &Path, files: &[&str]) -> PathBuf {
     data
 }
 
-fn options(dir: &Path, data: PathBuf) -> RealOptions {
+fn options(dir: &Path, data: PathBuf) -> FrozenOptions {
     let study =
         StudyOptions { run: dir.join("run"), heads: None, resume: false, device: Device::Cpu, workers: 1 };
     let weights = dir.join("detector.safetensors");
     let base = BaseOptions { from_scratch: true, keep: true, weights, body: Some(body(dir)) };
     std::fs::create_dir(&study.run).unwrap();
-    RealOptions { base, data, study }
+    FrozenOptions { base, data, study }
 }
 
 fn config() -> ExperimentConfig {

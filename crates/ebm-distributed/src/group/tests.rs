@@ -89,11 +89,38 @@ fn rank_0_is_heard_and_any_flag_counts() {
 }
 
 #[test]
+fn shares_are_equal_and_cover_the_batch() {
+    assert_eq!(
+        ranks(4, |group| (group.share_of(12).unwrap(), group.finish().unwrap()).0),
+        [0..3, 3..6, 6..9, 9..12]
+    );
+    for (world, batch) in [(2, 3), (4, 2), (2, 0)] {
+        let refused =
+            |group: Group| (group.share_of(batch).unwrap_err().to_string(), group.finish().unwrap()).0;
+        for error in ranks(world, refused) {
+            assert!(error.contains(&world.to_string()) && error.contains(&batch.to_string()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn bytes_of_any_value_and_length_are_shared() {
+    let long: Vec<u8> = (0..BUCKET + 300).map(|i| i as u8).collect();
+    let shared = ranks(2, |group| {
+        let mine = if group.is_first() { long.clone() } else { Vec::new() };
+        let shared = [group.share(mine).unwrap(), group.share(Vec::new()).unwrap()];
+        group.finish().unwrap();
+        shared
+    });
+    assert!(shared.iter().all(|[found, empty]| *found == long && empty.is_empty()));
+}
+
+#[test]
 fn a_failure_reaches_all_whatever_they_were_about_to_do() {
     let results = ranks(4, |group| {
         let mut tensors = [numbers(group.rank(), &[4], DType::F32)];
         let result = match group.rank() {
-            1 => group.guard(|| Err::<(), _>(Error::Batch { reason: "no power".into() })),
+            1 => group.guard(|| refuse::<()>("no power")),
             0 => group.guard(|| group.mean(&mut tensors)),
             2 => group.any(false).map(|_| ()),
             _ => group.share(Vec::new()).map(|_| ()),
@@ -105,8 +132,8 @@ fn a_failure_reaches_all_whatever_they_were_about_to_do() {
     });
     for (rank, error) in results.iter().enumerate() {
         match error {
-            Error::Rank { rank: 1, message } if rank != 1 => assert_eq!(message, "batch size: no power"),
-            Error::Batch { .. } if rank == 1 => {}
+            Error::Rank { rank: 1, message } if rank != 1 => assert!(message.ends_with(": no power")),
+            Error::Distributed { .. } if rank == 1 => {}
             other => panic!("rank {rank}: {other}"),
         }
     }

@@ -1,7 +1,5 @@
 //! Shares of frames over thresholds, in percent.
 
-use super::convention::Area;
-
 /// Largest centre error of the precision curve, in pixels; its thresholds are the integers.
 pub(super) const MAX_CENTER_ERROR: usize = 50;
 
@@ -35,11 +33,12 @@ pub(super) fn precision(errors: &[f64], count: usize, last: f64) -> Vec<f64> {
     thresholds(count, last).map(|threshold| percentage(errors, |error| error <= threshold)).collect()
 }
 
-/// The area under a curve over evenly spaced thresholds, as a share of that under 1.
-pub(super) fn area(curve: &[f64], rule: Area) -> f64 {
+/// The area under a curve over evenly spaced thresholds, as a share of that under 1: by the trapezoidal rule, or
+/// the mean.
+pub(super) fn area(curve: &[f64], trapezoid: bool) -> f64 {
     let sum: f64 = curve.iter().sum();
-    match (rule, curve) {
-        (Area::Trapezoid, [first, .., last]) => (sum - (first + last) / 2.0) / (curve.len() - 1) as f64,
+    match (trapezoid, curve) {
+        (true, [first, .., last]) => (sum - (first + last) / 2.0) / (curve.len() - 1) as f64,
         _ => sum / curve.len() as f64,
     }
 }
@@ -51,11 +50,11 @@ mod tests {
 
     #[test]
     fn areas_in_closed_form() {
-        assert_eq!(area(&[100., 50., 0.], Area::Mean), 50.0);
-        assert_eq!(area(&[100., 50., 20.], Area::Trapezoid), 55.0);
+        assert_eq!(area(&[100., 50., 0.], false), 50.0);
+        assert_eq!(area(&[100., 50., 20.], true), 55.0);
         // 52 of 105 are above: 20 + 16 + 10 + 6 thresholds.
         let curve = success(&[1., 0.8, 0.5, 0.3, 0.], 21);
-        assert!((area(&curve, Area::Mean) - 5200.0 / 105.0).abs() < 1e-12);
+        assert!((area(&curve, false) - 5200.0 / 105.0).abs() < 1e-12);
         assert_eq!((curve[10], curve[15]), (40.0, 40.0));
     }
 

@@ -12,33 +12,18 @@ use super::report::{TrackingReport, collect};
 use super::sequence::{SequenceScores, TrackingGroundTruth, score_from};
 use crate::error::{Error, Result};
 
-/// Scores the result files of one run in `dir`, one for each sequence, in any of the
-/// [`ResultFormat`](super::ResultFormat)s.
+/// Scores the result files in `dir`, one for each sequence and run, in any of the
+/// [`ResultFormat`](super::ResultFormat)s; a report for each run. There are several where a folder for each
+/// sequence has files for each of them, `{name}/{name}_001.txt`, `{name}/{name}_002.txt` …, or where each run has a
+/// folder of its own whose name ends with three digits, as pytracking's `default_000`, `default_001` …
 ///
 /// Files are found by name: case does not matter, nor whether a number of a target follows `.`, `-` or `_`. A
 /// sequence whose file is missing, short, too long, malformed or of another sequence is listed in the report
 /// with the reason.
 ///
 /// # Errors
-/// [`Error::Io`] when `dir` can not be listed; [`Error::SeveralRuns`]; [`Error::NoSequence`] when no sequence
-/// can be scored; [`Error::TooFew`] for a convention with less than two thresholds.
-pub fn evaluate_directory(
-    annotations: &Annotations<'_>,
-    dir: &Path,
-    convention: &Convention,
-) -> Result<TrackingReport> {
-    let runs = evaluate_runs(annotations, dir, convention)?;
-    let [run] = <[TrackingReport; 1]>::try_from(runs)
-        .map_err(|runs| Error::SeveralRuns { path: dir.to_owned(), runs: runs.len() })?;
-    Ok(run)
-}
-
-/// As [`evaluate_directory`], a report for each run: there are several where a folder for each sequence has
-/// files for each of them, `{name}/{name}_001.txt`, `{name}_002.txt` …, or where each run has a folder of its
-/// own whose name ends with three digits, as pytracking's `default_000`, `default_001` …
-///
-/// # Errors
-/// As [`evaluate_directory`].
+/// [`Error::Io`] when `dir` can not be listed; [`Error::NoSequence`] when no sequence can be scored;
+/// [`Error::TooFew`] for a convention with less than two thresholds.
 pub fn evaluate_runs(
     annotations: &Annotations<'_>,
     dir: &Path,

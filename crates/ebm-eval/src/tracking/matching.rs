@@ -44,7 +44,7 @@ fn single(files: Vec<PathBuf>) -> Result<PathBuf, TrackingProblem> {
     match <[PathBuf; 1]>::try_from(files) {
         Ok([file]) => Ok(file),
         Err(files) if files.is_empty() => Err(TrackingProblem::Missing),
-        Err(files) => Err(TrackingProblem::Ambiguous { files }),
+        Err(files) => Err(TrackingProblem::Ambiguous(files)),
     }
 }
 
@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(assigned(&["car_2", "car_3"], &["car"]), (vec![None], 2));
         let mut twice = ResultFiles::default();
         ["Human4_2", "human4-2"].iter().for_each(|name| twice.insert(name, Path::new(name)));
-        assert!(matches!(twice.assign(&["Human4.2"]).0[0], Err(TrackingProblem::Ambiguous { .. })));
+        assert!(matches!(twice.assign(&["Human4.2"]).0[0], Err(TrackingProblem::Ambiguous(_))));
     }
 }

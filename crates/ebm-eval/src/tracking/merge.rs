@@ -30,10 +30,10 @@ pub struct RunsReport {
 /// Takes runs together, over the sequences that all of them have: the mean of curves is the curve of means.
 ///
 /// # Errors
-/// [`Error::NoValues`] without a run; [`Error::OtherConvention`]; [`Error::NoSequence`] or [`Error::Empty`]
-/// when no sequence is in all runs.
+/// [`Error::Empty`] without a run; [`Error::OtherConvention`]; [`Error::NoSequence`] or [`Error::Empty`] when no
+/// sequence is in all runs.
 pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
-    let first = runs.first().ok_or(Error::NoValues)?;
+    let first = runs.first().ok_or(Error::Empty { what: "runs" })?;
     if let Some(other) = runs.iter().position(|run| run.convention != first.convention) {
         return Err(Error::OtherConvention { run: other + 1 });
     }

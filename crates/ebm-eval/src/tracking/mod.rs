@@ -8,14 +8,13 @@
 //! | Question | Here |
 //! |---|---|
 //! | What does a toolkit do? | [`Convention`] |
-//! | How good are boxes in memory? | [`evaluate`], [`evaluate_sequences`], [`score_sequence`] |
-//! | How good are the result files in a folder? | [`Annotations`], [`evaluate_directory`], [`evaluate_runs`] |
+//! | How good are boxes in memory? | [`evaluate`], [`score_sequence`] |
+//! | How good are the result files in a folder? | [`Annotations`], [`evaluate_runs`] |
 //! | How much do runs of one tracker differ? | [`merge`] |
 //! | How are result files written? | [`ResultFormat`], [`write_result`], [`write_times`] |
 //! | Which sequences has a benchmark, and what does its server expect? | [`TestSet`] |
 
 mod annotations;
-mod center_error;
 mod convention;
 mod curves;
 mod diagnosis;
@@ -31,18 +30,14 @@ mod sequence;
 mod test_set;
 
 pub use annotations::Annotations;
-pub use center_error::{center_error, normalized_center_error};
-pub use convention::{
-    Area, Convention, EmptyPrediction, FirstFrame, InvalidError, MalformedPrediction, NormalizedPrecision,
-    ShortResult, ValidBox, Weighting,
-};
+pub use convention::{Convention, HIT, MISS};
 pub use diagnosis::Diagnosis;
-pub use directory::{evaluate_directory, evaluate_runs};
+pub use directory::evaluate_runs;
 pub use ebm_data::rect::overlap;
 pub use figures::TrackingFigures;
 pub use merge::{RunsReport, merge};
 pub use problem::TrackingProblem;
-pub use report::{FailedSequence, TrackingReport, evaluate, evaluate_sequences};
+pub use report::{FailedSequence, TrackingReport, evaluate};
 pub use results::{ResultFormat, read_times, write_result, write_times};
 pub use sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
 pub use test_set::{RunResult, TestSet};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ebm_data::sequences::Rect;
 
-use super::convention::{Convention, EmptyPrediction, MalformedPrediction, ShortResult};
+use super::convention::Convention;
 use super::overlap;
 use super::problem::TrackingProblem;
 
@@ -22,18 +22,18 @@ pub(super) fn prepare<'a>(
     let mut prepared = Cow::Borrowed(prediction);
     for i in 0..prediction.len() {
         let malformed = is_malformed(&prepared[i]);
-        if malformed && convention.malformed_prediction == MalformedPrediction::Refused {
-            return Err(TrackingProblem::Malformed { frame: i + 1, found: prepared[i] });
+        if malformed && !convention.repeat_malformed {
+            return Err(TrackingProblem::Malformed(i + 1, prepared[i]));
         }
         let empty = prepared[i][2..].contains(&0.0);
-        let repeated = malformed || (empty && convention.empty_prediction == EmptyPrediction::Previous);
+        let repeated = malformed || (empty && convention.repeat_empty);
         if repeated && i > 0 {
             let previous = prepared[i - 1];
             prepared.to_mut()[i] = previous;
         }
     }
     if prepared.len() < annotation.len() {
-        let fill = if convention.short_result == ShortResult::Padded { [0.0; 4] } else { MISS };
+        let fill = if convention.pad_short { [0.0; 4] } else { MISS };
         prepared.to_mut().resize(annotation.len(), fill);
     }
     Ok(prepared)
@@ -52,20 +52,20 @@ fn check_sequence(
 ) -> Result<(), TrackingProblem> {
     let (found, frames) = (prediction.len(), annotation.len());
     if found > frames {
-        return Err(TrackingProblem::Long { found, frames });
+        return Err(TrackingProblem::Long(found, frames));
     }
     let (Some(first), Some(annotated)) = (prediction.first(), annotation.first()) else {
         return Err(if frames == 0 {
             TrackingProblem::NoFrames
         } else {
-            TrackingProblem::Short { found, frames }
+            TrackingProblem::Short(found, frames)
         });
     };
     if overlap(annotated, annotated) > 0.0 && overlap(first, annotated) == 0.0 {
-        return Err(TrackingProblem::FirstBox { found: *first, annotated: *annotated });
+        return Err(TrackingProblem::FirstBox(*first, *annotated));
     }
-    if found < frames && convention.short_result == ShortResult::Refused {
-        return Err(TrackingProblem::Short { found, frames });
+    if found < frames && convention.refuse_short {
+        return Err(TrackingProblem::Short(found, frames));
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ mod tests {
     fn malformed_boxes_are_refused_or_repeat_the_one_before() {
         for bad in [[1., 2., -3., 4.], [f64::NAN, 2., 3., 4.], [1., f64::INFINITY, 3., 4.]] {
             let refused = prepared(&[A, B, bad, A], &Convention::pytracking()).unwrap_err();
-            assert!(matches!(refused, TrackingProblem::Malformed { frame: 3, .. }));
+            assert!(matches!(refused, TrackingProblem::Malformed(3, _)));
             assert_eq!(prepared(&[A, B, bad, A], &Convention::otb()).unwrap(), [A, B, B, A]);
         }
     }
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn the_result_of_another_sequence_is_refused() {
         let convention = Convention::pytracking();
-        assert_eq!(prepared(&[A; 5], &convention), Err(TrackingProblem::Long { found: 5, frames: 4 }));
-        assert_eq!(prepared(&[], &convention), Err(TrackingProblem::Short { found: 0, frames: 4 }));
+        assert_eq!(prepared(&[A; 5], &convention), Err(TrackingProblem::Long(5, 4)));
+        assert_eq!(prepared(&[], &convention), Err(TrackingProblem::Short(0, 4)));
         let far = [100., 2., 10., 10.];
-        let expected = TrackingProblem::FirstBox { found: far, annotated: A };
+        let expected = TrackingProblem::FirstBox(far, A);
         assert_eq!(prepared(&[far, A, A, A], &convention), Err(expected));
         let short = prepared(&[A; 3], &Convention::pytracking_lasot());
-        assert_eq!(short, Err(TrackingProblem::Short { found: 3, frames: 4 }));
+        assert_eq!(short, Err(TrackingProblem::Short(3, 4)));
         assert_eq!(prepare(&[], &[], &convention), Err(TrackingProblem::NoFrames));
     }
 }

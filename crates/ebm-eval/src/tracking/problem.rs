@@ -11,68 +11,33 @@ pub enum TrackingProblem {
     /// No result file has the sequence's name.
     #[error("no result file has this name; track the sequence, or give the folder that has its results")]
     Missing,
-    /// Several result files have the sequence's name.
-    #[error("several files have this name: {}; leave one of them", list(files))]
-    Ambiguous {
-        /// The files.
-        files: Vec<PathBuf>,
-    },
+    /// These result files have the sequence's name.
+    #[error("several files have this name: {}; leave one of them", list(.0))]
+    Ambiguous(Vec<PathBuf>),
     /// Fewer boxes than frames, where the convention does not allow for it.
-    #[error("{found} boxes for {frames} frames; track the sequence to its end")]
-    Short {
-        /// Boxes.
-        found: usize,
-        /// Annotated frames.
-        frames: usize,
-    },
+    #[error("{0} boxes for {1} frames; track the sequence to its end")]
+    Short(usize, usize),
     /// More boxes than frames.
+    #[error("{0} boxes for {1} frames: of another sequence, or of frames that do not count; track it again")]
+    Long(usize, usize),
+    /// The first box, which the tracker was given, is not the annotated one, the second.
     #[error(
-        "{found} boxes for {frames} frames: of another sequence, or of frames that do not count; track it again"
+        "the first box {0:?} has nothing in common with the annotated {1:?}: the result of another sequence; check the \
+         names of the files"
     )]
-    Long {
-        /// Boxes.
-        found: usize,
-        /// Annotated frames.
-        frames: usize,
-    },
-    /// The first box, which the tracker was given, is not the annotated one.
-    #[error(
-        "the first box {found:?} has nothing in common with the annotated {annotated:?}: the result of another \
-         sequence; check the names of the files"
-    )]
-    FirstBox {
-        /// The result's first box.
-        found: Rect,
-        /// The annotated one.
-        annotated: Rect,
-    },
-    /// A predicted box is none.
-    #[error("frame {frame}: {found:?} is no box (x, y, width, height); correct the tracker or the file")]
-    Malformed {
-        /// Counted from 1: the line of the file.
-        frame: usize,
-        /// The numbers.
-        found: Rect,
-    },
-    /// Visibility is not given frame by frame.
-    #[error("visibility for {found} of {frames} frames; give it for each")]
-    Visibility {
-        /// Entries.
-        found: usize,
-        /// Annotated frames.
-        frames: usize,
-    },
+    FirstBox(Rect, Rect),
+    /// In this frame, counted from 1, which is the line of the file, the predicted box is none.
+    #[error("frame {0}: {1:?} is no box (x, y, width, height); correct the tracker or the file")]
+    Malformed(usize, Rect),
+    /// Visibility has fewer or more entries than there are frames.
+    #[error("visibility for {0} of {1} frames; give it for each")]
+    Visibility(usize, usize),
     /// No frame counts.
     #[error("no annotated frame counts; leave the sequence out")]
     NoFrames,
-    /// A line of a file of times is no number.
-    #[error(
-        "line {line} is no number of seconds; remove the file and the sequence's boxes, and track it again"
-    )]
-    Times {
-        /// Counted from 1.
-        line: usize,
-    },
+    /// This line of a file of times, counted from 1, is no number.
+    #[error("line {0} is no number of seconds; remove the file and the sequence's boxes, and track it again")]
+    Times(usize),
     /// A name that was there before.
     #[error("the name occurs twice; give every sequence its own")]
     Duplicate,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use ebm_data::sequences::{Rect, Sequence};
+use ebm_data::sequences::Rect;
 use serde::{Deserialize, Serialize};
 
-use super::convention::{Convention, Weighting};
+use super::convention::Convention;
 use super::figures::TrackingFigures;
 use super::problem::TrackingProblem;
 use super::sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
@@ -57,10 +57,8 @@ impl TrackingReport {
             };
             return Err(Error::NoSequence { count: failed.len(), name, reason });
         }
-        let weight = |row: &SequenceScores| match convention.weighting {
-            Weighting::Sequences => 1.0,
-            Weighting::Frames => row.counted as f64,
-        };
+        let weight =
+            |row: &SequenceScores| if convention.weight_by_frames { row.counted as f64 } else { 1.0 };
         let weights: Vec<f64> = rows.iter().map(weight).collect();
         let total: f64 = weights.iter().sum();
         let mean = |values: &[f64]| -> Result<f64> {
@@ -97,23 +95,6 @@ pub fn evaluate<'a>(
     collect(scored, convention, Vec::new(), Vec::new())
 }
 
-/// As [`evaluate`], for `predictions[sequence][frame]` on whole sequences.
-///
-/// # Errors
-/// As [`evaluate`], and [`Error::Lengths`] unless there are predictions for each sequence.
-pub fn evaluate_sequences(
-    sequences: &[Sequence],
-    predictions: &[Vec<Rect>],
-    convention: &Convention,
-) -> Result<TrackingReport> {
-    if predictions.len() != sequences.len() {
-        let (found, expected) = (predictions.len(), sequences.len());
-        return Err(Error::Lengths { what: "lists of predicted boxes", found, expected });
-    }
-    let truths = sequences.iter().map(TrackingGroundTruth::from);
-    evaluate(truths.zip(predictions.iter().map(Vec::as_slice)), convention)
-}
-
 /// The report of scores by name; `failed` and `unmatched` are listed with it.
 pub(super) fn collect(
     scored: impl Iterator<Item = (String, Result<SequenceScores>)>,
@@ -125,11 +106,10 @@ pub(super) fn collect(
     let mut names = BTreeSet::new();
     let mut rows = Vec::new();
     for (name, scores) in scored {
-        let duplicate = !names.insert(name.clone());
-        let scores = if duplicate {
-            Err(Error::Tracking { origin: name.clone(), problem: TrackingProblem::Duplicate })
-        } else {
+        let scores = if names.insert(name.clone()) {
             scores
+        } else {
+            Err(Error::Tracking { origin: name.clone(), problem: TrackingProblem::Duplicate })
         };
         match scores {
             Ok(scores) => rows.push(scores),

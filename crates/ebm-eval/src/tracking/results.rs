@@ -78,7 +78,7 @@ pub fn write_result(
     let path = format.result_path(dir, name, run);
     for (i, &found) in boxes.iter().enumerate() {
         if found.iter().any(|value| !value.is_finite()) || found[2] < 0.0 || found[3] < 0.0 {
-            let problem = TrackingProblem::Malformed { frame: i + 1, found };
+            let problem = TrackingProblem::Malformed(i + 1, found);
             return Err(Error::Tracking { origin: path.display().to_string(), problem });
         }
     }
@@ -115,7 +115,7 @@ pub fn read_times(path: &Path) -> Result<Vec<f64>> {
     let parse = |(line, text): (usize, &str)| {
         text.trim().parse().map_err(|_| Error::Tracking {
             origin: path.display().to_string(),
-            problem: TrackingProblem::Times { line: line + 1 },
+            problem: TrackingProblem::Times(line + 1),
         })
     };
     String::from_utf8_lossy(&bytes).lines().enumerate().map(parse).collect()

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use ebm_data::sequences::{Rect, Sequence};
 use serde::{Deserialize, Serialize};
 
-use super::center_error::{center_error, normalized_center_error};
-use super::convention::{Convention, FirstFrame, InvalidError, NormalizedPrecision, ValidBox};
+use super::convention::Convention;
 use super::diagnosis::{Diagnosis, Seen};
 use super::figures::TrackingFigures;
 use super::overlap;
@@ -85,7 +84,7 @@ pub(super) fn score_from(
     if let Some(visible) = &truth.visible
         && visible.len() != frames
     {
-        return Err(fail(TrackingProblem::Visibility { found: visible.len(), frames }));
+        return Err(fail(TrackingProblem::Visibility(visible.len(), frames)));
     }
     let prediction = prepare(prediction, &truth.boxes, convention).map_err(fail)?;
     let measured = Measured::new(truth, &prediction, convention);
@@ -110,28 +109,24 @@ impl Measured {
         let mut measured = Self::default();
         for (i, (annotated, predicted)) in truth.boxes.iter().zip(prediction).enumerate() {
             let seen = truth.visible.as_ref().is_none_or(|visible| visible[i]);
-            let proper = convention.valid_box == ValidBox::Any || annotated.iter().all(|&value| value > 0.0);
+            let proper = !convention.valid_if_positive || annotated.iter().all(|&value| value > 0.0);
             let valid = seen && proper;
-            let left_out = i == 0 && convention.first_frame == FirstFrame::LeftOut;
+            let left_out = i == 0 && !convention.first_frame;
             if left_out || (convention.exclude_invalid_frames && !valid) {
                 continue;
             }
             let predicted = if i == 0 { annotated } else { predicted };
             let [predicted, annotated] =
                 [predicted, annotated].map(|rect| adjust(*rect, truth.image_size, convention));
-            let error = |rule, computed| match rule {
-                _ if valid => computed,
-                InvalidError::Hit => -1.0,
-                InvalidError::Miss => f64::INFINITY,
-                InvalidError::Computed => computed,
-            };
+            let error = |rule: Option<f64>, computed| rule.filter(|_| !valid).unwrap_or(computed);
             let normalized_rule =
                 if seen { convention.invalid_normalized_error } else { convention.unseen_normalized_error };
             let overlap = if valid { overlap(&predicted, &annotated) } else { 0.0 };
             measured.overlaps.push(overlap);
-            let center = center_error(&predicted, &annotated);
+            let [dx, dy] = offset(&predicted, &annotated);
+            let center = dx.hypot(dy);
             measured.center_errors.push(error(convention.invalid_center_error, center));
-            let normalized = normalized_center_error(&predicted, &annotated);
+            let normalized = (dx / annotated[2]).hypot(dy / annotated[3]);
             measured.normalized_errors.push(error(normalized_rule, normalized));
             if valid {
                 measured.seen.push(Seen { frame: i, overlap, normalized_error: normalized });
@@ -150,18 +145,17 @@ impl Measured {
             convention.normalized_thresholds,
             curves::MAX_NORMALIZED_ERROR,
         );
-        let norm_precision = match convention.normalized_precision {
-            NormalizedPrecision::At20 => {
-                curves::percentage(normalized_errors, |error| error <= curves::NORMALIZED_PRECISION_AT)
-            }
-            NormalizedPrecision::Area => area(&norm_precision_curve, convention.area),
+        let norm_precision = if convention.normalized_area {
+            area(&norm_precision_curve, convention.trapezoid)
+        } else {
+            curves::percentage(normalized_errors, |error| error <= curves::NORMALIZED_PRECISION_AT)
         };
         SequenceScores {
             name: name.to_owned(),
             frames,
             counted: overlaps.len(),
             figures: TrackingFigures {
-                auc: area(&curve, convention.area),
+                auc: area(&curve, convention.trapezoid),
                 op50: curves::percentage(overlaps, |overlap| overlap > 0.5),
                 op75: curves::percentage(overlaps, |overlap| overlap > 0.75),
                 precision: precision_curve[curves::PRECISION_AT],
@@ -174,6 +168,11 @@ impl Measured {
             diagnosis: Diagnosis::new(seen),
         }
     }
+}
+
+/// The distance of the two centres along x and y, in pixels.
+fn offset(a: &Rect, b: &Rect) -> [f64; 2] {
+    [0, 1].map(|i| (a[i] - b[i]) + (a[i + 2] - b[i + 2]) / 2.0)
 }
 
 /// A box as the convention measures it.
@@ -193,4 +192,15 @@ fn adjust(mut rect: Rect, image_size: Option<[f64; 2]>, convention: &Convention)
         }
     }
     rect
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_of_centres() {
+        assert_eq!(offset(&[0., 0., 10., 10.], &[3., 4., 10., 10.]), [-3., -4.]);
+        assert_eq!(offset(&[0., 0., 4., 2.], &[1., 1., 2., 0.]), [0., 0.]);
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ebm_data::pack::zip_folder;
-use ebm_data::sequences::{Rect, SequenceOptions, Sequences, got10k, lasot, nfs, otb, trackingnet, uav};
+use ebm_data::sequences::{Rect, SequenceOptions, Sequences, got10k, lasot, otb, trackingnet, uav};
 
 use super::convention::Convention;
 use super::results::{ResultFormat, write_result, write_times};
@@ -16,8 +16,6 @@ pub enum TestSet {
     Otb100,
     /// UAV123.
     Uav123,
-    /// Need for Speed, 30 frames a second.
-    Nfs,
     /// LaSOT's 280 sequences for tests.
     Lasot,
     /// GOT-10k's 180 sequences for validation.
@@ -52,7 +50,6 @@ impl TestSet {
         Ok(match self {
             Self::Otb100 => otb::load(root, &options)?,
             Self::Uav123 => uav::load(root, &options)?,
-            Self::Nfs => nfs::load(root, &options)?,
             Self::Lasot => lasot::load(root, &lasot::Split::Test, &options)?,
             Self::Got10kVal => got10k::load(root, &got10k::Split::Val, &options)?,
             Self::Got10kTest => got10k::load(root, &got10k::Split::Test, &options)?,
@@ -64,7 +61,7 @@ impl TestSet {
     /// How its figures are computed.
     pub fn convention(self) -> Convention {
         match self {
-            Self::Otb100 | Self::Nfs | Self::Own => Convention::pytracking(),
+            Self::Otb100 | Self::Own => Convention::pytracking(),
             Self::Uav123 => Convention::pytracking_uav(),
             Self::Lasot => Convention::pytracking_lasot(),
             Self::Got10kVal | Self::Got10kTest => Convention::got10k(),
@@ -84,7 +81,7 @@ impl TestSet {
     /// |---|---|
     /// | GOT-10k | `NAME/NAME_001.txt`, a file for each run, and `NAME/NAME_time.txt` |
     /// | TrackingNet | `run_001/NAME.txt`, a folder for each run: the server takes one |
-    /// | others | `ebm_000/NAME.txt` and `NAME_time.txt`, a folder for each run, as pytracking's `results/TRACKER/PARAMETERS_000`, with its names of sequences: `uav_NAME`, `nfs_NAME` |
+    /// | others | `ebm_000/NAME.txt` and `NAME_time.txt`, a folder for each run, as pytracking's `results/TRACKER/PARAMETERS_000`, with its names of sequences: `uav_NAME` |
     ///
     /// Answers the folders of which an archive is to be made, each alone.
     ///
@@ -95,7 +92,6 @@ impl TestSet {
             Self::Got10kVal | Self::Got10kTest => (ResultFormat::Got10k, ""),
             Self::TrackingNet => (ResultFormat::TrackingNet, ""),
             Self::Uav123 => (ResultFormat::Pytracking, "uav_"),
-            Self::Nfs => (ResultFormat::Pytracking, "nfs_"),
             Self::Otb100 | Self::Lasot | Self::Own => (ResultFormat::Pytracking, ""),
         };
         let of_run = |run: usize| match format {

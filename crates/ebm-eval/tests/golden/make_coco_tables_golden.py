@@ -1,5 +1,4 @@
-"""Writes coco_tables_golden.json: one random detection problem with pycocotools' average precision by category and by
-size of the objects.
+"""Writes coco_tables_golden.json: one random detection problem with pycocotools' average precision by category.
 
     python make_coco_tables_golden.py        (pycocotools 2.0, numpy)
 """
@@ -16,7 +15,6 @@ from pycocotools.cocoeval import COCOeval
 from make_coco_golden import random_problem
 
 HERE = pathlib.Path(__file__).parent
-SIZES = ["all", "small", "medium", "large"]
 
 
 def mean(values):
@@ -38,25 +36,16 @@ def main():
         evaluation = COCOeval(gt, gt.loadRes(results), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
-    precision, recall = evaluation.eval["precision"], evaluation.eval["recall"]
+    precision = evaluation.eval["precision"]
     objects = [a for a in truth["annotations"] if not a["iscrowd"]]
     categories = []
     for k, category in enumerate(int(i) for i in evaluation.params.catIds):
-        at = lambda t, size: mean(precision[t, :, k, SIZES.index(size), 2])
+        at = lambda t: mean(precision[t, :, k, 0, 2])
         categories.append({
             "id": category, "objects": sum(a["category_id"] == category for a in objects),
-            "ap": at(slice(None), "all"), "ap50": at(0, "all"), "ap75": at(5, "all"),
-            **{f"ap_{size}": at(slice(None), size) for size in SIZES[1:]},
+            "ap": at(slice(None)), "ap50": at(0), "ap75": at(5),
         })
-    sizes = []
-    for size, (low, high) in zip(SIZES[1:], evaluation.params.areaRng[1:]):
-        a = SIZES.index(size)
-        sizes.append({
-            "size": size, "objects": sum(low <= o["area"] <= high for o in objects),
-            "ap": mean(precision[:, :, :, a, 2]), "ap50": mean(precision[0, :, :, a, 2]),
-            "ap75": mean(precision[5, :, :, a, 2]), "ar": mean(recall[:, :, a, 2]),
-        })
-    golden = {"truth": truth, "results": results, "categories": categories, "sizes": sizes}
+    golden = {"truth": truth, "results": results, "categories": categories}
     (HERE / "coco_tables_golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
 
 

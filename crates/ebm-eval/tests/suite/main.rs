@@ -7,5 +7,4 @@ mod coco_tables;
 mod detections;
 mod error_breakdown;
 mod stats_and_table;
-mod stratified;
 mod tracking;

@@ -23,9 +23,9 @@ fn one_seed_has_no_spread() {
 
 #[test]
 fn empty_and_non_finite_values_are_refused() {
-    assert!(matches!(Summary::new(&[]), Err(Error::NoValues)));
-    assert!(matches!(Summary::new(&[1.0, f64::NAN]), Err(Error::NonFiniteValue { index: 1, .. })));
-    assert!(matches!(Summary::new(&[f64::INFINITY]), Err(Error::NonFiniteValue { index: 0, .. })));
+    assert!(matches!(Summary::new(&[]), Err(Error::Empty { .. })));
+    assert!(matches!(Summary::new(&[1.0, f64::NAN]), Err(Error::Value { index: 1, .. })));
+    assert!(matches!(Summary::new(&[f64::INFINITY]), Err(Error::Value { index: 0, .. })));
 }
 
 #[test]
@@ -72,5 +72,5 @@ fn a_cell_cannot_break_the_table() {
     assert_eq!(text.lines().count(), 3);
     assert!(text.contains("x y") && text.contains("\\|"));
     let error = table.push(["one"]).unwrap_err();
-    assert!(matches!(error, Error::TableRow { expected: 2, found: 1 }));
+    assert!(matches!(error, Error::Lengths { found: 1, expected: 2, .. }));
 }

@@ -174,12 +174,10 @@ fn sequences_are_scored_with_what_they_know() {
         boxes: vec![[1., 1., 10., 10.]; 4],
         visible: Some(vec![true, true, false, true]),
     };
-    let predictions = [with_overlaps(&[1., 0.6, 0.6, 0.4])];
-    let sequences = [sequence];
-    let report = evaluate_sequences(&sequences, &predictions, &Convention::pytracking()).unwrap();
+    let prediction = with_overlaps(&[1., 0.6, 0.6, 0.4]);
+    let all = [(TrackingGroundTruth::from(&sequence), prediction.as_slice())];
+    let report = evaluate(all, &Convention::pytracking()).unwrap();
     assert_eq!((report.figures.op50, report.frames), (50.0, 4));
-    let missing = evaluate_sequences(&sequences, &[], &Convention::pytracking());
-    assert!(matches!(missing, Err(ebm_eval::Error::Lengths { found: 0, expected: 1, .. })));
 }
 
 #[test]
@@ -243,7 +241,7 @@ fn a_folder_is_scored_without_the_results_that_can_not_be() {
         write(dir.path(), &format!("results/{file}"), text);
     }
     let results = dir.path().join("results");
-    let report = evaluate_directory(&annotations, &results, &Convention::pytracking_lasot()).unwrap();
+    let report = one_run(&annotations, &results, &Convention::pytracking_lasot());
     let scored: Vec<&str> = report.rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(scored, ["Deer", "Human4", "Jogging.1", "Skating2.1"]);
     close(report.figures.auc, 100.0 * 20.0 / 21.0);
@@ -264,7 +262,7 @@ fn a_folder_is_scored_without_the_results_that_can_not_be() {
     assert!(report.failed[4].reason.contains("line 2"), "{}", report.failed[4].reason);
     assert_eq!(report.unmatched, [results.join("another.txt").display().to_string()]);
     // pytracking pads what is short.
-    let padded = evaluate_directory(&annotations, &results, &Convention::pytracking()).unwrap();
+    let padded = one_run(&annotations, &results, &Convention::pytracking());
     assert_eq!(padded.rows.iter().find(|row| row.name == "short").unwrap().figures.op50, 50.0);
 }
 
@@ -309,14 +307,19 @@ fn the_runs_of_got10k_are_found() {
     let merged = merge(&runs).unwrap();
     assert_eq!(merged.runs, 3);
     close(merged.figures.average_overlap.mean, 70.0);
-    let one = evaluate_directory(&annotations, dir.path(), &Convention::got10k());
-    assert!(matches!(one, Err(ebm_eval::Error::SeveralRuns { runs: 3, .. })));
+}
+
+/// The report of the one run in `dir`.
+fn one_run(annotations: &Annotations<'_>, dir: &Path, convention: &Convention) -> TrackingReport {
+    let [run] =
+        <[TrackingReport; 1]>::try_from(evaluate_runs(annotations, dir, convention).unwrap()).unwrap();
+    run
 }
 
 /// A tracker's published boxes of the fixtures' sequences.
 fn published(tracker: &str, convention: &Convention) -> TrackingReport {
     let annotations = Annotations::read(&fixture("otb/annotations")).unwrap();
-    evaluate_directory(&annotations, &fixture("otb/results").join(tracker), convention).unwrap()
+    one_run(&annotations, &fixture("otb/results").join(tracker), convention)
 }
 
 #[test]
@@ -332,8 +335,7 @@ fn all_sequences_of_otb100_are_known_by_their_published_names() {
     }
     let annotations = Annotations::otb100(&dir.path().join("annotations")).unwrap();
     for tracker in ["ATOM", "SiamFC"] {
-        let report =
-            evaluate_directory(&annotations, &dir.path().join(tracker), &Convention::pytracking()).unwrap();
+        let report = one_run(&annotations, &dir.path().join(tracker), &Convention::pytracking());
         assert_eq!((report.sequences, &report.failed[..], &report.unmatched[..]), (100, &[][..], &[][..]));
         close(report.figures.auc, 100.0 * 20.0 / 21.0);
     }

@@ -41,7 +41,7 @@ pub struct ConvNeXt {
 }
 
 /// The last map's sides are 1/32 of an image's.
-const IMAGES: ImageSize = ImageSize { multiple: 32, smallest: 64, square: false };
+const IMAGES: ImageSize = ImageSize { multiple: 32, smallest: 64 };
 
 /// Of timm's layer normalisation.
 const EPSILON: f64 = 1e-6;
@@ -54,7 +54,7 @@ impl ConvNeXt {
     /// When `vb` refuses a tensor.
     pub fn new(config: &ConvNeXtConfig, vb: VarBuilder) -> Result<Self> {
         let (version, num_features) = (config.version, config.num_features());
-        let answer = move |name: &str| Ok(answer(version, name));
+        let answer = move |name: &str| answer(version, name);
         let body = convnext_no_final_layer(&published(config.size), filter(vb.clone(), answer))?;
         let norm = |name, value| vb.pp("head.norm").get_with_hints(num_features, name, Init::Const(value));
         Ok(Self { body, norm: (norm("weight", 1.0)?, norm("bias", 0.0)?), num_features })

@@ -69,10 +69,6 @@ impl Backbone for MapGrid {
     fn images(&self) -> ImageSize {
         self.network.images()
     }
-
-    fn is_trainable(&self) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]
@@ -131,7 +127,7 @@ mod tests {
         // The cells are rows and columns 0 to 1 and 1 to 2, with the mean red 2, 3, 5, 6.
         assert_eq!(found, [[6.0, 4.0, 9.0, 5.0, 15.0, 7.0, 18.0, 8.0]]);
         assert_eq!(grid.num_features(), 8);
-        assert!(grid.features(&image, true).is_err() && !grid.is_trainable());
+        assert!(grid.features(&image, true).is_err());
     }
 
     #[test]

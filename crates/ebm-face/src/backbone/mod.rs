@@ -2,8 +2,6 @@
 
 #[cfg(feature = "transformers")]
 mod convnext;
-#[cfg(feature = "transformers")]
-mod dinov2;
 mod efficientnet;
 mod map_grid;
 mod mobilefacenet;
@@ -16,15 +14,13 @@ mod weights;
 
 #[cfg(feature = "transformers")]
 pub use convnext::ConvNeXt;
-#[cfg(feature = "transformers")]
-pub use dinov2::Dinov2;
 pub use efficientnet::{EfficientNetLite0Backbone, EfficientNetLite0Config};
 pub(crate) use map_grid::MapGrid;
 pub use mobilefacenet::{MobileFaceNetBackbone, MobileFaceNetConfig};
 pub use resnet::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
 pub(crate) use resnet_file::resnet_of;
 pub use resnet_file::{ResNetFile, load_resnet, preload_resnet};
-pub use transformers::{ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config};
+pub use transformers::{ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion};
 pub use weights::preload_backbone;
 pub(crate) use weights::read_backbone;
 
@@ -42,15 +38,14 @@ use crate::{Error, Result, shapes};
 /// A network from normalised images to g_x, on which the heads stand.
 ///
 /// Any network serves: a model of `candle_transformers` is wrapped in one that implements this trait, as
-/// `ConvNeXt` and `Dinov2` do, with the feature `transformers`. Test the gradients of a new one: candle's layer normalisation of a
+/// `ConvNeXt` does, with the feature `transformers`. Test the gradients of a new one: candle's layer normalisation of a
 /// contiguous tensor and its `softmax_last_dim` pass none, and say nothing.
 pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// `images`, (B, 3, H, W) -> g_x (B, C); with `train`, as a training step needs it: in the graph, and
     /// normalised by the batch where the network does that.
     ///
     /// # Errors
-    /// [`Error::Images`] when the images are not as [`images`](Self::images) says; [`Error::NotTrainable`]
-    /// with `train` when the network is not [trainable](Self::is_trainable).
+    /// [`Error::Images`] when the images are not as [`images`](Self::images) says.
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor>;
 
     /// What the frozen part of the network makes of `images`, (B, …), which no training changes: the images
@@ -84,11 +79,6 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
 
     /// Which images it takes.
     fn images(&self) -> ImageSize;
-
-    /// Whether gradients reach its parameters and the images, all of them and right.
-    fn is_trainable(&self) -> bool {
-        true
-    }
 }
 
 /// Which heights and widths a [`Backbone`] takes.
@@ -98,19 +88,17 @@ pub struct ImageSize {
     pub multiple: usize,
     /// Neither is smaller.
     pub smallest: usize,
-    /// Whether they have to be equal.
-    pub square: bool,
 }
 
 impl ImageSize {
     /// Any height and width.
-    pub const ANY: Self = Self { multiple: 1, smallest: 1, square: false };
+    pub const ANY: Self = Self { multiple: 1, smallest: 1 };
 
     /// Whether images of this height and width are taken.
     #[must_use]
     pub fn admits(&self, height: usize, width: usize) -> bool {
         let fits = |side: usize| side >= self.smallest && side.is_multiple_of(self.multiple);
-        fits(height) && fits(width) && (height == width || !self.square)
+        fits(height) && fits(width)
     }
 
     /// # Errors
@@ -125,9 +113,8 @@ impl ImageSize {
 
 impl std::fmt::Display for ImageSize {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { multiple, smallest, square } = self;
-        write!(f, "(B, 3, H, W) with H and W multiples of {multiple} from {smallest} on")?;
-        if *square { write!(f, ", H = W") } else { Ok(()) }
+        let Self { multiple, smallest } = self;
+        write!(f, "(B, 3, H, W) with H and W multiples of {multiple} from {smallest} on")
     }
 }
 
@@ -140,8 +127,6 @@ settings! {
         Resnet(ResNetBackboneConfig),
         /// A convolutional network of `candle_transformers`; needs the feature `transformers`.
         Convnext(ConvNeXtConfig),
-        /// A vision transformer of `candle_transformers`, for prediction only; needs the feature `transformers`.
-        Dinov2(Dinov2Config),
         /// A small network that was trained to know faces again.
         Mobilefacenet(MobileFaceNetConfig),
         /// A small network that was trained on ImageNet.
@@ -151,8 +136,7 @@ settings! {
 
 impl BackboneConfig {
     /// The network whose parameters are those of `store` under `prefix` (may be empty), in `dtype` on
-    /// `device`. The parameters of a network that is not trainable are frozen in `store`, and of others those that
-    /// the configuration says.
+    /// `device`. The parameters that the configuration says are frozen in `store`.
     ///
     /// # Errors
     /// [`Error::Config`] when no such network exists; else when `store` refuses a tensor.
@@ -173,16 +157,10 @@ impl BackboneConfig {
         self.build_from(if prefix.is_empty() { vb } else { vb.pp(prefix) })
     }
 
-    /// Whether the network can be trained, see [`Backbone::is_trainable`].
-    pub fn is_trainable(&self) -> bool {
-        !matches!(self, Self::Dinov2(_))
-    }
-
     /// Whether the parameter of this name is never trained.
     fn is_frozen(&self, name: &str) -> bool {
         match self {
             Self::Resnet(_) | Self::Convnext(_) => false,
-            Self::Dinov2(_) => true,
             Self::Mobilefacenet(config) => config.is_frozen(name),
             Self::EfficientnetLite0(config) => config.is_frozen(name),
         }
@@ -193,12 +171,9 @@ impl BackboneConfig {
             Self::Resnet(config) => Box::new(ResNetBackbone::new(config, vb)?),
             #[cfg(feature = "transformers")]
             Self::Convnext(config) => Box::new(ConvNeXt::new(config, vb)?),
-            #[cfg(feature = "transformers")]
-            Self::Dinov2(config) => Box::new(Dinov2::new(config, vb)?),
             #[cfg(not(feature = "transformers"))]
-            Self::Convnext(_) | Self::Dinov2(_) => {
-                let reason =
-                    "convnext and dinov2 are not in this program; build it with --features transformers";
+            Self::Convnext(_) => {
+                let reason = "convnext is not in this program; build it with --features transformers";
                 return Err(Error::Config { part: "trunk", reason: reason.to_owned() });
             }
             Self::Mobilefacenet(config) => Box::new(MobileFaceNetBackbone::new(config, &vb)?),
@@ -222,10 +197,6 @@ impl Backbone for OnMaps {
 
     fn images(&self) -> ImageSize {
         self.0.images()
-    }
-
-    fn is_trainable(&self) -> bool {
-        self.0.is_trainable()
     }
 }
 

@@ -12,8 +12,6 @@ pub(super) enum Answer {
     Drawn(Init),
     /// Nothing: the model does without where it can.
     Nothing,
-    /// This tensor, which is no parameter.
-    Fixed(Tensor),
 }
 
 struct Filter<'a, F> {
@@ -24,13 +22,13 @@ struct Filter<'a, F> {
 /// A builder whose names are answered by `answer`, from `parameters`.
 pub(super) fn filter<'a>(
     parameters: VarBuilder<'a>,
-    answer: impl Fn(&str) -> candle_core::Result<Answer> + Send + Sync + 'a,
+    answer: impl Fn(&str) -> Answer + Send + Sync + 'a,
 ) -> VarBuilder<'a> {
     let (dtype, device) = (parameters.dtype(), parameters.device().clone());
     VarBuilder::from_backend(Box::new(Filter { parameters, answer }), dtype, device)
 }
 
-impl<F: Fn(&str) -> candle_core::Result<Answer> + Send + Sync> SimpleBackend for Filter<'_, F> {
+impl<F: Fn(&str) -> Answer + Send + Sync> SimpleBackend for Filter<'_, F> {
     fn get(
         &self,
         shape: Shape,
@@ -40,11 +38,10 @@ impl<F: Fn(&str) -> candle_core::Result<Answer> + Send + Sync> SimpleBackend for
         _: &Device,
     ) -> candle_core::Result<Tensor> {
         let parameter = |init| self.parameters.get_with_hints_dtype(shape, name, init, dtype);
-        match (self.answer)(name)? {
+        match (self.answer)(name) {
             Answer::Parameter => parameter(hint),
             Answer::Drawn(init) => parameter(init),
             Answer::Nothing => Err(candle_core::Error::CannotFindTensor { path: name.to_owned() }),
-            Answer::Fixed(tensor) => Ok(tensor),
         }
     }
 

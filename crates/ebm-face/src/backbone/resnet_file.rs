@@ -24,7 +24,7 @@ pub struct ResNetFile {
 
 /// The network in the weight file at `path`, outside any graph: for prediction.
 ///
-/// The file is safetensors, 8-bit fixed point included ([`fixed_point`](ebm_nn::import::fixed_point)), or torch's `.pth`, with
+/// The file is safetensors, 8-bit fixed point included ([`load`](ebm_nn::import::load)), or torch's `.pth`, with
 /// torchvision's names. Its configuration is told from the file: the blocks and the width from the names and
 /// shapes, batch normalisation from a `bn1.weight`, folded normalisation from a `conv1.bias` without one, the
 /// place of the stride from the metadata: `stride_in_1x1`, `true` or `false`, or an `arch` that speaks of a

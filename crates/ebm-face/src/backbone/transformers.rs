@@ -64,26 +64,3 @@ impl ConvNeXtConfig {
         }
     }
 }
-
-settings! {
-    /// The sizes of a DINOv2.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    pub struct Dinov2Config {
-        /// The blocks.
-        pub depth: usize where 1..=64,
-        /// The length of a token, and of g_x.
-        pub width: usize where 1..=8192,
-        /// The attention's heads, a divisor of the width.
-        pub heads: usize where 1..=256,
-    }
-}
-
-impl Dinov2Config {
-    /// ViT-S/14.
-    pub const SMALL: Self = Self { depth: 12, width: 384, heads: 6 };
-    /// ViT-B/14.
-    pub const BASE: Self = Self { depth: 12, width: 768, heads: 12 };
-    /// ViT-L/14.
-    pub const LARGE: Self = Self { depth: 24, width: 1024, heads: 16 };
-}

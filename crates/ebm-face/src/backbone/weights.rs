@@ -13,10 +13,9 @@ use super::BackboneConfig;
 use crate::network::TRUNK;
 use crate::{Error, Result, shapes};
 
-/// Sets aside the weights at `path`, safetensors, torch's `.pth` or MXNet's `.params` with the published names, or the
-/// model of a run whose backbone was trained with its head, as the first values of the parameters of the backbone of
+/// Sets aside the weights at `path`, safetensors or torch's `.pth` with the published names, or the model of a run whose backbone was trained with its head, as the first values of the parameters of the backbone of
 /// `config` in `store`, under `prefix` (may be empty): to be called before [`BackboneConfig::build`]. What the backbone
-/// does without is left out: the classifier, torch's counters of batches, DINOv2's `mask_token`, and MobileFaceNet's
+/// does without is left out: the classifier, torch's counters of batches, and MobileFaceNet's
 /// embedding. Of a residual network the configuration need not be known: see
 /// [`preload_resnet`](crate::preload_resnet).
 ///
@@ -65,7 +64,6 @@ fn is_surplus(config: &BackboneConfig, name: &str) -> bool {
     match config {
         BackboneConfig::Resnet(_) => name.starts_with("fc.") || name.ends_with("num_batches_tracked"),
         BackboneConfig::Convnext(_) => name.starts_with("head.fc."),
-        BackboneConfig::Dinov2(_) => name.starts_with("head.") || name == "mask_token",
         BackboneConfig::Mobilefacenet(_) => MobileFaceNet::block_of(name) == MobileFaceNet::BLOCKS,
         BackboneConfig::EfficientnetLite0(_) => {
             EfficientNetLite0::is_classifier(name) || name.ends_with("num_batches_tracked")

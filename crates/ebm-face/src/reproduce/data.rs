@@ -7,7 +7,7 @@ use ebm_data::faces::split::{Split, folder_of};
 use ebm_data::faces::utkface::UtkOptions;
 use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
 use ebm_seed::Key;
-use ebm_synth::heads::{HeadConfig, generate_ages, poses};
+use ebm_synth::faces::{generate_ages, poses};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
@@ -95,13 +95,13 @@ impl Data {
                 (train, test, 1644.0 / 13147.0)
             }
             Task::HeadPose if source.is_dir() => {
-                let all = biwi::load_frames(&source, &biwi::FramesOptions::default())?;
+                let all = biwi::load_frames(&source, biwi::SIDE_MM, &Tolerance::default())?;
                 let split = whole(&all)?.draw_groups(TRAIN, TEST, TEST_RECORDINGS, folder_of)?;
                 let [train, test] = parts(&split, &all, [TRAIN, TEST])?;
                 (train, Some(test), 1010.0 / 10613.0)
             }
             Task::HeadPose => {
-                let read = |path: &Path| biwi::read_npz(path, &biwi::NpzOptions::default());
+                let read = |path: &Path| crate::biwi::read_npz(path, &Tolerance::default());
                 let test = root.join("BIWI_test.npz");
                 (read(&source)?, test.is_file().then(|| read(&test)).transpose()?, 1010.0 / 10613.0)
             }
@@ -143,7 +143,6 @@ impl Data {
         progress: &mut dyn Progress,
     ) -> Result<Self> {
         let key = Key::new(DATA_SEED).split("faces").split(task.key());
-        let config = HeadConfig { size, ..HeadConfig::default() };
         let splits = [("train", sizes.train), ("validation", sizes.validation), ("test", sizes.test)];
         progress.begin("generating faces", splits.len());
         let mut made = Vec::new();
@@ -151,10 +150,10 @@ impl Data {
             let (key, name) = (key.split(name), format!("{name}-{size}-{count}"));
             made.push(Arc::new(match task {
                 Task::Age => {
-                    let ages = generate_ages(&root.join(&name), &config, count, key)?;
+                    let ages = generate_ages(&root.join(&name), size, count, key)?;
                     utkface::load(&ages.images, &ages.split, &UtkOptions::default())?
                 }
-                Task::HeadPose => Faces { faces: poses(&config, count, key)?, ..Faces::default() },
+                Task::HeadPose => Faces { faces: poses(size, count, key)?, ..Faces::default() },
             }));
             progress.advance(made.len(), &name);
         }

@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use ebm_data::faces::Faces;
-use ebm_experiment::plan::Plan;
 use ebm_train::{Group, Progress};
 
 use super::data::Data;
-use super::heads::{Entry, Seen, Wanted, methods, reproduce};
+use super::heads::{Entry, Seen, Wanted, reproduce};
 use super::{Options, Outcome};
 use crate::config::ExperimentConfig;
 use crate::features::FeatureTable;
-use crate::network::{ENERGY, TRUNK};
+use crate::network::TRUNK;
 use crate::saved::{BackboneSource, TrainedHead};
 use crate::training::{WholeNetwork, WholeTraining};
 use crate::{BackboneConfig, Error, Result};
@@ -75,46 +74,4 @@ impl Trainer<'_> {
         let head = TrainedHead::new(config, method, trunk.num_features(), &store)?;
         Ok(Entry { method: method.to_owned(), seed, head, validation, results })
     }
-}
-
-/// Builds every network, those of the ablation included where `options` ask for it, runs two steps of each
-/// and trains nothing to the end.
-///
-/// # Errors
-/// When an image, a file or a step fails.
-pub fn dry_run(
-    config: &ExperimentConfig,
-    data: &Data,
-    weights: &Path,
-    device: &Device,
-    options: &Options,
-    progress: &mut dyn Progress,
-) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let [train, validation] = [&data.train, &data.validation].map(|faces| faces.faces.len());
-    plan.line(format!("{train} training, {validation} validation images"));
-    plan.line(match &data.test {
-        Some(test) => format!("{} test images", test.faces.len()),
-        None => "no test images: the results would be the validation split's".to_owned(),
-    });
-    plan.line(format!("trunk from {}", weights.display()));
-    let rows = methods(config).into_iter().map(|method| (method.clone(), method, config.clone()));
-    let mut others = Vec::new();
-    for ablation in &options.ablations {
-        let variants = ablation.variants(config)?.into_iter();
-        others.extend(variants.filter_map(|other| Some((other.name, ENERGY.to_owned(), other.config?))));
-    }
-    for (name, method, config) in rows.chain(others) {
-        let (faces, weights, group) = (&data.train, Some(weights), &Group::alone());
-        let training =
-            WholeTraining { config: &config, method: &method, seed: 0, faces, weights, device, group };
-        let mut new = training.start()?;
-        let parameters = new.task.store().num_elements();
-        plan.take_steps(&name, &name, &mut new.task, progress)?;
-        let updates = if name == method { "updates a seed" } else { "updates of seed 0" };
-        let sigmas = config.energy.objective.gaussian().filter(|_| method == ENERGY);
-        let sigmas = sigmas.map_or_else(String::new, |mixture| format!(", σ = {:?}", mixture.sigmas()));
-        plan.line(format!("{name}: {parameters} parameters, {} {updates}{sigmas}", new.steps));
-    }
-    Ok(plan)
 }

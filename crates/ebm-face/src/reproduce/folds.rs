@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ebm_data::faces::pointing04::{PointingOptions, load};
+use ebm_data::faces::Tolerance;
+use ebm_data::faces::pointing04::{SCALE, load};
 use ebm_data::faces::split::folder_of;
 use ebm_train::Progress;
 
@@ -28,7 +29,7 @@ impl Data {
     /// # Errors
     /// When the folder is missing, has too many defects, or fewer people than folds.
     pub fn folds(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Self>> {
-        let all = Arc::new(load(root, &PointingOptions::default())?);
+        let all = Arc::new(load(root, SCALE, &Tolerance::default())?);
         report_defects(&all, progress);
         let mut folds = Vec::new();
         for split in whole(&all)?.folds(TRAIN, TEST, FOLDS, folder_of)? {

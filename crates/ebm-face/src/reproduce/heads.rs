@@ -79,7 +79,7 @@ impl Wanted<'_> {
 }
 
 /// The keys of all rows, and of the energy model.
-pub(super) fn methods(config: &ExperimentConfig) -> Vec<String> {
+fn methods(config: &ExperimentConfig) -> Vec<String> {
     config.methods.iter().map(|method| method.key.clone()).chain([ENERGY.to_owned()]).collect()
 }
 

@@ -23,7 +23,7 @@ mod results;
 pub use ablation::Ablation;
 pub use again::{choose_refinement, evaluate, runs};
 pub use data::{Data, Task, report_repeated};
-pub use end_to_end::{dry_run, paper};
+pub use end_to_end::paper;
 pub use folds::cross_validated;
 pub use on_features::{frozen, mini};
 pub use results::{AblationRow, BandRow, DensityRow, Example, Outcome, PairedRow, Row, StepLengthRow};

@@ -1,4 +1,4 @@
-"""Golden features of ConvNeXt and DINOv2, in float64, from torchvision and from torch's layers.
+"""Golden features of ConvNeXt, in float64, from torchvision.
 
 Run: python backbones.py (writes beside itself). Weights and images are formulas of the index and of the name, repeated in
 tests/suite/backbones.rs, so that the file holds the features only.
@@ -8,7 +8,6 @@ import os
 import zlib
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 
@@ -29,8 +28,6 @@ def value(name, shape):
     last = name.rsplit(".", 1)[-1]
     if last == "gamma":
         return 0.5 + 0.2 * v
-    if last in ("cls_token", "pos_embed"):
-        return 0.5 * v
     if len(shape) > 1:
         fan_in = int(torch.tensor(shape[1:]).prod())
         return v * (2.0 / fan_in) ** 0.5
@@ -70,37 +67,9 @@ def convnext_atto():
     return net(formula("images", (2, 3, 96, 64)))
 
 
-def dinov2(depth, width, heads):
-    """The published network: exact GELU, epsilon 1e-6, no interpolation at 518 x 518."""
-    side, patch = 518, 14
-
-    def get(name, *shape):
-        return value(name, shape)
-
-    def linear(x, name, i, o):
-        return F.linear(x, get(name + ".weight", o, i), get(name + ".bias", o))
-
-    def norm(x, name):
-        return F.layer_norm(x, (width,), get(name + ".weight", width), get(name + ".bias", width), 1e-6)
-
-    x = formula("images", (1, 3, side, side))
-    w, b = get("patch_embed.proj.weight", width, 3, patch, patch), get("patch_embed.proj.bias", width)
-    x = F.conv2d(x, w, b, patch).flatten(2).transpose(1, 2)
-    x = torch.cat([get("cls_token", 1, 1, width), x], 1) + get("pos_embed", 1, (side // patch) ** 2 + 1, width)
-    for i in range(depth):
-        name = f"blocks.{i}."
-        y = linear(norm(x, name + "norm1"), name + "attn.qkv", width, 3 * width)
-        q, k, v = y.reshape(1, -1, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(1, -1, width)
-        x = x + get(name + "ls1.gamma", width) * linear(y, name + "attn.proj", width, width)
-        y = F.gelu(linear(norm(x, name + "norm2"), name + "mlp.fc1", width, 4 * width))
-        x = x + get(name + "ls2.gamma", width) * linear(y, name + "mlp.fc2", 4 * width, width)
-    return norm(x, "norm")[:, 0]
-
-
 if __name__ == "__main__":
     with torch.no_grad():
-        out = {"convnext_atto": convnext_atto(), "dinov2": dinov2(2, 12, 3)}
+        out = {"convnext_atto": convnext_atto()}
     for name, t in out.items():
         print(name, tuple(t.shape), float(t.abs().max()), float(t.std()))
     save_file(out, os.path.join(HERE, "backbones.safetensors"))

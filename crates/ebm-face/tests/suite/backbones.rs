@@ -1,4 +1,4 @@
-//! The backbones of `candle_transformers`: values, gradients, and why one of them is not trainable.
+//! Backbones: values, gradients, and what is frozen.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,18 +6,17 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::Module;
 use candle_transformers::models::convnext::{Config, convnext, convnext_no_final_layer};
-use candle_transformers::models::dinov2::DinoVisionTransformer;
 use ebm_face::{
-    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, Dinov2Config,
-    EfficientNetLite0Config, Error, MobileFaceNetConfig, ResNetBackboneConfig, ResNetNorm, preload_backbone,
+    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, EfficientNetLite0Config, Error,
+    MobileFaceNetConfig, ResNetBackboneConfig, ResNetNorm, preload_backbone,
 };
 use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::init::{draw, normal};
+use ebm_nn::mobilefacenet::{FaceEmbedding, MobileFaceNet};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 
 const CPU: Device = Device::Cpu;
-const TINY_DINOV2: Dinov2Config = Dinov2Config { depth: 2, width: 12, heads: 3 };
 
 fn atto(version: ConvNeXtVersion) -> BackboneConfig {
     BackboneConfig::Convnext(ConvNeXtConfig { size: ConvNeXtSize::Atto, version })
@@ -70,7 +69,6 @@ fn value(name: &str, shape: &[usize]) -> Tensor {
     match name.rsplit('.').next().unwrap() {
         "running_var" => v.affine(0.3, 1.0),
         "gamma" => v.affine(0.2, 0.5),
-        "cls_token" | "pos_embed" => v.affine(0.5, 0.0),
         _ if shape.len() > 1 => {
             let fan_in: usize = shape[1..].iter().product();
             v.affine((2.0 / fan_in as f64).sqrt(), 0.0)
@@ -234,7 +232,13 @@ fn small_networks_have_their_gradients_and_go_on_from_frozen_maps() {
 
 #[test]
 fn published_small_networks_load_without_what_is_behind_their_maps() {
-    let Some(path) = ebm_testing::external("weights/mobilefacenet/model-0000.params") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mobilefacenet.safetensors");
+    let published = ParamStore::new(Key::new(1));
+    let vb = published.var_builder(DType::F32, &CPU);
+    MobileFaceNet::new(MobileFaceNet::NORM, &vb).unwrap();
+    FaceEmbedding::new(MobileFaceNet::NORM, &vb).unwrap();
+    save_safetensors(&path, &published.tensors().unwrap()).unwrap();
     let config = BackboneConfig::Mobilefacenet(MobileFaceNetConfig { trained_blocks: 4, frozen_norm: false });
     let store = ParamStore::new(Key::new(0));
     preload_backbone(&store, "trunk", &config, &path, &CPU).unwrap();
@@ -263,80 +267,17 @@ fn a_map_of_one_pixel_has_no_gradient_in_convnext() {
 }
 
 #[test]
-fn dinov2_is_the_published_one_but_for_its_activation() {
-    let (_, backbone) = build(&BackboneConfig::Dinov2(TINY_DINOV2), DType::F32);
-    let images = formula("images", &[1, 3, 518, 518]).to_dtype(DType::F32).unwrap();
-    let features = backbone.features(&images, false).unwrap();
-    // candle_transformers has the tanh form of GELU and ε = 1e-5.
-    assert_close(&features, &golden("dinov2").to_dtype(DType::F32).unwrap(), 2e-3);
-}
-
-#[test]
-fn dinov2_predicts_and_does_not_train() {
-    let config = BackboneConfig::Dinov2(TINY_DINOV2);
-    let (store, backbone) = build(&config, DType::F32);
-    assert!(!backbone.is_trainable() && store.trainable().is_empty());
-    let images = noise(&[3, 3, 42, 42], DType::F32, 1);
-    let features = backbone.features(&images, false).unwrap();
-    assert_eq!(features.dims(), [3, backbone.num_features()]);
-    // One image's features are its own.
-    let alone = backbone.features(&images.narrow(0, 1, 1).unwrap(), false).unwrap();
-    assert_close(&alone, &features.narrow(0, 1, 1).unwrap(), 1e-6);
-    let image_differs = (features.get(0).unwrap() - features.get(1).unwrap()).unwrap();
-    assert!(largest(&image_differs) > 1e-3);
-
-    let refused = backbone.features(&images, true);
-    assert!(matches!(refused, Err(Error::NotTrainable { backbone: "DINOv2", .. })));
-    for shape in [[1, 3, 42, 28], [1, 3, 40, 40], [0, 3, 42, 42], [1, 1, 42, 42]] {
-        let refused = backbone.features(&noise(&shape, DType::F32, 1), false);
-        assert!(matches!(&refused, Err(Error::Images { found, .. }) if found == &shape));
-    }
-    let config = BackboneConfig::Dinov2(Dinov2Config { heads: 5, ..TINY_DINOV2 });
-    let refused = config.build(&ParamStore::new(Key::new(1)), "", DType::F32, &CPU);
-    assert!(matches!(refused, Err(Error::Config { .. })));
-}
-
-#[test]
 fn a_frozen_backbone_leaves_its_head_to_be_trained() {
     let store = ParamStore::new(Key::new(1));
-    let config = BackboneConfig::Dinov2(TINY_DINOV2);
+    let config =
+        BackboneConfig::EfficientnetLite0(EfficientNetLite0Config { trained_maps: 0, frozen_norm: true });
     // Without a prefix too: only its own names are frozen.
     config.build(&store, "", DType::F32, &CPU).unwrap();
     config.build(&store, "trunk", DType::F32, &CPU).unwrap();
-    assert!(store.var("trunk.blocks.1.ls2.gamma").is_some());
+    assert!(store.var("trunk._conv_stem.weight").is_some());
     store.var_builder(DType::F32, &CPU).get(3, "score.weight").unwrap();
     let trainable: Vec<_> = store.trainable().into_iter().map(|(name, _)| name).collect();
     assert_eq!(trainable, ["score.weight"]);
-}
-
-/// When this fails, candle differentiates its layer normalisation: [`ebm_face::Dinov2`] may then be trained.
-#[test]
-fn candles_layer_norm_cuts_dinov2s_graph() {
-    let Dinov2Config { depth, width, heads } = TINY_DINOV2;
-    let store = ParamStore::new(Key::new(1));
-    let vb = store.var_builder(DType::F32, &CPU);
-    let model = DinoVisionTransformer::new(vb, depth, width, heads).unwrap();
-    fill(&store);
-    let images = Var::from_tensor(&noise(&[1, 3, 28, 28], DType::F32, 1)).unwrap();
-    let s = || model.forward(&images).unwrap().sqr().unwrap().mean_all().unwrap();
-    let gradients = s().backward().unwrap();
-    let reached = |name: &str| gradients.get(&store.var(name).unwrap()).is_some();
-    assert!(reached("head.weight"));
-    assert!(gradients.get(&images).is_none());
-    let silent = ["cls_token", "patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "norm.weight"];
-    assert!(silent.into_iter().all(|name| !reached(name)));
-    // Although the images matter.
-    let before = scalar(&s());
-    images.set(&noise(&[1, 3, 28, 28], DType::F32, 2)).unwrap();
-    assert!((scalar(&s()) - before).abs() > 1e-3 * before);
-
-    // In f64 the normalisation refuses.
-    let store = ParamStore::new(Key::new(1));
-    let vb = store.var_builder(DType::F64, &CPU);
-    let model = DinoVisionTransformer::new(vb, depth, width, heads).unwrap();
-    assert!(model.forward(&noise(&[1, 3, 28, 28], DType::F64, 1)).is_err());
-    // And the model takes one image.
-    assert!(model.forward(&noise(&[2, 3, 28, 28], DType::F64, 1)).is_err());
 }
 
 #[test]
@@ -348,9 +289,7 @@ fn configurations_are_told_by_kind() {
     assert_eq!(read(r#"{"kind": "convnext", "size": "atto"}"#).unwrap(), atto(ConvNeXtVersion::V1));
     let text = r#"{"kind": "convnext", "size": "atto", "version": "v2"}"#;
     assert_eq!(read(text).unwrap(), atto(ConvNeXtVersion::V2));
-    let text = r#"{"kind": "dinov2", "depth": 12, "width": 384, "heads": 6}"#;
-    assert_eq!(read(text).unwrap(), BackboneConfig::Dinov2(Dinov2Config::SMALL));
-    for config in [resnet, atto(ConvNeXtVersion::V2), BackboneConfig::Dinov2(Dinov2Config::LARGE)] {
+    for config in [resnet, atto(ConvNeXtVersion::V2)] {
         assert_eq!(read(&serde_json::to_string(&config).unwrap()).unwrap(), config);
     }
     for wrong in [
@@ -377,7 +316,6 @@ fn published_files_load_by_their_names() {
         (BackboneConfig::Resnet(resnet), [1, 3, 40, 40], "fc.weight", "layer1.0.bn3.running_mean"),
         (atto(ConvNeXtVersion::V1), [1, 3, 64, 64], "head.fc.weight", "stages.2.blocks.5.gamma"),
         (atto(ConvNeXtVersion::V2), [1, 3, 64, 64], "head.fc.bias", "stages.2.blocks.5.mlp.grn.bias"),
-        (BackboneConfig::Dinov2(TINY_DINOV2), [1, 3, 28, 28], "mask_token", "blocks.1.ls2.gamma"),
     ] {
         let (store, backbone) = build(&config, DType::F32);
         let images = noise(&images, DType::F32, 1);

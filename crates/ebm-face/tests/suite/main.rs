@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod backbones;
+mod biwi;
 mod common;
 mod evaluation;
 mod folds;

@@ -12,13 +12,21 @@ use super::tensor_spec::{StorageId, element_size};
 const MAGIC: i128 = 0x1950_A86A_20F9_469C_FC6C;
 const VERSION: i128 = 1001;
 
-/// Whether `bytes` begin as this format does: with a pickled integer of ten bytes.
-pub(super) fn is_legacy(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80, 2..=5, 0x8A, 10, ..])
+/// Whether `bytes` begin as a pickle does, with its protocol. Such may be the length of a safetensors file's header
+/// too, behind which a brace stands.
+pub(super) fn is_pickle(bytes: &[u8]) -> bool {
+    let safetensors = matches!(bytes, [_, _, _, _, 0, 0, 0, 0, b'{', ..]);
+    matches!(bytes, [0x80, 2..=5, _, ..]) && !safetensors
 }
 
 /// The object, and the storages that it refers to, by key.
 pub(super) fn read(mut bytes: &[u8]) -> Result<(Pickle<'_>, BTreeMap<String, &[u8]>), String> {
+    // It begins with an integer of ten bytes.
+    let not_torchs =
+        || "a pickle, but not a torch .pth file; docs/weights.md says how to convert it".to_owned();
+    if !matches!(bytes, [_, _, 0x8A, 10, ..]) {
+        return Err(not_torchs());
+    }
     let mut next = |what: &str| {
         Pickle::read(&mut bytes).map_err(|reason| format!("the pickle of {what} cannot be read: {reason}"))
     };
@@ -27,7 +35,7 @@ pub(super) fn read(mut bytes: &[u8]) -> Result<(Pickle<'_>, BTreeMap<String, &[u
         _ => None,
     };
     if number(&next("torch's magic number")?) != Some(MAGIC) {
-        return Err("not a torch .pth file".to_owned());
+        return Err(not_torchs());
     }
     if number(&next("the format's version")?) != Some(VERSION) {
         return Err(format!("a version of torch's format that is not {VERSION}, the only one there is"));

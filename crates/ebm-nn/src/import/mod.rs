@@ -4,7 +4,6 @@
 //! [`MAX_FILE_BYTES`] of them.
 
 mod legacy;
-mod mxnet;
 mod pickle;
 mod pth;
 mod report;
@@ -12,10 +11,9 @@ mod tensor_spec;
 mod tensors;
 mod zip;
 
-pub use pth::{load_pth, load_pth_key};
 pub use report::{LoadPolicy, LoadReport, Mismatch};
 pub use tensors::{
-    fixed_point, halve, load_safetensors, metadata, save_safetensors, save_safetensors_with, to_safetensors,
+    halve, load_safetensors, metadata, save_safetensors, save_safetensors_with, to_safetensors,
 };
 
 use std::borrow::Cow;
@@ -66,11 +64,15 @@ impl<'a> WeightBytes<'a> {
     }
 }
 
-/// Reads the tensors of `path`, a safetensors file (8-bit fixed point included, see [`fixed_point`]) or a
-/// torch `.pth`, a numpy `.pkl` (see [`load_pth`]) or an MXNet `.params` file, told apart by their content.
+/// Reads the tensors of `path`, a safetensors file or a `.pth` that any torch since 0.2 saved, told apart by their
+/// content. Of a `.pth` these are the tensors at the top of its dictionary, or else those under the first of the
+/// usual keys (`state_dict`, `model`, …) that holds any; no code of it is run.
+///
+/// A tensor `t` of type `I8` in a safetensors file is 8-bit fixed point: it becomes `f32` with the values
+/// `t · 2^-frac`, where `frac` is the integer that the file's metadata holds under `<name>.frac`.
 ///
 /// # Errors
-/// When the file cannot be read or is neither, or holds a number that is not finite.
+/// When the file cannot be read or is neither, lacks a usable `frac`, or holds a number that is not finite.
 pub fn load(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
     Ok(load_with_metadata(path, device)?.0)
 }
@@ -95,13 +97,8 @@ pub fn of_bytes(
     bytes: &[u8],
     device: &Device,
 ) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
-    let (mut tensors, metadata) = if pth::is_pickled(bytes) {
-        (pth::from_bytes(path, bytes, None, &Device::Cpu)?, BTreeMap::new())
-    } else if mxnet::is_mxnet(bytes) {
-        let tensors = mxnet::read(bytes, &Device::Cpu).map_err(|reason| {
-            format_error(path, format!("as MXNet's parameters it can not be read: {reason}"))
-        });
-        (tensors?, BTreeMap::new())
+    let (mut tensors, metadata) = if pth::is_pth(bytes) {
+        (pth::read(bytes, &Device::Cpu).map_err(|reason| format_error(path, reason))?, BTreeMap::new())
     } else {
         (tensors::from_bytes(path, bytes, &Device::Cpu)?, tensors::header(path, bytes)?)
     };
@@ -177,11 +174,9 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 /// The bytes that tell the format, and of a safetensors file the length of its header.
 const HEAD: usize = 16;
 
-/// Refuses what is neither pickled nor MXNet's nor can be safetensors, before the rest is read: `length` is that of the
-/// file.
+/// Refuses what is neither torch's nor can be safetensors, before the rest is read: `length` is that of the file.
 fn check_head(path: &Path, head: &[u8], length: u64) -> Result<()> {
-    let known = pth::is_pickled(head) || mxnet::is_mxnet(head);
-    let Some(&header) = head.first_chunk::<8>().filter(|_| !known) else { return Ok(()) };
+    let Some(&header) = head.first_chunk::<8>().filter(|_| !pth::is_pth(head)) else { return Ok(()) };
     let header = u64::from_le_bytes(header);
     let limit = MAX_HEADER_BYTES.min(length.saturating_sub(8));
     if header <= limit {

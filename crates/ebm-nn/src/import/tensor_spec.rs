@@ -1,6 +1,4 @@
-//! Tensors as pickles describe them: torch's views of storages, and numpy's arrays.
-
-use std::borrow::Cow;
+//! Tensors as torch's pickles describe them: views of storages.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -10,20 +8,13 @@ use super::pickle::{Id, Object, Pickle};
 const MAX_RANK: usize = 16;
 
 /// A view of a run of elements.
-pub(super) struct TensorSpec<'a> {
-    pub(super) dtype: DType,
-    pub(super) data: Data<'a>,
+pub(super) struct TensorSpec<'p> {
+    dtype: DType,
+    /// The key of the file's storage that the elements are in.
+    pub(super) storage: &'p str,
     offset: usize,
     shape: Vec<usize>,
     strides: Vec<usize>,
-}
-
-/// Where the elements are.
-pub(super) enum Data<'a> {
-    /// In the file's storage of this key.
-    Storage(String),
-    /// In the pickle itself.
-    Inline(Cow<'a, [u8]>),
 }
 
 /// A storage as a persistent reference names it: ('storage', class, key, location, number of elements, view).
@@ -80,9 +71,9 @@ fn storage_dtype(class: &str) -> Option<DType> {
     })
 }
 
-impl<'a> TensorSpec<'a> {
+impl<'p> TensorSpec<'p> {
     /// `None` for an object that is no tensor; an error for a tensor that is not understood.
-    pub(super) fn parse(pickle: &Pickle<'a>, id: Id) -> Option<Result<Self, String>> {
+    pub(super) fn parse(pickle: &'p Pickle<'_>, id: Id) -> Option<Result<Self, String>> {
         let (module, name, args) = pickle.call(id)?;
         match (module, name) {
             // Arguments: the tensor, requires_grad, hooks. A parameter of a parameter there is not.
@@ -99,26 +90,11 @@ impl<'a> TensorSpec<'a> {
             ("torch._utils" | "torch._tensor", name) if name.starts_with("_rebuild_") => {
                 Some(Err(format!("a tensor kind that is not read ({name}); save it as a plain dense tensor")))
             }
-            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => {
-                let not_numpys = || Err("its description in the pickle is not numpy's".to_owned());
-                Some(Self::of_array(pickle, pickle.state(id)?).unwrap_or_else(not_numpys))
-            }
-            // Protocol 5; arguments: bytes, type, shape, order.
-            ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => {
-                let not_numpys = || Err("its description in the pickle is not numpy's".to_owned());
-                let &[data, dtype, shape, order, ..] = args else { return Some(not_numpys()) };
-                let fortran = match pickle.text(order) {
-                    Some("C") => false,
-                    Some("F") => true,
-                    _ => return Some(not_numpys()),
-                };
-                Some(Self::of_bytes(pickle, [shape, dtype, data], fortran).unwrap_or_else(not_numpys))
-            }
             _ => None,
         }
     }
 
-    fn of_storage(pickle: &Pickle<'a>, args: &[Id]) -> Option<Result<Self, String>> {
+    fn of_storage(pickle: &'p Pickle<'_>, args: &[Id]) -> Option<Result<Self, String>> {
         let &[storage, offset, shape, strides, ..] = args else { return None };
         let Object::Persistent(reference) = pickle.get(storage) else { return None };
         let storage = StorageId::parse(pickle, pickle.sequence(*reference)?)?;
@@ -127,51 +103,8 @@ impl<'a> TensorSpec<'a> {
         };
         let offset = pickle.size(offset)?.checked_add(storage.offset)?;
         let (shape, strides) = (pickle.sizes(shape)?, pickle.sizes(strides)?);
-        let data = Data::Storage(storage.key.to_owned());
-        (shape.len() == strides.len()).then_some(Ok(Self { dtype, data, offset, shape, strides }))
-    }
-
-    /// numpy's state of an array: version, shape, type, whether the first index runs fastest, and the bytes.
-    fn of_array(pickle: &Pickle<'a>, state: Id) -> Option<Result<Self, String>> {
-        let &[_, shape, dtype, fortran, data] = pickle.sequence(state)? else { return None };
-        let Object::Bool(fortran) = pickle.get(fortran) else { return None };
-        Self::of_bytes(pickle, [shape, dtype, data], *fortran)
-    }
-
-    /// An array of this shape and numpy's type in these bytes; whether the first index runs fastest.
-    fn of_bytes(
-        pickle: &Pickle<'a>,
-        [shape, dtype, data]: [Id; 3],
-        fortran: bool,
-    ) -> Option<Result<Self, String>> {
-        let (Object::Call { args, .. }, Some(("numpy", "dtype", _))) =
-            (pickle.get(dtype), pickle.call(dtype))
-        else {
-            return None;
-        };
-        let kind = pickle.text(*pickle.sequence(*args)?.first()?)?;
-        let order = pickle.text(*pickle.sequence(pickle.state(dtype)?)?.get(1)?)?;
-        let dtype = match kind {
-            "f2" => DType::F16,
-            "f4" => DType::F32,
-            "f8" => DType::F64,
-            "u1" | "b1" => DType::U8,
-            "i2" => DType::I16,
-            "i4" => DType::I32,
-            "i8" => DType::I64,
-            other => return Some(Err(format!("values of numpy's type {other} are not read"))),
-        };
-        if order == ">" {
-            return Some(Err("its values are big-endian".to_owned()));
-        }
-        let shape = pickle.sizes(shape)?;
-        let mut strides = vec![1usize; shape.len()];
-        for i in 1..shape.len() {
-            let (here, before) = if fortran { (i, i - 1) } else { (shape.len() - 1 - i, shape.len() - i) };
-            strides[here] = strides[before].checked_mul(shape[before].max(1))?;
-        }
-        let data = Data::Inline(pickle.bytes(data)?);
-        Some(Ok(Self { dtype, data, offset: 0, shape, strides }))
+        let storage = storage.key;
+        (shape.len() == strides.len()).then_some(Ok(Self { dtype, storage, offset, shape, strides }))
     }
 
     /// The tensor, `data` being its storage's content; no more than `budget` bytes, which are taken off it.

@@ -11,13 +11,12 @@ use safetensors::{Dtype, SafeTensors};
 use super::{format_error, read};
 use crate::{Error, Result};
 
-/// Reads the tensors of a safetensors file to `device`.
+/// Reads the tensors of a safetensors file to `device`, as [`load`](super::load) but whatever their numbers.
 ///
 /// # Errors
-/// When the file cannot be read, is not safetensors, or holds a type that candle lacks (`I8` among them:
-/// see [`fixed_point`]).
+/// When the file cannot be read, is not safetensors, or holds a type that candle lacks.
 pub fn load_safetensors(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    plain(path, &parse(path, &read(path)?)?, device)
+    from_bytes(path, &read(path)?, device)
 }
 
 /// Reads the free-form metadata of a safetensors file.
@@ -31,20 +30,20 @@ pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>> {
     header(path, &bytes)
 }
 
-/// Reads a safetensors file of 8-bit fixed point: a tensor `t` of type `I8` becomes `f32` with the values
-/// `t · 2^-frac`, where `frac` is the integer that the file's metadata holds under `<name>.frac`. Tensors
-/// of other types are read as they are.
-///
-/// # Errors
-/// When the file cannot be read, is not safetensors, or lacks a usable `frac` for one of its tensors.
-pub fn fixed_point(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    let bytes = read(path)?;
-    decode(path, &parse(path, &bytes)?, &header(path, &bytes)?, device)
-}
-
 /// The tensors of a file's `bytes`, fixed point or not.
 pub(super) fn from_bytes(path: &Path, bytes: &[u8], device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    decode(path, &parse(path, bytes)?, &header(path, bytes)?, device)
+    let (file, metadata) = (parse(path, bytes)?, header(path, bytes)?);
+    let load = |(name, view): (&str, safetensors::tensor::TensorView)| {
+        let tensor = if view.dtype() == Dtype::I8 {
+            let scale = scale(path, name, &metadata)?;
+            let values = view.data().iter().map(|&byte| f32::from(byte.cast_signed()) * scale).collect();
+            Tensor::from_vec(values, view.shape(), device)
+        } else {
+            view.load(device)
+        };
+        Ok((name.to_owned(), tensor.map_err(|error| format_error(path, format!("{name}: {error}")))?))
+    };
+    file.iter().map(load).collect()
 }
 
 fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
@@ -57,38 +56,8 @@ pub(super) fn header(path: &Path, bytes: &[u8]) -> Result<BTreeMap<String, Strin
 }
 
 fn not_safetensors(path: &Path, error: safetensors::SafeTensorError) -> Error {
-    format_error(path, format!("not a complete safetensors file ({error}); download or save it again"))
-}
-
-fn plain(path: &Path, file: &SafeTensors, device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    let load = |(name, view): (&str, safetensors::tensor::TensorView)| {
-        if view.dtype() == Dtype::I8 {
-            let reason = format!("{name} is of type I8, which only import::fixed_point reads");
-            return Err(format_error(path, reason));
-        }
-        let tensor = view.load(device).map_err(|error| format_error(path, format!("{name}: {error}")))?;
-        Ok((name.to_owned(), tensor))
-    };
-    file.iter().map(load).collect()
-}
-
-fn decode(
-    path: &Path,
-    file: &SafeTensors,
-    metadata: &BTreeMap<String, String>,
-    device: &Device,
-) -> Result<BTreeMap<String, Tensor>> {
-    let load = |(name, view): (&str, safetensors::tensor::TensorView)| {
-        let tensor = if view.dtype() == Dtype::I8 {
-            let scale = scale(path, name, metadata)?;
-            let values = view.data().iter().map(|&byte| f32::from(byte.cast_signed()) * scale).collect();
-            Tensor::from_vec(values, view.shape(), device)
-        } else {
-            view.load(device)
-        };
-        Ok((name.to_owned(), tensor.map_err(|error| format_error(path, format!("{name}: {error}")))?))
-    };
-    file.iter().map(load).collect()
+    let reason = "download or save it again; docs/weights.md says how to convert other files";
+    format_error(path, format!("not a complete safetensors file ({error}); {reason}"))
 }
 
 /// 2^-frac, exact in `f32` for the range that is allowed.

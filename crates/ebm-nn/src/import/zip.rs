@@ -1,143 +1,68 @@
-//! The part of the zip format that torch writes: stored members, found through the central directory.
+//! torch's format since 1.6: a zip archive of one pickle and one member per storage, all of them stored.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt::Display;
+use std::io::Cursor;
 
-use super::format_error;
-use crate::Result;
+use zip::{CompressionMethod, ZipArchive};
 
-/// The members of a zip archive by name. Data are slices of the archive: nothing is inflated.
-pub(super) struct Archive<'a> {
-    bytes: &'a [u8],
-    members: BTreeMap<String, Member>,
-}
+use super::pickle::Pickle;
 
-#[derive(Clone, Copy)]
-struct Member {
-    header: u64,
-    size: u64,
-    crc: u32,
-}
-
-const END: [u8; 4] = *b"PK\x05\x06";
-const END64: [u8; 4] = *b"PK\x06\x06";
-const LOCATOR64: [u8; 4] = *b"PK\x06\x07";
-const CENTRAL: [u8; 4] = *b"PK\x01\x02";
-const LOCAL: [u8; 4] = *b"PK\x03\x04";
-
+/// Whether `bytes` begin as an archive does.
 pub(super) fn is_zip(bytes: &[u8]) -> bool {
-    bytes.starts_with(&LOCAL) || bytes.starts_with(&END)
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 
-impl<'a> Archive<'a> {
-    /// Reads the directory of the archive `bytes`, which came from `path`.
-    pub(super) fn open(path: &Path, bytes: &'a [u8]) -> Result<Self> {
-        let broken =
-            || format_error(path, "the zip directory is damaged or cut off; download or save the file again");
-        let members = directory(bytes).ok_or_else(broken)?;
-        Ok(Self { bytes, members })
-    }
-
-    /// The names of the members, in order.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.members.keys().map(String::as_str)
-    }
-
-    /// The content of a member, after its checksum was verified.
-    pub(super) fn read(&self, path: &Path, name: &str) -> Result<&'a [u8]> {
-        let Some(member) = self.members.get(name) else {
-            return Err(format_error(path, format!("the archive has no member {name}")));
-        };
-        let data = content(self.bytes, member)
-            .ok_or_else(|| format_error(path, format!("member {name} is compressed, damaged or cut off")))?;
-        if crc32fast::hash(data) != member.crc {
-            let reason = format!("member {name} does not have its checksum; download or save the file again");
-            return Err(format_error(path, reason));
-        }
-        Ok(data)
-    }
-}
-
-/// All members, or `None` where the archive does not hold together.
-fn directory(bytes: &[u8]) -> Option<BTreeMap<String, Member>> {
-    // The end record is 22 bytes and a comment of at most 64 KiB from the end.
-    let from = bytes.len().saturating_sub(22 + 0xFFFF);
-    let end = (from..=bytes.len().checked_sub(22)?).rev().find(|&at| bytes[at..].starts_with(&END))?;
-    let (mut count, mut at) = (u64::from(u16_at(bytes, end + 10)?), u64::from(u32_at(bytes, end + 16)?));
-    let locator = end.checked_sub(20).filter(|&at| bytes[at..].starts_with(&LOCATOR64));
-    if let Some(locator) = locator {
-        let end64 = usize::try_from(u64_at(bytes, locator + 8)?).ok()?;
-        if bytes.get(end64..)?.starts_with(&END64) {
-            (count, at) = (u64_at(bytes, end64.checked_add(32)?)?, u64_at(bytes, end64.checked_add(48)?)?);
-        }
+/// The object, and the storages that it refers to, by key.
+pub(super) fn read(bytes: &[u8]) -> Result<(Pickle<'_>, BTreeMap<String, &[u8]>), String> {
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+    let names = archive.file_names().map(|name| name.map(String::from)).collect::<Result<Vec<_>, _>>();
+    let names = names.map_err(broken)?;
+    let root = names.iter().find_map(|name| name.strip_suffix("data.pkl"));
+    let Some(root) = root.filter(|root| root.is_empty() || root.ends_with('/')) else {
+        return Err("a zip archive without torch's data.pkl".to_owned());
+    };
+    let of_root = |name: &str| name.strip_prefix(root).map(str::to_owned);
+    if names.iter().filter_map(|name| of_root(name)).any(|name| name == "code" || name.starts_with("code/")) {
+        return Err("a TorchScript module; save its state_dict() with torch.save instead".to_owned());
     }
     let mut members = BTreeMap::new();
-    let mut at = usize::try_from(at).ok()?;
-    for _ in 0..count {
-        if !bytes.get(at..)?.starts_with(&CENTRAL) {
-            return None;
-        }
-        let (name_len, extra_len) =
-            (usize::from(u16_at(bytes, at + 28)?), usize::from(u16_at(bytes, at + 30)?));
-        let comment_len = usize::from(u16_at(bytes, at + 32)?);
-        let name = std::str::from_utf8(bytes.get(at + 46..at + 46 + name_len)?).ok()?;
-        let extra = bytes.get(at + 46 + name_len..at + 46 + name_len + extra_len)?;
-        let member = sizes(bytes, at, extra)?;
-        if members.insert(name.to_owned(), member).is_some() {
-            return None;
-        }
-        at += 46 + name_len + extra_len + comment_len;
+    // Members do not overlap, so that as many bytes are verified as the file has.
+    let mut left = bytes.len();
+    for (index, name) in names.iter().enumerate() {
+        let data =
+            content(&mut archive, index, bytes, &mut left).map_err(|why| format!("member {name} {why}"));
+        members.extend(of_root(name).zip(Some(data?)));
     }
-    Some(members)
-}
-
-/// A directory entry's place and size, which stand in the zip64 extra field where they exceed 32 bits.
-fn sizes(bytes: &[u8], at: usize, mut extra: &[u8]) -> Option<Member> {
-    const WIDE: u32 = u32::MAX;
-    let (packed, size, header) = (u32_at(bytes, at + 20)?, u32_at(bytes, at + 24)?, u32_at(bytes, at + 42)?);
-    let mut member = Member { header: header.into(), size: size.into(), crc: u32_at(bytes, at + 16)? };
-    if ![packed, size, header].contains(&WIDE) {
-        return Some(member);
+    if members.get("byteorder").is_some_and(|order| *order != b"little") {
+        return Err("the tensors were saved on a big-endian machine".to_owned());
     }
-    loop {
-        let (tag, len) = (u16_at(extra, 0)?, usize::from(u16_at(extra, 2)?));
-        let field = extra.get(4..4 + len)?;
-        if tag != 1 {
-            extra = &extra[4 + len..];
-            continue;
-        }
-        let mut wide = field.chunks_exact(8).map(|c| u64_at(c, 0));
-        if size == WIDE {
-            member.size = wide.next()??;
-        }
-        if packed == WIDE {
-            wide.next()??;
-        }
-        if header == WIDE {
-            member.header = wide.next()??;
-        }
-        return Some(member);
+    let mut pickle = members.remove("data.pkl").ok_or("data.pkl is missing")?;
+    let pickle = Pickle::read(&mut pickle).map_err(|why| format!("its pickle cannot be read: {why}"))?;
+    let storage = |(name, data): (String, _)| Some((name.strip_prefix("data/")?.to_owned(), data));
+    Ok((pickle, members.into_iter().filter_map(storage).collect()))
+}
+
+/// The verified bytes of a stored member, as they stand in the archive; no more than `left`, which they are taken off.
+fn content<'a>(
+    archive: &mut ZipArchive<Cursor<&'a [u8]>>,
+    index: usize,
+    bytes: &'a [u8],
+    left: &mut usize,
+) -> Result<&'a [u8], String> {
+    let member = archive.by_index_raw(index).map_err(broken)?;
+    let place = member.data_start().map(|at| (usize::try_from(at), usize::try_from(member.size())));
+    let (Some((Ok(start), Ok(size))), CompressionMethod::Stored) = (place, member.compression()) else {
+        return Err("is compressed".to_owned());
+    };
+    let data = bytes.get(start..).and_then(|rest| rest.get(..size)).ok_or("is cut off")?;
+    *left = left.checked_sub(size).ok_or("and those before it have more bytes than the file")?;
+    if crc32fast::hash(data) != member.crc32() {
+        return Err("does not have its checksum; download or save the file again".to_owned());
     }
+    Ok(data)
 }
 
-fn content<'a>(bytes: &'a [u8], member: &Member) -> Option<&'a [u8]> {
-    let at = usize::try_from(member.header).ok()?;
-    let local = bytes.get(at..)?;
-    if !local.starts_with(&LOCAL) || u16_at(local, 8)? != 0 {
-        return None;
-    }
-    let start = 30 + usize::from(u16_at(local, 26)?) + usize::from(u16_at(local, 28)?);
-    local.get(start..start.checked_add(usize::try_from(member.size).ok()?)?)
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+fn broken(error: impl Display) -> String {
+    format!("the zip archive is damaged or cut off ({error}); download or save the file again")
 }

@@ -1,5 +1,4 @@
-"""Makes mobilefacenet.safetensors: maps, gradients and running statistics of MobileFaceNet from PyTorch in f64; and
-arrays.params, three small arrays in MXNet's format.
+"""Makes mobilefacenet.safetensors: maps, gradients and running statistics of MobileFaceNet from PyTorch in f64.
 
 The published graph is run node by node with torch's functions, with its own parameters and with those of networks.py.
 Run: python mobilefacenet.py model-symbol.json model-0000.params   (beside the file it writes)
@@ -47,19 +46,6 @@ def read_params(path):
         at += length
     assert at == len(data)
     return {name.split(":", 1)[1]: torch.tensor(array) for name, array in zip(names, arrays)}
-
-
-def write_params(path, arrays):
-    """The file that read_params reads; dense arrays of MXNet 1."""
-    data = struct.pack("<QQQ", 0x112, 0, len(arrays))
-    for array in arrays.values():
-        kind = next(kind for kind, dtype in DTYPES.items() if array.dtype == dtype)
-        data += struct.pack("<IiI", 0xF993FAC9, 0, array.ndim) + struct.pack(f"<{array.ndim}q", *array.shape)
-        data += struct.pack("<iii", 1, 0, kind) + array.tobytes()
-    data += struct.pack("<Q", len(arrays))
-    for name in arrays:
-        data += struct.pack("<Q", len(name)) + name.encode()
-    open(path, "wb").write(data)
 
 
 def pair(text):
@@ -137,9 +123,6 @@ def main():
     for name, tensor in buffers.items():
         out[f"train.buffer.{torch_name(name)}"] = summary(tensor)
     save("mobilefacenet", out)
-    arrays = {"arg:conv_weight": np.float32, "aux:norm_moving_var": np.float64, "arg:half_bias": np.float16}
-    shapes = [(2, 3, 1, 1), (2,), (3, 1)]
-    write_params("arrays.params", {n: formula(n, s).numpy().astype(t) for (n, t), s in zip(arrays.items(), shapes)})
 
 
 if __name__ == "__main__":

@@ -10,14 +10,17 @@ fn message(result: ebm_nn::Result<BTreeMap<String, Tensor>>) -> String {
     result.unwrap_err().to_string()
 }
 
+/// The head of a file of MXNet's parameters.
+const MXNET: [u8; 24] = [0x12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
+
 #[test]
 fn files_that_are_nothing_are_errors_with_their_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("weights.bin");
     assert!(message(import::load(&path, &CPU)).contains("weights.bin"));
-    for bytes in [&b""[..], b"hello", b"PK\x03\x04", b"PK\x05\x06", &[0x80, 2], &[0xFF; 64]] {
+    for bytes in [&b""[..], b"hello", b"PK\x03\x04", b"PK\x05\x06", &[0x80, 2], &[0xFF; 64], &MXNET] {
         std::fs::write(&path, bytes).unwrap();
-        for load in [import::load, import::load_pth, import::load_safetensors, import::fixed_point] {
+        for load in [import::load, import::load_safetensors] {
             assert!(message(load(&path, &CPU)).contains("weights.bin"), "{bytes:?}");
         }
     }
@@ -42,20 +45,19 @@ fn fixed_point_is_decoded_by_each_tensors_exponent() {
         std::fs::write(&path, safetensors::serialize(tensors, Some(metadata)).unwrap()).unwrap();
     };
     write(&[("w.frac", "7"), ("source", "a test")]);
-    let found = import::fixed_point(&path, &CPU).unwrap();
+    let found = import::load(&path, &CPU).unwrap();
     assert_eq!(to_vec(&found["w"]), [-1., -1. / 128., 0., 3. / 128., 127. / 128., 0.5]);
     assert_eq!((found["w"].dims(), found["w"].dtype()), (&[2, 3][..], DType::F32));
     assert_eq!(to_vec(&found["x"]), [1.5]);
-    assert_eq!(to_vec(&import::load(&path, &CPU).unwrap()["w"]), to_vec(&found["w"]));
+    assert_eq!(to_vec(&import::load_safetensors(&path, &CPU).unwrap()["w"]), to_vec(&found["w"]));
     assert_eq!(import::metadata(&path).unwrap()["source"], "a test");
-    assert!(message(import::load_safetensors(&path, &CPU)).contains("fixed_point"));
     write(&[("w.frac", "-2")]);
-    assert_eq!(to_vec(&import::fixed_point(&path, &CPU).unwrap()["w"])[3], 12.);
+    assert_eq!(to_vec(&import::load(&path, &CPU).unwrap()["w"])[3], 12.);
     write(&[]);
-    assert!(message(import::fixed_point(&path, &CPU)).contains("lacks w.frac"));
+    assert!(message(import::load(&path, &CPU)).contains("lacks w.frac"));
     for bad in ["", "many", "1e3", "101", "99999999999"] {
         write(&[("w.frac", bad)]);
-        assert!(message(import::fixed_point(&path, &CPU)).contains("not an integer from"), "{bad}");
+        assert!(message(import::load(&path, &CPU)).contains("not an integer from"), "{bad}");
     }
 }
 
@@ -86,7 +88,7 @@ fn a_header_of_450_mb_is_refused_before_it_is_read() {
     for length in [450_000_100, 1000] {
         std::fs::write(&path, 450_000_000u64.to_le_bytes()).unwrap();
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
-        for load in [import::load, import::load_safetensors, import::fixed_point] {
+        for load in [import::load, import::load_safetensors] {
             let start = std::time::Instant::now();
             let said = message(load(&path, &CPU));
             assert!(said.contains("450000000") && said.contains("bomb"), "{said}");

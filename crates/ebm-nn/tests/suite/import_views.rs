@@ -69,7 +69,7 @@ fn load(bytes: &[u8]) -> ebm_nn::Result<std::collections::BTreeMap<String, candl
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("views.pth");
     std::fs::write(&path, bytes).unwrap();
-    import::load_pth(&path, &CPU)
+    import::load(&path, &CPU)
 }
 
 /// One storage of 16 MiB: 0, 1, 2, … in its first elements.

@@ -9,7 +9,6 @@ mod boxes_golden;
 mod efficientnet_golden;
 mod fpn_golden;
 mod import_files;
-mod import_mxnet;
 mod import_pickles;
 mod import_views;
 mod mobilefacenet_golden;

@@ -1,5 +1,7 @@
 //! MobileFaceNet against the published graph, run by PyTorch: maps, embedding, gradients and running statistics.
 
+use std::collections::BTreeMap;
+
 use crate::common::{CPU, assert_near, assert_summary, assert_training_step, fill, formula, golden, to_vec};
 use candle_core::{DType, Tensor};
 use ebm_nn::import;
@@ -34,10 +36,33 @@ fn forward((net, embedding): &(MobileFaceNet, FaceEmbedding), x: &Tensor, train:
     found
 }
 
+/// The arrays of a file of MXNet's parameters, all of them `f32`: a count, each array as its magic number, how it is
+/// stored, rank, extents, device, type and numbers; a count, and each name as its length and text.
+fn of_mxnet(bytes: &[u8]) -> BTreeMap<String, Tensor> {
+    let mut rest = &bytes[16..];
+    let mut take = |count: usize| rest.split_off(..count).unwrap();
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap()) as usize;
+    let arrays: Vec<Tensor> = (0..word(take(8)))
+        .map(|_| {
+            let rank = take(12)[8];
+            let shape: Vec<usize> = (0..rank).map(|_| word(take(8))).collect();
+            assert_eq!(take(12)[8], 0);
+            let numbers = take(4 * shape.iter().product::<usize>());
+            Tensor::from_raw_buffer(numbers, DType::F32, &shape, &CPU).unwrap()
+        })
+        .collect();
+    assert_eq!(word(take(8)), arrays.len());
+    let mut name = || {
+        let length = word(take(8));
+        String::from_utf8(take(length).to_vec()).unwrap()
+    };
+    arrays.into_iter().map(|array| (name(), array)).collect()
+}
+
 #[test]
 fn the_published_network_computes_what_its_graph_says() {
     let Some(path) = ebm_testing::external("weights/mobilefacenet/model-0000.params") else { return };
-    let tensors = import::load(&path, &CPU).unwrap();
+    let tensors = of_mxnet(&std::fs::read(path).unwrap());
     assert_eq!(tensors.values().map(Tensor::elem_count).sum::<usize>(), 1_022_848);
     let renamed = import::rename(tensors, |name| Some(MobileFaceNet::parameter(name))).unwrap();
     let store = ParamStore::new(Key::new(0));

@@ -1,9 +1,7 @@
 //! Premultiplied layers and the canvas they are drawn on, in linear light.
 
 use super::mask::Window;
-use super::noise::split;
-use super::primitive::Point;
-use super::texture::{Rgb, mix};
+use super::texture::Rgb;
 
 /// What softens an object's edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,16 +138,6 @@ impl Canvas {
         }
     }
 
-    /// The colour at a point, bilinearly between pixel centres; beyond the canvas its last pixels repeat.
-    pub(crate) fn at(&self, [x, y]: Point) -> Rgb {
-        let ((column, u), (row, v)) = (split(x - 0.5), split(y - 0.5));
-        let inside = |place: i32, len: usize| place.clamp(0, len as i32 - 1) as usize;
-        let [left, right] = [column, column.saturating_add(1)].map(|x| inside(x, self.width));
-        let [top, bottom] = [row, row.saturating_add(1)].map(|y| inside(y, self.height) * self.width);
-        let between = |row: usize| mix(self.pixels[row + left], self.pixels[row + right], u);
-        mix(between(top), between(bottom), v)
-    }
-
     /// The mean colour inside a window, on every third pixel of every third row; mid-grey where there is
     /// none.
     pub(crate) fn mean(&self, window: Window) -> Rgb {
@@ -200,20 +188,6 @@ mod tests {
                 "{blur:?}: {}",
                 moments[2].sqrt()
             );
-        }
-    }
-
-    #[test]
-    fn between_pixels_a_canvas_is_linear() {
-        let canvas = Canvas { width: 2, height: 2, pixels: [0.0, 1.0, 2.0, 3.0].map(|v| [v; 3]).to_vec() };
-        for (p, expected) in [
-            ([0.5, 0.5], 0.0),
-            ([1.0, 0.5], 0.5),
-            ([1.25, 1.5], 2.75),
-            ([-7.0, 1.0], 1.0),
-            ([9.0, 99.0], 3.0),
-        ] {
-            assert_eq!(canvas.at(p), [expected; 3]);
         }
     }
 

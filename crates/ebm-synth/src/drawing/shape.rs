@@ -130,12 +130,6 @@ impl Silhouette {
         self.body.iter().chain(&self.protrusion).map(Primitive::extent).fold(EMPTY, hull)
     }
 
-    /// How far body and protrusion extend along a direction, as [`Primitive::support`].
-    pub(crate) fn support(&self, direction: Point) -> f32 {
-        let parts = self.body.iter().chain(&self.protrusion);
-        parts.map(|part| part.support(direction)).fold(f32::NEG_INFINITY, f32::max)
-    }
-
     /// The silhouette moved by `offset`.
     pub(crate) fn translated(self, offset: Point) -> Self {
         let shift = |figure: Primitive| figure.translated(offset);

@@ -57,13 +57,6 @@ impl Texture {
         }
     }
 
-    /// The same pattern in other places, its colours `amount` (0..=1) of the way to random ones.
-    pub(crate) fn varied(&self, amount: f32, rng: &mut Rng) -> Self {
-        let colors = self.colors.map(|color| mix(color, random_color(rng), amount));
-        let phase = [rng.random_range(0.0..=1.0), rng.random_range(0.0..=1.0)];
-        Self { colors, phase, seed: rng.random(), ..self.clone() }
-    }
-
     /// The colour at an offset in pixels from the figure's centre.
     pub(crate) fn color(&self, [x, y]: Point) -> Rgb {
         let [cos, sin] = self.axis;

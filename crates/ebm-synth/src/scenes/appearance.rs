@@ -18,7 +18,7 @@ const SHADOW_OFFSET: f32 = 0.18;
 
 /// The look of one silhouette.
 #[derive(Clone, Debug)]
-pub(super) struct Appearance {
+pub(crate) struct Appearance {
     texture: Texture,
     /// Relative change of brightness per nominal radius.
     gradient: Point,
@@ -70,7 +70,7 @@ impl Fade {
 
 impl Appearance {
     /// The look of an annotated object on what is drawn so far.
-    pub(super) fn of_object(
+    pub(crate) fn of_object(
         placed: &Placed,
         canvas: &Canvas,
         config: &SceneConfig,
@@ -95,7 +95,7 @@ impl Appearance {
     }
 
     /// The look of clutter or of a strip: no shading, and a blur of at most `blur` pixels.
-    pub(super) fn of_clutter(placed: &Placed, canvas: &Canvas, blur: f32, rng: &mut Rng) -> Self {
+    pub(crate) fn of_clutter(placed: &Placed, canvas: &Canvas, blur: f32, rng: &mut Rng) -> Self {
         let surround = canvas.mean(Window::around(placed.extent, 0.0));
         Self {
             texture: Texture::draw(surround, 9.0, 0.7, rng),
@@ -109,22 +109,22 @@ impl Appearance {
     }
 
     /// Standard deviation of the blur, in pixels.
-    pub(super) fn blur_sigma(&self) -> f32 {
+    pub(crate) fn blur_sigma(&self) -> f32 {
         self.blur.sigma()
     }
 
     /// Whether one side fades or takes the background's colour.
-    pub(super) fn has_fading_side(&self) -> bool {
+    pub(crate) fn has_fading_side(&self) -> bool {
         self.fade.is_some()
     }
 
     /// Opacity of the thin part, if there is one.
-    pub(super) fn protrusion_opacity(&self, placed: &Placed) -> Option<f32> {
+    pub(crate) fn protrusion_opacity(&self, placed: &Placed) -> Option<f32> {
         placed.silhouette.protrusion.as_ref().map(|_| self.protrusion)
     }
 
     /// Draws the silhouette, and its shadow under it, on the canvas.
-    pub(super) fn draw(&self, placed: &Placed, canvas: &mut Canvas, light: Point) {
+    pub(crate) fn draw(&self, placed: &Placed, canvas: &mut Canvas, light: Point) {
         if self.shadow > 0.0 {
             canvas.draw(&self.shadow_layer(placed, canvas, light));
         }

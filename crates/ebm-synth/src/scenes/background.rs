@@ -25,7 +25,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub(super) fn of_scene(config: &SceneConfig) -> Self {
+    pub(crate) fn of_scene(config: &SceneConfig) -> Self {
         let SceneConfig { width, height, clutter, .. } = *config;
         let figures = (24.0 * clutter).round() as u64;
         Self { width, height, clutter, figures, side: width.min(height) as f32 }

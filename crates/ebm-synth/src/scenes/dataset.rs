@@ -7,7 +7,6 @@ use ebm_seed::Key;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::attributes::ObjectAttributes;
 use super::config::SceneConfig;
 use super::render::{SceneObject, render_scene};
 use crate::generated_dir::{Kind, make, write_json};
@@ -39,7 +38,8 @@ const KIND: Kind = Kind { what: "scenes", manifest: "scenes.json", digest: "dige
 ///
 /// Image `i` (from 0) depends on `config` and `key.index(i)` alone, not on `count` or the number of threads.
 /// The set is written beside `dir` and renamed at the end, so `dir` never holds half a set. The annotations
-/// carry [`ObjectAttributes`] besides COCO's fields.
+/// carry each object's `occlusion`, `truncation`, `blur`, `fading_side` and, where it has one, `thin_part` (see
+/// [`SceneObject`]) besides COCO's fields.
 ///
 /// # Errors
 /// [`Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than
@@ -99,8 +99,12 @@ struct CocoAnnotation {
     bbox: [f32; 4],
     area: f32,
     iscrowd: u8,
-    #[serde(flatten)]
-    attributes: ObjectAttributes,
+    occlusion: f32,
+    truncation: f32,
+    blur: f32,
+    fading_side: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thin_part: Option<f32>,
 }
 
 #[derive(Serialize)]
@@ -128,7 +132,11 @@ fn coco(config: &SceneConfig, scenes: Vec<Vec<SceneObject>>) -> CocoFile {
         bbox: object.bbox,
         area: object.area,
         iscrowd: 0,
-        attributes: ObjectAttributes::from(&object),
+        occlusion: object.occlusion,
+        truncation: object.truncation,
+        blur: object.blur,
+        fading_side: object.fading_side,
+        thin_part: object.thin_part,
     };
     let annotations = objects.enumerate().map(annotation).collect();
     let names = config.categories.iter().enumerate();

@@ -11,19 +11,19 @@ use crate::drawing::shape::{Category, Silhouette};
 
 /// A silhouette at its place.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(crate) struct Placed {
     /// `None` for a strip, which is not annotated.
-    pub(super) category: Option<Category>,
-    pub(super) silhouette: Silhouette,
-    pub(super) mask: Mask,
+    pub(crate) category: Option<Category>,
+    pub(crate) silhouette: Silhouette,
+    pub(crate) mask: Mask,
     /// Half the nominal diameter, in pixels.
-    pub(super) scale: f32,
+    pub(crate) scale: f32,
     /// The extent of the silhouette inside the image, hidden parts included.
-    pub(super) extent: Extent,
+    pub(crate) extent: Extent,
     /// The silhouette's area inside the image, in pixels.
-    pub(super) area: f32,
+    pub(crate) area: f32,
     /// The fraction of the silhouette outside the image.
-    pub(super) truncation: f32,
+    pub(crate) truncation: f32,
     /// Coverage not hidden by later silhouettes, over the mask's window; zero outside the image.
     visible: Vec<f32>,
 }
@@ -39,7 +39,7 @@ const MIN_SIDE: f32 = 6.0;
 
 impl Placed {
     /// A silhouette seen on an image of `width` x `height` pixels.
-    pub(super) fn new(
+    pub(crate) fn new(
         category: Option<Category>,
         silhouette: Silhouette,
         scale: f32,
@@ -63,12 +63,12 @@ impl Placed {
     }
 
     /// The fraction of the silhouette inside the image that later silhouettes hide.
-    pub(super) fn occlusion(&self) -> f32 {
+    pub(crate) fn occlusion(&self) -> f32 {
         (1.0 - self.visible.iter().sum::<f32>() / self.area).max(0.0)
     }
 
     /// The middle of the extent.
-    pub(super) fn center(&self) -> Point {
+    pub(crate) fn center(&self) -> Point {
         let [x0, y0, x1, y1] = self.extent;
         [0.5 * (x0 + x1), 0.5 * (y0 + y1)]
     }
@@ -92,7 +92,7 @@ impl Placed {
 }
 
 /// The objects and then the strips of a scene, from back to front.
-pub(super) fn arrange(config: &SceneConfig, key: Key) -> Vec<Placed> {
+pub(crate) fn arrange(config: &SceneConfig, key: Key) -> Vec<Placed> {
     let mut placed = Vec::new();
     let mut rng = key.split("counts").rng();
     let objects = rng.random_range(config.objects.clone());

@@ -21,7 +21,6 @@
 //! | `appearance` | how one object looks: texture, shading, fade, blur |
 //! | `background` | what lies behind the objects |
 //! | `render` | the scene from background to 8-bit pixels |
-//! | `attributes` | [`ObjectAttributes`] of the annotations, written and read |
 //! | `dataset` | [`generate`]: JPEG files, `annotations.json`, `scenes.json` |
 //!
 //! Silhouettes, textures and layers are those of `drawing`.
@@ -30,7 +29,6 @@
 //! and configuration alone; across platforms they may differ where the system's `sin`, `cos` and `powf` do.
 
 mod appearance;
-mod attributes;
 mod background;
 mod config;
 mod dataset;
@@ -38,8 +36,9 @@ mod layout;
 mod render;
 
 pub use crate::drawing::shape::Category;
-pub use attributes::{ObjectAttributes, read_attributes};
+pub(crate) use appearance::Appearance;
 pub(crate) use background::Background;
 pub use config::{Difficulty, SceneConfig};
 pub use dataset::{GeneratedSet, generate};
+pub(crate) use layout::Placed;
 pub use render::{SceneObject, render_scene};

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use ebm_data::{Error, Result};
 use ebm_seed::Key;
-use ebm_synth::heads::{HeadConfig, generate_ages};
+use ebm_synth::faces::generate_ages;
 use ebm_synth::scenes::{self, SceneConfig};
 use ebm_synth::videos::{self, VideoConfig};
 
@@ -15,12 +15,10 @@ use ebm_synth::videos::{self, VideoConfig};
 type Generate = fn(dir: &Path, count: usize, seed: u64, noisy: bool) -> Result<()>;
 
 /// What there is, with the name of its manifest.
-const ALL: [(&str, Generate); 3] = [("heads", heads), ("scenes", scenes), ("videos", videos)];
+const ALL: [(&str, Generate); 3] = [("faces", faces), ("scenes", scenes), ("videos", videos)];
 
-fn heads(dir: &Path, count: usize, seed: u64, noisy: bool) -> Result<()> {
-    let config = HeadConfig { size: 32, ..HeadConfig::default() };
-    let config = if noisy { HeadConfig { noise: 1.0, ..config } } else { config };
-    generate_ages(dir, &config, count, Key::new(seed)).map(drop)
+fn faces(dir: &Path, count: usize, seed: u64, noisy: bool) -> Result<()> {
+    generate_ages(dir, if noisy { 48 } else { 32 }, count, Key::new(seed)).map(drop)
 }
 
 fn scenes(dir: &Path, count: usize, seed: u64, noisy: bool) -> Result<()> {

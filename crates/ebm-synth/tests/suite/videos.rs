@@ -68,56 +68,35 @@ fn every_frame_decodes_and_has_a_box() {
     assert!(matches!(refused(3), Err(Error::Argument { name: "dir", .. })));
 }
 
-/// Of 60 videos, without the background that no box depends on.
 #[test]
-fn boxes_start_inside_and_move_as_configured() {
-    let config = VideoConfig { clutter: 0.0, absence: 0.3, speed: 1.0..=7.0, ..VideoConfig::default() };
+fn boxes_stay_inside_and_move_as_configured() {
+    let config = VideoConfig { clutter: 0.0, speed: 1.0..=7.0, ..VideoConfig::default() };
     let (width, height) = (config.width as f64, config.height as f64);
-    let (mut away, mut hidden, mut change) = (0, 0, 0.0f64);
+    let (mut fastest, mut change) = (0.0f64, 0.0f64);
     for index in 0..60 {
-        let video = Video::new(&config, Key::new(8).index(index)).unwrap();
-        let boxes = video.boxes();
+        let boxes = Video::new(&config, Key::new(8).index(index)).unwrap().boxes();
         assert_eq!(boxes.len(), config.frames);
-        let [x, y, w, h] = boxes[0];
-        assert!(x >= 0.99 && y >= 0.99 && x + w <= width - 0.99 && y + h <= height - 0.99, "{index}");
-        let absent: Vec<usize> = (0..boxes.len()).filter(|&i| boxes[i][0].is_nan()).collect();
-        assert!(absent.len() <= 8, "{index}: {absent:?}");
-        away += usize::from(!absent.is_empty());
-        for [x, y, w, h] in boxes.iter().filter(|rect| !rect[0].is_nan()) {
-            assert!(*x < width && *y < height && x + w > 0. && y + h > 0. && *w > 3. && *h > 3.);
+        for [x, y, w, h] in &boxes {
+            assert!(
+                *x >= 0. && *y >= 0. && x + w <= width && y + h <= height && *w > 8. && *h > 8.,
+                "{index}"
+            );
         }
-        for pair in boxes.windows(2).filter(|pair| pair.iter().all(|rect| !rect[0].is_nan())) {
+        for pair in boxes.windows(2) {
             let [[x0, y0, w0, h0], [x1, y1, w1, h1]] = [pair[0], pair[1]];
-            // The box also moves against the figure as this turns and grows.
-            let step = (x1 - x0 + 0.5 * (w1 - w0)).hypot(y1 - y0 + 0.5 * (h1 - h0));
-            assert!(step <= 7. + 4., "{index}: {step}");
+            fastest = fastest.max((x1 - x0 + 0.5 * (w1 - w0)).hypot(y1 - y0 + 0.5 * (h1 - h0)));
             change = change.max((w1 - w0).abs()).max((h1 - h0).abs());
         }
-        let occlusion = video.occlusion();
-        assert!(occlusion[..3].iter().all(|&fraction| fraction <= 0.02), "{index}");
-        assert!(occlusion.iter().all(|&fraction| fraction <= config.max_occlusion), "{index}");
-        hidden += usize::from(occlusion.iter().any(|&fraction| fraction > 0.3));
     }
-    // About 18 of 60 are to leave, if they find the time.
-    assert!((5..=28).contains(&away), "{away}");
-    assert!((15..=55).contains(&hidden), "{hidden}");
-    assert!(change < 8., "{change}");
+    // An antenna moves the middle of the box against the figure's as this grows.
+    assert!((4.0..=9.0).contains(&fastest), "{fastest}");
+    assert!((0.3..8.0).contains(&change), "{change}");
 }
 
 /// Where nothing else moves, two frames differ inside the boxes of the two only.
 #[test]
 fn frames_show_the_target_where_its_box_is() {
-    let config = VideoConfig {
-        distractors: 0,
-        occluders: 0,
-        camera: 0.0,
-        clutter: 0.0,
-        illumination: 1.0,
-        motion_blur: 0.0,
-        absence: 0.0,
-        noise: 0.0,
-        ..small()
-    };
+    let config = VideoConfig { distractors: 0, occluders: 0, clutter: 0.0, noise: 0.0, ..small() };
     for index in 0..12 {
         let video = Video::new(&config, Key::new(6).index(index)).unwrap();
         let (boxes, first) = (video.boxes(), video.frame(0).unwrap());
@@ -125,9 +104,11 @@ fn frames_show_the_target_where_its_box_is() {
         let mut changed = [0; 2];
         for (place, (a, b)) in first.pixels.chunks(3).zip(last.pixels.chunks(3)).enumerate() {
             let (x, y) = ((place % 80) as f64, (place / 80) as f64);
-            let inside = [boxes[0], boxes[11]]
-                .iter()
-                .any(|[left, top, w, h]| x + 1. > *left && x < left + w && y + 1. > *top && y < top + h);
+            let inside = [boxes[0], boxes[11]].iter().any(|[left, top, w, h]| {
+                // A shadow falls beyond the box.
+                let (dx, dy) = (0.3 * w + 2.0, 0.3 * h + 2.0);
+                x + 1. > left - dx && x < left + w + dx && y + 1. > top - dy && y < top + h + dy
+            });
             changed[usize::from(inside)] += usize::from(a != b);
         }
         assert_eq!(changed[0], 0, "{index}: outside both boxes nothing moves");

@@ -23,7 +23,7 @@ pub use compare::{Comparison, Curve, Example, Test};
 pub use data::{Videos, coco_sequences};
 pub use held_out::HeldOutRow;
 pub use mini::{MiniOptions, mini};
-pub use paper::{PaperOptions, dry_run, missing, paper};
+pub use paper::{PaperOptions, missing, paper};
 pub use rivals::RivalRow;
 pub use stills::{Annotated, StillsOptions, stills};
 pub use study::Study;

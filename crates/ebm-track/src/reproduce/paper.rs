@@ -3,17 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, trackingnet};
 use ebm_eval::tracking::{Convention, TestSet};
-use ebm_experiment::plan::Plan;
-use ebm_nn::params::ParamStore;
-use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
-use ebm_synth::videos::{VideoConfig, generate};
 use ebm_train::Progress;
 
 use super::chosen::Chosen;
@@ -22,16 +17,15 @@ use super::data::{loader_of, pair_sampler, pairs_key};
 use super::find_backbone;
 use super::study::Study;
 use crate::backbone::Backbone;
-use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::ExperimentConfig;
 use crate::error::{Error, Result};
-use crate::training::{BoxModuleTask, BoxTraining, CropStream, StreamPairs};
+use crate::training::{CropStream, StreamPairs};
 
 /// What to run and where.
 #[derive(Clone, Debug)]
 pub struct PaperOptions {
-    /// The directory with `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`; `otb100` and `nfs` are
-    /// measured on where they are there.
+    /// The directory with `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`; `otb100` and `nfs`, laid out as
+    /// OTB-100 is, are measured on where they are there.
     pub datasets: PathBuf,
     /// The directory with the ResNet-18.
     pub weights: PathBuf,
@@ -48,9 +42,6 @@ pub struct PaperOptions {
     /// Where box modules are trained. Trackers run on the CPU.
     pub device: Device,
 }
-
-/// Pairs in a batch of a dry run.
-const DRY_BATCH: usize = 2;
 
 /// What paper scale needs and is not there.
 ///
@@ -158,7 +149,7 @@ fn tests(options: &PaperOptions) -> Result<Vec<Test>> {
         // The supplement takes the two together; the prefix keeps their names apart.
         let mut sequences = load(TestSet::Otb100, "otb100")?;
         let prefixed = |sequence: Sequence| Sequence { name: format!("nfs_{}", sequence.name), ..sequence };
-        sequences.extend(load(TestSet::Nfs, "nfs")?.into_iter().map(prefixed));
+        sequences.extend(load(TestSet::Own, "nfs")?.into_iter().map(prefixed));
         let (name, convention) = ("OTB-100 and NFS".to_owned(), Convention::pytracking());
         return Ok(vec![Test { name, sequences, convention }]);
     }
@@ -166,7 +157,7 @@ fn tests(options: &PaperOptions) -> Result<Vec<Test>> {
     for (set, name, folder) in [
         (TestSet::Uav123, "UAV123", "uav123"),
         (TestSet::Otb100, "OTB-100", "otb100"),
-        (TestSet::Nfs, "NFS", "nfs"),
+        (TestSet::Own, "NFS", "nfs"),
     ] {
         if set == TestSet::Uav123 || root.join(folder).is_dir() {
             let (name, sequences) = (name.to_owned(), load(set, folder)?);
@@ -174,58 +165,6 @@ fn tests(options: &PaperOptions) -> Result<Vec<Test>> {
         }
     }
     Ok(tests)
-}
-
-/// The sizes of everything, and two steps of each method with batches of two pairs of generated videos.
-///
-/// # Errors
-/// When a file can not be written or a step fails.
-pub fn dry_run(
-    config: &ExperimentConfig,
-    options: &PaperOptions,
-    progress: &mut dyn Progress,
-) -> Result<Plan> {
-    let device = &options.device;
-    let backbone = Arc::new(match find_backbone(&options.weights)? {
-        Some(path) => Backbone::load(&path, device)?,
-        None => random_backbone(device)?,
-    });
-    let video = VideoConfig { frames: 24, ..VideoConfig::default() };
-    let sequences = generate(&options.run.join("videos"), &video, 2, Key::new(0).split("dry run"))?;
-    let sampler = pair_sampler(config, DRY_BATCH, vec![Source { sequences, weight: 1.0 }])?;
-    let sizes = BoxModuleConfig::atom(backbone.channels()).narrowed(config.narrowed);
-    let (mut plan, mut parameters) = (Plan::default(), 0);
-    for method in &config.methods {
-        let key = Key::new(0).split(&method.key);
-        let store = ParamStore::new(key.split("init"));
-        let module = BoxModule::new(&sizes, store.var_builder(DType::F32, device))?;
-        parameters = store.trainable().iter().map(|(_, var)| var.elem_count()).sum();
-        let loader = loader_of(PairRecipe::ATOM, DRY_BATCH, Arc::clone(&sampler), key.split("data"))?;
-        let pairs = StreamPairs::new(CropStream::new(loader, device.clone()), Arc::clone(&backbone));
-        let (objective, training) = (&method.objective, &config.training);
-        let mut task = BoxModuleTask::new(module, store, pairs, objective, training, key)?;
-        plan.take_steps(&method.key, &method.title, &mut task, progress)?;
-    }
-    let BoxTraining { epochs, pairs_per_epoch, batch_size, .. } = config.training;
-    plan.line(format!("box module: {:.2} M trainable parameters", parameters as f64 / 1e6));
-    plan.line(format!(
-        "training: {epochs} epochs of {pairs_per_epoch} pairs, batches of {batch_size}: {} steps of each of {} methods and {} seeds",
-        config.training.steps(),
-        config.methods.len(),
-        options.seeds
-    ));
-    for path in missing(options)? {
-        plan.line(format!("missing: {}", path.display()));
-    }
-    Ok(plan)
-}
-
-/// ResNet-18 with weights that are drawn: for sizes, not for results.
-fn random_backbone(device: &Device) -> Result<Backbone> {
-    let store = ParamStore::new(Key::new(0));
-    let config = ResNetConfig::resnet18(Norm::Frozen { eps: 1e-5 }).up_to(3);
-    ResNet::new(&config, store.var_builder(DType::F32, device))?;
-    Backbone::of_store(&store, "", device)
 }
 
 #[cfg(test)]

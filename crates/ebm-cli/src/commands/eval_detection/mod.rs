@@ -50,7 +50,7 @@ pub struct DetectionArgs {
     /// Only the first so many images, by id.
     #[arg(long)]
     limit: Option<usize>,
-    /// Average precision by category and by size of the objects, too.
+    /// Average precision by category, too.
     #[arg(long)]
     per_class: bool,
     /// What kinds of errors there are and what each costs in AP50, too.
@@ -91,7 +91,7 @@ impl DetectionArgs {
     fn dataset(&self, labels: Option<usize>) -> Result<CocoDataset> {
         let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
         if let Some(folder) = &self.data {
-            return Ok(DetectionFolder::open(folder, None)?.load(self.split, &options)?);
+            return Ok(DetectionFolder::open(folder)?.load(self.split, &options)?);
         }
         let images = self.images.as_deref();
         let images = images.context("--images is missing: the folder with the images to run the model on")?;
@@ -103,7 +103,7 @@ impl DetectionArgs {
             None => GroundTruth::read(self.source()),
             Some(folder) => {
                 let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
-                Ok(GroundTruth::from(&DetectionFolder::open(folder, None)?.load(self.split, &options)?))
+                Ok(GroundTruth::from(&DetectionFolder::open(folder)?.load(self.split, &options)?))
             }
         }
     }
@@ -124,7 +124,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         }
     }
 
-    let wanted = Wanted { tables: args.per_class, errors: args.errors };
+    let wanted = Wanted { categories: args.per_class, errors: args.errors };
     let mut reports = Vec::with_capacity(sets.len());
     for (name, detections) in &sets {
         reports.push(Report::new(name, &truth, detections, &wanted)?);
@@ -135,8 +135,11 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     }
     let sheet = match (&args.contact_sheet, &dataset, sets.last()) {
         (Some(path), Some(dataset), Some((name, detections))) => {
-            let sheet = worst::draw(&truth, detections, dataset, args.worst.into(), path)?;
-            Some((name, path, sheet))
+            let mut sheet = worst::draw(&truth, detections, dataset, args.worst.into(), path)?;
+            if !name.is_empty() {
+                sheet.0["method"] = json!(name);
+            }
+            Some(sheet)
         }
         _ => None,
     };
@@ -144,8 +147,8 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         let rows = reports.iter().map(Report::object).collect::<Result<Vec<_>>>()?;
         let mut object =
             json!({ "dataset": dataset_name(args.source()), "images": truth.images.len(), "rows": rows });
-        if let Some((name, path, sheet)) = sheet {
-            object["contact_sheet"] = sheet.value(name, path)?;
+        if let Some((value, _)) = sheet {
+            object["contact_sheet"] = value;
         }
         println!("{}", document(COMMAND, object));
         return Ok(());
@@ -153,8 +156,8 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     for report in &reports {
         print!("{}", report.text()?);
     }
-    if let Some((_, path, sheet)) = sheet {
-        print!("{}", sheet.text(path)?);
+    if let Some((_, text)) = sheet {
+        print!("{text}");
     }
     Ok(())
 }

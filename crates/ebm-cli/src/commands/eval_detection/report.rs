@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use ebm_eval::{
-    CocoFigures, CocoTables, Detection, EdgeCoverage, ErrorBreakdown, GroundTruth, Table, coco_tables,
-    diagnose, error_breakdown, evaluate_coco_in_memory,
+    CategoryFigures, CocoFigures, CocoTables, Detection, EdgeCoverage, ErrorBreakdown, GroundTruth, Table,
+    coco_tables, error_breakdown,
 };
 use serde_json::{Value, json};
 
 /// What to report beside the twelve figures.
 pub struct Wanted {
-    pub tables: bool,
+    pub categories: bool,
     pub errors: bool,
 }
 
@@ -19,7 +19,7 @@ pub struct Wanted {
 pub struct Report {
     pub name: String,
     figures: CocoFigures,
-    tables: Option<CocoTables>,
+    categories: Option<Vec<CategoryFigures>>,
     errors: Option<ErrorBreakdown>,
     /// Of the intervals that a result file has.
     pub edges: Option<EdgeCoverage>,
@@ -28,15 +28,10 @@ pub struct Report {
 impl Report {
     /// Scores the detections.
     pub fn new(name: &str, truth: &GroundTruth, detections: &[Detection], wanted: &Wanted) -> Result<Self> {
-        let tables = wanted.tables.then(|| coco_tables(truth, detections)).transpose()?;
-        let figures = match &tables {
-            Some(tables) => tables.figures,
-            None => evaluate_coco_in_memory(truth, detections)?,
-        };
-        let errors = wanted
-            .errors
-            .then(|| -> Result<_> { Ok(error_breakdown(truth, detections, &diagnose(truth, detections)?)) });
-        Ok(Self { name: name.to_owned(), figures, tables, errors: errors.transpose()?, edges: None })
+        let CocoTables { figures, categories } = coco_tables(truth, detections)?;
+        let categories = wanted.categories.then_some(categories);
+        let errors = wanted.errors.then(|| error_breakdown(truth, detections)).transpose()?;
+        Ok(Self { name: name.to_owned(), figures, categories, errors, edges: None })
     }
 
     /// A row: the figures with the tables.
@@ -48,9 +43,8 @@ impl Report {
         if let Some(edges) = &self.edges {
             object["edge_coverage"] = serde_json::to_value(edges)?;
         }
-        if let Some(tables) = &self.tables {
-            object["per_class"] = serde_json::to_value(&tables.categories)?;
-            object["per_size"] = serde_json::to_value(&tables.sizes)?;
+        if let Some(categories) = &self.categories {
+            object["per_class"] = serde_json::to_value(categories)?;
         }
         if let Some(errors) = &self.errors {
             object["error_breakdown"] = serde_json::to_value(errors)?;
@@ -70,8 +64,8 @@ impl Report {
         if let Some(edges) = &self.edges {
             text.push_str(&by_edge(edges)?);
         }
-        if let Some(tables) = &self.tables {
-            write!(text, "\n{}\n{}", by_category(tables)?, by_size(tables)?)?;
+        if let Some(categories) = &self.categories {
+            write!(text, "\n{}", by_category(categories)?)?;
         }
         if let Some(errors) = &self.errors {
             write!(text, "\n{}", by_kind(errors)?)?;
@@ -94,21 +88,11 @@ fn by_edge(edges: &EdgeCoverage) -> Result<String> {
     ))
 }
 
-fn by_category(tables: &CocoTables) -> Result<String> {
-    let header = ["category", "objects", "AP", "AP50", "AP75", "AP small", "AP medium", "AP large"];
-    let mut table = Table::new(header);
-    for row in &tables.categories {
-        let values = [row.ap, row.ap50, row.ap75, row.ap_small, row.ap_medium, row.ap_large];
-        table.push([row.name.clone(), row.objects.to_string()].into_iter().chain(values.map(figure)))?;
-    }
-    Ok(table.render())
-}
-
-fn by_size(tables: &CocoTables) -> Result<String> {
-    let mut table = Table::new(["size", "objects", "AP", "AP50", "AP75", "AR"]);
-    for row in &tables.sizes {
-        let values = [row.ap, row.ap50, row.ap75, row.ar];
-        table.push([row.size.clone(), row.objects.to_string()].into_iter().chain(values.map(figure)))?;
+fn by_category(categories: &[CategoryFigures]) -> Result<String> {
+    let mut table = Table::new(["category", "objects", "AP", "AP50", "AP75"]);
+    for row in categories {
+        let values = [row.ap, row.ap50, row.ap75].map(figure);
+        table.push([row.name.clone(), row.objects.to_string()].into_iter().chain(values))?;
     }
     Ok(table.render())
 }
@@ -116,19 +100,13 @@ fn by_size(tables: &CocoTables) -> Result<String> {
 fn by_kind(errors: &ErrorBreakdown) -> Result<String> {
     let mut table = Table::new(["error", "count", "gain in AP50 if fixed"]);
     for cost in &errors.kinds {
-        table.push([cost.kind.name().to_owned(), cost.count.to_string(), gain(cost.delta_ap50)])?;
+        table.push([cost.kind.to_owned(), cost.count.to_string(), gain(cost.delta_ap50)])?;
     }
-    let wrong: usize = errors.kinds.iter().take(5).map(|cost| cost.count).sum();
+    let wrong: u64 = errors.kinds.iter().take(5).map(|cost| cost.count).sum();
     let row = |name: &str, count: String, delta| [name.to_owned(), count, gain(delta)];
     table.push(row("all wrong detections", wrong.to_string(), errors.delta_false_positives))?;
     table.push(row("all objects not found", String::new(), errors.delta_false_negatives))?;
-    Ok(format!(
-        "AP50 {}, {} right detections, {} that count neither way\n\n{}",
-        figure(errors.ap50),
-        errors.correct,
-        errors.ignored,
-        table.render()
-    ))
+    Ok(table.render())
 }
 
 /// A figure, or a dash where there is nothing that it could be of.

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::DetectionArgs;
 use crate::commands::predict_inputs::PictureFolder;
 use crate::detection_picture::{Found, panel, picture};
-use crate::picture::row;
+use crate::picture::grid;
 use crate::progress::Console;
 use crate::schema::document;
 use crate::video::{self, Video};
@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
             let found = found.map(Found::new).collect::<Result<Vec<_>>>()?;
             pictures.push(picture(image, truth, &found, name)?);
         }
-        Ok(row(&pictures)?)
+        Ok(grid(&[pictures], [255; 3])?)
     }
 
     /// The labels and boxes, `[x, y, width, height]`, that the annotations have for the image.

@@ -1,17 +1,16 @@
 //! What every reproduction is asked for, and what happens whatever the task: the scale, the settings, the
-//! folder, the plan of a dry run, the results.
+//! folder, the results.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_experiment::config::{Configured, Settings, check_ranges};
-use ebm_experiment::plan::Plan;
 
-use super::outcome::{CheckArgs, DRY_RUN, Reference, SMOKE, Study, print_plan};
+use super::outcome::{CheckArgs, Reference, SMOKE, Study};
 use crate::commands::settings::SettingsArgs;
-use crate::commands::{fresh_run, run_dir, run_name};
+use crate::commands::{run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
 use crate::weights_path;
@@ -92,9 +91,6 @@ pub struct TaskArgs {
     /// A run of this command that was interrupted: what it trained is kept, what it was training goes on.
     #[arg(long)]
     pub resume: Option<PathBuf>,
-    /// Paper: only the plan, the sizes and two steps of each network.
-    #[arg(long)]
-    pub dry_run: bool,
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Where datasets are.
@@ -164,9 +160,6 @@ pub trait Reproduction {
         self.args().device.open_single()
     }
 
-    /// What paper scale would do, with files below `run`.
-    fn plan(&self, config: &Self::Config, at: &Place<'_>, progress: &mut Console) -> Result<Plan>;
-
     /// Makes the study that was asked for.
     fn study(&self, config: &Self::Config, at: &Place<'_>, progress: &mut Console) -> Result<Study>;
 }
@@ -186,7 +179,6 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     let args = task.args();
     let missing = task.missing(if args.scale == Scale::Auto { task.real() } else { args.scale })?;
     let scale = match args.scale {
-        Scale::Auto if args.dry_run => Scale::Paper,
         Scale::Auto if args.common.smoke => Scale::Mini,
         Scale::Auto if missing.is_empty() => task.real(),
         Scale::Auto => {
@@ -201,7 +193,6 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
         }
         given => given,
     };
-    ensure!(!args.dry_run || scale == Scale::Paper, "--dry-run is of --scale paper alone");
     let common = &args.common;
     let own = task.configuration(scale);
     let mut configured: Configured<R::Config> =
@@ -209,25 +200,19 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     task.change(&mut configured.settings)?;
     check_ranges("of the command line", &configured.settings)?;
     let reference = match task.is_other(scale)? {
-        _ if args.dry_run => Err(DRY_RUN),
         None => common.reference(&configured),
         Some(reason) => common.reference(&configured).and(Err(reason)),
     };
     common.check.refuse_without(&reference)?;
-    if let (false, false, Some(first)) = (args.dry_run, scale == Scale::Mini, missing.first()) {
+    if let (false, Some(first)) = (scale == Scale::Mini, missing.first()) {
         bail!(
-            "{first} is missing{}; see docs/datasets.md and docs/weights.md, or run --scale mini or --dry-run",
+            "{first} is missing{}; see docs/datasets.md and docs/weights.md, or run --scale mini",
             args.looked()
         );
     }
     let device = task.device(scale)?;
     let mut progress = progress.computing_on(&device);
     let command = format!("reproduce {}", task.task());
-    if args.dry_run {
-        let run = fresh_run(&common.out, &run_name(&format!("{}-dry", task.task()), common.smoke))?;
-        let plan = task.plan(&configured.settings, &Place { scale, run: &run, device }, &mut progress)?;
-        return print_plan(&command, &plan, common.json);
-    }
     let run = run_dir(args.resume.as_deref(), &common.out, &run_name(&task.run_name(scale), common.smoke))?;
     let study = task.study(&configured.settings, &Place { scale, run: &run, device }, &mut progress)?;
     common.finish(&command, scale.name(), &run, study, &reference)

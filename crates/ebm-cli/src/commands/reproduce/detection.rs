@@ -7,12 +7,11 @@ use clap::{Args, ValueEnum};
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
     reproduce::{
-        self, BaseOptions, DETECTORS, MiniOptions, PaperOptions, RealOptions, Setup, Split, StratumRow,
-        StudyOptions, TrainedHeads, dry_run, figure3a, mini, paper, real, step_lengths, table1, table2,
+        BaseOptions, DETECTORS, FrozenOptions, PaperOptions, Setup, StudyOptions, TrainedHeads, figure3a,
+        mini, paper, real, step_lengths, table1, table2,
     },
 };
-use ebm_eval::{Table, read_results};
-use ebm_experiment::plan::Plan;
+use ebm_eval::Table;
 use serde::Serialize;
 use serde_json::json;
 
@@ -20,7 +19,7 @@ use super::common::{Place, Reproduction, Scale, TaskArgs};
 use super::detection_figures::draw_refined;
 use super::detection_tables as tables;
 use super::outcome::Study;
-use crate::commands::{create_dir, eval_strata};
+use crate::commands::create_dir;
 use crate::progress::Console;
 use crate::workers::WorkersArgs;
 
@@ -46,14 +45,11 @@ pub struct DetectionArgs {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     table: u8,
     /// 3a: AP and speed against the number of steps.
-    #[arg(long, value_enum, conflicts_with_all = ["table", "grid", "levels", "objectives"])]
+    #[arg(long, value_enum, conflicts_with_all = ["table", "grid", "objectives"])]
     figure: Option<FigureName>,
     /// lambda: the search for step lengths, on the validation images.
-    #[arg(long, value_enum, conflicts_with_all = ["table", "levels", "objectives"])]
+    #[arg(long, value_enum, conflicts_with_all = ["table", "objectives"])]
     grid: Option<Grid>,
-    /// Mini: how the gain depends on the scenes' difficulty, on occlusion, blur and size.
-    #[arg(long, conflicts_with_all = ["table", "objectives"])]
-    levels: bool,
     /// The energy model trained with every objective, compared like Table 2.
     #[arg(long, conflicts_with = "table")]
     objectives: bool,
@@ -97,7 +93,7 @@ impl Reproduction for DetectionArgs {
     }
 
     fn real(&self) -> Scale {
-        if self.levels { Scale::Mini } else { Scale::Nuclei }
+        Scale::Nuclei
     }
 
     fn generated(&self) -> &'static str {
@@ -138,7 +134,7 @@ impl Reproduction for DetectionArgs {
     fn is_other(&self, _: Scale) -> Result<Option<&'static str>> {
         let is_table2 = self.table == 2 && self.figure.is_none() && self.grid.is_none();
         Ok(match () {
-            () if !is_table2 || self.levels || self.objectives => {
+            () if !is_table2 || self.objectives => {
                 Some("the configuration states what to expect of Table 2 alone")
             }
             () if self.steps.is_some() => Some("--steps is not what the configuration's figures are of"),
@@ -149,24 +145,18 @@ impl Reproduction for DetectionArgs {
         })
     }
 
-    fn plan(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Plan> {
-        let methods = self.methods(config)?;
-        Ok(dry_run(config, &self.options(at), &methods, self.table == 1, at.run, progress)?)
-    }
-
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        if at.scale == Scale::Mini {
-            return self.mini(config, at, progress);
-        }
-        if self.levels {
-            bail!("--levels is a study of generated scenes: run it with --scale mini");
-        }
-        if matches!(at.scale, Scale::People | Scale::Nuclei) {
+        self.methods(config)?;
+        let frozen = || -> Result<FrozenOptions> {
             let (base, data) = (self.base(at.scale)?, self.folder(at.scale));
-            let setup = real(config, &RealOptions { base, data, study: self.study_options(at) }, progress)?;
-            return self.study_in(&setup, at.run, progress);
-        }
-        self.study_in(&paper(config, &self.options(at), progress)?, at.run, progress)
+            Ok(FrozenOptions { base, data, study: self.study_options(at) })
+        };
+        let setup = match at.scale {
+            Scale::Mini => mini(config, &frozen()?, progress)?,
+            Scale::People | Scale::Nuclei => real(config, &frozen()?, progress)?,
+            _ => paper(config, &self.options(at), progress)?,
+        };
+        self.study_in(&setup, at.run, progress)
     }
 }
 
@@ -204,9 +194,13 @@ impl DetectionArgs {
         }
     }
 
-    /// Where the images of a scale of real images are.
+    /// Where the images of a scale other than the paper's are.
     fn folder(&self, scale: Scale) -> PathBuf {
-        self.task.datasets.join(if scale == Scale::People { "coco-person" } else { scale.name() })
+        self.task.datasets.join(match scale {
+            Scale::Mini => "generated/detection",
+            Scale::People => "coco-person",
+            _ => scale.name(),
+        })
     }
 
     /// The detector's file.
@@ -246,23 +240,6 @@ impl DetectionArgs {
         }
     }
 
-    fn mini(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        self.methods(config)?;
-        let options = MiniOptions {
-            base: self.base(Scale::Mini)?,
-            data: self.task.datasets.join("generated/detection"),
-            study: self.study_options(at),
-        };
-        let setup = mini(config, &options, progress)?;
-        if self.levels {
-            let splits = options.levels(config)?;
-            let rows = reproduce::levels(&setup, &splits, self.task.seeds, progress)?;
-            eval_strata::write(at.run, &strata_of(&splits, at.run, self.task.seeds)?)?;
-            return of("Levels of difficulty", setup.remarks(None), &rows, &tables::levels(&rows)?);
-        }
-        self.study_in(&setup, at.run, progress)
-    }
-
     /// The study that the arguments name.
     fn study_in(&self, setup: &Setup, run: &Path, progress: &mut Console) -> Result<Study> {
         let (methods, seeds) = (self.methods(setup.config())?, self.task.seeds);
@@ -296,18 +273,6 @@ impl DetectionArgs {
             ..study
         })
     }
-}
-
-/// The gain of the energy model by what makes a box uncertain, for each level.
-fn strata_of(splits: &[Split], run: &Path, seeds: u64) -> Result<Vec<(String, Vec<StratumRow>)>> {
-    let of_level = |split: &Split| {
-        let read = |name: &str| read_results(&run.join(format!("detections-{}-{name}.json", split.name)));
-        let refined = (0..seeds).map(|seed| read(&format!("ebm-{seed}"))).collect::<Result<Vec<_>, _>>()?;
-        let (replicates, key) = (eval_strata::REPLICATES, eval_strata::key());
-        let rows = reproduce::strata(&split.annotations, &read("direct")?, &refined, replicates, key)?;
-        Ok((split.name.clone(), rows))
-    };
-    splits.iter().map(of_level).collect()
 }
 
 /// A study of detection.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_detect::config::{ExperimentConfig, MethodConfig, TradeConfig};
-use ebm_detect::reproduce::{AblationRow, LevelRow, Row, StepLengthRow, TradeRow};
+use ebm_detect::config::{MethodConfig, TradeConfig};
+use ebm_detect::reproduce::{AblationRow, Row, StepLengthRow, TradeRow};
 use ebm_eval::{Spread, Summary, Table};
 use ebm_plot::{PointPanel, PointPlot};
 
@@ -142,25 +142,6 @@ pub fn step_lengths(methods: &[MethodConfig], rows: &[StepLengthRow]) -> Result<
                 format!("{:.2}", 100.0 * row.ap),
             ])?;
         }
-    }
-    Ok(table)
-}
-
-/// Direct and the energy model by level of difficulty.
-pub fn levels(rows: &[LevelRow]) -> Result<Table> {
-    let mut table = Table::new(["level", "Direct: AP", "AP75", "EBM: AP", "AP75", "gain in AP"]);
-    for own in rows.chunk_by(|a, b| a.level == b.level) {
-        let of = |method| own.iter().filter(move |row| row.row.method == method);
-        let Some(direct) = of(ExperimentConfig::DIRECT).next() else { continue };
-        let base = direct.row.precision;
-        table.push([
-            own[0].level.clone(),
-            format!("{:.1}", 100.0 * base.ap),
-            format!("{:.1}", 100.0 * base.ap75),
-            cell(&percent(of(ExperimentConfig::ENERGY), |r| r.row.precision.ap), 1)?,
-            cell(&percent(of(ExperimentConfig::ENERGY), |r| r.row.precision.ap75), 1)?,
-            cell(&percent(of(ExperimentConfig::ENERGY), |r| r.row.precision.ap - base.ap), 1)?,
-        ])?;
     }
     Ok(table)
 }

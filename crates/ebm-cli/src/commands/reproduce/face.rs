@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
-use ebm_experiment::plan::Plan;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::features::Depth;
-use ebm_face::reproduce::{
-    Ablation, Data, Options, Outcome, Task, cross_validated, dry_run, frozen, mini, paper,
-};
+use ebm_face::reproduce::{Ablation, Data, Options, Outcome, Task, cross_validated, frozen, mini, paper};
 use serde_json::json;
 
 use super::common::{Place, Reproduction, Scale, TaskArgs};
@@ -75,8 +72,8 @@ const TRUNKS: [&str; 4] = [
 /// Where Pointing'04 is below the datasets.
 const POINTING: &str = "pointing04";
 
-/// The published MobileFaceNet, as it is and as `ebm weights convert` writes it.
-const MOBILE_TRUNKS: [&str; 2] = ["mobilefacenet.safetensors", "mobilefacenet.params"];
+/// The published MobileFaceNet.
+const MOBILE_TRUNKS: [&str; 1] = ["mobilefacenet.safetensors"];
 
 impl Reproduction for Faces {
     type Config = ExperimentConfig;
@@ -127,12 +124,6 @@ impl Reproduction for Faces {
     /// Heads on fixed features are small: the CPU trains them.
     fn device(&self, scale: Scale) -> Result<Device> {
         if scale == Scale::Paper { self.args().device.open_single() } else { Ok(Device::Cpu) }
-    }
-
-    fn plan(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Plan> {
-        let data = self.data(config, at, progress)?.remove(0);
-        let weights = self.trunk(at.scale).with_context(|| self.missing_trunk(at.scale))?;
-        Ok(dry_run(config, &data, &weights, &at.device, &self.options(at), progress)?)
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {

@@ -11,7 +11,7 @@ use ebm_face::reproduce::{Data, Example, Outcome};
 use ebm_plot::{DensityMaps, DensityPanel};
 
 use crate::density_panel::density_panel;
-use crate::picture::{beside, stack};
+use crate::picture::{grid, level};
 
 /// One sheet of all examples, a row for each: the image, then the density of each coordinate, or of both
 /// where there are two.
@@ -25,10 +25,10 @@ pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Out
         let Some(face) = data.results().faces.get(example.index) else { continue };
         let image = face.pixels.decode()?;
         if let Some(density) = &example.joint {
-            rows.push(beside(&image, &[joint_panel(config, example, density)?])?);
+            rows.push(level(&[image, joint_panel(config, example, density)?]));
             continue;
         }
-        let mut curves = Vec::new();
+        let mut curves = vec![image];
         for (k, name) in config.coordinates.iter().enumerate() {
             let [before, after] = example.estimate.each_ref().map(|estimate| estimate[k]);
             curves.push(density_panel(
@@ -38,9 +38,9 @@ pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Out
                 &[(example.target[k], "truth"), (before, baseline), (after, "refined")],
             )?);
         }
-        rows.push(beside(&image, &curves)?);
+        rows.push(level(&curves));
     }
-    Ok(write_png(&run.join("densities.png"), &stack(&rows)?)?)
+    Ok(write_png(&run.join("densities.png"), &grid(&rows, [255; 3])?)?)
 }
 
 /// p(y | x) of a y with two coordinates, with the truth as a point.

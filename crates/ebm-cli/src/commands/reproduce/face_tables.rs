@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_bench::{Machine, today};
 use ebm_eval::{Spread, Summary, Table};
 use ebm_experiment::PairedDifference;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
 use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, Row, StepLengthRow};
+
+use crate::machine::{Machine, today};
 
 /// Mean ± standard deviation of a value of the rows of a method.
 fn cell(

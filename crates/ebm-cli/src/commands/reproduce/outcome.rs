@@ -5,10 +5,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ebm_bench::peak_mib;
 use ebm_data::files::write_atomic;
 use ebm_eval::{Comparison, Expected};
-use ebm_experiment::plan::Plan;
 use serde_json::{Value, json};
 
 use super::common::CommonArgs;
@@ -28,8 +26,6 @@ pub type Reference<'a> = Result<&'a Expected, &'static str>;
 
 /// Why a smoke run is compared with nothing.
 pub const SMOKE: &str = "the results of --smoke mean nothing";
-/// Why a dry run is compared with nothing.
-pub const DRY_RUN: &str = "a dry run has no results";
 
 impl CheckArgs {
     /// Refuses --check before the work begins where nothing could come of it.
@@ -114,34 +110,4 @@ impl CommonArgs {
         eprintln!("{files}, results.json and report.md are in {}", run.display());
         self.check.conclude(comparison)
     }
-}
-
-/// Prints what a dry run at paper scale found.
-pub fn print_plan(command: &str, plan: &Plan, as_json: bool) -> Result<()> {
-    if as_json {
-        println!("{}", plan_document(command, plan));
-    } else {
-        for line in &plan.lines {
-            println!("{line}");
-        }
-        for steps in &plan.steps {
-            println!("two steps of {}: losses {:.4?}", steps.title, steps.losses);
-        }
-        if let Some(peak) = peak_mib() {
-            println!("peak memory of this dry run: {peak} MiB");
-        }
-    }
-    eprintln!("{}", Comparison::none(DRY_RUN));
-    Ok(())
-}
-
-/// The same as a document.
-pub fn plan_document(command: &str, plan: &Plan) -> Value {
-    let steps: Vec<_> =
-        plan.steps.iter().map(|steps| json!({ "method": steps.key, "losses": steps.losses })).collect();
-    let body = json!({
-        "scale": "paper", "dry_run": true, "plan": plan.lines, "steps": steps, "peak_memory_mib": peak_mib(),
-        "expected": Comparison::none(DRY_RUN),
-    });
-    document(command, body)
 }

@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use ebm_bench::{Machine, today};
 use ebm_data::files::write_atomic;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_experiment::Calibration;
@@ -22,6 +21,7 @@ use super::common::CommonArgs;
 use super::outcome::Study;
 use super::toy_figures::figures;
 use crate::commands::{fresh_run, run_name};
+use crate::machine::{Machine, today};
 use crate::progress::Console;
 use crate::workers::MOST_THREADS;
 

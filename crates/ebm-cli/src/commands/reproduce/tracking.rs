@@ -7,12 +7,11 @@ use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_data::sequences::{SequenceOptions, otb};
 use ebm_eval::tracking::Convention;
-use ebm_experiment::plan::Plan;
 use ebm_synth::videos::VideoConfig;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{
-    Annotated, BackboneSource, Comparison, MiniOptions, PaperOptions, StillsOptions, Test, dry_run,
-    find_backbone, mini, missing, paper, stills,
+    Annotated, BackboneSource, Comparison, MiniOptions, PaperOptions, StillsOptions, Test, find_backbone,
+    mini, missing, paper, stills,
 };
 use serde_json::json;
 
@@ -35,7 +34,7 @@ pub struct TrackingArgs {
     #[command(flatten)]
     task: TaskArgs,
     /// The supplement's ablation instead of Table 3.
-    #[arg(long, value_enum, conflicts_with = "dry_run")]
+    #[arg(long, value_enum)]
     ablation: Option<Ablation>,
     /// Which methods of Table 3, by key; all of them by default.
     #[arg(long, value_delimiter = ',')]
@@ -141,10 +140,6 @@ impl Reproduction for TrackingArgs {
     fn run_name(&self, scale: Scale) -> String {
         let study = if self.ablation.is_some() { "tracking-sigma" } else { "tracking" };
         format!("{study}-{}", scale.name())
-    }
-
-    fn plan(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Plan> {
-        Ok(dry_run(config, &self.options(at.run, &at.device), progress)?)
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {

@@ -8,7 +8,7 @@ use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Comparison, Example};
 
-use crate::picture::{AFTER, BEFORE, Colour, TRUTH, beside, enlarge, outline, stack};
+use crate::picture::{AFTER, BEFORE, Colour, TRUTH, enlarge, grid, level, outline};
 
 /// Frames of the example that are shown.
 const SHOWN: usize = 6;
@@ -77,11 +77,6 @@ fn sheet(example: &Example) -> Result<Image> {
         }
         shown.push(image);
     }
-    let mut rows = Vec::new();
-    for row in shown.chunks(COLUMNS) {
-        if let [first, rest @ ..] = row {
-            rows.push(beside(first, rest)?);
-        }
-    }
-    Ok(stack(&rows)?)
+    let rows: Vec<_> = shown.chunks(COLUMNS).map(level).collect();
+    Ok(grid(&rows, [255; 3])?)
 }

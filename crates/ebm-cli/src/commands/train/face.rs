@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 use ebm_data::faces::split::Split;
-use ebm_data::faces::{Faces, Tolerance, biwi, listed, utkface};
+use ebm_data::faces::{Faces, Tolerance, listed, utkface};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
@@ -98,7 +98,7 @@ impl FaceImages for PoseImages {
         let names: Vec<&str> = coordinates.iter().map(String::as_str).collect();
         Ok(match (&self.npz, &self.images, &self.split) {
             (_, Some(images), Some(split)) => listed::load(images, split, &names, &Tolerance::default())?,
-            (Some(npz), ..) => biwi::read_npz(npz, &biwi::NpzOptions::default())?,
+            (Some(npz), ..) => ebm_face::biwi::read_npz(npz, &Tolerance::default())?,
             _ => bail!("give --npz, or --images and --split"),
         })
     }

@@ -47,7 +47,7 @@ impl DataArgs {
     pub fn train(&self, labels: Option<usize>) -> Result<CocoDataset> {
         let options = LoadOptions { labels, tolerance: self.tolerance(), ..LoadOptions::new(Purpose::Train) };
         let mut dataset = match &self.data {
-            Some(folder) => DetectionFolder::open(folder, None)?.load(Split::Train, &options)?,
+            Some(folder) => DetectionFolder::open(folder)?.load(Split::Train, &options)?,
             None => self.annotated(&options)?,
         };
         dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
@@ -71,7 +71,7 @@ impl DataArgs {
     /// The split to choose by, of a folder that has one.
     pub fn validation(&self, labels: usize) -> Result<Option<CocoDataset>> {
         let Some(folder) = &self.data else { return Ok(None) };
-        let folder = DetectionFolder::open(folder, None)?;
+        let folder = DetectionFolder::open(folder)?;
         if !folder.splits().contains(&Split::Valid) {
             return Ok(None);
         }

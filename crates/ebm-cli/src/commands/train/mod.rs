@@ -1,7 +1,6 @@
 //! `ebm train`: the same course for every task, [`ebm_experiment::train`].
 
 mod branch;
-mod curve;
 mod detector;
 pub mod face;
 mod held_out;
@@ -19,7 +18,6 @@ use super::create_dir;
 use crate::parallel;
 use crate::progress::Console;
 use crate::signals::Signals;
-use curve::training_curves;
 use run::RunArgs;
 
 /// What to train.
@@ -87,7 +85,6 @@ fn course<T: TrainArgs>(args: &mut T, session: &mut Session<'_>) -> Result<()> {
     ebm_experiment::train(args, &run, session)?;
     drop(watch);
     if session.group.is_first() {
-        training_curves(&own.run, T::MEASURE)?;
         println!("{}", args.result()?.display());
     }
     Ok(())

@@ -8,11 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::Args;
-use ebm_page::Reach;
-use ebm_report::{Error, Follower, Renewal, Run, page, waiting};
-use ebm_server::{Answer, Call, Refusal, Site, StatusCode, bytes, document};
-
-use crate::local_page;
+use ebm_web::report::{Follower, Run, page, waiting};
+use ebm_web::server::{Answer, Call, Refusal, Server, Site, html, json};
 
 /// How a training is watched.
 #[derive(Args, Clone)]
@@ -28,7 +25,7 @@ pub struct WatchArgs {
 
 /// Seconds between two looks at the page, at least; a page that takes long is asked for less often.
 const RELOAD: u32 = 5;
-/// The share of the time that making the page may take.
+/// Share of the time that making the page may take.
 const SHARE: f64 = 0.05;
 /// Time between two looks at the logs for TensorBoard.
 const FOLLOW: Duration = Duration::from_secs(2);
@@ -47,7 +44,7 @@ impl WatchArgs {
         let mut watch = Watch { over: Arc::default(), threads: Vec::new() };
         if let Some(port) = self.watch {
             let name = run.file_name().unwrap_or(run.as_os_str()).to_string_lossy().into_owned();
-            let server = local_page::server(port, Report { run: run.to_owned(), name })?;
+            let server = Server::bind(port, Report { run: run.to_owned(), name })?;
             eprintln!("the report while it trains: {}", server.address());
             let over = watch.over.clone();
             watch.threads.push(spawn(move || server.run(&|| over.load(Ordering::Relaxed))));
@@ -95,33 +92,25 @@ struct Report {
     name: String,
 }
 
-impl Report {
-    fn page(&self) -> Result<String, Error> {
-        let renewal = |seconds| Renewal { seconds, reach: Reach::OwnServer };
-        let start = Instant::now();
-        let run = match Run::read(&self.run, &self.name) {
-            Ok(run) => run,
-            Err(Error::NoFolder { .. } | Error::NoRun { .. }) => {
-                return Ok(waiting(&self.name, renewal(RELOAD)));
-            }
-            Err(error) => return Err(error),
-        };
-        // Reading is the most of it.
-        let seconds = (start.elapsed().as_secs_f64() / SHARE) as u32;
-        page(&[run], Some(renewal(seconds.max(RELOAD))))
+impl Site for Report {
+    fn answer(&self, call: &Call) -> Option<Result<Answer, Refusal>> {
+        match call.path.as_str() {
+            _ if call.is_post => None,
+            // The page asks for this before it loads itself anew.
+            "alive" => Some(json(&true)),
+            "" => Some(Ok(html(self.page()))),
+            _ => None,
+        }
     }
 }
 
-impl Site for Report {
-    fn file(&self, name: &str) -> Option<Answer> {
-        (name == Renewal::ALIVE).then(|| bytes(StatusCode::OK, "text/plain; charset=utf-8", "yes".into()))
-    }
-
-    fn compute(&self, call: &Call) -> Option<Result<Answer, Refusal>> {
-        if call.is_post || !call.path.is_empty() {
-            return None;
+impl Report {
+    fn page(&self) -> String {
+        let start = Instant::now();
+        match Run::read(&self.run, &self.name) {
+            // Reading is the most of it.
+            Ok(run) => page(&[run], Some(RELOAD.max((start.elapsed().as_secs_f64() / SHARE) as u32))),
+            Err(_) => waiting(&self.name, RELOAD),
         }
-        let failed = |error: Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
-        Some(self.page().map(document).map_err(failed))
     }
 }

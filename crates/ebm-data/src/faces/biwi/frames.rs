@@ -7,26 +7,12 @@ use super::camera::{Camera, MAX_TEXT_BYTES, numbers};
 use super::check_angles;
 use super::rotation::{Matrix, angles, check_rotation};
 use crate::error::{Error, Result};
-use crate::faces::tolerance::{Collector, Tolerance};
-use crate::faces::{Face, Faces, Pixels};
-use crate::files::read_limited;
+use crate::faces::{Face, Faces, Pixels, Tolerance};
+use crate::files::{names_in, read_limited};
 use crate::quarantine::{DefectCode, Finding};
 
-/// How to read raw frames.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FramesOptions {
-    /// The side of the crop around the head's centre, in millimetres at the head's distance.
-    pub side_mm: f64,
-    /// How much may be defective.
-    pub tolerance: Tolerance,
-}
-
-impl Default for FramesOptions {
-    /// 300 mm, a head with some room around it; 1 defect in 1000.
-    fn default() -> Self {
-        Self { side_mm: 300., tolerance: Tolerance::default() }
-    }
-}
+/// A side of the crop for [`load_frames`]: a head with some room around it.
+pub const SIDE_MM: f64 = 300.;
 
 /// Reads the frames below `root`, in the order of their names: `01/frame_00003`.
 ///
@@ -34,24 +20,24 @@ impl Default for FramesOptions {
 /// `frame_00003_rgb.png` and `frame_00003_pose.txt`: a 3×3 rotation and the head's centre in millimetres, in
 /// the depth camera's system. Targets are yaw, pitch and roll in degrees, by FSA-Net's formulas.
 ///
-/// The crop is a square around the projected centre, of [`FramesOptions::side_mm`] at the head's distance.
-/// FSA-Net cropped what a face detector found instead: for its figures use its files ([`super::read_npz`]).
+/// The crop is a square around the projected centre, of `side_mm` millimetres at the head's distance.
+/// FSA-Net cropped what a face detector found instead: for its figures use its files ([`super::faces_of_arrays`]).
 ///
 /// A frame is defective if its image or pose is missing, the pose is not twelve numbers, its matrix is not a
 /// rotation (within 10⁻³), or the head is not in view.
 ///
 /// # Errors
 /// [`Error::Io`] for what cannot be read, [`Error::Format`] for a folder without frames or a calibration that
-/// is none, [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for options out of
-/// their domain.
-pub fn load_frames(root: &Path, options: &FramesOptions) -> Result<Faces> {
-    if !(options.side_mm > 0. && options.side_mm.is_finite()) {
-        let detail = format!("{} is no length; give millimetres, such as 300", options.side_mm);
+/// is none, [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a side or a fraction
+/// out of its domain.
+pub fn load_frames(root: &Path, side_mm: f64, tolerance: &Tolerance) -> Result<Faces> {
+    if !(side_mm > 0. && side_mm.is_finite()) {
+        let detail = format!("{side_mm} is no length; give millimetres, such as 300");
         return Err(Error::Argument { name: "side_mm", detail });
     }
-    let mut collector = Collector::new(&options.tolerance)?;
+    let mut collected = Faces::default();
     let mut found = false;
-    for recording in list(root)? {
+    for recording in names_in(root)? {
         let folder = root.join(&recording);
         if !recording.bytes().all(|byte| byte.is_ascii_digit()) || !folder.is_dir() {
             continue;
@@ -65,16 +51,16 @@ pub fn load_frames(root: &Path, options: &FramesOptions) -> Result<Faces> {
         for (frame, files) in frames {
             let name = format!("{recording}/{frame}");
             let pose = folder.join(format!("{frame}{POSE}"));
-            let outcome = read_frame(&folder, &frame, &pose, files, &camera, options.side_mm)
+            let outcome = read_frame(&folder, &frame, &pose, files, &camera, side_mm)
                 .map(|(pixels, target)| Face { name: name.clone(), pixels, target });
-            collector.push(&pose, &name, outcome);
+            collected.push(&pose, &name, outcome);
         }
     }
     if !found {
         let detail = format!("no folder such as 01 with frames such as frame_00003{IMAGE}");
         return Err(Error::Format { path: root.to_owned(), expected: "the folder hpdb of BIWI", detail });
     }
-    collector.finish()
+    collected.within(tolerance)
 }
 
 const IMAGE: &str = "_rgb.png";
@@ -86,7 +72,7 @@ type Files = [bool; 2];
 /// The frames of a folder by name.
 fn frames(folder: &Path) -> Result<BTreeMap<String, Files>> {
     let mut frames = BTreeMap::<String, Files>::new();
-    for name in list(folder)? {
+    for name in names_in(folder)? {
         for (index, suffix) in [IMAGE, POSE].iter().enumerate() {
             if let Some(frame) = name.strip_suffix(suffix).filter(|frame| frame.starts_with("frame_")) {
                 frames.entry(frame.to_owned()).or_default()[index] = true;
@@ -94,17 +80,6 @@ fn frames(folder: &Path) -> Result<BTreeMap<String, Files>> {
         }
     }
     Ok(frames)
-}
-
-/// The names in a folder, in order. Names that are no text are none of BIWI's.
-fn list(folder: &Path) -> Result<Vec<String>> {
-    let fail = |source| Error::io("list", folder, source);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(fail)? {
-        names.extend(entry.map_err(fail)?.file_name().into_string().ok());
-    }
-    names.sort();
-    Ok(names)
 }
 
 fn read_frame(
@@ -121,11 +96,12 @@ fn read_frame(
             return Err(Finding::new(DefectCode::MissingFile, file.display().to_string()));
         }
     }
-    let (matrix, center) = read_pose(pose).map_err(|detail| Finding::new(DefectCode::BadPose, detail))?;
-    check_rotation(&matrix).map_err(|detail| Finding::new(DefectCode::NotRotation, detail))?;
+    let (matrix, center) =
+        read_pose(pose).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
+    check_rotation(&matrix).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
     let target = check_angles(angles(&matrix))?;
     let region =
-        camera.region(&center, side_mm).map_err(|detail| Finding::new(DefectCode::HeadOutside, detail))?;
+        camera.region(&center, side_mm).map_err(|detail| Finding::new(DefectCode::BadBox, detail))?;
     Ok((Pixels::Region { path, region }, target))
 }
 

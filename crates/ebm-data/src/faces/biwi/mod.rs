@@ -2,15 +2,13 @@
 //!
 //! A pose is yaw, pitch and roll in degrees.
 
-mod archive;
+mod arrays;
 mod camera;
 mod frames;
-mod npy;
-mod npz;
 mod rotation;
 
-pub use frames::{FramesOptions, load_frames};
-pub use npz::{NpzOptions, read_npz, write_npz};
+pub use arrays::faces_of_arrays;
+pub use frames::{SIDE_MM, load_frames};
 
 use crate::quarantine::{DefectCode, Finding};
 
@@ -21,5 +19,5 @@ fn check_angles(angles: [f64; 3]) -> Result<Vec<f32>, Finding> {
     }
     let [yaw, pitch, roll] = angles;
     let detail = format!("yaw {yaw}, pitch {pitch}, roll {roll}: not three angles up to 180 degrees");
-    Err(Finding::new(DefectCode::BadPose, detail))
+    Err(Finding::new(DefectCode::BadAnnotation, detail))
 }

@@ -73,9 +73,7 @@ impl<'a> Machine<'a> {
             0x8D => self.text(bytes, 8),
             b'U' | b'C' => self.bytes(bytes, 1),
             b'T' | b'B' => self.bytes(bytes, 4),
-            // Protocol 5 has bytes that can be changed too.
-            0x8E | 0x96 => self.bytes(bytes, 8),
-            0x97 | 0x98 => Err("it keeps its content outside of itself (buffer_callback)".to_owned()),
+            0x8E => self.bytes(bytes, 8),
             other => Err(format!("operation {other:#04x} is not known")),
         }
     }
@@ -136,7 +134,11 @@ impl<'a> Machine<'a> {
                 let [module, name] = [module, name].map(|id| self.owned_text(id));
                 self.push(Object::Global(module?, name?))
             }
-            b'b' => self.build(),
+            // Attributes of a dictionary (a `state_dict` has `_metadata`) are no entries of it, and are left out.
+            b'b' => {
+                self.pop()?;
+                self.top().map(drop)
+            }
             b'Q' => {
                 let id = self.pop()?;
                 self.push(Object::Persistent(id))
@@ -246,21 +248,7 @@ impl<'a> Machine<'a> {
             }
             _ => false,
         };
-        self.push(if dictionary {
-            Object::Dictionary(Vec::new())
-        } else {
-            Object::Call { callable, args, state: None }
-        })
-    }
-
-    /// A dictionary's attributes (a `state_dict` has `_metadata`) are no entries of it, and are left out.
-    fn build(&mut self) -> Result<(), String> {
-        let new = self.pop()?;
-        let object = self.top()?;
-        if let Object::Call { state, .. } = &mut self.objects[object] {
-            *state = Some(new);
-        }
-        Ok(())
+        self.push(if dictionary { Object::Dictionary(Vec::new()) } else { Object::Call { callable, args } })
     }
 
     fn remember(&mut self, key: usize) -> Result<(), String> {
@@ -277,7 +265,7 @@ impl<'a> Machine<'a> {
 }
 
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
-    let (taken, rest) = bytes.split_at_checked(count).ok_or("it is cut off")?;
+    let (taken, rest) = bytes.split_at_checked(count).ok_or("it is cut off or too long")?;
     *bytes = rest;
     Ok(taken)
 }

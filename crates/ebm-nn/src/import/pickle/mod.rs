@@ -1,16 +1,18 @@
 //! Python's pickles, protocols 2 to 5, as data: nothing is imported and nothing is called.
 //!
 //! candle has a reader of pickles too. It is not used: it cannot read integers of more than 8 bytes, with
-//! which torch's older files begin, nor the byte strings that hold numpy's arrays; it copies an object
-//! whenever it is referred to again; and on bytes that nobody checked it may panic or exhaust the stack. Here
-//! objects live in one arena and refer to each other by index, so that sharing costs nothing and depth is no
-//! matter.
+//! which torch's older files begin, nor Python 2's strings; it copies an object whenever it is referred to
+//! again; and on bytes that nobody checked it may panic or exhaust the stack. Here objects live in one arena and
+//! refer to each other by index, so that sharing costs nothing and depth is no matter.
 
 mod machine;
 
 use std::borrow::Cow;
 
 use machine::Machine;
+
+/// The longest pickle that is read; that of a ResNet-50 takes 0.05 MB.
+const MAX_BYTES: usize = 64 << 20;
 
 /// An object's place in its [`Pickle`].
 pub(super) type Id = usize;
@@ -30,11 +32,10 @@ pub(super) enum Object<'a> {
     Dictionary(Vec<(Id, Id)>),
     /// A function or class by name.
     Global(Cow<'a, str>, Cow<'a, str>),
-    /// What calling a global with arguments would give, and the state set afterwards.
+    /// What calling a global with arguments would give.
     Call {
         callable: Id,
         args: Id,
-        state: Option<Id>,
     },
     /// A reference to something outside the pickle.
     Persistent(Id),
@@ -51,8 +52,11 @@ impl<'a> Pickle<'a> {
     /// Reads one pickle off the front of `bytes`.
     pub(super) fn read(bytes: &mut &'a [u8]) -> Result<Self, String> {
         let mut machine = Machine::default();
+        let mut rest = bytes.get(..MAX_BYTES).unwrap_or(bytes);
+        let length = rest.len();
         loop {
-            if let Some(root) = machine.step(bytes)? {
+            if let Some(root) = machine.step(&mut rest)? {
+                *bytes = &bytes[length - rest.len()..];
                 return Ok(Self { objects: machine.into_objects(), root });
             }
         }
@@ -102,20 +106,6 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Bytes, also in the form that Python 3 gives them in protocol 2: a text and how to encode it.
-    pub(super) fn bytes(&self, id: Id) -> Option<Cow<'a, [u8]>> {
-        match self.get(id) {
-            Object::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
-            Object::Call { .. } => {
-                let ("_codecs", "encode", args) = self.call(id)? else { return None };
-                let Object::Text(text) = self.get(*args.first()?) else { return None };
-                let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
-                Some(Cow::Owned(bytes?))
-            }
-            _ => None,
-        }
-    }
-
     /// A whole number that is a size here.
     pub(super) fn size(&self, id: Id) -> Option<usize> {
         if let Object::Int(value) = self.get(id) { usize::try_from(*value).ok() } else { None }
@@ -128,14 +118,9 @@ impl<'a> Pickle<'a> {
 
     /// Module, name and arguments of a call.
     pub(super) fn call(&self, id: Id) -> Option<(&str, &str, &[Id])> {
-        let Object::Call { callable, args, .. } = self.get(id) else { return None };
+        let Object::Call { callable, args } = self.get(id) else { return None };
         let (module, name) = self.global(*callable)?;
         Some((module, name, self.sequence(*args)?))
-    }
-
-    /// What a call's result was given as its state.
-    pub(super) fn state(&self, id: Id) -> Option<Id> {
-        if let Object::Call { state, .. } = self.get(id) { *state } else { None }
     }
 
     /// Module and name of a global.

@@ -1,1 +1,0 @@
-../../../docs/benchmarks/peer.py

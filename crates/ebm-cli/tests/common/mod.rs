@@ -1,0 +1,4 @@
+//! What several of these tests use.
+
+pub mod schema;
+pub mod training;

@@ -1,0 +1,52 @@
+//! The arrays of FSA-Net's npz files, `BIWI_train.npz` and `BIWI_test.npz`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::check_angles;
+use crate::error::{Error, Result};
+use crate::faces::{Face, Faces, Pixels};
+use crate::image::Image;
+use crate::quarantine::Tolerance;
+
+/// Faces from the images and poses of an npz file at `path`, which `ebm-face` reads.
+///
+/// `images` are `shape`, `[N, H, W, 3]`, blue first (as OpenCV reads files), which becomes RGB here. `poses` are N
+/// times yaw, pitch and roll in degrees. A face's name is its position with six digits: `000012`. A pose is
+/// defective if an angle is not finite or beyond 180 degrees.
+///
+/// # Errors
+/// [`Error::Format`] for arrays that are empty or do not fit together; [`Error::TooManyDefects`] above the tolerated
+/// fraction; [`Error::Argument`] for a fraction out of its domain.
+pub fn faces_of_arrays(
+    path: &Path,
+    images: &[u8],
+    shape: [usize; 4],
+    poses: &[[f64; 3]],
+    tolerance: &Tolerance,
+) -> Result<Faces> {
+    tolerance.validate()?;
+    let mut faces = Faces::default();
+    let [count, height, width, channels] = shape;
+    let bytes = shape.iter().try_fold(1usize, |product, &side| product.checked_mul(side));
+    if channels != 3 || count != poses.len() || images.is_empty() || bytes != Some(images.len()) {
+        let detail =
+            format!("images of the shape {shape:?} and {} poses; N, H, W, 3 and N wanted", poses.len());
+        return Err(Error::Format {
+            path: path.to_owned(),
+            expected: "an npz file of faces and poses",
+            detail,
+        });
+    }
+    for (index, (bgr, &pose)) in images.chunks_exact(height * width * 3).zip(poses).enumerate() {
+        let name = format!("{index:06}");
+        let rgb = bgr.chunks_exact(3).flat_map(|pixel| pixel.iter().rev().copied()).collect();
+        let image = Image::new(width, height, rgb)?;
+        let outcome = check_angles(pose).map(|target| {
+            let pixels = Pixels::Memory(Arc::new(image));
+            Face { name: name.clone(), pixels, target }
+        });
+        faces.push(path, &name, outcome);
+    }
+    faces.within(tolerance)
+}

@@ -1,0 +1,52 @@
+//! BIWI as FSA-Net's npz files have it: `BIWI_train.npz` and `BIWI_test.npz`.
+
+use std::path::Path;
+
+use candle_core::npy::NpzTensors;
+use candle_core::{DType, Tensor};
+use ebm_data::faces::{Faces, Tolerance, biwi};
+
+use crate::error::{Error, Result};
+
+/// The largest array, in bytes; BIWI's training images take 130 MB.
+const MAX_BYTES: usize = 2 << 30;
+
+/// Reads faces and poses from an npz file in FSA-Net's form, stored or deflated.
+///
+/// Arrays: `image`, `uint8 (N, H, W, 3)`, and `pose`, `float64` or `float32 (N, 3)`. Others are ignored.
+/// [`biwi::faces_of_arrays`] says what becomes of them. The checksums of the archive are not compared.
+///
+/// # Errors
+/// [`Error::Io`] for a file that is not there, [`Error::Data`] for one that is no such archive, holds other arrays,
+/// or has more defects than are tolerated.
+pub fn read_npz(path: &Path, tolerance: &Tolerance) -> Result<Faces> {
+    let fail = |detail: String| {
+        let expected = "an npz file of faces and poses";
+        Error::Data(ebm_data::Error::Format { path: path.to_owned(), expected, detail })
+    };
+    let metadata = std::fs::metadata(path);
+    let metadata = metadata.map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
+    if !metadata.is_file() {
+        return Err(fail("it is no regular file".to_owned()));
+    }
+    let arrays = NpzTensors::new(path).map_err(|error| fail(error.to_string()))?;
+    let array = |name: &str, types: &[DType]| -> Result<Tensor> {
+        let fail = |detail: String| fail(format!("array `{name}`: {detail}"));
+        let (shape, dtype) = arrays.get_shape_and_dtype(name).map_err(|error| fail(error.to_string()))?;
+        let bytes =
+            shape.dims().iter().try_fold(dtype.size_in_bytes(), |product, &side| product.checked_mul(side));
+        if !types.contains(&dtype) || bytes.is_none_or(|bytes| bytes > MAX_BYTES) {
+            return Err(fail(format!("{dtype:?} of the shape {shape:?} is not read")));
+        }
+        arrays.get(name).map_err(|error| fail(error.to_string()))?.ok_or_else(|| fail("missing".to_owned()))
+    };
+    let images = array("image", &[DType::U8])?;
+    let poses = array("pose", &[DType::F64, DType::F32])?.to_dtype(DType::F64)?;
+    let shape = images.dims4().map_err(|error| fail(error.to_string()))?;
+    let poses: Vec<[f64; 3]> = match poses.dims() {
+        [_, 3] => poses.flatten_all()?.to_vec1::<f64>()?.as_chunks().0.to_vec(),
+        other => return Err(fail(format!("array `pose`: shape {other:?} is not (N, 3)"))),
+    };
+    let images = images.flatten_all()?.to_vec1::<u8>()?;
+    Ok(biwi::faces_of_arrays(path, &images, shape.into(), &poses, tolerance)?)
+}

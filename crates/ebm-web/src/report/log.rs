@@ -1,0 +1,83 @@
+//! Logs of one JSON object a line, which may still grow.
+
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Seek as _, SeekFrom};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+
+/// A log, as far as it was read.
+pub(super) struct Log {
+    pub path: PathBuf,
+    read: u64,
+}
+
+impl Log {
+    /// The log at `path`, which need not be there, from its beginning.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, read: 0 }
+    }
+
+    /// Whether there is less than was read.
+    pub fn is_cut(&self) -> io::Result<bool> {
+        match std::fs::metadata(&self.path) {
+            Ok(found) => Ok(found.len() < self.read),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(self.read > 0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives each record that was added to `take`, and says how many lines are none. A last line that is not whole is
+    /// read again the next time.
+    pub fn gained<T: DeserializeOwned>(&mut self, mut take: impl FnMut(T)) -> io::Result<Option<String>> {
+        let mut file = match ebm_files::open_input(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut reader = BufReader::new(file);
+        let (mut line, mut number, mut bad) = (Vec::new(), 0_usize, Vec::new());
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            number += 1;
+            let is_whole = line.ends_with(b"\n");
+            match serde_json::from_slice(&line) {
+                Ok(record) if is_whole => take(record),
+                _ if line.trim_ascii().is_empty() => {}
+                _ => bad.push(number),
+            }
+            self.read += if is_whole { line.len() as u64 } else { 0 };
+            line.clear();
+        }
+        let first = bad.first().map(|first| (bad.len(), first));
+        Ok(first.map(|(count, first)| {
+            format!("{count} of its {number} lines are no records and left out, the first is line {first}")
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_is_read_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.jsonl");
+        let mut log = Log::new(path.clone());
+        let mut gained = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut found: Vec<u32> = Vec::new();
+            let said = log.gained(|number| found.push(number)).unwrap();
+            (found, said)
+        };
+        assert_eq!(gained("1\n\n2\n"), (vec![1, 2], None));
+        let (found, said) = gained("1\n\n2\nNaN\n3\n4");
+        assert_eq!(found, [3]);
+        assert!(said.unwrap().starts_with("2 of its 3 lines are no records"));
+        assert_eq!(gained("1\n\n2\nNaN\n3\n45\n"), (vec![45], None));
+        assert!(!log.is_cut().unwrap());
+        std::fs::write(&path, "1\n").unwrap();
+        assert!(log.is_cut().unwrap());
+        assert_eq!(Log::new("/no/such/file".into()).gained(|_: u32| ()).unwrap(), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! Tables of results.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebm_eval::{Spread, Summary};
+use serde_json::Value;
+
+use super::comparison::{flatten, text};
+
+/// What stands in a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    /// Nothing.
+    Empty,
+    /// A number, shown in short.
+    Number(f64),
+    /// A mean with its spread, as text.
+    Spread {
+        /// The mean.
+        mean: f64,
+        /// Both.
+        shown: String,
+    },
+    /// A text.
+    Text(String),
+}
+
+/// A table of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Table {
+    /// Where it comes from.
+    pub title: String,
+    /// The columns' names.
+    pub header: Vec<String>,
+    /// Rows of as many cells.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// Columns that number repetitions of the same.
+const REPETITIONS: [&str; 4] = ["seed", "split", "repetition", "fold"];
+
+/// A list of more numbers is counted, not listed.
+const LISTED: usize = 8;
+
+impl Cell {
+    /// The cell of a file of texts.
+    fn parse(text: &str) -> Self {
+        match text.trim().parse::<f64>() {
+            _ if text.trim().is_empty() => Self::Empty,
+            Ok(number) if number.is_finite() => Self::Number(number),
+            _ => Self::Text(text.to_owned()),
+        }
+    }
+
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Empty,
+            Value::Number(number) => number.as_f64().map_or(Self::Empty, Self::Number),
+            Value::Array(items) if items.len() > LISTED => Self::Text(format!("{} entries", items.len())),
+            other => Self::Text(text(other)),
+        }
+    }
+
+    fn number(&self) -> Option<f64> {
+        if let Self::Number(number) = self { Some(*number) } else { None }
+    }
+
+    fn key(&self) -> String {
+        match self {
+            Self::Empty => String::new(),
+            Self::Number(number) | Self::Spread { mean: number, .. } => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl Table {
+    /// The table of a CSV file, whose first line names the columns.
+    ///
+    /// # Errors
+    /// The reader's error.
+    pub fn from_csv(title: &str, text: &str) -> Result<Self, csv::Error> {
+        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+        let header: Vec<String> = reader.headers()?.iter().map(str::to_owned).collect();
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let record = record?;
+            let cell = |column| record.get(column).map_or(Cell::Empty, Cell::parse);
+            rows.push((0..header.len()).map(cell).collect());
+        }
+        Ok(Self { title: title.to_owned(), header, rows })
+    }
+
+    /// The tables of a JSON document: each list of objects is one, and what stands beside lists another.
+    pub fn from_json(title: &str, document: &Value) -> Vec<Self> {
+        let mut found = Vec::new();
+        let mut facts = BTreeMap::new();
+        collect(title, "", document, &mut found, &mut facts);
+        if !facts.is_empty() {
+            let rows = facts.into_iter().map(|(key, cell)| vec![Cell::Text(key), cell]).collect();
+            let header = ["key", "value"].map(str::to_owned).to_vec();
+            found.push(Self { title: format!("{title}: other values"), header, rows });
+        }
+        found
+    }
+
+    fn of_objects(title: String, items: &[Value]) -> Self {
+        let columns = |item| {
+            let mut columns = BTreeMap::new();
+            flatten("", item, &mut columns);
+            columns
+        };
+        let rows: Vec<BTreeMap<String, &Value>> = items.iter().map(columns).collect();
+        let names: BTreeSet<&String> = rows.iter().flat_map(BTreeMap::keys).collect();
+        let is_text =
+            |name: &str| rows.iter().any(|row| row.get(name).is_some_and(|value| value.is_string()));
+        let rank = |name: &str| if is_text(name) { 0 } else { 2 - usize::from(REPETITIONS.contains(&name)) };
+        let mut header: Vec<String> = names.into_iter().cloned().collect();
+        header.sort_by_key(|name| rank(name));
+        let row = |row: &BTreeMap<String, &Value>| {
+            header.iter().map(|name| row.get(name).map_or(Cell::Empty, |value| Cell::of(value))).collect()
+        };
+        let rows = rows.iter().map(row).collect();
+        Self { title, header, rows }
+    }
+
+    /// Means and sample standard deviations over the repetitions that a column numbers, such as seeds: one row for
+    /// all rows that agree in their texts and whole numbers. None where nothing is repeated.
+    pub fn spread(&self) -> Option<Self> {
+        let repetition = self.header.iter().position(|name| REPETITIONS.contains(&name.as_str()))?;
+        let is_key = |column: usize| {
+            let cells = || self.rows.iter().map(|row| &row[column]);
+            let whole = |cell: &Cell| cell.number().is_none_or(|number| number.fract() == 0.0);
+            column != repetition && cells().all(whole) && cells().any(|cell| *cell != Cell::Empty)
+        };
+        let varies = |column: usize| self.rows.iter().any(|row| row[column] != self.rows[0][column]);
+        let keys: Vec<usize> = (0..self.header.len()).filter(|&column| is_key(column)).collect();
+        let shown: Vec<usize> = keys.iter().copied().filter(|&column| varies(column)).collect();
+        let measured: Vec<usize> =
+            (0..self.header.len()).filter(|&c| c != repetition && !keys.contains(&c)).collect();
+        let mut groups: Vec<(Vec<String>, Vec<&Vec<Cell>>)> = Vec::new();
+        let mut places = BTreeMap::new();
+        for row in &self.rows {
+            let key: Vec<String> = keys.iter().map(|&column| row[column].key()).collect();
+            let place = *places.entry(key.clone()).or_insert_with(|| {
+                groups.push((key, Vec::new()));
+                groups.len() - 1
+            });
+            groups[place].1.push(row);
+        }
+        if measured.is_empty() || groups.iter().all(|(_, rows)| rows.len() < 2) {
+            return None;
+        }
+        let column = &self.header[repetition];
+        let names = |columns: &[usize]| columns.iter().map(|&c| self.header[c].clone()).collect::<Vec<_>>();
+        let header = [names(&shown), vec![format!("{column}s")], names(&measured)].concat();
+        let rows = groups.iter().map(|(_, rows)| {
+            let keys = shown.iter().map(|&column| rows[0][column].clone());
+            let figures =
+                measured.iter().map(|&column| mean(rows.iter().filter_map(|row| row[column].number())));
+            keys.chain([Cell::Number(rows.len() as f64)]).chain(figures).collect()
+        });
+        let title = format!("{}: mean ± sample standard deviation over {column}s", self.title);
+        Some(Self { title, header, rows: rows.collect() })
+    }
+}
+
+/// The mean of the values, with their spread to two digits where there are several.
+fn mean(values: impl Iterator<Item = f64>) -> Cell {
+    let values: Vec<f64> = values.collect();
+    let Ok(summary) = Summary::new(&values) else { return Cell::Empty };
+    match summary.standard_deviation.filter(|deviation| *deviation > 0.0) {
+        Some(deviation) => {
+            let decimals = (1.0 - deviation.log10().floor()).clamp(0.0, 9.0) as usize;
+            Cell::Spread { mean: summary.mean, shown: summary.cell(Spread::StandardDeviation, decimals) }
+        }
+        None => Cell::Number(summary.mean),
+    }
+}
+
+/// Each list of objects below `value` becomes a table, all else a fact.
+fn collect(
+    title: &str,
+    path: &str,
+    value: &Value,
+    found: &mut Vec<Table>,
+    facts: &mut BTreeMap<String, Cell>,
+) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                collect(title, &path, value, found, facts);
+            }
+        }
+        Value::Array(items) if items.is_empty() => {}
+        Value::Array(items) if items.iter().all(Value::is_object) => {
+            let name = [title, path].join(": ");
+            found.push(Table::of_objects(name.trim_end_matches(": ").to_owned(), items));
+        }
+        value => {
+            facts.insert(path.to_owned(), Cell::of(value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_objects_are_tables_with_their_spread() {
+        let row = |method: &str, seed: u32, ap: f64| serde_json::json!({"ap": ap, "seed": seed, "method": method, "n": 4});
+        let rows = [row("ebm", 0, 0.5), row("ebm", 1, 0.7), row("l2", 0, 0.25)];
+        let document =
+            serde_json::json!({"rows": rows, "scale": "mini", "expected": {"figures": [], "missed": 0}});
+        let tables = Table::from_json("results.json", &document);
+        assert_eq!(tables.len(), 2);
+        assert_eq!(tables[0].title, "results.json: rows");
+        assert_eq!(tables[0].header, ["method", "seed", "ap", "n"]);
+        assert_eq!(tables[0].rows[1][2], Cell::Number(0.7));
+        assert_eq!(tables[1].rows[0], [Cell::Text("expected.missed".into()), Cell::Number(0.0)]);
+        let spread = tables[0].spread().unwrap();
+        assert_eq!(spread.header, ["method", "seeds", "ap"]);
+        let Cell::Spread { mean, shown } = &spread.rows[0][2] else { panic!("{:?}", spread.rows[0]) };
+        // √((0.1² + 0.1²) / 1) = 0.1414
+        assert!((mean - 0.6).abs() < 1e-12 && shown == "0.60 ± 0.14", "{mean} {shown}");
+        assert_eq!(spread.rows[1], [Cell::Text("l2".into()), Cell::Number(1.0), Cell::Number(0.25)]);
+        assert_eq!(tables[1].spread(), None);
+    }
+
+    #[test]
+    fn a_csv_file_is_a_table() {
+        let table = Table::from_csv("a.csv", "set,rmse\n\"a,<b>\",0.5\nc\nNaN,x\n").unwrap();
+        assert_eq!(table.rows[0], [Cell::Text("a,<b>".into()), Cell::Number(0.5)]);
+        assert_eq!(table.rows[1], [Cell::Text("c".into()), Cell::Empty]);
+        assert_eq!(table.rows[2], [Cell::Text("NaN".into()), Cell::Text("x".into())]);
+    }
+}

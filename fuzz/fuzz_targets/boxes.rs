@@ -1,0 +1,6 @@
+//! Boxes of a sequence, a line each.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    ebm_fuzz::file("groundtruth.txt", bytes, |path| drop(ebm_data::sequences::read_boxes(path)));
+});

@@ -1,0 +1,8 @@
+//! Weights as safetensors.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    ebm_fuzz::file("a.safetensors", bytes, |path| {
+        drop(ebm_nn::import::load(path, &candle_core::Device::Cpu))
+    });
+});

@@ -1,0 +1,6 @@
+//! Tables of one's own.
+#![no_main]
+
+use ebm_tabular::Table;
+
+libfuzzer_sys::fuzz_target!(|text: &str| drop(Table::parse("t.csv", text)));

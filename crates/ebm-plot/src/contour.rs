@@ -1,6 +1,10 @@
 //! Where a density on a grid exceeds a level, as polygons.
 
-use super::simplify::Point;
+/// x, y.
+pub type Point = [f64; 2];
+
+/// Points that are left out lie at most this far from the line, in pixels.
+const TOLERANCE: f64 = 0.3;
 
 /// The polygons that cover { density ≥ `level` }, for `columns` of equal length; coordinates are column and
 /// row.
@@ -89,9 +93,48 @@ fn stretches(column: &[f64], level: f64) -> Vec<[f64; 2]> {
     found
 }
 
+/// `line` without the points that its course hardly needs, by the algorithm of Ramer, Douglas and Peucker.
+pub fn simplified(line: &[Point]) -> Vec<Point> {
+    let [first, .., last] = *line else { return line.to_vec() };
+    let distances = (1..line.len() - 1).map(|i| (i, distance(line[i], first, last)));
+    match distances.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        Some((farthest, far)) if far > TOLERANCE => {
+            let mut kept = simplified(&line[..=farthest]);
+            kept.pop();
+            kept.extend(simplified(&line[farthest..]));
+            kept
+        }
+        _ => vec![first, last],
+    }
+}
+
+/// From `point` to the segment between `a` and `b`.
+fn distance(point: Point, a: Point, b: Point) -> f64 {
+    let (dx, dy) = (b[0] - a[0], b[1] - a[1]);
+    let (px, py) = (point[0] - a[0], point[1] - a[1]);
+    let length = dx * dx + dy * dy;
+    let along = if length > 0.0 { ((px * dx + py * dy) / length).clamp(0.0, 1.0) } else { 0.0 };
+    (px - along * dx).hypot(py - along * dy)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_lies_near() {
+        let angles = (0..=1000).map(|i| f64::from(i) / 1000.0 * std::f64::consts::TAU);
+        let circle: Vec<Point> = angles.map(|angle| [100.0 * angle.cos(), 100.0 * angle.sin()]).collect();
+        let few = simplified(&circle);
+        assert!((30..90).contains(&few.len()), "{}", few.len());
+        let far =
+            |point: &Point| few.windows(2).map(|ends| distance(*point, ends[0], ends[1])).fold(1e9, f64::min);
+        assert!(circle.iter().all(|point| far(point) <= TOLERANCE));
+        assert_eq!((few[0], few[few.len() - 1]), (circle[0], circle[1000]));
+        let corner = [[0.0, 0.0], [5.0, 0.1], [10.0, 0.0], [10.0, 10.0]];
+        assert_eq!(simplified(&corner), [corner[0], corner[2], corner[3]]);
+        assert!(simplified(&[]).is_empty());
+    }
 
     /// The area inside, by the shoelace formula.
     fn area(polygon: &[Point]) -> f64 {

@@ -2,20 +2,14 @@
 
 use std::ops::Range;
 
-use plotters_backend::{
-    BackendColor, DrawingBackend,
-    text_anchor::{HPos, VPos},
-};
+use plotters::style::text_anchor::{HPos, VPos};
+use plotters::style::{Color as _, RGBAColor};
 
-use super::{
-    Figure, Result,
-    axes::{Axes, Axis, LABEL_EM, NAME_GAP, THIN, TICK_EM},
-    canvas::Canvas,
-    colour::{ACCENT, AXIS, INK, sequential},
-    contour,
-    simplify::simplified,
-    text::TextStyle,
-};
+use super::axis::Axis;
+use super::colour::{ACCENT, INK, sequential};
+use super::contour::{regions, simplified};
+use super::sheet::{Kind, LABEL_EM, Panel, Shape, Sheet, room, text};
+use super::{Figure, Result};
 
 /// Densities over the same x and y in one scale of colours.
 ///
@@ -53,200 +47,108 @@ const SPACING: f64 = 1.5;
 /// The quantile of the cells that the darkest shade stands for.
 const DARKEST: f64 = 0.995;
 const WIDTH: i32 = 1800;
-const LEFT: i32 = 124;
 const TOP: i32 = 64;
-const BELOW: i32 = 100;
 const GAP: i32 = 52;
-const BAR_GAP: i32 = 44;
 const BAR_WIDTH: i32 = 24;
-const BAR_LABELS: i32 = 84;
-const LABEL_GAP: i32 = 16;
-/// At least the width of a digit of a label.
-const DIGIT: i32 = 17;
 /// A single panel is no wider than this.
 const MAX_PANEL_WIDTH: i32 = 760;
-const POINT_RADIUS: u32 = 3;
-const POINT_ALPHA: f64 = 0.5;
 
 impl DensityMaps<'_> {
-    fn panel_size(&self) -> (i32, i32) {
-        let count = self.panels.len().max(1) as i32;
-        let free = WIDTH - LEFT - BAR_GAP - BAR_WIDTH - BAR_LABELS - GAP * (count - 1);
-        let width = (free / count).min(MAX_PANEL_WIDTH);
-        (width, width * 4 / 5)
-    }
-
-    fn cells(&self) -> impl Iterator<Item = f64> {
-        self.panels.iter().flat_map(|panel| panel.density.iter().flatten().copied())
-    }
-
     /// The density of the darkest shade, and the largest.
-    fn scale(&self) -> (f64, f64) {
-        let mut cells: Vec<f64> = self.cells().collect();
+    fn scale(&self) -> Result<(f64, f64)> {
+        let mut cells: Vec<f64> = self.panels.iter().flat_map(|panel| panel.density.concat()).collect();
         let largest = cells.iter().copied().fold(0.0, f64::max);
+        ensure!(cells.iter().all(|p| p.is_finite() && *p >= 0.0), "a density is negative or not finite");
+        ensure!(largest > 0.0, "the density is zero everywhere");
         let at = ((cells.len() as f64 * DARKEST) as usize).min(cells.len() - 1);
         let quantile = *cells.select_nth_unstable_by(at, f64::total_cmp).1;
-        (if quantile > 0.0 { quantile } else { largest }, largest)
+        Ok((if quantile > 0.0 { quantile } else { largest }, largest))
+    }
+}
+
+impl DensityPanel<'_> {
+    /// Every shade covers all that is at least as dense; the darker ones lie above. So no seam can show white.
+    fn shapes(&self, [left, top, width, height]: [i32; 4], darkest: f64) -> Vec<Shape> {
+        let steps = [self.density.len(), self.density[0].len()].map(|count| (count - 1) as f64);
+        let mut shapes = Vec::new();
+        for (fraction, colour) in shades() {
+            for region in regions(self.density, fraction * darkest) {
+                let pixels = |[x, y]: [f64; 2]| {
+                    let up = y / steps[1] * f64::from(height);
+                    [f64::from(left) + x / steps[0] * f64::from(width), f64::from(top + height) - up]
+                };
+                let outline = simplified(&region.into_iter().map(pixels).collect::<Vec<_>>());
+                shapes.push(Shape(Kind::Area, colour, outline));
+            }
+        }
+        shapes
     }
 
-    pub(super) fn axes(&self, index: usize) -> Axes {
-        let size = self.panel_size();
-        Axes {
-            corner: (LEFT + index as i32 * (size.0 + GAP), TOP),
-            size,
-            x: Axis::linear(self.x.clone(), 6),
-            y: Axis::linear(self.y.clone(), 3),
-        }
+    /// Observations between the axes.
+    fn dots(&self, x: &Axis, y: &Axis) -> Vec<Shape> {
+        let count = self.points.len().min(MAX_POINTS);
+        let chosen = (0..count).map(|i| self.points[i * self.points.len() / count]);
+        let inside = chosen.filter(|point| x.contains(point.0) && y.contains(point.1));
+        inside.map(|(x, y)| Shape(Kind::Dot(3), ACCENT.mix(0.5), vec![[x, y]])).collect()
     }
 }
 
 impl Figure for DensityMaps<'_> {
-    fn check(&self) -> Result<()> {
-        ensure!(!self.panels.is_empty(), "there is no panel");
-        ensure!(self.panels.len() <= 6, "{} panels are too many for one row", self.panels.len());
-        for (name, range) in [("x", &self.x), ("y", &self.y)] {
-            let finite = range.start.is_finite() && range.end.is_finite();
-            ensure!(
-                finite && range.start < range.end,
-                "the range {range:?} of {name} is empty or not finite"
-            );
-        }
-        for DensityPanel { title, density, points } in self.panels {
+    fn sheet(&self) -> Result<Sheet> {
+        ensure!((1..=6).contains(&self.panels.len()), "{} panels, not 1 to 6", self.panels.len());
+        for DensityPanel { title, density, .. } in self.panels {
             let rows = density.first().map_or(0, Vec::len);
+            let full = density.iter().all(|column| column.len() == rows);
             ensure!(
-                density.len() >= 2 && rows >= 2,
-                "panel {title:?}: a density needs two columns and two rows"
+                full && rows > 1 && density.len() > 1,
+                "panel {title:?} has not two equal columns of rows"
             );
-            if let Some((i, column)) = density.iter().enumerate().find(|(_, column)| column.len() != rows) {
-                bail!("panel {title:?}: column {i} has {} rows, the first {rows}", column.len());
-            }
-            if let Some(p) = density.iter().flatten().find(|p| !(p.is_finite() && **p >= 0.0)) {
-                bail!("panel {title:?}: {p} is no density");
-            }
-            if let Some(point) = points.iter().find(|(x, y)| !(x.is_finite() && y.is_finite())) {
-                bail!("panel {title:?}: the point {point:?} is not finite");
-            }
         }
-        ensure!(self.cells().any(|p| p > 0.0), "the density is zero everywhere");
-        Ok(())
-    }
-
-    fn size(&self) -> Result<(u32, u32)> {
-        let (width, height) = self.panel_size();
-        let count = self.panels.len() as i32;
-        let labels = scale_axis(self.scale().0);
-        let longest = labels.ticks().iter().map(|&tick| labels.label(tick).chars().count()).max();
-        // Densities of several coordinates have many decimals.
-        let room = BAR_LABELS.max(LABEL_GAP + DIGIT * longest.unwrap_or(0) as i32);
-        let width = LEFT + count * width + (count - 1) * GAP + BAR_GAP + BAR_WIDTH + room;
-        Ok((width.unsigned_abs(), (TOP + height + BELOW).unsigned_abs()))
-    }
-
-    fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) -> Result<()> {
-        let (darkest, largest) = self.scale();
-        for (index, panel) in self.panels.iter().enumerate() {
-            let axes = self.axes(index);
-            draw_density(canvas, &axes, panel.density, darkest)?;
-            draw_points(canvas, &axes, panel.points)?;
-            axes.frame(canvas)?;
-            axes.title(canvas, panel.title, 0)?;
-            axes.x_axis(canvas, self.names[0], TextStyle::new(LABEL_EM, INK).italic())?;
-            axes.y_axis(canvas, (index == 0).then_some(self.names[1]))?;
+        let (darkest, largest) = self.scale()?;
+        let x = Axis::linear(self.names[0], self.x.clone(), 6)?;
+        let mut y = Axis::linear(self.names[1], self.y.clone(), 3)?;
+        let scale = Axis::linear("p(y | x)", 0.0..darkest, 5)?;
+        let (mut left, count) = (GAP / 2 + room(&y)?, self.panels.len() as i32);
+        let beside = GAP + BAR_WIDTH + room(&scale)? + GAP / 4;
+        let width = ((WIDTH - left - beside - GAP * (count - 1)) / count).min(MAX_PANEL_WIDTH);
+        let height = width * 4 / 5;
+        let mut sheet = Sheet::new(left + count * width + (count - 1) * GAP + beside);
+        for shown in self.panels {
+            let area = [left, TOP, width, height];
+            let middle = [f64::from(left + width / 2), f64::from(TOP - 18)];
+            sheet.shapes.push(text(shown.title, middle, LABEL_EM, INK, (HPos::Center, VPos::Bottom)));
+            sheet.shapes.extend(shown.shapes(area, darkest));
+            let mut panel = Panel::new(area, x.clone(), y.clone(), [false; 2]);
+            panel.shapes = shown.dots(&x, &y);
+            sheet.push(panel);
+            y = y.unlabelled();
+            left += width + GAP;
         }
-        draw_scale(canvas, &self.axes(self.panels.len() - 1), darkest, largest)
+        let area = [left, TOP, BAR_WIDTH, height];
+        // The arrow says that there is more.
+        let [low, middle, high] = [left - 1, left + BAR_WIDTH / 2, left + BAR_WIDTH + 1].map(f64::from);
+        let top = f64::from(TOP);
+        if largest > darkest {
+            let arrow = vec![[low, top], [high, top], [middle, top - 22.0]];
+            sheet.shapes.push(Shape(Kind::Area, sequential(1.0), arrow));
+        }
+        let mut across = Axis::names([&String::new()]);
+        across.ticks.clear();
+        let mut bar = Panel::new(area, across, scale, [false; 2]);
+        bar.shapes = shades()
+            .map(|(fraction, colour)| {
+                let (from, to) = (fraction * darkest, darkest);
+                Shape(Kind::Area, colour, vec![[0.0, from], [1.0, from], [1.0, to], [0.0, to]])
+            })
+            .collect();
+        bar.right = true;
+        sheet.push(bar);
+        Ok(sheet)
     }
 }
 
 /// The lower bounds of the shades above white, as fractions of the darkest, and their colours.
-fn shades() -> impl Iterator<Item = (f64, BackendColor)> {
+fn shades() -> impl Iterator<Item = (f64, RGBAColor)> {
     let bound = |k: u32| (f64::from(k) / f64::from(SHADES)).powf(SPACING);
     (1..SHADES).map(move |k| (bound(k), sequential((bound(k) + bound(k + 1)) / 2.0)))
-}
-
-/// Every shade covers all that is at least as dense; the darker ones lie above. So no seam can show white.
-fn draw_density<B: DrawingBackend>(
-    canvas: &mut Canvas<B>,
-    axes: &Axes,
-    density: &[Vec<f64>],
-    darkest: f64,
-) -> Result<()> {
-    let steps = (density.len() - 1, density.first().map_or(1, |column| column.len() - 1));
-    let scale = (f64::from(axes.size.0) / steps.0 as f64, f64::from(axes.size.1) / steps.1 as f64);
-    for (fraction, colour) in shades() {
-        for region in contour::regions(density, fraction * darkest) {
-            let pixels = |[x, y]: [f64; 2]| [x * scale.0, y * scale.1];
-            let outline = simplified(&region.into_iter().map(pixels).collect::<Vec<_>>());
-            let place =
-                |[x, y]: [f64; 2]| (axes.corner.0 + x.round() as i32, axes.bottom() - y.round() as i32);
-            let mut vertices: Vec<_> = outline.into_iter().map(place).collect();
-            vertices.dedup();
-            if vertices.len() > 2 {
-                canvas.polygon(&vertices, colour)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn draw_points<B: DrawingBackend>(canvas: &mut Canvas<B>, axes: &Axes, points: &[(f64, f64)]) -> Result<()> {
-    let count = points.len().min(MAX_POINTS);
-    let chosen = (0..count).map(|i| points[i * points.len() / count]);
-    for (x, y) in chosen.filter(|(x, y)| axes.x.contains(*x) && axes.y.contains(*y)) {
-        canvas.dot((axes.column(x), axes.row(y)), POINT_RADIUS, ACCENT.mix(POINT_ALPHA))?;
-    }
-    Ok(())
-}
-
-/// The densities beside the bar.
-fn scale_axis(darkest: f64) -> Axis {
-    Axis::linear(0.0..darkest, 5)
-}
-
-/// The bar beside the last panel that tells which colour is which density.
-fn draw_scale<B: DrawingBackend>(
-    canvas: &mut Canvas<B>,
-    beside: &Axes,
-    darkest: f64,
-    largest: f64,
-) -> Result<()> {
-    let bar = Axes {
-        corner: (beside.right() + BAR_GAP, beside.corner.1),
-        size: (BAR_WIDTH, beside.size.1),
-        x: Axis::linear(0.0..1.0, 1),
-        y: scale_axis(darkest),
-    };
-    let ((left, top), (right, bottom)) = (bar.corner, (bar.right(), bar.bottom()));
-    for (fraction, colour) in shades() {
-        canvas.rectangle((left, top), (right, bar.row(fraction * darkest)), colour)?;
-    }
-    bar.frame(canvas)?;
-    if largest > darkest {
-        canvas
-            .polygon(&[(left - 1, top), (right + 1, top), ((left + right) / 2, top - 22)], sequential(1.0))?;
-    }
-    let label = TextStyle::new(TICK_EM, AXIS).anchored(HPos::Left, VPos::Center);
-    for &tick in bar.y.ticks() {
-        let row = bar.row(tick);
-        canvas.line(&[(right, row), (right + 8, row)], THIN, AXIS)?;
-        canvas.text(&bar.y.label(tick), (right + LABEL_GAP, row), label)?;
-    }
-    let name = TextStyle::new(LABEL_EM, INK).italic().anchored(HPos::Center, VPos::Top);
-    canvas.text("p(y | x)", (right + 8, bottom + NAME_GAP), name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_densities_have_room_for_their_decimals() {
-        let size = |p: f64| {
-            let density = vec![vec![p; 3]; 3];
-            let panel = DensityPanel { title: "", density: &density, points: &[] };
-            DensityMaps { x: 0.0..1.0, y: 0.0..1.0, names: ["x", "y"], panels: &[panel] }.size().unwrap()
-        };
-        // "0.8" and "0.0008".
-        assert_eq!(size(1e-3).0 - size(1.0).0, 16 + 17 * 6 - 84);
-        assert_eq!(size(1.0).1, size(1e-3).1);
-    }
 }

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use plotters::drawing::DrawingAreaErrorKind;
 
 /// Why a figure was not drawn.
 #[derive(Debug, thiserror::Error)]
@@ -7,14 +7,6 @@ pub enum Error {
     /// Data that a figure cannot show.
     #[error("{0}")]
     Data(String),
-    /// The same, where the figure has a file.
-    #[error("the figure {}: {source}", path.display())]
-    Figure {
-        /// The file without its extension.
-        path: PathBuf,
-        /// What is wrong with the data.
-        source: Box<Error>,
-    },
     /// The embedded font cannot be read.
     #[error("the embedded font: {0}")]
     Font(#[from] ab_glyph::InvalidFont),
@@ -26,20 +18,21 @@ pub enum Error {
     Image(#[from] ebm_data::Error),
 }
 
+impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Error {
+    fn from(error: DrawingAreaErrorKind<E>) -> Self {
+        Self::Drawing(error.to_string())
+    }
+}
+
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Returns [`Error::Data`] with a formatted message.
-macro_rules! bail {
-    ($($message:tt)*) => { return Err($crate::Error::Data(format!($($message)*))) };
-}
-
-/// Returns [`Error::Data`] unless the condition holds.
+/// Returns [`Error::Data`] with a formatted message unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($message:tt)*) => {
         let holds: bool = $condition;
         if !holds {
-            bail!($($message)*)
+            return Err($crate::Error::Data(format!($($message)*)));
         }
     };
 }

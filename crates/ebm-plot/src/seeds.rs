@@ -2,19 +2,12 @@
 
 use std::ops::Range;
 
-use plotters_backend::{
-    DrawingBackend,
-    text_anchor::{HPos, VPos},
-};
+use plotters::style::Color as _;
 
-use super::{
-    Figure, Result,
-    axes::{Axes, Axis, LABEL_EM, NAME_GAP, THIN, TICK_EM},
-    canvas::Canvas,
-    colour::{AXIS, DATA, GRID, INK},
-    marks,
-    text::TextStyle,
-};
+use super::axis::Axis;
+use super::colour::{DATA, INK};
+use super::sheet::{Kind, Shape, Sheet};
+use super::{Figure, Result};
 
 /// Results of several methods, each trained with several seeds.
 pub struct SeedPlot<'a> {
@@ -39,14 +32,6 @@ pub struct SeedRow {
 }
 
 const WIDTH: i32 = 1800;
-const LEFT: i32 = 40;
-const RIGHT: i32 = 60;
-const TITLE: i32 = 66;
-const ROW: i32 = 66;
-const BELOW: i32 = 108;
-const LABEL_GAP: i32 = 24;
-const DOT_RADIUS: u32 = 9;
-const DOT_ALPHA: f64 = 0.6;
 /// Part of the axis left free beside the outermost value.
 const MARGIN: f64 = 0.06;
 
@@ -68,74 +53,28 @@ impl SeedPlot<'_> {
         let start = if !self.logarithmic && low >= 0.0 { start.max(0.0) } else { start };
         value(start)..value(high + MARGIN * extent)
     }
-
-    fn height(&self) -> i32 {
-        ROW * self.rows.len() as i32
-    }
-
-    fn axes(&self, labels: i32, top: i32) -> Axes {
-        let left = LEFT + labels + LABEL_GAP;
-        let range = self.range();
-        Axes {
-            corner: (left, top),
-            size: (WIDTH - RIGHT - left, self.height()),
-            x: if self.logarithmic { Axis::logarithmic(range) } else { Axis::linear(range, 8) },
-            y: Axis::linear(0.0..1.0, 1),
-        }
-    }
-
-    pub(super) fn layout(&self) -> Result<Axes> {
-        let style = TextStyle::new(LABEL_EM, INK);
-        let widths: Result<Vec<f64>, _> = self.rows.iter().map(|row| style.width(&row.label)).collect();
-        let labels = widths?.into_iter().fold(0.0, f64::max).ceil() as i32;
-        let above = marks::height(&self.axes(labels, 0), self.references)?;
-        Ok(self.axes(labels, TITLE + above))
-    }
 }
 
 impl Figure for SeedPlot<'_> {
-    fn check(&self) -> Result<()> {
-        ensure!(!self.rows.is_empty(), "there is no row");
-        for SeedRow { label, values } in self.rows {
-            ensure!(!values.is_empty(), "row {label:?} has no value");
+    fn sheet(&self) -> Result<Sheet> {
+        let name = format!("{} (dot: one seed, tick: mean)", self.x_label);
+        let range = self.range();
+        let axis =
+            if self.logarithmic { Axis::logarithmic(&name, range) } else { Axis::linear(&name, range, 8) };
+        let x = axis?;
+        let y = Axis::names(self.rows.iter().map(|row| &row.label)).reversed();
+        let mut sheet = Sheet::new(WIDTH);
+        let mut panel = sheet.panel(66 * self.rows.len() as i32, self.title, &[], [x, y], [true, false])?;
+        ensure!(panel.area[2] > WIDTH / 2, "the labels of the rows leave no room for the values");
+        sheet.shapes.extend(panel.mark(self.references)?);
+        for (i, SeedRow { values, .. }) in self.rows.iter().enumerate() {
+            let row = i as f64 + 0.5;
+            let dot = |value: &f64| Shape(Kind::Dot(9), DATA.mix(0.6), vec![[*value, row]]);
+            panel.shapes.extend(values.iter().map(dot));
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            panel.shapes.push(Shape(Kind::Line(4), INK, vec![[mean, row - 0.3], [mean, row + 0.3]]));
         }
-        for value in self.values() {
-            ensure!(value.is_finite(), "the value {value} is not finite");
-            ensure!(value > 0.0 || !self.logarithmic, "the value {value} has no place on a logarithmic axis");
-        }
-        let axes = self.layout()?;
-        ensure!(axes.size.0 >= WIDTH / 3, "the labels of the rows leave no room for the values");
-        Ok(())
-    }
-
-    fn size(&self) -> Result<(u32, u32)> {
-        Ok((WIDTH.unsigned_abs(), (self.layout()?.bottom() + BELOW).unsigned_abs()))
-    }
-
-    fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) -> Result<()> {
-        let axes = self.layout()?;
-        for &tick in axes.x.ticks() {
-            canvas.line(
-                &[(axes.column(tick), axes.corner.1), (axes.column(tick), axes.bottom())],
-                THIN,
-                GRID,
-            )?;
-        }
-        marks::draw(canvas, &axes, self.references)?;
-        let style = TextStyle::new(LABEL_EM, INK).anchored(HPos::Right, VPos::Center);
-        for (i, SeedRow { label, values }) in self.rows.iter().enumerate() {
-            let row = axes.corner.1 + ROW * i as i32 + ROW / 2;
-            canvas.text(label, (axes.corner.0 - LABEL_GAP, row), style)?;
-            for &value in values {
-                canvas.dot((axes.column(value), row), DOT_RADIUS, DATA.mix(DOT_ALPHA))?;
-            }
-            let mean = axes.column(values.iter().sum::<f64>() / values.len() as f64);
-            canvas.line(&[(mean, row - 20), (mean, row + 20)], 4, INK)?;
-        }
-        axes.frame(canvas)?;
-        axes.title(canvas, self.title, axes.corner.1 - TITLE)?;
-        axes.x_axis(canvas, self.x_label, TextStyle::new(LABEL_EM, INK))?;
-        let style = TextStyle::new(TICK_EM, AXIS).anchored(HPos::Right, VPos::Top);
-        canvas.text("dot: one seed, tick: mean", (axes.right(), axes.bottom() + NAME_GAP), style)
+        sheet.push(panel);
+        Ok(sheet)
     }
 }

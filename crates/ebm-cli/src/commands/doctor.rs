@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use ebm_data::fetch::Hub;
 use ebm_libraries::{CudaDevice, Inventory};
 use ebm_nn::device::{Choice, HAS_CUDA, built_for, open};
 use serde::Serialize;
 use serde_json::json;
 
-use super::data_get::fetch_options;
 use crate::schema::document;
 use crate::weights_path;
 
@@ -85,7 +85,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         let entries = if entries.is_empty() { "nothing".to_owned() } else { entries.join(", ") };
         println!("          {what} {}: {entries}", folder.display());
     }
-    if let Some(hub) = fetch_options(true).hub {
+    if let Ok(hub) = Hub::from_variables(|name| std::env::var(name).ok()) {
         println!("          the Hub's cache {}: for hub:OWNER/NAME", hub.cache.display());
     }
     println!("--device auto is {device}{}", reason.map_or(String::new(), |reason| format!(": {reason}")));
@@ -121,6 +121,7 @@ fn gpu(device: &CudaDevice) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ebm_data::fetch::Hub;
     use ebm_libraries::Library;
 
     #[test]

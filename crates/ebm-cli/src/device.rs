@@ -59,11 +59,6 @@ impl DeviceArgs {
         Ok(())
     }
 
-    /// Whether a GPU could come of it.
-    pub fn may_be_gpu(self) -> bool {
-        HAS_CUDA && self.device != Choice::Cpu
-    }
-
     /// [`open`](Self::open) for one of several processes on this machine.
     pub fn open_for(self, local_rank: usize) -> Result<Device> {
         let device = self.open_any(local_rank)?;

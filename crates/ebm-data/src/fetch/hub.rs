@@ -10,7 +10,7 @@ use std::{fs, io};
 
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
+use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
 use super::download::{FetchOptions, Target, persist};
@@ -94,22 +94,22 @@ impl HubModel {
         let url = hub.url(&format!("api/models/{}/revision", self.repo), &self.revision, "") + "?blobs=true";
         let (path, bearer) = (PathBuf::from(self.to_string()), hub.token.as_deref());
         let list = Target { path: &path, url: &url, sha256: "", size: None, bearer };
-        let mut listing = persist(options, report, &mut |_| (0, Listing::ask(&list, options)))?;
-        listing.siblings.retain(|file| ENDINGS.iter().any(|ending| file.rfilename.ends_with(ending)));
+        let (commit, mut files) = persist(options, report, &mut |_| (0, listing(&list, options)))?;
+        files.retain(|file| ENDINGS.iter().any(|ending| file.name.ends_with(ending)));
         // What is refused is refused before anything is fetched.
-        if let Some(bad) = listing.siblings.iter().find(|file| !file.is_named()) {
-            let name = &bad.rfilename;
+        if let Some(bad) = files.iter().find(|file| !file.is_named()) {
+            let name = &bad.name;
             let detail = format!(
                 "it lists {name:?}, whose name leads out of its folder or whose hash it does not tell"
             );
             return Err(list.error(Error::Fetched, detail));
         }
-        let (resolve, snapshot) = (format!("{}/resolve", self.repo), kept.pointer_path(&listing.sha));
-        for file in listing.siblings.iter().filter(|file| !snapshot.join(&file.rfilename).exists()) {
-            let url = hub.url(&resolve, &listing.sha, &format!("/{}", file.rfilename));
+        let (resolve, snapshot) = (format!("{}/resolve", self.repo), kept.pointer_path(&commit));
+        for file in files.iter().filter(|file| !snapshot.join(&file.name).exists()) {
+            let url = hub.url(&resolve, &commit, &format!("/{}", file.name));
             file.fetch(&snapshot, &Target { url: &url, ..list }, options, report)?;
         }
-        kept.create_ref(&listing.sha).map_err(at("write the revision of", &snapshot))
+        kept.create_ref(&commit).map_err(at("write the revision of", &snapshot))
     }
 }
 
@@ -141,53 +141,38 @@ pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Rep
     })
 }
 
-/// What the Hub tells of a revision.
-#[derive(Deserialize)]
-struct Listing {
-    /// The commit.
-    sha: String,
-    siblings: Vec<Sibling>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Sibling {
-    rfilename: String,
-    size: Option<u64>,
-    /// What git calls a small file's content.
-    blob_id: Option<String>,
-    lfs: Option<LargeFile>,
-}
-
-#[derive(Deserialize)]
-struct LargeFile {
-    sha256: String,
-    size: u64,
-}
-
-impl Listing {
-    fn ask(list: &Target<'_>, options: &FetchOptions) -> Result<Self> {
-        let response = list.ask(0, options)?;
-        let text = response.into_body().into_with_config().limit(LIST_LIMIT).read_to_vec();
-        let text = text.map_err(|error| list.broken(error))?;
-        let listing = serde_json::from_slice(&text).ok().filter(|found: &Self| is_hex(&found.sha, 40));
-        listing.ok_or_else(|| {
-            list.error(Error::Fetched, "it is no list of a model's files at a commit; see HF_ENDPOINT")
-        })
-    }
-}
-
-impl Sibling {
+/// A file of a model, as the Hub lists it.
+struct Listed {
+    name: String,
     /// What the Hub calls its content: SHA-256 of a large file, git's name of a small one.
-    fn tag(&self) -> &str {
-        let small = self.blob_id.as_deref().unwrap_or_default();
-        self.lfs.as_ref().map_or(small, |large| &large.sha256)
-    }
+    tag: String,
+    large: bool,
+    size: Option<u64>,
+}
 
+/// The commit and the files in the list that the Hub has of a revision.
+fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Listed>)> {
+    let text = list.ask(0, options)?.into_body().into_with_config().limit(LIST_LIMIT).read_to_vec();
+    let text = text.map_err(|error| list.broken(error))?;
+    let found: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let file = |file: &Value| {
+        let (name, large) = (file["rfilename"].as_str()?.to_owned(), &file["lfs"]);
+        let tag = large.get("sha256").unwrap_or(&file["blobId"]).as_str().unwrap_or_default().to_owned();
+        let size = large.get("size").unwrap_or(&file["size"]).as_u64();
+        Some(Listed { name, tag, large: large.is_object(), size })
+    };
+    let files = found["siblings"].as_array().map(|all| all.iter().filter_map(file).collect());
+    let commit = found["sha"].as_str().filter(|sha| is_hex(sha, 40)).map(str::to_owned);
+    commit.zip(files).ok_or_else(|| {
+        list.error(Error::Fetched, "it is no list of a model's files at a commit; see HF_ENDPOINT")
+    })
+}
+
+impl Listed {
     /// Whether its name stays in the repository's folder and its content has one.
     fn is_named(&self) -> bool {
-        let inside = stays_inside(&self.rfilename) && !self.rfilename.contains('\\');
-        inside && is_hex(self.tag(), if self.lfs.is_some() { 64 } else { 40 })
+        let inside = stays_inside(&self.name) && !self.name.contains('\\');
+        inside && is_hex(&self.tag, if self.large { 64 } else { 40 })
     }
 
     /// Fetches its blob from the address of `from`, if the cache does not have it, and links it into the snapshot, as
@@ -199,27 +184,27 @@ impl Sibling {
         options: &FetchOptions,
         report: Report<'_>,
     ) -> Result<()> {
-        let (tag, large) = (self.tag(), self.lfs.as_ref());
+        let Self { name, tag, large, size } = self;
         let create = |folder: &Path| fs::create_dir_all(folder).map_err(at("create", folder));
         // Beside the snapshots.
         let blobs = snapshot.ancestors().nth(2).unwrap_or(snapshot).join("blobs");
         create(&blobs)?;
         let blob = blobs.join(tag);
         let _lock = take_lock(&blob)?;
-        let sha256 = if large.is_some() { tag } else { "" };
-        let target = Target { path: &blob, sha256, size: large.map(|file| file.size).or(self.size), ..*from };
+        let sha256 = if *large { tag } else { "" };
+        let target = Target { path: &blob, sha256, size: *size, ..*from };
         if !blob.exists() {
             target.fetch(options, report)?;
         }
-        if large.is_none() && git_id(&blob)? != tag {
+        if !large && git_id(&blob)? != *tag {
             fs::remove_file(&blob).map_err(at("remove", &blob))?;
             return Err(target.error(Error::Fetched, "the content is not what git calls so; run again"));
         }
-        let pointer = snapshot.join(&self.rfilename);
+        let pointer = snapshot.join(name);
         create(pointer.parent().unwrap_or(snapshot))?;
         #[cfg(unix)]
         let linked = {
-            let up = "../".repeat(Path::new(&self.rfilename).components().count() + 1);
+            let up = "../".repeat(Path::new(name).components().count() + 1);
             std::os::unix::fs::symlink(format!("{up}blobs/{tag}"), &pointer)
         };
         #[cfg(not(unix))]

@@ -191,7 +191,7 @@ impl Listed {
         create(&blobs)?;
         let blob = blobs.join(tag);
         let _lock = take_lock(&blob)?;
-        let sha256 = if *large { tag } else { "" };
+        let sha256 = if *large { tag.as_str() } else { "" };
         let target = Target { path: &blob, sha256, size: *size, ..*from };
         if !blob.exists() {
             target.fetch(options, report)?;

@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -24,6 +25,8 @@ PEER = HERE / "peer.py"
 WARM_UP = 2
 # Threads that the process before left waiting in a loop go to sleep.
 PAUSE = 0.02
+# Seconds after which a process that does not answer is ended; torch.compile takes minutes.
+LIMIT = 900
 # Forms that may fail on a machine that lacks something.
 OPTIONAL = {"compile", "onnxruntime", "openvino"}
 RUNTIMES = {"onnxruntime", "openvino"}
@@ -37,8 +40,17 @@ class Worker:
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env={**os.environ, **environment})
-        if (answer := self.process.stdout.readline().strip()) != "ready":
+        if (answer := self.answer()) != "ready":
             raise RuntimeError(self.last_words(answer))
+
+    def answer(self):
+        """The process's next line; an empty one where it ends, or is ended after LIMIT."""
+        timer = threading.Timer(LIMIT, self.process.kill)
+        timer.start()
+        try:
+            return self.process.stdout.readline().strip()
+        finally:
+            timer.cancel()
 
     def last_words(self, answer):
         self.end()
@@ -52,7 +64,7 @@ class Worker:
             print("run", file=self.process.stdin, flush=True)
         except BrokenPipeError:
             pass
-        answer = self.process.stdout.readline().strip()
+        answer = self.answer()
         try:
             self.seconds.append(float(answer))
         except ValueError:
@@ -187,9 +199,10 @@ def main():
     listing = [options.program, "--device", options.device, *(["--smoke"] if options.smoke else []), "list"]
     works = json.loads(subprocess.run(listing, check=True, capture_output=True, text=True).stdout)
     known = {work["name"] for work in works}
-    chosen = [w for w in works if not options.only or any(f"{w['name']}-".startswith(f"{name}-") for name in options.only)]
-    if not chosen:
-        parser.error(f"no work is called so; choose from: {', '.join(sorted(known))}")
+    of = {name: [w for w in works if f"{w['name']}-".startswith(f"{name}-")] for name in options.only}
+    if unknown := [name for name in of if not of[name]]:
+        parser.error(f"no work is called {', '.join(unknown)}; choose from: {', '.join(sorted(known))}")
+    chosen = [w for w in works if not options.only or any(w in group for group in of.values())]
     if options.list:
         print("\n".join(f"{work['name']:24} {work['title']}" for work in chosen))
         return

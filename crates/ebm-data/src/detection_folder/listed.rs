@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-
 use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, misplaced};
 use crate::quarantine::Finding;
 

@@ -117,7 +117,6 @@ fn gpu(device: &CudaDevice) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_data::fetch::Hub;
     use ebm_libraries::Library;
 
     #[test]

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::Args;
-use ebm_nn::device::{Choice, HAS_CUDA, Precision, open_for};
+use ebm_nn::device::{Choice, Precision, open_for};
 
 /// Where to compute.
 #[derive(Args, Clone, Copy, Debug)]
@@ -57,11 +57,6 @@ impl DeviceArgs {
             );
         }
         Ok(())
-    }
-
-    /// Whether a GPU could come of it.
-    pub fn may_be_gpu(self) -> bool {
-        HAS_CUDA && self.device != Choice::Cpu
     }
 
     /// [`open`](Self::open) for one of several processes on this machine.

@@ -4,7 +4,6 @@ use std::error::Error as StdError;
 use std::io::{Error as IoError, ErrorKind};
 
 use ebm_data::Error as DataError;
-use ebm_data::fetch::Error as FetchError;
 use ebm_detect::Error as DetectError;
 use ebm_eval::Error as EvalError;
 use ebm_experiment::Error as ExperimentError;
@@ -147,21 +146,20 @@ fn of_task(cause: &(dyn StdError + 'static)) -> Option<u8> {
 
 /// Of files that are read. What the machine refuses, as a file that is not there, is nobody's data.
 fn of_data(cause: &(dyn StdError + 'static)) -> Option<u8> {
-    if let Some(error) = cause.downcast_ref::<FetchError>() {
-        return match error {
-            FetchError::HubName(_) => Some(USAGE),
-            FetchError::Wrong(..) => Some(DATA),
-            _ => None,
-        };
-    }
     if let Some(error) = cause.downcast_ref::<DataError>() {
-        use DataError::{Argument, Encode, ImageShape, Io, Locked, Worker};
+        use DataError::{Argument, Encode, ImageShape, Io, Locked, Network, NotThere, Worker};
         if let Argument { .. } = error {
             return Some(USAGE);
         }
         return (!matches!(
             error,
-            Encode { .. } | ImageShape { .. } | Io { .. } | Locked { .. } | Worker { .. }
+            Encode { .. }
+                | ImageShape { .. }
+                | Io { .. }
+                | Locked { .. }
+                | Network(..)
+                | NotThere(..)
+                | Worker { .. }
         ))
         .then_some(DATA);
     }
@@ -198,9 +196,9 @@ mod tests {
         let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
         let disk = TrainError::DiskFull { path: "run".into(), needed: 1, source: full() };
         assert_eq!(code(&wrapped(disk), 130), RESOURCES);
-        let disk = FetchError::Io { action: "write", path: "a.zip".into(), source: full() };
+        let disk = DataError::Io { action: "write", path: "a.zip".into(), source: full() };
         assert_eq!(code(&disk.into(), 130), RESOURCES);
-        let missing = FetchError::Wrong("coco".into(), "1 of 4 files are not there".into());
+        let missing = DataError::Fetched("coco".into(), "1 of 4 files are not there".into());
         assert_eq!(code(&missing.into(), 130), DATA);
         let report: anyhow::Result<()> = Err(full()).context("report.md");
         assert_eq!(code(&report.unwrap_err(), 130), RESOURCES);

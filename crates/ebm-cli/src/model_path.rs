@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
-use ebm_data::fetch::{HubModel, snapshot};
+use ebm_data::fetch::{FetchOptions, Hub, HubModel, snapshot};
 
-use crate::commands::data_get::{fetch_options, reporter};
+use crate::commands::data_get::reporter;
 use crate::weights_path;
 
 /// A file or folder, or `hub:OWNER/NAME[@REVISION][/PATH]`, whose files are fetched when they are asked for.
@@ -71,7 +71,8 @@ impl ModelPath {
             return Ok(None);
         };
         let model: HubModel = text.parse()?;
-        let fetched = snapshot(&model, &fetch_options(false), &mut reporter())?;
+        let hub = Hub::from_variables(|name| std::env::var(name).ok())?;
+        let fetched = snapshot(&model, &hub, &FetchOptions::default(), &mut reporter())?;
         Ok(Some(self.fetched.get_or_init(|| fetched)))
     }
 }

@@ -2,20 +2,29 @@
 
 use std::fmt;
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Error, Result, bail};
 use candle_core::Device;
-use clap::Args;
-use ebm_distributed::{Engine, Group, Launch, connect, rendezvous};
+use clap::{Args, ValueEnum};
+use ebm_distributed::{Group, Launch, join_mpi};
 use signal_hook::consts::SIGKILL;
 
 use crate::device::DeviceArgs;
+
+/// What carries messages between processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    Auto,
+    Mpi,
+    Nccl,
+    None,
+}
 
 /// How several processes work together.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct EngineArgs {
     /// What connects the processes that torchrun, srun or mpiexec started: auto (NCCL on GPUs, else MPI),
     /// mpi, nccl, or none, which leaves each on its own.
-    #[arg(long, default_value_t = Engine::Auto, value_name = "ENGINE")]
+    #[arg(long, value_enum, default_value_t = Engine::Auto, value_name = "ENGINE", hide_possible_values = true)]
     engine: Engine,
 }
 
@@ -44,12 +53,15 @@ impl EngineArgs {
             Engine::None => Launch::ALONE,
             _ => Launch::from_variables(&variable)?,
         };
-        if launch.world > 1 && self.engine != Engine::Mpi && device.may_be_gpu() {
-            meet_through_nccl()?;
-        }
         let joined = || -> Result<(Group, Device)> {
             let device = device.open_for(launch.local_rank)?;
-            Ok((connect(self.engine, &launch, &device, &variable)?, device))
+            let group = match self.engine {
+                _ if launch.world == 1 => Group::alone(),
+                Engine::Auto if device.is_cuda() => nccl(&launch, &device)?,
+                Engine::Nccl => nccl(&launch, &device)?,
+                _ => join_mpi(&launch, &variable)?,
+            };
+            Ok((group, device))
         };
         let joined = joined().map_err(|error| of_rank(launch.rank, launch.world, error));
         joined.inspect_err(|error| {
@@ -75,26 +87,14 @@ pub fn leave(error: &Error) {
     }
 }
 
-/// NCCL reads where to meet in the environment that the process was started with: becomes the same process,
-/// with it.
-fn meet_through_nccl() -> Result<()> {
-    const PLACE: &str = "NCCL_COMM_ID";
-    // Where there is none, NCCL will say so, if it comes to that.
-    let Some(place) = variable(PLACE).is_none().then(|| rendezvous(&variable).ok()).flatten() else {
-        return Ok(());
-    };
-    let mut command = std::process::Command::new(std::env::current_exe().context("this program's own path")?);
-    command.args(std::env::args_os().skip(1)).env(PLACE, place);
-    #[cfg(unix)]
-    {
-        let error = std::os::unix::process::CommandExt::exec(&mut command);
-        Err(error).context("cannot start this program again")
-    }
-    #[cfg(not(unix))]
-    {
-        drop(command);
-        bail!("NCCL is supported on Linux; take `--engine mpi`")
-    }
+#[cfg(feature = "cuda")]
+fn nccl(launch: &Launch, device: &Device) -> Result<Group> {
+    Ok(ebm_distributed::join_nccl(launch, device)?)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn nccl(_: &Launch, _: &Device) -> Result<Group> {
+    bail!("NCCL is for GPUs, and this program was built without the feature `cuda`; take `--engine mpi`")
 }
 
 /// Ends the work of `group` as `result` says: on every rank well, or on every rank with an error.
@@ -110,7 +110,10 @@ pub fn end(group: &Group, result: Result<()>) -> Result<()> {
         return result;
     }
     // Said before this process leaves the group: a launcher ends all that are left as soon as one has failed.
-    result.map_err(|error| of_rank(group.rank(), group.world(), error)).inspect_err(report).context(Reported)
+    result
+        .map_err(|error| of_rank(group.rank(), group.world(), error))
+        .inspect_err(report)
+        .map_err(|error| error.context(Reported))
 }
 
 /// Says what ended the program.

@@ -104,7 +104,7 @@ fn a_download_has_its_final_name_only_when_it_is_whole() {
         fs::create_dir(&datasets).unwrap();
         let manifest = format!(
             "name = \"set\"\ntitle = \"Set\"\npage = \"p\"\nlicence = \"free\"\ncitation = \"c\"\n\
-             [[file]]\npath = \"set/x.bin\"\nurls = [\"{}\"]\nsize = {}\nsha256 = \"{sha256}\"\n",
+             [[file]]\npath = \"set/x.bin\"\nurl = \"{}\"\nsize = {}\nsha256 = \"{sha256}\"\n",
             server.url("x"),
             content.len()
         );

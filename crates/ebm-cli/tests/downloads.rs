@@ -4,12 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::hub_server::TestHub;
 use crate::server::Server;
-use candle_core::{DType, Device};
-use ebm_nn::import;
-use ebm_nn::params::ParamStore;
-use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_seed::Key;
 use rand::{Rng as _, RngCore as _};
 use sha2::{Digest as _, Sha256};
@@ -53,7 +48,7 @@ fn workplace(url: &str, content: &[u8]) -> tempfile::TempDir {
     let sha256: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
     let manifest = format!(
         "name = \"set\"\ntitle = \"Set\"\npage = \"p\"\nlicence = \"free\"\ncitation = \"c\"\n\
-         [[file]]\npath = \"set/x.bin\"\nurls = [\"{url}\"]\nsize = {}\nsha256 = \"{sha256}\"\n",
+         [[file]]\npath = \"set/x.bin\"\nurl = \"{url}\"\nsize = {}\nsha256 = \"{sha256}\"\n",
         content.len()
     );
     std::fs::write(dir.path().join("datasets/set.toml"), manifest).unwrap();
@@ -122,7 +117,7 @@ fn the_second_process_is_told_who_is_first() {
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(second.status.code(), Some(1));
     let (errors, id) = (text(&second.stderr), first.id());
-    assert!(errors.contains(&format!("process {id} is fetching this file")), "{errors}");
+    assert!(errors.contains(&format!("process {id} is writing here")), "{errors}");
     assert!(first.wait_with_output().unwrap().status.success());
     assert_eq!(server.requests().len(), 1);
 }
@@ -186,37 +181,4 @@ fn what_is_to_be_fetched_by_hand_is_said_and_the_codes_are_right() {
     let output = finish(get(dir.path(), &["set"]));
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("SHA-256"), "{}", text(&output.stderr));
-}
-
-#[test]
-fn a_resnet_comes_from_the_hub_into_the_shared_cache() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name);
-    let store = ParamStore::new(Key::new(1));
-    let config = ResNetConfig { width: 8, ..ResNetConfig::resnet50(Norm::Train) };
-    ResNet::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
-    import::save_safetensors(&path("published.safetensors"), &store.tensors().unwrap()).unwrap();
-    let bytes = std::fs::read(path("published.safetensors")).unwrap();
-    let sha256 = crate::hub_server::sha256(&bytes);
-    let hub = TestHub::start(None, |_, _| false);
-    hub.put("timm/resnet50.tv_in1k@main", &[("model.safetensors", &bytes)]);
-    let from_hub = |place: &Path| {
-        let mut command = get(place, &["hub-resnet50"]);
-        command.env("HF_HOME", path("hf")).env("HF_ENDPOINT", &hub.hub.address);
-        command
-    };
-    let output = finish(from_hub(dir.path()));
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(path("hf/hub/models--timm--resnet50.tv_in1k/blobs").join(&sha256).is_file());
-
-    // Another project on the same machine needs no network any more.
-    let (requests, elsewhere) = (hub.hub.requests().len(), path("elsewhere"));
-    let mut offline = from_hub(&elsewhere);
-    offline.env("HF_HUB_OFFLINE", "1");
-    let output = finish(offline);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(hub.hub.requests().len(), requests);
-
-    let found = import::load(&elsewhere.join("weights/resnet50.safetensors"), &Device::Cpu).unwrap();
-    assert_eq!(found.len(), store.tensors().unwrap().len());
 }

@@ -71,7 +71,7 @@ fn of_two_containers_that_unpack_to_one_folder_one_does() {
     let first = first.wait_with_output().unwrap();
     assert!(first.status.success(), "{}", said(&first));
     // It may have come late, and found everything there.
-    assert!(second.status.success() || said(&second).contains("is filling this folder"), "{}", said(&second));
+    assert!(second.status.success() || said(&second).contains("is writing here"), "{}", said(&second));
     let files: usize = (0..7).map(|k| std::fs::read_dir(target.join(k.to_string())).unwrap().count()).sum();
     assert_eq!(files, COUNT);
     assert_eq!(std::fs::read_dir(dir.path().join("out")).unwrap().count(), 1);

@@ -65,7 +65,7 @@ fn a_detector_of_maskrcnn_benchmark_is_converted() {
     refused(&["weights", "convert", "nowhere.pth", "x.safetensors"], "nowhere.pth");
     let other = dir.path().join("other.safetensors");
     let torchvision = ["weights", "convert", text(&pth), text(&other), "--config", "torchvision"];
-    refused(&torchvision, "boxes inclusive (configuration: half_open)");
+    refused(&torchvision, "boxes = \"inclusive\" (here: \"half_open\")");
     refused(&["weights", "convert", text(&pth), text(&other)], "of another shape");
     assert!(!other.exists());
 }

@@ -37,24 +37,15 @@ pub struct LoadOptions {
     pub check_files: bool,
     /// How many images, and how many annotations, may be defective, and where all defects are listed.
     pub tolerance: Tolerance,
-    /// The largest annotation file to read, in bytes.
-    pub max_json_bytes: u64,
     /// How many labels the model has, the background not counted, which decides how categories are labelled
     /// (see [`Category::label`]); `None` where there is no model.
     pub labels: Option<usize>,
 }
 
 impl LoadOptions {
-    /// The settings for results to publish: files checked, 1 defect in 1000, no report, 2 GiB of annotations;
-    /// no model.
+    /// The settings for results to publish: files checked, 1 defect in 1000, no report; no model.
     pub fn new(purpose: Purpose) -> Self {
-        Self {
-            purpose,
-            check_files: true,
-            tolerance: Tolerance::default(),
-            max_json_bytes: 2 << 30,
-            labels: None,
-        }
+        Self { purpose, check_files: true, tolerance: Tolerance::default(), labels: None }
     }
 }
 
@@ -112,7 +103,7 @@ impl CocoDataset {
     /// above the tolerated fraction [`Error::MissingImages`] and, for other defects,
     /// [`Error::TooManyDefects`], after the report was written.
     pub fn load(annotations: &Path, images_dir: &Path, options: &LoadOptions) -> Result<Self> {
-        let file = AnnotationFile::read(annotations, options.max_json_bytes)?;
+        let file = AnnotationFile::read(annotations)?;
         let origin = Origin { annotations, images: images_dir, check_files: options.check_files };
         Self::from_file(file, &origin, options)
     }

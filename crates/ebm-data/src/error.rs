@@ -1,6 +1,7 @@
 //! What can go wrong when reading a dataset.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -19,10 +20,10 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
-    /// Another process fills the same folder.
-    #[error("{}: process {holder} is filling this folder; wait until it has ended and run again", path.display())]
+    /// Another process fills the same folder, or fetches the same file.
+    #[error("{}: process {holder} is writing here; wait until it has ended and run again", path.display())]
     Locked {
-        /// The folder.
+        /// The folder or file.
         path: PathBuf,
         /// The other process' number where it runs, which may be another container, or "unknown".
         holder: String,
@@ -183,6 +184,15 @@ pub enum Error {
         /// What is known of the cause.
         detail: String,
     },
+    /// A manifest, a file that was fetched, or an answer is not what it should be.
+    #[error("{}: {}", .0.display(), .1)]
+    Fetched(PathBuf, String),
+    /// The server, the Hub, or the cache when nobody is asked, has no such file or does not give it.
+    #[error("{}: {}", .0.display(), .1)]
+    NotThere(PathBuf, String),
+    /// There is no connection, it broke, or the server is busy; it may ask for a wait.
+    #[error("{}: {}; run again to go on from there", .0.display(), .1)]
+    Network(PathBuf, String, Option<Duration>),
 }
 
 impl Error {

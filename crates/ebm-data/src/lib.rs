@@ -24,7 +24,6 @@ pub mod files;
 pub mod image;
 pub mod loader;
 pub mod object_crop;
-pub mod pack;
 pub mod patch;
 mod planes;
 pub mod quarantine;

@@ -14,7 +14,7 @@ use candle_core::Device;
 
 use ebm_data::{Image, coco::CocoDataset, decode::read_image};
 use ebm_eval::detections::MAX_COORDINATE;
-use ebm_nn::device::Precision;
+use ebm_nn::{device::Precision, import::WeightBytes};
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
@@ -171,12 +171,12 @@ impl Detector {
     /// # Errors
     /// As [`open_with`](Self::open_with).
     pub fn bundled(options: &DetectorOptions) -> Result<Self> {
-        let weights = WeightFile::of_bytes(Path::new("the bundled FastestDet"), BUNDLED, &options.device)?;
+        let weights =
+            WeightFile::of(&WeightBytes::embedded("the bundled FastestDet", BUNDLED), &options.device)?;
         let mut detector = Self::of(&weights, options)?;
         if detector.refiner.is_none() {
-            let name = Path::new("the bundled refiner");
-            let options = options.of_refiner();
-            detector.refiner = Some(BoxRefiner::of_bytes(name, BUNDLED_REFINER, &options)?);
+            let bytes = WeightBytes::embedded("the bundled refiner", BUNDLED_REFINER);
+            detector.refiner = Some(BoxRefiner::of_bytes(&bytes, &options.of_refiner())?);
         }
         Ok(detector)
     }

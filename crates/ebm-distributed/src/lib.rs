@@ -5,14 +5,12 @@
 //! |---|---|
 //! | `launch` | who this process is, as torchrun, `srun` and `mpiexec` tell it |
 //! | `group` | [`Group`]: means, agreement and failures, over any engine |
-//! | `connect` | [`Engine`] by name, and its choice |
 //! | `mpi` | MPI, opened at run time; tensors of any device, through the host |
 //! | `nccl` | with the feature `cuda`: NVIDIA's NCCL, opened at run time |
 //! | `threads` | the threads of one process as ranks |
 //!
 //! [`Reduce`] is what an engine has to offer. A group of one process does nothing and costs nothing.
 
-mod connect;
 mod error;
 mod group;
 mod launch;
@@ -21,10 +19,12 @@ mod mpi;
 mod nccl;
 mod threads;
 
-pub use connect::{Engine, connect};
 pub use error::{Error, Result};
 pub use group::{Group, Reduce};
-pub use launch::{Launch, Launcher, rendezvous};
+pub use launch::Launch;
+pub use mpi::join_mpi;
+#[cfg(feature = "cuda")]
+pub use nccl::join_nccl;
 pub use threads::Threads;
 
 /// Its examples are tests.

@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Tensor};
 use ebm_libraries::{MPI, SharedLibrary, open_first_mpi};
 
 use crate::error::{Error, Result, refuse};
-use crate::{Launch, Launcher, Reduce};
+use crate::{Group, Launch, Reduce};
 
 /// `MPI_THREAD_FUNNELED`: one thread, the one that starts it, calls MPI; others compute. The same in both
 /// interfaces.
@@ -19,11 +19,17 @@ const FUNNELED: c_int = 1;
 /// Elements of a message, below 2³¹.
 const MAX_COUNT: usize = 1 << 28;
 
-/// Joins the processes that an `mpiexec` or `srun` has started.
-pub(super) fn join(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Box<dyn Reduce>> {
+/// Joins the processes that an `mpiexec` or `srun` has started, of which `launch` tells; `lookup` gives the
+/// environment's variables. Returns when all have come.
+///
+/// # Errors
+/// [`Error::Distributed`] where MPI is not there, or sees other processes than the launcher started.
+pub fn join_mpi(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Group> {
     // Whoever is started without MPI's help would be rank 0 of 1 there.
-    let helped = ["PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_RANK"];
-    if launch.launcher == Launcher::Torchrun && helped.iter().all(|name| lookup(name).is_none()) {
+    let is_set = |name: &str| lookup(name).is_some();
+    let helped =
+        ["PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NUM_TASKS"];
+    if !helped.into_iter().any(is_set) {
         return refuse(
             "torchrun starts no MPI; start this program with mpiexec, or with srun --mpi=pmix, or train on GPUs, where NCCL \
              needs no MPI",
@@ -31,7 +37,7 @@ pub(super) fn join(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> 
     }
     // The interface of the launcher at hand first.
     let mut files = MPI.files.to_vec();
-    if launch.launcher == Launcher::Mpich {
+    if is_set("PMI_RANK") && !is_set("OMPI_COMM_WORLD_RANK") {
         files.swap(0, 1);
     }
     let (library, file) = open_first_mpi(&files).or_else(|why| {
@@ -49,7 +55,7 @@ pub(super) fn join(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> 
             sum: object("ompi_mpi_op_sum")?,
             in_place: 1,
         };
-        Ok(Box::new(Mpi::start(library, &file, handles, launch)?))
+        Mpi::start(library, &file, handles, launch)
     } else {
         // Handles of MPICH's interface are numbers.
         let handles: Handles<c_int> = Handles {
@@ -59,7 +65,7 @@ pub(super) fn join(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> 
             sum: 0x5800_0003,
             in_place: -1,
         };
-        Ok(Box::new(Mpi::start(library, &file, handles, launch)?))
+        Mpi::start(library, &file, handles, launch)
     }
 }
 
@@ -94,9 +100,9 @@ struct Mpi<H> {
     world: usize,
 }
 
-impl<H: Copy> Mpi<H> {
+impl<H: Copy + 'static> Mpi<H> {
     #[expect(unsafe_code, reason = "calls of MPI")]
-    fn start(library: SharedLibrary, file: &str, handles: Handles<H>, launch: &Launch) -> Result<Self> {
+    fn start(library: SharedLibrary, file: &str, handles: Handles<H>, launch: &Launch) -> Result<Group> {
         let functions = Functions::of(library).or_else(|name| refuse(format!("{file} has no {name}")))?;
         let (mut level, mut rank, mut size) = (0, 0, 0);
         // SAFETY: null stands for a program without arguments, and the numbers live on. Nothing else in this program starts MPI, and a
@@ -121,7 +127,7 @@ impl<H: Copy> Mpi<H> {
                 launch.rank, launch.world
             ));
         }
-        Ok(mpi)
+        Ok(Group::new(Box::new(mpi)))
     }
 
     /// Σ over the ranks, on every rank; the handle `of` stands for the type of the numbers.
@@ -150,7 +156,7 @@ impl<H: Copy> Mpi<H> {
     }
 }
 
-impl<H: Copy> Reduce for Mpi<H> {
+impl<H: Copy + 'static> Reduce for Mpi<H> {
     fn rank(&self) -> usize {
         self.rank
     }

@@ -14,10 +14,10 @@ use candle_core::{CudaDevice, CudaStorage, DType, Device, Layout, Storage, Tenso
 use ebm_libraries::{NCCL, open_first};
 
 use crate::error::{Result, refuse};
-use crate::{Launch, Reduce};
+use crate::{Group, Launch, Reduce};
 
 /// A communicator on the stream of candle's device; dropping it ends this rank's part.
-pub(super) struct Nccl {
+struct Nccl {
     comm: Comm,
     device: CudaDevice,
 }
@@ -26,28 +26,28 @@ fn failed<T>(error: NcclError) -> Result<T> {
     refuse(format!("NCCL failed with {:?}; NCCL_DEBUG=WARN lets it say more", error.0))
 }
 
-impl Nccl {
-    /// Meets the others where `NCCL_COMM_ID` says, which NCCL reads in the environment.
-    pub(super) fn join(
-        launch: &Launch,
-        device: &Device,
-        lookup: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self> {
-        if !device.is_cuda() {
-            return refuse("NCCL is for GPUs; take `--device cuda` or `--engine mpi`");
-        }
-        if lookup("NCCL_COMM_ID").is_none() {
-            return refuse("NCCL_COMM_ID is not set; give host:port of a free port on rank 0's machine");
-        }
-        let device = device.as_cuda_device()?.clone();
-        device.cuda_stream().context().bind_to_thread().w()?;
-        open_first(NCCL.files)
-            .or_else(|why| refuse(format!("{why}; install NCCL, or take `--engine mpi`")))?;
-        let joined =
-            Id::new().and_then(|id| Comm::from_rank(device.cuda_stream(), launch.rank, launch.world, id));
-        Ok(Self { comm: joined.or_else(failed)?, device })
+/// Joins the processes of which `launch` tells, each with a GPU of its own as `device`, where `NCCL_COMM_ID` says, which
+/// NCCL reads in the environment. Returns when all have come.
+///
+/// # Errors
+/// [`Error::Distributed`](crate::Error::Distributed) where the device is no GPU, NCCL is not there or fails, or is not
+/// told where to meet.
+pub fn join_nccl(launch: &Launch, device: &Device) -> Result<Group> {
+    if !device.is_cuda() {
+        return refuse("NCCL is for GPUs; take `--device cuda` or `--engine mpi`");
     }
+    if std::env::var_os("NCCL_COMM_ID").is_none() {
+        return refuse("NCCL_COMM_ID is not set; give host:port of a free port on rank 0's machine");
+    }
+    let device = device.as_cuda_device()?.clone();
+    device.cuda_stream().context().bind_to_thread().w()?;
+    open_first(NCCL.files).or_else(|why| refuse(format!("{why}; install NCCL, or take `--engine mpi`")))?;
+    let joined =
+        Id::new().and_then(|id| Comm::from_rank(device.cuda_stream(), launch.rank, launch.world, id));
+    Ok(Group::new(Box::new(Nccl { comm: joined.or_else(failed)?, device })))
+}
 
+impl Nccl {
     fn sum_of<T: CudaDType + DeviceRepr + ValidAsZeroBits + NcclType>(
         &self,
         storage: &CudaStorage,

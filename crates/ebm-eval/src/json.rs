@@ -5,8 +5,6 @@
 pub mod per_cent {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::stats::Summary;
-
     /// What a factor can be applied to.
     pub trait Scale {
         /// Every number in it times `factor`.
@@ -22,18 +20,6 @@ pub mod per_cent {
     impl Scale for Vec<f64> {
         fn times(&self, factor: f64) -> Self {
             self.iter().map(|value| value * factor).collect()
-        }
-    }
-
-    impl Scale for Summary {
-        fn times(&self, factor: f64) -> Self {
-            Self {
-                count: self.count,
-                mean: self.mean * factor,
-                standard_deviation: self.standard_deviation.map(|deviation| deviation * factor),
-                min: self.min * factor,
-                max: self.max * factor,
-            }
         }
     }
 

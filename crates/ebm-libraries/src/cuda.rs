@@ -12,13 +12,6 @@ use std::sync::OnceLock;
 use crate::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Library, NCCL, wanted};
 use crate::shared_library::open_first;
 
-/// Which of the libraries that are not required were found.
-#[derive(Clone, Copy, Debug)]
-pub struct Found {
-    /// cuDNN, without which convolutions are products of image columns.
-    pub cudnn: bool,
-}
-
 /// cudarc's compiler at run time; the kernels here are compiled when the program is built.
 const NVRTC: Library =
     wanted(false, "NVRTC", &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"], "nothing here");
@@ -111,17 +104,18 @@ extern "C" fn fail<const ERROR: c_int>() -> c_int {
     ERROR
 }
 
-/// Fills the table, once; later calls repeat the first one's result.
+/// Fills the table, once; later calls repeat the first one's result: whether cuDNN is there, without which
+/// convolutions are products of image columns.
 ///
 /// # Errors
 /// The loader's reason where a library is missing without which nothing runs on a GPU.
-pub fn load() -> Result<Found, String> {
-    static LOADED: OnceLock<Result<Found, String>> = OnceLock::new();
+pub fn load() -> Result<bool, String> {
+    static LOADED: OnceLock<Result<bool, String>> = OnceLock::new();
     LOADED.get_or_init(load_all).clone()
 }
 
-fn load_all() -> Result<Found, String> {
-    let mut found = Found { cudnn: false };
+fn load_all() -> Result<bool, String> {
+    let mut cudnn = false;
     for (wanted, functions) in LIBRARIES {
         match open_first(wanted.files) {
             Ok((library, _)) => {
@@ -130,7 +124,7 @@ fn load_all() -> Result<Found, String> {
                         fill(*offset, address);
                     }
                 }
-                found.cudnn |= wanted.name == CUDNN.name;
+                cudnn |= wanted.name == CUDNN.name;
             }
             Err(why) if wanted.required => {
                 return Err(format!("no {} (for {}): {why}", wanted.name, wanted.needed_for));
@@ -138,7 +132,7 @@ fn load_all() -> Result<Found, String> {
             Err(_) => {}
         }
     }
-    Ok(found)
+    Ok(cudnn)
 }
 
 #[expect(unsafe_code, reason = "the table is a static that machine code reads")]

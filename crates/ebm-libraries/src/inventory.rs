@@ -10,8 +10,6 @@ use crate::shared_library::{open_first, open_first_mpi};
 /// What was found of CUDA on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Inventory {
-    /// The version of the kernel's module, if it is loaded.
-    pub kernel_module: Option<String>,
     /// The newest CUDA that the driver supports, `major.minor`.
     pub driver_cuda: Option<String>,
     /// Why the driver does not answer.
@@ -33,8 +31,6 @@ pub struct CudaDevice {
     pub capability: (i32, i32),
     /// Its memory in bytes.
     pub memory_bytes: u64,
-    /// How many multiprocessors it has.
-    pub multiprocessors: i32,
 }
 
 /// A library that is opened at run time.
@@ -107,20 +103,12 @@ impl Inventory {
             .and_then(|(library, _)| Driver::of(library).map_err(|name| format!("the driver has no {name}")));
         let devices = driver.as_ref().map_err(Clone::clone).and_then(Driver::devices);
         Self {
-            kernel_module: kernel_module(),
             driver_cuda: driver.ok().and_then(|driver| driver.cuda()),
             driver_problem: devices.as_ref().err().cloned(),
             devices: devices.unwrap_or_default(),
             libraries: libraries.into(),
         }
     }
-}
-
-/// From the first line of the file in which the kernel's module tells its version.
-fn kernel_module() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    let is_version = |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
-    text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
 }
 
 crate::functions! {
@@ -137,7 +125,6 @@ crate::functions! {
 }
 
 /// `CU_DEVICE_ATTRIBUTE_…` of cuda.h.
-const MULTIPROCESSORS: c_int = 16;
 const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 
@@ -183,7 +170,6 @@ impl Driver {
                 name: String::from_utf8_lossy(&name[..length]).into_owned(),
                 capability: (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?),
                 memory_bytes: asked("cuDeviceTotalMem", |to| (self.memory)(to, device))? as u64,
-                multiprocessors: attribute(MULTIPROCESSORS)?,
             })
         }
     }

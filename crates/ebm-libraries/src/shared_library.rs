@@ -11,23 +11,12 @@ use libloading::Library;
 pub struct SharedLibrary(&'static Library);
 
 impl SharedLibrary {
-    /// The function or the object of this name, as a pointer of type `T`, if the library has it.
-    ///
-    /// # Safety
-    /// `T` is a pointer, and of the type that the library's header declares.
-    #[expect(unsafe_code, reason = "nothing tells the type of what a library has")]
-    #[must_use]
-    pub unsafe fn get<T: Copy>(self, name: &str) -> Option<T> {
-        // SAFETY: as the caller says.
-        unsafe { self.0.get::<T>(name) }.ok().map(|symbol| *symbol)
-    }
-
     /// Where the function or the object of this name is, if the library has it.
     #[expect(unsafe_code, reason = "a look-up in a library that is open")]
     #[must_use]
     pub fn function(self, name: &str) -> Option<*const c_void> {
         // SAFETY: everything has an address.
-        unsafe { self.get(name) }
+        unsafe { self.0.get::<*const c_void>(name) }.ok().map(|symbol| *symbol)
     }
 }
 
@@ -46,8 +35,9 @@ macro_rules! functions {
             fn of(library: $crate::SharedLibrary) -> ::std::result::Result<Self, &'static str> {
                 Ok(Self { $($field: {
                     let name = $name;
+                    let place = library.function(name).ok_or(name)?;
                     // SAFETY: these are the header's signatures.
-                    unsafe { library.get(name) }.ok_or(name)?
+                    unsafe { ::std::mem::transmute::<*const ::std::ffi::c_void, unsafe extern "C" fn($($argument),*) -> ::std::ffi::c_int>(place) }
                 },)* })
             }
         }
@@ -76,7 +66,7 @@ fn cuda_folders() -> Vec<PathBuf> {
 /// # Errors
 /// The loader's reason for the first.
 pub fn open_first(files: &[&str]) -> Result<(SharedLibrary, String), String> {
-    by_name(files, false).or_else(|why| in_folders(files, &cuda_folders(), false).ok_or(why))
+    first(files.iter().map(PathBuf::from).chain(within(&cuda_folders(), files)), false)
 }
 
 /// The first of MPI's libraries that opens: in `$MPI_HOME/lib`, beside the `mpiexec` that the shell finds,
@@ -89,25 +79,27 @@ pub fn open_first_mpi(files: &[&str]) -> Result<(SharedLibrary, String), String>
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mpiexec = std::env::split_paths(&path).find(|folder| folder.join("mpiexec").exists());
     let folders: Vec<PathBuf> = home.into_iter().chain(mpiexec.map(|bin| bin.join("../lib"))).collect();
-    in_folders(files, &folders, true).map_or_else(|| by_name(files, true), Ok)
+    first(within(&folders, files).chain(files.iter().map(PathBuf::from)), true)
 }
 
-fn by_name(files: &[&str], global: bool) -> Result<(SharedLibrary, String), String> {
-    let mut why = Err("no library is named".to_owned());
-    for (number, file) in files.iter().enumerate() {
-        match open(file, global) {
-            Ok(library) => return Ok((library, (*file).to_owned())),
-            Err(error) if number == 0 => why = Err(error),
-            Err(_) => {}
+/// Those of the files that are in the folders.
+fn within<'a>(folders: &'a [PathBuf], files: &'a [&str]) -> impl Iterator<Item = PathBuf> + 'a {
+    let paths = folders.iter().flat_map(|folder| files.iter().map(move |file| folder.join(file)));
+    paths.filter(|path| path.exists())
+}
+
+fn first(paths: impl Iterator<Item = PathBuf>, global: bool) -> Result<(SharedLibrary, String), String> {
+    let mut why = None;
+    for path in paths {
+        let name = path.to_string_lossy().into_owned();
+        match open(&name, global) {
+            Ok(library) => return Ok((library, name)),
+            Err(error) => {
+                why.get_or_insert(error);
+            }
         }
     }
-    why
-}
-
-fn in_folders(files: &[&str], folders: &[PathBuf], global: bool) -> Option<(SharedLibrary, String)> {
-    let paths = folders.iter().flat_map(|folder| files.iter().map(move |file| folder.join(file)));
-    let mut names = paths.filter(|path| path.exists()).map(|path| path.to_string_lossy().into_owned());
-    names.find_map(|path| open(&path, global).ok().map(|library| (library, path)))
+    Err(why.unwrap_or_default())
 }
 
 /// Opens a library whose symbols those that are opened later see too, if it is `global`.

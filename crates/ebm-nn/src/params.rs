@@ -30,8 +30,8 @@ struct Inner {
     key: Key,
     entries: BTreeMap<String, Entry>,
     preloaded: BTreeMap<String, Tensor>,
-    /// Applied in order to names asked for later; the last rule that matches a name decides.
-    rules: Vec<(Predicate, bool)>,
+    /// Names asked for later are frozen where any of them holds.
+    rules: Vec<Predicate>,
 }
 
 type Predicate = Box<dyn Fn(&str) -> bool + Send>;
@@ -39,8 +39,6 @@ type Predicate = Box<dyn Fn(&str) -> bool + Send>;
 struct Entry {
     var: Var,
     frozen: bool,
-    /// A layer holds it as a plain tensor, through which no gradient can ever flow.
-    detached: bool,
     origin: Origin,
 }
 
@@ -80,11 +78,6 @@ impl ParamStore {
         self.lock().entries.get(name).map(|entry| entry.var.clone())
     }
 
-    /// The number of scalars in parameters and buffers.
-    pub fn num_elements(&self) -> usize {
-        self.lock().entries.values().map(|entry| entry.var.elem_count()).sum()
-    }
-
     /// A copy of all values, parameters and buffers, that later steps do not change.
     ///
     /// # Errors
@@ -107,33 +100,7 @@ impl ParamStore {
         for (name, entry) in &mut inner.entries {
             entry.frozen |= predicate(name);
         }
-        inner.rules.push((Box::new(predicate), true));
-    }
-
-    /// Undoes [`freeze`](Self::freeze) for the parameters whose names satisfy `predicate`.
-    ///
-    /// # Errors
-    /// When a layer was built with one of them frozen: no gradient can reach it there. Nothing is
-    /// changed then; unfreeze first, or [`forget_layers`](Self::forget_layers) and build the network again.
-    pub fn unfreeze(&self, predicate: impl Fn(&str) -> bool + Send + 'static) -> Result<()> {
-        let mut inner = self.lock();
-        if let Some((name, _)) = inner.entries.iter().find(|(name, entry)| entry.detached && predicate(name))
-        {
-            let reason =
-                format!("a layer was built with {name} frozen; unfreeze before building the network");
-            return Err(Error::Argument { op: "ParamStore::unfreeze", reason });
-        }
-        for (name, entry) in &mut inner.entries {
-            entry.frozen &= !predicate(name);
-        }
-        inner.rules.push((Box::new(predicate), false));
-        Ok(())
-    }
-
-    /// Declares that the layers built so far are gone, so that their frozen parameters may be unfrozen.
-    /// Values stay; the network is built again from [`var_builder`](Self::var_builder).
-    pub fn forget_layers(&self) {
-        self.lock().entries.values_mut().for_each(|entry| entry.detached = false);
+        inner.rules.push(Box::new(predicate));
     }
 
     /// Sets aside `tensors` as the first values of parameters that layers will ask for; a name given
@@ -165,7 +132,7 @@ impl ParamStore {
         let inner = self.lock();
         let expected = inner.entries.iter().map(|(name, entry)| (name.as_str(), entry.var.shape()));
         let report = LoadReport::compare(expected, tensors);
-        if !policy.accepts(&report) {
+        if policy == LoadPolicy::Strict && !report.is_exact() {
             let reason = format!("the tensors are not this network's: {report}");
             return Err(Error::Argument { op: "ParamStore::load", reason });
         }
@@ -196,16 +163,8 @@ impl ParamStore {
         Ok(store)
     }
 
-    /// The safetensors form of all parameters and buffers: equal stores give equal bytes.
-    ///
-    /// # Errors
-    /// When a tensor cannot be read back from its device.
-    pub fn to_safetensors(&self) -> Result<Vec<u8>> {
-        import::to_safetensors(&self.tensors()?)
-    }
-
-    /// Writes [`to_safetensors`](Self::to_safetensors) to `path`: aside first, then renamed, so that the
-    /// file is never half written.
+    /// Writes all parameters and buffers to the safetensors file `path`, which is never half written: equal stores give
+    /// equal bytes.
     ///
     /// # Errors
     /// When the file cannot be written; what was there before stays then.
@@ -221,7 +180,7 @@ impl ParamStore {
 
 impl Inner {
     fn is_frozen(&self, name: &str) -> bool {
-        self.rules.iter().rev().find(|(predicate, _)| predicate(name)).is_some_and(|(_, frozen)| *frozen)
+        self.rules.iter().any(|predicate| predicate(name))
     }
 
     fn first_value(
@@ -259,9 +218,9 @@ impl SimpleBackend for ParamStore {
             // A copy: the tensor's owner may hold a variable that shares its storage.
             let var = Var::from_tensor(&tensor)?;
             let frozen = inner.is_frozen(name);
-            inner.entries.insert(name.to_owned(), Entry { var, frozen, detached: false, origin });
+            inner.entries.insert(name.to_owned(), Entry { var, frozen, origin });
         }
-        let Some(entry) = inner.entries.get_mut(name) else {
+        let Some(entry) = inner.entries.get(name) else {
             return Err(candle_core::Error::CannotFindTensor { path: name.to_owned() });
         };
         check_shape(name, &shape, entry.var.shape())
@@ -271,9 +230,9 @@ impl SimpleBackend for ParamStore {
             let asked = format!("{dtype:?} on {:?}", device.location());
             candle_core::bail!("parameter {name} was made as {made} and is now asked for as {asked}")
         }
-        entry.detached |= entry.frozen && !is_buffer(name);
         // A buffer is handed out as the variable itself: its layer updates it in place.
-        Ok(if entry.detached { entry.var.as_detached_tensor() } else { entry.var.as_tensor().clone() })
+        let detached = entry.frozen && !is_buffer(name);
+        Ok(if detached { entry.var.as_detached_tensor() } else { entry.var.as_tensor().clone() })
     }
 
     fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> candle_core::Result<Tensor> {

@@ -100,7 +100,7 @@ pub fn train(
             }
         }
     }
-    store.load(&best.2, LoadPolicy::STRICT)?;
+    store.load(&best.2, LoadPolicy::Strict)?;
     Ok(Trained { store, step: best.1 })
 }
 

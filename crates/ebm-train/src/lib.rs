@@ -31,7 +31,7 @@ pub mod model_file;
 pub mod observer;
 pub mod progress;
 pub mod run_dir;
-mod settings;
+pub mod settings;
 pub mod statistics;
 pub mod together;
 pub mod trainer;

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 ///
 /// # Errors
 /// When `text` is no TOML.
-pub(crate) fn flat(text: &str) -> Result<BTreeMap<String, String>, toml::de::Error> {
+pub fn flat(text: &str) -> Result<BTreeMap<String, String>, toml::de::Error> {
     let mut found = BTreeMap::new();
     walk("", &text.parse::<Table>()?, &mut found);
     Ok(found)
@@ -27,7 +27,7 @@ fn walk(prefix: &str, table: &Table, found: &mut BTreeMap<String, String>) {
 }
 
 /// `name = ours (here: theirs)` for each setting that differs and `matters`, by name.
-pub(crate) fn differences(
+pub fn differences(
     ours: &BTreeMap<String, String>,
     theirs: &BTreeMap<String, String>,
     matters: impl Fn(&str) -> bool,

@@ -143,7 +143,7 @@ impl Updater {
     /// # Errors
     /// When names or shapes are not exactly those of `store`, or a tensor is not of this optimiser.
     pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> ebm_nn::Result<()> {
-        store.load(&data.model, LoadPolicy::STRICT)?;
+        store.load(&data.model, LoadPolicy::Strict)?;
         self.optimizer.load_state(&data.optimizer)
     }
 }

@@ -7,7 +7,7 @@ mod regression;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
-use ebm_distributed::{Engine, Group, Launch, connect};
+use ebm_distributed::{Group, Launch, join_mpi};
 use ebm_testing::mpi;
 use ebm_train::{Error, RunSpec, train_together};
 use regression::{Fault, Regression};
@@ -34,7 +34,7 @@ fn variable(name: &str) -> Option<String> {
 
 fn join() -> ebm_distributed::Result<Group> {
     let launch = Launch::from_variables(&variable)?;
-    connect(Engine::Auto, &launch, &Device::Cpu, &variable)
+    join_mpi(&launch, &variable)
 }
 
 fn train(root: &Path, group: &Group, fault: Fault) -> Result<Vec<f32>, Error> {

@@ -75,7 +75,7 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter>
     let run = Run { spec, validate_every: config.validate_every };
     let kept = train_validated(&run, &mut task, &mut best, &mut session)?.context("nothing was validated")?;
     eprintln!("step {} was best: {:.3} nats on the validation pictures", kept.step, kept.value);
-    store.load(&import::load(&best.file, &Device::Cpu)?, import::LoadPolicy::STRICT)?;
+    store.load(&import::load(&best.file, &Device::Cpu)?, import::LoadPolicy::Strict)?;
     network::Counter::new(&store.constants()?)
 }
 

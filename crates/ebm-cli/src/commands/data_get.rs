@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ebm_data::fetch::{Error, Event, FetchOptions, Hub, Manifest, State, embedded, get_entry};
+use ebm_data::Error;
+use ebm_data::fetch::{Event, FetchOptions, Manifest, State, embedded, get_entry};
 use ebm_train::Progress as _;
 
 use crate::progress::Console;
@@ -46,7 +47,7 @@ pub fn run(args: &GetArgs) -> Result<()> {
             manifests.push(find(name, args)?);
         }
     }
-    let options = fetch_options(args.offline);
+    let options = FetchOptions { offline: args.offline, ..FetchOptions::default() };
     let mut incomplete = None;
     for (manifest, dir) in &manifests {
         let Manifest { name, title, page, licence, citation, files, .. } = manifest;
@@ -60,7 +61,7 @@ pub fn run(args: &GetArgs) -> Result<()> {
                 true => get_entry(entry, dir, &options, &mut retries(&mut console))?,
                 false => get_entry(entry, dir, &options, &mut reporter())?,
             };
-            let is_there = state.is_there();
+            let is_there = !matches!(state, State::Missing(_));
             if !(many && is_there) {
                 println!("{}", line(&path, &state, page));
             }
@@ -74,16 +75,10 @@ pub fn run(args: &GetArgs) -> Result<()> {
         }
         if missing > 0 {
             let detail = format!("{missing} of {all} files are not there: see the list above");
-            incomplete = incomplete.or(Some(Error::Wrong(name.into(), detail)));
+            incomplete = incomplete.or(Some(Error::Fetched(name.into(), detail)));
         }
     }
     incomplete.map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// How is fetched, as the environment says of the Hub.
-pub fn fetch_options(offline: bool) -> FetchOptions {
-    let hub = Hub::from_variables(|name| std::env::var(name).ok());
-    FetchOptions { offline, hub, ..FetchOptions::default() }
 }
 
 /// The manifest and the folder that its paths are relative to.
@@ -109,18 +104,10 @@ fn find(name: &str, args: &GetArgs) -> Result<(Manifest, PathBuf)> {
 fn line(path: &Path, state: &State, page: &str) -> String {
     let path = path.display();
     let said = match state {
-        State::Verified(sha256) => format!("verified, SHA-256 {sha256}"),
-        State::Recorded(sha256) => {
-            format!("there; SHA-256 {sha256} recorded beside it, nobody publishes one to compare with")
-        }
-        State::Fetched(sha256) => format!("fetched and verified, SHA-256 {sha256}"),
-        State::Trusted(sha256) => {
-            format!("fetched; its whole SHA-256 is not published: {sha256} is trusted and recorded beside it")
-        }
-        State::Written(sha256) => format!("written, SHA-256 {sha256}"),
+        State::There(why, sha256) => format!("{why}; SHA-256 {sha256}"),
         State::Folder(entries) => format!("there, {entries} entries"),
-        State::Missing => "missing; it would be fetched without --offline".to_owned(),
-        State::ByHand(how) => {
+        State::Missing(None) => "missing; it would be fetched without --offline".to_owned(),
+        State::Missing(Some(how)) => {
             format!("missing, to be fetched by hand\n  from: {page}\n  how:  {how}\n  to:   {path}")
         }
     };

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use ebm_data::fetch::Hub;
 use ebm_libraries::{CudaDevice, Inventory};
 use ebm_nn::device::{Choice, HAS_CUDA, built_for, open};
 use serde::Serialize;
 use serde_json::json;
 
-use super::data_get::fetch_options;
 use crate::schema::document;
 use crate::weights_path;
 
@@ -85,7 +85,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         let entries = if entries.is_empty() { "nothing".to_owned() } else { entries.join(", ") };
         println!("          {what} {}: {entries}", folder.display());
     }
-    if let Some(hub) = fetch_options(true).hub {
+    if let Ok(hub) = Hub::from_variables(|name| std::env::var(name).ok()) {
         println!("          the Hub's cache {}: for hub:OWNER/NAME", hub.cache.display());
     }
     println!("--device auto is {device}{}", reason.map_or(String::new(), |reason| format!(": {reason}")));
@@ -93,10 +93,8 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
 }
 
 fn lines(found: &Inventory) -> Vec<String> {
-    let module = found.kernel_module.as_ref().map(|version| format!("NVIDIA {version}"));
     let cuda = found.driver_cuda.as_ref().map(|version| format!("CUDA up to {version}"));
-    let driver = module.into_iter().chain(cuda).collect::<Vec<_>>().join(", ");
-    let mut lines = vec![format!("driver    {}", if driver.is_empty() { "none" } else { &driver })];
+    let mut lines = vec![format!("driver    {}", cuda.as_deref().unwrap_or("none"))];
     if let Some(problem) = &found.driver_problem {
         lines.push(format!("GPU       none: {problem}"));
     }
@@ -111,11 +109,9 @@ fn lines(found: &Inventory) -> Vec<String> {
 }
 
 fn gpu(device: &CudaDevice) -> String {
-    let CudaDevice { number, name, capability: (major, minor), memory_bytes, multiprocessors } = device;
+    let CudaDevice { number, name, capability: (major, minor), memory_bytes } = device;
     let gib = *memory_bytes as f64 / f64::from(1 << 30);
-    format!(
-        "GPU       cuda:{number}, {name}, compute capability {major}.{minor}, {gib:.1} GiB, {multiprocessors} multiprocessors"
-    )
+    format!("GPU       cuda:{number}, {name}, compute capability {major}.{minor}, {gib:.1} GiB")
 }
 
 #[cfg(test)]
@@ -134,7 +130,6 @@ mod tests {
             required: true,
         };
         let mut found = Inventory {
-            kernel_module: None,
             driver_cuda: None,
             driver_problem: Some("no libcuda.so.1".into()),
             devices: vec![],
@@ -149,20 +144,12 @@ mod tests {
                 "cuRAND       libcurand.so.10",
             ]
         );
-        (found.kernel_module, found.driver_cuda) = (Some("580.65.06".into()), Some("13.0".into()));
+        found.driver_cuda = Some("13.0".into());
         found.driver_problem = None;
-        found.devices = vec![CudaDevice {
-            number: 1,
-            name: "A GPU".into(),
-            capability: (9, 0),
-            memory_bytes: 80 << 30,
-            multiprocessors: 132,
-        }];
+        found.devices =
+            vec![CudaDevice { number: 1, name: "A GPU".into(), capability: (9, 0), memory_bytes: 80 << 30 }];
         let lines = lines(&found);
-        assert_eq!(lines[0], "driver    NVIDIA 580.65.06, CUDA up to 13.0");
-        assert_eq!(
-            lines[1],
-            "GPU       cuda:1, A GPU, compute capability 9.0, 80.0 GiB, 132 multiprocessors"
-        );
+        assert_eq!(lines[0], "driver    CUDA up to 13.0");
+        assert_eq!(lines[1], "GPU       cuda:1, A GPU, compute capability 9.0, 80.0 GiB");
     }
 }

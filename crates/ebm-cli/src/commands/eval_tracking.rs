@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use ebm_eval::Summary;
 use ebm_eval::tracking::{
     Annotations, Convention, Diagnosis, RunsReport, SequenceScores, TestSet, TrackingReport, evaluate_runs,
     merge,
@@ -100,14 +99,12 @@ impl Dataset {
 
 impl TrackingArgs {
     fn convention(&self) -> Convention {
-        let own = match (self.toolkit, self.dataset) {
-            (Toolkit::Otb, _) => Convention::otb(),
-            (Toolkit::Got10kOtb, _) => Convention::got10k_otb(),
-            (Toolkit::Own, Dataset::Got10k | Dataset::Got10kTest) => Convention::got10k(),
-            (Toolkit::Own, Dataset::Trackingnet) => Convention::trackingnet(),
-            (_, Dataset::Uav123) => Convention::pytracking_uav(),
-            (_, Dataset::Lasot) => Convention::pytracking_lasot(),
-            _ => Convention::pytracking(),
+        let by_its_own = matches!(self.dataset, Dataset::Got10k | Dataset::Got10kTest | Dataset::Trackingnet);
+        let own = match self.toolkit {
+            Toolkit::Otb => Convention::otb(),
+            Toolkit::Got10kOtb => Convention::got10k_otb(),
+            Toolkit::Pytracking if by_its_own => Convention::pytracking(),
+            Toolkit::Own | Toolkit::Pytracking => self.dataset.test_set().convention(),
         };
         if self.exclude_invalid_frames { own.excluding_invalid_frames() } else { own }
     }
@@ -168,7 +165,7 @@ fn score(args: &TrackingArgs, annotations: &Path, results: &Path) -> Result<Vec<
 fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_json::Value {
     let frames = runs.first().map_or(0, |run| run.frames);
     let unmatched: Vec<&String> = runs.iter().flat_map(|run| &run.unmatched).collect();
-    let fraction = |summary: &Summary| 0.01 * summary.mean;
+    let fraction = |figure: f64| 0.01 * figure;
     json!({
         "dataset": dataset,
         "convention": merged.convention,
@@ -176,12 +173,12 @@ fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_
         "sequences": merged.sequences,
         "frames": frames,
         "rows": [{
-            "auc": fraction(&merged.figures.auc),
-            "op50": fraction(&merged.figures.op50),
-            "op75": fraction(&merged.figures.op75),
-            "precision": fraction(&merged.figures.precision),
-            "norm_precision": fraction(&merged.figures.norm_precision),
-            "average_overlap": fraction(&merged.figures.average_overlap),
+            "auc": fraction(merged.figures.auc),
+            "op50": fraction(merged.figures.op50),
+            "op75": fraction(merged.figures.op75),
+            "precision": fraction(merged.figures.precision),
+            "norm_precision": fraction(merged.figures.norm_precision),
+            "average_overlap": fraction(merged.figures.average_overlap),
         }],
         "failed": merged.failed,
         "unmatched": unmatched,
@@ -242,14 +239,14 @@ fn print_bands(bands: &BandCoverage) {
 fn print_table(merged: &RunsReport, runs: &[TrackingReport]) {
     println!("{} sequences, {} run(s), by {}", merged.sequences, merged.runs, merged.convention.name);
     for (name, value) in [
-        ("AUC", &merged.figures.auc),
-        ("OP50", &merged.figures.op50),
-        ("OP75", &merged.figures.op75),
-        ("precision", &merged.figures.precision),
-        ("normalised precision", &merged.figures.norm_precision),
-        ("average overlap", &merged.figures.average_overlap),
+        ("AUC", merged.figures.auc),
+        ("OP50", merged.figures.op50),
+        ("OP75", merged.figures.op75),
+        ("precision", merged.figures.precision),
+        ("normalised precision", merged.figures.norm_precision),
+        ("average overlap", merged.figures.average_overlap),
     ] {
-        println!("{name:<21} {:6.2}", value.mean);
+        println!("{name:<21} {:6.2}", value);
     }
     for failed in &merged.failed {
         eprintln!("not counted: {}: {}", failed.name, failed.reason);

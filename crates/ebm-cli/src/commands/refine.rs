@@ -154,8 +154,7 @@ impl RefineArgs {
             }
             return Ok(files);
         };
-        const MAX_BYTES: u64 = 2 << 30;
-        for record in AnnotationFile::read(annotations, MAX_BYTES)?.images {
+        for record in AnnotationFile::read(annotations)?.images {
             // What has no such record is an unknown image.
             if let (Ok(id), Ok(name), Ok(width), Ok(height)) =
                 (record.id, record.file_name, record.width, record.height)

@@ -12,7 +12,8 @@ use ebm_track::saved::SavedConfig;
 use ebm_track::{
     BandCoverage, Repetition, Runs, TrackedSequence, Tracker, TrackerOptions, band_coverage, track_dataset,
 };
-use serde::{Deserialize, Serialize};
+use ebm_train::settings;
+use serde::Serialize;
 
 use super::{create_dir, say_left_out};
 use crate::model_path::ModelPath;
@@ -38,10 +39,6 @@ pub struct TrackArgs {
     /// Sequences that are tracked at a time; by default as many as the machine has cores.
     #[arg(long, requires = "run", value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
-    /// The archive for the dataset's server, a zip file; by default OUT/submission.zip where only a server
-    /// has the annotations, and none for other datasets.
-    #[arg(long, requires = "run")]
-    archive: Option<PathBuf>,
     /// Seed of the tracker's numbers.
     #[arg(long, requires = "run", default_value_t = 0)]
     seed: u64,
@@ -65,7 +62,7 @@ pub struct Found {
 }
 
 /// What the boxes in a folder depend on, which does not change when the command goes on.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Origin {
     dataset: String,
     model_sha256: String,
@@ -110,7 +107,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
         all.len(),
         boxes.display()
     );
-    submit(args, set, out, &all)?;
+    submit(set, out, &all)?;
     if set.is_scored_by_a_server() {
         for failed in all.iter().flat_map(|run| &run.failed) {
             eprintln!("not tracked: {}: {}", failed.name, failed.reason);
@@ -126,49 +123,33 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
 /// Refuses a folder that has the boxes of something else.
 fn check_origin(path: &Path, origin: &Origin) -> Result<()> {
     let text = toml::to_string(origin)?;
-    if path.is_file() {
-        let there: Origin = toml::from_str(&read_settings(path)?)
-            .with_context(|| format!("{}; give another --out", path.display()))?;
-        let same = |what: &str, equal: bool, there: &str, here: &str| -> Result<()> {
-            ensure!(
-                equal,
-                "{} has boxes with {what} {there}, and not {here}; give another --out",
-                path.display()
-            );
-            Ok(())
-        };
-        let digests = (&there.model_sha256, &origin.model_sha256);
-        same("the dataset", there.dataset == origin.dataset, &there.dataset, &origin.dataset)?;
-        same("a box module of digest", digests.0 == digests.1, digests.0, digests.1)?;
-        let digests = (&there.backbone_sha256, &origin.backbone_sha256);
-        same("a backbone of digest", digests.0 == digests.1, digests.0, digests.1)?;
-        same("seed", there.seed == origin.seed, &there.seed.to_string(), &origin.seed.to_string())?;
-        let [old, new] = [&there.tracker, &origin.tracker].map(|tracker| format!("{tracker:?}"));
-        return same("the settings", there.tracker == origin.tracker, &old, &new);
+    if !path.is_file() {
+        return Ok(write_atomic(path, text.as_bytes())?);
     }
-    Ok(write_atomic(path, text.as_bytes())?)
+    let there = settings::flat(&read_settings(path)?)
+        .with_context(|| format!("{}; give another --out", path.display()))?;
+    let differences = settings::differences(&there, &settings::flat(&text)?, |_| true);
+    let (path, list) = (path.display(), differences.join(", "));
+    ensure!(differences.is_empty(), "{path} has boxes with {list}; give another --out");
+    Ok(())
 }
 
-/// Writes the submission anew, and its archive.
-fn submit(args: &TrackArgs, set: TestSet, out: &Path, all: &[Repetition]) -> Result<()> {
+/// Writes the submission anew.
+fn submit(set: TestSet, out: &Path, all: &[Repetition]) -> Result<()> {
     let folder = out.join("submission");
     if folder.is_dir() {
         std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     let results: Vec<Vec<RunResult<'_>>> =
         all.iter().map(|run| run.tracked.iter().map(result_of).collect()).collect();
-    let by_server = set.is_scored_by_a_server();
-    let archive = args.archive.clone().or_else(|| by_server.then(|| out.join("submission.zip")));
-    let Some(archive) = archive else {
-        set.write_submission(&folder, &results)?;
-        eprintln!("result files as the dataset's toolkit reads them are in {}", folder.display());
-        return Ok(());
-    };
-    for archive in set.write_archive(&folder, &results, &archive)? {
-        eprintln!("{} is for the dataset's server or toolkit", archive.display());
+    for folder in set.write_submission(&folder, &results)? {
+        eprintln!(
+            "what is in {} is for the dataset's toolkit, or packed by zip for its server",
+            folder.display()
+        );
     }
     if set == TestSet::Got10kTest && all.len() != 3 {
-        eprintln!("GOT-10k's protocol has three runs; this archive has {}", all.len());
+        eprintln!("GOT-10k's protocol has three runs; there are {}", all.len());
     }
     Ok(())
 }

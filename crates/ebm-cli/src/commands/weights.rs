@@ -95,7 +95,7 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
     let (bytes, sha256) = size_and_sha256(&args.output)?;
     if args.json {
         let object = json!({
-            "family": found.family.name(), "configuration": found.configuration, "tensors": found.tensors,
+            "family": found.family.to_string(), "configuration": found.configuration, "tensors": found.tensors,
             "parameters": found.parameters, "unused": found.unused, "output": args.output, "bytes": bytes,
             "sha256": sha256,
         });

@@ -26,14 +26,14 @@ pub struct AnnotationFile {
 }
 
 impl AnnotationFile {
-    /// Reads a file of at most `max_bytes` bytes. NaN and infinities as Python writes them are read, and
+    /// Reads a file of at most 2 GiB. NaN and infinities as Python writes them are read, and
     /// found defective where they stand.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an
     /// annotation file.
-    pub fn read(path: &Path, max_bytes: u64) -> Result<Self, Error> {
-        let bytes = read_utf8(path, max_bytes)?;
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let bytes = read_utf8(path, 2 << 30)?;
         serde_json::from_slice(&bytes)
             .or_else(|error| serde_json::from_slice(&with_words_for_non_finite(&bytes)).map_err(|_| error))
             .map_err(|error| Error::Json { path: path.to_owned(), detail: error.to_string() })

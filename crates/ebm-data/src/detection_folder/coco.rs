@@ -70,7 +70,7 @@ pub(super) fn load(
     annotations: &Path,
     options: &LoadOptions,
 ) -> Result<CocoDataset> {
-    let file = AnnotationFile::read(annotations, options.max_json_bytes)?;
+    let file = AnnotationFile::read(annotations)?;
     let images = folder_of_images(root, split, annotations, &file)?;
     let origin = Origin { annotations, images: &images, check_files: options.check_files };
     CocoDataset::from_file(file, &origin, options)

@@ -1,6 +1,7 @@
 //! From an address to a file in its place: attempts, resumption, hash, rename.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::IpAddr;
@@ -9,58 +10,42 @@ use std::time::Duration;
 
 use ebm_files::check_output;
 use ureq::config::RedirectAuthHeaders;
-use ureq::http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header};
+use ureq::http::{HeaderName, HeaderValue, Response, Uri, header};
 use ureq::{Agent, Body};
 
-use super::error::{Error, Result};
-use super::hash::{self, Pin, beside};
-use super::hub::Hub;
-use super::{Event, Report};
+use super::hash::{self, beside};
+use super::{Event, Report, at};
+use crate::error::{Error, Result};
 
 /// Bytes read at once.
 const BUFFER: usize = 1 << 16;
+/// Attempts in a row without [`PROGRESS`], after which an address is given up.
+const ATTEMPTS: u32 = 5;
 /// Bytes that must be new for a failed attempt not to count.
 const PROGRESS: u64 = 1 << 20;
-/// A server that asks to wait longer, in seconds, gets an error instead.
-const LONGEST_WAIT: u64 = 120;
+/// A server that asks to wait longer gets an error instead.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// How long is waited, and how often is tried.
+/// Whether anything is fetched, and how long is waited.
 #[derive(Clone)]
 pub struct FetchOptions {
     /// Whether nothing is fetched: what is there is verified, what is missing is listed.
     pub offline: bool,
-    /// Attempts in a row without a new mebibyte, after which an address is given up; by default 5.
-    pub attempts: u32,
     /// A connection over which nothing comes for this long is cut; by default a minute.
     pub stall: Duration,
     /// The first wait between two attempts, by default a second; each is twice the one before.
     pub backoff: Duration,
-    /// For files of the Hugging Face Hub; by default none.
-    pub hub: Option<Hub>,
 }
 
 impl Default for FetchOptions {
     fn default() -> Self {
         let [backoff, stall] = [1, 60].map(Duration::from_secs);
-        Self { offline: false, attempts: 5, stall, backoff, hub: None }
-    }
-}
-
-impl FetchOptions {
-    /// The Hub.
-    pub(super) fn hub(&self) -> Result<&Hub> {
-        let homeless = || Error::NotThere("the Hub's cache".into(), "it has no place: set HF_HOME".into());
-        self.hub.as_ref().ok_or_else(homeless)
-    }
-
-    /// Whether the Hub is not asked.
-    pub(super) fn asks_nobody(&self) -> bool {
-        self.offline || self.hub.as_ref().is_some_and(|hub| hub.offline)
+        Self { offline: false, stall, backoff }
     }
 }
 
 /// The address if it may be talked to, and whether it is this machine: https, or http on this machine.
-pub(super) fn allowed(url: &str) -> Option<(Uri, bool)> {
+fn allowed(url: &str) -> Option<(Uri, bool)> {
     let uri: Uri = url.parse().ok()?;
     let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']);
     let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -69,62 +54,12 @@ pub(super) fn allowed(url: &str) -> Option<(Uri, bool)> {
 }
 
 /// An address as messages show it: without a user's name and password.
-pub(super) fn shown(address: &str) -> Cow<'_, str> {
+fn shown(address: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = address.split_once("://") else { return address.into() };
     let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest[..host].rfind('@') {
         Some(at) => format!("{scheme}://…{}", &rest[at..]).into(),
         None => address.into(),
-    }
-}
-
-/// The answer of `url` with the file `path`, from the byte `start` on. Redirects stay https; the token, `bearer`, goes
-/// to the host of `url` alone.
-pub(super) fn ask(
-    path: &Path,
-    url: &str,
-    bearer: Option<&str>,
-    start: u64,
-    options: &FetchOptions,
-) -> Result<Response<Body>> {
-    let wrong = |detail: &str| Error::at(Error::Wrong, path, url, detail);
-    let (uri, local) = allowed(url).ok_or_else(|| wrong("only https, or http on this machine"))?;
-    let stall = Some(options.stall);
-    let config = Agent::config_builder()
-        .http_status_as_error(false)
-        .https_only(!local)
-        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-        .accept_encoding("identity")
-        .user_agent(concat!("ebm/", env!("CARGO_PKG_VERSION")))
-        .timeout_resolve(stall)
-        .timeout_connect(stall)
-        .timeout_send_request(stall)
-        .timeout_recv_response(stall)
-        .timeout_per_read(stall);
-    // A proxy of the environment is for the outside world.
-    let config = if local { config.proxy(None) } else { config };
-    let mut request = config.build().new_agent().get(&uri);
-    if let Some(token) = bearer {
-        let detail = "the token in HF_TOKEN, or of a login, holds a character that none has; set it again";
-        let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value = value.map_err(|_| wrong(detail))?;
-        value.set_sensitive(true);
-        request = request.header(header::AUTHORIZATION, value);
-    }
-    if start > 0 {
-        request = request.header(header::RANGE, format!("bytes={start}-"));
-    }
-    let response = request.call().map_err(|error| {
-        let is_final = matches!(error, ureq::Error::RequireHttpsOnly(_) | ureq::Error::TooManyRedirects);
-        Error::at(if is_final { Error::Wrong } else { Error::Network }, path, url, error)
-    })?;
-    match response.status().as_u16() {
-        200 | 206 => Ok(response),
-        416 if start > 0 => Ok(response),
-        status => {
-            let wait = text(response.headers(), header::RETRY_AFTER).and_then(|text| text.parse().ok());
-            Err(Error::Status { path: path.into(), url: shown(url).into(), status, wait })
-        }
     }
 }
 
@@ -137,21 +72,13 @@ pub(super) fn persist<T>(
     let (mut failures, mut furthest) = (0, 0);
     loop {
         let (done, outcome) = once(report);
-        let asked = match &outcome {
-            Err(Error::Network(..)) => None,
-            Err(Error::Status { status: 408 | 425 | 429 | 500 | 502..=504, wait, .. })
-                if wait.is_none_or(|seconds| seconds <= LONGEST_WAIT) =>
-            {
-                wait.map(Duration::from_secs)
-            }
-            _ => return outcome,
-        };
+        let Err(Error::Network(_, _, asked)) = &outcome else { return outcome };
         failures = if done >= furthest + PROGRESS { 1 } else { failures + 1 };
         furthest = furthest.max(done);
-        if failures >= options.attempts {
+        if failures >= ATTEMPTS {
             return outcome;
         }
-        let wait = asked.unwrap_or(options.backoff.saturating_mul(1 << (failures - 1).min(7)));
+        let wait = asked.unwrap_or(options.backoff.saturating_mul(1 << (failures - 1)));
         if let Err(error) = &outcome {
             report(Event::Retry(error, wait));
         }
@@ -162,143 +89,196 @@ pub(super) fn persist<T>(
 /// What is to come.
 pub(super) struct Target<'a> {
     pub path: &'a Path,
-    pub pin: &'a Pin,
+    pub url: &'a str,
+    /// The first digits of its hash.
+    pub sha256: &'a str,
     /// In bytes, if known.
     pub size: Option<u64>,
-    /// A token for the hosts of the addresses.
+    /// A token for the host of the address.
     pub bearer: Option<&'a str>,
 }
 
 impl Target<'_> {
-    /// Fetches the file from the first address that has it; its hash. The caller holds the lock.
-    pub fn fetch(&self, urls: &[String], options: &FetchOptions, report: Report<'_>) -> Result<String> {
-        let mut urls = urls.iter().peekable();
-        while let Some(url) = urls.next() {
-            let mut part = Part::open(self.path)?;
-            let outcome = persist(options, report, &mut |report| {
-                let outcome = self.attempt(&mut part, url, options, report);
-                report(Event::End);
-                (part.len, outcome)
-            });
-            match outcome {
-                Ok(sha256) => return part.commit(self.path).map(|()| sha256),
-                Err(error) => {
-                    // What no later process can go on from. The error that led here is the one worth telling.
-                    if part.len == 0 || self.pin.0.is_empty() {
-                        let _ = fs::remove_file(&part.path);
-                    }
-                    if urls.peek().is_none() || matches!(error, Error::Io { .. }) {
-                        return Err(error);
-                    }
-                    report(Event::Retry(&error, Duration::ZERO));
-                }
-            }
+    /// An error of this `kind` about what the address has.
+    pub fn error(&self, kind: fn(PathBuf, String) -> Error, detail: impl Display) -> Error {
+        kind(self.path.into(), format!("{}: {detail}", shown(self.url)))
+    }
+
+    pub fn broken(&self, detail: impl Display) -> Error {
+        self.error(|path, detail| Error::Network(path, detail, None), detail)
+    }
+
+    /// The answer of the address, from the byte `start` on. Redirects stay https; the token goes to the host of the
+    /// address alone.
+    pub fn ask(&self, start: u64, options: &FetchOptions) -> Result<Response<Body>> {
+        let refused = || self.error(Error::Fetched, "only https, or http on this machine");
+        let (uri, local) = allowed(self.url).ok_or_else(refused)?;
+        let stall = Some(options.stall);
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .https_only(!local)
+            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            .accept_encoding("identity")
+            .user_agent(concat!("ebm/", env!("CARGO_PKG_VERSION")))
+            .timeout_resolve(stall)
+            .timeout_connect(stall)
+            .timeout_send_request(stall)
+            .timeout_recv_response(stall)
+            .timeout_per_read(stall);
+        // A proxy of the environment is for the outside world.
+        let config = if local { config.proxy(None) } else { config };
+        let mut request = config.build().new_agent().get(&uri);
+        if let Some(token) = self.bearer {
+            let detail =
+                "the token in HF_TOKEN, or of a login, holds a character that none has; set it again";
+            let value = HeaderValue::from_str(&format!("Bearer {token}"));
+            let mut value = value.map_err(|_| self.error(Error::Fetched, detail))?;
+            value.set_sensitive(true);
+            request = request.header(header::AUTHORIZATION, value);
         }
-        Err(Error::Wrong(self.path.into(), "has no address to fetch it from".into()))
+        if start > 0 {
+            request = request.header(header::RANGE, format!("bytes={start}-"));
+        }
+        let response = request.call().map_err(|error| match error {
+            ureq::Error::RequireHttpsOnly(_) | ureq::Error::TooManyRedirects => {
+                self.error(Error::Fetched, error)
+            }
+            _ => self.broken(error),
+        })?;
+        match response.status().as_u16() {
+            200 | 206 => Ok(response),
+            416 if start > 0 => Ok(response),
+            status => Err(self.refusal(status, text(&response, header::RETRY_AFTER).parse().ok())),
+        }
+    }
+
+    /// What an answer without the file says; the server may ask to wait so many seconds.
+    fn refusal(&self, status: u16, wait: Option<u64>) -> Error {
+        let wait = wait.map(Duration::from_secs);
+        let advice = match (status, wait) {
+            (408 | 425 | 429 | 500 | 502..=504, wait) if wait.is_none_or(|wait| wait <= LONGEST_WAIT) => {
+                return Error::Network(
+                    self.path.into(),
+                    format!("{} answers {status}", shown(self.url)),
+                    wait,
+                );
+            }
+            (401 | 403, _) => {
+                "it is not for everybody; for a repository of the Hub accept its terms on its page, and set \
+                 HF_TOKEN to a token that may read it"
+            }
+            (404 | 410, _) => "nothing of that name is there; see its page for how it is called now",
+            (_, Some(wait)) => &format!("it asks to wait {} s; run again after that", wait.as_secs()),
+            _ => "run again later, or see its page for another address",
+        };
+        Error::NotThere(self.path.into(), format!("{} answers {status}: {advice}", shown(self.url)))
+    }
+
+    /// Fetches the file; its hash. The caller holds the lock.
+    pub fn fetch(&self, options: &FetchOptions, report: Report<'_>) -> Result<String> {
+        let mut part = Part::open(self.path)?;
+        let outcome = persist(options, report, &mut |report| {
+            let outcome = self.attempt(&mut part, options, report);
+            report(Event::End);
+            (part.len, outcome)
+        });
+        if outcome.is_err() && (part.len == 0 || self.sha256.is_empty()) {
+            // Nothing that a later process could go on from.
+            let _ = fs::remove_file(&part.path);
+        }
+        let sha256 = outcome?;
+        part.file.sync_all().map_err(at("write", &part.path))?;
+        fs::rename(&part.path, self.path).map_err(at("move into place", self.path))?;
+        Ok(sha256)
     }
 
     /// One request, if the part is not whole; its hash, which is the right one.
-    fn attempt(
-        &self,
-        part: &mut Part,
-        url: &str,
-        options: &FetchOptions,
-        report: Report<'_>,
-    ) -> Result<String> {
+    fn attempt(&self, part: &mut Part, options: &FetchOptions, report: Report<'_>) -> Result<String> {
         let mut mended = true;
         if self.size.is_none_or(|size| part.len != size) {
-            let (body, total) = self.begin(part, url, options)?;
+            let (body, total) = self.begin(part, options)?;
             mended = part.len > 0;
             report(Event::Begin { path: self.path, done: part.len, total });
-            self.receive(part, body, total, url, report)?;
+            self.receive(part, body, total, report)?;
         }
         let actual = hash::sha256_of(&part.path)?;
-        if self.pin.admits(&actual) {
+        if actual.starts_with(self.sha256) {
             return Ok(actual);
         }
         part.restart()?;
-        let remedy = "what was fetched is removed; if the publisher has changed the file, mend the manifest or the record beside it";
-        let detail = self.pin.complaint(&shown(url), &actual, remedy);
+        let detail = format!(
+            "it has SHA-256 {actual} where {} is expected; what was fetched is removed; if the publisher has changed \
+             the file, mend the manifest or the record beside it",
+            self.sha256
+        );
         // The halves may be of different contents: once from the start tells.
-        Err(if mended { Error::Network } else { Error::Wrong }(self.path.into(), detail))
+        Err(if mended { self.broken(detail) } else { self.error(Error::Fetched, detail) })
     }
 
     /// The body that belongs behind the bytes of the part, and the whole file's size if anybody tells it.
-    fn begin(&self, part: &mut Part, url: &str, options: &FetchOptions) -> Result<(Body, Option<u64>)> {
+    fn begin(&self, part: &mut Part, options: &FetchOptions) -> Result<(Body, Option<u64>)> {
         // Only the hash of the whole tells whether two halves belong together.
-        if self.pin.0.is_empty() || self.size.is_some_and(|size| part.len > size) {
+        if self.sha256.is_empty() || self.size.is_some_and(|size| part.len > size) {
             part.restart()?;
         }
-        let wrong = |detail: &str| Err(Error::at(Error::Wrong, self.path, url, detail));
-        let response = ask(self.path, url, self.bearer, part.len, options)?;
-        let headers = response.headers();
-        let range = text(headers, header::CONTENT_RANGE).unwrap_or_default();
+        let response = self.ask(part.len, options)?;
+        let range = text(&response, header::CONTENT_RANGE);
         let total = match response.status().as_u16() {
             200 => {
                 part.restart()?;
-                text(headers, header::CONTENT_LENGTH)
+                text(&response, header::CONTENT_LENGTH)
             }
             206 if part.len > 0 && range.starts_with(&format!("bytes {}-", part.len)) => {
-                range.rsplit('/').next().map(str::to_owned)
+                range.rsplit('/').next().unwrap_or_default()
             }
             _ => {
                 part.restart()?;
-                let detail = "there is no such part of it; starting over";
-                return Err(Error::at(Error::Network, self.path, url, detail));
+                return Err(self.broken("there is no such part of it; starting over"));
             }
         };
-        let total: Option<u64> = total.and_then(|total| total.trim().parse().ok());
+        let total: Option<u64> = total.trim().parse().ok();
+        let chunked = response.headers().contains_key(header::TRANSFER_ENCODING);
         match (self.size, total) {
-            (Some(stated), Some(total)) if stated != total => wrong(&format!(
-                "it has {total} bytes where {stated} are stated; mend the manifest if that is right"
-            )),
-            _ if headers.contains_key(header::CONTENT_ENCODING) => {
-                wrong("the answer is encoded, which was not asked for; put another address into the manifest")
+            (Some(stated), Some(total)) if stated != total => {
+                let detail = format!(
+                    "it has {total} bytes where {stated} are stated; mend the manifest if that is right"
+                );
+                Err(self.error(Error::Fetched, detail))
             }
-            (None, None) if self.pin.0.is_empty() && !headers.contains_key(header::TRANSFER_ENCODING) => {
-                wrong(
-                    "the answer tells no length, so that a broken one looks whole; put size into the manifest",
-                )
+            (None, None) if self.sha256.is_empty() && !chunked => {
+                let detail = "the answer tells no length, so that a broken one looks whole; put size into the manifest";
+                Err(self.error(Error::Fetched, detail))
             }
             _ => Ok((response.into_body(), total.or(self.size))),
         }
     }
 
     /// Appends the body to the part, which has `total` bytes then.
-    fn receive(
-        &self,
-        part: &mut Part,
-        body: Body,
-        total: Option<u64>,
-        url: &str,
-        report: Report<'_>,
-    ) -> Result<()> {
+    fn receive(&self, part: &mut Part, body: Body, total: Option<u64>, report: Report<'_>) -> Result<()> {
         let (mut body, mut buffer) = (body.into_reader(), vec![0; BUFFER]);
-        let broken = |at: u64, why: &str| {
-            let of = total.map_or_else(String::new, |total| format!(" of {total}"));
-            Err(Error::at(Error::Network, self.path, url, format!("it broke at byte {at}{of}{why}")))
-        };
         loop {
             let n = match body.read(&mut buffer) {
-                Ok(0) if total.is_some_and(|total| part.len < total) => return broken(part.len, ""),
+                Ok(0) if total.is_some_and(|total| part.len < total) => {
+                    return Err(self.broken(format!("it broke at byte {}", part.len)));
+                }
                 Ok(0) => return Ok(()),
                 Ok(n) => n,
-                Err(error) => return broken(part.len, &format!(": {error}")),
+                Err(error) => return Err(self.broken(format!("it broke at byte {}: {error}", part.len))),
             };
             if total.is_some_and(|total| part.len + n as u64 > total) {
                 part.restart()?;
                 let detail = "it sends more than was promised; the manifest or the server is wrong";
-                return Err(Error::at(Error::Wrong, self.path, url, detail));
+                return Err(self.error(Error::Fetched, detail));
             }
-            part.file.write_all(&buffer[..n]).map_err(Error::io("write", &part.path))?;
+            part.file.write_all(&buffer[..n]).map_err(at("write", &part.path))?;
             part.len += n as u64;
             report(Event::Advance(part.len));
         }
     }
 }
 
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+fn text(response: &Response<Body>, name: HeaderName) -> &str {
+    response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 /// A file that is not whole yet, `<name>.part`.
@@ -316,18 +296,12 @@ impl Part {
             let mut file = File::options().create(true).append(true).open(&path)?;
             Ok((file.seek(SeekFrom::End(0))?, file))
         });
-        let (len, file) = opened.map_err(Error::io("open", &path))?;
+        let (len, file) = opened.map_err(at("open", &path))?;
         Ok(Self { path, file, len })
     }
 
     fn restart(&mut self) -> Result<()> {
         self.len = 0;
-        self.file.set_len(0).map_err(Error::io("cut", &self.path))
-    }
-
-    /// Makes the bytes durable and gives them their final name.
-    fn commit(self, target: &Path) -> Result<()> {
-        self.file.sync_all().map_err(Error::io("write", &self.path))?;
-        fs::rename(&self.path, target).map_err(Error::io("move into place", target))
+        self.file.set_len(0).map_err(at("cut", &self.path))
     }
 }

@@ -1,4 +1,4 @@
-//! Models and files of the Hugging Face Hub, through the cache that other programs of the Hub share.
+//! Models of the Hugging Face Hub, through the cache that other programs of the Hub share.
 //!
 //! hf-hub knows the cache. Its client is not used: it sends the token to the host that the Hub redirects to, notices
 //! no stall and compares no hash. A blob gets its name in the cache, and a snapshot its link, only when the content
@@ -10,13 +10,13 @@ use std::{fs, io};
 
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
+use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
-use super::download::{FetchOptions, Target, ask, persist};
-use super::error::{Error, Result};
-use super::hash::{Pin, hex, is_hex};
-use super::{Report, take_lock};
+use super::download::{FetchOptions, Target, persist};
+use super::hash::{hex, is_hex};
+use super::{Report, at, take_lock};
+use crate::error::{Error, Result};
 use crate::files::stays_inside;
 
 /// More than the list of a repository's files has, in bytes.
@@ -40,24 +40,30 @@ pub struct Hub {
 impl Hub {
     /// What the environment's variables say, which `variable` looks up: `HF_HUB_CACHE` or `HF_HOME` (else
     /// `.cache/huggingface` in `HOME`), `HF_ENDPOINT`, `HF_TOKEN` (else the file that a login has written),
-    /// `HF_HUB_OFFLINE`. `None` without any home.
-    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    /// `HF_HUB_OFFLINE`.
+    ///
+    /// # Errors
+    /// [`Error::NotThere`] without any home.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let user = || Some(PathBuf::from(given("HOME").or_else(|| given("USERPROFILE"))?));
-        let home = given("HF_HOME").map(PathBuf::from).or_else(|| Some(user()?.join(".cache/huggingface")));
-        let cache = given("HF_HUB_CACHE").map(PathBuf::from).or_else(|| Some(home.as_ref()?.join("hub")))?;
-        let login = || Cache::new(home.as_ref()?.join("hub")).token();
+        let user = given("HOME").or_else(|| given("USERPROFILE"));
+        let user = user.map(|user| Path::new(&user).join(".cache/huggingface"));
+        let home = given("HF_HOME").map(PathBuf::from).or(user);
+        let hub = home.map(|home| home.join("hub"));
+        let login = || Cache::new(hub.clone()?).token();
+        let token = given("HF_TOKEN").or_else(login);
+        let homeless = || Error::NotThere("the Hub's cache".into(), "it has no place: set HF_HOME".into());
         let yes = |value: String| ["1", "on", "yes", "true"].contains(&value.to_lowercase().as_str());
-        Some(Self {
-            cache,
-            endpoint: given("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()),
+        Ok(Self {
             // A variable that is set from a file ends as the file does.
-            token: given("HF_TOKEN").or_else(login).map(|token| token.trim().to_owned()),
+            token: token.map(|token| token.trim().to_owned()),
+            cache: given("HF_HUB_CACHE").map(PathBuf::from).or(hub).ok_or_else(homeless)?,
+            endpoint: given("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()),
             offline: given("HF_HUB_OFFLINE").is_some_and(yes),
         })
     }
 
-    /// The address of `path`, of a repository's `revision` if one is given: a slash in that is no part of the path.
+    /// The address of `path`, of a repository's `revision`: a slash in that is no part of the path.
     fn url(&self, path: &str, revision: &str, more: &str) -> String {
         const PATH: &AsciiSet =
             &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -69,83 +75,41 @@ impl Hub {
 
 /// A model of the Hub, or a file or folder in it: `hub:OWNER/NAME`, or `hub:OWNER/NAME@REVISION`, and behind that
 /// `/PATH`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubModel {
     /// `OWNER/NAME`.
     pub repo: String,
     /// A branch, a tag or a commit.
-    #[serde(default = "main_branch")]
     pub revision: String,
     /// The path in the repository; empty for all of it.
     pub file: String,
-}
-
-fn main_branch() -> String {
-    "main".into()
 }
 
 impl HubModel {
     /// What its name begins with.
     pub const PREFIX: &str = "hub:";
 
-    /// The part of the cache that is the repository's.
-    fn kept(&self, hub: &Hub) -> CacheRepo {
-        let repo = Repo::with_revision(self.repo.clone(), RepoType::Model, self.revision.clone());
-        Cache::new(hub.cache.clone()).repo(repo)
-    }
-
-    /// Its place in the cache, if it is there.
-    fn cached(&self, hub: &Hub) -> Option<PathBuf> {
-        let kept = self.kept(hub);
-        let of_commit =
-            || Some(kept.pointer_path(&self.revision).join(&self.file)).filter(|path| path.exists());
-        // Joined to an empty path it would end with a slash.
-        Some(kept.get(&self.file).or_else(of_commit)?.components().collect())
-    }
-
-    pub(super) fn not_there(&self, options: &FetchOptions) -> Error {
-        let why = match options.asks_nobody() {
-            true => "it is not in the cache below HF_HOME; unset HF_HUB_OFFLINE and run again".into(),
-            false => {
-                format!("the repository has no such file or folder; only {} are taken", ENDINGS.join(", "))
-            }
-        };
-        Error::NotThere(self.to_string(), why)
-    }
-
-    /// Fetches those of its files that are `wanted` and not in the cache.
-    fn fetch(&self, wanted: &dyn Fn(&str) -> bool, options: &FetchOptions, report: Report<'_>) -> Result<()> {
-        let (of, hub) = (PathBuf::from(self.to_string()), options.hub()?);
+    /// Fetches those of its files that are a model's and not in the part of the cache that is `kept` for it.
+    fn fetch(&self, kept: &CacheRepo, hub: &Hub, options: &FetchOptions, report: Report<'_>) -> Result<()> {
         let url = hub.url(&format!("api/models/{}/revision", self.repo), &self.revision, "") + "?blobs=true";
-        let mut listing = persist(options, report, &mut |_| (0, Listing::ask(&of, &url, hub, options)))?;
-        listing.siblings.retain(|file| wanted(&file.rfilename));
+        let (path, bearer) = (PathBuf::from(self.to_string()), hub.token.as_deref());
+        let list = Target { path: &path, url: &url, sha256: "", size: None, bearer };
+        let (commit, mut files) = persist(options, report, &mut |_| (0, listing(&list, options)))?;
+        files.retain(|file| ENDINGS.iter().any(|ending| file.name.ends_with(ending)));
         // What is refused is refused before anything is fetched.
-        listing.check().map_err(|detail| Error::at(Error::Wrong, &of, &url, detail))?;
-        let (kept, resolve) = (self.kept(hub), format!("{}/resolve", self.repo));
-        let snapshot = kept.pointer_path(&listing.sha);
-        for file in listing.siblings.iter().filter(|file| !snapshot.join(&file.rfilename).exists()) {
-            let url = hub.url(&resolve, &listing.sha, &format!("/{}", file.rfilename));
-            file.fetch(&snapshot, &url, options, report)?;
+        if let Some(bad) = files.iter().find(|file| !file.is_named()) {
+            let name = &bad.name;
+            let detail = format!(
+                "it lists {name:?}, whose name leads out of its folder or whose hash it does not tell"
+            );
+            return Err(list.error(Error::Fetched, detail));
         }
-        kept.create_ref(&listing.sha).map_err(Error::io("write the revision of", &snapshot))
-    }
-
-    /// Its place in the cache, into which those of its files that are `wanted` come unless it is there already, or
-    /// they are asked for anew; `None` where the Hub does not have it, or is not asked.
-    pub(super) fn find(
-        &self,
-        wanted: &dyn Fn(&str) -> bool,
-        anew: bool,
-        options: &FetchOptions,
-        report: Report<'_>,
-    ) -> Result<Option<PathBuf>> {
-        let found = self.cached(options.hub()?);
-        if options.asks_nobody() || !anew && found.is_some() {
-            return Ok(found);
+        let (resolve, snapshot) = (format!("{}/resolve", self.repo), kept.pointer_path(&commit));
+        for file in files.iter().filter(|file| !snapshot.join(&file.name).exists()) {
+            let url = hub.url(&resolve, &commit, &format!("/{}", file.name));
+            file.fetch(&snapshot, &Target { url: &url, ..list }, options, report)?;
         }
-        self.fetch(wanted, options, report)?;
-        Ok(self.cached(options.hub()?))
+        kept.create_ref(&commit).map_err(at("write the revision of", &snapshot))
     }
 }
 
@@ -154,118 +118,108 @@ impl HubModel {
 /// size and the hash that the Hub states.
 ///
 /// # Errors
-/// [`Error::NotThere`] where the repository, or the cache if only that is used, does not have it; [`Error::Status`]
-/// for a repository that is not there or not for everybody; [`Error::Wrong`] for a list that names files elsewhere;
-/// else those of [`super::get_entry`].
-pub fn snapshot(model: &HubModel, options: &FetchOptions, report: Report<'_>) -> Result<PathBuf> {
-    let of_a_model = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
-    model.find(&of_a_model, true, options, report)?.ok_or_else(|| model.not_there(options))
-}
-
-/// What the Hub tells of a revision.
-#[derive(Deserialize)]
-struct Listing {
-    /// The commit.
-    sha: String,
-    siblings: Vec<Sibling>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Sibling {
-    rfilename: String,
-    size: Option<u64>,
-    /// What git calls a small file's content.
-    blob_id: Option<String>,
-    lfs: Option<LargeFile>,
-}
-
-#[derive(Deserialize)]
-struct LargeFile {
-    sha256: String,
-    size: u64,
-}
-
-impl Listing {
-    fn ask(of: &Path, url: &str, hub: &Hub, options: &FetchOptions) -> Result<Self> {
-        let response = ask(of, url, hub.token.as_deref(), 0, options)?;
-        let text = response.into_body().into_with_config().limit(LIST_LIMIT).read_to_vec();
-        let text = text.map_err(|error| Error::at(Error::Network, of, url, error))?;
-        let wrong = |error| format!("it is no list of a model's files: {error}");
-        serde_json::from_slice(&text).map_err(|error| Error::at(Error::Wrong, of, url, wrong(error)))
+/// [`Error::NotThere`] where the repository, or the cache if only that is used, does not have it, or it is not for
+/// everybody; [`Error::Fetched`] for a list that names files elsewhere; else those of [`super::get_entry`].
+pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Report<'_>) -> Result<PathBuf> {
+    let HubModel { repo, revision, file } = model;
+    let repo = Repo::with_revision(repo.clone(), RepoType::Model, revision.clone());
+    let kept = Cache::new(hub.cache.clone()).repo(repo);
+    if !hub.offline {
+        model.fetch(&kept, hub, options, report)?;
     }
-
-    fn check(&self) -> std::result::Result<(), String> {
-        if !is_hex(&self.sha, 40) {
-            return Err("the Hub names no commit; see HF_ENDPOINT".into());
-        }
-        let bad = |file: &&Sibling| {
-            !stays_inside(&file.rfilename) || file.rfilename.contains('\\') || file.tag().is_none()
+    let of_commit = || Some(kept.pointer_path(revision).join(file)).filter(|path| path.exists());
+    // Joined to an empty path it would end with a slash.
+    let found = kept.get(file).or_else(of_commit).map(|path| path.components().collect());
+    found.ok_or_else(|| {
+        let why = match hub.offline {
+            true => "it is not in the cache below HF_HOME; unset HF_HUB_OFFLINE and run again".into(),
+            false => {
+                format!("the repository has no such file or folder; only {} are taken", ENDINGS.join(", "))
+            }
         };
-        match self.siblings.iter().find(bad) {
-            Some(Sibling { rfilename: name, .. }) => Err(format!(
-                "it lists {name:?}, whose name leads out of its folder or whose hash it does not tell"
-            )),
-            None => Ok(()),
-        }
-    }
+        Error::NotThere(model.to_string().into(), why)
+    })
 }
 
-impl Sibling {
+/// A file of a model, as the Hub lists it.
+struct Listed {
+    name: String,
     /// What the Hub calls its content: SHA-256 of a large file, git's name of a small one.
-    fn tag(&self) -> Option<&str> {
-        match &self.lfs {
-            Some(large) => Some(large.sha256.as_str()).filter(|tag| is_hex(tag, 64)),
-            None => self.blob_id.as_deref().filter(|tag| is_hex(tag, 40)),
-        }
+    tag: String,
+    large: bool,
+    size: Option<u64>,
+}
+
+/// The commit and the files in the list that the Hub has of a revision.
+fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Listed>)> {
+    let text = list.ask(0, options)?.into_body().into_with_config().limit(LIST_LIMIT).read_to_vec();
+    let text = text.map_err(|error| list.broken(error))?;
+    let found: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let file = |file: &Value| {
+        let (name, large) = (file["rfilename"].as_str()?.to_owned(), &file["lfs"]);
+        let tag = large.get("sha256").unwrap_or(&file["blobId"]).as_str().unwrap_or_default().to_owned();
+        let size = large.get("size").unwrap_or(&file["size"]).as_u64();
+        Some(Listed { name, tag, large: large.is_object(), size })
+    };
+    let files = found["siblings"].as_array().map(|all| all.iter().filter_map(file).collect());
+    let commit = found["sha"].as_str().filter(|sha| is_hex(sha, 40)).map(str::to_owned);
+    commit.zip(files).ok_or_else(|| {
+        list.error(Error::Fetched, "it is no list of a model's files at a commit; see HF_ENDPOINT")
+    })
+}
+
+impl Listed {
+    /// Whether its name stays in the repository's folder and its content has one.
+    fn is_named(&self) -> bool {
+        let inside = stays_inside(&self.name) && !self.name.contains('\\');
+        inside && is_hex(&self.tag, if self.large { 64 } else { 40 })
     }
 
-    /// Fetches its blob, if the cache does not have it, and links it into the snapshot, as other programs of the Hub do.
-    fn fetch(&self, snapshot: &Path, url: &str, options: &FetchOptions, report: Report<'_>) -> Result<()> {
-        let (tag, large) = (self.tag().unwrap_or_default(), self.lfs.is_some());
-        let create = |folder: &Path| fs::create_dir_all(folder).map_err(Error::io("create", folder));
+    /// Fetches its blob from the address of `from`, if the cache does not have it, and links it into the snapshot, as
+    /// other programs of the Hub do.
+    fn fetch(
+        &self,
+        snapshot: &Path,
+        from: &Target<'_>,
+        options: &FetchOptions,
+        report: Report<'_>,
+    ) -> Result<()> {
+        let Self { name, tag, large, size } = self;
+        let create = |folder: &Path| fs::create_dir_all(folder).map_err(at("create", folder));
         // Beside the snapshots.
         let blobs = snapshot.ancestors().nth(2).unwrap_or(snapshot).join("blobs");
         create(&blobs)?;
         let blob = blobs.join(tag);
         let _lock = take_lock(&blob)?;
+        let sha256 = if *large { tag.as_str() } else { "" };
+        let target = Target { path: &blob, sha256, size: *size, ..*from };
         if !blob.exists() {
-            let pin = Pin(if large { tag.into() } else { String::new() });
-            let size = self.lfs.as_ref().map(|file| file.size).or(self.size);
-            let target = Target { path: &blob, pin: &pin, size, bearer: options.hub()?.token.as_deref() };
-            target.fetch(&[url.to_owned()], options, report)?;
+            target.fetch(options, report)?;
         }
-        if !large && git_id(&blob)? != tag {
-            fs::remove_file(&blob).map_err(Error::io("remove", &blob))?;
-            return Err(Error::at(
-                Error::Wrong,
-                &blob,
-                url,
-                "the content is not what git calls so; run again",
-            ));
+        if !large && git_id(&blob)? != *tag {
+            fs::remove_file(&blob).map_err(at("remove", &blob))?;
+            return Err(target.error(Error::Fetched, "the content is not what git calls so; run again"));
         }
-        let pointer = snapshot.join(&self.rfilename);
+        let pointer = snapshot.join(name);
         create(pointer.parent().unwrap_or(snapshot))?;
-        let up = "../".repeat(Path::new(&self.rfilename).components().count() + 1);
         #[cfg(unix)]
-        let linked = std::os::unix::fs::symlink(format!("{up}blobs/{tag}"), &pointer);
+        let linked = {
+            let up = "../".repeat(Path::new(name).components().count() + 1);
+            std::os::unix::fs::symlink(format!("{up}blobs/{tag}"), &pointer)
+        };
         #[cfg(not(unix))]
-        let linked = fs::copy(&blob, &pointer).map(|_| drop(up));
+        let linked = fs::copy(&blob, &pointer).map(drop);
         match linked {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => other.map_err(Error::io("link", &pointer)),
+            other => other.map_err(at("link", &pointer)),
         }
     }
 }
 
 /// What git, and with it the Hub, calls the content of a file that is small: SHA-1 of a head and the bytes.
 fn git_id(path: &Path) -> Result<String> {
-    let read = || {
-        let mut file = ebm_files::open_input(path)?;
-        let mut hash = Sha1::new().chain_update(format!("blob {}\0", file.metadata()?.len()));
-        io::copy(&mut file, &mut hash).map(|_| hex(hash))
-    };
-    read().map_err(Error::io("read", path))
+    let bytes = fs::read(path).map_err(at("read", path))?;
+    Ok(hex(Sha1::new().chain_update(format!("blob {}\0", bytes.len())).chain_update(bytes)))
 }
 
 /// Whether the Hub may call a user, an organisation or a repository so.
@@ -291,7 +245,12 @@ impl FromStr for HubModel {
                 && (file.is_empty() || stays_inside(file));
             right.then(|| Self { repo: format!("{owner}/{name}"), revision, file: file.into() })
         };
-        parts().ok_or_else(|| Error::HubName(text.into()))
+        let detail = || {
+            format!(
+                "{text:?} is no name of one; write hub:OWNER/NAME or hub:OWNER/NAME@REVISION, and behind that /PATH of a file or folder in it"
+            )
+        };
+        parts().ok_or_else(|| Error::Argument { name: "a model of the Hub", detail: detail() })
     }
 }
 
@@ -342,7 +301,7 @@ mod tests {
             "hub:me/ne\u{301}t",
             "hub:user:secret@host/net",
         ] {
-            assert!(matches!(bad.parse::<HubModel>(), Err(Error::HubName(_))), "{bad}");
+            assert!(matches!(bad.parse::<HubModel>(), Err(Error::Argument { .. })), "{bad}");
         }
     }
 }

@@ -14,23 +14,24 @@
 //! publishes one: `hf upload OWNER/NAME FOLDER`.
 
 mod download;
-mod error;
 mod hash;
 mod hub;
 mod manifest;
 
-use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use ebm_files::{Durability, Lock, LockError};
 use sha2::{Digest as _, Sha256};
 
+use crate::error::{Error, Result};
+use download::Target;
+
 pub use download::FetchOptions;
-pub use error::{Error, Result};
 pub(crate) use hash::hex;
-pub use hash::{Pin, sha256_of};
+pub use hash::sha256_of;
 pub use hub::{Hub, HubModel, snapshot};
 pub use manifest::{Entry, Manifest, embedded};
 
@@ -57,40 +58,23 @@ pub enum Event<'a> {
 /// Receives what happens.
 pub type Report<'a> = &'a mut dyn FnMut(Event<'_>);
 
-/// How a file of a manifest stands; with its SHA-256 in hexadecimal where it is there.
+/// How a file of a manifest stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It was there; its hash is as expected.
-    Verified(String),
-    /// It was there, nobody publishes its hash, and its hash was recorded now.
-    Recorded(String),
-    /// It was fetched now and has the publisher's hash.
-    Fetched(String),
-    /// It was fetched now; the publisher tells no, or not the whole, hash, so that it was trusted and recorded.
-    Trusted(String),
-    /// It came with the program and was written now.
-    Written(String),
-    /// A folder that is there, with so many entries.
+    /// It is in its place, for this reason and with this SHA-256 in hexadecimal.
+    There(&'static str, String),
+    /// It is a folder with so many entries.
     Folder(u64),
-    /// It is not there and was not to be fetched: see [`FetchOptions::offline`].
-    Missing,
-    /// It is not there, and has to be fetched by hand: what to do.
-    ByHand(String),
-}
-
-impl State {
-    /// Whether the file is in its place.
-    pub fn is_there(&self) -> bool {
-        !matches!(self, Self::Missing | Self::ByHand(_))
-    }
+    /// It is not there: what to do by hand, or nothing where it was not to be fetched.
+    Missing(Option<String>),
 }
 
 /// Brings a file of a manifest into its place under `dir`, or verifies the one that is there; its path, and how it
 /// stands.
 ///
 /// # Errors
-/// [`Error::Locked`] at once if another process fetches it; every other [`enum@Error`] when it is not to be
-/// had or wrong.
+/// [`Error::Locked`] at once if another process fetches it; [`Error::Network`], [`Error::NotThere`] where it is not to
+/// be had; [`Error::Fetched`] where it is wrong; [`Error::Io`].
 pub fn get_entry(
     entry: &Entry,
     dir: &Path,
@@ -100,118 +84,87 @@ pub fn get_entry(
     let path = dir.join(&entry.path);
     let state = match present(entry, &path)? {
         Some(state) => state,
-        None => match &entry.by_hand {
-            Some(instruction) => State::ByHand(instruction.clone()),
-            None if options.offline && entry.hub.is_none() => State::Missing,
-            None => fetch(entry, &path, options, report)?,
-        },
+        None if options.offline || entry.by_hand.is_some() => State::Missing(entry.by_hand.clone()),
+        None => fetch(entry, &path, options, report)?,
     };
     Ok((path, state))
 }
 
 fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>) -> Result<State> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        fs::create_dir_all(folder).map_err(at("create", folder))?;
     }
     let _lock = take_lock(path)?;
     // The process that held the lock before may have finished the file.
     if let Some(state) = present(entry, path)? {
         return Ok(state);
     }
-    let published = entry.pin();
     if let Some(name) = &entry.embedded {
-        return written(name, path, &published);
+        return written(name, path, &entry.sha256);
     }
     // A first download that was recorded stays the measure of a later one.
-    let recorded = hash::recorded(path).filter(|first| published.admits(first));
-    let pin = recorded.map_or(published, Pin);
-    let sha256 = match &entry.hub {
-        Some(model) => {
-            let found = model.find(&|name| name == model.file, false, options, report)?;
-            let Some(blob) = found else {
-                return if options.asks_nobody() {
-                    Ok(State::Missing)
-                } else {
-                    Err(model.not_there(options))
-                };
-            };
-            copy(&pin, &blob, path)?
-        }
-        None => {
-            let target = download::Target { path, pin: &pin, size: entry.size, bearer: None };
-            target.fetch(&entry.urls, options, report)?
-        }
-    };
-    if pin.is_whole() {
-        return Ok(State::Fetched(sha256));
+    let recorded = hash::recorded(path).filter(|first| first.starts_with(&entry.sha256));
+    let (sha256, url) =
+        (recorded.as_ref().unwrap_or(&entry.sha256), entry.url.as_deref().unwrap_or_default());
+    let target = Target { path, url, sha256, size: entry.size, bearer: None };
+    let found = target.fetch(options, report)?;
+    if sha256.len() == 64 {
+        return Ok(State::There("fetched and verified", found));
     }
-    hash::record(path, &sha256).map(|()| State::Trusted(sha256))
-}
-
-/// Copies a blob of the Hub's cache, whose content is compared with its name and with the manifest, into its place;
-/// the hash.
-fn copy(pin: &Pin, blob: &Path, path: &Path) -> Result<String> {
-    let blob = fs::canonicalize(blob).map_err(Error::io("read", blob))?;
-    let sha256 = sha256_of(&blob)?;
-    let name = blob.file_name().and_then(|name| name.to_str()).filter(|name| hash::is_hex(name, 64));
-    let named = Pin(name.unwrap_or_default().into());
-    if let Some(wrong) = [pin, &named].into_iter().find(|pin| !pin.admits(&sha256)) {
-        let origin = format!("{} of the Hub's cache", blob.display());
-        let detail = wrong.complaint(&origin, &sha256, "remove that file from the cache and run again");
-        return Err(Error::Wrong(path.into(), detail));
-    }
-    let part = hash::beside(path, "part");
-    // What an interrupted copy has left, whatever lies there now.
-    let _ = fs::remove_file(&part);
-    fs::copy(&blob, &part).and_then(|_| fs::rename(&part, path)).map_err(Error::io("write", path))?;
-    Ok(sha256)
+    hash::record(path, &found)?;
+    Ok(State::There(
+        "fetched; nobody publishes all of a hash, this one is trusted and recorded beside it",
+        found,
+    ))
 }
 
 /// The program's own file of this name, which must be the one that is meant.
-fn written(name: &str, path: &Path, pin: &Pin) -> Result<State> {
-    let wrong = |detail: String| Error::Wrong(path.into(), detail);
-    let packed = embedded::content(name).ok_or_else(|| wrong(format!("the program has no file {name}")))?;
+fn written(name: &str, path: &Path, sha256: &str) -> Result<State> {
+    let missing = || Error::Fetched(path.into(), format!("the program has no file {name}"));
     let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).map_err(Error::io("unpack", path))?;
-    let sha256 = hex(Sha256::new().chain_update(&bytes));
-    if !pin.admits(&sha256) {
-        return Err(wrong(pin.complaint("the program's own file", &sha256, "mend the manifest")));
+    let packed = embedded::content(name).ok_or_else(missing)?;
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).map_err(at("unpack", path))?;
+    let found = hex(Sha256::new().chain_update(&bytes));
+    if !found.starts_with(sha256) {
+        let detail = format!("the program's own file has SHA-256 {found} where {sha256} is expected");
+        return Err(Error::Fetched(path.into(), detail));
     }
-    ebm_files::replace(path, &bytes, Durability::Atomic).map_err(Error::io("write", path))?;
-    Ok(State::Written(sha256))
+    ebm_files::replace(path, &bytes, Durability::Atomic).map_err(at("write", path))?;
+    Ok(State::There("written", found))
 }
 
 /// The right to fetch `target`, without waiting for it.
 fn take_lock(target: &Path) -> Result<Lock> {
     let path = hash::beside(target, "lock");
     Lock::take(&path).map_err(|error| match error {
-        LockError::Held { holder } => Error::Locked(target.into(), holder),
-        LockError::Io(source) => Error::io("lock", &path)(source),
+        LockError::Held { holder } => Error::Locked { path: target.into(), holder },
+        LockError::Io(source) => Error::io("lock", &path, source),
     })
 }
 
 /// How the file or folder stands; `None` if there is none.
 fn present(entry: &Entry, path: &Path) -> Result<Option<State>> {
     let meta = match fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(Error::io("read", path))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(at("read", path))?,
     };
-    if meta.is_dir() {
-        return folder(entry, path).map(Some);
+    if !meta.is_dir() {
+        return hash::verify(path, &entry.sha256, entry.size).map(Some);
     }
-    let (sha256, new) = hash::verify(path, &entry.pin(), entry.size)?;
-    Ok(Some(if new { State::Recorded(sha256) } else { State::Verified(sha256) }))
-}
-
-fn folder(entry: &Entry, path: &Path) -> Result<State> {
-    let wrong = |detail: String| Err(Error::Wrong(path.into(), detail));
+    let wrong = |detail| Err(Error::Fetched(path.into(), detail));
     let Some(instruction) = &entry.by_hand else {
         return wrong("is a folder where a file is to be; move it away and run again".into());
     };
-    let (entries, least) =
-        (fs::read_dir(path).map_err(Error::io("list", path))?.count() as u64, entry.entries.unwrap_or(1));
-    if entries < least {
-        return wrong(format!("holds {entries} files where at least {least} are expected: {instruction}"));
+    let entries = fs::read_dir(path).map_err(at("list", path))?.count() as u64;
+    match entry.entries.unwrap_or(1) {
+        least if entries < least => {
+            wrong(format!("holds {entries} files where at least {least} are expected: {instruction}"))
+        }
+        _ => Ok(Some(State::Folder(entries))),
     }
-    Ok(State::Folder(entries))
+}
+
+/// [`Error::Io`] of what was attempted on `path`.
+fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::io(action, path, source)
 }

@@ -9,10 +9,18 @@ mod server;
 use std::path::Path;
 use std::time::Duration;
 
-use ebm_data::fetch::{Entry, Error, Event, FetchOptions, State, get_entry};
+use ebm_data::Error;
+use ebm_data::fetch::{Entry, Event, FetchOptions, State, get_entry};
 use ebm_seed::Key;
 use rand::RngCore as _;
 use sha2::{Digest as _, Sha256};
+
+const FETCHED: &str = "fetched and verified";
+
+/// That it was fetched and trusted.
+fn trusted(state: &State, hash: &str) -> bool {
+    matches!(state, State::There(why, found) if why.contains("trusted and recorded") && found == hash)
+}
 
 /// A wait is some milliseconds.
 fn options() -> FetchOptions {
@@ -31,12 +39,12 @@ fn sha256(bytes: &[u8]) -> String {
 
 /// A file `x.bin` at `url` that is known to be `content`.
 fn pinned(url: String, content: &[u8]) -> Entry {
-    Entry { sha256: Some(sha256(content)), size: Some(content.len() as u64), ..unpinned(url) }
+    Entry { sha256: sha256(content), size: Some(content.len() as u64), ..unpinned(url) }
 }
 
 /// A file `x.bin` at `url` of which nothing is known.
 fn unpinned(url: String) -> Entry {
-    Entry { path: "x.bin".into(), urls: vec![url], ..Entry::default() }
+    Entry { path: "x.bin".into(), url: Some(url), ..Entry::default() }
 }
 
 /// Fetches `entry` into `dir`; how it stands, and how many attempts failed on the way.

@@ -18,7 +18,7 @@ use ebm_data::Image;
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
     device::Precision,
-    import::LoadPolicy,
+    import::{LoadPolicy, WeightBytes},
     params::ParamStore,
 };
 use ebm_seed::Key;
@@ -141,12 +141,12 @@ impl BoxRefiner {
         Self::of(WeightFile::open(path.as_ref(), &options.device)?, options)
     }
 
-    /// The refiner in a file's bytes; `name` is what errors call it.
+    /// The refiner in a file's bytes.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
-    pub fn of_bytes(name: &Path, bytes: &[u8], options: &RefinerOptions) -> Result<Self> {
-        Self::of(WeightFile::of_bytes(name, bytes, &options.device)?, options)
+    pub fn of_bytes(bytes: &WeightBytes<'_>, options: &RefinerOptions) -> Result<Self> {
+        Self::of(WeightFile::of(bytes, &options.device)?, options)
     }
 
     fn of(file: WeightFile, options: &RefinerOptions) -> Result<Self> {
@@ -162,7 +162,7 @@ impl BoxRefiner {
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
         let network = RefinerNetwork::new(&config.network, &store.var_builder(DType::F32, &options.device))?;
-        let report = store.load(&file.into_tensors(), LoadPolicy::LENIENT)?;
+        let report = store.load(&file.into_tensors(), LoadPolicy::Lenient)?;
         if !report.is_exact() {
             return Err(refuse(format!("its tensors are not those of its configuration: {report}")));
         }

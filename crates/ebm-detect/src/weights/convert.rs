@@ -76,7 +76,7 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
     };
     let mut metadata = metadata.to_metadata()?;
     let Some(family) = file.family else { return refuse("its names are nobody's") };
-    metadata.insert(FAMILY.to_owned(), family.name().to_owned());
+    metadata.insert(FAMILY.to_owned(), family.to_string());
     let mut tensors = file.tensors;
     if options.half {
         import::halve(&mut tensors)?;

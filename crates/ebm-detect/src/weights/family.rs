@@ -62,17 +62,6 @@ impl Family {
         }
     }
 
-    /// As it is written in a file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Torchvision => "torchvision",
-            Self::MaskrcnnBenchmark => "maskrcnn_benchmark",
-            Self::FastestDet => "fastest_det",
-            Self::Ours => "ours",
-            Self::ResNet => "resnet",
-        }
-    }
-
     /// What a file of names of no family could have had.
     pub(super) fn expected() -> String {
         let detectors = Self::DETECTORS.map(|(family, marks)| format!("{family}'s ({}…)", marks.join("…, ")));
@@ -92,13 +81,14 @@ impl Family {
 }
 
 impl fmt::Display for Family {
+    /// As it is written in a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Torchvision => "torchvision",
-            Self::MaskrcnnBenchmark => "maskrcnn-benchmark",
-            Self::FastestDet => "FastestDet",
-            Self::Ours => "a branch",
-            Self::ResNet => "a ResNet",
+            Self::MaskrcnnBenchmark => "maskrcnn_benchmark",
+            Self::FastestDet => "fastest_det",
+            Self::Ours => "ours",
+            Self::ResNet => "resnet",
         })
     }
 }

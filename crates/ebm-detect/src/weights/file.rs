@@ -7,11 +7,11 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::{
-    import::{self, LoadPolicy},
+    import::{LoadPolicy, WeightBytes},
     params::ParamStore,
 };
 use ebm_seed::Key;
-use ebm_train::{Metadata, ModelMetadata, model_file, moved_with};
+use ebm_train::{ModelMetadata, model_file, moved_with};
 
 use super::{
     family::{Family, Role},
@@ -47,35 +47,25 @@ pub struct WeightFile {
 }
 
 impl WeightFile {
-    /// Reads the file at `path` (see [`import::load`]) and translates its names.
+    /// Reads the file at `path` (see [`ebm_nn::import::load`]) and translates its names.
     ///
     /// # Errors
     /// When the file cannot be read, or two of its names are ours for the same parameter.
     pub fn open(path: &Path, device: &Device) -> Result<Self> {
-        let (found, metadata) = import::load_with_metadata(path, device)?;
-        Self::of(path, found, &metadata, device)
+        Self::of(&WeightBytes::read(path)?, device)
     }
 
-    /// The same of a file's bytes; `path` is what errors call it.
+    /// As [`open`](Self::open), of a file's bytes.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
-    pub fn of_bytes(path: &Path, bytes: &[u8], device: &Device) -> Result<Self> {
-        let (found, metadata) = import::of_bytes(path, bytes, device)?;
-        Self::of(path, found, &metadata, device)
-    }
-
-    fn of(
-        path: &Path,
-        found: BTreeMap<String, Tensor>,
-        metadata: &Metadata,
-        device: &Device,
-    ) -> Result<Self> {
+    /// As there.
+    pub fn of(bytes: &WeightBytes<'_>, device: &Device) -> Result<Self> {
+        let (path, (found, metadata)) = (&bytes.path, bytes.load(device)?);
         let mut file = Self {
             path: path.to_owned(),
             device: device.clone(),
             family: Family::of(found.keys().map(String::as_str)),
-            metadata: ModelMetadata::parse(path, metadata)?,
+            metadata: ModelMetadata::parse(path, &metadata)?,
             tensors: BTreeMap::new(),
             anchors: BTreeMap::new(),
             unused: Vec::new(),
@@ -199,7 +189,7 @@ impl WeightFile {
         store.freeze(|_| true);
         let vb = store.var_builder(DType::F32, &self.device);
         let network = FastestDet::new(self.fastest_det_config()?, classes, &vb)?;
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Err(WHAT))?;
+        self.check_exact(&store.load(&self.tensors, LoadPolicy::Lenient)?, Err(WHAT))?;
         Ok(network)
     }
 
@@ -227,7 +217,7 @@ impl WeightFile {
 
     /// Fills `store`, a network of `config`; every name and shape must agree.
     pub(crate) fn fill(&self, store: &ParamStore, config: &DetectorConfig) -> Result<()> {
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::LENIENT)?, Ok(config))
+        self.check_exact(&store.load(&self.tensors, LoadPolicy::Lenient)?, Ok(config))
     }
 
     /// Where its tensors are.

@@ -1,8 +1,14 @@
 //! Whether the weights in a file are those of a network, and what to do where they are not.
 
-use ebm_nn::import::LoadReport;
+use ebm_nn::import::{LoadReport, first_of};
+use ebm_train::settings;
 
-use super::{conventions::Conventions, family::Family, file::WeightFile, metadata::DETECTION};
+use super::{
+    conventions::Conventions,
+    family::Family,
+    file::WeightFile,
+    metadata::{DETECTION, to_toml},
+};
 use crate::{
     anchors::AnchorGenerator,
     config::{DetectorConfig, ExperimentConfig, Settings},
@@ -13,16 +19,15 @@ use crate::{
 const ANCHOR_TOLERANCE: f32 = 0.01;
 
 impl WeightFile {
-    /// What the weights take for granted, where the file or its family says it. torchvision's names alone do
+    /// What the weights take for granted, as TOML, where the file or its family says it. torchvision's names alone do
     /// not: the detectors that are trained here have them too.
-    fn conventions(&self) -> Result<Option<Conventions>> {
+    fn conventions(&self) -> Result<Option<String>> {
         if let Some(metadata) = &self.metadata {
-            let parsed = toml::from_str(&metadata.input);
-            return parsed.map(Some).map_err(|error| self.refusal(format!("its metadata input: {error}")));
+            return Ok(Some(metadata.input.clone()));
         }
         let family = self.family.filter(|&family| family != Family::Torchvision);
         let published = family.and_then(Family::configuration).map(ExperimentConfig::embedded).transpose()?;
-        Ok(published.map(|published| Conventions::of(&published.detector)))
+        published.map(|published| to_toml(&Conventions::of(&published.detector))).transpose()
     }
 
     /// Whose names it has; refuses those of nobody that is known.
@@ -53,13 +58,14 @@ impl WeightFile {
         if let Some(metadata) = &self.metadata {
             metadata.check_task(self.path(), &[DETECTION])?;
         }
-        if let Some(conventions) = self.conventions()? {
-            let differences = conventions.differences(&Conventions::of(config))?;
+        if let Some(theirs) = self.conventions()? {
+            let flat = |text: &str| settings::flat(text).map_err(|error| self.refusal(error.to_string()));
+            let ours = to_toml(&Conventions::of(config))?;
+            let differences = settings::differences(&flat(&theirs)?, &flat(&ours)?, |_| true);
             if !differences.is_empty() {
+                let (differences, remedy) = (differences.join(", "), self.remedy(config));
                 return refuse(format!(
-                    "the weights are of another convention than the configuration: {}; {}",
-                    differences.join(", "),
-                    self.remedy(config)
+                    "the weights are of another convention than the configuration: {differences}; {remedy}"
                 ));
             }
         }
@@ -91,24 +97,10 @@ impl WeightFile {
         if report.is_exact() {
             return Ok(());
         }
-        let mismatched: Vec<String> = (report.mismatched.iter())
-            .map(|m| format!("{} (expected {:?}, found {:?})", m.name, m.expected, m.found))
-            .collect();
-        let lists = [
-            ("missing", &report.missing),
-            ("left over", &report.unexpected),
-            ("of another shape", &mismatched),
-        ];
-        let lists: Vec<String> = (lists.into_iter())
-            .filter(|(_, names)| !names.is_empty())
-            .map(|(what, names)| format!("{} {what}: {}", names.len(), first_of(names)))
-            .collect();
-        let (fit, lists) = (report.loaded.len(), lists.join("; "));
         let reason = match network {
-            Err(what) => format!("not {what} ({fit} of its parameters fit); {lists}"),
+            Err(what) => format!("not {what}: of its parameters {report}"),
             Ok(config) => format!(
-                "the weights are of another architecture than the configuration's ({fit} of its parameters fit); \
-                 {lists}; {}",
+                "the weights are of another architecture than the configuration's: of its parameters {report}; {}",
                 self.remedy(config)
             ),
         };
@@ -137,15 +129,5 @@ impl WeightFile {
             return format!("no configuration has this architecture: {read}");
         }
         format!("give --config {name}")
-    }
-}
-
-/// The first few names, and how many more there are.
-fn first_of(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let shown = names[..names.len().min(SHOWN)].join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown}, and {more} more"),
     }
 }

@@ -54,7 +54,7 @@ fn detector(short_side: usize) -> FasterRcnn {
             (0..tensor.elem_count()).map(|i| (low + (high - low) * hashed(&name, i)) as f32).collect();
         tensors.insert(name, Tensor::from_vec(values, tensor.shape(), &Device::Cpu).unwrap());
     }
-    store.load(&tensors, LoadPolicy::STRICT).unwrap();
+    store.load(&tensors, LoadPolicy::Strict).unwrap();
     detector
 }
 

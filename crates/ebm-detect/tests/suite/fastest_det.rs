@@ -175,5 +175,5 @@ fn it_is_opened_alone() {
     let other = dir.path().join("other.safetensors");
     ebm_nn::import::save_safetensors(&other, &tensors).unwrap();
     let message = Detector::open(&other).err().unwrap().to_string();
-    assert!(message.contains("1 missing: SPP.S1.0.weight; 1 left over: SPP.S4"), "{message}");
+    assert!(message.contains("1 missing: SPP.S1.0.weight; 1 unexpected: SPP.S4"), "{message}");
 }

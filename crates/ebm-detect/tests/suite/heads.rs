@@ -59,7 +59,7 @@ fn fill(store: &ParamStore) {
         let value = values(&name, tensor.dims(), bound);
         (name, value)
     });
-    store.load(&named.collect(), LoadPolicy::STRICT).unwrap();
+    store.load(&named.collect(), LoadPolicy::Strict).unwrap();
 }
 
 fn key(method: &str) -> Key {

@@ -197,7 +197,7 @@ fn a_converted_file_says_what_it_takes_for_granted() {
         (config.convention, config.input.channels) = (Convention::HalfOpen, ChannelOrder::Rgb);
         let message = load_detector(&config, path, &CPU).err().unwrap().to_string();
         let remedy = if path == &pth { "--config paper" } else { "leave --config out" };
-        for part in ["boxes inclusive (configuration: half_open)", "channels bgr", remedy] {
+        for part in ["boxes = \"inclusive\" (here: \"half_open\")", "channels = \"bgr\"", remedy] {
             assert!(message.contains(part), "{part:?} is not in {message}");
         }
     }
@@ -229,7 +229,7 @@ fn what_is_missing_left_over_or_nobodys_is_listed() {
     tensors.insert("module.roi_heads.mask.predictor.conv5_mask.bias".to_owned(), bias.clone());
     let message = refused(&tensors);
     assert!(
-        message.contains("1 missing: rpn.head.cls_logits.bias; 1 left over: roi_heads.mask"),
+        message.contains("1 missing: rpn.head.cls_logits.bias; 1 unexpected: roi_heads.mask"),
         "{message}"
     );
 
@@ -240,7 +240,7 @@ fn what_is_missing_left_over_or_nobodys_is_listed() {
     let foreign =
         original.into_iter().map(|(name, tensor)| (name.replace("module.", "net."), tensor)).collect();
     let message = refused(&foreign);
-    for part in ["torchvision's (backbone.fpn.inner_blocks.…", "maskrcnn-benchmark's", "net.backbone.body"]
+    for part in ["torchvision's (backbone.fpn.inner_blocks.…", "maskrcnn_benchmark's", "net.backbone.body"]
     {
         assert!(message.contains(part), "{part:?} is not in {message}");
     }

@@ -2,31 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::per_cent::Scale;
-
-/// The figures of a tracker in percent: on a sequence, on a dataset, or of several runs, where N is their
-/// [`Summary`](crate::Summary) and the curves are means.
+/// The figures of a tracker in percent: on a sequence, on a dataset, or the means of several runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(bound(serialize = "N: Scale + Serialize", deserialize = "N: Scale + Deserialize<'de>"))]
-pub struct TrackingFigures<N = f64> {
+pub struct TrackingFigures {
     /// The area under `curve`.
     #[serde(with = "crate::json::per_cent")]
-    pub auc: N,
+    pub auc: f64,
     /// Frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
     #[serde(with = "crate::json::per_cent")]
-    pub op50: N,
+    pub op50: f64,
     /// Frames with an overlap above 0.75.
     #[serde(with = "crate::json::per_cent")]
-    pub op75: N,
+    pub op75: f64,
     /// Frames with a centre error of at most 20 pixels.
     #[serde(with = "crate::json::per_cent")]
-    pub precision: N,
+    pub precision: f64,
     /// Normalised precision, as the convention reads it off its curve.
     #[serde(with = "crate::json::per_cent")]
-    pub norm_precision: N,
+    pub norm_precision: f64,
     /// The mean overlap, 0 in frames without a valid box: AO.
     #[serde(with = "crate::json::per_cent")]
-    pub average_overlap: N,
+    pub average_overlap: f64,
     /// Frames with an overlap above each of the evenly spaced thresholds from 0 to 1.
     #[serde(with = "crate::json::per_cent")]
     pub curve: Vec<f64>,
@@ -39,33 +35,30 @@ pub struct TrackingFigures<N = f64> {
 }
 
 impl TrackingFigures {
-    /// Those of several parts together: `number` makes one of a number of each part, and curves are added
-    /// with `weights`. As the area is linear in its curve, and every other number is read off a curve, a mean
-    /// of them is that of the mean curve.
-    pub(super) fn of_parts<N, E>(
-        parts: &[&Self],
-        weights: &[f64],
-        number: impl Fn(&[f64]) -> Result<N, E>,
-    ) -> Result<TrackingFigures<N>, E> {
-        let number =
-            |field: fn(&Self) -> f64| number(&parts.iter().map(|part| field(part)).collect::<Vec<_>>());
+    /// The means of several parts with `weights`. As the area is linear in its curve, and every other number is read
+    /// off a curve, a mean of them is that of the mean curve.
+    pub(super) fn of_parts(parts: &[&Self], weights: &[f64]) -> Self {
+        let total: f64 = weights.iter().sum();
+        let number = |field: fn(&Self) -> f64| {
+            parts.iter().zip(weights).map(|(part, weight)| weight * field(part)).sum::<f64>() / total
+        };
         let curve = |field: fn(&Self) -> &Vec<f64>| {
             parts.iter().zip(weights).fold(Vec::new(), |mut sum, (part, weight)| {
                 sum.resize(field(part).len(), 0.0);
-                sum.iter_mut().zip(field(part)).for_each(|(sum, value)| *sum += weight * value);
+                sum.iter_mut().zip(field(part)).for_each(|(sum, value)| *sum += weight / total * value);
                 sum
             })
         };
-        Ok(TrackingFigures {
-            auc: number(|part| part.auc)?,
-            op50: number(|part| part.op50)?,
-            op75: number(|part| part.op75)?,
-            precision: number(|part| part.precision)?,
-            norm_precision: number(|part| part.norm_precision)?,
-            average_overlap: number(|part| part.average_overlap)?,
+        Self {
+            auc: number(|part| part.auc),
+            op50: number(|part| part.op50),
+            op75: number(|part| part.op75),
+            precision: number(|part| part.precision),
+            norm_precision: number(|part| part.norm_precision),
+            average_overlap: number(|part| part.average_overlap),
             curve: curve(|part| &part.curve),
             precision_curve: curve(|part| &part.precision_curve),
             norm_precision_curve: curve(|part| &part.norm_precision_curve),
-        })
+        }
     }
 }

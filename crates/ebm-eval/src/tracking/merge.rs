@@ -2,17 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-
 use super::convention::Convention;
 use super::figures::TrackingFigures;
 use super::report::{FailedSequence, TrackingReport};
 use crate::error::{Error, Result};
-use crate::stats::Summary;
 
-/// The figures of several runs: of each its mean and spread over the runs. Trackers that draw numbers are
-/// reported so.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The figures of several runs, their means. Trackers that draw numbers are reported so.
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunsReport {
     /// How frames became figures.
     pub convention: Convention,
@@ -21,8 +17,7 @@ pub struct RunsReport {
     /// The number of sequences that all runs have.
     pub sequences: usize,
     /// What was measured.
-    #[serde(flatten)]
-    pub figures: TrackingFigures<Summary>,
+    pub figures: TrackingFigures,
     /// What could not be scored in a run, and so counts in none.
     pub failed: Vec<FailedSequence>,
 }
@@ -44,12 +39,11 @@ pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
     let runs: Vec<TrackingReport> =
         runs.iter().map(|run| restrict(run, &common, &failed)).collect::<Result<_>>()?;
     let parts: Vec<&TrackingFigures> = runs.iter().map(|run| &run.figures).collect();
-    let shares = vec![1.0 / runs.len() as f64; runs.len()];
     Ok(RunsReport {
         convention: first.convention.clone(),
         runs: runs.len(),
         sequences: common.len(),
-        figures: TrackingFigures::of_parts(&parts, &shares, Summary::new)?,
+        figures: TrackingFigures::of_parts(&parts, &vec![1.0; parts.len()]),
         failed,
     })
 }

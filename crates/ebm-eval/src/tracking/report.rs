@@ -60,17 +60,12 @@ impl TrackingReport {
         let weight =
             |row: &SequenceScores| if convention.weight_by_frames { row.counted as f64 } else { 1.0 };
         let weights: Vec<f64> = rows.iter().map(weight).collect();
-        let total: f64 = weights.iter().sum();
-        let mean = |values: &[f64]| -> Result<f64> {
-            Ok(values.iter().zip(&weights).map(|(value, weight)| weight * value).sum::<f64>() / total)
-        };
-        let shares: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
         let parts: Vec<&TrackingFigures> = rows.iter().map(|row| &row.figures).collect();
         Ok(Self {
             convention: convention.clone(),
             sequences: rows.len(),
             frames: rows.iter().map(|row| row.counted).sum(),
-            figures: TrackingFigures::of_parts(&parts, &shares, mean)?,
+            figures: TrackingFigures::of_parts(&parts, &weights),
             rows,
             failed,
             unmatched,

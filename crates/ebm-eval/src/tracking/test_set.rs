@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use ebm_data::pack::zip_folder;
 use ebm_data::sequences::{Rect, SequenceOptions, Sequences, got10k, lasot, otb, trackingnet, uav};
 
 use super::convention::Convention;
@@ -83,7 +82,7 @@ impl TestSet {
     /// | TrackingNet | `run_001/NAME.txt`, a folder for each run: the server takes one |
     /// | others | `ebm_000/NAME.txt` and `NAME_time.txt`, a folder for each run, as pytracking's `results/TRACKER/PARAMETERS_000`, with its names of sequences: `uav_NAME` |
     ///
-    /// Answers the folders of which an archive is to be made, each alone.
+    /// Answers the folders whose files a server takes as an archive, each alone.
     ///
     /// # Errors
     /// When a box is none, or a file can not be written.
@@ -123,32 +122,5 @@ impl TestSet {
             ResultFormat::TrackingNet => (0..runs.len()).map(of_run).collect(),
             _ => vec![folder.to_owned()],
         })
-    }
-
-    /// As [`write_submission`](Self::write_submission), and an archive: `archive`, or where each run has its
-    /// own `NAME_001.zip` and so on for `NAME.zip`. Answers the archives.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn write_archive(
-        self,
-        folder: &Path,
-        runs: &[Vec<RunResult<'_>>],
-        archive: &Path,
-    ) -> Result<Vec<PathBuf>> {
-        let folders = self.write_submission(folder, runs)?;
-        let count = folders.len();
-        let mut archives = Vec::new();
-        for (run, folder) in folders.iter().enumerate() {
-            let stem = archive.file_stem().unwrap_or_default().to_string_lossy();
-            let own = if count == 1 {
-                archive.to_owned()
-            } else {
-                archive.with_file_name(format!("{stem}_{:03}.zip", run + 1))
-            };
-            zip_folder(folder, &own)?;
-            archives.push(own);
-        }
-        Ok(archives)
     }
 }

@@ -11,7 +11,7 @@ mod tensor_spec;
 mod tensors;
 mod zip;
 
-pub use report::{LoadPolicy, LoadReport, Mismatch};
+pub use report::{LoadPolicy, LoadReport, first_of};
 pub use tensors::{
     halve, load_safetensors, metadata, save_safetensors, save_safetensors_with, to_safetensors,
 };
@@ -55,12 +55,27 @@ impl<'a> WeightBytes<'a> {
         Self { path: name.into(), bytes: bytes.into() }
     }
 
-    /// As [`load_with_metadata`].
+    /// The tensors, as [`load`] has them, and the free-form metadata of a safetensors file, which other files have
+    /// none of.
     ///
     /// # Errors
-    /// As there.
+    /// As [`load`].
     pub fn load(&self, device: &Device) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
-        of_bytes(&self.path, &self.bytes, device)
+        let (path, bytes) = (&self.path, &*self.bytes);
+        let (mut tensors, metadata) = if pth::is_pth(bytes) {
+            let read = pth::read(bytes, &Device::Cpu).map_err(|reason| format_error(path, reason));
+            (read?, BTreeMap::new())
+        } else {
+            (tensors::from_bytes(path, bytes, &Device::Cpu)?, tensors::header(path, bytes)?)
+        };
+        for (name, tensor) in &mut tensors {
+            if !is_finite(tensor)? {
+                let reason = format!("{name} holds numbers that are not finite; take an earlier file");
+                return Err(format_error(path, reason));
+            }
+            *tensor = tensor.to_device(device)?;
+        }
+        Ok((tensors, metadata))
     }
 }
 
@@ -74,44 +89,7 @@ impl<'a> WeightBytes<'a> {
 /// # Errors
 /// When the file cannot be read or is neither, lacks a usable `frac`, or holds a number that is not finite.
 pub fn load(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    Ok(load_with_metadata(path, device)?.0)
-}
-
-/// [`load`], and the free-form metadata of a safetensors file, which other files have none of.
-///
-/// # Errors
-/// As [`load`].
-pub fn load_with_metadata(
-    path: &Path,
-    device: &Device,
-) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
-    of_bytes(path, &read(path)?, device)
-}
-
-/// [`load_with_metadata`] of a file's bytes; `path` is what errors call it.
-///
-/// # Errors
-/// As [`load`].
-pub fn of_bytes(
-    path: &Path,
-    bytes: &[u8],
-    device: &Device,
-) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
-    let (mut tensors, metadata) = if pth::is_pth(bytes) {
-        (pth::read(bytes, &Device::Cpu).map_err(|reason| format_error(path, reason))?, BTreeMap::new())
-    } else {
-        (tensors::from_bytes(path, bytes, &Device::Cpu)?, tensors::header(path, bytes)?)
-    };
-    for (name, tensor) in &mut tensors {
-        if !is_finite(tensor)? {
-            return Err(format_error(
-                path,
-                format!("{name} holds numbers that are not finite; take an earlier file"),
-            ));
-        }
-        *tensor = tensor.to_device(device)?;
-    }
-    Ok((tensors, metadata))
+    Ok(WeightBytes::read(path)?.load(device)?.0)
 }
 
 /// Whether all numbers of a tensor on the CPU are finite. What predicts with others predicts nothing, often
@@ -153,39 +131,30 @@ pub fn rename(
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
+    /// The bytes that tell the format, and of a safetensors file the length of its header.
+    const HEAD: u64 = 16;
     let io = |source| Error::Io { path: path.to_owned(), source };
     let file = ebm_files::open_input(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
     if length > MAX_FILE_BYTES {
-        return Err(format_error(
-            path,
-            format!("{length} bytes are more than the limit of {MAX_FILE_BYTES}"),
-        ));
+        let reason = format!("{length} bytes are more than the limit of {MAX_FILE_BYTES}");
+        return Err(format_error(path, reason));
     }
-    let mut head = Vec::new();
-    (&file).take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
-    check_head(path, &head, length)?;
-    let mut bytes = head;
+    let mut bytes = Vec::new();
+    (&file).take(HEAD).read_to_end(&mut bytes).map_err(io)?;
+    // What is neither torch's nor can be safetensors is refused before the rest is read.
+    if let Some(header) = bytes.first_chunk().filter(|_| !pth::is_pth(&bytes)) {
+        let (header, limit) = (u64::from_le_bytes(*header), MAX_HEADER_BYTES.min(length.saturating_sub(8)));
+        if header > limit {
+            let reason = format!(
+                "not a complete safetensors file (its header would have {header} bytes, of at most {limit}); download or save it again"
+            );
+            return Err(format_error(path, reason));
+        }
+    }
     // The length may be a lie (a pipe, a growing file), so the limit holds for the reading as well.
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
-}
-
-/// The bytes that tell the format, and of a safetensors file the length of its header.
-const HEAD: usize = 16;
-
-/// Refuses what is neither torch's nor can be safetensors, before the rest is read: `length` is that of the file.
-fn check_head(path: &Path, head: &[u8], length: u64) -> Result<()> {
-    let Some(&header) = head.first_chunk::<8>().filter(|_| !pth::is_pth(head)) else { return Ok(()) };
-    let header = u64::from_le_bytes(header);
-    let limit = MAX_HEADER_BYTES.min(length.saturating_sub(8));
-    if header <= limit {
-        return Ok(());
-    }
-    let reason = format!(
-        "not a complete safetensors file (its header would have {header} bytes, of at most {limit}); download or save it again"
-    );
-    Err(format_error(path, reason))
 }
 
 fn format_error(path: &Path, reason: impl Into<String>) -> Error {

@@ -15,46 +15,17 @@ pub struct LoadReport {
     /// The file's names that the network lacks. torch's `num_batches_tracked` counters, which no layer
     /// here has, are left out.
     pub unexpected: Vec<String>,
-    /// The names whose shapes differ.
-    pub mismatched: Vec<Mismatch>,
-}
-
-/// A tensor whose shape is not the parameter's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    /// The parameter's name.
-    pub name: String,
-    /// The parameter's shape.
-    pub expected: Vec<usize>,
-    /// The file's shape.
-    pub found: Vec<usize>,
+    /// The names whose shapes differ, each with both shapes.
+    pub mismatched: Vec<String>,
 }
 
 /// Which differences a load may have; a difference that is not allowed leaves the network untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoadPolicy {
-    /// Whether parameters may keep the values they have.
-    pub allow_missing: bool,
-    /// Whether tensors may go unused.
-    pub allow_unexpected: bool,
-    /// Whether a parameter whose shape differs may keep the value it has.
-    pub allow_mismatched: bool,
-}
-
-impl LoadPolicy {
-    /// Every parameter has its tensor and every tensor its parameter.
-    pub const STRICT: Self = Self { allow_missing: false, allow_unexpected: false, allow_mismatched: false };
-    /// Names may differ, shapes may not: a backbone out of a classifier's file.
-    pub const PARTIAL: Self = Self { allow_missing: true, allow_unexpected: true, allow_mismatched: false };
-    /// Whatever fits: a network whose last layer has another number of classes.
-    pub const LENIENT: Self = Self { allow_missing: true, allow_unexpected: true, allow_mismatched: true };
-
-    /// Whether `report` has only differences that this policy allows.
-    pub fn accepts(&self, report: &LoadReport) -> bool {
-        (self.allow_missing || report.missing.is_empty())
-            && (self.allow_unexpected || report.unexpected.is_empty())
-            && (self.allow_mismatched || report.mismatched.is_empty())
-    }
+pub enum LoadPolicy {
+    /// None: every parameter has its tensor and every tensor its parameter.
+    Strict,
+    /// Any: what fits is taken.
+    Lenient,
 }
 
 impl LoadReport {
@@ -69,11 +40,11 @@ impl LoadReport {
             match found.get(name) {
                 None => report.missing.push(name.to_owned()),
                 Some(tensor) if tensor.shape() == shape => report.loaded.push(name.to_owned()),
-                Some(tensor) => report.mismatched.push(Mismatch {
-                    name: name.to_owned(),
-                    expected: shape.dims().to_vec(),
-                    found: tensor.dims().to_vec(),
-                }),
+                Some(tensor) => report.mismatched.push(format!(
+                    "{name} (expected {:?}, found {:?})",
+                    shape.dims(),
+                    tensor.dims()
+                )),
             }
         }
         report.unexpected = (found.keys())
@@ -85,7 +56,7 @@ impl LoadReport {
 
     /// Whether names and shapes agree exactly.
     pub fn is_exact(&self) -> bool {
-        LoadPolicy::STRICT.accepts(self)
+        self.missing.is_empty() && self.unexpected.is_empty() && self.mismatched.is_empty()
     }
 }
 
@@ -94,23 +65,28 @@ fn is_counter(name: &str) -> bool {
 }
 
 impl fmt::Display for LoadReport {
+    /// The differences, each with the first few names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} loaded", self.loaded.len())?;
-        write_names(f, "missing", &self.missing)?;
-        write_names(f, "unexpected", &self.unexpected)?;
-        let mismatched: Vec<_> = (self.mismatched.iter())
-            .map(|m| format!("{} (expected {:?}, found {:?})", m.name, m.expected, m.found))
-            .collect();
-        write_names(f, "of another shape", &mismatched)
+        write!(f, "{} fit", self.loaded.len())?;
+        for (what, names) in [
+            ("missing", &self.missing),
+            ("unexpected", &self.unexpected),
+            ("of another shape", &self.mismatched),
+        ] {
+            if !names.is_empty() {
+                write!(f, "; {} {what}: {}", names.len(), first_of(names))?;
+            }
+        }
+        Ok(())
     }
 }
 
-fn write_names(f: &mut fmt::Formatter<'_>, what: &str, names: &[String]) -> fmt::Result {
+/// The first few names, and how many more there are.
+pub fn first_of(names: &[String]) -> String {
     const SHOWN: usize = 8;
-    write!(f, "; {} {what}", names.len())?;
-    if names.is_empty() {
-        return Ok(());
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
     }
-    write!(f, ": {}", names[..names.len().min(SHOWN)].join(", "))?;
-    if names.len() > SHOWN { write!(f, ", and {} more", names.len() - SHOWN) } else { Ok(()) }
 }

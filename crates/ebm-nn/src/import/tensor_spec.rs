@@ -44,31 +44,28 @@ impl<'p> StorageId<'p> {
     }
 }
 
-/// The size of an element of torch's storage class in bytes.
-pub(super) fn element_size(class: &str) -> Option<usize> {
+/// Of torch's storage class the size of an element in bytes, and candle's type where it has one.
+fn element(class: &str) -> Option<(usize, Option<DType>)> {
     Some(match class {
-        "BoolStorage" | "ByteStorage" | "CharStorage" | "QInt8Storage" | "QUInt8Storage"
-        | "UntypedStorage" => 1,
-        "HalfStorage" | "BFloat16Storage" | "ShortStorage" => 2,
-        "FloatStorage" | "IntStorage" | "QInt32Storage" => 4,
-        "DoubleStorage" | "LongStorage" | "ComplexFloatStorage" => 8,
-        "ComplexDoubleStorage" => 16,
+        "FloatStorage" => (4, Some(DType::F32)),
+        "DoubleStorage" => (8, Some(DType::F64)),
+        "HalfStorage" => (2, Some(DType::F16)),
+        "BFloat16Storage" => (2, Some(DType::BF16)),
+        "ByteStorage" | "BoolStorage" => (1, Some(DType::U8)),
+        "ShortStorage" => (2, Some(DType::I16)),
+        "IntStorage" => (4, Some(DType::I32)),
+        "LongStorage" => (8, Some(DType::I64)),
+        "CharStorage" | "QInt8Storage" | "QUInt8Storage" | "UntypedStorage" => (1, None),
+        "QInt32Storage" => (4, None),
+        "ComplexFloatStorage" => (8, None),
+        "ComplexDoubleStorage" => (16, None),
         _ => return None,
     })
 }
 
-fn storage_dtype(class: &str) -> Option<DType> {
-    Some(match class {
-        "FloatStorage" => DType::F32,
-        "DoubleStorage" => DType::F64,
-        "HalfStorage" => DType::F16,
-        "BFloat16Storage" => DType::BF16,
-        "ByteStorage" | "BoolStorage" => DType::U8,
-        "ShortStorage" => DType::I16,
-        "IntStorage" => DType::I32,
-        "LongStorage" => DType::I64,
-        _ => return None,
-    })
+/// The size of an element of torch's storage class in bytes.
+pub(super) fn element_size(class: &str) -> Option<usize> {
+    Some(element(class)?.0)
 }
 
 impl<'p> TensorSpec<'p> {
@@ -98,7 +95,7 @@ impl<'p> TensorSpec<'p> {
         let &[storage, offset, shape, strides, ..] = args else { return None };
         let Object::Persistent(reference) = pickle.get(storage) else { return None };
         let storage = StorageId::parse(pickle, pickle.sequence(*reference)?)?;
-        let Some(dtype) = storage_dtype(storage.class) else {
+        let Some(dtype) = element(storage.class).and_then(|(_, dtype)| dtype) else {
             return Some(Err(format!("values of torch's {} are not read", storage.class)));
         };
         let offset = pickle.size(offset)?.checked_add(storage.offset)?;

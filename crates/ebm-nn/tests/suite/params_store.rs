@@ -64,7 +64,6 @@ fn buffers_are_saved_and_not_trained() {
     let (_, _, norm) = build(&vb);
     let names: Vec<_> = store.trainable().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, NAMES.iter().filter(|n| !n.contains("running")).copied().collect::<Vec<_>>());
-    assert_eq!(store.num_elements(), 16 + 10 + 16);
     let snapshot = store.tensors().unwrap();
     norm.forward(&formula("x", &[6, 4]).to_dtype(DType::F32).unwrap(), true).unwrap();
     assert_eq!(to_vec(&snapshot["norm.running_mean"]), [0.; 4], "a snapshot moved");
@@ -113,25 +112,23 @@ fn loading_reports_every_difference_and_is_all_or_nothing() {
     given.insert("first.weight".to_owned(), formula("w", &[4, 4]));
     given.insert("norm.bias".to_owned(), formula("b", &[4]));
     given.insert("extra".to_owned(), formula("e", &[1]));
-    for policy in [LoadPolicy::STRICT, LoadPolicy::PARTIAL] {
-        let message = store.load(&given, policy).unwrap_err().to_string();
-        let parts =
-            ["1 missing: first.bias", "1 unexpected: extra", "first.weight (expected [4, 3], found [4, 4])"];
-        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
-        assert!(same(&store.tensors().unwrap(), &before), "a refused load changed a value");
-    }
-    let report = store.load(&given, LoadPolicy::LENIENT).unwrap();
+    let message = store.load(&given, LoadPolicy::Strict).unwrap_err().to_string();
+    let parts =
+        ["1 missing: first.bias", "1 unexpected: extra", "first.weight (expected [4, 3], found [4, 4])"];
+    assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    assert!(same(&store.tensors().unwrap(), &before), "a refused load changed a value");
+    let report = store.load(&given, LoadPolicy::Lenient).unwrap();
     assert_eq!((report.loaded.len(), report.missing.len(), report.unexpected.len()), (6, 1, 1));
     assert_eq!(report.mismatched.len(), 1);
     let after = store.tensors().unwrap();
     assert_eq!(to_vec(&after["first.weight"]), to_vec(&before["first.weight"]));
     assert_eq!(to_vec(&after["norm.bias"]), to_vec(&formula("b", &[4]).to_dtype(DType::F32).unwrap()));
-    assert!(store.load(&before, LoadPolicy::STRICT).unwrap().is_exact());
+    assert!(store.load(&before, LoadPolicy::Strict).unwrap().is_exact());
     assert!(same(&store.tensors().unwrap(), &before));
     // A store's own variables are accepted too.
     let own =
         store.names().into_iter().map(|n| (n.clone(), store.var(&n).unwrap().as_detached_tensor())).collect();
-    assert!(store.load(&own, LoadPolicy::STRICT).unwrap().is_exact());
+    assert!(store.load(&own, LoadPolicy::Strict).unwrap().is_exact());
 }
 
 #[test]
@@ -141,7 +138,7 @@ fn loading_reaches_layers_that_exist_frozen_or_not() {
     let (first, second, _) = build(&vb);
     let x = formula("x", &[2, 3]).to_dtype(DType::F32).unwrap();
     let zeros = |n: &String| (n.clone(), store.var(n).unwrap().zeros_like().unwrap());
-    store.load(&store.names().iter().map(zeros).collect(), LoadPolicy::STRICT).unwrap();
+    store.load(&store.names().iter().map(zeros).collect(), LoadPolicy::Strict).unwrap();
     let hidden = first.forward(&x).unwrap();
     assert_eq!(to_vec(&hidden), [0.; 8]);
     assert_eq!(to_vec(&second.forward(&(hidden + 1.).unwrap()).unwrap()), [0.; 4]);
@@ -157,16 +154,9 @@ fn frozen_parameters_are_outside_the_graph() {
     // Frozen later: the layer keeps its variable, the optimiser does not get it.
     store.freeze(|name| name.starts_with("second"));
     assert!(store.trainable().iter().all(|(name, _)| name.starts_with("norm")));
-    store.unfreeze(|name| name.starts_with("second")).unwrap();
-    assert!(store.trainable().iter().any(|(name, _)| name == "second.weight"));
-    // A layer that was built frozen cannot be trained.
-    let message = store.unfreeze(|_| true).unwrap_err().to_string();
-    assert!(message.contains("first.bias"), "{message}");
-    store.forget_layers();
-    store.unfreeze(|_| true).unwrap();
-    let (first, _, _) = build(&vb);
-    assert!(first.weight().is_variable());
-    assert_eq!(store.trainable().len(), 6);
+    // A layer that is built again gets constants.
+    let (_, second, _) = build(&vb);
+    assert!(!second.weight().is_variable());
 }
 
 #[test]
@@ -176,14 +166,13 @@ fn files_are_deterministic_whole_and_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("net.safetensors");
     a.save(&path).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), a.to_safetensors().unwrap());
-    assert_eq!(a.to_safetensors().unwrap(), a.clone().to_safetensors().unwrap());
+    assert_eq!(std::fs::read(&path).unwrap(), import::to_safetensors(&a.tensors().unwrap()).unwrap());
     a.save(&path).unwrap();
     let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(files, ["net.safetensors"], "litter");
     let b = ParamStore::new(Key::new(9));
     build(&b.var_builder(DType::F32, &CPU));
-    assert!(b.load(&import::load(&path, &CPU).unwrap(), LoadPolicy::STRICT).unwrap().is_exact());
+    assert!(b.load(&import::load(&path, &CPU).unwrap(), LoadPolicy::Strict).unwrap().is_exact());
     assert!(same(&a.tensors().unwrap(), &b.tensors().unwrap()));
     let message = a.save(&dir.path().join("none/net.safetensors")).unwrap_err().to_string();
     assert!(message.contains("none/net.safetensors"), "{message}");

@@ -56,11 +56,8 @@ pub struct Figures {
 
 impl From<&RunsReport> for Figures {
     fn from(report: &RunsReport) -> Self {
-        let RunsReport { runs, figures, .. } = report;
-        let TrackingFigures { auc, op50, op75, precision, norm_precision, .. } = figures;
-        let [auc, op50, op75, precision, norm_precision] =
-            [auc, op50, op75, precision, norm_precision].map(|summary| summary.mean);
-        Self { runs: *runs, auc, op50, op75, precision, norm_precision }
+        let TrackingFigures { auc, op50, op75, precision, norm_precision, .. } = report.figures;
+        Self { runs: report.runs, auc, op50, op75, precision, norm_precision }
     }
 }
 

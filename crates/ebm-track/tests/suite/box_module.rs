@@ -337,7 +337,7 @@ fn atoms_sizes_names_and_initial_values() {
     // Its own file serves.
     let again = ParamStore::new(Key::new(2));
     let other = BoxModule::new(&config, again.var_builder(DType::F32, &CPU)).unwrap();
-    assert!(again.load(&found, LoadPolicy::STRICT).unwrap().is_exact());
+    assert!(again.load(&found, LoadPolicy::Strict).unwrap().is_exact());
     assert_eq!(module.config(), other.config());
     let zero = BoxModuleConfig { hidden: 0, ..config };
     assert!(BoxModule::new(&zero, again.var_builder(DType::F32, &CPU)).is_err());

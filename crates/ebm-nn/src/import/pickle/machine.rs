@@ -44,9 +44,8 @@ impl<'a> Machine<'a> {
             0x94 => self.remember(self.memo.len())?,
             b'h' => self.recall(size(bytes, 1)?)?,
             b'j' => self.recall(size(bytes, 4)?)?,
-            b'a' | b'e' | 0x90 | b's' | b'u' => self.fill(code)?,
             b'c' | 0x93 | b'R' | 0x81 | 0x92 | b'b' | b'Q' => self.make(code, bytes)?,
-            b')' | b']' | 0x8F | b't' | b'l' | 0x91 | 0x85..=0x87 | b'}' | b'd' => self.collect(code)?,
+            other if self.collect(other)? => {}
             other => self.value(other, bytes)?,
         }
         Ok(None)
@@ -78,48 +77,42 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A new sequence or dictionary, of what stands on the stack.
-    fn collect(&mut self, code: u8) -> Result<(), String> {
+    /// A sequence or a dictionary: a new one, of what stands on the stack, or more items of one. False for another `code`.
+    fn collect(&mut self, code: u8) -> Result<bool, String> {
         match code {
-            b')' | b']' | 0x8F => self.push(Object::Sequence(Vec::new())),
-            b'}' => self.push(Object::Dictionary(Vec::new())),
-            b'd' => {
-                let items = self.pop_mark()?;
-                self.push(Object::Dictionary(Vec::new()))?;
-                self.insert(&items)
-            }
+            b')' | b']' | 0x8F => self.push(Object::Sequence(Vec::new()))?,
+            b'}' => self.push(Object::Dictionary(Vec::new()))?,
             0x85..=0x87 => {
                 let first = self.base(usize::from(code - 0x84))?;
                 let items = self.stack.split_off(first);
-                self.push(Object::Sequence(items))
+                self.push(Object::Sequence(items))?;
             }
-            _ => {
+            b't' | b'l' | 0x91 => {
                 let items = self.pop_mark()?;
-                self.push(Object::Sequence(items))
+                self.push(Object::Sequence(items))?;
             }
-        }
-    }
-
-    /// More items of a sequence or a dictionary.
-    fn fill(&mut self, code: u8) -> Result<(), String> {
-        match code {
             b'a' => {
                 let item = self.pop()?;
-                self.append(vec![item])
+                self.append(vec![item])?;
+            }
+            b'e' | 0x90 => {
+                let items = self.pop_mark()?;
+                self.append(items)?;
             }
             b's' => {
                 let (value, key) = (self.pop()?, self.pop()?);
-                self.insert(&[key, value])
+                self.insert(&[key, value])?;
             }
-            b'u' => {
+            b'u' | b'd' => {
                 let items = self.pop_mark()?;
-                self.insert(&items)
+                if code == b'd' {
+                    self.push(Object::Dictionary(Vec::new()))?;
+                }
+                self.insert(&items)?;
             }
-            _ => {
-                let items = self.pop_mark()?;
-                self.append(items)
-            }
+            _ => return Ok(false),
         }
+        Ok(true)
     }
 
     /// A class or a function by its name, or what one makes.

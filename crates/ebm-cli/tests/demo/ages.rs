@@ -60,7 +60,7 @@ fn an_age_is_that_of_predict_age() {
         demo.asks("ages/estimate", &with(&asked, "bbox", bbox), status);
     }
     demo.asks("ages/estimate", &with(&asked, "image", json!(77)), 404);
-    assert_eq!(demo.post("ages/look?name=a.gif", b"GIF89a................").status, 415);
+    assert_eq!(demo.post("ages/look?name=a.gif", b"GIF89a................").status, 422);
 }
 
 #[test]

@@ -162,10 +162,7 @@ impl From<ebm_data::Error> for Refusal {
     fn from(error: ebm_data::Error) -> Self {
         use ebm_data::Error as E;
         let status = match &error {
-            E::ImageTooLarge { .. } | E::DecodeCost { .. } | E::FileTooLarge { .. } => {
-                StatusCode::PAYLOAD_TOO_LARGE
-            }
-            E::ImageFormat { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            E::ImageTooLarge { .. } | E::FileTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self::new(status, error.to_string())

@@ -15,6 +15,7 @@ use ebm_seed::{Key, Rng};
 use rand::Rng as _;
 use rayon::prelude::*;
 
+use crate::drawing::{Canvas, Mask, Surface, check, place, regular};
 use crate::generated_dir::{Kind, make};
 
 /// The largest yaw, pitch and roll, in degrees either way.
@@ -23,7 +24,7 @@ const YOUNGEST: u8 = 21;
 const OLDEST: u8 = 60;
 const IMAGES: &str = "images";
 const SPLIT: &str = "split.csv";
-const KIND: Kind = Kind { what: "faces", manifest: "faces.json", digest: "age digest", version: 2 };
+const KIND: Kind = Kind { what: "faces", manifest: "faces.json", digest: "age digest", version: 3 };
 
 /// Where the pictures with ages lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +33,6 @@ pub struct GeneratedAges {
     pub images: PathBuf,
     /// The split file `,file,age` of Cao et al.; its ages count from 21.
     pub split: PathBuf,
-    /// Whether they were there already.
-    pub reused: bool,
 }
 
 /// Writes `count` pictures of `size` × `size` pixels with an age into `dir` as PNG files, or reuses them if `dir` holds them already.
@@ -42,7 +41,7 @@ pub struct GeneratedAges {
 /// [`Error::Argument`] if `size` or `count` is out of range or `dir` holds anything else; [`Error::Io`] or [`Error::Encode`] if a file cannot be
 /// written.
 pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<GeneratedAges> {
-    check(size, count)?;
+    check_faces(size, count)?;
     let age_of = |index: usize| key.split("age").index(index as u64).rng().random_range(YOUNGEST..=OLDEST);
     let name = |index: usize| format!("{}_0_0_{index:06}.png", age_of(index));
     let files = |dir: &Path| {
@@ -53,7 +52,7 @@ pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<
         fs::create_dir(&images).map_err(|source| Error::io("create", &images, source))?;
         (0..count).into_par_iter().try_for_each(|index| {
             let radius = 0.15 + 0.25 * f32::from(age_of(index) - YOUNGEST) / f32::from(OLDEST - YOUNGEST);
-            let picture = draw(size, radius, [0.0; 3], &mut key.split("picture").index(index as u64).rng())?;
+            let picture = draw(size, radius, [0.0; 3], &mut key.split("picture").index(index as u64).rng());
             write_png(&images.join(name(index)), &picture)
         })?;
         let lines: Vec<String> = (0..count)
@@ -61,8 +60,8 @@ pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<
             .collect();
         write_atomic(&dir.join(SPLIT), format!(",file,age\n{}", lines.concat()).as_bytes())
     };
-    let reused = make(dir, &KIND, &size, count, key, files, write)?;
-    Ok(GeneratedAges { images: dir.join(IMAGES), split: dir.join(SPLIT), reused })
+    make(dir, &KIND, &size, count, key, files, write)?;
+    Ok(GeneratedAges { images: dir.join(IMAGES), split: dir.join(SPLIT) })
 }
 
 /// Returns `count` pictures of `size` × `size` pixels with yaw, pitch and roll in degrees; their names are the indices in decimal.
@@ -70,48 +69,40 @@ pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<
 /// # Errors
 /// [`Error::Argument`] if `size` or `count` is out of range.
 pub fn poses(size: usize, count: usize, key: Key) -> Result<Vec<Face>> {
-    check(size, count)?;
+    check_faces(size, count)?;
     let face = |index: usize| {
         let mut rng = key.split("pose").index(index as u64).rng();
         let pose = POSE_LIMITS.map(|limit| rng.random_range(-limit..=limit));
-        let picture = draw(size, 0.35, pose, &mut rng)?;
+        let picture = draw(size, 0.35, pose, &mut rng);
         Ok(Face { name: index.to_string(), pixels: Pixels::Memory(Arc::new(picture)), target: pose.to_vec() })
     };
     (0..count).into_par_iter().map(face).collect()
 }
 
-fn check(size: usize, count: usize) -> Result<()> {
-    let argument = |name, detail: &str| Err(Error::Argument { name, detail: detail.to_owned() });
-    match (size, count) {
-        (16..=1024, 1..=999_999) => Ok(()),
-        (16..=1024, _) => argument("count", "of faces must be in 1..=999999"),
-        _ => argument("size", "of faces must be in 16..=1024 pixels"),
-    }
+fn check_faces(size: usize, count: usize) -> Result<()> {
+    let fields = [
+        ("size", (16..=1024).contains(&size), "be in 16..=1024 pixels"),
+        ("count", (1..=999_999).contains(&count), "be in 1..=999999"),
+    ];
+    check("faces", fields)
 }
 
 /// Draws a disc of this radius, in units of the side, near the middle of a noisy picture.
-fn draw(size: usize, radius: f32, pose: [f32; 3], rng: &mut Rng) -> Result<Image> {
+fn draw(size: usize, radius: f32, pose: [f32; 3], rng: &mut Rng) -> Image {
     let side = size as f32;
     let mut shades = || [(); 3].map(|()| rng.random_range(40.0f32..=215.0));
     let (ground, disc) = (shades(), shades());
     let dot = disc.map(|shade| if shade > 128.0 { shade - 80.0 } else { shade + 80.0 });
     let center = [(); 2].map(|()| side * rng.random_range(0.45..=0.55));
     let [yaw, pitch, roll] = pose.map(|degrees| degrees.to_radians().sin());
-    let at = |dx: f32, dy: f32| [center[0] + radius * side * dx, center[1] + radius * side * dy];
     let crown = [0.8 * roll, -0.8 * (1.0 - roll * roll).sqrt()];
-    let dots = [(at(-0.6 * yaw, -0.6 * pitch), 0.22), (at(crown[0], crown[1]), 0.14)];
-    let mut pixels = Vec::with_capacity(3 * size * size);
-    for index in 0..size * size {
-        let p = [(index % size) as f32 + 0.5, (index / size) as f32 + 0.5];
-        // One pixel of transition at an edge.
-        let cover = |c: [f32; 2], r: f32| (r - (p[0] - c[0]).hypot(p[1] - c[1]) + 0.5).clamp(0.0, 1.0);
-        let on_disc = cover(center, radius * side);
-        let on_dots = dots.iter().map(|&(c, r)| cover(c, r * radius * side)).fold(0.0, f32::max);
-        for channel in 0..3 {
-            let below = ground[channel] + on_disc * (disc[channel] - ground[channel]);
-            let shade = below + on_dots * (dot[channel] - below) + rng.random_range(-12.0..=12.0);
-            pixels.push(shade.round().clamp(0.0, 255.0) as u8);
-        }
+    let mut canvas = Canvas::new(size, size, &Surface::plain(ground));
+    for (middle, part, color) in
+        [([0.0; 2], 1.0, disc), ([-0.6 * yaw, -0.6 * pitch], 0.22, dot), (crown, 0.14, dot)]
+    {
+        let at = [0, 1].map(|axis| center[axis] + radius * side * middle[axis]);
+        let mask = Mask::new(&place(&regular(48, 1.0), at, part * radius * side));
+        canvas.paint(&mask, &Surface::plain(color), at, 1.0);
     }
-    Ok(Image { width: size, height: size, pixels })
+    canvas.expose(12.0, rng)
 }

@@ -28,16 +28,14 @@ pub(crate) struct Kind {
 /// More than any manifest has, in bytes.
 const MANIFEST_LIMIT: u64 = 1 << 20;
 
-/// What made a dataset, and the size of all its files: enough to tell whether a directory holds it whole.
+/// A digest of what made a dataset, and the size of all its files: enough to tell whether a directory holds it whole.
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     digest: String,
     bytes: u64,
-    count: usize,
-    config: serde_json::Value,
 }
 
-/// Makes the dataset of `config`, `count` and `key` in `dir` unless it is there, and says whether it was.
+/// Makes the dataset of `config`, `count` and `key` in `dir` unless it is there.
 /// `write` writes its files into a directory; `files` are their paths in it.
 ///
 /// # Errors
@@ -50,29 +48,24 @@ pub(crate) fn make(
     key: Key,
     files: impl Fn(&Path) -> Result<Vec<PathBuf>>,
     write: impl FnOnce(&Path) -> Result<()>,
-) -> Result<bool> {
+) -> Result<()> {
     let fail = |error: serde_json::Error| Error::Argument { name: "config", detail: error.to_string() };
     let digest = digest(kind, &serde_json::to_string(config).map_err(fail)?, count, key);
-    let config = serde_json::to_value(config).map_err(fail)?;
     let size = |dir: &Path| Ok(size_of(&files(dir)?));
     let whole = || holds(dir, kind, &digest, &size);
     if whole()? {
-        return Ok(true);
+        return Ok(());
     }
     let staging = Staging::beside(dir, Busy::Wait)?;
     // Whoever was waited for may have made the same dataset.
     if whole()? {
-        return Ok(true);
+        return Ok(());
     }
     write(staging.path())?;
     let bytes = size(staging.path())?;
-    write_json(
-        &staging.path().join(kind.manifest),
-        &Manifest { digest: digest.clone(), bytes, count, config },
-    )?;
+    write_json(&staging.path().join(kind.manifest), &Manifest { digest: digest.clone(), bytes })?;
     let finished = staging.path().to_owned();
-    staging.finish(&finished)?;
-    Ok(false)
+    staging.finish(&finished)
 }
 
 /// The size of the files in bytes; too small if one is missing or cut short.

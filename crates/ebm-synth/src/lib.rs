@@ -1,4 +1,4 @@
-//! Drawn scenes, videos and faces with exact annotations, so that every experiment runs without a download.
+//! Drawn scenes, videos and faces with exact annotations, for tests, quick checks and clones without data.
 //!
 //! | module | for | written as |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | [`faces`] | age and head pose | PNG files and a split as UTKFace's, or images in memory |
 //!
 //! The bytes of a sample depend on its key, index and configuration alone, never on the number of threads or
-//! samples.
+//! samples. Across platforms they may differ where the system's `sin`, `cos` and `exp` do.
 
 mod drawing;
 pub mod faces;

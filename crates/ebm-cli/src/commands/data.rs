@@ -1,6 +1,6 @@
 //! `ebm data`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -10,7 +10,7 @@ use ebm_data::{
     unpack::{Budget, unpack},
 };
 use ebm_seed::Key;
-use ebm_synth::scenes::{Difficulty, SceneConfig, generate};
+use ebm_synth::scenes::{self, SceneConfig};
 use ebm_synth::videos::{self, VideoConfig};
 
 use super::data_get::{self, GetArgs};
@@ -43,9 +43,6 @@ pub enum Data {
         /// Seed; scene i of a seed is the same whatever the count.
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// easy, normal or hard.
-        #[arg(long, default_value = "normal")]
-        difficulty: String,
     },
     /// Generate videos of one target each, laid out like OTB's sequences.
     Videos {
@@ -103,23 +100,15 @@ pub fn run(command: Data) -> Result<()> {
         Data::Unpack(args) => run_unpack(&args),
         Data::Decode { image, out } => Ok(write_png(&out, &read_image(&image)?)?),
         Data::Check(args) => super::data_check::run(&args),
-        Data::Scenes { out, count, seed, difficulty } => scenes(&out, count, seed, &difficulty),
+        Data::Scenes { out, count, seed } => {
+            let set = scenes::generate(&out, &SceneConfig::default(), count, Key::new(seed))?;
+            println!("{}", set.annotations.display());
+            Ok(())
+        }
         Data::Videos { out, count, frames, seed } => {
             videos::generate(&out, &VideoConfig { frames, ..VideoConfig::default() }, count, Key::new(seed))?;
             println!("{}", out.display());
             Ok(())
         }
     }
-}
-
-fn scenes(out: &Path, count: usize, seed: u64, difficulty: &str) -> Result<()> {
-    let difficulty = match difficulty {
-        "easy" => Difficulty::Easy,
-        "normal" => Difficulty::Normal,
-        "hard" => Difficulty::Hard,
-        other => anyhow::bail!("--difficulty {other}: there are easy, normal and hard"),
-    };
-    let set = generate(out, &SceneConfig::preset(difficulty), count, Key::new(seed))?;
-    println!("{}", set.annotations.display());
-    Ok(())
 }

@@ -11,7 +11,7 @@ use ebm_nn::import::save_safetensors;
 use ebm_nn::norm::BatchNormConfig;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_synth::scenes::{self, Difficulty, SceneConfig};
+use ebm_synth::scenes::{self, SceneConfig};
 
 /// EfficientNet-Lite0 with drawn weights.
 fn body(dir: &Path) -> PathBuf {
@@ -25,8 +25,7 @@ fn body(dir: &Path) -> PathBuf {
 
 /// `images/` with four scenes, and each of these annotation files.
 fn folder(dir: &Path, files: &[&str]) -> PathBuf {
-    let scenes = SceneConfig::preset(Difficulty::Easy);
-    let set = scenes::generate(&dir.join("scenes"), &scenes, 4, Key::new(2)).unwrap();
+    let set = scenes::generate(&dir.join("scenes"), &SceneConfig::default(), 4, Key::new(2)).unwrap();
     let data = dir.join("data");
     std::fs::create_dir(&data).unwrap();
     for file in files {

@@ -3,6 +3,5 @@
 
 mod faces;
 mod generated_dir;
-mod scenes_dataset;
-mod scenes_render;
+mod scenes;
 mod videos;

@@ -57,10 +57,11 @@ fn is_annotation_file(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
     let read = ebm_files::open_input(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start));
     read.map_err(|source| Error::io("read", path, source))?;
-    let text = String::from_utf8_lossy(&start);
-    let keys = ["\"images\"", "\"annotations\"", "\"categories\"", "\"licenses\""];
-    let is_object = text.trim_start_matches('\u{feff}').trim_start().starts_with('{');
-    Ok(is_object && keys.iter().any(|key| text.contains(key)))
+    let text: String = String::from_utf8_lossy(&start).chars().filter(|c| !c.is_whitespace()).collect();
+    // A list of objects: other files have lists of names.
+    let holds = |key| ["[{", "[]"].iter().any(|list| text.contains(&format!("\"{key}\":{list}")));
+    let is_object = text.trim_start_matches('\u{feff}').starts_with('{');
+    Ok(is_object && ["images", "annotations", "categories", "licenses"].into_iter().any(holds))
 }
 
 /// Loads the annotation file of a split.

@@ -128,12 +128,12 @@ fn uploads_are_bounded_and_decoded_strictly() {
     demo.look("photo.jpg", &photo);
 }
 
-/// A PNG whose header claims this size.
+/// A PNG whose header claims 10 000 pixels a side.
 fn png_of_10_000() -> Vec<u8> {
     let side = 10_000_u32.to_be_bytes();
     let checksum = 0x352c_f570_u32.to_be_bytes();
     [
-        b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR",
+        &b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"[..],
         &side[..],
         &side,
         &[8, 2, 0, 0, 0],

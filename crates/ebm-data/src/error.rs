@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ebm_files::ErrorKind;
+
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -186,6 +188,28 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::Argument { .. } => ErrorKind::Usage,
+            Self::FileTooLarge { .. }
+            | Self::Decode { .. }
+            | Self::ImageTooLarge { .. }
+            | Self::Json { .. }
+            | Self::Categories { .. }
+            | Self::Format { .. }
+            | Self::Archive { .. }
+            | Self::Split { .. }
+            | Self::TooManyDefects { .. }
+            | Self::Defective { .. }
+            | Self::MissingImages { .. } => ErrorKind::Data,
+            Self::Locked { .. } | Self::ImageShape { .. } | Self::Encode { .. } | Self::Worker { .. } => {
+                ErrorKind::Failure
+            }
+        }
+    }
+
     /// [`Error::Io`] of what was attempted on `path`: "read", "write", …
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }

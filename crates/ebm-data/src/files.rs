@@ -55,6 +55,14 @@ pub fn read_settings(path: &Path) -> Result<String> {
     })
 }
 
+/// Makes a folder with those that it is in, unless it is there.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|source| Error::io("create", path, source))
+}
+
 /// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part.
 ///
 /// Parent directories are made. The content is not forced to the disk, so a power failure may lose it. What

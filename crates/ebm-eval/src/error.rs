@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ebm_files::ErrorKind;
+
 use crate::tracking::TrackingProblem;
 
 /// The result of every fallible function of this crate.
@@ -152,6 +154,30 @@ pub enum Error {
     /// A list of boxes could not be read or written.
     #[error(transparent)]
     Data(#[from] ebm_data::Error),
+}
+
+impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::Data(error) => error.kind(),
+            Self::Json { .. }
+            | Self::Detection { .. }
+            | Self::NotAnnotated { .. }
+            | Self::Annotation { .. }
+            | Self::DuplicateId { .. }
+            | Self::NothingToScore { .. }
+            | Self::Evaluator(_)
+            | Self::Empty { .. }
+            | Self::Value { .. }
+            | Self::Lengths { .. }
+            | Self::TooFew { .. }
+            | Self::Tracking { .. }
+            | Self::NoSequence { .. }
+            | Self::OtherConvention { .. } => ErrorKind::Data,
+        }
+    }
 }
 
 /// Says of how many detections the error names only the first.

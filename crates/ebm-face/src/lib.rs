@@ -31,7 +31,6 @@ mod baseline_head;
 pub mod biwi;
 pub mod config;
 mod energy_head;
-mod error;
 pub mod evaluation;
 pub mod features;
 pub mod network;
@@ -41,7 +40,6 @@ pub mod saved;
 mod shapes;
 pub mod training;
 
-#[cfg(feature = "transformers")]
 pub use backbone::ConvNeXt;
 pub use backbone::{
     Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, EfficientNetLite0Backbone,
@@ -49,8 +47,9 @@ pub use backbone::{
     ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet, preload_backbone, preload_resnet,
 };
 pub use baseline_head::BaselineHead;
+#[cfg(feature = "transformers")]
+pub use ebm_experiment::{Error, Result};
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
-pub use error::{Error, Result};
 pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator, PoseEstimate};
 
 /// Its examples are tests.

@@ -4,7 +4,7 @@ pub use ebm_experiment::config::{AblationConfig, Settings};
 use ebm_experiment::config::{row, settings};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::Result;
 use crate::method::{MethodConfig, RivalConfig};
 use crate::tracker::TrackerConfig;
 use crate::training::{BoxTraining, SmallBackboneConfig};

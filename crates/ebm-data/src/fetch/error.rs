@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use ebm_files::ErrorKind;
+
 use super::download::shown;
 
 /// A result whose error is [`enum@Error`].
@@ -54,6 +56,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::HubName(_) => ErrorKind::Usage,
+            Self::Wrong(..) => ErrorKind::Data,
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::Locked(..) | Self::Status { .. } | Self::Network(..) | Self::NotThere(..) => {
+                ErrorKind::Failure
+            }
+        }
+    }
+
     /// One of this `kind`, about what the address `url` has of the file `path`.
     pub(super) fn at(
         kind: fn(PathBuf, String) -> Self,

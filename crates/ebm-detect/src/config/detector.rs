@@ -216,7 +216,7 @@ impl BackboneConfig {
             return Ok(());
         }
         let reason = "EfficientNet-Lite0 is not trained here: give its weights with --body".to_owned();
-        Err(Error::Config { name: "detector.backbone.body".into(), reason })
+        Err(Error::config("detector.backbone.body", reason))
     }
 
     /// The body's form of these settings.
@@ -235,7 +235,7 @@ impl BackboneConfig {
             50 => ResNetConfig::resnet50(norm),
             other => {
                 let reason = format!("backbone.depth = {other}; there are 18, 34 and 50");
-                return Err(Error::Config { name: "backbone".into(), reason });
+                return Err(Error::config("backbone", reason));
             }
         };
         Ok(ResNetConfig { width: self.width, stride_in_1x1: self.stride_in_1x1, ..network })

@@ -136,7 +136,7 @@ impl ExperimentConfig {
     /// Where the settings have none.
     pub fn scenes(&self) -> Result<GeneratedConfig> {
         let reason = "mini scale needs [generated], the sizes of its splits".to_owned();
-        self.generated.ok_or(Error::Config { name: "generated".into(), reason })
+        self.generated.ok_or(Error::config("generated", reason))
     }
 
     /// Training of what a method adds to the detector; none where it adds nothing.

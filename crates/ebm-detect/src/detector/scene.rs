@@ -127,7 +127,7 @@ impl Detector {
 }
 
 fn no_energy(reason: String) -> Error {
-    Error::Config { name: "f of a box".to_owned(), reason }
+    Error::config("f of a box", reason)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ impl Pooler {
     pub fn onnx(&self, graph: &mut Graph, levels: &[Value], boxes: &Value) -> Result<Value> {
         if self.pooling != Pooling::PrRoi {
             let reason = "only PrRoIPool is written as standard operators".to_owned();
-            return Err(Error::Config { name: "pooling".into(), reason });
+            return Err(Error::config("pooling", reason));
         }
         let ends = Ends::of_corners(graph, boxes);
         let own = self.level_onnx(graph, &ends);

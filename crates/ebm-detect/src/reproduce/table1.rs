@@ -91,7 +91,7 @@ fn measured(setup: &Setup, path: &Path) -> Result<Option<AblationRow>> {
 
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
     let reason = format!("{error}; remove the file and the row is measured again");
-    Error::Config { name: path.display().to_string(), reason }
+    Error::input(path.display(), reason)
 }
 
 /// The branches of all rows: of each proposal with each seed.

@@ -137,7 +137,7 @@ impl BranchTask {
     }
 
     fn refuse(&self, reason: &str) -> Error {
-        Error::Config { name: self.method.clone(), reason: reason.into() }
+        Error::config(&self.method, reason)
     }
 
     fn true_boxes(&self, pyramid: &[Tensor], objects: &[Object]) -> Result<BoxFeatures> {

@@ -77,7 +77,7 @@ impl RefinerTask {
     ) -> Result<Self> {
         if matches!(source, RefinerSource::Maps(_)) && config.trained_stages > 0 {
             let reason = "maps can be kept of a frozen body alone; train without them".to_owned();
-            return Err(Error::Config { name: "trained_stages".into(), reason });
+            return Err(Error::config("trained_stages", reason));
         }
         let objective = config.objective.build(&mut key.split("pool").rng())?;
         let rate = |name: &str| if is_of_body(name) { config.body_rate } else { 1.0 };

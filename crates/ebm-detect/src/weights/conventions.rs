@@ -66,9 +66,6 @@ impl Conventions {
 
     /// By way of its text, in which a number has the digits of its type.
     fn to_table(&self) -> Result<Table> {
-        to_toml(self)?.parse().map_err(|error: toml::de::Error| Error::Config {
-            name: "conventions".into(),
-            reason: error.to_string(),
-        })
+        to_toml(self)?.parse().map_err(|error: toml::de::Error| Error::config("conventions", error))
     }
 }

@@ -236,7 +236,7 @@ impl WeightFile {
     }
 
     pub(super) fn refusal(&self, reason: String) -> Error {
-        Error::Weights { path: self.path.clone(), reason }
+        Error::weights(&self.path, reason)
     }
 
     /// The embedded configuration of the published detectors of the file's family. torchvision's names with

@@ -126,7 +126,7 @@ fn with_map<T>(map: &Tensor, f: impl FnOnce(&ChannelsLast<'_, f32>) -> Result<T>
         Storage::Cpu(storage) => f(&ChannelsLast::of_storage(storage, layout)?),
         _ => {
             let reason = "a packed module reads features on the CPU".to_owned();
-            Err(Error::Config { part: "box module", reason })
+            Err(Error::config("of the box module", reason))
         }
     }
 }

@@ -12,8 +12,8 @@ use ebm_train::{Progress, RunSpec, train_run};
 use super::data::pair_loader;
 use crate::backbone::Backbone;
 use crate::config::{ExperimentConfig, Settings};
-use crate::error::{Error, Result};
 use crate::training::{CropStream, PREFIX, SmallBackboneTask};
+use crate::{Error, Result};
 
 /// Where a backbone comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum BackboneSource {
 /// # Errors
 /// When the directory is there and can not be listed.
 pub fn find_backbone(weights: &Path) -> Result<Option<PathBuf>> {
-    let fail = |source| Error::Io { action: "list", path: weights.to_owned(), source };
+    let fail = |source| ebm_data::Error::io("list", weights, source);
     let entries = match std::fs::read_dir(weights) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

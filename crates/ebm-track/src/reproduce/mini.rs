@@ -20,8 +20,8 @@ use super::study::Study;
 use crate::Backbone;
 use crate::box_module::BoxModule;
 use crate::config::ExperimentConfig;
-use crate::error::{Error, Result};
 use crate::training::{CropStream, KeptPairs, PairSource, StreamPairs};
+use crate::{Error, Result};
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ pub fn mini(
     let (device, run): (&Device, &Path) = (&options.device, &options.run);
     let Some(counts) = &config.generated else {
         let reason = "mini scale needs [generated]".to_owned();
-        return Err(Error::Settings { name: "generated".to_owned(), reason });
+        return Err(Error::config("generated", reason));
     };
     progress.begin("generating videos", 1);
     let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;

@@ -1,5 +1,6 @@
 //! What can go wrong when reading a dataset.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use ebm_files::ErrorKind;
@@ -79,14 +80,6 @@ pub enum Error {
         /// The encoder's complaint.
         detail: String,
     },
-    /// An annotation file is not the JSON that COCO defines.
-    #[error("{}: not a COCO annotation file: {detail}", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// Line, column and complaint.
-        detail: String,
-    },
     /// The categories are not those of the model.
     #[error(
         "{}: {detail}; give the annotations of the categories that it was trained on, or the configuration that belongs \
@@ -118,11 +111,8 @@ pub enum Error {
         detail: String,
     },
     /// A split cannot be drawn, or does not fit the faces.
-    #[error("split: {detail}; draw it again, or use the faces that it was drawn from")]
-    Split {
-        /// What is wrong, with the names.
-        detail: String,
-    },
+    #[error("split: {0}; draw it again, or use the faces that it was drawn from")]
+    Split(String),
     /// More samples are defective than the configuration tolerates.
     #[error(
         "{bad} of {total} samples are defective, more than max_bad_fraction = {max_bad_fraction}; first: {first}; {}",
@@ -196,11 +186,10 @@ impl Error {
             Self::FileTooLarge { .. }
             | Self::Decode { .. }
             | Self::ImageTooLarge { .. }
-            | Self::Json { .. }
             | Self::Categories { .. }
             | Self::Format { .. }
             | Self::Archive { .. }
-            | Self::Split { .. }
+            | Self::Split(_)
             | Self::TooManyDefects { .. }
             | Self::Defective { .. }
             | Self::MissingImages { .. } => ErrorKind::Data,
@@ -215,7 +204,12 @@ impl Error {
         Self::Io { action, path: path.to_owned(), source }
     }
 
-    pub(crate) fn decode(path: &Path, detail: impl std::fmt::Display) -> Self {
+    /// [`Error::Format`] of `path`, which is read as what is `expected`.
+    pub fn format(path: impl Into<PathBuf>, expected: &'static str, detail: impl Display) -> Self {
+        Self::Format { path: path.into(), expected, detail: detail.to_string() }
+    }
+
+    pub(crate) fn decode(path: &Path, detail: impl Display) -> Self {
         Self::Decode { path: path.to_owned(), detail: detail.to_string() }
     }
 }

@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 2 << 30;
 pub fn read_npz(path: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let fail = |detail: String| {
         let expected = "an npz file of faces and poses";
-        Error::Data(ebm_data::Error::Format { path: path.to_owned(), expected, detail })
+        Error::Data(ebm_data::Error::format(path, expected, detail))
     };
     let metadata = std::fs::metadata(path);
     let metadata = metadata.map_err(|source| ebm_data::Error::io("read", path, source))?;

@@ -40,6 +40,7 @@ pub mod saved;
 mod shapes;
 pub mod training;
 
+#[cfg(feature = "transformers")]
 pub use backbone::ConvNeXt;
 pub use backbone::{
     Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, EfficientNetLite0Backbone,
@@ -47,7 +48,6 @@ pub use backbone::{
     ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet, preload_backbone, preload_resnet,
 };
 pub use baseline_head::BaselineHead;
-#[cfg(feature = "transformers")]
 pub use ebm_experiment::{Error, Result};
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator, PoseEstimate};

@@ -125,7 +125,7 @@ impl ExperimentConfig {
     /// # Errors
     /// When there is none, naming those that there are.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
-        Ok(row(&self.methods, |method| &method.key, key)?)
+        row(&self.methods, |method| &method.key, key)
     }
 
     /// The same with this row in the place of the one of its key.

@@ -195,7 +195,7 @@ impl SavedConfig {
         if module.config() != &config.box_module {
             let reason =
                 format!("it holds {:?}, and says that it is {:?}", module.config(), config.box_module);
-            return Err(Error::weights(&model, reason));
+            return Err(Error::weights(model, reason));
         }
         Ok((config, backbone, module))
     }

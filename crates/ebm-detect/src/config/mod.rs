@@ -118,7 +118,7 @@ impl ExperimentConfig {
     /// # Errors
     /// When there is none, naming those that there are.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
-        Ok(row(self.rows(), |method| &method.key, key)?)
+        row(self.rows(), |method| &method.key, key)
     }
 
     /// The same with this row in the place of the one of its key.

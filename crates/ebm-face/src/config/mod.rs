@@ -138,7 +138,7 @@ impl ExperimentConfig {
     /// # Errors
     /// [`Error::Config`] naming those that there are.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
-        Ok(row(&self.methods, |method| &method.key, key)?)
+        row(&self.methods, |method| &method.key, key)
     }
 }
 

@@ -197,7 +197,7 @@ impl CocoDataset {
                 };
                 let (found, first) = (names(&other.categories), names(&self.categories));
                 let detail = format!("its categories are {found}, those of the first annotations {first}");
-                return Err(Error::Categories { path, detail });
+                return Err(Error::Categories(path, detail));
             }
             self.images.extend(other.images);
             self.quarantine.defects.extend(other.quarantine.defects);

@@ -41,13 +41,8 @@ pub enum Error {
         limit: u64,
     },
     /// A file is not an image that can be decoded.
-    #[error("{}: not a readable image: {detail}; fetch the file again", path.display())]
-    Decode {
-        /// The file.
-        path: PathBuf,
-        /// The decoder's complaint.
-        detail: String,
-    },
+    #[error("{}: not a readable image: {}; fetch the file again", .0.display(), .1)]
+    Decode(PathBuf, String),
     /// An image's header promises more pixels than the limit.
     #[error("{}: {width}x{height} pixels exceed the limit of {max_side} per side and {max_pixels} in all", path.display())]
     ImageTooLarge {
@@ -73,25 +68,16 @@ pub enum Error {
         len: usize,
     },
     /// An image could not be encoded.
-    #[error("{}: cannot encode the image: {detail}", path.display())]
-    Encode {
-        /// The file to be written.
-        path: PathBuf,
-        /// The encoder's complaint.
-        detail: String,
-    },
+    #[error("{}: cannot encode the image: {}", .0.display(), .1)]
+    Encode(PathBuf, String),
     /// The categories are not those of the model.
     #[error(
-        "{}: {detail}; give the annotations of the categories that it was trained on, or the configuration that belongs \
+        "{}: {}; give the annotations of the categories that it was trained on, or the configuration that belongs \
          to these",
-        path.display()
+        .0.display(),
+        .1
     )]
-    Categories {
-        /// The file.
-        path: PathBuf,
-        /// What both have.
-        detail: String,
-    },
+    Categories(PathBuf, String),
     /// A file is not what it is read as.
     #[error("{}: not {expected}: {detail}", path.display())]
     Format {
@@ -103,13 +89,8 @@ pub enum Error {
         detail: String,
     },
     /// An archive is hostile or damaged; nothing of it was kept.
-    #[error("{}: {detail}; fetch the archive again, or from another place", path.display())]
-    Archive {
-        /// The archive.
-        path: PathBuf,
-        /// What is wrong, and with which entry.
-        detail: String,
-    },
+    #[error("{}: {}; fetch the archive again, or from another place", .0.display(), .1)]
+    Archive(PathBuf, String),
     /// A split cannot be drawn, or does not fit the faces.
     #[error("split: {0}; draw it again, or use the faces that it was drawn from")]
     Split(String),
@@ -184,16 +165,16 @@ impl Error {
             Self::Io { source, .. } => ErrorKind::of_io(source),
             Self::Argument { .. } => ErrorKind::Usage,
             Self::FileTooLarge { .. }
-            | Self::Decode { .. }
+            | Self::Decode(..)
             | Self::ImageTooLarge { .. }
-            | Self::Categories { .. }
+            | Self::Categories(..)
             | Self::Format { .. }
-            | Self::Archive { .. }
+            | Self::Archive(..)
             | Self::Split(_)
             | Self::TooManyDefects { .. }
             | Self::Defective { .. }
             | Self::MissingImages { .. } => ErrorKind::Data,
-            Self::Locked { .. } | Self::ImageShape { .. } | Self::Encode { .. } | Self::Worker { .. } => {
+            Self::Locked { .. } | Self::ImageShape { .. } | Self::Encode(..) | Self::Worker { .. } => {
                 ErrorKind::Failure
             }
         }
@@ -210,7 +191,7 @@ impl Error {
     }
 
     pub(crate) fn decode(path: &Path, detail: impl Display) -> Self {
-        Self::Decode { path: path.to_owned(), detail: detail.to_string() }
+        Self::Decode(path.to_owned(), detail.to_string())
     }
 }
 

@@ -11,9 +11,9 @@ use ebm_nn::{
 use rand::RngCore;
 
 use crate::{
+    Error, Result,
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
-    error::{Error, Result},
     faster_rcnn::Objects,
     foreground::ForegroundPool,
     layers::{Linear, rows_of_four, torch_default},

@@ -22,9 +22,9 @@ use self::refined::{refine_boxes, refine_with_density};
 pub use self::scene::Scene;
 use self::two_stages::{Found, TwoStages};
 use crate::{
+    Error, Result,
     config::ExperimentConfig,
     corner_density::BoxDensity,
-    error::{Error, Result},
     evaluation::{Evaluation, RefinedDetections, Regressed},
     fastest_det::FastestDet,
     refiner::BoxRefiner,

@@ -18,9 +18,9 @@ use ebm_nn::prepared::{Prepared, are_constant, is_packable};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    Error, Result,
     box_head::TwoMlpHead,
     config::DetectorConfig,
-    error::{Error, Result},
     layers::rows_of_four,
     packed_head::PackedHead,
     pooler::{Pooler, Pooling, Sight, View},

@@ -12,9 +12,9 @@ use ebm_eval::{Detection, detections::MAX_COORDINATE};
 use ebm_seed::Key;
 
 use crate::{
+    Error, Result,
     box_head::Candidate,
     branch::Branch,
-    error::{Error, Result},
     faster_rcnn::{FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, refine_candidates},
     input::to_original,

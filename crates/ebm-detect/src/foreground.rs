@@ -5,7 +5,7 @@ use ebm_train::Progress;
 use rand::RngCore;
 
 use crate::{
-    error::{Error, Result},
+    Error, Result,
     faster_rcnn::FasterRcnn,
     feature_cache::FeatureCache,
     layers::rows_of_four,

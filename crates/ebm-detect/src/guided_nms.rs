@@ -2,7 +2,7 @@
 
 use ebm_nn::boxes::{BBox, BoxConvention, iou};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// A box that survived: its index and the classification score it inherits.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,10 +5,10 @@ use ebm_core::{EnergyModel, GradientAscent, Stand, refine, refine_observed};
 use ebm_nn::boxes::{BBox, BoxConvention, clip};
 
 use crate::{
+    Error, Result,
     box_head::Candidate,
     config::DetectorConfig,
     energy_head::{BoxFeatures, Coordinates},
-    error::{Error, Result},
     guided_nms::iou_guided_nms,
 };
 

@@ -18,11 +18,7 @@ use ebm_core::parametric::{Baseline, ConditionalVae, LatentVariableModel, Parame
 use rand::RngCore;
 
 use crate::{
-    box_head::ScoredProposals,
-    config::DetectorConfig,
-    error::{Error, Result},
-    foreground::Foreground,
-    layers::Linear,
+    Error, Result, box_head::ScoredProposals, config::DetectorConfig, foreground::Foreground, layers::Linear,
 };
 
 const DIM: usize = 4;

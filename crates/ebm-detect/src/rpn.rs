@@ -9,10 +9,10 @@ use rand::RngCore;
 use rayon::prelude::*;
 
 use crate::{
+    Error, Result,
     anchors::{AnchorGenerator, Grid},
     box_coder::BoxCoder,
     config::{DetectorConfig, RpnConfig},
-    error::{Error, Result},
     layers::rows_of_four,
     matcher::{BalancedSampler, Match, Matcher},
 };

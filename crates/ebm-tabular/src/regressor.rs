@@ -117,10 +117,8 @@ impl TabularRegressor {
             say(&format!("{} rows without a target are left out", given - table.rows()));
         }
         if table.rows() < MIN_ROWS {
-            return Err(Error::input(
-                "a fit",
-                format!("{} rows, and at least {MIN_ROWS} are needed", table.rows()),
-            ));
+            let reason = format!("{} rows, and at least {MIN_ROWS} are needed", table.rows());
+            return Err(Error::input("a fit", reason));
         }
         let key = Key::new(options.seed);
         let [held_out, learnt] = parts(table.rows(), config.calibration, key, say);

@@ -43,7 +43,7 @@ impl Split {
     pub fn whole<S: AsRef<str>>(part: &str, names: &[S], seed: u64) -> Result<Self> {
         let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
         let mut split = Self { version: VERSION, seed, parts: BTreeMap::from([(part.to_owned(), names)]) };
-        split.normalise().map_err(|detail| Error::Split(detail))?;
+        split.normalise().map_err(Error::Split)?;
         Ok(split)
     }
 
@@ -103,7 +103,7 @@ impl Split {
 
     /// The groups of a part in the order in which they are drawn for a new part.
     fn shuffled_groups(&self, from: &str, to: &str, group_of: impl Fn(&str) -> &str) -> Result<Vec<String>> {
-        let fail = |detail: String| Error::Split(detail);
+        let fail = Error::Split;
         if self.parts.contains_key(to) {
             return Err(fail(format!("part {to:?} is drawn already")));
         }

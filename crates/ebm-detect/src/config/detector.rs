@@ -10,7 +10,7 @@ use ebm_nn::{
 use serde::{Deserialize, Serialize};
 
 use super::BodyKind;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 settings! {
     /// The detector and how it is trained and run.

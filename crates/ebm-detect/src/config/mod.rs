@@ -21,7 +21,7 @@ pub use training::{OptimizerKind, TrainingConfig};
 
 pub use crate::energy_head::Coordinates;
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 settings! {
     /// A detector, its training, and the rows of the tables.

@@ -6,8 +6,8 @@ use rand::RngCore;
 
 use super::{Detection, Detector, Network, refined::refine_seen, two_stages::View};
 use crate::{
+    Error, Result,
     corner_density::BoxDensity,
-    error::{Error, Result},
     inference::PathPoint,
     refiner::{BoxRefiner, LabelledBox, Seen},
 };

@@ -15,12 +15,12 @@ use rand::RngCore;
 
 use super::{DensityOptions, DetectorOptions};
 use crate::{
+    Error, Result,
     box_head::Candidate,
     branch::Branch,
     config::{ExperimentConfig, MapType},
     corner_density::{BoxDensity, PlacedBoxes, Sampling},
     energy_head::BoxFeatures,
-    error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, PathPoint, RefinedCandidates, climb_path, refine_candidates},

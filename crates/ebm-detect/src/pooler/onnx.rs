@@ -3,7 +3,7 @@
 use ebm_nn::onnx::{Attribute, Ends, Graph, PrRoiPool, Value};
 
 use super::{Pooler, Pooling};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 impl Pooler {
     /// [`pool`](Self::pool) of `boxes (R, 4)` in the only image of `levels`, (1, C, H, W) each: (R, C Σ bins²), in

@@ -26,10 +26,10 @@ use ebm_train::Class;
 use rand::RngCore;
 
 use crate::{
+    Error, Result,
     config::{RefinerConfig, Settings},
     corner_density::{BoxDensity, PlacedBoxes, Sampling},
     energy_head::{BoxFeatures, Coordinates},
-    error::{Error, Result},
     inference::{BoxAscent, Climbed, climb},
     input::{original_pixel, to_original},
     weights::{REFINER, WeightFile},

@@ -13,10 +13,10 @@ use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
 use crate::{
+    Error, Result,
     body::{self, Body, BodyForm},
     config::{RefinerConfig, RefinerNetworkConfig},
     energy_head::{EnergyHead, HeadSizes},
-    error::{Error, Result},
     pooler::Pooler,
     weights::{REFINER, WeightFile},
 };

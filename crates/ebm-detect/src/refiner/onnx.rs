@@ -3,7 +3,7 @@
 use ebm_nn::onnx::{Graph, Length, Part};
 
 use super::BoxRefiner;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 impl BoxRefiner {
     /// The network as ONNX. The first file takes `pixels` (1, 3, H, W), normalised and padded as its metadata say, and

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{AveragePrecision, Setup};
 use crate::{
+    Error, Result,
     config::ExperimentConfig,
-    error::{Error, Result},
     evaluation::{Heads, Refiner},
 };
 

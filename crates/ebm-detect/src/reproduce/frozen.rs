@@ -18,8 +18,8 @@ use super::{
     setup::{Setup, Source, Split, StudyOptions, eval_loader, load_dataset},
 };
 use crate::{
+    Error, Result,
     config::{DetectorConfig, ExperimentConfig, MethodConfig},
-    error::{Error, Result},
     faster_rcnn::{FasterRcnn, ImageBatch},
     feature_cache::FeatureCache,
     foreground::ForegroundCache,

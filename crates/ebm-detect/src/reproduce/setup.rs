@@ -19,9 +19,9 @@ use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::AveragePrecision;
 use crate::{
+    Error, Result,
     branch::Branch,
     config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
-    error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
     inference::BoxAscent,

@@ -11,8 +11,8 @@ use super::{
     setup::{Wanted, heads},
 };
 use crate::{
+    Error, Result,
     config::{AblationConfig, ExperimentConfig},
-    error::{Error, Result},
 };
 
 /// The energy model trained with one proposal and one seed.

@@ -13,10 +13,10 @@ use rand::seq::index;
 
 use super::BranchSource;
 use crate::{
+    Error, Result,
     branch::Branch,
     config::{MethodConfig, TrainingConfig},
     energy_head::BoxFeatures,
-    error::{Error, Result},
     faster_rcnn::{FasterRcnn, Objects},
     feature_cache::CachedBatch,
     foreground::ForegroundPool,

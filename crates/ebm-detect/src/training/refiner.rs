@@ -15,10 +15,10 @@ use rand::Rng as _;
 
 use super::{BatchSource, MirroredMaps, branch::mean_loss};
 use crate::{
+    Error, Result,
     body::is_of_body,
     config::RefinerConfig,
     energy_head::BoxFeatures,
-    error::{Error, Result},
     faster_rcnn::{ImageBatch, Objects},
     feature_cache::CachedBatch,
     refiner::RefinerNetwork,

@@ -10,7 +10,7 @@ use ebm_seed::Key;
 use rand::RngCore;
 
 use crate::{
-    error::{Error, Result},
+    Error, Result,
     faster_rcnn::ImageBatch,
     feature_cache::{CachedBatch, FeatureCache, shuffled},
     foreground::{Foreground, ForegroundCache},

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::metadata::to_toml;
 use crate::config::{ChannelOrder, Convention, DetectorConfig};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The part of a configuration that belongs to weights as their shapes do. With another they load, and detect
 /// badly.

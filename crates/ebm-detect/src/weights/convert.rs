@@ -12,8 +12,8 @@ use super::{
     metadata::{detector_metadata, fastest_det_metadata},
 };
 use crate::{
+    Error, Result,
     config::{DetectorConfig, ExperimentConfig, Settings},
-    error::{Error, Result},
 };
 
 /// What [`convert`] found and wrote.

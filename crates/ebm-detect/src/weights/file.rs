@@ -18,9 +18,8 @@ use super::{
     metadata::{DETECTION, stated_configuration},
 };
 use crate::{
-    body,
+    Error, Result, body,
     config::{DetectorConfig, ExperimentConfig, FastestDetConfig, Settings},
-    error::{Error, Result},
     faster_rcnn::FasterRcnn,
     fastest_det::FastestDet,
 };

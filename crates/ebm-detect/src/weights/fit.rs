@@ -4,9 +4,9 @@ use ebm_nn::import::LoadReport;
 
 use super::{conventions::Conventions, family::Family, file::WeightFile, metadata::DETECTION};
 use crate::{
+    Result,
     anchors::AnchorGenerator,
     config::{DetectorConfig, ExperimentConfig, Settings},
-    error::Result,
 };
 
 /// Anchors of a file may differ from ours by this, in pixels: rounding, not another rule.

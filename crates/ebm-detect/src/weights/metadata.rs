@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::conventions::Conventions;
 use crate::{
+    Error, Result,
     config::{
         ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, RefinerConfig,
         Settings, TrainingConfig,
     },
-    error::{Error, Result},
 };
 
 /// The task of a file with a whole detector.

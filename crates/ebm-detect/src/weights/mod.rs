@@ -27,10 +27,10 @@ pub use metadata::{
 };
 
 use crate::{
+    Error, Result,
     body::{BodyForm, is_of_body},
     config::{DetectorConfig, ExperimentConfig},
     energy_head::EnergyHead,
-    error::{Error, Result},
     faster_rcnn::FasterRcnn,
 };
 

@@ -86,8 +86,7 @@ impl ForegroundCache {
         }
         progress.end();
         if pools.is_empty() {
-            let reason = "no image holds an object".into();
-            return Err(Error::config("training", reason));
+            return Err(Error::config("training", "no image holds an object"));
         }
         Ok(Self(pools))
     }

@@ -103,8 +103,7 @@ impl Features {
             }
         }
         if columns.is_empty() {
-            let reason = "no column is left to predict from".to_owned();
-            return Err(Error::input(table.name(), reason));
+            return Err(Error::input(table.name(), "no column is left to predict from"));
         }
         Ok(Self { columns })
     }

@@ -74,7 +74,7 @@ pub fn calibrate_bands(
     progress: &mut dyn Progress,
 ) -> Result<DensityConfig> {
     let Some(density) = &tracker.networks().density else {
-        let reason = "its f was trained as no density, so that there are no bands".to_owned();
+        let reason = "its f was trained as no density, so that there are no bands";
         return Err(Error::config("of the tracker", reason));
     };
     let at = |temperature| DensityConfig { temperature, factors: None, ..density.clone() };

@@ -215,7 +215,7 @@ impl BackboneConfig {
         if self.body == DetectorBody::Resnet {
             return Ok(());
         }
-        let reason = "EfficientNet-Lite0 is not trained here: give its weights with --body".to_owned();
+        let reason = "EfficientNet-Lite0 is not trained here: give its weights with --body";
         Err(Error::config("detector.backbone.body", reason))
     }
 

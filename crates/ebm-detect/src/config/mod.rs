@@ -135,7 +135,7 @@ impl ExperimentConfig {
     /// # Errors
     /// Where the settings have none.
     pub fn scenes(&self) -> Result<GeneratedConfig> {
-        let reason = "mini scale needs [generated], the sizes of its splits".to_owned();
+        let reason = "mini scale needs [generated], the sizes of its splits";
         self.generated.ok_or(Error::config("generated", reason))
     }
 

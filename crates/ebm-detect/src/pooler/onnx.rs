@@ -13,8 +13,7 @@ impl Pooler {
     /// [`Error::Config`] where boxes are pooled by RoIAlign.
     pub fn onnx(&self, graph: &mut Graph, levels: &[Value], boxes: &Value) -> Result<Value> {
         if self.pooling != Pooling::PrRoi {
-            let reason = "only PrRoIPool is written as standard operators".to_owned();
-            return Err(Error::config("pooling", reason));
+            return Err(Error::config("pooling", "only PrRoIPool is written as standard operators"));
         }
         let ends = Ends::of_corners(graph, boxes);
         let own = self.level_onnx(graph, &ends);

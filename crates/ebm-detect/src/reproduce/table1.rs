@@ -90,8 +90,7 @@ fn measured(setup: &Setup, path: &Path) -> Result<Option<AblationRow>> {
 }
 
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
-    let reason = format!("{error}; remove the file and the row is measured again");
-    Error::input(path.display(), reason)
+    Error::input(path.display(), format!("{error}; remove the file and the row is measured again"))
 }
 
 /// The branches of all rows: of each proposal with each seed.

@@ -76,7 +76,7 @@ impl RefinerTask {
         key: Key,
     ) -> Result<Self> {
         if matches!(source, RefinerSource::Maps(_)) && config.trained_stages > 0 {
-            let reason = "maps can be kept of a frozen body alone; train without them".to_owned();
+            let reason = "maps can be kept of a frozen body alone; train without them";
             return Err(Error::config("trained_stages", reason));
         }
         let objective = config.objective.build(&mut key.split("pool").rng())?;

@@ -104,8 +104,7 @@ impl ForegroundSource {
 
 fn check_part(part: &Range<usize>, batch_size: usize) -> Result<()> {
     if part.is_empty() || part.end > batch_size {
-        let reason = format!("a batch of {batch_size} has no images {part:?}");
-        return Err(Error::config("training", reason));
+        return Err(Error::config("training", format!("a batch of {batch_size} has no images {part:?}")));
     }
     Ok(())
 }

@@ -213,8 +213,7 @@ pub fn row<'a, R: 'a>(
         known.push(key_of(row));
     }
     let near = suggestion(key, known.iter().copied());
-    let reason = format!("there is no such method{near}; there are {}", known.join(", "));
-    Err(Error::config(key, reason))
+    Err(Error::config(key, format!("there is no such method{near}; there are {}", known.join(", "))))
 }
 
 /// The settings of `text` over those of what it extends.

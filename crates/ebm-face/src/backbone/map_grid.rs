@@ -45,8 +45,7 @@ impl MapGrid {
 impl Backbone for MapGrid {
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
         if train {
-            let reason = "its part of the network is frozen".to_owned();
-            return Err(Error::config("of the frozen.grid", reason));
+            return Err(Error::config("of the frozen.grid", "its part of the network is frozen"));
         }
         let map = self.network.frozen_maps(images)?;
         let (_, height, width, _) = map.dims4()?;

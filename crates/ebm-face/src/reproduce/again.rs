@@ -45,8 +45,7 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     if found.is_empty() {
-        let reason = "there is no run of a face network in it".to_owned();
-        return Err(Error::input(path.display(), reason));
+        return Err(Error::input(path.display(), "there is no run of a face network in it"));
     }
     Ok(found)
 }
@@ -122,8 +121,7 @@ pub fn choose_refinement(
 ) -> Result<GradientAscent> {
     let config = &saved.config.experiment;
     let Some(head) = saved.head.energy() else {
-        let reason = "a baseline does not ascend".to_owned();
-        return Err(Error::config("of the refinement", reason));
+        return Err(Error::config("of the refinement", "a baseline does not ascend"));
     };
     let (plain, stage) = (config.input.transform(false), "validation images");
     let table = FeatureTable::of_faces(&*saved.trunk, &Device::Cpu, plain, faces, stage, progress)?;

@@ -65,7 +65,7 @@ pub fn mini(
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     let Some(FrozenConfig { trunk: Some(training), .. }) = &config.frozen else {
-        let reason = "frozen.trunk says how the trunk is trained, and is missing".to_owned();
+        let reason = "frozen.trunk says how the trunk is trained, and is missing";
         return Err(Error::config(&config.title, reason));
     };
     let weights = options.run.join("trunk.safetensors");

@@ -56,8 +56,7 @@ impl BenchmarkSet {
             let both = [places(&format!("index_train_{k}.txt"))?, places(&format!("index_test_{k}.txt"))?];
             match both.iter().flatten().find(|&&row| row >= table.rows()) {
                 Some(row) => {
-                    let reason = format!("split {k} names row {row} of {}", table.rows());
-                    Err(Error::input(&name, reason))
+                    Err(Error::input(&name, format!("split {k} names row {row} of {}", table.rows())))
                 }
                 None => Ok(both),
             }

@@ -90,8 +90,7 @@ impl Table {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let near = ebm_experiment::config::suggestion(name, self.columns.iter().map(String::as_str));
             let known = self.columns.join(", ");
-            let reason = format!("there is no column {name:?}{near}; there are {known}");
-            Error::input(&self.name, reason)
+            Error::input(&self.name, format!("there is no column {name:?}{near}; there are {known}"))
         })
     }
 

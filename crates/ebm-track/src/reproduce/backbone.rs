@@ -10,10 +10,10 @@ use ebm_seed::Key;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::pair_loader;
+use crate::Result;
 use crate::backbone::Backbone;
 use crate::config::{ExperimentConfig, Settings};
 use crate::training::{CropStream, PREFIX, SmallBackboneTask};
-use crate::{Error, Result};
 
 /// Where a backbone comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn find_backbone(weights: &Path) -> Result<Option<PathBuf>> {
     let entries = match std::fs::read_dir(weights) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(fail(source)),
+        Err(source) => return Err(fail(source).into()),
     };
     let mut found = Vec::new();
     for entry in entries {

@@ -66,8 +66,7 @@ pub fn mini(
 ) -> Result<Comparison> {
     let (device, run): (&Device, &Path) = (&options.device, &options.run);
     let Some(counts) = &config.generated else {
-        let reason = "mini scale needs [generated]".to_owned();
-        return Err(Error::config("generated", reason));
+        return Err(Error::config("generated", "mini scale needs [generated]"));
     };
     progress.begin("generating videos", 1);
     let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;

@@ -59,8 +59,7 @@ pub fn stills(
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
     let (Some(stills), Some(counts)) = (&config.stills, &config.generated) else {
-        let reason = "this scale needs [stills] and [generated]".to_owned();
-        return Err(Error::config("stills", reason));
+        return Err(Error::config("stills", "this scale needs [stills] and [generated]"));
     };
     let common = &options.common;
     let (device, run) = (&common.device, common.run.as_path());

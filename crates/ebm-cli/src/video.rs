@@ -122,7 +122,7 @@ fn number(fraction: &str) -> Option<f64> {
 /// The error for what is no video, or is damaged.
 fn broken(path: &Path, detail: &str) -> anyhow::Error {
     let (path, detail) = (path.to_owned(), one_line(detail));
-    ebm_data::Error::Format { path, expected: "a video that ffmpeg reads", detail }.into()
+    ebm_data::Error::format(path, "a video that ffmpeg reads", detail).into()
 }
 
 fn one_line(said: &str) -> String {

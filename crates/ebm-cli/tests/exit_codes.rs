@@ -123,6 +123,111 @@ fn damaged_data_are_too() {
     assert_eq!(output.status.code(), Some(DATA), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Commands that read no data, or say on a page what they cannot read.
+const NO_DATA: [&str; 7] =
+    ["completions", "data-scenes", "data-videos", "doctor", "man", "report", "settings"];
+
+/// Bad data for every command that reads some, in a folder that [`bad_folder`] makes.
+const BAD_DATA: &[&str] = &[
+    "calibrate refiner --refiner w/model.safetensors --results bad.json --annotations bad.json --images . --out out",
+    "calibrate tracker --run w/model.safetensors --sequences faces",
+    "data check coco bad.json --images .",
+    "data decode noise.jpg out.png",
+    "data get resnet18 --offline --weights w",
+    "data unpack noise.jpg out",
+    "demo --detector w/model.safetensors",
+    "eval age --run w --images faces --split pose.csv",
+    "eval detection --results bad.json --annotations bad.json",
+    "eval head-pose --run w --images faces --split pose.csv",
+    "eval table --run w short.csv",
+    "eval tracking --dataset other --annotations faces --results faces",
+    "export w/model.safetensors out.onnx",
+    "fit ragged.csv --target y --run out",
+    "fit word.csv --target y --run out",
+    "fit short.csv --target y --run out",
+    "fit short.csv --target z --run out",
+    "fit noise.jpg --target y --run out",
+    "predict age noise.jpg",
+    "predict detection noise.jpg",
+    "predict head-pose noise.jpg --run w",
+    "predict table --run w short.csv",
+    "refine --results bad.json --images . --refiner w/model.safetensors --out out",
+    "reproduce age --scale paper --out out --datasets . --trunk w/model.safetensors",
+    "reproduce detection --scale nuclei --out out --datasets . --weights w",
+    "reproduce head-pose --scale paper --out out --datasets . --trunk w/model.safetensors",
+    "reproduce tabular --data . --sets bostonHousing --out out",
+    "reproduce toy --smoke --data ragged.csv --out out",
+    "reproduce tracking --smoke --scale mini --backbone w/model.safetensors --out out",
+    "track noise.jpg --run w/model.safetensors --box 1,1,2,2",
+    "train age --run out --images faces --split pose.csv",
+    "train branch --run out --detector w/model.safetensors --annotations bad.json --images .",
+    "train detector --run out --annotations bad.json --images .",
+    "train head-pose --run out --images faces --split bad.json",
+    "train refiner --run out --body w/model.safetensors --annotations bad.json --images .",
+    "train tracker --run out --sequences faces --backbone w/model.safetensors",
+    "weights card w",
+    "weights convert w/model.safetensors out.safetensors",
+    "weights pack w out",
+];
+
+fn bad_folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let noise = [0xff, 0xd8, 0xff, 0xe0, 1, 2, 3];
+    for (name, content) in [
+        ("w/model.safetensors", &b"junk"[..]),
+        ("w/regressor.json", b"junk"),
+        ("bad.json", b"{\"images\":"),
+        ("noise.jpg", &noise),
+        ("faces/noise.jpg", &noise),
+        ("pose.csv", b"file,yaw,pitch,roll\nnoise.jpg,1,2,3\n"),
+        ("ragged.csv", b"x,y\n1,2\n3\n"),
+        ("word.csv", b"x,y\n1,2\n3,four\n"),
+        ("short.csv", b"x,y\n1,2\n3,4\n"),
+        ("nuclei/train.json", b"junk"),
+        ("nuclei/val.json", b"junk"),
+        ("nuclei/test.json", b"junk"),
+        ("w/detector_nuclei.safetensors", b"junk"),
+        ("utkface/utk_train.csv", b"junk"),
+        ("biwi/BIWI_train.npz", b"junk"),
+        ("bostonHousing/data/index_features.txt", b"junk"),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn every_command_that_reads_data_tells_bad_data_by_its_code() {
+    let dir = bad_folder();
+    let pages = dir.path().join("pages");
+    let ebm = |line: &str| {
+        let args = line.split(' ');
+        Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).current_dir(dir.path()).output().unwrap()
+    };
+    assert!(ebm("man --out pages").status.success());
+    let pages =
+        std::fs::read_dir(pages).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap());
+    let pages: Vec<String> = pages.map(|page| page["ebm".len()..].replace(".1", "-")).collect();
+    // A command without commands of its own: no other begins like it.
+    let is_leaf = |name: &&String| pages.iter().filter(|page| page.starts_with(*name)).count() == 1;
+    let asked = |name: &String| {
+        let asked = BAD_DATA.iter().any(|line| format!("-{line}").replace(' ', "-").starts_with(name));
+        asked || NO_DATA.iter().any(|other| *name == format!("-{other}-"))
+    };
+    let unasked: Vec<&String> = pages.iter().filter(is_leaf).filter(|name| !asked(name)).collect();
+    assert!(unasked.is_empty(), "no bad data here for {unasked:?}");
+    let wrong = BAD_DATA.iter().filter_map(|line| {
+        let output = ebm(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let right = output.status.code() == Some(DATA) && said.contains("error: ");
+        (!right || said.contains("panicked")).then(|| format!("{line}: {:?}: {said}", output.status.code()))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn absurd_numbers_of_threads_and_names_of_runs_are_refused_before_anything_is_done() {
     let place = Place::new();
@@ -166,5 +271,10 @@ fn a_setting_of_nothing_is_a_matter_of_usage() {
     let toy = ["reproduce", "toy", "--out", &place.path("runs"), "--seeds", "4000000000"];
     leaves_with(USAGE, &toy, "models = 4000000000; it must be a whole number from 1 to 10000");
     leaves_with(USAGE, &["predict", "nothing"], "nothing");
+    let table = place.path("table.csv");
+    std::fs::write(&table, "x,y\n1,2\n").unwrap();
+    let fit = ["fit", &table, "--target", "y", "--run", &place.path("run"), "--set"];
+    leaves_with(USAGE, &[&fit[..], &["member=2"]].concat(), "members");
+    leaves_with(USAGE, &[&fit[..], &["members=0"]].concat(), "members = 0");
     assert!(!Path::new(&place.path("run")).exists() && !Path::new(&place.path("runs")).exists());
 }

@@ -35,7 +35,7 @@ impl Checked {
 /// `decode`; otherwise they need only be there.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an annotation
+/// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Format`] for what has not the outline of an annotation
 /// file.
 pub fn coco(annotations: &Path, images: &Path, decode: bool) -> Result<Checked> {
     let tolerance = Tolerance { max_bad_fraction: 1., report: None };

@@ -17,6 +17,9 @@ use crate::digest::digest;
 use crate::error::{Error, Result};
 use crate::quarantine::{Defect, DefectCode, Finding, Quarantine, SHOWN, Tolerance};
 
+/// What an annotation file is read as.
+const COCO: &str = "a COCO annotation file";
+
 /// What to keep of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -98,7 +101,7 @@ impl CocoDataset {
     /// A defective image is left out with its annotations; a defective annotation alone is left out.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Json`] for a file that is not readable, not JSON,
+    /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Format`] for a file that is not readable, not JSON,
     /// has no usable categories, or nothing to train on; [`Error::Categories`] for those of another model;
     /// above the tolerated fraction [`Error::MissingImages`] and, for other defects,
     /// [`Error::TooManyDefects`], after the report was written.
@@ -121,7 +124,7 @@ impl CocoDataset {
         origin: &Origin<'_>,
         options: &LoadOptions,
     ) -> Result<Self> {
-        let fail = |detail: String| Error::Json { path: origin.annotations.to_owned(), detail };
+        let fail = |detail: String| Error::format(origin.annotations, COCO, detail);
         let mut categories = categories::sound(&file.categories).map_err(fail)?;
         categories::relabel(&mut categories, options.labels, origin.annotations)?;
         let sound = keep_sound(file, origin, &categories);
@@ -185,7 +188,7 @@ impl CocoDataset {
                 };
                 let (found, first) = (names(&other.categories), names(&self.categories));
                 let detail = format!("its categories are {found}, those of the first annotations {first}");
-                return Err(Error::Categories { path, detail });
+                return Err(Error::Categories(path, detail));
             }
             self.images.extend(other.images);
             self.quarantine.defects.extend(other.quarantine.defects);

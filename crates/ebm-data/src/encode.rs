@@ -13,7 +13,7 @@ use crate::image::Image;
 /// # Errors
 /// [`Error::Encode`] for a quality outside 1..=100 or a side above 65535.
 pub fn encode_jpeg(image: &Image, quality: u8, path: &Path) -> Result<Vec<u8>> {
-    let fail = |detail: String| Error::Encode { path: path.to_owned(), detail };
+    let fail = |detail: String| Error::Encode(path.to_owned(), detail);
     if !(1..=100).contains(&quality) {
         return Err(fail(format!("JPEG quality {quality} is outside 1 to 100")));
     }
@@ -40,7 +40,7 @@ pub fn write_jpeg(path: &Path, image: &Image, quality: u8) -> Result<()> {
 /// # Errors
 /// [`Error::Encode`] if the pixels cannot be encoded, [`Error::Io`] if the file cannot be written.
 pub fn write_png(path: &Path, image: &Image) -> Result<()> {
-    let fail = |detail: String| Error::Encode { path: path.to_owned(), detail };
+    let fail = |detail: String| Error::Encode(path.to_owned(), detail);
     let (Ok(width), Ok(height)) = (u32::try_from(image.width), u32::try_from(image.height)) else {
         return Err(fail(format!("{}x{} exceeds PNG's range", image.width, image.height)));
     };

@@ -1,7 +1,10 @@
 //! What can go wrong when reading a dataset.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use ebm_files::ErrorKind;
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -39,13 +42,8 @@ pub enum Error {
         limit: u64,
     },
     /// A file is not an image that can be decoded.
-    #[error("{}: not a readable image: {detail}; fetch the file again", path.display())]
-    Decode {
-        /// The file.
-        path: PathBuf,
-        /// The decoder's complaint.
-        detail: String,
-    },
+    #[error("{}: not a readable image: {}; fetch the file again", .0.display(), .1)]
+    Decode(PathBuf, String),
     /// An image's header promises more pixels than the limit.
     #[error("{}: {width}x{height} pixels exceed the limit of {max_side} per side and {max_pixels} in all", path.display())]
     ImageTooLarge {
@@ -71,33 +69,16 @@ pub enum Error {
         len: usize,
     },
     /// An image could not be encoded.
-    #[error("{}: cannot encode the image: {detail}", path.display())]
-    Encode {
-        /// The file to be written.
-        path: PathBuf,
-        /// The encoder's complaint.
-        detail: String,
-    },
-    /// An annotation file is not the JSON that COCO defines.
-    #[error("{}: not a COCO annotation file: {detail}", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// Line, column and complaint.
-        detail: String,
-    },
+    #[error("{}: cannot encode the image: {}", .0.display(), .1)]
+    Encode(PathBuf, String),
     /// The categories are not those of the model.
     #[error(
-        "{}: {detail}; give the annotations of the categories that it was trained on, or the configuration that belongs \
+        "{}: {}; give the annotations of the categories that it was trained on, or the configuration that belongs \
          to these",
-        path.display()
+        .0.display(),
+        .1
     )]
-    Categories {
-        /// The file.
-        path: PathBuf,
-        /// What both have.
-        detail: String,
-    },
+    Categories(PathBuf, String),
     /// A file is not what it is read as.
     #[error("{}: not {expected}: {detail}", path.display())]
     Format {
@@ -109,19 +90,11 @@ pub enum Error {
         detail: String,
     },
     /// An archive is hostile or damaged; nothing of it was kept.
-    #[error("{}: {detail}; fetch the archive again, or from another place", path.display())]
-    Archive {
-        /// The archive.
-        path: PathBuf,
-        /// What is wrong, and with which entry.
-        detail: String,
-    },
+    #[error("{}: {}; fetch the archive again, or from another place", .0.display(), .1)]
+    Archive(PathBuf, String),
     /// A split cannot be drawn, or does not fit the faces.
-    #[error("split: {detail}; draw it again, or use the faces that it was drawn from")]
-    Split {
-        /// What is wrong, with the names.
-        detail: String,
-    },
+    #[error("split: {0}; draw it again, or use the faces that it was drawn from")]
+    Split(String),
     /// More samples are defective than the configuration tolerates.
     #[error(
         "{bad} of {total} samples are defective, more than max_bad_fraction = {max_bad_fraction}; first: {first}; {}",
@@ -196,13 +169,43 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::Argument { .. } => ErrorKind::Usage,
+            Self::FileTooLarge { .. }
+            | Self::Decode(..)
+            | Self::ImageTooLarge { .. }
+            | Self::Categories(..)
+            | Self::Format { .. }
+            | Self::Archive(..)
+            | Self::Split(_)
+            | Self::Fetched(..)
+            | Self::TooManyDefects { .. }
+            | Self::Defective { .. }
+            | Self::MissingImages { .. } => ErrorKind::Data,
+            Self::Locked { .. }
+            | Self::ImageShape { .. }
+            | Self::Encode(..)
+            | Self::NotThere(..)
+            | Self::Network(..)
+            | Self::Worker { .. } => ErrorKind::Failure,
+        }
+    }
+
     /// [`Error::Io`] of what was attempted on `path`: "read", "write", …
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }
 
-    pub(crate) fn decode(path: &Path, detail: impl std::fmt::Display) -> Self {
-        Self::Decode { path: path.to_owned(), detail: detail.to_string() }
+    /// [`Error::Format`] of `path`, which is read as what is `expected`.
+    pub fn format(path: impl Into<PathBuf>, expected: &'static str, detail: impl Display) -> Self {
+        Self::Format { path: path.into(), expected, detail: detail.to_string() }
+    }
+
+    pub(crate) fn decode(path: &Path, detail: impl Display) -> Self {
+        Self::Decode(path.to_owned(), detail.to_string())
     }
 }
 

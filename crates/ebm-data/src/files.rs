@@ -32,7 +32,7 @@ pub fn read_utf8(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let wide = |&[a, b]: &[u8; 2]| matches!([a, b], [0xFF, 0xFE] | [0xFE, 0xFF]) || (a == 0) != (b == 0);
     if bytes.first_chunk().is_some_and(wide) {
         let detail = "it is in UTF-16; save it as UTF-8".to_owned();
-        return Err(Error::Format { path: path.to_owned(), expected: "a text in UTF-8", detail });
+        return Err(Error::format(path, "a text in UTF-8", detail));
     }
     if bytes.starts_with(MARK) {
         bytes.drain(..MARK.len());
@@ -48,11 +48,16 @@ pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 /// # Errors
 /// As [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Format`] where it is no UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
-    String::from_utf8(read_utf8(path, MAX_SETTINGS_BYTES)?).map_err(|error| Error::Format {
-        path: path.to_owned(),
-        expected: "a text in UTF-8",
-        detail: error.to_string(),
-    })
+    String::from_utf8(read_utf8(path, MAX_SETTINGS_BYTES)?)
+        .map_err(|error| Error::format(path, "a text in UTF-8", error))
+}
+
+/// Makes a folder with those that it is in, unless it is there.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|source| Error::io("create", path, source))
 }
 
 /// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part.

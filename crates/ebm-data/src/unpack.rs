@@ -165,7 +165,7 @@ struct Sink<'a> {
 
 impl Sink<'_> {
     fn refuse(&self, detail: impl ToString) -> Error {
-        Error::Archive { path: self.archive.to_owned(), detail: detail.to_string() }
+        Error::Archive(self.archive.to_owned(), detail.to_string())
     }
 
     /// Makes the folder `name`, or the file with what `data` yields, and the folders that it is in. `plain`

@@ -12,8 +12,8 @@ use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 
 use crate::{
+    Result,
     config::{BackboneConfig, BodyKind, DetectorBody, RefinerNetworkConfig},
-    error::Result,
     weights,
 };
 

@@ -11,9 +11,9 @@ use ebm_nn::{
 use rand::RngCore;
 
 use crate::{
+    Error, Result,
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
-    error::{Error, Result},
     faster_rcnn::Objects,
     foreground::ForegroundPool,
     layers::{Linear, rows_of_four, torch_default},
@@ -206,8 +206,7 @@ impl BoxHead {
         let mut pairs = Vec::new();
         for (row, scores) in scores.chunks_exact(self.num_classes).enumerate() {
             if let Some(bad) = scores.iter().find(|s| !s.is_finite()) {
-                let reason = format!("a class score is {bad}");
-                return Err(Error::NonFinite { place: "box head", reason });
+                return Err(Error::input("box head", format!("a class score is {bad}")));
             }
             let sure = (1..self.num_classes).filter(|&label| scores[label] > self.config.score_threshold);
             pairs.extend(sure.map(|label| Pair { row, label, score: scores[label] }));

@@ -8,9 +8,9 @@ use ebm_nn::{device::Precision, params::ParamStore};
 use ebm_seed::Key;
 
 use crate::{
+    Result,
     config::DetectorConfig,
     energy_head::EnergyHead,
-    error::Result,
     parametric_head::ParametricHead,
     weights::{WeightFile, new_head},
 };

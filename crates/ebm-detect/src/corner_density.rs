@@ -10,7 +10,7 @@ use ebm_experiment::{CalibratedEdge, edge_regions};
 use ebm_nn::boxes::{BBox, BoxConvention};
 use rand::RngCore;
 
-use crate::{energy_head::BoxFeatures, error::Result};
+use crate::{Result, energy_head::BoxFeatures};
 
 /// One of the four corners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

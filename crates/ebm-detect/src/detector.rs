@@ -22,9 +22,9 @@ use self::refined::{refine_boxes, refine_with_density};
 pub use self::scene::Scene;
 use self::two_stages::{Found, TwoStages};
 use crate::{
+    Error, Result,
     config::ExperimentConfig,
     corner_density::BoxDensity,
-    error::{Error, Result},
     evaluation::{Evaluation, RefinedDetections, Regressed},
     fastest_det::FastestDet,
     refiner::BoxRefiner,
@@ -190,7 +190,7 @@ impl Detector {
                 let reason =
                     "FastestDet has neither a configuration of Faster-RCNN's nor a branch; give it alone";
                 let path = weights.path().to_owned();
-                return Err(Error::Weights { path, reason: reason.to_owned() });
+                return Err(Error::weights(path, reason));
             }
             true => Network::FastestDet(Box::new(weights.fastest_det()?)),
         };
@@ -246,7 +246,7 @@ impl Detector {
                         category.id,
                         self.classes().len()
                     );
-                    Err(Error::Config { name, reason })
+                    Err(Error::config(name, reason))
                 }
             };
         }
@@ -361,7 +361,7 @@ impl Detector {
             Network::FastestDet(_) => {
                 let reason =
                     "p(y|x) needs an energy model, and FastestDet has none without a refiner".to_owned();
-                Err(Error::Config { name: "density".into(), reason })
+                Err(Error::config("density", reason))
             }
         }
     }

@@ -18,9 +18,9 @@ use ebm_nn::prepared::{Prepared, are_constant, is_packable};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    Error, Result,
     box_head::TwoMlpHead,
     config::DetectorConfig,
-    error::{Error, Result},
     layers::rows_of_four,
     packed_head::PackedHead,
     pooler::{Pooler, Pooling, Sight, View},
@@ -351,10 +351,7 @@ impl Seen<'_> {
 
 /// The error of a box whose class the branch does not know.
 pub(crate) fn unknown_class(label: u32, classes: usize) -> Error {
-    Error::Config {
-        name: "num_classes".into(),
-        reason: format!("a box is of class {label}, the branch knows {classes}"),
-    }
+    Error::config("num_classes", format!("a box is of class {label}, the branch knows {classes}"))
 }
 
 impl EnergyModel for EnergyHead {

@@ -12,9 +12,9 @@ use ebm_eval::{Detection, detections::MAX_COORDINATE};
 use ebm_seed::Key;
 
 use crate::{
+    Error, Result,
     box_head::Candidate,
     branch::Branch,
-    error::{Error, Result},
     faster_rcnn::{FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, refine_candidates},
     input::to_original,
@@ -185,7 +185,7 @@ fn check_labels(detector: &FasterRcnn, dataset: &CocoDataset) -> Result<()> {
         "{} has the label {}, the detector knows {known}; use the annotations it was trained on",
         last.name, last.label
     );
-    Err(Error::Config { name: "categories".into(), reason })
+    Err(Error::input("categories", reason))
 }
 
 /// From a detector's boxes to results on a dataset.

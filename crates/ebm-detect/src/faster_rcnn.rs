@@ -12,10 +12,10 @@ use ebm_train::{Loss, LossPart};
 use rand::RngCore;
 
 use crate::{
+    Result,
     body::{Body, BodyForm},
     box_head::{BoxHead, Candidate, ScoredProposals},
     config::DetectorConfig,
-    error::Result,
     foreground::ForegroundPool,
     rpn::{Proposal, Rpn, RpnOutput},
 };

@@ -8,7 +8,7 @@ use ebm_train::Progress;
 use rand::seq::SliceRandom;
 
 use crate::{
-    error::Result,
+    Result,
     faster_rcnn::{ImageBatch, Objects},
     input::objects,
 };

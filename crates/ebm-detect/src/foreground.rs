@@ -5,7 +5,7 @@ use ebm_train::Progress;
 use rand::RngCore;
 
 use crate::{
-    error::{Error, Result},
+    Error, Result,
     faster_rcnn::FasterRcnn,
     feature_cache::FeatureCache,
     layers::rows_of_four,
@@ -41,10 +41,8 @@ impl ForegroundPool {
     /// # Errors
     /// When there is no image.
     pub fn sample(pools: &[&ForegroundPool], rng: &mut dyn RngCore) -> Result<Foreground> {
-        let first = pools.first().ok_or_else(|| Error::Config {
-            name: "training".into(),
-            reason: "a sample of no image was asked for".into(),
-        })?;
+        let first =
+            pools.first().ok_or_else(|| Error::config("training", "a sample of no image was asked for"))?;
         let device = first.hidden.device();
         let (mut hidden, mut labels, mut targets, mut sample_size) = (vec![], vec![], vec![], 0);
         for pool in pools {
@@ -88,8 +86,7 @@ impl ForegroundCache {
         }
         progress.end();
         if pools.is_empty() {
-            let reason = "no image holds an object".into();
-            return Err(Error::Config { name: "training".into(), reason });
+            return Err(Error::config("training", "no image holds an object"));
         }
         Ok(Self(pools))
     }

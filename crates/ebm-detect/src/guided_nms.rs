@@ -2,7 +2,7 @@
 
 use ebm_nn::boxes::{BBox, BoxConvention, iou};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// A box that survived: its index and the classification score it inherits.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Survivor {
 /// equal values in input order.
 ///
 /// # Errors
-/// [`Error::NonFinite`] when a score or guide is not a number: an order over them would be meaningless.
+/// [`Error::Input`] when a score or guide is not a number: an order over them would be meaningless.
 pub fn iou_guided_nms(
     boxes: &[BBox],
     scores: &[f32],
@@ -29,10 +29,10 @@ pub fn iou_guided_nms(
     convention: BoxConvention,
 ) -> Result<Vec<Survivor>> {
     if let Some(i) = (0..boxes.len()).find(|&i| !guide[i].is_finite() || !scores[i].is_finite()) {
-        return Err(Error::NonFinite {
-            place: "iou_guided_nms",
-            reason: format!("box {i} has score {} and localisation confidence {}", scores[i], guide[i]),
-        });
+        return Err(Error::input(
+            "iou_guided_nms",
+            format!("box {i} has score {} and localisation confidence {}", scores[i], guide[i]),
+        ));
     }
     let mut order: Vec<usize> = (0..boxes.len()).collect();
     order.sort_by(|&a, &b| guide[b].total_cmp(&guide[a]).then(a.cmp(&b)));

@@ -5,10 +5,10 @@ use ebm_core::{EnergyModel, GradientAscent, Stand, refine, refine_observed};
 use ebm_nn::boxes::{BBox, BoxConvention, clip};
 
 use crate::{
+    Error, Result,
     box_head::Candidate,
     config::DetectorConfig,
     energy_head::{BoxFeatures, Coordinates},
-    error::{Error, Result},
     guided_nms::iou_guided_nms,
 };
 
@@ -165,7 +165,7 @@ pub(crate) fn climb_path(
     refine_observed(&head, &features, &y0, &ascent.ascent, &mut observe)?;
     let point = |(y, f, is_kept): (Vec<f64>, f64, bool)| {
         if !f.is_finite() {
-            return Err(Error::NonFinite { place: "refinement", reason: format!("f of a box is {f}") });
+            return Err(Error::input("refinement", format!("f of a box is {f}")));
         }
         let y = Tensor::from_vec(y, (1, 1, 4), y0.device())?.to_dtype(y0.dtype())?;
         let corners = features.corners(&y)?.flatten_all()?.to_vec1::<f32>()?;

@@ -12,8 +12,8 @@ use ebm_nn::{
 };
 
 use crate::{
+    Result,
     config::{ChannelOrder, InputConfig, ResampleKind},
-    error::Result,
     faster_rcnn::{ImageBatch, Objects},
 };
 

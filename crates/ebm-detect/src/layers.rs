@@ -6,7 +6,7 @@ use candle_nn::{Init, VarBuilder};
 use ebm_nn::device::Precision;
 use ebm_nn::ops::{PackedLinear, linear, linear_relu};
 
-use crate::error::Result;
+use crate::Result;
 
 /// A fully-connected layer.
 #[derive(Clone)]

@@ -10,8 +10,8 @@ use ebm_nn::boxes::BBox;
 use ebm_nn::ops::{ChannelsLast, PackedLinear, Workspace, prroi_pool::Pyramid};
 
 use crate::{
+    Result,
     energy_head::{BoxFeatures, unknown_class},
-    error::Result,
     pooler::Pooler,
 };
 

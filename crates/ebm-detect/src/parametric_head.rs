@@ -18,11 +18,7 @@ use ebm_core::parametric::{Baseline, ConditionalVae, LatentVariableModel, Parame
 use rand::RngCore;
 
 use crate::{
-    box_head::ScoredProposals,
-    config::DetectorConfig,
-    error::{Error, Result},
-    foreground::Foreground,
-    layers::Linear,
+    Error, Result, box_head::ScoredProposals, config::DetectorConfig, foreground::Foreground, layers::Linear,
 };
 
 const DIM: usize = 4;
@@ -82,7 +78,7 @@ impl ParametricHead {
     pub fn new(density: &Baseline, config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         if density.dim() != DIM {
             let reason = format!("a box has {DIM} offsets, the density {}", density.dim());
-            return Err(Error::Config { name: "density".into(), reason });
+            return Err(Error::config("density", reason));
         }
         let (width, classes, vb) = (config.roi.representation, config.num_classes, vb.pp("box_density"));
         let layer = |name: &str, input, output: usize| Linear::new(vb.pp(name), input, output, INIT);
@@ -115,7 +111,7 @@ impl ParametricHead {
             other => {
                 let reason =
                     format!("{other:?} is none of gaussian, laplace, mixture_of_gaussians, conditional_vae");
-                return Err(Error::Config { name: "density".into(), reason });
+                return Err(Error::config("density", reason));
             }
         }))
     }

@@ -12,8 +12,8 @@ use ebm_nn::{
 };
 
 use crate::{
+    Result,
     config::{DetectorConfig, RefinerNetworkConfig},
-    error::Result,
 };
 
 /// How a box becomes a fixed-size feature map.

@@ -9,10 +9,10 @@ use rand::RngCore;
 use rayon::prelude::*;
 
 use crate::{
+    Error, Result,
     anchors::{AnchorGenerator, Grid},
     box_coder::BoxCoder,
     config::{DetectorConfig, RpnConfig},
-    error::{Error, Result},
     layers::rows_of_four,
     matcher::{BalancedSampler, Match, Matcher},
 };
@@ -116,10 +116,7 @@ impl Rpn {
         // All are looked at: a loop that may end early is a slow one.
         let are_finite = logits.iter().fold(true, |all, v| all & v.is_finite());
         if !are_finite && let Some(i) = logits.iter().position(|v| !v.is_finite()) {
-            return Err(Error::NonFinite {
-                place: "rpn",
-                reason: format!("anchor {i} has objectness {}", logits[i]),
-            });
+            return Err(Error::input("rpn", format!("anchor {i} has objectness {}", logits[i])));
         }
         let sizes: Vec<usize> = output.grids.iter().map(|grid| self.anchors.count(grid)).collect();
         let best = best_of_each_level(logits, &sizes, self.config.pre_nms[phase]);

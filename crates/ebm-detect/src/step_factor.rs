@@ -7,7 +7,7 @@ use ebm_experiment::best;
 use ebm_train::Progress;
 
 use crate::{
-    error::Result,
+    Result,
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
 };

@@ -22,7 +22,7 @@ impl AbsoluteError {
     /// rows; [`Error::Value`] naming the row of a prediction or target that is not finite.
     pub fn new(predictions: &[f64], targets: &[f64], dim: usize) -> Result<Self> {
         if predictions.is_empty() || dim == 0 {
-            return Err(Error::Empty { what: "predictions" });
+            return Err(Error::Empty("predictions"));
         }
         let rows = targets.len().div_ceil(dim) * dim;
         for (what, found) in [("predictions", predictions.len()), ("targets", targets.len())] {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ebm_files::ErrorKind;
+
 use crate::tracking::TrackingProblem;
 
 /// The result of every fallible function of this crate.
@@ -49,13 +51,10 @@ pub enum Error {
     },
     /// The annotation file of a test set: nobody but the server can score on it.
     #[error(
-        "{origin}: no annotations, as in the file of a test set: the figures come from the server; write the result \
+        "{0}: no annotations, as in the file of a test set: the figures come from the server; write the result \
          files with `ebm eval detection --images DIR --detector WEIGHTS --out DIR` and send them there"
     )]
-    NotAnnotated {
-        /// The file.
-        origin: String,
-    },
+    NotAnnotated(String),
     /// An annotation that makes scoring meaningless.
     #[error("{origin}, annotation {index}: {problem}; repair the annotations before scoring")]
     Annotation {
@@ -88,11 +87,8 @@ pub enum Error {
     #[error("these detections cannot be scored on these annotations: {0}")]
     Evaluator(#[from] hotcoco::Error),
     /// A metric of nothing.
-    #[error("no {what}; pass at least one")]
-    Empty {
-        /// What is missing.
-        what: &'static str,
-    },
+    #[error("no {0}; pass at least one")]
+    Empty(&'static str),
     /// A number that a metric can not use.
     #[error("{what}, index {index}: {value} is not {expected}; repair it or leave out that example")]
     Value {
@@ -143,15 +139,36 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// Reports that were not made in the same way.
-    #[error("run {run} was scored by other conventions than run 1; score all runs alike")]
-    OtherConvention {
-        /// The run, counted from 1.
-        run: usize,
-    },
+    /// Reports that were not made in the same way: the first and the one of this number, from 1.
+    #[error("run {0} was scored by other conventions than run 1; score all runs alike")]
+    OtherConvention(usize),
     /// A list of boxes could not be read or written.
     #[error(transparent)]
     Data(#[from] ebm_data::Error),
+}
+
+impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::Data(error) => error.kind(),
+            Self::Json { .. }
+            | Self::Detection { .. }
+            | Self::NotAnnotated(_)
+            | Self::Annotation { .. }
+            | Self::DuplicateId { .. }
+            | Self::NothingToScore { .. }
+            | Self::Evaluator(_)
+            | Self::Empty(_)
+            | Self::Value { .. }
+            | Self::Lengths { .. }
+            | Self::TooFew { .. }
+            | Self::Tracking { .. }
+            | Self::NoSequence { .. }
+            | Self::OtherConvention(_) => ErrorKind::Data,
+        }
+    }
 }
 
 /// Says of how many detections the error names only the first.

@@ -47,7 +47,7 @@ impl GroundTruth {
         let file: AnnotationFile = read_json(path)?;
         let origin = path.display().to_string();
         let mut truth = Self::without_boxes(path, &file)?;
-        let Some(annotations) = file.annotations else { return Err(Error::NotAnnotated { origin }) };
+        let Some(annotations) = file.annotations else { return Err(Error::NotAnnotated(origin)) };
         let mut ids = Vec::with_capacity(annotations.len());
         for (position, annotation) in annotations.into_iter().enumerate() {
             let place = Place { path, array: "annotations", position };

@@ -35,7 +35,7 @@ impl Summary {
     /// [`Error::Empty`], or [`Error::Value`] for one that is not finite.
     pub fn new(values: &[f64]) -> Result<Self> {
         if values.is_empty() {
-            return Err(Error::Empty { what: "values to summarise" });
+            return Err(Error::Empty("values to summarise"));
         }
         for (index, &value) in values.iter().enumerate() {
             if !value.is_finite() {

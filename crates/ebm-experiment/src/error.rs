@@ -1,25 +1,39 @@
+use std::fmt::Display;
+use std::path::PathBuf;
+
+use ebm_files::ErrorKind;
+
 use crate::config::OutOfRange;
 
 /// What can go wrong in an experiment, whatever its task.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A training failed, or was interrupted.
+    /// A tensor operation failed.
     #[error(transparent)]
-    Train(Box<ebm_train::Error>),
-    /// The network in training could not be judged.
+    Candle(#[from] candle_core::Error),
+    /// An operation, layer or weight file of `ebm-nn` refused.
     #[error(transparent)]
-    Validation(ebm_train::BoxError),
-    /// A density could not be computed.
+    Nn(#[from] ebm_nn::Error),
+    /// An objective, density, proposal or refinement of `ebm-core` refused.
     #[error(transparent)]
-    Method(Box<ebm_core::Error>),
+    Core(#[from] ebm_core::Error),
+    /// A file, an image or annotations could not be used.
+    #[error(transparent)]
+    Data(#[from] ebm_data::Error),
     /// A metric could not be computed.
     #[error(transparent)]
-    Metric(Box<ebm_eval::Error>),
+    Eval(#[from] ebm_eval::Error),
+    /// A training failed, or was interrupted.
+    #[error(transparent)]
+    Train(#[from] ebm_train::Error),
+    /// The network in training could not be judged.
+    #[error("{0}")]
+    Validation(#[source] ebm_train::BoxError),
     /// Settings that cannot be read or contradict themselves.
     #[error("configuration {name}: {reason}")]
     Config {
-        /// The file or the embedded name.
+        /// The file, the embedded name, or the part that is set.
         name: String,
         /// What is wrong and what is expected.
         reason: String,
@@ -27,25 +41,55 @@ pub enum Error {
     /// A setting out of its range.
     #[error(transparent)]
     OutOfRange(#[from] Box<OutOfRange>),
+    /// Weights of another network, or a file that is not there.
+    #[error("{}: {reason}", path.display())]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What differs and what to do.
+        reason: String,
+    },
+    /// What was given, or what a network made of it, cannot be used.
+    #[error("{place}: {reason}")]
+    Input {
+        /// The file and the place in it, or where it was noticed.
+        place: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
 }
 
-impl From<ebm_train::Error> for Error {
-    fn from(error: ebm_train::Error) -> Self {
-        Self::Train(Box::new(error))
+impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Nn(error) => error.kind(),
+            Self::Data(error) => error.kind(),
+            Self::Eval(error) => error.kind(),
+            Self::Train(error) => error.kind(),
+            Self::Config { .. } | Self::OutOfRange(_) | Self::Core(ebm_core::Error::Setting { .. }) => {
+                ErrorKind::Usage
+            }
+            Self::Weights { .. } | Self::Input { .. } => ErrorKind::Data,
+            Self::Candle(_) | Self::Core(_) | Self::Validation(_) => ErrorKind::Failure,
+        }
+    }
+
+    /// [`Error::Config`].
+    pub fn config(name: impl Display, reason: impl Display) -> Self {
+        Self::Config { name: name.to_string(), reason: reason.to_string() }
+    }
+
+    /// [`Error::Weights`].
+    pub fn weights(path: impl Into<PathBuf>, reason: impl Display) -> Self {
+        Self::Weights { path: path.into(), reason: reason.to_string() }
+    }
+
+    /// [`Error::Input`].
+    pub fn input(place: impl Display, reason: impl Display) -> Self {
+        Self::Input { place: place.to_string(), reason: reason.to_string() }
     }
 }
 
-impl From<ebm_core::Error> for Error {
-    fn from(error: ebm_core::Error) -> Self {
-        Self::Method(Box::new(error))
-    }
-}
-
-impl From<ebm_eval::Error> for Error {
-    fn from(error: ebm_eval::Error) -> Self {
-        Self::Metric(Box::new(error))
-    }
-}
-
-/// This crate's result.
+/// A result of this crate or of a task.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

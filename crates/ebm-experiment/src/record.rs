@@ -43,12 +43,8 @@ pub fn read_validations(folder: &Path) -> Result<Vec<Validated>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let text = read_settings(&path).map_err(|error| refusal(&path, &error))?;
-    text.lines().map(|line| serde_json::from_str(line).map_err(|error| refusal(&path, &error))).collect()
-}
-
-fn refusal(path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::Config { name: path.display().to_string(), reason: error.to_string() }
+    let parse = |line| serde_json::from_str(line).map_err(|error| Error::input(path.display(), error));
+    read_settings(&path)?.lines().map(parse).collect()
 }
 
 /// The record of a run in training.
@@ -89,9 +85,9 @@ impl Record {
         let path = self.folder.join(RECORD);
         let mut text = String::new();
         for one in read_validations(&self.folder)?.into_iter().chain([validated]) {
-            text += &serde_json::to_string(&one).map_err(|error| refusal(&path, &error))?;
+            text += &serde_json::to_string(&one).map_err(|error| Error::input(path.display(), error))?;
             text.push('\n');
         }
-        write_atomic(&path, text.as_bytes()).map_err(|error| refusal(&path, &error))
+        Ok(write_atomic(&path, text.as_bytes())?)
     }
 }

@@ -127,7 +127,7 @@ fn go(task: &mut Task, root: &Path, resume: bool, progress: &mut dyn Progress) -
 
 fn refusal(result: Result<Kept, Error>) -> TrainError {
     match result {
-        Err(Error::Train(error)) => *error,
+        Err(Error::Train(error)) => error,
         other => unreachable!("{other:?}"),
     }
 }

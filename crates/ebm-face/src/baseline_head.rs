@@ -46,7 +46,7 @@ impl BaselineHead {
     pub fn new(baseline: &Baseline, num_features: usize, hidden: usize, vb: VarBuilder) -> Result<Self> {
         if num_features == 0 || hidden == 0 {
             let reason = format!("{num_features} features and {hidden} hidden units: neither may be 0");
-            return Err(Error::Config { part: "baseline's head", reason });
+            return Err(Error::config("of the baseline's head", reason));
         }
         let coral = matches!(baseline, Baseline::Ordinal(ordinal) if ordinal.head() == OrdinalHead::Coral);
         let branch = |(name, outputs): (String, usize)| {
@@ -106,7 +106,7 @@ fn branches(baseline: &Baseline) -> Result<Vec<(String, usize)>> {
         Baseline::ConditionalVae(_) => {
             let reason =
                 "the conditional autoencoder has no head for faces; take another baseline".to_owned();
-            return Err(Error::Config { part: "baseline's head", reason });
+            return Err(Error::config("of the baseline's head", reason));
         }
     })
 }

@@ -6,7 +6,7 @@ use candle_core::npy::NpzTensors;
 use candle_core::{DType, Tensor};
 use ebm_data::faces::{Faces, Tolerance, biwi};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The largest array, in bytes; BIWI's training images take 130 MB.
 const MAX_BYTES: usize = 2 << 30;
@@ -17,15 +17,15 @@ const MAX_BYTES: usize = 2 << 30;
 /// [`biwi::faces_of_arrays`] says what becomes of them. The checksums of the archive are not compared.
 ///
 /// # Errors
-/// [`Error::Io`] for a file that is not there, [`Error::Data`] for one that is no such archive, holds other arrays,
+/// [`Error::Data`] for a file that is not there, for one that is no such archive, holds other arrays,
 /// or has more defects than are tolerated.
 pub fn read_npz(path: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let fail = |detail: String| {
         let expected = "an npz file of faces and poses";
-        Error::Data(ebm_data::Error::Format { path: path.to_owned(), expected, detail })
+        Error::Data(ebm_data::Error::format(path, expected, detail))
     };
     let metadata = std::fs::metadata(path);
-    let metadata = metadata.map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
+    let metadata = metadata.map_err(|source| ebm_data::Error::io("read", path, source))?;
     if !metadata.is_file() {
         return Err(fail("it is no regular file".to_owned()));
     }

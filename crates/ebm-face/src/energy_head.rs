@@ -70,7 +70,7 @@ impl EnergyHead {
         let EnergyHeadConfig { dim, y_layers, hidden } = config;
         if [dim, hidden, &num_features].into_iter().chain(y_layers).any(|size| *size == 0) {
             let reason = format!("{config:?} on {num_features} features: no size may be 0");
-            return Err(Error::Config { part: "energy head", reason });
+            return Err(Error::config("of the energy head", reason));
         }
         let layer = |inputs: usize, outputs: usize, name: &str| layer(inputs, outputs, vb.pp(name));
         let mut layers = Vec::with_capacity(y_layers.len());

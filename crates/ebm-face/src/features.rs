@@ -12,7 +12,6 @@ use ebm_seed::Key;
 use ebm_train::Progress;
 use sha2::{Digest, Sha256};
 
-use crate::error::create_dir;
 use crate::training::{images, targets};
 use crate::{Backbone, Result};
 
@@ -213,7 +212,7 @@ impl FeatureCache<'_> {
             FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform.clone(), BATCH), key)?;
         let (trunk, total) = (self.trunk, faces.faces.len());
         let table = FeatureTable::compute(trunk, self.depth, &Device::Cpu, &loader, name, total, progress)?;
-        create_dir(&self.dir)?;
+        ebm_data::files::create_dir(&self.dir)?;
         let metadata =
             BTreeMap::from([("inputs".to_owned(), digest), ("content".to_owned(), table.checksum()?)]);
         import::save_safetensors_with(&path, &table.to_tensors()?, &metadata)?;

@@ -31,7 +31,6 @@ mod baseline_head;
 pub mod biwi;
 pub mod config;
 mod energy_head;
-mod error;
 pub mod evaluation;
 pub mod features;
 pub mod network;
@@ -49,8 +48,8 @@ pub use backbone::{
     ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet, preload_backbone, preload_resnet,
 };
 pub use baseline_head::BaselineHead;
+pub use ebm_experiment::{Error, Result};
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
-pub use error::{Error, Result};
 pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator, PoseEstimate};
 
 /// Its examples are tests.

@@ -188,7 +188,7 @@ impl Predictor {
     /// [`Error::Config`] when there is no such energy model or baseline, or when they are for another task;
     /// as [`Saved::load`].
     pub fn open(path: &Path, title: &str, options: &PredictorOptions) -> Result<Self> {
-        let fail = |reason: String| Error::Config { part: "predictor", reason };
+        let fail = |reason: String| Error::config("of the predictor", reason);
         let paths = if path.is_file() { vec![path.to_owned()] } else { runs(path)? };
         let mut found = Vec::new();
         for path in paths {
@@ -236,7 +236,7 @@ impl Predictor {
             Initial::Baseline(name) if name != BUNDLED_BASELINE => {
                 let reason =
                     format!("the program holds no baseline {name}; take {BUNDLED_BASELINE} or {NO_BASELINE}");
-                return Err(Error::Config { part: "predictor", reason });
+                return Err(Error::config("of the predictor", reason));
             }
             Initial::Usual | Initial::Baseline(_) => true,
         };
@@ -257,7 +257,7 @@ impl Predictor {
     /// [`Error::Config`] when `energy` is a baseline or `baseline` none, when they are of different tasks, or
     /// when nothing says how to refine.
     pub fn new(energy: Saved, baseline: Option<Saved>, ascent: Option<GradientAscent>) -> Result<Self> {
-        let fail = |reason: &str| Error::Config { part: "predictor", reason: reason.to_owned() };
+        let fail = |reason: &str| Error::config("of the predictor", reason);
         if !matches!(energy.head, TrainedHead::Energy(_)) {
             return Err(fail("an energy model's run is needed, and this is a baseline's"));
         }
@@ -288,7 +288,7 @@ impl Predictor {
     pub fn predict(&self, pixels: Pixels) -> Result<Prediction> {
         let g_x = g_x(&self.energy, &pixels)?;
         let TrainedHead::Energy(head) = &self.energy.head else {
-            return Err(Error::Config { part: "predictor", reason: "it has no energy model".to_owned() });
+            return Err(Error::config("of the predictor", "it has no energy model"));
         };
         let density = self.density(head, &g_x)?;
         let initial = match &self.baseline {
@@ -311,9 +311,8 @@ impl Predictor {
             Ok(Estimate { value, interval, density })
         };
         let all = y.into_iter().zip(density).map(estimate).collect::<Result<Vec<_>>>()?;
-        <[Estimate; D]>::try_from(all).map_err(|all| Error::Config {
-            part: "predictor",
-            reason: format!("the model has {} coordinates, not {D}", all.len()),
+        <[Estimate; D]>::try_from(all).map_err(|all| {
+            Error::config("of the predictor", format!("the model has {} coordinates, not {D}", all.len()))
         })
     }
 
@@ -347,7 +346,7 @@ fn g_x(saved: &Saved, pixels: &Pixels) -> Result<Tensor> {
 /// A baseline's estimate of one image.
 fn estimate(saved: &Saved, pixels: &Pixels) -> Result<Vec<f64>> {
     let TrainedHead::Baseline(model, head) = &saved.head else {
-        return Err(Error::Config { part: "predictor", reason: "it has no baseline".to_owned() });
+        return Err(Error::config("of the predictor", "it has no baseline"));
     };
     let outputs = outputs(head, &g_x(saved, pixels)?)?;
     numbers(&estimates(model, &outputs)?)

@@ -24,7 +24,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::backbone::{MapGrid, read_backbone, resnet_of};
 use crate::config::ExperimentConfig;
-use crate::error::create_dir;
 use crate::network::{Head, TRUNK};
 use crate::{Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, ResNetFile, Result};
 
@@ -70,7 +69,7 @@ impl RunConfig {
     /// As TOML.
     ///
     /// # Errors
-    /// [`Error::Settings`] when a number or a path has no form in TOML.
+    /// [`Error::Config`] when a number or a path has no form in TOML.
     pub fn to_toml(&self) -> Result<String> {
         toml_of(self)
     }
@@ -78,14 +77,14 @@ impl RunConfig {
     /// Of the model's file `path`, or of the run in the directory `path`.
     ///
     /// # Errors
-    /// [`Error::Settings`] when that is something else.
+    /// [`Error::Input`] when that is something else.
     pub fn of_model(path: &Path) -> Result<Self> {
         Ok(Stored::read(&if path.is_dir() { path.join(MODEL) } else { path.to_owned() })?.run)
     }
 }
 
 fn toml_of(value: &impl Serialize) -> Result<String> {
-    toml::to_string(value).map_err(|error| Error::Settings { name: "run".into(), reason: error.to_string() })
+    toml::to_string(value).map_err(|error| Error::config("run", error))
 }
 
 settings! {
@@ -125,7 +124,7 @@ impl Stored {
     }
 
     fn of(path: &Path, said: Option<ModelMetadata>) -> Result<Self> {
-        let fail = |reason: String| Error::Settings { name: path.display().to_string(), reason };
+        let fail = |reason: String| Error::input(path.display(), reason);
         let metadata = said.ok_or_else(|| {
             fail(
                 "it does not say what it is; a run of `ebm reproduce` or `ebm train` of an age or a head pose is \
@@ -179,7 +178,7 @@ impl TrainedHead {
     /// `store`.
     ///
     /// # Errors
-    /// [`Error::Settings`] when the configuration has no such method; else when memory runs out.
+    /// [`Error::Config`] when the configuration has no such method; else when memory runs out.
     pub fn new(
         experiment: &ExperimentConfig,
         method: &str,
@@ -216,7 +215,7 @@ impl Saved {
     /// backbone's file is if it is no longer where it was.
     ///
     /// # Errors
-    /// [`Error::Settings`] for a file of something else; [`Error::Weights`] when the backbone's file is not
+    /// [`Error::Input`] for a file of something else; [`Error::Weights`] when the backbone's file is not
     /// the one that the run was trained on, or when the parameters are not those of the configuration.
     pub fn load(path: &Path, weights: Option<&Path>) -> Result<Self> {
         let path = if path.is_dir() { path.join(MODEL) } else { path.to_owned() };
@@ -246,7 +245,7 @@ impl Saved {
         let report = store.preload_report();
         if !report.is_exact() {
             let reason = format!("not the parameters that the run's configuration describes: {report}");
-            return Err(Error::Weights { path, reason });
+            return Err(Error::weights(path, reason));
         }
         Ok(Self { head: head.into(), config, trunk, refinement })
     }
@@ -261,7 +260,7 @@ impl Saved {
         let head = self.head.energy().ok_or_else(|| {
             let reason =
                 format!("{} is a baseline, and f is written; give an energy model", self.config.method);
-            Error::Config { part: "ONNX file", reason }
+            Error::config("of the ONNX file", reason)
         })?;
         let experiment = &self.config.experiment;
         let metadata = [
@@ -298,7 +297,7 @@ fn weights_of(path: &Path, file: &Path, weights: Option<&Path>) -> PathBuf {
 /// [`Error::Config`] when they stand on several backbones or `out` is there already; else when a file can not be read
 /// or written.
 pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> {
-    let fail = |reason: String| Error::Config { part: "packed networks", reason };
+    let fail = |reason: String| Error::config("of the packed networks", reason);
     if out.exists() {
         return Err(fail(format!("{} is there already; give another folder", out.display())));
     }
@@ -320,7 +319,7 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
                     let file = WeightBytes::read(&file)?;
                     let mut tensors = read_backbone(&stored.run.experiment.trunk, &file, &Device::Cpu)?;
                     import::halve(&mut tensors)?;
-                    create_dir(out)?;
+                    ebm_data::files::create_dir(out)?;
                     import::save_safetensors(&packed, &tensors)?;
                     file_digest(&packed)?
                 }
@@ -331,7 +330,7 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
         let mut tensors = import::load(&path, &Device::Cpu)?;
         import::halve(&mut tensors)?;
         let dir = out.join(format!("{}-{}", stored.run.method, stored.run.seed));
-        create_dir(&dir)?;
+        ebm_data::files::create_dir(&dir)?;
         stored.metadata()?.save(&dir.join(MODEL), &tensors)?;
     }
     Ok(())
@@ -366,7 +365,7 @@ fn open_whole(
             let reason = format!(
                 "SHA-256 {found} is not {expected}, the weights that the head was trained on; give their place"
             );
-            return Err(Error::Weights { path: file.path.clone(), reason });
+            return Err(Error::weights(&file.path, reason));
         }
     }
     let device = Device::Cpu;

@@ -5,12 +5,14 @@
 //! everything else what it is. Errors are those of the operating system, or say in a sentence what is wrong;
 //! callers add the path.
 
+mod kind;
 mod lock;
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
+pub use kind::ErrorKind;
 pub use lock::{Lock, LockError};
 
 /// The beginning of the name of a file that is being written. Whoever has a folder for itself may remove
@@ -37,7 +39,7 @@ impl From<ReadError> for io::Error {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Io(error) => error,
-            large => Self::new(ErrorKind::InvalidData, large.to_string()),
+            large => Self::new(io::ErrorKind::InvalidData, large.to_string()),
         }
     }
 }
@@ -54,7 +56,7 @@ pub enum Durability {
 /// Opens a regular file for reading, through links.
 ///
 /// # Errors
-/// Those of the operating system; [`ErrorKind::InvalidInput`] for what is no regular file, with what it is.
+/// Those of the operating system; [`io::ErrorKind::InvalidInput`] for what is no regular file, with what it is.
 pub fn open_input(path: &Path) -> io::Result<File> {
     // Looked at before it is opened, which would wait for whoever writes to a pipe.
     check_regular(&fs::metadata(path)?)?;
@@ -81,11 +83,11 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
 /// stay what they are, and a symbolic link is neither followed nor replaced.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] with what is there.
+/// [`io::ErrorKind::InvalidInput`] with what is there.
 pub fn check_output(path: &Path) -> io::Result<()> {
     match path.symlink_metadata() {
         Ok(found) => check_regular(&found),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -120,7 +122,7 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<
 pub fn remove_all(path: &Path) -> io::Result<()> {
     let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let removed = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 fn check_regular(found: &Metadata) -> io::Result<()> {
@@ -131,7 +133,7 @@ fn check_regular(found: &Metadata) -> io::Result<()> {
         _ => "a pipe or a device",
     };
     let why = format!("it is {what}, and only regular files are read and replaced");
-    Err(io::Error::new(ErrorKind::InvalidInput, why))
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Its examples are tests.
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(read_limited(&path, 100).unwrap(), [7; 100]);
         assert!(matches!(read_limited(&path, 99), Err(ReadError::TooLarge { size: 100, limit: 99 })));
         assert!(open_input(dir.path()).unwrap_err().to_string().contains("it is a folder"));
-        assert_eq!(open_input(&dir.path().join("absent")).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(open_input(&dir.path().join("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

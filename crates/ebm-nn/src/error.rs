@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use ebm_files::ErrorKind;
+
 /// What can go wrong in this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -39,6 +41,17 @@ pub enum Error {
         /// What is wrong and what to do.
         reason: String,
     },
+}
+
+impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Format { .. } => ErrorKind::Data,
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::Candle(_) | Self::Argument { .. } | Self::Device { .. } => ErrorKind::Failure,
+        }
+    }
 }
 
 /// This crate's result.

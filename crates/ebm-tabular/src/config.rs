@@ -147,7 +147,7 @@ impl TabularConfig {
     /// # Errors
     /// When there is none, naming the nearest.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
-        Ok(row(&self.methods, |method| &method.key, key)?)
+        row(&self.methods, |method| &method.key, key)
     }
 }
 

@@ -64,12 +64,12 @@ pub struct DensityEvaluation {
 /// Judges `regressor` by the rows of `table` that have all targets.
 ///
 /// # Errors
-/// [`Error::TooFew`] without such a row; those of [`TabularRegressor::predict`].
+/// [`Error::Input`] without such a row; those of [`TabularRegressor::predict`].
 pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluation> {
     let targets = &regressor.fitted().targets;
     let Complete { table, y, .. } = of_targets(targets, table)?;
     if y.is_empty() {
-        return Err(Error::TooFew { what: "an evaluation", found: 0, needed: 1 });
+        return Err(Error::input("an evaluation", "0 rows, and at least 1 are needed"));
     }
     let predictions = regressor.predict(&table)?;
     let log_probs: Vec<f64> = predictions.iter().filter_map(|prediction| prediction.log_prob).collect();
@@ -152,8 +152,8 @@ pub fn refined_rmse(
 ) -> Result<Vec<[f64; 2]>> {
     let (targets, own) = (&energy.fitted().targets, &baseline.fitted().targets);
     if targets != own {
-        let reason = "was fitted to other targets or rows than the energy model";
-        return Err(Error::Unsupported { method: baseline.fitted().method.clone(), reason });
+        let reason = "it was fitted to other targets or rows than the energy model";
+        return Err(Error::input(format!("the baseline {}", baseline.fitted().method), reason));
     }
     let Complete { table, y, .. } = of_targets(targets, table)?;
     let x = energy.inputs(&table)?;

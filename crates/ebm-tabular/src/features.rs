@@ -81,7 +81,7 @@ impl Features {
     /// those that say nothing, of which `say` is told.
     ///
     /// # Errors
-    /// [`Error::Cell`] for a text among numbers, [`Error::Column`] for a role of a column that is not there, and where
+    /// [`Error::Input`] for a text among numbers, for a role of a column that is not there, and where
     /// no column is left.
     pub fn find(
         table: &Table,
@@ -103,8 +103,7 @@ impl Features {
             }
         }
         if columns.is_empty() {
-            let reason = "no column is left to predict from".to_owned();
-            return Err(Error::Column { table: table.name().to_owned(), reason });
+            return Err(Error::input(table.name(), "no column is left to predict from"));
         }
         Ok(Self { columns })
     }
@@ -122,7 +121,7 @@ impl Features {
     /// The numbers of every row of `table`.
     ///
     /// # Errors
-    /// [`Error::Column`] for a column that is missing, [`Error::Cell`] for a text in a column of numbers or dates.
+    /// [`Error::Input`] for a column that is missing and for a text in a column of numbers or dates.
     pub fn encode(&self, table: &Table) -> Result<Encoded> {
         let places =
             self.columns.iter().map(|column| table.column(&column.name)).collect::<Result<Vec<_>>>()?;

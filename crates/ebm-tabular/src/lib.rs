@@ -26,7 +26,6 @@
 
 pub mod benchmark;
 mod config;
-mod error;
 mod evaluation;
 mod features;
 pub mod model;
@@ -39,7 +38,7 @@ mod training;
 pub use config::{
     Built, DensityConfig, MethodConfig, ModelConfig, NetworkConfig, TabularConfig, TrainingConfig,
 };
-pub use error::{Error, Result};
+pub use ebm_experiment::{Error, Result};
 pub use evaluation::{DensityEvaluation, Evaluation, TargetEvaluation, evaluate, refined_rmse};
 pub use features::{Column, ColumnRoles, Encoded, Features, Kind};
 pub use prediction::{Prediction, TargetDensity};

@@ -100,8 +100,7 @@ impl TabularRegressor {
     /// found on the way is told to `say`.
     ///
     /// # Errors
-    /// [`Error::TooFew`] rows; [`Error::Column`], [`Error::Cell`] and [`Error::Table`] for what cannot be learnt from; those
-    /// of a training.
+    /// [`Error::Input`] for what cannot be learnt from; those of a training.
     pub fn fit(
         table: &Table,
         options: &FitOptions,
@@ -110,7 +109,7 @@ impl TabularRegressor {
     ) -> Result<Self> {
         if !(1..=3).contains(&options.targets.len()) {
             let reason = format!("{} targets; one, two or three are possible", options.targets.len());
-            return Err(Error::Column { table: table.name().to_owned(), reason });
+            return Err(Error::input(table.name(), reason));
         }
         let given = table.rows();
         let Complete { table, y, rows: places } = complete(table, &options.targets)?;
@@ -118,7 +117,8 @@ impl TabularRegressor {
             say(&format!("{} rows without a target are left out", given - table.rows()));
         }
         if table.rows() < MIN_ROWS {
-            return Err(Error::TooFew { what: "a fit", found: table.rows(), needed: MIN_ROWS });
+            let reason = format!("{} rows, and at least {MIN_ROWS} are needed", table.rows());
+            return Err(Error::input("a fit", reason));
         }
         let key = Key::new(options.seed);
         let [held_out, learnt] = parts(table.rows(), config.calibration, key, say);
@@ -223,7 +223,7 @@ impl TabularRegressor {
     /// p(y | x) of every row; the columns of the targets may be missing. Where one is there, a row has its log p.
     ///
     /// # Errors
-    /// [`Error::Column`] for a column of x that is missing, [`Error::Cell`] for a text in a column of numbers.
+    /// [`Error::Input`] for a column of x that is missing and for a text in a column of numbers.
     pub fn predict(&self, table: &Table) -> Result<Vec<Prediction>> {
         predict(self, table)
     }
@@ -258,17 +258,17 @@ impl TabularRegressor {
         }
         ebm_data::files::write_atomic(&run.join(SETTINGS), self.config.to_toml()?.as_bytes())?;
         let text = serde_json::to_vec_pretty(&self.fitted)
-            .map_err(|error| Error::Run { path: run.join(FITTED), reason: error.to_string() })?;
+            .map_err(|error| Error::input(run.join(FITTED).display(), error))?;
         Ok(ebm_data::files::write_atomic(&run.join(FITTED), &text)?)
     }
 
     /// What [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// [`Error::Run`] for a folder that holds something else.
+    /// [`Error::Input`] for a folder that holds something else.
     pub fn open(run: &Path) -> Result<Self> {
         let path = run.join(FITTED);
-        let fail = |reason: String| Error::Run { path: path.clone(), reason };
+        let fail = |reason: String| Error::input(path.display(), reason);
         let text = ebm_data::files::read_settings(&path)
             .map_err(|error| fail(format!("{error}; give the folder of a run of `ebm fit`")))?;
         let fitted: Fitted = serde_json::from_str(&text)
@@ -291,7 +291,7 @@ impl TabularRegressor {
             let report = store.preload_report();
             if !report.missing.is_empty() || !report.unexpected.is_empty() {
                 let reason = format!("it holds another network: {report:?}");
-                return Err(Error::Run { path: member_file(run, index), reason });
+                return Err(Error::input(member_file(run, index).display(), reason));
             }
         }
         Self::assemble(config, fitted, stores)

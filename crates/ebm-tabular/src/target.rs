@@ -105,7 +105,7 @@ impl Target {
     /// The scale of the values `y` of `spec`.
     ///
     /// # Errors
-    /// [`Error::Table`] where all are the same, `table` being what it is called.
+    /// [`Error::Input`] where all are the same, `table` being what it is called.
     pub fn find(spec: &TargetSpec, y: &[f64], table: &str) -> Result<Self> {
         let t: Vec<f64> = y.iter().map(|&y| spec.support.free(y)).collect();
         let (mean, deviation) = mean_and_deviation(&t);
@@ -115,7 +115,7 @@ impl Target {
                 "the target {:?} is {value} in all rows that are learnt from; there is nothing to predict",
                 spec.name
             );
-            return Err(Error::Table { table: table.to_owned(), reason });
+            return Err(Error::input(table, reason));
         }
         let z = || t.iter().map(|t| (t - mean) / deviation);
         let range = [z().fold(f64::INFINITY, f64::min), z().fold(f64::NEG_INFINITY, f64::max)];
@@ -126,7 +126,7 @@ impl Target {
     /// The values of the column in every row, none where there is none.
     ///
     /// # Errors
-    /// [`Error::Column`] where it is missing; [`Error::Cell`] for what is no number, or out of the target's support.
+    /// [`Error::Input`] where it is missing, and for what is no number, or out of the target's support.
     pub fn read(spec: &TargetSpec, table: &Table) -> Result<Vec<Option<f64>>> {
         let place = table.column(&spec.name)?;
         let read = |row| {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ebm_files::ErrorKind;
+
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -78,4 +80,19 @@ pub enum Error {
         /// The loss.
         loss: f64,
     },
+}
+
+impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Network(error) => error.kind(),
+            Self::Experiment(error) => error.kind(),
+            Self::Read { source, .. } => ErrorKind::of_io(source),
+            Self::Csv { .. } | Self::NoPoints { .. } | Self::Points { .. } => ErrorKind::Data,
+            Self::Setting { .. } => ErrorKind::Usage,
+            Self::Diverged { .. } => ErrorKind::NonFinite,
+            Self::Method(_) | Self::Tensor(_) | Self::Threads(_) => ErrorKind::Failure,
+        }
+    }
 }

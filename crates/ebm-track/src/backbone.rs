@@ -88,7 +88,7 @@ impl Backbone {
     /// [`load`](Self::load) of a file's bytes.
     pub(crate) fn of_bytes(file: &WeightBytes, device: &Device) -> Result<Self> {
         let (tensors, _) = file.load(device)?;
-        Self::of_tensors(tensors, device).map_err(|reason| Error::Weights { path: file.path.clone(), reason })
+        Self::of_tensors(tensors, device).map_err(|reason| Error::weights(&file.path, reason))
     }
 
     /// The network with the parameters of `store` whose names begin with `prefix` (may be empty), for
@@ -99,7 +99,7 @@ impl Backbone {
     pub fn of_store(store: &ParamStore, prefix: &str, device: &Device) -> Result<Self> {
         let own = |(name, tensor): (String, Tensor)| Some((name.strip_prefix(prefix)?.to_owned(), tensor));
         Self::of_tensors(store.tensors()?.into_iter().filter_map(own).collect(), device)
-            .map_err(|reason| Error::Config { part: "backbone", reason })
+            .map_err(|reason| Error::config("of the backbone", reason))
     }
 
     fn of_tensors(tensors: BTreeMap<String, Tensor>, device: &Device) -> std::result::Result<Self, String> {
@@ -192,7 +192,7 @@ impl Architecture {
 fn last_two<T>(mut maps: Vec<T>) -> Result<[T; 2]> {
     match (maps.pop(), maps.pop()) {
         (Some(layer3), Some(layer2)) => Ok([layer2, layer3]),
-        _ => Err(Error::Config { part: "backbone", reason: "it has fewer than two maps".into() }),
+        _ => Err(Error::config("of the backbone", "it has fewer than two maps")),
     }
 }
 

@@ -7,11 +7,11 @@ use ebm_train::Progress;
 use serde::Serialize;
 
 use crate::box_module::BoxModule;
-use crate::error::{Error, Result};
 use crate::localize::State;
 use crate::saved::DensityConfig;
 use crate::tracker::{BoxDensity, TargetTracker};
 use crate::trained::Tracker;
+use crate::{Error, Result};
 
 /// A target is followed where the overlap with it is above this.
 const FOLLOWED: f64 = 0.5;
@@ -74,8 +74,8 @@ pub fn calibrate_bands(
     progress: &mut dyn Progress,
 ) -> Result<DensityConfig> {
     let Some(density) = &tracker.networks().density else {
-        let reason = "its f was trained as no density, so that there are no bands".to_owned();
-        return Err(Error::Config { part: "tracker", reason });
+        let reason = "its f was trained as no density, so that there are no bands";
+        return Err(Error::config("of the tracker", reason));
     };
     let at = |temperature| DensityConfig { temperature, factors: None, ..density.clone() };
     let configs = TEMPERATURES.map(at);

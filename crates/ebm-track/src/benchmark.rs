@@ -14,8 +14,8 @@ use ebm_eval::tracking::{
 use ebm_seed::Key;
 use ebm_train::Progress;
 
+use crate::Result;
 use crate::box_module::BoxNetwork;
-use crate::error::Result;
 use crate::sequence::{TrackedSequence, track_sequence};
 use crate::tracker::{Networks, Stages, TrackerConfig};
 

@@ -4,7 +4,7 @@ pub use ebm_experiment::config::{AblationConfig, Settings};
 use ebm_experiment::config::{row, settings};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::Result;
 use crate::method::{MethodConfig, RivalConfig};
 use crate::tracker::TrackerConfig;
 use crate::training::{BoxTraining, SmallBackboneConfig};
@@ -125,7 +125,7 @@ impl ExperimentConfig {
     /// # Errors
     /// When there is none, naming those that there are.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
-        Ok(row(&self.methods, |method| &method.key, key)?)
+        row(&self.methods, |method| &method.key, key)
     }
 
     /// The same with this row in the place of the one of its key.

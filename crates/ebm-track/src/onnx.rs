@@ -3,9 +3,9 @@
 use ebm_data::transform::Normalise;
 use ebm_nn::onnx::{Graph, Length, Part};
 
-use crate::error::{Error, Result};
 use crate::saved::TRACKING;
 use crate::trained::Tracker;
+use crate::{Error, Result};
 
 impl Tracker {
     /// Backbone and box module as ONNX, boxes as x, y, w, h in pixels of a crop. The first file takes `pixels`
@@ -21,7 +21,7 @@ impl Tracker {
         let (saved, networks) = (self.saved(), self.networks());
         let (backbone, module) = (&networks.backbone, &networks.boxes);
         let text = |toml: std::result::Result<String, toml::ser::Error>| {
-            toml.map_err(|error| Error::Settings { name: "tracker".into(), reason: error.to_string() })
+            toml.map_err(|error| Error::config("tracker", error))
         };
         let Normalise { scale, mean, std, .. } = Normalise::IMAGENET;
         let input = format!("channels = \"rgb\"\nscale = {scale}\nmean = {mean:?}\nstd = {std:?}\n");

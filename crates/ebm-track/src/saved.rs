@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
-use crate::error::{Error, Result};
 use crate::method::Refinement;
 use crate::tracker::TrackerConfig;
+use crate::{Error, Result};
 
 /// What the metadata of a box module's file call its task.
 pub const TRACKING: &str = "tracking";
@@ -109,18 +109,17 @@ impl SavedConfig {
     /// `out`.
     ///
     /// # Errors
-    /// As [`load`](Self::load); [`Error::Settings`] where `out` is there already.
+    /// As [`load`](Self::load); [`Error::Config`] where `out` is there already.
     pub fn pack(run: &Path, backbone: Option<&Path>, out: &Path) -> Result<()> {
         if out.exists() {
-            return Err(settings(out, "it is there already; give another folder".to_owned()));
+            return Err(Error::config(out.display(), "it is there already; give another folder"));
         }
         let (mut saved, ..) = Self::load(run, backbone, &Device::Cpu)?;
         let find = |path: &Path| {
-            let fail = |source| Error::Io { action: "find", path: path.to_owned(), source };
-            std::fs::canonicalize(path).map_err(fail)
+            std::fs::canonicalize(path).map_err(|source| ebm_data::Error::io("find", path, source))
         };
         let file = find(&backbone.map_or_else(|| saved.backbone_path(run), Path::to_owned))?;
-        create_dir(out)?;
+        ebm_data::files::create_dir(out)?;
         let beside = find(out)?;
         saved.backbone = match file.file_name() {
             Some(name) if file.parent() == beside.parent() => name.into(),
@@ -133,7 +132,6 @@ impl SavedConfig {
 
     fn save_tensors(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
         let path = dir.join(MODEL);
-        let fail = |error: toml::ser::Error| settings(&path, error.to_string());
         let digest = file_digest(&self.backbone_path(&path))?;
         // As seen from the file itself.
         let file = Path::new("..").join(&self.backbone);
@@ -141,7 +139,7 @@ impl SavedConfig {
             task: TRACKING.to_owned(),
             method: self.method.clone(),
             seed: Some(self.seed),
-            config: toml::to_string(self).map_err(fail)?,
+            config: toml::to_string(self).map_err(|error| Error::config(path.display(), error))?,
             base: Some(BaseNetwork { digest, file: Some(file) }),
             ..ModelMetadata::default()
         };
@@ -152,7 +150,7 @@ impl SavedConfig {
     /// `path`. `backbone` is where the backbone's file is if it is no longer where it was.
     ///
     /// # Errors
-    /// [`Error::Settings`] when there is no such run; [`Error::Weights`] when a file holds another network,
+    /// [`Error::Input`] when there is no such run; [`Error::Weights`] when a file holds another network,
     /// or the backbone is not the one that the module was trained on.
     pub fn load(
         path: &Path,
@@ -161,16 +159,14 @@ impl SavedConfig {
     ) -> Result<(Self, Backbone, BoxModule)> {
         let model = Self::model_path(path);
         if !model.is_file() {
-            return Err(settings(
-                &model,
-                "there is no such file; a run of `ebm reproduce tracking` is expected".to_owned(),
-            ));
+            let reason = "there is no such file; a run of `ebm reproduce tracking` is expected";
+            return Err(Error::input(model.display(), reason));
         }
         Self::of(&WeightBytes::read(&model)?, device, |config| {
             let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
             if !backbone.is_file() {
                 let reason = "there is no such file, and the box module was trained on this backbone; copy it here, or give its place: --backbone";
-                return Err(Error::Weights { path: backbone, reason: reason.to_owned() });
+                return Err(Error::weights(backbone, reason));
             }
             Ok(WeightBytes::read(&backbone)?)
         })
@@ -183,12 +179,13 @@ impl SavedConfig {
         backbone: impl FnOnce(&Self) -> Result<WeightBytes<'a>>,
     ) -> Result<(Self, Backbone, BoxModule)> {
         let model = &file.path;
+        let fail = |reason: &dyn std::fmt::Display| Error::input(model.display(), reason);
         let (tensors, said) = file.load(device)?;
         let metadata = ModelMetadata::parse(model, &said)?
-            .ok_or_else(|| settings(model, "it does not say what it is; give a tracker's file".to_owned()))?;
+            .ok_or_else(|| fail(&"it does not say what it is; give a tracker's file"))?;
         metadata.check_task(model, &[TRACKING])?;
-        let config: Self = config::parse("of the box module", &metadata.config)
-            .map_err(|error| settings(model, error.to_string()))?;
+        let config: Self =
+            config::parse("of the box module", &metadata.config).map_err(|error| fail(&error))?;
         let backbone = backbone(&config)?;
         if let Some(trained) = metadata.base {
             check_backbone(&backbone, &trained.digest)?;
@@ -198,7 +195,7 @@ impl SavedConfig {
         if module.config() != &config.box_module {
             let reason =
                 format!("it holds {:?}, and says that it is {:?}", module.config(), config.box_module);
-            return Err(Error::Weights { path: model.clone(), reason });
+            return Err(Error::weights(model, reason));
         }
         Ok((config, backbone, module))
     }
@@ -213,15 +210,5 @@ fn check_backbone(file: &WeightBytes, expected: &str) -> Result<()> {
     let reason = format!(
         "SHA-256 {found} is not {expected}, the backbone that the box module was trained on; give its place"
     );
-    Err(Error::Weights { path: file.path.clone(), reason })
-}
-
-/// Makes a folder with those that it is in, unless it is there.
-pub(crate) fn create_dir(path: &Path) -> Result<()> {
-    let fail = |source| Error::Io { action: "make the folder", path: path.to_owned(), source };
-    std::fs::create_dir_all(path).map_err(fail)
-}
-
-fn settings(path: &Path, reason: String) -> Error {
-    Error::Settings { name: path.display().to_string(), reason }
+    Err(Error::weights(&file.path, reason))
 }

@@ -6,8 +6,8 @@ use ebm_data::sequences::{Rect, Sequence};
 use ebm_seed::Key;
 
 use crate::box_module::BoxNetwork;
-use crate::error::{Error, Result};
 use crate::tracker::{Networks, TargetTracker, Tracked, TrackerConfig};
+use crate::{Error, Result};
 
 /// What a tracker found in a sequence.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub type Watch<'w, B> = dyn FnMut(usize, &Image, &Tracked, &TargetTracker<'_, B>
 /// Tracks the target of `sequence` from its first box on. `watch` sees every later frame with its answer.
 ///
 /// # Errors
-/// [`Error::Sequence`] with the frame that can not be read or tracked.
+/// [`Error::Input`] with the frame that can not be read or tracked.
 pub fn track_sequence<B: BoxNetwork>(
     networks: &Networks<B>,
     config: &TrackerConfig,
@@ -36,25 +36,22 @@ pub fn track_sequence<B: BoxNetwork>(
     key: Key,
     watch: &mut Watch<'_, B>,
 ) -> Result<TrackedSequence> {
-    let fail = |frame: usize, reason: String| Error::Sequence {
-        name: sequence.name.clone(),
-        frame,
-        path: sequence.frames.path(frame).unwrap_or_default(),
-        reason,
+    let fail = |frame: usize, reason: &dyn std::fmt::Display| {
+        let path = sequence.frames.path(frame).unwrap_or_default();
+        Error::input(format!("sequence {}, frame {frame} ({})", sequence.name, path.display()), reason)
     };
     let read = |frame: usize| {
-        let path =
-            sequence.frames.path(frame).ok_or_else(|| fail(frame, "there is no such frame".to_owned()))?;
-        read_image(&path).map_err(|error| fail(frame, error.to_string()))
+        let path = sequence.frames.path(frame).ok_or_else(|| fail(frame, &"there is no such frame"))?;
+        read_image(&path).map_err(|error| fail(frame, &error))
     };
     let first = sequence.boxes.first().copied();
-    let first = first.ok_or_else(|| fail(0, "the first frame has no box to track".to_owned()))?;
-    let mut tracker = TargetTracker::start(networks, config, &read(0)?, first, key)
-        .map_err(|error| fail(0, error.to_string()))?;
+    let first = first.ok_or_else(|| fail(0, &"the first frame has no box to track"))?;
+    let mut tracker =
+        TargetTracker::start(networks, config, &read(0)?, first, key).map_err(|error| fail(0, &error))?;
     let (mut boxes, mut frames) = (vec![first], Vec::new());
     for i in 1..sequence.frames.len() {
         let image = read(i)?;
-        let tracked = tracker.track(&image).map_err(|error| fail(i, error.to_string()))?;
+        let tracked = tracker.track(&image).map_err(|error| fail(i, &error))?;
         watch(i, &image, &tracked, &tracker)?;
         boxes.push(tracked.bbox);
         frames.push(tracked);

@@ -9,9 +9,9 @@ use ebm_data::sequences::{Rect, Sequence};
 use ebm_nn::import::WeightBytes;
 use ebm_seed::Key;
 
+use crate::Result;
 use crate::backbone::Backbone;
 use crate::box_module::BoxModule;
-use crate::error::Result;
 use crate::saved::SavedConfig;
 use crate::sequence::{TrackedSequence, Watch, track_sequence};
 use crate::tracker::{Networks, TargetTracker};

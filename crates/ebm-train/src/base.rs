@@ -24,7 +24,7 @@ pub fn moved_with(model: &Path, file: &Path) -> PathBuf {
 /// trained it.
 ///
 /// # Errors
-/// [`Error::Model`] where `folder` has another file of that name; [`Error::Io`].
+/// [`Error::File`] where `folder` has another file of that name; [`Error::Io`].
 pub fn keep_base(file: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
     let (own, parent) = (file.file_name().unwrap_or_default(), file.parent().unwrap_or(folder));
     if whole(parent).is_ok_and(|parent| whole(folder).is_ok_and(|folder| parent == folder)) {
@@ -53,7 +53,7 @@ fn whole(path: &Path) -> Result<PathBuf> {
 }
 
 fn refusal(path: &Path, reason: String) -> Error {
-    Error::Model { path: path.to_owned(), reason }
+    Error::File(path.to_owned(), reason)
 }
 
 #[cfg(test)]

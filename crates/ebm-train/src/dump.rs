@@ -32,8 +32,7 @@ pub(crate) fn write(
         "largest_in_optimizer": largest(&data.optimizer).map_err(task)?,
     });
     let path = run.join(FILE);
-    let text =
-        serde_json::to_vec_pretty(&object).map_err(|source| Error::Json { path: path.clone(), source })?;
+    let text = serde_json::to_vec_pretty(&object).map_err(Error::json(&path))?;
     files::replace(&path, &text)?;
     Ok(path)
 }

@@ -1,7 +1,9 @@
 //! What can go wrong in a run; every message names the place and the remedy.
 
-use crate::checkpoint::Skipped;
-use std::path::PathBuf;
+use crate::checkpoint::{SCHEMA_VERSION, Skipped};
+use ebm_files::ErrorKind;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -45,36 +47,15 @@ pub enum Error {
         /// The operating system's reason.
         source: std::io::Error,
     },
-    /// A JSON file of a run is malformed.
-    #[error("{}: {source}; restore the file or delete it", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// The parser's reason.
-        source: serde_json::Error,
-    },
-    /// A line of a metrics log is malformed (a torn last line is not an error).
-    #[error("{}, line {line}: {source}; delete the line", path.display())]
-    MetricsLine {
-        /// The log.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The parser's reason.
-        source: serde_json::Error,
-    },
+    /// A file that is damaged, or is not what it is taken for, by what it says of itself.
+    #[error("{}: {}", .0.display(), .1)]
+    File(PathBuf, String),
     /// A run's name that is no plain directory name.
-    #[error("{name:?} is no run name; use letters, digits, '-', '_' and '.', not beginning with '.'")]
-    RunName {
-        /// The name.
-        name: String,
-    },
+    #[error("{0:?} is no run name; use letters, digits, '-', '_' and '.', not beginning with '.'")]
+    RunName(String),
     /// A new run where there is one already.
-    #[error("{} already holds a run; resume it or choose another name", path.display())]
-    RunExists {
-        /// The run's directory.
-        path: PathBuf,
-    },
+    #[error("{} already holds a run; resume it or choose another name", .0.display())]
+    RunExists(PathBuf),
     /// Another process holds the run.
     #[error("{} is in use by process {holder}; wait for it or choose another name", path.display())]
     RunLocked {
@@ -83,18 +64,12 @@ pub enum Error {
         /// The holder's process id as its lock file gives it, or "unknown".
         holder: String,
     },
-    /// Starting afresh over existing checkpoints.
-    #[error("{} already holds checkpoints; resume the run or choose another name", path.display())]
-    HasCheckpoints {
-        /// The directory of checkpoints.
-        path: PathBuf,
-    },
-    /// There is no checkpoint.
-    #[error("no checkpoint in {}; train first or give another run", path.display())]
-    NoCheckpoint {
-        /// The directory of checkpoints.
-        path: PathBuf,
-    },
+    /// Starting afresh over the checkpoints in this directory.
+    #[error("{} already holds checkpoints; resume the run or choose another name", .0.display())]
+    HasCheckpoints(PathBuf),
+    /// There is no checkpoint in this directory.
+    #[error("no checkpoint in {}; train first or give another run", .0.display())]
+    NoCheckpoint(PathBuf),
     /// There are checkpoints, and none of them is valid.
     #[error("no valid checkpoint in {}: {}; restore one from a copy or start a new run", path.display(), list(skipped))]
     NoValidCheckpoint {
@@ -103,17 +78,9 @@ pub enum Error {
         /// What was tried, with the reason of each refusal.
         skipped: Vec<Skipped>,
     },
-    /// A file of a checkpoint is missing or not what was written.
-    #[error("{}: {problem}; use an earlier checkpoint or restore the file from a copy", path.display())]
-    CorruptCheckpoint {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong; for a wrong hash the expected and the actual one.
-        problem: String,
-    },
     /// A checkpoint written by another version of this crate.
     #[error(
-        "{}: schema version {found}, this program reads {supported}; use the program that wrote it",
+        "{}: schema version {found}, this program reads {SCHEMA_VERSION}; use the program that wrote it",
         path.display()
     )]
     Schema {
@@ -121,8 +88,6 @@ pub enum Error {
         path: PathBuf,
         /// The version found.
         found: u32,
-        /// The version supported.
-        supported: u32,
     },
     /// A checkpoint that belongs to another configuration or seed than the run that would resume it.
     #[error(
@@ -140,14 +105,9 @@ pub enum Error {
         /// The run's.
         expected: String,
     },
-    /// A run that was made with other settings than the one that would go on with it.
-    #[error("{} was made with {differences}; restore the run's configuration or start a new run", path.display())]
-    OtherSettings {
-        /// The run's directory.
-        path: PathBuf,
-        /// What differs, with both values.
-        differences: String,
-    },
+    /// A run that was made with other settings than the one that would go on with it; what differs, with both values.
+    #[error("{} was made with {}; restore the run's configuration or start a new run", .0.display(), .1)]
+    OtherSettings(PathBuf, String),
     /// A checkpoint outside the steps to train.
     #[error(
         "{} has {step} completed steps, outside {start} to {end}; train more steps or start a new run",
@@ -173,14 +133,6 @@ pub enum Error {
         /// The tensor's name.
         name: String,
     },
-    /// A tensor of a type that checkpoints do not hold.
-    #[error("{name} has type {dtype}; checkpoints hold f16, bf16, f32, f64, u8, u32 and i64")]
-    TensorType {
-        /// The tensor's name.
-        name: String,
-        /// Its type.
-        dtype: &'static str,
-    },
     /// The loss or gradient norm was not finite too often.
     #[error(
         "step {step}: loss {loss}, gradient norm {grad_norm}: not finite at steps {hits:?}; lower the learning \
@@ -204,14 +156,6 @@ pub enum Error {
         /// The completed steps.
         step: usize,
     },
-    /// A file of weights that cannot be used here, by what it says of itself.
-    #[error("{}: {reason}", path.display())]
-    Model {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong and what to do.
-        reason: String,
-    },
     /// The task failed.
     #[error("step {step}: {source}")]
     Task {
@@ -230,15 +174,13 @@ pub enum Error {
         /// This process's.
         mine: String,
     },
-    /// A process whose parameters are not those of rank 0, although both were given the same updates.
+    /// A process whose parameters are not those of rank 0 after so many steps, although both were given the same
+    /// updates.
     #[error(
-        "after step {step} its parameters are not rank 0's: the processes compute differently; start all of them with \
+        "after step {0} its parameters are not rank 0's: the processes compute differently; start all of them with \
          the same program on machines of one kind"
     )]
-    Drift {
-        /// The completed steps.
-        step: usize,
-    },
+    Drift(usize),
     /// The processes that train together lost each other, or another of them failed.
     #[error(transparent)]
     Together(#[from] ebm_distributed::Error),
@@ -248,14 +190,46 @@ pub enum Error {
     /// A tensor operation failed.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
-    /// A tensor could not be copied to the host.
-    #[error("tensor {name}: {source}")]
-    Tensor {
-        /// The tensor's name.
-        name: String,
-        /// Candle's reason.
-        source: candle_core::Error,
-    },
+}
+
+impl Error {
+    /// Whose matter it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { source, .. } | Self::DiskFull { source, .. } | Self::NotWritable { source, .. } => {
+                ErrorKind::of_io(source)
+            }
+            Self::Nn(error) => error.kind(),
+            Self::RunName(_) => ErrorKind::Usage,
+            Self::File(..) | Self::NoValidCheckpoint { .. } | Self::Schema { .. } => ErrorKind::Data,
+            Self::NonFinite { .. } | Self::NonFiniteTensor { .. } => ErrorKind::NonFinite,
+            Self::Interrupted { .. } => ErrorKind::Interrupted,
+            Self::RunExists(_)
+            | Self::RunLocked { .. }
+            | Self::HasCheckpoints(_)
+            | Self::NoCheckpoint(_)
+            | Self::OtherRun { .. }
+            | Self::OtherSettings(..)
+            | Self::OutsideSteps { .. }
+            | Self::Task { .. }
+            | Self::OtherArguments { .. }
+            | Self::Drift(_)
+            | Self::Together(_)
+            | Self::Candle(_) => ErrorKind::Failure,
+        }
+    }
+
+    pub(crate) fn json(path: &Path) -> impl Fn(serde_json::Error) -> Self {
+        move |error| Self::File(path.to_owned(), format!("{error}; restore the file or delete it"))
+    }
+
+    pub(crate) fn corrupt(path: PathBuf, problem: impl Display) -> Self {
+        Self::File(path, format!("{problem}; use an earlier checkpoint or restore the file from a copy"))
+    }
+
+    pub(crate) fn tensor(name: &str, source: impl Display) -> Self {
+        Self::Candle(candle_core::Error::Msg(format!("tensor {name}: {source}")))
+    }
 }
 
 fn list(skipped: &[Skipped]) -> String {

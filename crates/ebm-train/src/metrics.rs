@@ -78,8 +78,7 @@ impl MetricsLog {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`]; the log then still ends with the last whole line.
     pub fn append(&mut self, record: &MetricsRecord) -> Result<()> {
-        let mut line =
-            serde_json::to_vec(record).map_err(|source| Error::Json { path: self.path.clone(), source })?;
+        let mut line = serde_json::to_vec(record).map_err(Error::json(&self.path))?;
         line.push(b'\n');
         let needed = line.len() as u64;
         if let Err(source) = self.file.write_all(&line) {
@@ -104,7 +103,7 @@ impl MetricsLog {
 /// killed leaves it, is left out.
 ///
 /// # Errors
-/// [`Error::MetricsLine`] for any other malformed line, [`Error::Io`].
+/// [`Error::File`] for any other malformed line, [`Error::Io`].
 pub fn read_metrics(path: &Path) -> Result<Vec<MetricsRecord>> {
     let text = read_if_exists(path, MAX_BYTES)?.unwrap_or_default();
     let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
@@ -112,8 +111,9 @@ pub fn read_metrics(path: &Path) -> Result<Vec<MetricsRecord>> {
     lines
         .enumerate()
         .map(|(index, line)| {
-            let malformed = |source| Error::MetricsLine { path: path.into(), line: index + 1, source };
-            serde_json::from_slice(line).map_err(malformed)
+            let place = PathBuf::from(format!("{}, line {}", path.display(), index + 1));
+            serde_json::from_slice(line)
+                .map_err(|error| Error::File(place, format!("{error}; delete the line")))
         })
         .collect()
 }
@@ -189,7 +189,7 @@ mod tests {
         text.insert_str(text.find('\n').unwrap() + 1, "{oops}\n");
         std::fs::write(&path, text).unwrap();
         let error = read_metrics(&path).unwrap_err();
-        assert!(matches!(error, Error::MetricsLine { line: 2, .. }), "{error}");
+        assert!(error.to_string().contains("line 2: "), "{error}");
     }
 
     #[cfg(unix)]

@@ -85,7 +85,7 @@ impl ModelMetadata {
     /// What the file at `path` says of itself. None where it says nothing: a file that was made elsewhere.
     ///
     /// # Errors
-    /// [`Error::Together`] when the file cannot be read, [`Error::Model`] when it is of a later version or
+    /// [`Error::Together`] when the file cannot be read, [`Error::File`] when it is of a later version or
     /// says something else than this crate writes.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         if path.extension().is_none_or(|extension| extension != "safetensors") {
@@ -97,7 +97,7 @@ impl ModelMetadata {
     /// [`read`](Self::read) of `metadata` that were read from `path` before.
     ///
     /// # Errors
-    /// [`Error::Model`] as there.
+    /// [`Error::File`] as there.
     pub fn parse(path: &Path, metadata: &Metadata) -> Result<Option<Self>> {
         let Some(version) = metadata.get(VERSION) else { return Ok(None) };
         if !version.parse().is_ok_and(|version: u32| (1..=FORMAT_VERSION).contains(&version)) {
@@ -133,7 +133,7 @@ impl ModelMetadata {
     /// [`read`](Self::read) of a file that must say what it is: one for one of `tasks`.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read); [`Error::Model`] when the file says nothing, or is for another task.
+    /// Those of [`read`](Self::read); [`Error::File`] when the file says nothing, or is for another task.
     pub fn require(path: &Path, tasks: &[&str]) -> Result<Self> {
         let found = Self::read(path)?.ok_or_else(|| {
             let reason =
@@ -147,7 +147,7 @@ impl ModelMetadata {
     /// Refuses the file at `path`, which says this, where a model for one of `tasks` is needed.
     ///
     /// # Errors
-    /// [`Error::Model`] with both.
+    /// [`Error::File`] with both.
     pub fn check_task(&self, path: &Path, tasks: &[&str]) -> Result<()> {
         if tasks.contains(&self.task.as_str()) {
             return Ok(());
@@ -161,7 +161,7 @@ impl ModelMetadata {
     /// For the file.
     ///
     /// # Errors
-    /// [`Error::Model`] when a path is no text.
+    /// [`Error::File`] when a path is no text.
     pub fn to_metadata(&self) -> Result<Metadata> {
         let mut metadata = Metadata::new();
         let mut put = |key: &str, value: String| metadata.insert(key.to_owned(), value);
@@ -208,7 +208,7 @@ impl ModelMetadata {
     /// refused.
     ///
     /// # Errors
-    /// [`Error::Model`] with both names.
+    /// [`Error::File`] with both names.
     pub fn check_classes(&self, path: &Path, annotations: &str, classes: &[Class]) -> Result<()> {
         for theirs in classes {
             let Some(ours) = self.classes.iter().find(|class| class.label == theirs.label) else { continue };
@@ -229,7 +229,7 @@ impl ModelMetadata {
     /// it `matters`.
     ///
     /// # Errors
-    /// [`Error::Model`] with both values of everything that differs, or when a configuration is no TOML.
+    /// [`Error::File`] with both values of everything that differs, or when a configuration is no TOML.
     pub fn check_same(&self, path: &Path, wanted: &Self, matters: impl Fn(&str) -> bool) -> Result<()> {
         let [ours, theirs] = [self.settings(path)?, wanted.settings(path)?];
         let differences = settings::differences(&ours, &theirs, matters);
@@ -261,20 +261,20 @@ fn json<T: DeserializeOwned>(path: &Path, metadata: &Metadata, key: &str) -> Res
 }
 
 fn refusal(path: &Path, reason: String) -> Error {
-    Error::Model { path: path.to_owned(), reason }
+    Error::File(path.to_owned(), reason)
 }
 
 /// SHA-256 in hexadecimal of a network's parameters in single precision, by name: the same whatever file they
 /// came in.
 ///
 /// # Errors
-/// [`Error::Tensor`] when a parameter cannot be read.
+/// [`Error::Candle`] when a parameter cannot be read.
 pub fn digest(parameters: &BTreeMap<String, Tensor>) -> Result<String> {
     let mut sum = Sha256::new();
     for (name, tensor) in parameters {
         sum.update(format!("{name} {:?}\n", tensor.dims()));
         let values = tensor.to_dtype(DType::F32).and_then(|tensor| tensor.flatten_all()?.to_vec1::<f32>());
-        let values = values.map_err(|source| Error::Tensor { name: name.clone(), source })?;
+        let values = values.map_err(|source| Error::tensor(name, source))?;
         for value in values {
             sum.update(value.to_le_bytes());
         }

@@ -97,7 +97,7 @@ impl<'a> RunSpec<'a> {
             false => RunDir::check_name(self.name),
             // It may have been moved to a name that no run begins with.
             true if self.resume => Ok(()),
-            true => Err(Error::RunExists { path }),
+            true => Err(Error::RunExists(path)),
         }
     }
 
@@ -120,20 +120,15 @@ impl<'a> RunSpec<'a> {
             return Ok(());
         }
         let fixed = |name: &str| !settings::ends_in(name, self.changeable);
-        let found = settings::flat(found).map_err(|error| Error::Model {
-            path: path.clone(),
-            reason: format!("its configuration: {error}"),
-        })?;
+        let found = settings::flat(found)
+            .map_err(|error| Error::File(path.clone(), format!("its configuration: {error}")))?;
         let differences = settings::flat(self.config)
             .map_or_else(|_| String::new(), |here| settings::differences(&found, &here, fixed).join(", "));
         if differences.is_empty() && !self.changeable.is_empty() {
             return Ok(());
         }
         let in_form = "a configuration in another form".to_owned();
-        Err(Error::OtherSettings {
-            path,
-            differences: Some(differences).filter(|d| !d.is_empty()).unwrap_or(in_form),
-        })
+        Err(Error::OtherSettings(path, Some(differences).filter(|d| !d.is_empty()).unwrap_or(in_form)))
     }
 
     /// What checkpoints belong to: the configuration without what may change.

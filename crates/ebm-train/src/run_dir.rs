@@ -56,11 +56,10 @@ impl RunDir {
         files::create_dir(&path)?;
         let lock = lock(&path)?;
         if path.join(CONFIG).exists() {
-            return Err(Error::RunExists { path });
+            return Err(Error::RunExists(path));
         }
         let file = path.join(ENVIRONMENT);
-        let json = serde_json::to_vec_pretty(environment)
-            .map_err(|source| Error::Json { path: file.clone(), source })?;
+        let json = serde_json::to_vec_pretty(environment).map_err(Error::json(&file))?;
         files::replace(&file, &json)?;
         files::replace(&path.join(CONFIG), config.as_bytes())?;
         Ok(Self { path, config: config.into(), digest: sha256(config.as_bytes()), _lock: lock })
@@ -73,7 +72,7 @@ impl RunDir {
     pub(crate) fn check_name(name: &str) -> Result<()> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-            return Err(Error::RunName { name: name.into() });
+            return Err(Error::RunName(name.into()));
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ pub(crate) fn send_start<T: TrainTask>(group: &Group, start: &Start, task: &T) -
         return Ok(());
     }
     let step = start.step;
-    let start = serde_json::to_vec(start).map_err(|source| Error::Json { path: SENT.into(), source })?;
+    let start = serde_json::to_vec(start).map_err(Error::json(SENT.as_ref()))?;
     let data = task.state().map_err(|source| Error::Task { step, source })?;
     for bytes in [start, encode(&data.model, step)?, encode(&data.optimizer, step)?] {
         group.share(bytes)?;
@@ -69,8 +69,7 @@ pub(crate) fn send_start<T: TrainTask>(group: &Group, start: &Start, task: &T) -
 /// Takes up what rank 0 [sent](send_start).
 fn receive_start<T: TrainTask>(spec: &RunSpec<'_>, task: &mut T, group: &Group) -> Result<Start> {
     let next = || group.share(Vec::new());
-    let start: Start =
-        serde_json::from_slice(&next()?).map_err(|source| Error::Json { path: SENT.into(), source })?;
+    let start: Start = serde_json::from_slice(&next()?).map_err(Error::json(SENT.as_ref()))?;
     let [model, optimizer] = [next()?, next()?];
     for (what, theirs, mine) in [
         ("seed", start.seed.to_string(), spec.seed.to_string()),
@@ -123,7 +122,7 @@ pub(crate) fn part<T: TrainTask>(step: usize, task: &T, group: &Group) -> Result
     let digest = sha256(&[encode(&data.model, step)?, encode(&data.optimizer, step)?].concat());
     let differs = group.share(digest.clone().into_bytes())? != digest.into_bytes();
     if differs {
-        return Err(Error::Drift { step });
+        return Err(Error::Drift(step));
     }
     group.any(false)?;
     Ok(())

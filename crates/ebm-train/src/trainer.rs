@@ -185,7 +185,7 @@ impl Run {
             });
         }
         if !options.resume {
-            return Err(Error::HasCheckpoints { path: dir });
+            return Err(Error::HasCheckpoints(dir));
         }
         let loaded = load_latest(&dir)?;
         for skipped in &loaded.skipped {

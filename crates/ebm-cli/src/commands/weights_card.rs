@@ -43,7 +43,7 @@ pub fn run(args: &CardArgs) -> Result<()> {
             "no .safetensors file there has its task, method and settings; train it here, or convert it"
                 .into();
         let expected = "a file of weights that says what it is";
-        return Err(ebm_data::Error::Format { path: args.run.clone(), expected, detail }.into());
+        return Err(ebm_data::Error::format(&args.run, expected, detail).into());
     };
     let out = args.out.clone().unwrap_or_else(|| args.run.join("README.md"));
     if out.exists() && !args.force {

@@ -48,7 +48,7 @@ pub(super) fn relabel(categories: &mut [Category], labels: Option<usize>, path: 
     if lowest < 1 || highest != labels as u64 {
         let count = categories.len();
         let detail = format!("{count} categories (ids {lowest} to {highest}), but the model has {labels}");
-        return Err(Error::Categories { path: path.to_owned(), detail });
+        return Err(Error::Categories(path.to_owned(), detail));
     }
     categories.iter_mut().for_each(|category| category.label = category.id as usize);
     Ok(())

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::COCO;
 use crate::error::Error;
 use crate::files::{read_utf8, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
@@ -30,13 +31,13 @@ impl AnnotationFile {
     /// found defective where they stand.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Json`] for what has not the outline of an
+    /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Format`] for what has not the outline of an
     /// annotation file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = read_utf8(path, 2 << 30)?;
         serde_json::from_slice(&bytes)
             .or_else(|error| serde_json::from_slice(&with_words_for_non_finite(&bytes)).map_err(|_| error))
-            .map_err(|error| Error::Json { path: path.to_owned(), detail: error.to_string() })
+            .map_err(|error| Error::format(path, COCO, error))
     }
 }
 

@@ -153,7 +153,7 @@ impl DetectionFolder {
 
 /// What is wrong with a folder, and what to do about it.
 fn unusable(path: &Path, detail: String) -> Error {
-    Error::Format { path: path.to_owned(), expected: "a folder of annotated images", detail }
+    Error::format(path, "a folder of annotated images", detail)
 }
 
 /// The folders in `root` that are called as a split is.

@@ -106,7 +106,7 @@ fn files_of_list(list: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     for (line, name) in (1..).zip(text.lines().map(str::trim)).filter(|(_, name)| !name.is_empty()) {
         if !stays_inside(name) {
             let detail = format!("line {line}: {name:?}; give the name of an XML file without .xml");
-            return Err(Error::Format { path: list.to_owned(), expected: "a list of images", detail });
+            return Err(Error::format(list, "a list of images", detail));
         }
         files.push(folder.join(format!("{name}.xml")));
     }

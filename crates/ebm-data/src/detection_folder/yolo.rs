@@ -23,11 +23,7 @@ const CLASSES: &str = "classes.txt";
 /// The folder of images of each split, and the classes.
 pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     if let Some(path) = yaml_file(root)? {
-        let fail = |detail| Error::Format {
-            path: path.clone(),
-            expected: "a data.yaml as Ultralytics writes it",
-            detail,
-        };
+        let fail = |detail| Error::format(&path, "a data.yaml as Ultralytics writes it", detail);
         let yaml = DataYaml::parse(&read_settings(&path)?).map_err(fail)?;
         let text = |key| yaml.text(key).map_err(fail);
         let base = text("path")?;
@@ -57,7 +53,7 @@ pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
         text.lines().map(str::trim).filter(|name| !name.is_empty()).map(Into::into).collect();
     if classes.is_empty() || classes.iter().collect::<BTreeSet<_>>().len() < classes.len() {
         let detail = "give a name in each line, none twice".to_owned();
-        return Err(Error::Format { path, expected: "a list of classes", detail });
+        return Err(Error::format(path, "a list of classes", detail));
     }
     Ok((folders_without_yaml(root), classes))
 }

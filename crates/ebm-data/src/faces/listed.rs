@@ -95,7 +95,7 @@ pub(super) fn read_rows(split: &Path, columns: &[&str], expected: &'static str) 
 
 /// The error of a file that is no list of this kind.
 pub(super) fn not_a_list(path: &Path, expected: &'static str, detail: String) -> Error {
-    Error::Format { path: path.to_owned(), expected, detail }
+    Error::format(path, expected, detail)
 }
 
 /// Reads the faces that the CSV file `split` lists, with images in the directory `images`, in the list's order.

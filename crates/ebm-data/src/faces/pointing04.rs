@@ -62,7 +62,7 @@ pub fn load(root: &Path, scale: f64, tolerance: &Tolerance) -> Result<Faces> {
             "no folder such as Person01 with images such as person01146+0+0.jpg; give the folder that they \
                       are in"
                 .to_owned();
-        return Err(Error::Format { path: root.to_owned(), expected: "the folder of Pointing'04", detail });
+        return Err(Error::format(root, "the folder of Pointing'04", detail));
     }
     collected.within(tolerance)
 }

@@ -43,7 +43,7 @@ impl Split {
     pub fn whole<S: AsRef<str>>(part: &str, names: &[S], seed: u64) -> Result<Self> {
         let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
         let mut split = Self { version: VERSION, seed, parts: BTreeMap::from([(part.to_owned(), names)]) };
-        split.normalise().map_err(|detail| Error::Split { detail })?;
+        split.normalise().map_err(Error::Split)?;
         Ok(split)
     }
 
@@ -70,7 +70,7 @@ impl Split {
         let groups = self.shuffled_groups(from, to, &group_of)?;
         let Some(drawn) = groups.get(..count) else {
             let detail = format!("{count} cannot be drawn from the {} of part {from:?}", groups.len());
-            return Err(Error::Split { detail });
+            return Err(Error::Split(detail));
         };
         Ok(self.moved(from, to, drawn, &group_of))
     }
@@ -93,7 +93,7 @@ impl Split {
         if !(2..=len).contains(&count) {
             let detail =
                 format!("part {from:?} has {len} groups, which make 2 to {len} folds and not {count}");
-            return Err(Error::Split { detail });
+            return Err(Error::Split(detail));
         }
         // The first shares are one larger where the groups do not divide evenly.
         let start = |fold: usize| fold * (len / count) + fold.min(len % count);
@@ -103,7 +103,7 @@ impl Split {
 
     /// The groups of a part in the order in which they are drawn for a new part.
     fn shuffled_groups(&self, from: &str, to: &str, group_of: impl Fn(&str) -> &str) -> Result<Vec<String>> {
-        let fail = |detail: String| Error::Split { detail };
+        let fail = Error::Split;
         if self.parts.contains_key(to) {
             return Err(fail(format!("part {to:?} is drawn already")));
         }
@@ -202,5 +202,5 @@ fn refuse(what: &str, names: &[&str]) -> Result<()> {
     let more = names.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    Err(Error::Split { detail: format!("{what}: {shown}{more}") })
+    Err(Error::Split(format!("{what}: {shown}{more}")))
 }

@@ -97,7 +97,7 @@ pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let names = files_in(images, &["jpg", "jpeg", "png"])?;
     if names.is_empty() {
         let detail = "it holds no JPEG or PNG file".to_owned();
-        return Err(Error::Format { path: images.to_owned(), expected: "a directory of faces", detail });
+        return Err(Error::format(images, "a directory of faces", detail));
     }
     for name in &names {
         let path = images.join(name);

@@ -20,7 +20,7 @@ const EXPECTED: &str = "a list of boxes";
 /// [`Error::Format`] with the line for anything else; [`Error::Io`] and [`Error::FileTooLarge`].
 pub fn read_boxes(path: &Path) -> Result<Vec<Rect>> {
     let bytes = read_limited(path, LIMIT)?;
-    let fail = |detail: String| Error::Format { path: path.to_owned(), expected: EXPECTED, detail };
+    let fail = |detail: String| Error::format(path, EXPECTED, detail);
     let text = std::str::from_utf8(&bytes).map_err(|error| fail(error.to_string()))?;
     let parse = |(number, line): (usize, &str)| {
         parse_box(line).map_err(|detail| fail(format!("line {}: {detail}", number + 1)))

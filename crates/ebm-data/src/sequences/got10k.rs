@@ -57,10 +57,12 @@ fn names(folder: &Path, split: &Split) -> Result<Vec<String>> {
     let Split::Listed(chosen) = split else { return Ok(all) };
     let name = |line: String| match line.parse::<usize>() {
         Err(_) => Ok(line),
-        Ok(place) => all.get(place).cloned().ok_or_else(|| Error::Format {
-            path: chosen.clone(),
-            expected: "a list of sequences",
-            detail: format!("place {place} is not in {}, which has {} names", path.display(), all.len()),
+        Ok(place) => all.get(place).cloned().ok_or_else(|| {
+            Error::format(
+                &chosen,
+                "a list of sequences",
+                format!("place {place} is not in {}, which has {} names", path.display(), all.len()),
+            )
         }),
     };
     list(chosen)?.into_iter().map(name).collect()

@@ -64,11 +64,7 @@ pub fn annotations(dir: &Path) -> Result<Vec<Annotation>> {
     if all.iter().all(|(_, boxes)| matches!(boxes, Err(Error::Io { .. }))) {
         let detail = "no folder such as Basketball with a groundtruth_rect.txt in it; give the folder that holds the \
                       sequences' folders";
-        return Err(Error::Format {
-            path: dir.to_owned(),
-            expected: "the annotations of OTB-100",
-            detail: detail.to_owned(),
-        });
+        return Err(Error::format(dir, "the annotations of OTB-100", detail));
     }
     Ok(all)
 }
@@ -104,7 +100,7 @@ fn read_annotation(sequence: &OtbSequence, path: &Path) -> Result<Vec<Rect>> {
     if boxes.len() != sequence.frames {
         let OtbSequence { name, frames, .. } = sequence;
         let detail = format!("{} boxes for the {frames} frames of {name}; fetch it again", boxes.len());
-        return Err(Error::Format { path: path.to_owned(), expected: "an annotation of OTB-100", detail });
+        return Err(Error::format(path, "an annotation of OTB-100", detail));
     }
     Ok(boxes)
 }

@@ -104,7 +104,7 @@ impl<'a> Collector<'a> {
         let Sequences { sequences, quarantine } = &self.sequences;
         if sequences.is_empty() && quarantine.defects.is_empty() {
             let detail = format!("no sequence found; the files should be laid out as {layout}");
-            return Err(Error::Format { path: root.to_owned(), expected: "a dataset of sequences", detail });
+            return Err(Error::format(root, "a dataset of sequences", detail));
         }
         self.options.tolerance.apply(quarantine, sequences.len())?;
         if sequences.is_empty() {
@@ -215,11 +215,7 @@ fn numbers(path: &Path, count: usize) -> Attempt<Vec<u32>> {
 
 fn text(path: &Path) -> Result<String> {
     let bytes = read_limited(path, LIMIT)?;
-    String::from_utf8(bytes).map_err(|error| Error::Format {
-        path: path.to_owned(),
-        expected: "a text file",
-        detail: error.to_string(),
-    })
+    String::from_utf8(bytes).map_err(|error| Error::format(path, "a text file", error))
 }
 
 /// The lines of a list, without blanks around and without empty ones.
@@ -232,11 +228,11 @@ pub(super) fn list(path: &Path) -> Result<Vec<String>> {
     let lines: Vec<String> =
         text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
     match lines.iter().find(|line| !stays_inside(line)) {
-        Some(line) => Err(Error::Format {
-            path: path.to_owned(),
-            expected: "a list of sequences",
-            detail: format!("{line:?} is no name; write the name of one sequence in each line"),
-        }),
+        Some(line) => Err(Error::format(
+            path,
+            "a list of sequences",
+            format!("{line:?} is no name; write the name of one sequence in each line"),
+        )),
         None => Ok(lines),
     }
 }

@@ -112,7 +112,7 @@ fn defects_are_an_error_with_their_number() {
     assert_eq!((defect.sample.as_str(), defect.detail.as_str()), ("annotation 1", "area is -1"));
     assert_eq!(defect.code.to_string(), "bad_annotation");
     for text in ["", "[]", "{}", "{\"images\": 3}"] {
-        assert!(matches!(fixture.check_text(text), Err(Error::Json { .. })), "{text}");
+        assert!(matches!(fixture.check_text(text), Err(Error::Format { .. })), "{text}");
     }
 }
 

@@ -312,7 +312,7 @@ fn files_that_are_not_coco_are_errors() {
     for (content, said) in cases {
         std::fs::write(&path, content).unwrap();
         let error = CocoDataset::load(&path, dir.path(), &options(Purpose::Train)).unwrap_err();
-        assert!(matches!(error, Error::Json { .. }), "{error}");
+        assert!(matches!(error, Error::Format { .. }), "{error}");
         assert!(error.to_string().contains(said) && error.to_string().contains("f.json"), "{error}");
     }
 }

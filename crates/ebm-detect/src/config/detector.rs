@@ -10,7 +10,7 @@ use ebm_nn::{
 use serde::{Deserialize, Serialize};
 
 use super::BodyKind;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 settings! {
     /// The detector and how it is trained and run.
@@ -215,8 +215,8 @@ impl BackboneConfig {
         if self.body == DetectorBody::Resnet {
             return Ok(());
         }
-        let reason = "EfficientNet-Lite0 is not trained here: give its weights with --body".to_owned();
-        Err(Error::Config { name: "detector.backbone.body".into(), reason })
+        let reason = "EfficientNet-Lite0 is not trained here: give its weights with --body";
+        Err(Error::config("detector.backbone.body", reason))
     }
 
     /// The body's form of these settings.
@@ -235,7 +235,7 @@ impl BackboneConfig {
             50 => ResNetConfig::resnet50(norm),
             other => {
                 let reason = format!("backbone.depth = {other}; there are 18, 34 and 50");
-                return Err(Error::Config { name: "backbone".into(), reason });
+                return Err(Error::config("backbone", reason));
             }
         };
         Ok(ResNetConfig { width: self.width, stride_in_1x1: self.stride_in_1x1, ..network })

@@ -4,7 +4,7 @@ use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule, parametr
 use ebm_experiment::config::settings;
 use serde::{Deserialize, Serialize};
 
-use crate::{energy_head::Coordinates, error::Result, inference::BoxAscent};
+use crate::{Result, energy_head::Coordinates, inference::BoxAscent};
 
 settings! {
     /// How the boxes of a detection are found: by the detector's own regression, where the row adds nothing

@@ -21,7 +21,7 @@ pub use training::{OptimizerKind, TrainingConfig};
 
 pub use crate::energy_head::Coordinates;
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 settings! {
     /// A detector, its training, and the rows of the tables.
@@ -118,7 +118,7 @@ impl ExperimentConfig {
     /// # Errors
     /// When there is none, naming those that there are.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
-        Ok(row(self.rows(), |method| &method.key, key)?)
+        row(self.rows(), |method| &method.key, key)
     }
 
     /// The same with this row in the place of the one of its key.
@@ -135,8 +135,8 @@ impl ExperimentConfig {
     /// # Errors
     /// Where the settings have none.
     pub fn scenes(&self) -> Result<GeneratedConfig> {
-        let reason = "mini scale needs [generated], the sizes of its splits".to_owned();
-        self.generated.ok_or(Error::Config { name: "generated".into(), reason })
+        let reason = "mini scale needs [generated], the sizes of its splits";
+        self.generated.ok_or(Error::config("generated", reason))
     }
 
     /// Training of what a method adds to the detector; none where it adds nothing.

@@ -3,7 +3,7 @@
 use ebm_seed::Key;
 
 use super::*;
-use crate::error::Error;
+use crate::Error;
 
 /// f(y) = −½ Σ ((y − μ) / σ)² + c, whatever the image: a box with independent normal coordinates.
 struct Normal {

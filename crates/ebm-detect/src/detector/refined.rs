@@ -6,7 +6,7 @@ use rand::RngCore;
 
 use super::{DensityOptions, Detection, DetectorOptions};
 use crate::{
-    error::Result,
+    Result,
     refiner::{BoxRefiner, LabelledBox, RefinedBox, RefinerOptions, Seen},
 };
 

@@ -6,8 +6,8 @@ use rand::RngCore;
 
 use super::{Detection, Detector, Network, refined::refine_seen, two_stages::View};
 use crate::{
+    Error, Result,
     corner_density::BoxDensity,
-    error::{Error, Result},
     inference::PathPoint,
     refiner::{BoxRefiner, LabelledBox, Seen},
 };
@@ -127,7 +127,7 @@ impl Detector {
 }
 
 fn no_energy(reason: String) -> Error {
-    Error::Config { name: "f of a box".to_owned(), reason }
+    Error::config("f of a box", reason)
 }
 
 #[cfg(test)]

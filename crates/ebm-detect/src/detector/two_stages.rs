@@ -15,12 +15,12 @@ use rand::RngCore;
 
 use super::{DensityOptions, DetectorOptions};
 use crate::{
+    Error, Result,
     box_head::Candidate,
     branch::Branch,
     config::{ExperimentConfig, MapType},
     corner_density::{BoxDensity, PlacedBoxes, Sampling},
     energy_head::BoxFeatures,
-    error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
     inference::{BoxAscent, Head, PathPoint, RefinedCandidates, climb_path, refine_candidates},
@@ -151,10 +151,10 @@ impl TwoStages {
         ascent: &GradientAscent,
     ) -> Result<Vec<PathPoint>> {
         let heads = self.heads();
-        let refiner = heads.refiners.first().ok_or_else(|| Error::Config {
-            name: "f of a box".into(),
-            reason: "this detector has no branch to climb with".into(),
-        })?;
+        let refiner = heads
+            .refiners
+            .first()
+            .ok_or_else(|| Error::config("f of a box", "this detector has no branch to climb with"))?;
         let (convention, corners) = (self.config.detector.convention.into(), self.corners(view, given));
         let label = vec![given.label as u32];
         let pyramid = BoxFeatures::readable(&view.pyramid)?;
@@ -207,7 +207,7 @@ impl TwoStages {
             }
             None => "p(y|x) needs the weights of an energy model beside the detector's".to_owned(),
         };
-        Err(Error::Config { name: "density".into(), reason })
+        Err(Error::config("density", reason))
     }
 
     /// What the networks see.
@@ -258,7 +258,7 @@ impl TrainedBranch {
         options: &DetectorOptions,
     ) -> Result<Self> {
         let (path, said) = (file.path(), file.metadata());
-        let refuse = |reason: String| Error::Weights { path: path.to_owned(), reason };
+        let refuse = |reason: String| Error::weights(path, reason);
         if let Some(said) = said {
             said.check_task(path, &[BRANCH])?;
         }

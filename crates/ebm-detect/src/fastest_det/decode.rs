@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::{box_head::Candidate, error::Result};
+use crate::{Result, box_head::Candidate};
 
 /// How much the probability of an object and that of its class weigh in the score, as exponents.
 const WEIGHTS: [f32; 2] = [0.6, 0.4];

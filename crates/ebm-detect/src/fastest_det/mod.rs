@@ -13,7 +13,7 @@ use ebm_data::{
 };
 use ebm_nn::boxes::{BoxConvention, batched_nms};
 
-use crate::{box_head::Candidate, config::FastestDetConfig, error::Result};
+use crate::{Result, box_head::Candidate, config::FastestDetConfig};
 
 use self::decode::{cells_of, decode};
 use self::network::Network;

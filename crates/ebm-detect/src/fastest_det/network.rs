@@ -9,7 +9,7 @@ use ebm_nn::{
     shufflenet::ShuffleNetV2,
 };
 
-use crate::error::Result;
+use crate::Result;
 
 /// torch's.
 const NORM_EPS: f64 = 1e-5;

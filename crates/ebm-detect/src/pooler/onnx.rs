@@ -3,7 +3,7 @@
 use ebm_nn::onnx::{Attribute, Ends, Graph, PrRoiPool, Value};
 
 use super::{Pooler, Pooling};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 impl Pooler {
     /// [`pool`](Self::pool) of `boxes (R, 4)` in the only image of `levels`, (1, C, H, W) each: (R, C Σ bins²), in
@@ -13,8 +13,7 @@ impl Pooler {
     /// [`Error::Config`] where boxes are pooled by RoIAlign.
     pub fn onnx(&self, graph: &mut Graph, levels: &[Value], boxes: &Value) -> Result<Value> {
         if self.pooling != Pooling::PrRoi {
-            let reason = "only PrRoIPool is written as standard operators".to_owned();
-            return Err(Error::Config { name: "pooling".into(), reason });
+            return Err(Error::config("pooling", "only PrRoIPool is written as standard operators"));
         }
         let ends = Ends::of_corners(graph, boxes);
         let own = self.level_onnx(graph, &ends);

@@ -5,7 +5,7 @@ use ebm_nn::boxes::BBox;
 use ebm_nn::ops::prroi_pool::Levels;
 
 use super::{Pooler, View};
-use crate::error::Result;
+use crate::Result;
 
 /// R boxes as PrRoIPool sees them, in each view.
 pub(crate) struct Sight<'a> {

@@ -11,10 +11,7 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{BoxRefiner, Draw, RefinedBox, RefinedResults};
-use crate::{
-    corner_density::BoxDensity,
-    error::{Error, Result},
-};
+use crate::{Error, Result, corner_density::BoxDensity};
 
 /// What a refiner's file says of its intervals and scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

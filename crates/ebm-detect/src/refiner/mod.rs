@@ -26,10 +26,10 @@ use ebm_train::Class;
 use rand::RngCore;
 
 use crate::{
+    Error, Result,
     config::{RefinerConfig, Settings},
     corner_density::{BoxDensity, PlacedBoxes, Sampling},
     energy_head::{BoxFeatures, Coordinates},
-    error::{Error, Result},
     inference::{BoxAscent, Climbed, climb},
     input::{original_pixel, to_original},
     weights::{REFINER, WeightFile},
@@ -151,7 +151,7 @@ impl BoxRefiner {
 
     fn of(file: WeightFile, options: &RefinerOptions) -> Result<Self> {
         let path = file.path().to_owned();
-        let refuse = |reason: String| Error::Weights { path: path.clone(), reason };
+        let refuse = |reason: String| Error::weights(&path, reason);
         let said = file.metadata().cloned();
         let said = said.ok_or_else(|| {
             refuse("it does not say what it is; `ebm train refiner` writes refiners".into())
@@ -285,9 +285,11 @@ impl BoxRefiner {
 
     /// Eq. 5 as f was trained with: where it is known.
     fn proposal(&self) -> Result<GaussianMixture> {
-        self.config.objective.gaussian().ok_or_else(|| Error::Config {
-            name: "density".into(),
-            reason: "p(y|x) is drawn from Eq. 5, and this refiner's objective has other samples".to_owned(),
+        self.config.objective.gaussian().ok_or_else(|| {
+            Error::config(
+                "density",
+                "p(y|x) is drawn from Eq. 5, and this refiner's objective has other samples",
+            )
         })
     }
 
@@ -308,7 +310,7 @@ impl BoxRefiner {
         let ascent = BoxAscent { ascent: ascent.clone(), coordinates: Coordinates::Relative };
         let Climbed { boxes: climbed, f_before, f } = climb(self.network.head(), features, &ascent)?;
         if let Some(f) = f_before.iter().chain(&f).find(|f| !f.is_finite()) {
-            return Err(Error::NonFinite { place: "refiner", reason: format!("f of a box is {f}") });
+            return Err(Error::input("refiner", format!("f of a box is {f}")));
         }
         let refined = boxes.iter().zip(&climbed).zip(f_before.into_iter().zip(f));
         let refined = refined.map(|((given, corners), (f_before, f))| {

@@ -13,10 +13,10 @@ use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
 use crate::{
+    Error, Result,
     body::{self, Body, BodyForm},
     config::{RefinerConfig, RefinerNetworkConfig},
     energy_head::{EnergyHead, HeadSizes},
-    error::{Error, Result},
     pooler::Pooler,
     weights::{REFINER, WeightFile},
 };
@@ -53,7 +53,7 @@ impl RefinerNetwork {
         device: &candle_core::Device,
         key: Key,
     ) -> Result<(Self, ParamStore)> {
-        let refuse = |reason: String| Error::Weights { path: weights.to_owned(), reason };
+        let refuse = |reason: String| Error::weights(weights, reason);
         let store = ParamStore::new(key);
         let (form, trained) = (BodyForm::of_refiner(&config.network), config.trained_stages);
         let known = ModelMetadata::read(weights)?.is_some_and(|said| said.task == REFINER);

@@ -3,7 +3,7 @@
 use ebm_nn::onnx::{Graph, Length, Part};
 
 use super::BoxRefiner;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 impl BoxRefiner {
     /// The network as ONNX. The first file takes `pixels` (1, 3, H, W), normalised and padded as its metadata say, and
@@ -16,7 +16,7 @@ impl BoxRefiner {
     pub fn onnx(&self) -> Result<Vec<Part>> {
         let config = &self.config;
         let text = |toml: std::result::Result<String, toml::ser::Error>| {
-            toml.map_err(|error| Error::Config { name: "refiner".into(), reason: error.to_string() })
+            toml.map_err(|error| Error::config("refiner", error))
         };
         let metadata = [
             ("task", crate::weights::REFINER.to_owned()),

@@ -7,9 +7,9 @@ use rand::RngCore;
 
 use super::{BoxRefiner, CONVENTION, Draw, LabelledBox, RefinedBox, clipped, to_input};
 use crate::{
+    Result,
     corner_density::BoxDensity,
     energy_head::{BoxFeatures, Coordinates},
-    error::Result,
     faster_rcnn::ImageBatch,
     inference::{BoxAscent, PathPoint, climb_path},
     input::{original_pixel, to_original},

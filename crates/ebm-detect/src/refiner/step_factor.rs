@@ -12,7 +12,7 @@ use ebm_train::Progress;
 use rand::RngCore;
 
 use super::{BoxRefiner, LabelledBox, RefinedBox, Rescoring, scaled};
-use crate::{error::Result, layers::rows_of_four};
+use crate::{Result, layers::rows_of_four};
 
 /// A detector's boxes on annotated images.
 pub struct RefinedResults<'a> {

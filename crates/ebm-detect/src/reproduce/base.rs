@@ -16,9 +16,8 @@ use ebm_train::{BaseNetwork, ModelMetadata, Progress, RunSpec, keep_base, model_
 
 use super::setup::StudyOptions;
 use crate::{
-    body,
+    Result, body,
     config::{ExperimentConfig, Settings},
-    error::Result,
     faster_rcnn::FasterRcnn,
     training::{BatchSource, DetectorTask, MapOrder, MirroredMaps, StreamSource},
     weights::{Body, WeightFile, classes, detector_metadata},

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{AveragePrecision, Setup};
 use crate::{
+    Error, Result,
     config::ExperimentConfig,
-    error::{Error, Result},
     evaluation::{Heads, Refiner},
 };
 
@@ -33,8 +33,7 @@ pub fn figure3a(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Resul
     let config = &setup.config;
     let steps: Vec<usize> = config.figure3a.iter().map(|point| point.steps).collect();
     if steps.is_empty() {
-        let reason = "the figure needs at least one point".to_owned();
-        return Err(Error::Config { name: "figure3a".to_owned(), reason });
+        return Err(Error::config("figure3a", "the figure needs at least one point"));
     }
     let trained = setup.trained(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds, progress)?;
     let mut rows = Vec::new();

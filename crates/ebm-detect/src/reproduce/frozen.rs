@@ -18,8 +18,8 @@ use super::{
     setup::{Setup, Source, Split, StudyOptions, eval_loader, load_dataset},
 };
 use crate::{
+    Error, Result,
     config::{DetectorConfig, ExperimentConfig, MethodConfig},
-    error::{Error, Result},
     faster_rcnn::{FasterRcnn, ImageBatch},
     feature_cache::FeatureCache,
     foreground::ForegroundCache,
@@ -102,7 +102,7 @@ pub fn real(
 
 /// The images of all `train*.json` in `folder`.
 fn training_images(folder: &Path, images: &Path, detector: &DetectorConfig) -> Result<CocoDataset> {
-    let refuse = |reason: String| Error::Config { name: folder.display().to_string(), reason };
+    let refuse = |reason: String| Error::input(folder.display(), reason);
     let entries = std::fs::read_dir(folder).map_err(|error| refuse(format!("cannot be listed: {error}")))?;
     let is_training = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();

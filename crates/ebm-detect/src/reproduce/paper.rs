@@ -11,8 +11,8 @@ use ebm_train::Progress;
 
 use super::setup::{Setup, Source, Split, StudyOptions, load_dataset};
 use crate::{
+    Result,
     config::ExperimentConfig,
-    error::Result,
     training::{BranchSource, StreamSource},
     weights::{WeightFile, classes},
 };

@@ -19,9 +19,9 @@ use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::AveragePrecision;
 use crate::{
+    Error, Result,
     branch::Branch,
     config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
-    error::{Error, Result},
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::FasterRcnn,
     inference::BoxAscent,
@@ -234,7 +234,7 @@ impl Setup {
             "trained branches are missing: {}; put them there, name fewer methods or seeds, or have them trained with --train-missing",
             missing.join(", ")
         );
-        Err(Error::Weights { path: heads.path.clone(), reason })
+        Err(Error::weights(&heads.path, reason))
     }
 
     /// A branch, trained in its run, or found where it was trained before; see
@@ -252,9 +252,8 @@ impl Setup {
             progress.message(&format!("{}, seed {seed}: {}", method.title, path.display()));
             return trained(&path);
         }
-        let training = self.config.training(method).ok_or_else(|| Error::Config {
-            name: method.key.clone(),
-            reason: "it adds nothing to the detector, so that there is nothing to train".into(),
+        let training = self.config.training(method).ok_or_else(|| {
+            Error::config(&method.key, "it adds nothing to the detector, so that there is nothing to train")
         })?;
         let metadata = self.metadata(wanted)?;
         let key = Key::new(*seed).split(&method.key);

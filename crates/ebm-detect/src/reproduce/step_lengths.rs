@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Setup, setup::Wanted};
 use crate::{
+    Result,
     config::MethodConfig,
-    error::Result,
     evaluation::{Heads, Refiner},
     inference::BoxAscent,
     step_factor::STEP_FACTORS,

@@ -11,8 +11,8 @@ use super::{
     setup::{Wanted, heads},
 };
 use crate::{
+    Error, Result,
     config::{AblationConfig, ExperimentConfig},
-    error::{Error, Result},
 };
 
 /// The energy model trained with one proposal and one seed.
@@ -90,8 +90,7 @@ fn measured(setup: &Setup, path: &Path) -> Result<Option<AblationRow>> {
 }
 
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
-    let reason = format!("{error}; remove the file and the row is measured again");
-    Error::Config { name: path.display().to_string(), reason }
+    Error::input(path.display(), format!("{error}; remove the file and the row is measured again"))
 }
 
 /// The branches of all rows: of each proposal with each seed.

@@ -11,9 +11,9 @@ use super::{
     setup::{Setup, Trained, Wanted, heads},
 };
 use crate::{
+    Result,
     branch::Branch,
     config::{ExperimentConfig, MethodConfig},
-    error::Result,
 };
 
 /// A line of results: one method, one seed.

@@ -13,10 +13,10 @@ use rand::seq::index;
 
 use super::BranchSource;
 use crate::{
+    Error, Result,
     branch::Branch,
     config::{MethodConfig, TrainingConfig},
     energy_head::BoxFeatures,
-    error::{Error, Result},
     faster_rcnn::{FasterRcnn, Objects},
     feature_cache::CachedBatch,
     foreground::ForegroundPool,
@@ -137,7 +137,7 @@ impl BranchTask {
     }
 
     fn refuse(&self, reason: &str) -> Error {
-        Error::Config { name: self.method.clone(), reason: reason.into() }
+        Error::config(&self.method, reason)
     }
 
     fn true_boxes(&self, pyramid: &[Tensor], objects: &[Object]) -> Result<BoxFeatures> {

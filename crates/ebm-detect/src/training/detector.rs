@@ -5,11 +5,7 @@ use ebm_seed::Key;
 use ebm_train::{GradientTask, Group, Learner, Loss};
 
 use super::BatchSource;
-use crate::{
-    config::TrainingConfig,
-    error::{Error, Result},
-    faster_rcnn::FasterRcnn,
-};
+use crate::{Error, Result, config::TrainingConfig, faster_rcnn::FasterRcnn};
 
 /// Faster-RCNN under its four losses.
 pub struct DetectorTask<S> {

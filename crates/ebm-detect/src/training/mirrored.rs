@@ -15,7 +15,7 @@ use rand::Rng as _;
 
 use super::BatchSource;
 use crate::{
-    error::Result,
+    Result,
     feature_cache::{CachedBatch, FeatureCache, shuffled},
 };
 

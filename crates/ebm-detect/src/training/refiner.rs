@@ -15,10 +15,10 @@ use rand::Rng as _;
 
 use super::{BatchSource, MirroredMaps, branch::mean_loss};
 use crate::{
+    Error, Result,
     body::is_of_body,
     config::RefinerConfig,
     energy_head::BoxFeatures,
-    error::{Error, Result},
     faster_rcnn::{ImageBatch, Objects},
     feature_cache::CachedBatch,
     refiner::RefinerNetwork,
@@ -76,8 +76,8 @@ impl RefinerTask {
         key: Key,
     ) -> Result<Self> {
         if matches!(source, RefinerSource::Maps(_)) && config.trained_stages > 0 {
-            let reason = "maps can be kept of a frozen body alone; train without them".to_owned();
-            return Err(Error::Config { name: "trained_stages".into(), reason });
+            let reason = "maps can be kept of a frozen body alone; train without them";
+            return Err(Error::config("trained_stages", reason));
         }
         let objective = config.objective.build(&mut key.split("pool").rng())?;
         let rate = |name: &str| if is_of_body(name) { config.body_rate } else { 1.0 };

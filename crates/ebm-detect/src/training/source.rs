@@ -10,7 +10,7 @@ use ebm_seed::Key;
 use rand::RngCore;
 
 use crate::{
-    error::{Error, Result},
+    Error, Result,
     faster_rcnn::ImageBatch,
     feature_cache::{CachedBatch, FeatureCache, shuffled},
     foreground::{Foreground, ForegroundCache},
@@ -57,7 +57,7 @@ impl CachedSource {
         if positions.is_empty() || batch_size == 0 {
             let reason =
                 format!("{} images with objects cannot form batches of {batch_size}", positions.len());
-            return Err(Error::Config { name: "training".into(), reason });
+            return Err(Error::config("training", reason));
         }
         Ok(Self { cache, positions, batch_size, part: 0..batch_size, key })
     }
@@ -104,8 +104,7 @@ impl ForegroundSource {
 
 fn check_part(part: &Range<usize>, batch_size: usize) -> Result<()> {
     if part.is_empty() || part.end > batch_size {
-        let reason = format!("a batch of {batch_size} has no images {part:?}");
-        return Err(Error::Config { name: "training".into(), reason });
+        return Err(Error::config("training", format!("a batch of {batch_size} has no images {part:?}")));
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use super::{
     metadata::{detector_metadata, fastest_det_metadata},
 };
 use crate::{
+    Error, Result,
     config::{DetectorConfig, ExperimentConfig, Settings},
-    error::{Error, Result},
 };
 
 /// What [`convert`] found and wrote.
@@ -55,7 +55,7 @@ pub struct ConvertOptions<'a> {
 /// the convention is another than the configuration's, or when `output` is `input`; else when a file cannot be
 /// read or written.
 pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Result<Conversion> {
-    let refuse = |reason: &str| Err(Error::Weights { path: input.to_owned(), reason: reason.to_owned() });
+    let refuse = |reason: &str| Err(Error::weights(input, reason));
     let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if same(input, output) {
         return refuse("this is the input too, and would be lost; give another name for the output");

@@ -18,9 +18,8 @@ use super::{
     metadata::{DETECTION, stated_configuration},
 };
 use crate::{
-    body,
+    Error, Result, body,
     config::{DetectorConfig, ExperimentConfig, FastestDetConfig, Settings},
-    error::{Error, Result},
     faster_rcnn::FasterRcnn,
     fastest_det::FastestDet,
 };
@@ -226,7 +225,7 @@ impl WeightFile {
     }
 
     pub(super) fn refusal(&self, reason: String) -> Error {
-        Error::Weights { path: self.path.clone(), reason }
+        Error::weights(&self.path, reason)
     }
 
     /// The embedded configuration of the published detectors of the file's family. torchvision's names with

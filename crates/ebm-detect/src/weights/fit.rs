@@ -10,9 +10,9 @@ use super::{
     metadata::{DETECTION, to_toml},
 };
 use crate::{
+    Result,
     anchors::AnchorGenerator,
     config::{DetectorConfig, ExperimentConfig, Settings},
-    error::Result,
 };
 
 /// Anchors of a file may differ from ours by this, in pixels: rounding, not another rule.

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::conventions::Conventions;
 use crate::{
+    Error, Result,
     config::{
         ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, RefinerConfig,
         Settings, TrainingConfig,
     },
-    error::{Error, Result},
 };
 
 /// The task of a file with a whole detector.
@@ -137,13 +137,13 @@ struct Decisive {
 /// [`Error::Weights`] with the file and what is wrong in it.
 pub fn stated_configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
     ExperimentConfig::parse("its configuration", &metadata.config)
-        .map_err(|error| Error::Weights { path: path.to_owned(), reason: error.to_string() })
+        .map_err(|error| Error::weights(path, error))
 }
 
 /// The same with only those settings in its configuration.
 fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> {
     let config = stated_configuration(metadata, path)?;
-    let unknown = |error: Error| Error::Weights { path: path.to_owned(), reason: error.to_string() };
+    let unknown = |error: Error| Error::weights(path, error);
     let method = config.method(&metadata.method).map_err(unknown)?;
     let (density, confidence) = (method.density.clone(), method.confidence.clone());
     let training = config.training(method);
@@ -152,8 +152,7 @@ fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> 
 }
 
 pub(super) fn to_toml(value: &impl Serialize) -> Result<String> {
-    toml::to_string(value)
-        .map_err(|error| Error::Config { name: "metadata".into(), reason: error.to_string() })
+    toml::to_string(value).map_err(|error| Error::config("metadata", error))
 }
 
 const DIGEST: &str = "base_digest";

@@ -27,10 +27,10 @@ pub use metadata::{
 };
 
 use crate::{
+    Error, Result,
     body::{BodyForm, is_of_body},
     config::{DetectorConfig, ExperimentConfig},
     energy_head::EnergyHead,
-    error::{Error, Result},
     faster_rcnn::FasterRcnn,
 };
 
@@ -99,7 +99,7 @@ impl Body<'_> {
         store: &ParamStore,
         device: &Device,
     ) -> Result<(FasterRcnn, Vec<String>)> {
-        let refuse = |reason: String| Error::Weights { path: self.path.to_owned(), reason };
+        let refuse = |reason: String| Error::weights(self.path, reason);
         let tensors = BodyForm::of_detector(&config.backbone)?.read(self.path, device)?;
         let names: BTreeSet<String> = tensors.keys().cloned().collect();
         store.preload(tensors);

@@ -12,7 +12,7 @@ pub(super) fn values(
     ok: impl Fn(f64) -> bool,
 ) -> Result<()> {
     if values.is_empty() {
-        return Err(Error::Empty { what });
+        return Err(Error::Empty(what));
     }
     match values.iter().position(|&value| !ok(value)) {
         Some(index) => Err(Error::Value { what, index, value: values[index], expected }),
@@ -33,7 +33,7 @@ pub(super) fn lengths(what: &'static str, found: usize, expected: usize) -> Resu
 /// Requires regions, each of disjoint intervals in ascending order; their ends may be infinite.
 pub(super) fn regions<R: AsRef<[[f64; 2]]>>(regions: &[R]) -> Result<()> {
     if regions.is_empty() {
-        return Err(Error::Empty { what: "regions" });
+        return Err(Error::Empty("regions"));
     }
     for (index, region) in regions.iter().enumerate() {
         let ends = region.as_ref().as_flattened();

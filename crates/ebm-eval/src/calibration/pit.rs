@@ -22,7 +22,7 @@ impl PitHistogram {
     pub fn new(pit: &[f64], bins: usize) -> Result<Self> {
         check::pit(pit)?;
         if bins == 0 {
-            return Err(crate::Error::Empty { what: "bins" });
+            return Err(crate::Error::Empty("bins"));
         }
         let mut counts = vec![0; bins];
         for value in pit {

@@ -47,7 +47,7 @@ impl Annotations<'static> {
             }
         }
         if files.is_empty() {
-            return Err(Error::Empty { what: "file with annotated boxes in the folder" });
+            return Err(Error::Empty("file with annotated boxes in the folder"));
         }
         Ok(Self::collect(files.into_iter().map(|(name, path)| (name, read_boxes(&path)))))
     }

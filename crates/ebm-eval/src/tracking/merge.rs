@@ -28,9 +28,9 @@ pub struct RunsReport {
 /// [`Error::Empty`] without a run; [`Error::OtherConvention`]; [`Error::NoSequence`] or [`Error::Empty`] when no
 /// sequence is in all runs.
 pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
-    let first = runs.first().ok_or(Error::Empty { what: "runs" })?;
+    let first = runs.first().ok_or(Error::Empty("runs"))?;
     if let Some(other) = runs.iter().position(|run| run.convention != first.convention) {
-        return Err(Error::OtherConvention { run: other + 1 });
+        return Err(Error::OtherConvention(other + 1));
     }
     let names =
         |run: &TrackingReport| -> BTreeSet<String> { run.rows.iter().map(|row| row.name.clone()).collect() };

@@ -53,7 +53,7 @@ impl TrackingReport {
     ) -> Result<Self> {
         if rows.is_empty() {
             let Some(FailedSequence { name, reason }) = failed.first().cloned() else {
-                return Err(Error::Empty { what: "sequences" });
+                return Err(Error::Empty("sequences"));
             };
             return Err(Error::NoSequence { count: failed.len(), name, reason });
         }

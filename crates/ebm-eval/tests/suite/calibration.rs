@@ -104,7 +104,7 @@ fn few_samples_are_fair_in_the_mean() {
 #[test]
 fn crps_refuses_what_is_no_distribution() {
     let refuse = |points: &[f64], cdf: &[f64], y| crps_of_cdf(points, cdf, y).unwrap_err();
-    assert!(matches!(refuse(&[], &[], 0.0), Error::Empty { what: "grid points" }));
+    assert!(matches!(refuse(&[], &[], 0.0), Error::Empty("grid points")));
     assert!(matches!(refuse(&[0.0, 1.0], &[0.0], 0.0), Error::Lengths { found: 1, expected: 2, .. }));
     assert!(matches!(
         refuse(&[0.0, 0.0], &[0.0, 1.0], 0.0),
@@ -191,8 +191,8 @@ fn exact_transforms_have_no_calibration_error() {
         assert!(matches!(PitHistogram::new(&[bad], 2), Err(Error::Value { .. })));
     }
     assert!(matches!(calibration_error(&[], &[0.5]), Err(Error::Empty { .. })));
-    assert!(matches!(calibration_error(&[0.5], &[]), Err(Error::Empty { what: "levels" })));
-    assert!(matches!(PitHistogram::new(&[0.5], 0), Err(Error::Empty { what: "bins" })));
+    assert!(matches!(calibration_error(&[0.5], &[]), Err(Error::Empty("levels"))));
+    assert!(matches!(PitHistogram::new(&[0.5], 0), Err(Error::Empty("bins"))));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn the_conformal_rank_is_that_of_finite_samples() {
     let refuse = |n: usize, alpha| SplitConformal::calibrate(&scores[..n], alpha).unwrap_err();
     assert!(matches!(refuse(8, 0.1), Error::TooFew { found: 8, needed: 9, .. }));
     assert!(matches!(refuse(18, 0.05), Error::TooFew { found: 18, needed: 19, .. }));
-    assert!(matches!(refuse(0, 0.1), Error::Empty { what: "scores" }));
+    assert!(matches!(refuse(0, 0.1), Error::Empty("scores")));
     for alpha in [0.0, 1.0, -0.1, f64::NAN] {
         assert!(matches!(refuse(9, alpha), Error::Value { what: "alpha", .. }));
     }

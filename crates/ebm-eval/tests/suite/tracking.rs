@@ -201,7 +201,7 @@ fn runs_are_taken_together() {
         &Convention::otb(),
     );
     let mixed = merge(&[run(0.6, false), other.unwrap()]);
-    assert!(matches!(mixed, Err(ebm_eval::Error::OtherConvention { run: 2 })));
+    assert!(matches!(mixed, Err(ebm_eval::Error::OtherConvention(2))));
     assert!(merge(&[]).is_err());
 }
 

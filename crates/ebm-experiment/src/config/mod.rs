@@ -65,8 +65,7 @@ pub trait Settings: Setting + Serialize + DeserializeOwned {
     /// # Errors
     /// [`Error::Config`] when a number has no form in TOML.
     fn to_toml(&self) -> Result<String> {
-        toml::to_string(self)
-            .map_err(|error| Error::Config { name: "resolved".to_owned(), reason: error.to_string() })
+        toml::to_string(self).map_err(|error| Error::config("resolved", error))
     }
 }
 
@@ -100,7 +99,7 @@ impl<S: Settings> Configured<S> {
             None if Path::new(name_or_path).exists() => Self::read(Path::new(name_or_path), overrides),
             None => {
                 let reason = format!("there is no such file; embedded are {}", names::<S>().join(", "));
-                Err(Error::Config { name: name_or_path.to_owned(), reason })
+                Err(Error::config(name_or_path, reason))
             }
         }
     }
@@ -111,8 +110,7 @@ impl<S: Settings> Configured<S> {
     /// [`Error::Config`], naming the file and what is wrong with it.
     pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
         let name = path.display().to_string();
-        let text = read_settings(path)
-            .map_err(|error| Error::Config { name: name.clone(), reason: error.to_string() })?;
+        let text = read_settings(path).map_err(|error| Error::config(&name, error))?;
         Self::resolve(&name, &text, overrides)
     }
 
@@ -125,7 +123,7 @@ impl<S: Settings> Configured<S> {
     }
 
     fn resolve(name: &str, text: &str, Overrides { smoke, changes }: &Overrides) -> Result<Self> {
-        let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
+        let fail = |reason: String| Error::config(name, reason);
         let mut table = with_base::<S>(name, text)?;
         let expected = match table.remove("expected") {
             Some(Value::Table(expected)) => Some(parsed::<Expected>(&format!("{name}, expected"), expected)?),
@@ -178,13 +176,12 @@ pub fn parse<T: Setting + DeserializeOwned>(name: &str, text: &str) -> Result<T>
 /// # Errors
 /// [`Error::OutOfRange`]; [`Error::Config`] when a number has no form in TOML.
 pub fn check_ranges<T: Setting + Serialize>(name: &str, settings: &T) -> Result<()> {
-    let table = Table::try_from(settings)
-        .map_err(|error| Error::Config { name: name.to_owned(), reason: error.to_string() })?;
+    let table = Table::try_from(settings).map_err(|error| Error::config(name, error))?;
     ranges::check(name, &ranges::numbers(&T::declaration(), &table), true)
 }
 
 fn parsed<T: Setting + DeserializeOwned>(name: &str, table: Table) -> Result<T> {
-    let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
+    let fail = |reason: String| Error::config(name, reason);
     let numbers = ranges::numbers(&T::declaration(), &table);
     ranges::check(name, &numbers, false)?;
     let settings = table
@@ -195,7 +192,7 @@ fn parsed<T: Setting + DeserializeOwned>(name: &str, table: Table) -> Result<T> 
 }
 
 fn table_of(name: &str, text: &str) -> Result<Table> {
-    let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
+    let fail = |reason: String| Error::config(name, reason);
     text.parse().map_err(|error: toml::de::Error| fail(error.to_string()))
 }
 
@@ -216,13 +213,12 @@ pub fn row<'a, R: 'a>(
         known.push(key_of(row));
     }
     let near = suggestion(key, known.iter().copied());
-    let reason = format!("there is no such method{near}; there are {}", known.join(", "));
-    Err(Error::Config { name: key.to_owned(), reason })
+    Err(Error::config(key, format!("there is no such method{near}; there are {}", known.join(", "))))
 }
 
 /// The settings of `text` over those of what it extends.
 fn with_base<S: Settings>(name: &str, text: &str) -> Result<Table> {
-    let fail = |reason: String| Error::Config { name: name.to_owned(), reason };
+    let fail = |reason: String| Error::config(name, reason);
     let mut table = table_of(name, text)?;
     match table.remove("extends") {
         None => Ok(table),
@@ -241,7 +237,7 @@ fn embedded<S: Settings>(name: &str) -> Result<&'static str> {
         let known = names::<S>();
         let near = suggestion(name, known.iter().copied());
         let reason = format!("there is no such embedded configuration{near}; there are {}", known.join(", "));
-        Error::Config { name: name.to_owned(), reason }
+        Error::config(name, reason)
     })
 }
 

@@ -25,7 +25,7 @@ impl MapGrid {
         let image = Tensor::zeros((1, 3, size, size), DType::F32, &Device::Cpu)?;
         let map = network.frozen_maps(&image)?;
         let (_, rows, columns, channels) = map.dims4()?;
-        let fail = |reason: String| Err(Error::Config { part: "frozen.grid", reason });
+        let fail = |reason: String| Err(Error::config("of the frozen.grid", reason));
         if map.dims() == image.dims() {
             return fail("nothing of the trunk is frozen; say which of its blocks are".to_owned());
         }
@@ -45,8 +45,7 @@ impl MapGrid {
 impl Backbone for MapGrid {
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
         if train {
-            let reason = "its part of the network is frozen".to_owned();
-            return Err(Error::Config { part: "frozen.grid", reason });
+            return Err(Error::config("of the frozen.grid", "its part of the network is frozen"));
         }
         let map = self.network.frozen_maps(images)?;
         let (_, height, width, _) = map.dims4()?;

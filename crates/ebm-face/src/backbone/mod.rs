@@ -45,7 +45,7 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// normalised by the batch where the network does that.
     ///
     /// # Errors
-    /// [`Error::Images`] when the images are not as [`images`](Self::images) says.
+    /// [`Error::Input`] when the images are not as [`images`](Self::images) says.
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor>;
 
     /// What the frozen part of the network makes of `images`, (B, …), which no training changes: the images
@@ -71,7 +71,7 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// [`Error::Config`] where the network has no such form.
     fn onnx(&self, _graph: &mut Graph, _images: &Value) -> Result<Value> {
         let reason = "this backbone has no ONNX form; mobilefacenet, efficientnet_lite0 and resnet have one";
-        Err(Error::Config { part: "trunk", reason: reason.to_owned() })
+        Err(Error::config("of the trunk", reason))
     }
 
     /// C, the length of g_x.
@@ -102,11 +102,14 @@ impl ImageSize {
     }
 
     /// # Errors
-    /// [`Error::Images`] when `images` are not (B, 3, H, W) with B ≥ 1 and H and W that are taken.
+    /// [`Error::Input`] when `images` are not (B, 3, H, W) with B ≥ 1 and H and W that are taken.
     fn check(&self, images: &Tensor) -> Result<()> {
         match *images.dims() {
             [batch, 3, height, width] if batch > 0 && self.admits(height, width) => Ok(()),
-            _ => Err(Error::Images { expected: *self, found: images.dims().to_vec() }),
+            _ => Err(Error::input(
+                "the images",
+                format!("{:?} where the backbone takes {self}; resize or pad them", images.dims()),
+            )),
         }
     }
 }
@@ -174,7 +177,7 @@ impl BackboneConfig {
             #[cfg(not(feature = "transformers"))]
             Self::Convnext(_) => {
                 let reason = "convnext is not in this program; build it with --features transformers";
-                return Err(Error::Config { part: "trunk", reason: reason.to_owned() });
+                return Err(Error::config("of the trunk", reason));
             }
             Self::Mobilefacenet(config) => Box::new(MobileFaceNetBackbone::new(config, &vb)?),
             Self::EfficientnetLite0(config) => Box::new(EfficientNetLite0Backbone::new(config, vb)?),

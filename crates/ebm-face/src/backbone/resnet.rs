@@ -88,7 +88,7 @@ impl ResNetBackbone {
                 "layers {:?} and width {}: each stage needs a block, and the stem a channel",
                 config.layers, config.width
             );
-            return Err(Error::Config { part: "trunk", reason });
+            return Err(Error::config("of the trunk", reason));
         }
         Ok(Self { resnet: ResNet::new(&config.resnet(), vb)?, num_features: config.num_features() })
     }

@@ -86,7 +86,7 @@ fn read(
     }
     let reason =
         format!("not a residual network of bottlenecks with torchvision's names, {config:?}: {report}");
-    Err(Error::Weights { path: path.to_owned(), reason })
+    Err(Error::weights(path, reason))
 }
 
 fn examine(
@@ -95,7 +95,7 @@ fn examine(
     tensors: &BTreeMap<String, Tensor>,
     said: &BTreeMap<String, String>,
 ) -> Result<ResNetBackboneConfig> {
-    let refuse = |reason: &str| Error::Weights { path: path.to_owned(), reason: reason.to_owned() };
+    let refuse = |reason: &str| Error::weights(path, reason);
     let width = match tensors.get("conv1.weight").map(Tensor::dims) {
         Some([width, 3, 7, 7]) => *width,
         Some(_) | None => return Err(refuse("has no conv1.weight (O, 3, 7, 7), with which a ResNet begins")),
@@ -136,7 +136,7 @@ fn noted_stride(path: &Path, metadata: &BTreeMap<String, String>) -> Result<Opti
         Some("false") => Ok(Some(false)),
         Some(other) => {
             let reason = format!("the metadata's stride_in_1x1 is {other:?}, neither true nor false");
-            Err(Error::Weights { path: path.to_owned(), reason })
+            Err(Error::weights(path, reason))
         }
         None => Ok(metadata.get("arch").is_some_and(|arch| arch.contains("first 1x1")).then_some(true)),
     }

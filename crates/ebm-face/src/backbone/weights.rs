@@ -54,7 +54,7 @@ pub(crate) fn read_backbone(
     let report = shapes::compare(|vb| config.build_from(vb), &tensors)?;
     if !report.is_exact() {
         let reason = format!("the names and shapes are not those of {config:?}: {report}");
-        return Err(Error::Weights { path: file.path.clone(), reason });
+        return Err(Error::weights(&file.path, reason));
     }
     Ok(tensors)
 }

@@ -11,7 +11,7 @@ pub use parts::{
     MethodConfig, ObjectiveConfig, QuotedConfig, RefinementConfig, TrainingConfig,
 };
 
-use crate::error::Result;
+use crate::Result;
 use crate::{BackboneConfig, EnergyHeadConfig};
 use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
@@ -136,9 +136,9 @@ impl ExperimentConfig {
     /// The row with this key.
     ///
     /// # Errors
-    /// [`Error::Settings`] naming those that there are.
+    /// [`Error::Config`] naming those that there are.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
-        Ok(row(&self.methods, |method| &method.key, key)?)
+        row(&self.methods, |method| &method.key, key)
     }
 }
 

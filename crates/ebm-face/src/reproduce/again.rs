@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// or, where it is the directory of a table, all runs in it but those of the ablation.
 ///
 /// # Errors
-/// [`Error::Settings`] when there is no run, [`Error::Io`].
+/// [`Error::Input`] when there is no run, [`Error::Data`].
 pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     // What was packed has no settings but those in the model's file.
     let is_run = |dir: &Path| ["config.toml", "model.safetensors"].iter().any(|name| dir.join(name).exists());
@@ -32,7 +32,7 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
         let beside = (config.method != ENERGY && is_run(&energy)).then_some(energy);
         return Ok(std::iter::once(path.to_owned()).chain(beside).collect());
     }
-    let fail = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    let fail = |source| ebm_data::Error::io("read", path, source);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).map_err(fail)? {
         let dir = entry.map_err(fail)?.path();
@@ -45,8 +45,7 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     if found.is_empty() {
-        let reason = "there is no run of a face network in it".to_owned();
-        return Err(Error::Settings { name: path.display().to_string(), reason });
+        return Err(Error::input(path.display(), "there is no run of a face network in it"));
     }
     Ok(found)
 }
@@ -65,7 +64,7 @@ pub fn evaluate(
     ascent: Option<GradientAscent>,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
-    let fail = |reason: &str| Error::Config { part: "evaluation", reason: reason.to_owned() };
+    let fail = |reason: &str| Error::config("of the evaluation", reason);
     let Some(config) = saved.first().map(|saved| saved.config.experiment.clone()) else {
         return Err(fail("there is no network to evaluate"));
     };
@@ -122,8 +121,7 @@ pub fn choose_refinement(
 ) -> Result<GradientAscent> {
     let config = &saved.config.experiment;
     let Some(head) = saved.head.energy() else {
-        let reason = "a baseline does not ascend".to_owned();
-        return Err(Error::Config { part: "refinement", reason });
+        return Err(Error::config("of the refinement", "a baseline does not ascend"));
     };
     let (plain, stage) = (config.input.transform(false), "validation images");
     let table = FeatureTable::of_faces(&*saved.trunk, &Device::Cpu, plain, faces, stage, progress)?;

@@ -51,8 +51,8 @@ impl Trainer<'_> {
         let training = WholeTraining { config, method, seed, faces, weights, device, group };
         let WholeNetwork { task, steps, run } = training.start()?;
         let BackboneSource::Own(form) = &run.trunk else {
-            let reason = "it is trained end to end, and has no trunk of its own".to_owned();
-            return Err(Error::Config { part: "network", reason });
+            let reason = "it is trained end to end, and has no trunk of its own";
+            return Err(Error::config("of the network", reason));
         };
         let store = wanted.train(task, steps, run.trunk.clone(), self.options, progress)?;
         // A residual network is fast enough on the CPU.

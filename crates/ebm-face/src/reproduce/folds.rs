@@ -14,7 +14,6 @@ use super::on_features::frozen;
 use super::{Options, Outcome};
 use crate::Result;
 use crate::config::ExperimentConfig;
-use crate::error::create_dir;
 use crate::features::Depth;
 
 /// How many parts the people are divided into.
@@ -48,7 +47,7 @@ impl Data {
 /// apart, with the runs of each in a folder of its own.
 ///
 /// # Errors
-/// As [`frozen`]; [`Error::Io`](crate::Error::Io) where a fold's folder can not be made.
+/// As [`frozen`]; [`Error::Data`](crate::Error::Data) where a fold's folder can not be made.
 pub fn cross_validated(
     config: &ExperimentConfig,
     folds: &[Data],
@@ -60,7 +59,7 @@ pub fn cross_validated(
     for (fold, data) in folds.iter().enumerate() {
         progress.message(&format!("fold {} of {}", fold + 1, folds.len()));
         let run = options.run.join(format!("fold-{fold}"));
-        create_dir(&run)?;
+        ebm_data::files::create_dir(&run)?;
         data.record(&run)?;
         let options = Options { run, ..options.clone() };
         let mut found = frozen(config, data, weights, Depth::Features, &options, progress)?;

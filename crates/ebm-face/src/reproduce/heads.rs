@@ -184,7 +184,7 @@ fn conclude(
 /// λ of Algorithm S2 for all seeds, chosen with the first seed's networks on the validation split.
 fn chosen_step_length(config: &ExperimentConfig, entries: &[Entry]) -> Result<f64> {
     let Some((energy, head)) = entries.iter().find_map(|entry| Some((entry, entry.energy()?))) else {
-        return Err(Error::Config { part: "reproduction", reason: "there is no energy model".to_owned() });
+        return Err(Error::config("of the reproduction", "there is no energy model"));
     };
     let estimates = validation_estimates(entries, energy.seed)?;
     Ok(choose_step_length(&config.refinement, head, &energy.validation, &estimates)?.step_length)

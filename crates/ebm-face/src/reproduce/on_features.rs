@@ -65,8 +65,8 @@ pub fn mini(
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     let Some(FrozenConfig { trunk: Some(training), .. }) = &config.frozen else {
-        let reason = "frozen.trunk says how the trunk is trained, and is missing".to_owned();
-        return Err(Error::Settings { name: config.title.clone(), reason });
+        let reason = "frozen.trunk says how the trunk is trained, and is missing";
+        return Err(Error::config(&config.title, reason));
     };
     let weights = options.run.join("trunk.safetensors");
     train_trunk(config, training, &data.train, options, &weights, progress)?;

@@ -58,7 +58,7 @@ impl CachedSource {
         if count == 0 || batch_size == 0 || views.iter().any(|view| view.len() != count) {
             let sizes: Vec<usize> = views.iter().map(FeatureTable::len).collect();
             let reason = format!("views of {sizes:?} images cannot form batches of {batch_size}");
-            return Err(Error::Config { part: "feature source", reason });
+            return Err(Error::config("of the feature source", reason));
         }
         Ok(Self { views, batch_size, key, order: None })
     }

@@ -64,7 +64,7 @@ fn other_files_are_errors() {
     assert!(said(&golden("fortran.npz")).contains("fortran"));
     assert!(said(&golden("pickled.npz")).contains("`image`"));
     assert!(said(dir.path()).contains("no regular file"));
-    assert!(matches!(read_npz(&path, &Tolerance::default()), Err(Error::Io { .. })));
+    assert!(matches!(read_npz(&path, &Tolerance::default()), Err(Error::Data(ebm_data::Error::Io { .. }))));
     let bytes = std::fs::read(golden("deflated.npz")).unwrap();
     for length in 0..bytes.len() {
         std::fs::write(&path, &bytes[..length]).unwrap();

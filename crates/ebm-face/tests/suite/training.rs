@@ -275,7 +275,7 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     // One network alone brings the energy model of its seed.
     let one = runs(&root.join("gaussian-1")).unwrap();
     assert_eq!(one, [root.join("gaussian-1"), root.join("ebm-1")]);
-    assert!(matches!(runs(dir.path()), Err(Error::Settings { .. })));
+    assert!(matches!(runs(dir.path()), Err(Error::Input { .. })));
 
     let predictor =
         Predictor::new(load(&root.join("ebm-0")), Some(load(&root.join("direct_l2-0"))), None).unwrap();

@@ -13,20 +13,19 @@ impl BenchmarkSet {
     /// first `splits` splits in the folder `data` of `set`.
     ///
     /// # Errors
-    /// [`Error::Table`] for a file that holds something else, or when one cannot be read.
+    /// [`Error::Input`] for a file that holds something else, or when one cannot be read.
     pub fn uci(set: &Path, splits: usize) -> Result<Self> {
         let folder = set.join("data");
         let lines = |name: &str| {
             let path = folder.join(name);
-            let fail = |reason: String| Error::Table { table: path.display().to_string(), reason };
+            let fail = |reason: String| Error::input(path.display(), reason);
             let text = ebm_data::files::read_limited(&path, crate::MAX_BYTES)?;
             let text = String::from_utf8(text).map_err(|error| fail(error.to_string()))?;
             Ok::<_, Error>(text.lines().map(str::to_owned).collect::<Vec<_>>())
         };
         let places = |name: &str| {
-            let fail = |word: &str| Error::Table {
-                table: folder.join(name).display().to_string(),
-                reason: format!("{word:?} is no place of a row or column"),
+            let fail = |word: &str| {
+                Error::input(folder.join(name).display(), format!("{word:?} is no place of a row or column"))
             };
             let read = |word: &str| {
                 let place: f64 = word.parse().map_err(|_| fail(word))?;
@@ -46,7 +45,7 @@ impl BenchmarkSet {
                 let word = words.get(place).ok_or_else(|| {
                     let reason =
                         format!("a row has {} numbers, and number {} is named", words.len(), place + 1);
-                    Error::Table { table: name.clone(), reason }
+                    Error::input(&name, reason)
                 })?;
                 text += word;
                 text.push(if count < features.len() { ',' } else { '\n' });
@@ -57,8 +56,7 @@ impl BenchmarkSet {
             let both = [places(&format!("index_train_{k}.txt"))?, places(&format!("index_test_{k}.txt"))?];
             match both.iter().flatten().find(|&&row| row >= table.rows()) {
                 Some(row) => {
-                    let reason = format!("split {k} names row {row} of {}", table.rows());
-                    Err(Error::Table { table: name.clone(), reason })
+                    Err(Error::input(&name, format!("split {k} names row {row} of {}", table.rows())))
                 }
                 None => Ok(both),
             }

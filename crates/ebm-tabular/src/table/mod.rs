@@ -41,7 +41,7 @@ impl Table {
     /// byte order mark. Which of the four separate, and whether decimals have a comma, is found in the file.
     ///
     /// # Errors
-    /// [`Error::Table`] for a file without rows, with rows of unequal length, with a name that stands twice, or of more
+    /// [`Error::Input`] for a file without rows, with rows of unequal length, with a name that stands twice, or of more
     /// than [`MAX_BYTES`]; when it cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
@@ -85,13 +85,12 @@ impl Table {
     /// The place of the column of that name.
     ///
     /// # Errors
-    /// [`Error::Column`], naming the nearest one and all that there are.
+    /// [`Error::Input`], naming the nearest one and all that there are.
     pub fn column(&self, name: &str) -> Result<usize> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let near = ebm_experiment::config::suggestion(name, self.columns.iter().map(String::as_str));
             let known = self.columns.join(", ");
-            let reason = format!("there is no column {name:?}{near}; there are {known}");
-            Error::Column { table: self.name.clone(), reason }
+            Error::input(&self.name, format!("there is no column {name:?}{near}; there are {known}"))
         })
     }
 
@@ -104,7 +103,7 @@ impl Table {
     /// A cell as a number.
     ///
     /// # Errors
-    /// [`Error::Cell`] where it is something else.
+    /// [`Error::Input`] where it is something else.
     pub fn number(&self, row: usize, column: usize) -> Result<Option<f64>> {
         let Some(text) = self.text(row, column) else { return Ok(None) };
         let found = number(text, self.decimal_comma);
@@ -113,13 +112,8 @@ impl Table {
 
     /// An error at a cell.
     pub fn cell_error(&self, row: usize, column: usize, reason: String) -> Error {
-        Error::Cell {
-            table: self.name.clone(),
-            line: self.line(row),
-            column: self.columns[column].clone(),
-            cell: self.rows[row].get(column).unwrap_or_default().to_owned(),
-            reason,
-        }
+        let place = format!("{}, line {}, column {}", self.name, self.line(row), self.columns[column]);
+        Error::input(place, format!("{:?} {reason}", self.rows[row].get(column).unwrap_or_default()))
     }
 
     /// The line of the file that a row begins at.

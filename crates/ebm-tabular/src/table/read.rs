@@ -16,7 +16,7 @@ const LOOKED_AT: usize = 1000;
 
 /// The table in `bytes`.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
-    let fail = |reason: String| Error::Table { table: name.to_owned(), reason };
+    let fail = |reason: String| Error::input(name, reason);
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err(fail("it is in UTF-16; save it as UTF-8".to_owned()));

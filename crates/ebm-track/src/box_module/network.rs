@@ -166,7 +166,7 @@ pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
     let (batch, count, _) = corners.dims3()?;
     if batch != crops {
         let reason = format!("there are boxes for {batch} crops, and {crops} crops");
-        return Err(Error::Config { part: "box module", reason });
+        return Err(Error::config("of the box module", reason));
     }
     let crop: Vec<f64> = (0..batch).flat_map(|crop| std::iter::repeat_n(crop as f64, count)).collect();
     let crop = Tensor::from_vec(crop, (batch * count, 1), &candle_core::Device::Cpu)?

@@ -124,9 +124,6 @@ fn with_map<T>(map: &Tensor, f: impl FnOnce(&ChannelsLast<'_, f32>) -> Result<T>
     let (storage, layout) = map.storage_and_layout();
     match &*storage {
         Storage::Cpu(storage) => f(&ChannelsLast::of_storage(storage, layout)?),
-        _ => {
-            let reason = "a packed module reads features on the CPU".to_owned();
-            Err(Error::Config { part: "box module", reason })
-        }
+        _ => Err(Error::config("of the box module", "a packed module reads features on the CPU")),
     }
 }

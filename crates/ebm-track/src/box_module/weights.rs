@@ -34,7 +34,7 @@ impl BoxModule {
         if tensors.keys().any(|name| name.starts_with(PREFIX)) {
             tensors = import::rename(tensors, |name| name.strip_prefix(PREFIX).map(str::to_owned))?;
         }
-        Self::of_tensors(tensors, device).map_err(|reason| Error::Weights { path: path.to_owned(), reason })
+        Self::of_tensors(tensors, device).map_err(|reason| Error::weights(path, reason))
     }
 
     fn of_tensors(tensors: BTreeMap<String, Tensor>, device: &Device) -> std::result::Result<Self, String> {

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Tensor};
 
-use crate::error::Result;
+use crate::Result;
 
 /// θ, or a change of it.
 pub(super) type Blocks = Vec<Tensor>;

@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, Parameterisation, add_scaled, dot, scale};
 use super::least_squares::Samples;
-use crate::error::Result;
+use crate::Result;
 
 /// `steps` times: linearise the scores about θ and minimise the quadratic model with `iterations` of
 /// conjugate gradients. Returns the last θ.

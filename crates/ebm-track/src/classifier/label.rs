@@ -2,7 +2,7 @@
 
 use candle_core::{Device, Tensor};
 
-use crate::error::Result;
+use crate::Result;
 
 /// How far a same-size convolution with an even kernel moves its output, in cells.
 pub(super) fn kernel_shift(kernel: usize) -> f64 {

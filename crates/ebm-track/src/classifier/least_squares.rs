@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use ebm_nn::ops::{linear, linear_weight_gradient, spread_taps, sum_taps};
 
-use crate::error::Result;
+use crate::Result;
 
 /// φ: x where it is not negative, else m (e^{x/m} − 1). A score far below 0 is as good as −m: what a
 /// background pixel scores does not matter once it is negative.

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::error::Result;
+use crate::Result;
 
 /// How samples are weighted and forgotten.
 #[derive(Clone, Copy, Debug)]

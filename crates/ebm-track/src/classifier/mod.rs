@@ -20,7 +20,7 @@ use self::blocks::{Blocks, Factors, FilterAlone};
 use self::gauss_newton::gauss_newton;
 use self::least_squares::{Mlu, Samples};
 use self::memory::{Forgetting, Memory};
-use crate::error::Result;
+use crate::Result;
 
 settings! {
     /// The classifier's settings.

@@ -5,8 +5,8 @@ use ebm_core::{GaussianMixture, ImportanceDensity, PerturbedBoxes, Proposal, Tem
 use ebm_eval::tracking::overlap;
 use ebm_seed::Key;
 
+use crate::Result;
 use crate::box_module::{BoxNetwork, TargetFeatures, rects};
-use crate::error::Result;
 use crate::method::Refinement;
 use crate::tracker::{BoxConfig, refine_box};
 use crate::training::PairFeatures;

@@ -10,9 +10,9 @@ use ebm_seed::Key;
 use ebm_train::{Progress, RunSpec, train_run};
 
 use super::data::pair_loader;
+use crate::Result;
 use crate::backbone::Backbone;
 use crate::config::{ExperimentConfig, Settings};
-use crate::error::{Error, Result};
 use crate::training::{CropStream, PREFIX, SmallBackboneTask};
 
 /// Where a backbone comes from.
@@ -30,11 +30,11 @@ pub enum BackboneSource {
 /// # Errors
 /// When the directory is there and can not be listed.
 pub fn find_backbone(weights: &Path) -> Result<Option<PathBuf>> {
-    let fail = |source| Error::Io { action: "list", path: weights.to_owned(), source };
+    let fail = |source| ebm_data::Error::io("list", weights, source);
     let entries = match std::fs::read_dir(weights) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(fail(source)),
+        Err(source) => return Err(fail(source).into()),
     };
     let mut found = Vec::new();
     for entry in entries {

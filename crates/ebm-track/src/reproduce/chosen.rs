@@ -5,9 +5,9 @@ use ebm_seed::Key;
 use ebm_train::Progress;
 
 use super::accuracy::{box_accuracy, nll_at};
+use crate::Result;
 use crate::box_module::BoxModule;
 use crate::config::ExperimentConfig;
-use crate::error::Result;
 use crate::method::MethodConfig;
 use crate::training::PairFeatures;
 

@@ -11,8 +11,8 @@ use ebm_data::sequences::{Sequence, coco};
 use ebm_seed::Key;
 use ebm_synth::videos::{VideoConfig, generate};
 
+use crate::Result;
 use crate::config::{ExperimentConfig, GeneratedConfig};
-use crate::error::Result;
 
 /// Root of the seeds of all generated videos: the same for every run, so that results compare.
 const DATA_SEED: u64 = 2020;

@@ -6,7 +6,7 @@ use ebm_data::files::{read_settings, write_atomic};
 use ebm_eval::Summary;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// How a module refines the boxes of one set of held-out images, one perturbed box for each crop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,7 +120,7 @@ impl HeldOutRecord {
 }
 
 fn refusal(path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::Settings { name: path.display().to_string(), reason: error.to_string() }
+    Error::input(path.display(), error)
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use super::study::Study;
 use crate::Backbone;
 use crate::box_module::BoxModule;
 use crate::config::ExperimentConfig;
-use crate::error::{Error, Result};
 use crate::training::{CropStream, KeptPairs, PairSource, StreamPairs};
+use crate::{Error, Result};
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -66,8 +66,7 @@ pub fn mini(
 ) -> Result<Comparison> {
     let (device, run): (&Device, &Path) = (&options.device, &options.run);
     let Some(counts) = &config.generated else {
-        let reason = "mini scale needs [generated]".to_owned();
-        return Err(Error::Settings { name: "generated".to_owned(), reason });
+        return Err(Error::config("generated", "mini scale needs [generated]"));
     };
     progress.begin("generating videos", 1);
     let Videos { train, validation, test } = Videos::generate(&options.data, counts, &options.video)?;

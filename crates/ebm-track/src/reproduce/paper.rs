@@ -18,8 +18,8 @@ use super::find_backbone;
 use super::study::Study;
 use crate::backbone::Backbone;
 use crate::config::ExperimentConfig;
-use crate::error::{Error, Result};
 use crate::training::{CropStream, StreamPairs};
+use crate::{Error, Result};
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -77,9 +77,8 @@ pub fn paper(
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
     let device = &options.device;
-    let path = find_backbone(&options.weights)?.ok_or_else(|| Error::Weights {
-        path: options.weights.clone(),
-        reason: "there is no resnet18*.safetensors or .pth; see docs/weights.md".to_owned(),
+    let path = find_backbone(&options.weights)?.ok_or_else(|| {
+        Error::weights(&options.weights, "there is no resnet18*.safetensors or .pth; see docs/weights.md")
     })?;
     let backbone = Arc::new(Backbone::load(&path, device)?);
     let place = Setup { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
@@ -117,7 +116,7 @@ fn got10k_split(datasets: &Path) -> Result<got10k::Split> {
                   (votval): take the published list, ltr/data_specs/got10k_vot_train_split.txt of \
                   https://github.com/visionml/pytracking with 7 086 places in train/list.txt, and put it there"
         .to_owned();
-    Err(Error::Settings { name: listed.display().to_string(), reason })
+    Err(Error::input(listed.display(), reason))
 }
 
 /// Each dataset with the same weight.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Figures;
 use super::compare::Test;
-use crate::error::Result;
+use crate::Result;
 
 /// A tracker's figures from the boxes that it published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -22,11 +22,11 @@ use super::mini::MiniOptions;
 use super::study::Variant;
 use crate::box_module::BoxModule;
 use crate::config::{ExperimentConfig, Settings, StillsConfig};
-use crate::error::{Error, Result};
-use crate::saved::{BACKBONE, create_dir};
+use crate::saved::BACKBONE;
 use crate::training::{
     BoxModuleTask, CropStream, KeptPairs, ModuleTraining, PairSource, PoolSize, PooledPairs, StreamPairs,
 };
+use crate::{Error, Result};
 
 /// Images whose objects have boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +59,7 @@ pub fn stills(
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
     let (Some(stills), Some(counts)) = (&config.stills, &config.generated) else {
-        let reason = "this scale needs [stills] and [generated]".to_owned();
-        return Err(Error::Settings { name: "stills".to_owned(), reason });
+        return Err(Error::config("stills", "this scale needs [stills] and [generated]"));
     };
     let common = &options.common;
     let (device, run) = (&common.device, common.run.as_path());
@@ -258,7 +257,7 @@ impl Course<'_> {
         }
         let saved = module.training.saved(keep_base(self.place.path, self.place.run, BACKBONE)?, chosen);
         let path = self.place.run.join(folder);
-        create_dir(&path)?;
+        ebm_data::files::create_dir(&path)?;
         saved.save(module.task.store(), &path)?;
         self.record.add(rows)
     }

@@ -1,7 +1,7 @@
 //! What is compared: the methods of Table 3, or the proposals of the supplement's ablation.
 
+use crate::Result;
 use crate::config::ExperimentConfig;
-use crate::error::Result;
 use crate::method::MethodConfig;
 
 /// A comparison of the paper.

@@ -9,8 +9,8 @@ use ebm_experiment::{CalibratedEdge, edge_regions, edges_of};
 use rand::RngCore;
 
 use super::target::Target;
+use crate::Result;
 use crate::box_module::{BoxNetwork, TargetFeatures, TestFeatures, rects};
-use crate::error::Result;
 use crate::saved::DensityConfig;
 
 /// Weighted samples of p(y|x) about a target's box, as edges in pixels of the image: left, top, right and

@@ -4,8 +4,8 @@ use ebm_experiment::config::{check_ranges, settings};
 use serde::{Deserialize, Serialize};
 
 use crate::classifier::ClassifierConfig;
-use crate::error::{Error, Result};
 use crate::localize::LocalizeConfig;
+use crate::{Error, Result};
 
 settings! {
     /// The settings of a [`TargetTracker`](super::TargetTracker); by default ATOM's.
@@ -90,6 +90,6 @@ impl TrackerConfig {
         if self.crop.is_multiple_of(16) {
             return Ok(());
         }
-        Err(Error::Config { part: "tracker", reason: "crop must be a multiple of 16".to_owned() })
+        Err(Error::config("of the tracker", "crop must be a multiple of 16"))
     }
 }

@@ -10,7 +10,7 @@ use super::config::TrackerConfig;
 use super::target::Target;
 use crate::backbone::{Backbone, BackboneFeatures};
 use crate::classifier::Classifier;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Views of the first frame.
 pub(super) struct FirstFrame {
@@ -56,8 +56,7 @@ pub(super) fn first_frame(
         reference.get_or_insert(features);
     }
     let Some(reference) = reference else {
-        let reason = "there is no view of the first frame".to_owned();
-        return Err(Error::Config { part: "tracker", reason });
+        return Err(Error::config("of the tracker", "there is no view of the first frame"));
     };
     offsets.extend(vec![[0.0; 2]; config.dropout_copies]);
     let views = with_dropped(&Tensor::cat(&maps, 0)?, config.dropout_copies, config.dropout, rng)?;

@@ -26,10 +26,10 @@ use self::target::Target;
 use crate::backbone::{Backbone, BackboneFeatures};
 use crate::box_module::{BoxNetwork, Modulation, TestFeatures};
 use crate::classifier::{Classifier, Projected};
-use crate::error::{Error, Result};
 use crate::localize::{Interpolation, Location, State, localize};
 use crate::method::Refinement;
 use crate::saved::DensityConfig;
+use crate::{Error, Result};
 
 /// What tracks any target: the networks and how boxes are refined.
 pub struct Networks<B> {
@@ -134,7 +134,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     /// Begins with the target in `bbox` of the first frame. `key` is all the randomness.
     ///
     /// # Errors
-    /// [`Error::Target`] for a box without extent or outside the image, [`Error::Config`] for settings that
+    /// [`Error::Input`] for a box without extent or outside the image, [`Error::Config`] for settings that
     /// make no tracker; else when a network refuses.
     pub fn start(
         networks: &'a Networks<B>,
@@ -174,11 +174,13 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     /// Finds the target in the next frame.
     ///
     /// # Errors
-    /// [`Error::FrameSize`] for a frame of another size than the first; else when a network refuses.
+    /// [`Error::Input`] for a frame of another size than the first; else when a network refuses.
     pub fn track(&mut self, image: &Image) -> Result<Tracked> {
         let found = [image.height, image.width];
         if found != self.image {
-            return Err(Error::FrameSize { frame: self.frame + 1, expected: self.image, found });
+            let begun = format!("where the video began with {:?}; a video has one size", self.image);
+            let place = format!("frame {} (the first is 0)", self.frame + 1);
+            return Err(Error::input(place, format!("it has {found:?} rows and columns {begun}")));
         }
         self.frame += 1;
         let mut stages = Stages::default();

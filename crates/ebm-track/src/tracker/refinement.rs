@@ -9,8 +9,8 @@ use ebm_data::sequences::Rect;
 use rand::{Rng, RngCore};
 
 use super::config::BoxConfig;
+use crate::Result;
 use crate::box_module::{BoxNetwork, PixelSteps, TargetFeatures, TestFeatures, rects};
-use crate::error::Result;
 use crate::method::{Refinement, StepCoordinates};
 
 /// The box `start` of a test crop, refined: it and random boxes about it climb f, and the best are averaged.

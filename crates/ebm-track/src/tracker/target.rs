@@ -3,7 +3,7 @@
 use ebm_data::patch::PatchGeometry;
 use ebm_data::sequences::Rect;
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Centre and size of the target in image pixels, rows first. Positions name the centres of pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,12 +19,9 @@ impl Target {
     pub fn new([x, y, width, height]: Rect, image: [usize; 2]) -> Result<Self> {
         let fail = |reason: &str| {
             let [rows, columns] = image;
-            Err(Error::Target {
-                bbox: [x, y, width, height],
-                width: columns,
-                height: rows,
-                reason: reason.to_owned(),
-            })
+            let bbox = [x, y, width, height];
+            let image = format!("an image of {columns}x{rows} pixels");
+            Err(Error::input(format!("the box {bbox:?} (x, y, width, height) in {image}"), reason))
         };
         if ![x, y, width, height].iter().all(|number| number.is_finite()) {
             return fail("its numbers must be finite");

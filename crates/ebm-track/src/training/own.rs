@@ -13,10 +13,10 @@ use ebm_seed::Key;
 use ebm_train::{Group, Progress};
 
 use super::{BoxModuleTask, CropStream, PairFeatures, PairSource, StreamPairs};
+use crate::Result;
 use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::ExperimentConfig;
-use crate::error::Result;
 use crate::method::MethodConfig;
 use crate::reproduce::{Chosen, choose, data};
 use crate::saved::{DensityConfig, SavedConfig};

@@ -11,7 +11,7 @@ use rand::seq::SliceRandom;
 use super::source::{PairFeatures, PairSource};
 use super::stream::converted;
 use crate::backbone::BackboneFeatures;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// How many crops are kept at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl PoolSize {
             return Ok(());
         }
         let reason = format!("{objects} objects of {views} views do not fill batches of {batch_size}");
-        Err(Error::Config { part: "pool of crops", reason })
+        Err(Error::config("of the pool of crops", reason))
     }
 }
 

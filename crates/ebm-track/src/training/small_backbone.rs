@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::stream::CropStream;
 use crate::box_module::corners;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The prefix of the network's parameters, in front of torchvision's names.
 pub const PREFIX: &str = "backbone.";

@@ -10,7 +10,7 @@ use ebm_data::sequences::pairs::{PairRecipe, PairSample};
 
 use super::source::{PairFeatures, PairSource};
 use crate::backbone::{Backbone, BackboneFeatures};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Crops of B pairs and the targets in them.
 #[derive(Clone, Debug)]

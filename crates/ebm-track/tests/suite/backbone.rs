@@ -87,7 +87,7 @@ fn a_network_that_was_trained_here_serves() {
     assert_close(&features.layer3, &maps[2]);
     assert!(matches!(
         Backbone::of_store(&store, "other.", &CPU),
-        Err(Error::Config { part: "backbone", .. })
+        Err(Error::Config { name, .. }) if name == "of the backbone"
     ));
 }
 

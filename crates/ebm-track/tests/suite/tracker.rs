@@ -134,13 +134,15 @@ fn what_can_not_be_tracked_is_refused() {
     let networks = networks(0);
     let start =
         |bbox| TargetTracker::start(&networks, &config(), &frame(80.0, 60.0), bbox, Key::new(3)).map(|_| ());
-    assert!(matches!(start([0.0, 0.0, 0.0, 5.0]), Err(Error::Target { .. })));
-    assert!(matches!(start([500.0, 0.0, 5.0, 5.0]), Err(Error::Target { .. })));
+    assert!(matches!(start([0.0, 0.0, 0.0, 5.0]), Err(Error::Input { .. })));
+    assert!(matches!(start([500.0, 0.0, 5.0, 5.0]), Err(Error::Input { .. })));
     let mut tracker =
         TargetTracker::start(&networks, &config(), &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3))
             .unwrap();
     let other = Image::filled(100, 120, [0; 3]).unwrap();
-    assert!(matches!(tracker.track(&other), Err(Error::FrameSize { frame: 1, .. })));
+    assert!(
+        matches!(tracker.track(&other), Err(Error::Input { place, .. }) if place.starts_with("frame 1 "))
+    );
     let bad = TrackerConfig { crop: 100, ..config() };
     let refused = TargetTracker::start(&networks, &bad, &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3));
     assert!(refused.err().unwrap().to_string().contains("multiple of 16"));
@@ -170,7 +172,7 @@ fn one_bad_sequence_does_not_stop_a_benchmark() {
 
     let error =
         track_sequence(&networks, &config(), &bad, Key::new(1), &mut |_, _, _, _| Ok(())).unwrap_err();
-    assert!(matches!(error, Error::Sequence { frame: 3, ref path, .. } if *path == cut), "{error}");
+    assert!(error.to_string().starts_with(&format!("sequence bad, frame 3 ({})", cut.display())), "{error}");
 
     let (sequences, results) = ([bad, good], dir.path().join("results"));
     let runs = Runs { repetitions: 1, workers: 1 };

@@ -79,12 +79,12 @@ impl CheckpointState {
         struct Version {
             schema_version: u32,
         }
-        let json = |source| Error::Json { path: path.to_path_buf(), source };
-        let Version { schema_version: found } = serde_json::from_slice(bytes).map_err(json)?;
+        let json = Error::json(path);
+        let Version { schema_version: found } = serde_json::from_slice(bytes).map_err(&json)?;
         if found != SCHEMA_VERSION {
-            return Err(Error::Schema { path: path.to_path_buf(), found, supported: SCHEMA_VERSION });
+            return Err(Error::Schema { path: path.to_path_buf(), found });
         }
-        serde_json::from_slice(bytes).map_err(json)
+        serde_json::from_slice(bytes).map_err(&json)
     }
 }
 

@@ -44,7 +44,7 @@ pub fn load_latest(dir: &Path) -> Result<Loaded> {
     let mut steps = list_steps(dir)?;
     let pointer = dir.join(LATEST);
     match read_if_exists(&pointer, MAX_TEXT_BYTES) {
-        Ok(None) if steps.is_empty() => return Err(Error::NoCheckpoint { path: dir.into() }),
+        Ok(None) if steps.is_empty() => return Err(Error::NoCheckpoint(dir.into())),
         Ok(None) => skipped.push(Skipped { path: pointer, reason: "it does not exist".into() }),
         Ok(Some(text)) => match sums::parse_latest(dir, &text) {
             Ok(step) => {
@@ -68,7 +68,7 @@ pub fn load_latest(dir: &Path) -> Result<Loaded> {
 /// Reads one checkpoint's directory.
 ///
 /// # Errors
-/// [`Error::CorruptCheckpoint`], [`Error::Schema`], [`Error::Json`], [`Error::Io`].
+/// [`Error::File`], [`Error::Schema`], [`Error::Io`].
 pub fn load_checkpoint(step_dir: &Path) -> Result<Checkpoint> {
     read_verified(step_dir, |_| Ok(()))
 }
@@ -102,6 +102,5 @@ fn read_verified(path: &Path, verify_sums: impl Fn(&[u8]) -> Result<()>) -> Resu
 
 fn read(dir: &Path, name: &str, limit: u64) -> Result<Vec<u8>> {
     let path = dir.join(name);
-    read_if_exists(&path, limit)?
-        .ok_or_else(|| Error::CorruptCheckpoint { path, problem: "it does not exist".into() })
+    read_if_exists(&path, limit)?.ok_or_else(|| Error::corrupt(path, "it does not exist"))
 }

@@ -64,8 +64,7 @@ impl CheckpointStore {
         let path = self.dir.join(step_name(step));
         let model = tensors::encode(&checkpoint.data.model, step)?;
         let optimizer = tensors::encode(&checkpoint.data.optimizer, step)?;
-        let state = serde_json::to_vec_pretty(&checkpoint.state)
-            .map_err(|source| Error::Json { path: path.join(STATE), source })?;
+        let state = serde_json::to_vec_pretty(&checkpoint.state).map_err(Error::json(&path.join(STATE)))?;
         let contents = [(MODEL, model.as_slice()), (OPTIMIZER, &optimizer), (STATE, &state)];
         let sums = sums::render(&contents);
 

@@ -38,11 +38,10 @@ pub(super) fn verify(dir: &Path, sums: &[u8], files: &[(&str, &[u8])]) -> Result
         let recorded = recorded.next().unwrap_or("nothing");
         if line != recorded {
             let problem = format!("its hash is \"{line}\", {} says \"{recorded}\"", super::SUMS);
-            return Err(Error::CorruptCheckpoint { path: dir.join(name), problem });
+            return Err(Error::corrupt(dir.join(name), problem));
         }
     }
-    let problem = "extra or differently ended lines".into();
-    Err(Error::CorruptCheckpoint { path: dir.join(super::SUMS), problem })
+    Err(Error::corrupt(dir.join(super::SUMS), "extra or differently ended lines"))
 }
 
 /// The text of `LATEST` for a checkpoint with these sums.
@@ -55,10 +54,7 @@ pub(super) fn parse_latest(dir: &Path, text: &[u8]) -> Result<usize> {
     let step = std::str::from_utf8(text)
         .ok()
         .and_then(|text| super::parse_step(text.split(' ').next().unwrap_or_default()));
-    step.ok_or_else(|| Error::CorruptCheckpoint {
-        path: dir.join(LATEST),
-        problem: "names no checkpoint".into(),
-    })
+    step.ok_or_else(|| Error::corrupt(dir.join(LATEST), "names no checkpoint"))
 }
 
 /// Checks that `LATEST` was written for these sums.
@@ -69,7 +65,7 @@ pub(super) fn verify_latest(dir: &Path, text: &[u8], step: usize, sums: &[u8]) -
     }
     let recorded = String::from_utf8_lossy(text);
     let problem = format!("says {:?}, the checkpoint is {:?}", recorded.trim_end(), actual.trim_end());
-    Err(Error::CorruptCheckpoint { path: dir.join(LATEST), problem })
+    Err(Error::corrupt(dir.join(LATEST), problem))
 }
 
 #[cfg(test)]

@@ -32,39 +32,38 @@ impl View for &HostTensor {
 /// Encodes tensors, ordered by type and name: equal maps give equal bytes.
 ///
 /// # Errors
-/// [`Error::NonFiniteTensor`] (a poisoned checkpoint is never written), [`Error::TensorType`],
-/// [`Error::Tensor`].
+/// [`Error::NonFiniteTensor`] (a poisoned checkpoint is never written), [`Error::Candle`].
 pub(crate) fn encode(tensors: &BTreeMap<String, Tensor>, step: usize) -> Result<Vec<u8>> {
     let mut host = BTreeMap::new();
     for (name, tensor) in tensors {
         host.insert(name, host_tensor(name, tensor, step)?);
     }
-    safetensors::serialize(&host, None)
-        .map_err(|source| Error::Tensor { name: "(all)".into(), source: candle_core::Error::wrap(source) })
+    safetensors::serialize(&host, None).map_err(|source| Error::tensor("(all)", source))
 }
 
 /// Decodes bytes whose hash was verified; tensors land on the CPU.
 ///
 /// # Errors
-/// [`Error::CorruptCheckpoint`] where they are no safetensors file.
+/// [`Error::File`] where they are no safetensors file.
 pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let tensors = candle_core::safetensors::load_buffer(bytes, &Device::Cpu);
-    let tensors = tensors.map_err(|source| Error::CorruptCheckpoint {
-        path: path.to_path_buf(),
-        problem: format!("no safetensors file: {source}"),
-    })?;
+    let tensors =
+        tensors.map_err(|source| Error::corrupt(path.into(), format!("no safetensors file: {source}")))?;
     Ok(tensors.into_iter().collect())
 }
 
 fn host_tensor(name: &str, tensor: &Tensor, step: usize) -> Result<HostTensor> {
-    let fail = |source| Error::Tensor { name: name.into(), source };
+    let fail = |source| Error::tensor(name, source);
     let finite: fn(&[u8]) -> bool = match tensor.dtype() {
         DType::F16 => |bytes| exponents_below_max::<2>(bytes, 0x7c00),
         DType::BF16 => |bytes| exponents_below_max::<2>(bytes, 0x7f80),
         DType::F32 => |bytes| exponents_below_max::<4>(bytes, 0x7f80_0000),
         DType::F64 => |bytes| exponents_below_max::<8>(bytes, 0x7ff0_0000_0000_0000),
         DType::U8 | DType::U32 | DType::I64 => |_| true,
-        other => return Err(Error::TensorType { name: name.into(), dtype: other.as_str() }),
+        other => {
+            let reason = "checkpoints hold f16, bf16, f32, f64, u8, u32 and i64";
+            return Err(fail(candle_core::Error::Msg(format!("it has type {}; {reason}", other.as_str()))));
+        }
     };
     let tensor = tensor.to_device(&Device::Cpu).and_then(|tensor| tensor.contiguous()).map_err(fail)?;
     let bytes = View::data(&tensor).into_owned();

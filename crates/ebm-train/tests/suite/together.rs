@@ -183,7 +183,7 @@ fn a_rank_that_has_come_apart_is_found() {
     let root = tempfile::tempdir().unwrap();
     let results = with_fault(root.path(), 1, Fault::Drifts(STEPS - 1));
     assert!(is_of_rank(results[0].as_ref().unwrap_err(), 1, "not rank 0's"));
-    assert!(matches!(results[1], Err(Error::Drift { step: STEPS })));
+    assert!(matches!(results[1], Err(Error::Drift(STEPS))));
 
     let root = tempfile::tempdir().unwrap();
     let errors = ranks(2, |group| {

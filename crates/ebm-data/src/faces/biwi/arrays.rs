@@ -32,11 +32,7 @@ pub fn faces_of_arrays(
     if channels != 3 || count != poses.len() || images.is_empty() || bytes != Some(images.len()) {
         let detail =
             format!("images of the shape {shape:?} and {} poses; N, H, W, 3 and N wanted", poses.len());
-        return Err(Error::Format {
-            path: path.to_owned(),
-            expected: "an npz file of faces and poses",
-            detail,
-        });
+        return Err(Error::format(path, "an npz file of faces and poses", detail));
     }
     for (index, (bgr, &pose)) in images.chunks_exact(height * width * 3).zip(poses).enumerate() {
         let name = format!("{index:06}");

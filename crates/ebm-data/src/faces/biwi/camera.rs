@@ -27,8 +27,7 @@ impl Camera {
     /// images' columns and rows.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = read_limited(path, MAX_TEXT_BYTES)?;
-        let fail =
-            |detail| Error::Format { path: path.to_owned(), expected: "a calibration of BIWI", detail };
+        let fail = |detail| Error::format(path, "a calibration of BIWI", detail);
         let rows = numbers(&bytes).map_err(fail)?;
         Self::from_rows(&rows).map_err(fail)
     }

@@ -58,7 +58,7 @@ pub fn load_frames(root: &Path, side_mm: f64, tolerance: &Tolerance) -> Result<F
     }
     if !found {
         let detail = format!("no folder such as 01 with frames such as frame_00003{IMAGE}");
-        return Err(Error::Format { path: root.to_owned(), expected: "the folder hpdb of BIWI", detail });
+        return Err(Error::format(root, "the folder hpdb of BIWI", detail));
     }
     collected.within(tolerance)
 }

@@ -40,8 +40,7 @@ pub fn run(args: &CardArgs) -> Result<()> {
     }
     let Some(model) = model else {
         let detail =
-            "no .safetensors file there has its task, method and settings; train it here, or convert it"
-                .into();
+            "no .safetensors file there has its task, method and settings; train it here, or convert it";
         let expected = "a file of weights that says what it is";
         return Err(ebm_data::Error::format(&args.run, expected, detail).into());
     };

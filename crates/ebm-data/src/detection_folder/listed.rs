@@ -38,7 +38,7 @@ pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Liste
         };
         let (width, height) = image.as_ref().map_or((1, 1), |(_, size)| *size);
         for (line, object) in objects {
-            let object = object.and_then(|object| clipped(object, (width, height)));
+            let object = object.and_then(|object| clipped(object, [width, height]));
             let (label, is_difficult) =
                 object.as_ref().map_or((1, false), |(label, _, crowd)| (*label, *crowd));
             annotations.push(AnnotationRecord {
@@ -61,11 +61,11 @@ pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Liste
 }
 
 /// Label, box clipped to the image, and whether it does not count; or what is wrong with the box.
-fn clipped(object: Annotated, size: (usize, usize)) -> Sought<(usize, [f64; 4], bool)> {
+fn clipped(object: Annotated, [width, height]: [usize; 2]) -> Sought<(usize, [f64; 4], bool)> {
     let [x0, y0, x1, y1] = object.corners;
-    if let Some(Finding { code, detail }) = misplaced([x0, y0, x1 - x0, y1 - y0], size) {
+    if let Some(Finding { code, detail }) = misplaced([x0, y0, x1 - x0, y1 - y0], (width, height)) {
         return Err(Finding::new(code, format!("x, y, width and height {detail}")));
     }
-    let [x0, y0, x1, y1] = [x0.max(0.), y0.max(0.), x1.min(size.0 as f64), y1.min(size.1 as f64)];
+    let [x0, y0, x1, y1] = [x0.max(0.), y0.max(0.), x1.min(width as f64), y1.min(height as f64)];
     Ok((object.label, [x0, y0, x1 - x0, y1 - y0], object.is_difficult))
 }

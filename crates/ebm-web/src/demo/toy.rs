@@ -138,8 +138,7 @@ impl Toy {
             return Err(Refusal::bad(format!("at most {EPOCHS} epochs")));
         }
         self.known.with(asked.training, |live| {
-            live.course
-                .train(|course| course.history().len() < asked.epochs && start.elapsed() < SLICE)?;
+            live.course.train(|course| course.history().len() < asked.epochs && start.elapsed() < SLICE)?;
             live.state()
         })
     }

@@ -59,7 +59,7 @@ fn names(folder: &Path, split: &Split) -> Result<Vec<String>> {
         Err(_) => Ok(line),
         Ok(place) => all.get(place).cloned().ok_or_else(|| {
             Error::format(
-                &chosen,
+                chosen,
                 "a list of sequences",
                 format!("place {place} is not in {}, which has {} names", path.display(), all.len()),
             )

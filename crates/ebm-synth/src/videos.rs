@@ -147,7 +147,7 @@ impl Video {
         let actor = |index: usize| {
             let mut rng = key.split("actor").index(index as u64).rng();
             let other = rng.random_range(0..FIGURES.len());
-            let is_target = index == config.distractors || index % 2 == 0;
+            let is_target = index == config.distractors || index.is_multiple_of(2);
             Actor::draw(config, if is_target { target } else { other }, &mut rng)
         };
         let actors = (0..=config.distractors).map(actor).collect();

@@ -139,7 +139,7 @@ impl TabularConfig {
     /// # Errors
     /// Never, as a test says.
     pub fn new() -> Result<Self> {
-        Ok(Self::embedded("tabular")?)
+        Self::embedded("tabular")
     }
 
     /// The method of that key.

@@ -72,7 +72,7 @@ impl Entry {
             Some("path must be relative and stay in its folder")
         } else if ways != 1 {
             Some("needs one of url, by_hand and embedded")
-        } else if !hash.is_empty() && !((8..=64).contains(&hash.len()) && is_hex(hash, hash.len())) {
+        } else if !(hash.is_empty() || (8..=64).contains(&hash.len()) && is_hex(hash, hash.len())) {
             Some("sha256 must be 64 lower-case hexadecimal digits, or the first 8 or more of them")
         } else {
             None

@@ -144,7 +144,7 @@ impl Calibration {
             progress.advance(done, "");
         }
         progress.end();
-        let calibrated = found.iter().map(|found| Ok(found.calibrated(BoxDensity::LEVEL)?));
+        let calibrated = found.iter().map(|found| found.calibrated(BoxDensity::LEVEL));
         let calibrated = calibrated.collect::<Result<Vec<_>>>()?;
         let tempered = Self::TEMPERATURES.into_iter().zip(calibrated);
         let narrowest = tempered.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));

@@ -165,7 +165,7 @@ impl WeightFile {
             let reason = "it does not say with which configuration it was trained; give it with --config";
             self.refusal(reason.to_owned())
         };
-        Ok(ExperimentConfig::embedded(self.published().ok_or_else(unknown)?)?)
+        ExperimentConfig::embedded(self.published().ok_or_else(unknown)?)
     }
 
     /// Whether it is [`FastestDet`]'s.
@@ -194,7 +194,7 @@ impl WeightFile {
 
     /// FastestDet's settings: those that the file holds, or else the published ones.
     pub(super) fn fastest_det_config(&self) -> Result<FastestDetConfig> {
-        let Some(metadata) = &self.metadata else { return Ok(FastestDetConfig::embedded("fastestdet")?) };
+        let Some(metadata) = &self.metadata else { return FastestDetConfig::embedded("fastestdet") };
         metadata.check_task(&self.path, &[DETECTION])?;
         FastestDetConfig::parse("its configuration", &metadata.config)
             .map_err(|error| self.refusal(error.to_string()))

@@ -1,92 +1,50 @@
 //! A method's model and its training, which can stop after any step and go on.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Device;
 use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{JointNce, Objective};
-use ebm_experiment::config::settings;
-use ebm_nn::ops;
-use ebm_nn::optim::{Adam, Optimizer, ParamGroup};
 use ebm_seed::Key;
-use rand::seq::SliceRandom;
-use serde::{Deserialize, Serialize};
 
 use crate::dataset::Points;
 use crate::energy::ToyEnergy;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::experiment::{Experiment, Method, ModelConfig, Trained};
-use crate::layers::Heads;
+use crate::network::Heads;
+use crate::training::Training;
 
-settings! {
-    /// How long and how fast, as the follow-up's published code states it; the paper gives epochs and batch
-    /// size alone.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    pub struct Schedule {
-        /// Passes over the points.
-        pub epochs: usize where 1..=1_000_000,
-        /// Points in a step; the last step of an epoch takes what is left.
-        pub batch_size: usize where 1..=65_536 => "points",
-        /// Adam's learning rate.
-        pub learning_rate: f64 where 1e-9..=10.0,
-    }
-}
-
-/// A model that is being trained, on its points in a new order every epoch.
+/// A model that is being trained.
 pub struct Course {
-    method: Method,
-    schedule: Schedule,
-    points: Points,
-    key: Key,
+    model: ModelConfig,
+    pool: Key,
     trained: Trained,
     proposal: Option<Heads>,
-    optimizer: Adam,
-    order: Vec<usize>,
-    /// Steps and points of the epoch that goes on, and the sum of the points' losses.
-    steps: usize,
-    done: usize,
-    sum: f64,
-    history: Vec<f64>,
+    training: Training,
 }
 
 impl Course {
     /// As [`Experiment::begin`].
     pub(crate) fn begin(experiment: &Experiment, method: &Method, points: Points, key: Key) -> Result<Self> {
-        let zero = |name, value: usize| match value {
-            0 => Err(Error::Setting { name, value: "0".to_owned(), expected: "at least 1" }),
-            _ => Ok(()),
-        };
-        zero("batch_size", experiment.schedule.batch_size)?;
-        zero("points", points.x.len())?;
         let init = key.split("init");
-        let energy =
-            || ToyEnergy::new(experiment.network, init, DType::F32, &Device::Cpu).map(Trained::Energy);
-        let (trained, proposal) = match method.model {
+        let (trained, proposal) = match &method.model {
             ModelConfig::Gaussian => (Trained::Gaussian(Heads::gaussian(init)?), None),
-            ModelConfig::Energy(_) => (energy()?, None),
-            ModelConfig::JointNce { components, .. } => {
-                (energy()?, Some(Heads::mixture(components, init.split("proposal"))?))
+            ModelConfig::Energy(_) => {
+                (Trained::Energy(ToyEnergy::new(experiment.network, init, &Device::Cpu)?), None)
+            }
+            &ModelConfig::JointNce { components, .. } => {
+                let proposal = Heads::mixture(components, init.split("proposal"))?;
+                (Trained::Energy(ToyEnergy::new(experiment.network, init, &Device::Cpu)?), Some(proposal))
             }
         };
-        let mut parameters = match &trained {
-            Trained::Gaussian(heads) => heads.parameters("gaussian"),
+        let own = match &trained {
+            Trained::Gaussian(heads) => heads.parameters("theta"),
             Trained::Energy(model) => model.parameters(),
         };
-        parameters.extend(proposal.iter().flat_map(|heads| heads.parameters("proposal")));
-        let optimizer = Adam::new(parameters, |_| ParamGroup { lr_multiplier: 1.0, weight_decay: 0.0 });
-        Ok(Self {
-            method: method.clone(),
-            schedule: experiment.schedule.clone(),
-            order: (0..points.x.len()).collect(),
-            points,
-            key,
-            trained,
-            proposal,
-            optimizer,
-            steps: 0,
-            done: 0,
-            sum: 0.0,
-            history: Vec::new(),
-        })
+        let parameters =
+            own.into_iter().chain(proposal.iter().flat_map(|heads| heads.parameters("proposal")));
+        let steps = key.split("training");
+        let training =
+            Training::new(&method.name, &experiment.schedule, points, parameters.collect(), steps)?;
+        Ok(Self { model: method.model.clone(), pool: key.split("pool"), trained, proposal, training })
     }
 
     /// Goes on while `goes_on` says so, which is asked before every step; what comes of it depends on the number of steps
@@ -94,61 +52,38 @@ impl Course {
     ///
     /// # Errors
     /// [`Error::Diverged`](crate::Error::Diverged), or what the objective reports.
-    pub fn train(&mut self, mut goes_on: impl FnMut(&Self) -> bool) -> Result<()> {
-        while goes_on(self) {
-            self.step()?;
-        }
-        Ok(())
-    }
-
-    /// One update.
-    fn step(&mut self) -> Result<()> {
-        let epoch = self.history.len();
-        let key = self.key.split("training").split("epoch").index(epoch as u64);
-        if self.done == 0 {
-            self.order.shuffle(&mut key.split("order").rng());
-        }
-        let end = self.order.len().min(self.done + self.schedule.batch_size);
-        let batch = &self.order[self.done..end];
-        let column = |values: &[f32]| {
-            let values = batch.iter().map(|&index| values[index]).collect::<Vec<_>>();
-            Tensor::from_vec(values, (batch.len(), 1), &Device::Cpu)
-        };
-        let key = key.split("step").index(self.steps as u64);
-        let loss = self.loss(&column(&self.points.x)?, &column(&self.points.y)?, key)?;
-        let (value, count) = (f64::from(loss.to_scalar::<f32>()?), batch.len());
-        if !value.is_finite() {
-            let method = self.method.name.clone();
-            return Err(Error::Diverged { method, epoch: epoch + 1, loss: value });
-        }
-        self.optimizer.step(&ops::backward(&loss)?, self.schedule.learning_rate)?;
-        self.sum += value * count as f64;
-        (self.steps, self.done) = (self.steps + 1, end);
-        if end == self.order.len() {
-            self.history.push(self.sum / end as f64);
-            (self.steps, self.done, self.sum) = (0, 0, 0.0);
-        }
-        Ok(())
-    }
-
-    /// The loss of a batch `x` and `y`, (B, 1); `key` is for whatever it draws.
-    fn loss(&self, x: &Tensor, y: &Tensor, key: Key) -> Result<Tensor> {
-        let rng = &mut key.rng();
-        Ok(match (&self.trained, &self.method.model, &self.proposal) {
-            (Trained::Gaussian(heads), ..) => Gaussian::new(1)?.loss(&heads.outputs(x)?, y)?,
-            (Trained::Energy(model), ModelConfig::Energy(objective), _) => {
-                let objective = objective.build(&mut self.key.split("pool").rng())?;
-                objective.loss(model, &model.features(x)?, y, rng)?
+    pub fn train(&mut self, mut goes_on: impl FnMut(&Training) -> bool) -> Result<()> {
+        let Self { model, pool, trained, proposal, training } = self;
+        match (trained, &*model, proposal) {
+            (Trained::Gaussian(heads), ..) => {
+                let baseline = Gaussian::new(1)?;
+                while goes_on(training) {
+                    training.step(|x, y, _| Ok(baseline.loss(&heads.outputs(x)?, y)?))?;
+                }
             }
             (Trained::Energy(model), &ModelConfig::JointNce { components, num_samples }, Some(heads)) => {
-                let features = model.features(x)?;
-                let outputs = heads.outputs(&features.detach())?;
-                let proposal = &MixtureOfGaussians::new(1, components)?.density(&outputs)?;
-                JointNce { proposal, num_samples }.loss(model, &features, y, rng)?
+                let mixture = MixtureOfGaussians::new(1, components)?;
+                while goes_on(training) {
+                    training.step(|x, y, key| {
+                        let features = model.features(x)?;
+                        let proposal = mixture.density(&heads.outputs(&features.detach())?)?;
+                        let objective = JointNce { proposal: &proposal, num_samples };
+                        Ok(objective.loss(model, &features, y, &mut key.rng())?)
+                    })?;
+                }
             }
-            // No other model is made.
-            (Trained::Energy(_), ..) => return Err(ebm_core::Error::NoGradient.into()),
-        })
+            (Trained::Energy(model), ModelConfig::Energy(objective), _) => {
+                let objective = objective.build(&mut pool.rng())?;
+                while goes_on(training) {
+                    training.step(|x, y, key| {
+                        Ok(objective.loss(model, &model.features(x)?, y, &mut key.rng())?)
+                    })?;
+                }
+            }
+            // No other pair is made.
+            (Trained::Energy(_), ..) => {}
+        }
+        Ok(())
     }
 
     /// The model as it is.
@@ -156,25 +91,19 @@ impl Course {
         &self.trained
     }
 
-    /// The mean loss of each epoch that is over.
-    pub fn history(&self) -> &[f64] {
-        &self.history
-    }
-
-    /// What it trains on.
-    pub fn points(&self) -> &Points {
-        &self.points
+    /// What it has been trained on, and how long.
+    pub fn training(&self) -> &Training {
+        &self.training
     }
 
     /// The model, and the mean loss of each epoch.
     pub(crate) fn end(self) -> (Trained, Vec<f64>) {
-        (self.trained, self.history)
+        let history = self.training.history().to_vec();
+        (self.trained, history)
     }
 
-    /// Trains on one more point, in this epoch already.
+    /// [`Training::add`].
     pub fn add(&mut self, x: f32, y: f32) {
-        self.order.push(self.points.x.len());
-        self.points.x.push(x);
-        self.points.y.push(y);
+        self.training.add(x, y);
     }
 }

@@ -2,77 +2,21 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::{DirectionalDerivatives, EnergyModel, Error, Order};
-use ebm_experiment::config::Setting;
 use ebm_nn::ops;
 use ebm_seed::Key;
-use serde::{Deserialize, Serialize};
 
-use crate::layers::{Linear, WIDTH, uniform};
-
-/// Which published network computes f(x, y). Both have two layers 1 → 10 → 10 with ReLU for x, and for y one
-/// layer 1 → 10, three layers 10 → 10 of which one joins x, and a linear layer 10 → 1; they differ in the
-/// rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    /// The paper's (supplement, Illustrative Example): y through 1 → 10 → 10, jointly 20 → 10 → 10 → 1, all
-    /// ReLU.
-    Eccv,
-    /// The one of the follow-up (BMVC 2020): y through 1 → 10, jointly 20 → 10, two residual layers 10 → 10,
-    /// then 10 → 1, all tanh, so that f has a second derivative in y.
-    Bmvc,
-}
-
-impl Setting for Network {}
-
-impl Network {
-    /// The place among the three layers of the one that joins the features of x.
-    fn joining_layer(self) -> usize {
-        match self {
-            Self::Eccv => 1,
-            Self::Bmvc => 0,
-        }
-    }
-
-    /// φ(z) and its derivatives in y, φ'(z) z' and φ''(z) z'² + φ'(z) z'', from z, z' and z''.
-    fn activate(self, z: &[Tensor]) -> ebm_nn::Result<Vec<Tensor>> {
-        let [value, derivatives @ ..] = z else { return Ok(Vec::new()) };
-        if self == Self::Eccv {
-            let mut jet = vec![ops::relu(value)?];
-            for derivative in derivatives {
-                jet.push(ops::relu_gradient(derivative, &jet[0])?);
-            }
-            return Ok(jet);
-        }
-        let mut jet = vec![value.tanh()?];
-        if let [first, rest @ ..] = derivatives {
-            let slope = (1.0 - jet[0].sqr()?)?;
-            if let [second, ..] = rest {
-                let bend = ((&jet[0] * &slope)? * -2.0)?;
-                jet.push(((bend * first.sqr()?)? + (second * &slope)?)?);
-            }
-            jet.insert(1, (first * &slope)?);
-        }
-        Ok(jet)
-    }
-}
+use crate::composed::{features, jets};
+use crate::layout::{Layout, Network, WIDTH};
+use crate::op::{Score, is_served};
 
 /// f(x, y) of one of the published networks for 1-D x and y.
+///
+/// All parameters are one vector θ: an optimiser's step is one pass over it. On the CPU and in `f32` one
+/// fused kernel computes f, its derivative in y and all gradients; elsewhere tensor operations do.
 pub struct ToyEnergy {
     network: Network,
-    /// Of x.
-    x: [Linear; 2],
-    /// 1 → 10 of y.
-    y: Linear,
-    /// The three layers 10 → 10 of y.
-    hidden: [Linear; 3],
-    /// The columns (10, 10) of the joining layer that multiply the features of x. Late fusion:
-    /// W [g_x; h_y] = W_x g_x + W_y h_y, of which the first term is computed once for all y.
-    joining: Var,
-    /// 10 → 1.
-    out: Linear,
-    /// b(x).
-    normalizer: Linear,
+    theta: Var,
+    normalizer: Var,
 }
 
 impl ToyEnergy {
@@ -80,91 +24,72 @@ impl ToyEnergy {
     ///
     /// # Errors
     /// When a tensor can not be made.
-    pub fn new(network: Network, key: Key, dtype: DType, device: &Device) -> ebm_core::Result<Self> {
-        let parameter = |name: &str, shape: &[usize], fan_in| {
-            uniform(shape, fan_in, &mut key.split(name).rng(), dtype, device)
-        };
-        let linear = |name: &str, [inputs, outputs]: [usize; 2], fan_in| {
-            let weight = parameter(&format!("{name}.weight"), &[outputs, inputs], fan_in)?;
-            Ok::<_, Error>(Linear { weight, bias: parameter(&format!("{name}.bias"), &[outputs], fan_in)? })
-        };
-        let square = [WIDTH; 2];
-        let joint = |index| if index == network.joining_layer() { 2 * WIDTH } else { WIDTH };
-        let hidden = |index| linear(&format!("hidden.{index}"), square, joint(index));
-        Ok(Self {
-            network,
-            x: [linear("x.0", [1, WIDTH], 1)?, linear("x.1", square, WIDTH)?],
-            y: linear("y", [1, WIDTH], 1)?,
-            hidden: [hidden(0)?, hidden(1)?, hidden(2)?],
-            joining: parameter("joining.weight", &square, 2 * WIDTH)?,
-            out: linear("out", [WIDTH, 1], WIDTH)?,
-            normalizer: Linear {
-                weight: Var::zeros((1, WIDTH), dtype, device)?,
-                bias: Var::zeros(1, dtype, device)?,
-            },
-        })
+    pub fn new(network: Network, key: Key, device: &Device) -> ebm_core::Result<Self> {
+        Self::from_parameters(network, Layout::new(network).init(network, key), DType::F32, device)
     }
 
-    /// The features g_x, (B, 10), of `x`, (B, 1): two linear layers, each with ReLU.
+    /// A network with these parameters θ, which [`Layout`] describes.
+    ///
+    /// # Errors
+    /// When their number is wrong.
+    pub fn from_parameters(
+        network: Network,
+        theta: Vec<f32>,
+        dtype: DType,
+        device: &Device,
+    ) -> ebm_core::Result<Self> {
+        let theta = Tensor::from_vec(theta, Layout::new(network).len, device)?.to_dtype(dtype)?;
+        let normalizer = Tensor::zeros(WIDTH + 1, dtype, device)?;
+        Ok(Self { network, theta: Var::from_tensor(&theta)?, normalizer: Var::from_tensor(&normalizer)? })
+    }
+
+    /// The features g_x, (B, 10), of `x`, (B, 1).
     ///
     /// # Errors
     /// When `x` has another shape or type.
     pub fn features(&self, x: &Tensor) -> ebm_core::Result<Tensor> {
-        let [first, second] = &self.x;
-        first.relu_of(x).and_then(|hidden| second.relu_of(&hidden)).map_err(Error::model)
+        features(self.network, &self.theta, x).map_err(Error::model)
     }
 
-    /// f and as many of its derivatives in y as `orders` says (0, 1 or 2), each (B, M), of `features`, (B, 10),
-    /// and `y`, (B, M, 1), by forward mode: the first terms of a Taylor series, which each layer maps to those of its
-    /// output.
-    fn jets(&self, features: &Tensor, y: &Tensor, orders: usize) -> ebm_nn::Result<Vec<Tensor>> {
-        let (batch, count) = (features.dim(0)?, y.dim(1)?);
-        let y = y.reshape((batch * count, 1))?;
-        let ones = y.ones_like()?.detach();
-        let input = [y, ones.clone(), ones.zeros_like()?];
-        let joining = &self.hidden[self.network.joining_layer()];
-        let joined = ops::linear(features, &self.joining, Some(&joining.bias))?;
-
-        let mut jet = self.network.activate(&linear(&input[..=orders], &self.y.weight, &self.y.bias)?)?;
-        for (index, layer) in self.hidden.iter().enumerate() {
-            let joins = index == self.network.joining_layer();
-            let bias = if joins { &joined } else { layer.bias.as_tensor() };
-            let out = self.network.activate(&linear(&jet, &layer.weight, bias)?)?;
-            let is_residual = self.network == Network::Bmvc && index > 0;
-            jet = match is_residual {
-                true => jet.iter().zip(&out).map(|(a, b)| a + b).collect::<candle_core::Result<_>>()?,
-                false => out,
-            };
-        }
-        let out = linear(&jet, &self.out.weight, &self.out.bias)?;
-        out.iter().map(|tensor| Ok(tensor.reshape((batch, count))?)).collect()
+    fn jets(
+        &self,
+        theta: &Tensor,
+        features: &Tensor,
+        y: &Tensor,
+        orders: usize,
+    ) -> ebm_core::Result<Vec<Tensor>> {
+        jets(self.network, theta, features, y, orders).map_err(Error::model)
     }
 
-    /// All parameters by name.
+    /// θ and the 11 weights of b(x), by name.
     pub fn parameters(&self) -> Vec<(String, Var)> {
-        let layers = self.x.iter().chain([&self.y]).chain(&self.hidden).chain([&self.out, &self.normalizer]);
-        let names = ["x.0", "x.1", "y", "hidden.0", "hidden.1", "hidden.2", "out", "normalizer"];
-        let named = layers.zip(names).flat_map(|(layer, name)| layer.parameters(name));
-        named.chain([("joining.weight".to_owned(), self.joining.clone())]).collect()
+        vec![("theta".to_owned(), self.theta.clone()), ("normalizer".to_owned(), self.normalizer.clone())]
     }
-}
-
-/// W a + b of a value; of its derivatives without b.
-fn linear(jet: &[Tensor], weight: &Tensor, bias: &Tensor) -> ebm_nn::Result<Vec<Tensor>> {
-    let of = |(order, a)| ops::linear(a, weight, (order == 0).then_some(bias));
-    jet.iter().enumerate().map(of).collect()
 }
 
 impl EnergyModel for ToyEnergy {
     type Features = Tensor;
 
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
-        Ok(self.jets(features, y, 0).map_err(Error::model)?.remove(0))
+        let y = y.squeeze(2)?;
+        if is_served(&y) {
+            let score = Score { network: self.network, derivative: false };
+            return Ok(score.of(&self.theta, features, &y)?);
+        }
+        Ok(self.jets(&self.theta, features, &y, 0)?.remove(0))
     }
 
     fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
-        let jets = self.jets(&features.detach(), &y.detach(), 1).map_err(Error::model)?;
-        Ok((jets[0].detach(), jets[1].detach().unsqueeze(2)?))
+        let (theta, y) = (self.theta.as_detached_tensor(), y.detach().squeeze(2)?);
+        let (f, first) = if is_served(&y) {
+            let score = Score { network: self.network, derivative: true };
+            let both = score.detached(&theta, &features.detach(), &y)?;
+            (both.get(0)?, both.get(1)?)
+        } else {
+            let mut both = self.jets(&theta, &features.detach(), &y, 1)?;
+            (both.remove(0), both.remove(0))
+        };
+        Ok((f, first.unsqueeze(2)?))
     }
 
     /// With one coordinate a direction is a factor.
@@ -175,15 +100,31 @@ impl EnergyModel for ToyEnergy {
         direction: &Tensor,
         order: Order,
     ) -> ebm_core::Result<DirectionalDerivatives> {
-        let direction = direction.squeeze(2)?;
+        let (y, direction) = (y.squeeze(2)?, direction.squeeze(2)?);
+        if order == Order::First && is_served(&y) {
+            let score = Score { network: self.network, derivative: true };
+            let both = score.of(&self.theta, features, &y.detach())?;
+            return Ok(DirectionalDerivatives {
+                value: both.get(0)?,
+                first: (both.get(1)? * direction)?,
+                second: None,
+            });
+        }
         let orders = if order == Order::First { 1 } else { 2 };
-        let jets = self.jets(features, y, orders).map_err(Error::model)?;
-        let second = jets.get(2).map(|second| second * direction.sqr()?).transpose()?;
-        Ok(DirectionalDerivatives { value: jets[0].clone(), first: (&jets[1] * direction)?, second })
+        let mut jets = self.jets(&self.theta, features, &y, orders)?.into_iter();
+        let mut next = || jets.next().ok_or(Error::NoGradient);
+        let (value, first) = (next()?, (next()? * &direction)?);
+        let second = match order {
+            Order::First => None,
+            Order::Second => Some((next()? * direction.sqr()?)?),
+        };
+        Ok(DirectionalDerivatives { value, first, second })
     }
 
     /// Linear in the features of x.
     fn log_normalizer(&self, features: &Tensor) -> ebm_core::Result<Tensor> {
-        Ok(self.normalizer.of(features).map_err(Error::model)?.squeeze(1)?)
+        let weight = self.normalizer.narrow(0, 0, WIDTH)?.reshape((1, WIDTH))?;
+        let bias = self.normalizer.narrow(0, WIDTH, 1)?;
+        Ok(ops::linear(features, &weight, Some(&bias)).map_err(Error::model)?.squeeze(1)?)
     }
 }

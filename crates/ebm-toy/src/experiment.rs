@@ -14,12 +14,14 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::predictions;
-use crate::course::{Course, Schedule};
+use crate::course::Course;
 use crate::dataset::{POINTS, Points, Problem, RANGE};
-use crate::energy::{Network, ToyEnergy};
+use crate::energy::ToyEnergy;
 use crate::error::{Error, Result};
 use crate::evaluation::{ROWS, Truth, column};
-use crate::layers::Heads;
+use crate::layout::Network;
+use crate::network::Heads;
+use crate::training::Schedule;
 
 settings! {
     /// Figure 2 and its rivals as the configuration file states them.
@@ -244,7 +246,7 @@ impl Experiment {
     /// What the training reports.
     pub fn train(&self, method: &Method, points: &Points, key: Key) -> Result<(Trained, Vec<f64>)> {
         let mut course = self.begin(method, points.clone(), key)?;
-        course.train(|course| course.history().len() < self.schedule.epochs)?;
+        course.train(|training| training.history().len() < self.schedule.epochs)?;
         Ok(course.end())
     }
 

@@ -1,22 +1,29 @@
 //! Figure 2 of the paper: the illustrative 1-D regression problem.
 
 pub mod calibration;
+mod composed;
 mod course;
 pub mod dataset;
 mod energy;
 mod error;
 pub mod evaluation;
 mod experiment;
-mod layers;
+mod kernel;
+mod layout;
+mod network;
+mod op;
+mod training;
 
-pub use course::{Course, Schedule};
+pub use course::Course;
 pub use dataset::{Points, Problem};
-pub use energy::{Network, ToyEnergy};
+pub use energy::ToyEnergy;
 pub use error::{Error, Result};
 pub use experiment::{
     Dataset, Experiment, Job, Method, ModelConfig, Reference, Row, Trained, run_all, training_points,
 };
-pub use layers::Heads;
+pub use layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
+pub use network::Heads;
+pub use training::{Schedule, Training};
 
 /// Its examples are tests.
 #[cfg(doctest)]

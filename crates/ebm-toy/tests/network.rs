@@ -1,53 +1,41 @@
-//! The networks against golden values, and in f32 against f64.
+//! The networks against golden values, and the kernel against tensor operations in f64.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::{EnergyModel, Order};
 use ebm_seed::Key;
-use ebm_toy::{Network, ToyEnergy};
+use ebm_toy::{Layout, Network, ToyEnergy, WIDTH};
 use rand::Rng;
 
 const NETWORKS: [Network; 2] = [Network::Eccv, Network::Bmvc];
-/// The features of x.
-const WIDTH: usize = 10;
-
-/// A network with other parameters: of its name and shape.
-fn network_of(
-    network: Network,
-    dtype: DType,
-    mut values: impl FnMut(&str, &[usize]) -> Vec<f32>,
-) -> ToyEnergy {
-    let model = ToyEnergy::new(network, Key::new(0), dtype, &Device::Cpu).unwrap();
-    for (name, parameter) in model.parameters() {
-        let values = Tensor::from_vec(values(&name, parameter.dims()), parameter.shape(), &Device::Cpu);
-        parameter.set(&values.unwrap().to_dtype(dtype).unwrap()).unwrap();
-    }
-    model
-}
 
 /// W_l[o, i] = sin(0.7 i + 1.3 o + l) / √fan_in and b_l[o] = 0.05 (o + 1) in the published order of layers.
-fn golden(network: Network, dtype: DType) -> ToyEnergy {
-    let joining = if network == Network::Eccv { "hidden.1" } else { "hidden.0" };
-    let layers = ["x.0", "x.1", "y", "hidden.0", "hidden.1", "hidden.2", "out", "normalizer"];
-    network_of(network, dtype, |name, shape| {
-        let (layer, part) = name.rsplit_once('.').unwrap();
-        if part == "bias" {
-            return (0..shape[0]).map(|o| (0.05 * (o + 1) as f64) as f32).collect();
+fn golden_parameters(network: Network) -> Vec<f32> {
+    let layout = Layout::new(network);
+    let mut theta = vec![0f32; layout.len];
+    let mut fill = |start: usize, rows: usize, columns: usize, first: usize, l: usize, fan_in: usize| {
+        for o in 0..rows {
+            for i in 0..columns {
+                let value =
+                    (0.7 * (first + i) as f64 + 1.3 * o as f64 + l as f64).sin() / (fan_in as f64).sqrt();
+                theta[start + o * columns + i] = value as f32;
+            }
         }
+    };
+    let joining = network.joining_layer();
+    for (layer, l) in layout.x.iter().chain([&layout.y]).chain(&layout.hidden).chain([&layout.out]).zip(1..) {
+        let rows = layer.bias.len();
         // The joining layer's columns for y come after those for x.
-        let (layer, first, fan_in) = match layer {
-            "joining" => (joining, 0, 2 * WIDTH),
-            _ if layer == joining => (layer, WIDTH, 2 * WIDTH),
-            _ => (layer, 0, shape[1]),
-        };
-        let l = 1 + layers.iter().position(|known| *known == layer).unwrap();
-        let value = |index: usize| {
-            let (o, i) = (index / shape[1], index % shape[1] + first);
-            ((0.7 * i as f64 + 1.3 * o as f64 + l as f64).sin() / (fan_in as f64).sqrt()) as f32
-        };
-        (0..shape[0] * shape[1]).map(value).collect()
-    })
+        let first = if layer == &layout.hidden[joining] { WIDTH } else { 0 };
+        fill(layer.weight.start, rows, layer.weight.len() / rows, first, l, layer.fan_in);
+    }
+    fill(layout.joining.start, WIDTH, WIDTH, 0, 4 + joining, 2 * WIDTH);
+    for layer in layout.x.iter().chain([&layout.y]).chain(&layout.hidden).chain([&layout.out]) {
+        for (o, at) in layer.bias.clone().enumerate() {
+            theta[at] = (0.05 * (o + 1) as f64) as f32;
+        }
+    }
+    theta
 }
 
 /// (x, y, f, f_y, f_yy), computed in float64 elsewhere.
@@ -90,7 +78,8 @@ fn assert_close(got: &[f64], want: &[f64], tolerance: f64, what: &str) {
 fn golden_values_of_both_networks() {
     for network in NETWORKS {
         for dtype in [DType::F32, DType::F64] {
-            let model = golden(network, dtype);
+            let model =
+                ToyEnergy::from_parameters(network, golden_parameters(network), dtype, &Device::Cpu).unwrap();
             for [x, y, f, first, second] in golden_values(network) {
                 let tensor = |v: f64, shape: &[usize]| {
                     Tensor::new(&[v], &Device::Cpu).unwrap().to_dtype(dtype).unwrap().reshape(shape).unwrap()
@@ -114,7 +103,7 @@ fn golden_values_of_both_networks() {
     }
 }
 
-/// The same random network and batch in f32 and f64.
+/// The same random network and batch in f32 (the kernel) and f64 (tensor operations).
 struct Pair {
     models: [ToyEnergy; 2],
     x: [Tensor; 2],
@@ -125,6 +114,7 @@ struct Pair {
 impl Pair {
     fn new(network: Network, batch: usize, count: usize) -> Self {
         let mut rng = Key::new(5).index(count as u64).rng();
+        let theta: Vec<f32> = (0..Layout::new(network).len).map(|_| rng.random_range(-0.8f32..0.8)).collect();
         let mut draw = |shape: &[usize]| {
             let values: Vec<f32> =
                 (0..shape.iter().product::<usize>()).map(|_| rng.random_range(-2f32..2.0)).collect();
@@ -132,12 +122,7 @@ impl Pair {
             [tensor.clone(), tensor.to_dtype(DType::F64).unwrap()]
         };
         let (x, y, weights) = (draw(&[batch, 1]), draw(&[batch, count, 1]), draw(&[2, batch, count]));
-        let model = |dtype| {
-            let mut rng = Key::new(6).rng();
-            network_of(network, dtype, |_, shape| {
-                (0..shape.iter().product::<usize>()).map(|_| rng.random_range(-0.8f32..0.8)).collect()
-            })
-        };
+        let model = |dtype| ToyEnergy::from_parameters(network, theta.clone(), dtype, &Device::Cpu).unwrap();
         Self {
             models: [model(DType::F32), model(DType::F64)],
             x,
@@ -148,9 +133,9 @@ impl Pair {
 }
 
 #[test]
-fn single_precision_is_double_precision() {
+fn the_kernel_is_the_composition() {
     for network in NETWORKS {
-        // One row, no block full, several blocks with a rest.
+        // No vector full, several blocks with a rest, one task and several.
         for (batch, count) in [(1, 1), (3, 7), (5, 300), (9, 129)] {
             let pair = Pair::new(network, batch, count);
             let mut found: Vec<Vec<(String, Vec<f64>)>> = Vec::new();
@@ -161,16 +146,8 @@ fn single_precision_is_double_precision() {
                 let mut results = vec![("f".to_owned(), flat(&f))];
                 let grads = (&f * weights.get(0).unwrap()).unwrap().sum_all().unwrap().backward().unwrap();
                 results.push(("∂f/∂y".to_owned(), flat(grads.get(y.as_tensor()).unwrap())));
-                let of_parameters = |what: &str, grads: &GradStore| {
-                    let named = model.parameters().into_iter().filter_map(|(name, parameter)| {
-                        Some((format!("∂{what}/∂{name}"), flat(grads.get(&parameter)?)))
-                    });
-                    let found: Vec<_> = named.collect();
-                    // All but the weight and the bias of b(x), which f does not meet.
-                    assert_eq!(found.len(), model.parameters().len() - 2);
-                    found
-                };
-                results.extend(of_parameters("f", &grads));
+                let theta = &model.parameters()[0].1;
+                results.push(("∂f/∂θ".to_owned(), flat(grads.get(theta).unwrap())));
 
                 let ones = y.ones_like().unwrap();
                 let along = model.derivatives_along(&features, y, &ones, Order::First).unwrap();
@@ -179,7 +156,7 @@ fn single_precision_is_double_precision() {
                     + (&along.first * weights.get(1).unwrap()).unwrap())
                 .unwrap();
                 let grads = mixed.sum_all().unwrap().backward().unwrap();
-                results.extend(of_parameters("(f, f_y)", &grads));
+                results.push(("∂(f, f_y)/∂θ".to_owned(), flat(grads.get(theta).unwrap())));
                 let (_, gradient) = model.score_and_grad(&features, y).unwrap();
                 results.push(("gradient".to_owned(), flat(&gradient)));
                 found.push(results);
@@ -192,50 +169,43 @@ fn single_precision_is_double_precision() {
 }
 
 #[test]
-fn gradients_against_differences() {
-    for (network, order) in [(Network::Bmvc, Order::Second), (Network::Eccv, Order::First)] {
-        let pair = Pair::new(network, 2, 3);
-        let model = &pair.models[1];
-        let loss = || {
-            let features = model.features(&pair.x[1]).unwrap();
-            let ones = pair.y[1].ones_like().unwrap();
-            let along = model.derivatives_along(&features, &pair.y[1], &ones, order).unwrap();
-            let sum = (along.value + along.first).unwrap();
-            let sum = along.second.map_or(sum.clone(), |second| (sum + second).unwrap());
-            (sum * pair.weights[1].get(0).unwrap()).unwrap().sum_all().unwrap()
+fn gradients_of_the_composition_against_differences() {
+    let network = Network::Bmvc;
+    let pair = Pair::new(network, 2, 3);
+    let model = &pair.models[1];
+    let theta = model.parameters()[0].1.clone();
+    let loss = || {
+        let features = model.features(&pair.x[1]).unwrap();
+        let ones = pair.y[1].ones_like().unwrap();
+        let along = model.derivatives_along(&features, &pair.y[1], &ones, Order::Second).unwrap();
+        let sum = (((along.value + along.first).unwrap() + along.second.unwrap()).unwrap()
+            * pair.weights[1].get(0).unwrap())
+        .unwrap();
+        sum.sum_all().unwrap()
+    };
+    let analytic = flat(loss().backward().unwrap().get(&theta).unwrap());
+    let start = flat(&theta);
+    for index in (0..start.len()).step_by(7) {
+        let at = |delta: f64| {
+            let mut moved = start.clone();
+            moved[index] += delta;
+            theta.set(&Tensor::new(moved, &Device::Cpu).unwrap()).unwrap();
+            scalar(&loss())
         };
-        let grads = ebm_nn::ops::backward(&loss()).unwrap();
-        let mut parameters = model.parameters();
-        parameters.retain(|(name, _)| !name.starts_with("normalizer"));
-        for (name, parameter) in parameters {
-            // A constant of f is none of its derivatives, and all of these are there.
-            let analytic = flat(grads.get(&parameter).unwrap());
-            let (start, set) = (flat(&parameter), |values: &[f64]| {
-                let values = Tensor::from_vec(values.to_vec(), parameter.shape(), &Device::Cpu).unwrap();
-                parameter.set(&values).unwrap();
-            });
-            for index in (0..start.len()).step_by(7) {
-                let at = |delta: f64| {
-                    let mut moved = start.clone();
-                    moved[index] += delta;
-                    set(&moved);
-                    scalar(&loss())
-                };
-                let numeric = (at(1e-5) - at(-1e-5)) / 2e-5;
-                set(&start);
-                let close = (numeric - analytic[index]).abs() < 1e-6 * (1.0 + numeric.abs());
-                assert!(close, "{network:?} {name} {index}: {numeric} {}", analytic[index]);
-            }
-        }
+        let numeric = (at(1e-5) - at(-1e-5)) / 2e-5;
+        theta.set(&Tensor::new(start.clone(), &Device::Cpu).unwrap()).unwrap();
+        let close = (numeric - analytic[index]).abs() < 1e-6 * (1.0 + numeric.abs());
+        assert!(close, "{index}: {numeric} {}", analytic[index]);
     }
 }
 
 #[test]
 fn bad_shapes_are_errors() {
-    let model = ToyEnergy::new(Network::Eccv, Key::new(0), DType::F32, &Device::Cpu).unwrap();
+    let model = ToyEnergy::new(Network::Eccv, Key::new(0), &Device::Cpu).unwrap();
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     let features = model.features(&zeros(&[2, 1])).unwrap();
     assert!(model.score(&features, &zeros(&[3, 4, 1])).is_err());
     assert!(model.score(&features, &zeros(&[2, 4, 2])).is_err());
     assert!(model.features(&zeros(&[2, 3])).is_err());
+    assert!(ToyEnergy::from_parameters(Network::Eccv, vec![0.0; 3], DType::F32, &Device::Cpu).is_err());
 }

@@ -91,13 +91,13 @@ pub fn relu6(x: &Tensor) -> Result<Tensor> {
     Activation::Relu6.of(x, None)
 }
 
-/// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Differentiable in g; f32,
+/// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32,
 /// f64 or on a GPU bf16.
 ///
 /// # Errors
 /// When the types differ.
 pub fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
-    Mask(Activation::Relu).apply([g, y])
+    Activation::Relu.gradient(g, y)
 }
 
 /// Of one tensor, or of the sum of two.
@@ -159,15 +159,6 @@ impl Kernel<2> for Mask {
     fn cuda(&self, [g, y]: [crate::cuda::Argument<'_>; 2]) -> candle_core::Result<candle_core::CudaStorage> {
         cuda::mask(g, y, self.0.bounds()[1])
     }
-
-    fn gradients(
-        &self,
-        [_, y]: [&Tensor; 2],
-        _: &Tensor,
-        g: &Tensor,
-    ) -> candle_core::Result<[Option<Tensor>; 2]> {
-        Ok([Some(self.0.gradient(g, y)?), None])
-    }
 }
 
 /// x within the bounds; NaN stays NaN.
@@ -201,13 +192,8 @@ mod tests {
             let x = Var::new(&data[..3], &device).unwrap();
             let y = relu(&x).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2.]);
-            let grads = (&y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
+            let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
             assert_eq!(grads.get(&x).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3.]);
-            let g = Var::new(&[4f64, 5., 6.], &device).unwrap();
-            let passed = relu_gradient(&g, &y).unwrap();
-            assert_eq!(passed.to_vec1::<f64>().unwrap(), [0., 0., 6.]);
-            let grads = (passed * 3.).unwrap().sum_all().unwrap().backward().unwrap();
-            assert_eq!(grads.get(&g).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3.]);
             let y = relu(&Tensor::new(&data, &device).unwrap()).unwrap().to_vec1::<f64>().unwrap();
             assert!(y[3].is_nan());
         }

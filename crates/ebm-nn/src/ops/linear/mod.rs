@@ -4,7 +4,6 @@
 //! reads /proc/cpuinfo: longer than a small layer takes.
 
 mod at;
-mod narrow;
 mod packed;
 mod products;
 
@@ -19,8 +18,7 @@ use crate::{Error, Result};
 pub use at::{linear_at, linear_at_gradient};
 pub use packed::PackedLinear;
 
-/// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. A bias `(G, O)` has a row for each of
-/// G groups of N/G rows of x, one after the other. All f32 or all f64 on the CPU,
+/// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU,
 /// where the result has the same bits for every number of threads; elsewhere candle's product. Differentiable
 /// in all three; arguments that depend on no variable cost nothing in the backward pass.
 ///
@@ -42,11 +40,6 @@ pub fn linear_relu(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tens
 
 fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
     let y = match bias {
-        Some(bias) if bias.rank() == 2 && !x.device().is_cpu() => {
-            let groups = bias.dim(0)?;
-            let y = Linear.apply([x, w])?.reshape((groups, (), w.dim(0)?))?;
-            y.broadcast_add(&bias.unsqueeze(1)?)?.flatten(0, 1)?
-        }
         #[cfg(feature = "cuda")]
         Some(bias) if x.device().is_cuda() => {
             // One pass for what follows.
@@ -77,11 +70,7 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     let (&[rows, inputs], &[outputs, w_inputs]) = (x.dims(), w.dims()) else {
         return refuse(format!("expected x (N, I) and w (O, I), got {:?} and {:?}", x.dims(), w.dims()));
     };
-    let fits = |bias: &[usize]| match bias {
-        [groups, width] => *groups > 0 && rows % groups == 0 && *width == outputs,
-        _ => bias == [outputs],
-    };
-    if inputs != w_inputs || bias.is_some_and(|bias| !fits(bias.dims())) {
+    if inputs != w_inputs || bias.is_some_and(|bias| bias.dims() != [outputs]) {
         let bias = bias.map(Tensor::dims);
         return refuse(format!("x {:?}, w {:?} and bias {bias:?} do not fit together", x.dims(), w.dims()));
     }
@@ -105,11 +94,8 @@ impl Linear {
     fn rows<T: Products>(x: &[T], w: &[T], bias: Option<&[T]>, sizes: Sizes) -> CandleResult<Vec<T>> {
         let mut y = T::by_transposed(x, w, sizes)?;
         if let Some(bias) = bias {
-            let each = y.len() / (bias.len() / sizes.columns);
-            for (group, bias) in y.chunks_exact_mut(each).zip(bias.chunks_exact(sizes.columns)) {
-                for row in group.chunks_exact_mut(sizes.columns) {
-                    row.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
-                }
+            for row in y.chunks_exact_mut(sizes.columns) {
+                row.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
             }
         }
         Ok(y)
@@ -156,43 +142,11 @@ impl<const N: usize> Kernel<N> for Linear {
                     0 => grad.matmul(&w.detach())?,
                     1 if on_cpu => Product { transposed: true }.run([&grad, x])?,
                     1 => grad.t()?.matmul(&x.detach())?,
-                    _ if on_cpu => GroupSums(argument.shape().clone()).run([&grad])?,
                     _ => grad.sum(0)?,
                 });
             }
         }
         Ok(gradients)
-    }
-}
-
-/// The sums of groups of rows: the gradient in a bias of this shape.
-struct GroupSums(Shape);
-
-impl GroupSums {
-    fn sums<T: Products>(&self, grad: &[T]) -> Vec<T> {
-        let columns = self.0.dims().last().copied().unwrap_or(1);
-        let mut sums = vec![T::zero(); self.0.elem_count()];
-        let each = grad.len() / (sums.len() / columns);
-        for (sums, group) in sums.chunks_exact_mut(columns).zip(grad.chunks_exact(each)) {
-            for row in group.chunks_exact(columns) {
-                sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += *value);
-            }
-        }
-        sums
-    }
-}
-
-impl Kernel<1> for GroupSums {
-    fn name(&self) -> &'static str {
-        "linear-bias-gradient"
-    }
-
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        Ok(self.0.clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        by_type!("linear-bias-gradient", arguments, |[grad]| self.sums(grad))
     }
 }
 
@@ -292,13 +246,8 @@ mod tests {
 
     #[test]
     fn gradients_in_single_precision_are_those_in_double() {
-        // Packed; and narrow, with several blocks of rows and a rest.
-        for (rows, columns, outputs) in [(63, 517, 301), (150, 10, 16), (67, 1, 3)] {
-            single_is_double(&inputs(rows, columns, outputs), &noise_tensor(&[rows, outputs], 4).unwrap());
-        }
-    }
-
-    fn single_is_double(all: &[Tensor], seeds: &Tensor) {
+        let all = inputs(63, 517, 301);
+        let seeds = noise_tensor(&[63, 301], 4).unwrap();
         let gradients = |dtype: DType| {
             let all: Vec<_> = all
                 .iter()
@@ -312,22 +261,6 @@ mod tests {
             let error = (single - double).unwrap().abs().unwrap().max_all().unwrap();
             assert!(error.to_scalar::<f64>().unwrap() < 2e-5, "{error}");
         }
-    }
-
-    #[test]
-    fn a_bias_may_be_one_of_a_group_of_rows() {
-        let [x, w, _] = inputs(6, 3, 4);
-        let bias = noise_tensor(&[2, 4], 5).unwrap();
-        let y = linear(&x, &w, Some(&bias)).unwrap();
-        for group in 0..2 {
-            let expected =
-                linear(&x.narrow(0, 3 * group, 3).unwrap(), &w, Some(&bias.get(group).unwrap())).unwrap();
-            let found = y.narrow(0, 3 * group, 3).unwrap();
-            assert_eq!(found.to_vec2::<f64>().unwrap(), expected.to_vec2::<f64>().unwrap());
-        }
-        let all = [x.clone(), w.clone(), bias];
-        check_gradients(|t| Ok(linear(&t[0], &t[1], Some(&t[2])).unwrap()), &all, 1e-5, 1e-8).unwrap();
-        assert!(linear(&x, &w, Some(&noise_tensor(&[4, 4], 5).unwrap())).is_err());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use candle_core::Result;
 
-use super::narrow::{self, is_narrow};
 use crate::ops::float::Float;
 use crate::ops::gemm::{MatMut, MatRef, multiply_parallel};
 use crate::ops::packed::{Epilogue, Left, Output, Panels, Right, Sizes, dense};
@@ -63,9 +62,6 @@ impl Products for f64 {}
 impl Products for f32 {
     /// Computed as `(B · Aᵀ)ᵀ`: b, as a rule the weights and the larger, is read as it lies, and a packed.
     fn by_transposed(a: &[f32], b: &[f32], sizes: Sizes) -> Result<Vec<f32>> {
-        if is_narrow(sizes) {
-            return Ok(narrow::by(a, |k, column| b[column * sizes.depth + k], sizes));
-        }
         if !is_large(sizes) {
             return plain_by_transposed(a, b, sizes);
         }
@@ -82,9 +78,6 @@ impl Products for f32 {
     }
 
     fn by(a: &[f32], b: &[f32], sizes: Sizes) -> Result<Vec<f32>> {
-        if is_narrow(sizes) {
-            return Ok(narrow::by(a, |k, column| b[k * sizes.columns + column], sizes));
-        }
         if is_large(sizes) { packing(Left::Rows(a), b, sizes) } else { plain_by(a, b, sizes) }
     }
 

@@ -138,7 +138,8 @@ fn png_of_10_000() -> Vec<u8> {
         &side,
         &[8, 2, 0, 0, 0],
         &checksum,
-        &[0; 60],
+        b"\0\0\0\x34IDAT",
+        &[0; 56],
         b"\0\0\0\0IEND\xaeB\x60\x82",
     ]
     .concat()

@@ -124,7 +124,7 @@ mod tests {
             ("RANK=0 WORLD_SIZE=2", "LOCAL_RANK"),
             ("RANK=2 WORLD_SIZE=2 LOCAL_RANK=0", "RANK"),
             ("RANK=0 WORLD_SIZE=0 LOCAL_RANK=0", "RANK"),
-            ("RANK=0 WORLD_SIZE=2 LOCAL_RANK=1", "LOCAL_RANK"),
+            ("RANK=0 WORLD_SIZE=2 LOCAL_RANK=1", "RANK"),
             ("RANK=zero WORLD_SIZE=2 LOCAL_RANK=0", "RANK"),
             ("RANK=-1 WORLD_SIZE=2 LOCAL_RANK=0", "RANK"),
             ("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE"),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plotters::style::text_anchor::{HPos, VPos};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, RGBAColor};
 
 use super::axis::Axis;
@@ -116,7 +116,7 @@ impl Figure for DensityMaps<'_> {
         for shown in self.panels {
             let area = [left, TOP, width, height];
             let middle = [f64::from(left + width / 2), f64::from(TOP - 18)];
-            sheet.shapes.push(text(shown.title, middle, LABEL_EM, INK, (HPos::Center, VPos::Bottom)));
+            sheet.shapes.push(text(shown.title, middle, LABEL_EM, INK, Pos::new(HPos::Center, VPos::Bottom)));
             sheet.shapes.extend(shown.shapes(area, darkest));
             let mut panel = Panel::new(area, x.clone(), y.clone(), [false; 2]);
             panel.shapes = shown.dots(&x, &y);

@@ -50,8 +50,8 @@ pub enum Kind {
 }
 
 /// A line of text on the page with its anchor at `at`.
-pub fn text(text: &str, at: [f64; 2], em: f64, colour: RGBAColor, anchor: (HPos, VPos)) -> Shape {
-    Shape(Kind::Text(text.to_owned(), em, Pos::new(anchor.0, anchor.1)), colour, vec![at])
+pub fn text(text: &str, at: [f64; 2], em: f64, colour: RGBAColor, anchor: Pos) -> Shape {
+    Shape(Kind::Text(text.to_owned(), em, anchor), colour, vec![at])
 }
 
 impl Shape {
@@ -128,7 +128,7 @@ impl Panel {
         self.area[1] += LINE * ends.len() as i32;
         let row = |line: i32| f64::from(top + LINE * (ends.len() as i32 - line) - 8);
         let label = |(label, middle, line): (&String, f64, i32)| {
-            text(label, [middle, row(line)], TICK_EM, ACCENT, (HPos::Center, VPos::Bottom))
+            text(label, [middle, row(line)], TICK_EM, ACCENT, Pos::new(HPos::Center, VPos::Bottom))
         };
         Ok(placed.into_iter().map(label).collect())
     }
@@ -189,7 +189,7 @@ impl Sheet {
     /// which grows.
     pub(crate) fn title(&mut self, left: i32, title: &str, keys: &[(&str, RGBAColor)]) -> Result<()> {
         let [left, width, top] = [left, self.size[0], self.size[1]].map(f64::from);
-        let at_left = (HPos::Left, VPos::Center);
+        let at_left = Pos::new(HPos::Left, VPos::Center);
         self.shapes.push(text(title, [left, top + 36.0], TITLE_EM, INK, at_left));
         let (mut x, mut y) = (left, top + 80.0);
         for (name, colour) in keys {

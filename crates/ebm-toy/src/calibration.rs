@@ -5,7 +5,7 @@ use ebm_experiment::{Calibration, Predictions};
 use ebm_seed::Key;
 
 use crate::dataset::{Points, Problem, RANGE};
-use crate::error::Result;
+use crate::Result;
 use crate::evaluation::GRID;
 use crate::experiment::Trained;
 

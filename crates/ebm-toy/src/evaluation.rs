@@ -3,7 +3,7 @@
 use ebm_core::math::log_sum_exp;
 
 use crate::dataset::{Problem, RANGE};
-use crate::error::Result;
+use crate::Result;
 use candle_core::{DType, Device, Tensor};
 
 /// Points of the published evaluation on each axis.

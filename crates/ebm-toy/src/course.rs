@@ -5,9 +5,9 @@ use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{JointNce, Objective};
 use ebm_seed::Key;
 
+use crate::Result;
 use crate::dataset::Points;
 use crate::energy::ToyEnergy;
-use crate::Result;
 use crate::experiment::{Experiment, Method, ModelConfig, Trained};
 use crate::network::Heads;
 use crate::training::Training;

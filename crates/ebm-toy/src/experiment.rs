@@ -17,11 +17,11 @@ use crate::calibration::predictions;
 use crate::course::Course;
 use crate::dataset::{POINTS, Points, Problem, RANGE};
 use crate::energy::ToyEnergy;
-use crate::{Error, Result};
 use crate::evaluation::{ROWS, Truth, column};
 use crate::layout::Network;
 use crate::network::Heads;
 use crate::training::Schedule;
+use crate::{Error, Result};
 
 settings! {
     /// Figure 2 and its rivals as the configuration file states them.

@@ -46,11 +46,15 @@ impl CustomOp3 for Score {
         let ((rows, count), layout) = (l3.shape().dims2()?, Layout::new(self.network));
         if l1.dims() != [layout.len] || l2.dims() != [rows, WIDTH] {
             let [theta, features, y] = [l1, l2, l3].map(Strides::dims);
-            bail!("the toy network takes θ, features (B, {WIDTH}) and y (B, M), not {theta:?}, {features:?} and {y:?}")
+            bail!(
+                "the toy network takes θ, features (B, {WIDTH}) and y (B, M), not {theta:?}, {features:?} and {y:?}"
+            )
         }
-        let pass = Pass { network: self.network, orders: self.orders(), layout, theta: elements(s1, l1)?, count };
+        let pass =
+            Pass { network: self.network, orders: self.orders(), layout, theta: elements(s1, l1)?, count };
         let parts = pass.of_batch(elements(s2, l2)?, elements(s3, l3)?, None);
-        let results = (0..pass.orders).flat_map(|order| parts.iter().map(move |part| &part.scores[order][..]));
+        let results =
+            (0..pass.orders).flat_map(|order| parts.iter().map(move |part| &part.scores[order][..]));
         let results = results.collect::<Vec<_>>().concat();
         let shape = if self.derivative { Shape::from((2, rows, count)) } else { Shape::from((rows, count)) };
         Ok((CpuStorage::F32(results), shape))
@@ -79,4 +83,3 @@ impl CustomOp3 for Score {
         Ok((Some(tensor(in_theta, theta)?), Some(in_features), in_y))
     }
 }
-

@@ -96,7 +96,8 @@ impl Training {
         let value = f64::from(loss.to_scalar::<f32>()?);
         if !value.is_finite() {
             let (method, epoch) = (&self.method, epoch + 1);
-            let reason = format!("the loss of {method} became {value} in epoch {epoch}; lower the learning rate");
+            let reason =
+                format!("the loss of {method} became {value} in epoch {epoch}; lower the learning rate");
             return Err(Error::NonFinite(reason));
         }
         self.optimizer.step(&loss.backward()?, self.learning_rate)?;

@@ -185,7 +185,11 @@ mod tests {
             assert!(matches!(error(kind, "write"), Error::DiskFull { needed: 5, .. }));
         }
         for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
-            assert!(error(kind, "write").to_string().ends_with("change its permissions or choose another run directory"));
+            assert!(
+                error(kind, "write")
+                    .to_string()
+                    .ends_with("change its permissions or choose another run directory")
+            );
             assert!(error(kind, "read").to_string().ends_with("is on a working disk"));
         }
         assert!(matches!(error(ErrorKind::Interrupted, "write"), Error::Io { .. }));

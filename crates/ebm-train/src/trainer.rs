@@ -124,9 +124,11 @@ impl Run {
         task: &mut T,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let (dir, log_path, config_digest) = (run.checkpoints_path(), run.metrics_path(), run.config_digest());
+        let (dir, log_path, config_digest) =
+            (run.checkpoints_path(), run.metrics_path(), run.config_digest());
         let store = CheckpointStore::open(&dir)?;
-        let (mut step, mut guard, mut metrics, mut length) = (0, NonFiniteGuard::default(), BTreeMap::new(), 0);
+        let (mut step, mut guard, mut metrics, mut length) =
+            (0, NonFiniteGuard::default(), BTreeMap::new(), 0);
         let mut from = None;
         if !store.is_empty()? {
             if !spec.resume {

@@ -3,8 +3,7 @@
 use candle_core::{Device, Tensor};
 use ebm_train::checkpoint::SCHEMA_VERSION;
 use ebm_train::{
-    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Error, load_checkpoint,
-    load_latest,
+    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Error, load_checkpoint, load_latest,
 };
 use std::collections::BTreeMap;
 use std::fs;

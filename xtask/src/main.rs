@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Development tasks of this workspace.
 #[derive(Debug, Parser)]
@@ -56,10 +56,10 @@ enum Task {
     /// Run the program on damaged inputs and through faults of the machine, and print the table of
     /// docs/reliability.md.
     ///
-    /// Builds `ebm` in release mode and runs the test `attack` of ebm-cli on it, which has the arguments.
-    #[command(disable_help_flag = true)]
+    /// Builds `ebm` in release mode, unless `--ebm PATH` gives one, and runs the test `attack` of ebm-cli on it.
     Attack {
-        /// The arguments, for example `--only weights --case 55`.
+        /// Any of `--cases N`, the most of each kind, `--only KIND,KIND`, `--case NUMBER`, whose folder is kept, `--seconds N`, that
+        /// a process may take, and `--ebm PATH`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
@@ -123,7 +123,12 @@ fn check() -> Result<i32> {
 
 /// Attacks the program, which is built unless one is given; the exit code is 0 where nothing was found.
 fn attack(mut arguments: Vec<String>) -> Result<i32> {
-    if !arguments.iter().any(|word| word == "--help" || word.starts_with("--ebm")) {
+    if arguments.iter().any(|word| word == "--help") {
+        return Ok(Cli::command()
+            .find_subcommand_mut("attack")
+            .map_or(1, |task| i32::from(task.print_help().is_err())));
+    }
+    if !arguments.iter().any(|word| word.starts_with("--ebm")) {
         arguments.extend(["--ebm".to_owned(), ebm::build(root())?.display().to_string()]);
     }
     let mut cargo = ebm::cargo();

@@ -1,32 +1,28 @@
 //! f(x, y) for all samples of a batch, and the way back, each in one pass over the samples.
 //!
-//! A block of samples of one x goes through all layers before the next: its activations stay in the first-level cache.
-//! Every loop over [`LANES`] numbers becomes vector instructions, of the set that [`arch`] finds at run time. A few
-//! rows of the batch are one task, whatever the number of threads, and the tasks' sums are added in order: results do
-//! not depend on that number.
+//! A block is a few vectors of samples of one x. It goes through all layers before the next: its activations stay in the
+//! first-level cache, and each layer reads a weight once for a vector. A few rows of the batch are one task, whatever the
+//! number of threads, and the tasks' sums are added in order: results do not depend on that number.
 
 use ebm_nn::ops::arch;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 
-/// Samples in a block.
-const LANES: usize = 32;
-/// Partial sums over the samples of a block.
-const PARTS: usize = 8;
+/// Vectors of samples in a block.
+const VECTORS: usize = 4;
 /// Rows of the batch in a task.
 const ROWS: usize = 4;
 
-/// A number for each sample of a block.
-type Lanes = [f32; LANES];
-/// The values of a layer of a block, and their derivatives in y.
-type Jet<const N: usize> = [[Lanes; N]; 2];
+/// A layer of a block: a number for each neuron and sample.
+type Block<S, const N: usize> = [[<S as Simd>::f32s; VECTORS]; N];
+/// A layer of a block and its derivative in y.
+type Jet<S, const N: usize> = [Block<S, N>; 2];
 
-/// One way through the network, for a batch.
-pub(crate) struct Pass<'a> {
+/// One way through the network, for a batch: of f alone, or, of two orders, its derivative in y too.
+pub(crate) struct Pass<'a, const ORDERS: usize> {
     pub(crate) network: Network,
-    /// 1 for f alone, 2 for f and its derivative in y.
-    pub(crate) orders: usize,
     pub(crate) layout: Layout,
     pub(crate) theta: &'a [f32],
     /// M.
@@ -43,15 +39,33 @@ pub(crate) struct Part {
 }
 
 /// What the way back needs of a layer of a block.
-struct Trace {
-    output: Jet<WIDTH>,
+#[derive(Clone, Copy)]
+struct Trace<S: Simd> {
+    output: Jet<S, WIDTH>,
     /// φ'.
-    slopes: [Lanes; WIDTH],
+    slopes: Block<S, WIDTH>,
     /// φ'' times the derivative of its argument in y.
-    bends: [Lanes; WIDTH],
+    bends: Block<S, WIDTH>,
 }
 
-impl Pass<'_> {
+/// A few rows of the batch.
+struct Task<'a, const ORDERS: usize> {
+    pass: &'a Pass<'a, ORDERS>,
+    features: &'a [f32],
+    y: &'a [f32],
+    grad: Option<[&'a [f32]; 2]>,
+}
+
+impl<const ORDERS: usize> WithSimd for Task<'_, ORDERS> {
+    type Output = Part;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Part {
+        self.pass.of_rows(simd, self.features, self.y, self.grad)
+    }
+}
+
+impl<const ORDERS: usize> Pass<'_, ORDERS> {
     /// The parts of the batch in order. `grad` are the gradients of f (B, M), and behind them those of its derivative
     /// if that is computed; without them the scores are.
     pub(crate) fn of_batch(&self, features: &[f32], y: &[f32], grad: Option<&[f32]>) -> Vec<Part> {
@@ -62,43 +76,46 @@ impl Pass<'_> {
                 let (value, first) = grad.split_at(y.len());
                 [value, first].map(|order| order.get(range.clone()).unwrap_or_default())
             });
-            arch().dispatch(|| self.of_rows(features, &y[range.clone()], grad))
+            arch().dispatch(Task { pass: self, features, y: &y[range.clone()], grad })
         };
         features.par_chunks(ROWS * WIDTH).enumerate().map(task).collect()
     }
 
     #[inline(always)]
-    fn of_rows(&self, features: &[f32], y: &[f32], grad: Option<[&[f32]; 2]>) -> Part {
+    fn of_rows<S: Simd>(&self, simd: S, features: &[f32], y: &[f32], grad: Option<[&[f32]; 2]>) -> Part {
         let len = if grad.is_some() { self.layout.len } else { 0 };
         let mut part = Part { theta: vec![0.0; len], ..Part::default() };
-        let zero = [[0.0; LANES]; WIDTH];
-        let trace = || Trace { output: [zero; 2], slopes: zero, bends: zero };
-        let mut layers = [trace(), trace(), trace(), trace()];
+        let zero = [[simd.splat_f32s(0.0); VECTORS]; WIDTH];
+        let mut layers = [Trace { output: [zero; 2], slopes: zero, bends: zero }; LAYERS + 1];
         // Those of a row's gradients in the joined biases are the last.
-        let mut sums = vec![[0.0; PARTS]; len + WIDTH];
+        let mut sums = vec![simd.splat_f32s(0.0); len + WIDTH];
+        let block = VECTORS * S::F32_LANES;
         for (row, features) in features.chunks_exact(WIDTH).enumerate() {
             let bias = self.joined_bias(features);
-            for start in (0..self.count).step_by(LANES) {
-                let range = row * self.count + start..row * self.count + self.count.min(start + LANES);
-                let y = block(&y[range.clone()]);
-                let scores = self.forward(&bias, &y, &mut layers);
+            for start in (0..self.count).step_by(block) {
+                let range = row * self.count + start..row * self.count + self.count.min(start + block);
+                let y = load(simd, &y[range.clone()]);
+                let vectors = range.len().div_ceil(S::F32_LANES);
+                let scores = self.forward(simd, vectors, &bias, &y, &mut layers);
                 if let Some(grad) = grad {
-                    let grad = grad.map(|order| [block(order.get(range.clone()).unwrap_or_default())]);
-                    let in_y = self.backward(&y, &grad, &layers, &mut sums);
-                    part.y.extend_from_slice(&in_y[..range.len()]);
+                    let grad = grad.map(|order| load(simd, order.get(range.clone()).unwrap_or_default()));
+                    let in_y = self.backward(simd, vectors, &y, &grad, &layers, &mut sums);
+                    store(simd, &in_y, range.len(), &mut part.y);
                 } else {
-                    for (all, [scores]) in part.scores.iter_mut().zip(&scores) {
-                        all.extend_from_slice(&scores[..range.len()]);
-                    }
+                    part.scores
+                        .iter_mut()
+                        .zip(&scores)
+                        .for_each(|(all, scores)| store(simd, scores, range.len(), all));
                 }
             }
             if grad.is_some() {
-                self.join(features, &mut sums[len..], &mut part);
+                let row_sums = &mut sums[len..];
+                let totals: Vec<f32> = row_sums.iter().map(|sum| simd.reduce_sum_f32s(*sum)).collect();
+                row_sums.fill(simd.splat_f32s(0.0));
+                self.join(features, &totals, &mut part);
             }
         }
-        for (sum, parts) in part.theta.iter_mut().zip(&sums) {
-            *sum += parts.iter().sum::<f32>();
-        }
+        part.theta.iter_mut().zip(&sums).for_each(|(all, sum)| *all += simd.reduce_sum_f32s(*sum));
         part
     }
 
@@ -114,11 +131,10 @@ impl Pass<'_> {
     }
 
     /// Takes the sums of a row's gradients in these biases to all that they are made of.
-    fn join(&self, features: &[f32], sums: &mut [[f32; PARTS]], part: &mut Part) {
+    fn join(&self, features: &[f32], sums: &[f32], part: &mut Part) {
         let layer = &self.layout.hidden[self.network.joining_layer()];
         let mut in_features = [0.0; WIDTH];
-        for (o, parts) in sums.iter_mut().enumerate() {
-            let sum = std::mem::take(parts).iter().sum::<f32>();
+        for (o, sum) in sums.iter().enumerate() {
             part.theta[layer.bias.start + o] += sum;
             for (i, (in_feature, feature)) in in_features.iter_mut().zip(features).enumerate() {
                 let weight = self.layout.joining.start + o * WIDTH + i;
@@ -129,170 +145,250 @@ impl Pass<'_> {
         part.features.extend(in_features);
     }
 
-    /// f of a block and its derivative in y; `joined` are the biases of the layer that joins x.
+    /// f of the first `vectors` of a block and its derivative in y; `joined` are the biases of the layer that joins x.
     #[inline(always)]
-    fn forward(&self, joined: &[f32; WIDTH], y: &Lanes, layers: &mut [Trace; LAYERS + 1]) -> Jet<1> {
+    fn forward<S: Simd>(
+        &self,
+        simd: S,
+        vectors: usize,
+        joined: &[f32; WIDTH],
+        y: &Block<S, 1>,
+        layers: &mut [Trace<S>; LAYERS + 1],
+    ) -> Jet<S, 1> {
         let Self { network, layout, theta, .. } = self;
-        let z = self.linear(&layout.y, &theta[layout.y.bias.clone()], &[[*y], [[1.0; LANES]]]);
-        layers[0].activate(network.activation(), &z);
-        for (l, layer) in layout.hidden.iter().enumerate() {
-            let [before, after, ..] = &mut layers[l..] else { break };
-            let bias = if l == network.joining_layer() { joined } else { &theta[layer.bias.clone()] };
-            after.activate(network.activation(), &self.linear(layer, bias, &before.output));
-            if network.is_residual(l) {
-                let terms = before.output.as_flattened().as_flattened();
-                let sums = after.output.as_flattened_mut().as_flattened_mut();
-                sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        let one = [[simd.splat_f32s(1.0); VECTORS]];
+        let mut scores = [[[simd.splat_f32s(0.0); VECTORS]]; 2];
+        for v in 0..vectors.min(VECTORS) {
+            let z = self.linear(simd, &layout.y, &theta[layout.y.bias.clone()], &[*y, one], v);
+            layers[0].activate::<ORDERS>(simd, network.activation(), &z, v);
+            for (l, layer) in layout.hidden.iter().enumerate() {
+                let [before, after, ..] = &mut layers[l..] else { break };
+                let bias = if l == network.joining_layer() { joined } else { &theta[layer.bias.clone()] };
+                let z = self.linear(simd, layer, bias, &before.output, v);
+                after.activate::<ORDERS>(simd, network.activation(), &z, v);
+                if network.is_residual(l) {
+                    for (sums, terms) in after.output.iter_mut().zip(&before.output).take(ORDERS) {
+                        sums.iter_mut()
+                            .zip(terms)
+                            .for_each(|(sum, term)| sum[v] = simd.add_f32s(sum[v], term[v]));
+                    }
+                }
             }
+            let out = &layers[LAYERS].output;
+            let [[f], [first]] = self.linear(simd, &layout.out, &theta[layout.out.bias.clone()], out, v);
+            (scores[0][0][v], scores[1][0][v]) = (f, first);
         }
-        self.linear(&layout.out, &theta[layout.out.bias.clone()], &layers[LAYERS].output)
+        scores
     }
 
     /// Adds to `sums` the gradients of a block whose [`forward`](Self::forward) left `layers`, given those of f and of
     /// its derivative. Returns the gradient in y of f alone.
     #[inline(always)]
-    fn backward(
+    fn backward<S: Simd>(
         &self,
-        y: &Lanes,
-        grad: &Jet<1>,
-        layers: &[Trace; LAYERS + 1],
-        sums: &mut [[f32; PARTS]],
-    ) -> Lanes {
+        simd: S,
+        vectors: usize,
+        y: &Block<S, 1>,
+        grad: &Jet<S, 1>,
+        layers: &[Trace<S>; LAYERS + 1],
+        sums: &mut [S::f32s],
+    ) -> Block<S, 1> {
         let Self { network, layout, .. } = self;
-        let zero = [[[0.0; LANES]; WIDTH]; 2];
-        let mut g = zero;
-        self.linear_back(&layout.out, layout.out.bias.start, grad, &layers[LAYERS].output, &mut g, sums);
+        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
+        let back = Back { pass: self, simd, vectors: vectors.min(VECTORS) };
+        let (mut g, joined) = ([[[zero; VECTORS]; WIDTH]; 2], sums.len() - WIDTH);
+        back.linear(&layout.out, layout.out.bias.start, grad, &layers[LAYERS].output, &mut g, sums);
         for (l, layer) in layout.hidden.iter().enumerate().rev() {
-            let delta = layers[l + 1].back(&g);
-            let bias = if l == network.joining_layer() { sums.len() - WIDTH } else { layer.bias.start };
+            let delta = back.activation(&layers[l + 1], &g);
+            let bias = if l == network.joining_layer() { joined } else { layer.bias.start };
             if !network.is_residual(l) {
-                g = zero;
+                g = [[[zero; VECTORS]; WIDTH]; 2];
             }
-            self.linear_back(layer, bias, &delta, &layers[l].output, &mut g, sums);
+            back.linear(layer, bias, &delta, &layers[l].output, &mut g, sums);
         }
-        let mut in_y = [[[0.0; LANES]]; 2];
-        let delta = layers[0].back(&g);
-        self.linear_back(&layout.y, layout.y.bias.start, &delta, &[[*y], [[1.0; LANES]]], &mut in_y, sums);
-        in_y[0][0]
+        let (mut in_y, y) = ([[[zero; VECTORS]]; 2], [*y, [[one; VECTORS]]]);
+        let delta = back.activation(&layers[0], &g);
+        back.linear(&layout.y, layout.y.bias.start, &delta, &y, &mut in_y, sums);
+        in_y[0]
     }
 
-    /// W a + `bias`, and W a' for the derivative.
+    /// W a + `bias` of vector `v`, and W a' for the derivative.
     #[inline(always)]
-    fn linear<const I: usize, const O: usize>(&self, layer: &Linear, bias: &[f32], a: &Jet<I>) -> Jet<O> {
-        let weights = &self.theta[layer.weight.clone()];
-        let mut products = [[[0.0; LANES]; O]; 2];
-        for order in 0..self.orders {
-            for o in 0..O {
-                let mut sum = [if order == 0 { bias[o] } else { 0.0 }; LANES];
-                for i in 0..I {
-                    add_times(&mut sum, weights[o * I + i], &a[order][i]);
-                }
-                products[order][o] = sum;
-            }
-        }
-        products
-    }
-
-    /// Adds Wᵀ `delta` to `g`, and to `sums` the gradients in W and, from `bias` on, in the layer's biases.
-    #[inline(always)]
-    fn linear_back<const I: usize, const O: usize>(
+    fn linear<S: Simd, const I: usize, const O: usize>(
         &self,
+        simd: S,
         layer: &Linear,
-        bias: usize,
-        delta: &Jet<O>,
-        a: &Jet<I>,
-        g: &mut Jet<I>,
-        sums: &mut [[f32; PARTS]],
-    ) {
-        let weights = &self.theta[layer.weight.clone()];
-        for o in 0..O {
-            add_products(&mut sums[bias + o], &delta[0][o], &[1.0; LANES]);
-            for order in 0..self.orders {
-                let delta = delta[order][o];
-                for i in 0..I {
-                    add_products(&mut sums[layer.weight.start + o * I + i], &delta, &a[order][i]);
-                    add_times(&mut g[order][i], weights[o * I + i], &delta);
+        bias: &[f32],
+        a: &Jet<S, I>,
+        v: usize,
+    ) -> [[S::f32s; O]; 2] {
+        let (weights, bias) = (&self.theta[layer.weight.clone()][..I * O], &bias[..O]);
+        let mut z = [[simd.splat_f32s(0.0); O]; 2];
+        for order in 0..ORDERS {
+            let mut sums = [simd.splat_f32s(0.0); O];
+            for o in 0..O {
+                sums[o] = simd.splat_f32s(if order == 0 { bias[o] } else { 0.0 });
+            }
+            for i in 0..I {
+                for o in 0..O {
+                    let weight = simd.splat_f32s(weights[o * I + i]);
+                    sums[o] = simd.mul_add_f32s(weight, a[order][i][v], sums[o]);
                 }
             }
+            z[order] = sums;
         }
+        z
     }
 }
 
-impl Trace {
-    /// From the arguments of the layer's activation to its output and what the way back needs.
-    #[inline(always)]
-    fn activate(&mut self, activation: Activation, z: &Jet<WIDTH>) {
-        match activation {
-            Activation::Relu => self.fill(z, |z| if z > 0.0 { (z, 1.0, 0.0) } else { (0.0, 0.0, 0.0) }),
-            Activation::Tanh => self.fill(z, |z| {
-                let value = tanh(z);
-                let slope = (-value).mul_add(value, 1.0);
-                (value, slope, -2.0 * (value * slope))
-            }),
-        }
-    }
+/// The way back through a layer, for the first `vectors` of a block.
+struct Back<'a, S, const ORDERS: usize> {
+    pass: &'a Pass<'a, ORDERS>,
+    simd: S,
+    vectors: usize,
+}
 
-    /// [`activate`](Self::activate), given φ, φ' and φ''.
+impl<S: Simd, const ORDERS: usize> Back<'_, S, ORDERS> {
+    /// Adds Wᵀ `delta` to `g`, and to `sums` the gradients in W and, from `bias` on, in the layer's biases.
     #[inline(always)]
-    fn fill(&mut self, [z, first]: &Jet<WIDTH>, phi: impl Fn(f32) -> (f32, f32, f32)) {
-        for o in 0..WIDTH {
-            for n in 0..LANES {
-                let (value, slope, bend) = phi(z[o][n]);
-                self.output[0][o][n] = value;
-                self.output[1][o][n] = slope * first[o][n];
-                self.slopes[o][n] = slope;
-                self.bends[o][n] = bend * first[o][n];
+    fn linear<const I: usize, const O: usize>(
+        &self,
+        layer: &Linear,
+        bias: usize,
+        delta: &Jet<S, O>,
+        a: &Jet<S, I>,
+        g: &mut Jet<S, I>,
+        sums: &mut [S::f32s],
+    ) {
+        let (simd, weights) = (self.simd, &self.pass.theta[layer.weight.clone()][..I * O]);
+        for (sum, delta) in sums[bias..bias + O].iter_mut().zip(&delta[0]) {
+            *sum = delta[..self.vectors].iter().fold(*sum, |sum, delta| simd.add_f32s(sum, *delta));
+        }
+        for order in 0..ORDERS {
+            for (row, delta) in sums[layer.weight.clone()].chunks_exact_mut(I).zip(&delta[order]) {
+                // In registers.
+                let mut sums = [simd.splat_f32s(0.0); I];
+                sums.copy_from_slice(row);
+                for v in 0..self.vectors {
+                    for i in 0..I {
+                        sums[i] = simd.mul_add_f32s(delta[v], a[order][i][v], sums[i]);
+                    }
+                }
+                row.copy_from_slice(&sums);
+            }
+            for v in 0..self.vectors {
+                let mut sums = [simd.splat_f32s(0.0); I];
+                for i in 0..I {
+                    sums[i] = g[order][i][v];
+                }
+                for o in 0..O {
+                    for i in 0..I {
+                        let weight = simd.splat_f32s(weights[o * I + i]);
+                        sums[i] = simd.mul_add_f32s(weight, delta[order][o][v], sums[i]);
+                    }
+                }
+                for i in 0..I {
+                    g[order][i][v] = sums[i];
+                }
             }
         }
     }
 
-    /// From the gradients in the layer's output to those in the arguments of its activation.
+    /// From the gradients in a layer's output to those in the arguments of its activation.
     #[inline(always)]
-    fn back(&self, [value, first]: &Jet<WIDTH>) -> Jet<WIDTH> {
-        let mut delta = [[[0.0; LANES]; WIDTH]; 2];
+    fn activation(&self, layer: &Trace<S>, [value, first]: &Jet<S, WIDTH>) -> Jet<S, WIDTH> {
+        let simd = self.simd;
+        let mut delta = [[[simd.splat_f32s(0.0); VECTORS]; WIDTH]; 2];
         for o in 0..WIDTH {
-            for n in 0..LANES {
-                delta[0][o][n] = first[o][n].mul_add(self.bends[o][n], value[o][n] * self.slopes[o][n]);
-                delta[1][o][n] = first[o][n] * self.slopes[o][n];
+            for v in 0..self.vectors {
+                let slope = layer.slopes[o][v];
+                delta[0][o][v] = simd.mul_f32s(value[o][v], slope);
+                if ORDERS > 1 {
+                    delta[0][o][v] = simd.mul_add_f32s(first[o][v], layer.bends[o][v], delta[0][o][v]);
+                    delta[1][o][v] = simd.mul_f32s(first[o][v], slope);
+                }
             }
         }
         delta
     }
 }
 
-/// Up to `LANES` numbers, and zeros.
-fn block(values: &[f32]) -> Lanes {
-    let mut block = [0.0; LANES];
-    block[..values.len()].copy_from_slice(values);
-    block
-}
-
-#[inline(always)]
-fn add_times(sum: &mut Lanes, factor: f32, terms: &Lanes) {
-    sum.iter_mut().zip(terms).for_each(|(sum, term)| *sum = factor.mul_add(*term, *sum));
-}
-
-#[inline(always)]
-fn add_products(sums: &mut [f32; PARTS], a: &Lanes, b: &Lanes) {
-    for start in (0..LANES).step_by(PARTS) {
-        for (n, sum) in sums.iter_mut().enumerate() {
-            *sum = a[start + n].mul_add(b[start + n], *sum);
+impl<S: Simd> Trace<S> {
+    /// Makes of `z`, the arguments of the layer's activation, its output for vector `v`, and what the way back needs.
+    #[inline(always)]
+    fn activate<const ORDERS: usize>(
+        &mut self,
+        simd: S,
+        activation: Activation,
+        z: &[[S::f32s; WIDTH]; 2],
+        v: usize,
+    ) {
+        let splat = |value: f32| simd.splat_f32s(value);
+        for o in 0..WIDTH {
+            let (value, slope, curvature) = match activation {
+                Activation::Relu => {
+                    let positive = simd.greater_than_f32s(z[0][o], splat(0.0));
+                    let select = |one| simd.select_f32s(positive, one, splat(0.0));
+                    (select(z[0][o]), select(splat(1.0)), splat(0.0))
+                }
+                Activation::Tanh => {
+                    let value = tanh(simd, z[0][o]);
+                    let slope = simd.negate_mul_add_f32s(value, value, splat(1.0));
+                    (value, slope, simd.mul_f32s(splat(-2.0), simd.mul_f32s(value, slope)))
+                }
+            };
+            (self.output[0][o][v], self.slopes[o][v]) = (value, slope);
+            if ORDERS > 1 {
+                self.output[1][o][v] = simd.mul_f32s(slope, z[1][o]);
+                self.bends[o][v] = simd.mul_f32s(curvature, z[1][o]);
+            }
         }
     }
 }
 
-/// tanh z to a few units in the last place of 1: Lambert's continued fraction at z/4, where seven terms suffice, and
-/// twice tanh 2u = 2 tanh u / (1 + tanh² u), in numerators and denominators so that one division is left.
+/// A block of numbers, and zeros.
 #[inline(always)]
-fn tanh(z: f32) -> f32 {
-    let u = z.clamp(-9.5, 9.5) * 0.25;
-    let square = u * u;
-    let horner = |[a, b, c]: [f32; 3]| a.mul_add(square, b).mul_add(square, c).mul_add(square, 1.0);
-    // Both over 135135, which keeps the squares below small.
-    let mut p = u * horner([1.0 / 135_135.0, 378.0 / 135_135.0, 17_325.0 / 135_135.0]);
-    let mut q = horner([28.0 / 135_135.0, 3_150.0 / 135_135.0, 62_370.0 / 135_135.0]);
-    for _ in 0..2 {
-        (p, q) = (2.0 * (p * q), p.mul_add(p, q * q));
+fn load<S: Simd>(simd: S, values: &[f32]) -> Block<S, 1> {
+    let mut vectors = [simd.splat_f32s(0.0); VECTORS];
+    for (vector, values) in vectors.iter_mut().zip(values.chunks(S::F32_LANES)) {
+        *vector = simd.partial_load_f32s(values);
     }
-    p / q
+    [vectors]
+}
+
+/// Appends the first `count` numbers of a block.
+#[inline(always)]
+fn store<S: Simd>(simd: S, [vectors]: &Block<S, 1>, count: usize, all: &mut Vec<f32>) {
+    let start = all.len();
+    all.resize(start + count, 0.0);
+    for (values, vector) in all[start..].chunks_mut(S::F32_LANES).zip(vectors) {
+        simd.partial_store_f32s(values, *vector);
+    }
+}
+
+/// tanh z to a few units in the last place of 1: Lambert's continued fraction at z/4, where seven terms
+/// suffice, and twice tanh 2u = 2 tanh u / (1 + tanh² u), in numerators and denominators so that one division
+/// is left.
+#[inline(always)]
+fn tanh<S: Simd>(simd: S, z: S::f32s) -> S::f32s {
+    let splat = |value: f32| simd.splat_f32s(value);
+    let clamped = simd.max_f32s(simd.min_f32s(z, splat(9.5)), splat(-9.5));
+    let u = simd.mul_f32s(clamped, splat(0.25));
+    let square = simd.mul_f32s(u, u);
+    let horner = |coefficients: [f32; 4]| {
+        let mut sum = splat(coefficients[0]);
+        for coefficient in &coefficients[1..] {
+            sum = simd.mul_add_f32s(sum, square, splat(*coefficient));
+        }
+        sum
+    };
+    // Both over 135135, which keeps the squares below small.
+    let mut p = simd.mul_f32s(u, horner([1.0 / 135_135.0, 378.0 / 135_135.0, 17_325.0 / 135_135.0, 1.0]));
+    let mut q = horner([28.0 / 135_135.0, 3_150.0 / 135_135.0, 62_370.0 / 135_135.0, 1.0]);
+    for _ in 0..2 {
+        let product = simd.mul_f32s(p, q);
+        q = simd.mul_add_f32s(p, p, simd.mul_f32s(q, q));
+        p = simd.add_f32s(product, product);
+    }
+    simd.div_f32s(p, q)
 }

@@ -20,8 +20,14 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    fn orders(self) -> usize {
-        1 + usize::from(self.derivative)
+    /// What the kernel makes of `theta`, `features` and `y`, (B, `count`); gradients if it is given those of the result.
+    fn parts(&self, [theta, features, y]: [&[f32]; 3], count: usize, grad: Option<&[f32]>) -> Vec<Part> {
+        let (network, layout) = (self.network, Layout::new(self.network));
+        if self.derivative {
+            Pass::<2> { network, layout, theta, count }.of_batch(features, y, grad)
+        } else {
+            Pass::<1> { network, layout, theta, count }.of_batch(features, y, grad)
+        }
     }
 
     pub(crate) fn of(self, theta: &Tensor, features: &Tensor, y: &Tensor) -> Result<Tensor> {
@@ -43,18 +49,16 @@ impl CustomOp3 for Score {
         s3: &CpuStorage,
         l3: &Strides,
     ) -> Result<(CpuStorage, Shape)> {
-        let ((rows, count), layout) = (l3.shape().dims2()?, Layout::new(self.network));
-        if l1.dims() != [layout.len] || l2.dims() != [rows, WIDTH] {
+        let ((rows, count), len) = (l3.shape().dims2()?, Layout::new(self.network).len);
+        if l1.dims() != [len] || l2.dims() != [rows, WIDTH] {
             let [theta, features, y] = [l1, l2, l3].map(Strides::dims);
             bail!(
                 "the toy network takes θ, features (B, {WIDTH}) and y (B, M), not {theta:?}, {features:?} and {y:?}"
             )
         }
-        let pass =
-            Pass { network: self.network, orders: self.orders(), layout, theta: elements(s1, l1)?, count };
-        let parts = pass.of_batch(elements(s2, l2)?, elements(s3, l3)?, None);
-        let results =
-            (0..pass.orders).flat_map(|order| parts.iter().map(move |part| &part.scores[order][..]));
+        let slices = [elements::<f32>(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?];
+        let (parts, orders) = (self.parts(slices, count, None), 1 + usize::from(self.derivative));
+        let results = (0..orders).flat_map(|order| parts.iter().map(move |part| &part.scores[order][..]));
         let results = results.collect::<Vec<_>>().concat();
         let shape = if self.derivative { Shape::from((2, rows, count)) } else { Shape::from((rows, count)) };
         Ok((CpuStorage::F32(results), shape))
@@ -70,10 +74,9 @@ impl CustomOp3 for Score {
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let values = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
         let tensor = |values: Vec<f32>, like: &Tensor| Tensor::from_vec(values, like.shape(), like.device());
-        let (network, orders, layout) = (self.network, self.orders(), Layout::new(self.network));
-        let pass = Pass { network, orders, layout, theta: &values(theta)?, count: y.dim(1)? };
-        let parts = pass.of_batch(&values(features)?, &values(y)?, Some(&values(grad)?));
-        let mut in_theta = vec![0.0; pass.layout.len];
+        let slices = [&values(theta)?[..], &values(features)?, &values(y)?];
+        let parts = self.parts(slices, y.dim(1)?, Some(&values(grad)?));
+        let mut in_theta = vec![0.0; theta.elem_count()];
         for part in &parts {
             in_theta.iter_mut().zip(&part.theta).for_each(|(sum, term)| *sum += term);
         }

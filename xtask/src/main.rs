@@ -4,7 +4,6 @@
 //! crate builds in seconds.
 #![expect(clippy::print_stderr, reason = "a command-line tool reports its failures on stderr")]
 
-mod attack;
 mod ebm;
 
 use std::ffi::OsString;
@@ -14,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Development tasks of this workspace.
 #[derive(Debug, Parser)]
@@ -56,7 +55,14 @@ enum Task {
     Ci,
     /// Run the program on damaged inputs and through faults of the machine, and print the table of
     /// docs/reliability.md.
-    Attack(attack::AttackArgs),
+    ///
+    /// Builds `ebm` in release mode, unless `--ebm PATH` gives one, and runs the test `attack` of ebm-cli on it.
+    Attack {
+        /// Any of `--cases N`, the most of each kind, `--only KIND,KIND`, `--case NUMBER`, whose folder is kept, `--seconds N`, that
+        /// a process may take, and `--ebm PATH`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<String>,
+    },
 }
 
 /// What `check` runs, each as arguments of cargo: the tests are those beside the code, and those that hold the rules of
@@ -66,6 +72,9 @@ const QUICK: [&str; 3] = [
     "clippy --workspace --all-targets --locked -- -D warnings",
     "test --workspace --locked --quiet --lib --test tidy --test layers --test pages --test packages --test docs_tables",
 ];
+
+/// What `attack` runs, as arguments of cargo.
+const ATTACK: &str = "test --package ebm-cli --test commands --locked -- attack:: --nocapture";
 
 fn main() {
     let cli = Cli::try_parse().unwrap_or_else(|error| {
@@ -84,7 +93,7 @@ fn main() {
         Task::CudaSetup { directory } => script("xtask/cuda/setup.sh", directory),
         Task::Check => check(),
         Task::Ci => script(".ci/run", None),
-        Task::Attack(args) => attack(&args),
+        Task::Attack { arguments } => attack(arguments),
     };
     std::process::exit(result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
@@ -113,10 +122,18 @@ fn check() -> Result<i32> {
 }
 
 /// Attacks the program, which is built unless one is given; the exit code is 0 where nothing was found.
-fn attack(args: &attack::AttackArgs) -> Result<i32> {
-    let ebm = args.ebm.clone().map_or_else(|| ebm::build(root()), Ok)?;
-    let found = attack::run(&ebm, root(), &root().join("target/attack"), args)?;
-    Ok(i32::from(found > 0))
+fn attack(mut arguments: Vec<String>) -> Result<i32> {
+    if arguments.iter().any(|word| word == "--help") {
+        return Ok(Cli::command()
+            .find_subcommand_mut("attack")
+            .map_or(1, |task| i32::from(task.print_help().is_err())));
+    }
+    if !arguments.iter().any(|word| word.starts_with("--ebm")) {
+        arguments.extend(["--ebm".to_owned(), ebm::build(root())?.display().to_string()]);
+    }
+    let mut cargo = ebm::cargo();
+    cargo.args(ATTACK.split(' ')).env("EBM_ATTACK", arguments.join("\n")).current_dir(root());
+    ebm::become_it(&mut cargo)
 }
 
 /// The folder of the workspace's Cargo.toml.

@@ -49,6 +49,9 @@ pub enum Error {
         /// What differs and what to do.
         reason: String,
     },
+    /// A training left the numbers; says which one, where, and what to do.
+    #[error("{0}")]
+    NonFinite(String),
     /// What was given, or what a network made of it, cannot be used.
     #[error("{place}: {reason}")]
     Input {
@@ -71,6 +74,7 @@ impl Error {
                 ErrorKind::Usage
             }
             Self::Weights { .. } | Self::Input { .. } => ErrorKind::Data,
+            Self::NonFinite(_) => ErrorKind::NonFinite,
             Self::Candle(_) | Self::Core(_) | Self::Validation(_) => ErrorKind::Failure,
         }
     }

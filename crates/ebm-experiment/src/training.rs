@@ -127,7 +127,7 @@ pub struct Run<'a> {
 /// network is kept. A run that is resumed goes on with the validations that it recorded.
 ///
 /// # Errors
-/// [`ebm_train::Error::RunExists`], [`ebm_train::Error::OtherSettings`], [`ebm_train::Error::Interrupted`]
+/// [`ebm_train::Error::Refused`], [`ebm_train::Error::Interrupted`]
 /// and others of a training; those of `training`.
 pub fn train<T: Training>(
     training: &mut T,

@@ -215,9 +215,8 @@ fn what_cannot_be_trained_is_refused_before_anything_slow() {
     for (settings, resume, asked) in cases {
         let mut task = Task { settings, ..Task::new(None) };
         let error = refusal(go(&mut task, dir.path(), resume, &mut ()));
-        let exists = matches!(error, TrainError::RunExists { .. });
-        let differs = matches!(error, TrainError::OtherSettings { .. });
-        assert!(if resume { differs } else { exists }, "{error}");
+        let part = if resume { "was made with" } else { "already holds a run" };
+        assert!(error.to_string().contains(part), "{error}");
         assert_eq!((task.asked, task.kept), (asked.to_vec(), vec![]));
     }
 }

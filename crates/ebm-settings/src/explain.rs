@@ -18,21 +18,16 @@ impl Declaration {
             let meaning: Vec<&str> = meaning.iter().map(|line| line.trim()).collect();
             lines.push(format!("{key}: {range}{}", meaning.join(" ")).trim_end().to_owned());
         };
-        match self {
-            Self::Plain => say(""),
-            Self::Numbers(range) => say(&format!("{range}. ")),
-            Self::List(item) => item.explain(&under("*"), meaning, lines),
-            Self::Table(fields) => fields.iter().for_each(|field| field.explain(&under(&field.name), lines)),
-            Self::Choice { tag, kinds } => kinds.iter().for_each(|kind| match tag {
-                Some(tag) => kind.explain(&under(&format!("{tag}={}", kind.name)), lines),
-                None => kind.explain(&under(&kind.name), lines),
-            }),
+        let (fields, tag) = match self {
+            Self::Plain => return say(""),
+            Self::Numbers(range) => return say(&format!("{range}. ")),
+            Self::List(item) => return item.explain(&under("*"), meaning, lines),
+            Self::Table(fields) => (fields, None),
+            Self::Choice { tag, kinds } => (kinds, *tag),
+        };
+        for Field { name, meaning, declaration } in fields {
+            let part = tag.map_or_else(|| name.clone(), |tag| format!("{tag}={name}"));
+            declaration.explain(&under(&part), meaning, lines);
         }
-    }
-}
-
-impl Field {
-    fn explain(&self, key: &str, lines: &mut Vec<String>) {
-        self.declaration.explain(key, self.meaning, lines);
     }
 }

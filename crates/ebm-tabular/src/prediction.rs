@@ -38,11 +38,6 @@ pub struct TargetDensity {
 }
 
 impl TargetDensity {
-    /// p(z | x) on the scale that the network sees.
-    pub fn on_scale(&self) -> &GridDensity {
-        &self.z
-    }
-
     /// E\[Y\].
     pub fn mean(&self) -> f64 {
         self.z.expectation(|z| self.target.decode(z))

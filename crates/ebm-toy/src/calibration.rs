@@ -4,8 +4,8 @@ use ebm_core::Grid;
 use ebm_experiment::{Calibration, Predictions};
 use ebm_seed::Key;
 
+use crate::Result;
 use crate::dataset::{Points, Problem, RANGE};
-use crate::error::Result;
 use crate::evaluation::GRID;
 use crate::experiment::Trained;
 

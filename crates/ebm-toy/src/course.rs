@@ -5,9 +5,9 @@ use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{JointNce, Objective};
 use ebm_seed::Key;
 
+use crate::Result;
 use crate::dataset::Points;
 use crate::energy::ToyEnergy;
-use crate::error::Result;
 use crate::experiment::{Experiment, Method, ModelConfig, Trained};
 use crate::network::Heads;
 use crate::training::Training;
@@ -51,7 +51,7 @@ impl Course {
     /// alone.
     ///
     /// # Errors
-    /// [`Error::Diverged`](crate::Error::Diverged), or what the objective reports.
+    /// [`Error::NonFinite`](crate::Error::NonFinite), or what the objective reports.
     pub fn train(&mut self, mut goes_on: impl FnMut(&Training) -> bool) -> Result<()> {
         let Self { model, pool, trained, proposal, training } = self;
         match (trained, &*model, proposal) {

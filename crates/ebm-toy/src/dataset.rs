@@ -1,14 +1,15 @@
 //! The two synthetic problems: their true densities and draws from them.
 
-use std::io;
 use std::path::Path;
 
+use ebm_data::Error as DataError;
+use ebm_data::files::read_limited;
 use ebm_experiment::config::Setting;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The interval of x, and of y in every evaluation.
 pub const RANGE: [f64; 2] = [-3.0, 3.0];
@@ -122,18 +123,14 @@ fn log_add(a: f64, b: f64) -> f64 {
 /// The largest file of points that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-fn read_text(path: &Path) -> io::Result<String> {
-    let bytes = ebm_files::read_limited(path, MAX_BYTES)?;
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-}
-
 impl Points {
     /// Reads two columns, x and y, separated by a comma; a first line that is no pair of numbers is a header.
     ///
     /// # Errors
-    /// [`Error::Read`] and [`Error::Csv`], with the line.
+    /// [`Error::Data`] for a file that cannot be read, [`Error::Input`] with the line.
     pub fn read_csv(path: &Path) -> Result<Self> {
-        let text = read_text(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text = String::from_utf8(read_limited(path, MAX_BYTES)?)
+            .map_err(|error| DataError::format(path, "a CSV file with the columns x and y", error))?;
         let mut points = Self::default();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -146,13 +143,15 @@ impl Points {
                 // No field of a header is a number.
                 ([], 2) if index == 0 => {}
                 _ => {
-                    let (path, line) = (path.to_owned(), line.chars().take(80).collect());
-                    return Err(Error::Csv { path, number: index + 1, line });
+                    let line: String = line.chars().take(80).collect();
+                    let place = format!("{}:{}", path.display(), index + 1);
+                    let reason = "is not a pair of finite numbers x,y; mend or remove the line";
+                    return Err(Error::input(place, format!("`{line}` {reason}")));
                 }
             }
         }
         match points.x.is_empty() {
-            true => Err(Error::NoPoints { path: path.to_owned() }),
+            true => Err(Error::input(path.display(), "it holds no points; give at least one line x,y")),
             false => Ok(points),
         }
     }

@@ -83,7 +83,7 @@ impl EnergyModel for ToyEnergy {
         let (theta, y) = (self.theta.as_detached_tensor(), y.detach().squeeze(2)?);
         let (f, first) = if is_served(&y) {
             let score = Score { network: self.network, derivative: true };
-            let both = score.detached(&theta, &features.detach(), &y)?;
+            let both = score.of(&theta, &features.detach(), &y)?;
             (both.get(0)?, both.get(1)?)
         } else {
             let mut both = self.jets(&theta, &features.detach(), &y, 1)?;

@@ -2,8 +2,8 @@
 
 use ebm_core::math::log_sum_exp;
 
+use crate::Result;
 use crate::dataset::{Problem, RANGE};
-use crate::error::Result;
 use candle_core::{DType, Device, Tensor};
 
 /// Points of the published evaluation on each axis.

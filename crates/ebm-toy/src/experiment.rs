@@ -17,11 +17,11 @@ use crate::calibration::predictions;
 use crate::course::Course;
 use crate::dataset::{POINTS, Points, Problem, RANGE};
 use crate::energy::ToyEnergy;
-use crate::error::{Error, Result};
 use crate::evaluation::{ROWS, Truth, column};
 use crate::layout::Network;
 use crate::network::Heads;
 use crate::training::Schedule;
+use crate::{Error, Result};
 
 settings! {
     /// Figure 2 and its rivals as the configuration file states them.
@@ -109,15 +109,15 @@ impl Dataset {
     /// Points of one's own, of which a fifth, always the same, is held out.
     ///
     /// # Errors
-    /// [`Error::Points`] for fewer than two, or one outside of [`RANGE`], where densities are normalised.
+    /// [`Error::Input`] for fewer than two, or one outside of [`RANGE`], where densities are normalised.
     pub fn of_points(points: &Points, problem: Problem) -> Result<Self> {
         let outside = |value: &&f32| !(RANGE[0]..=RANGE[1]).contains(&f64::from(**value));
         let count = points.x.len();
-        if let Some(&value) = points.x.iter().chain(&points.y).find(outside).filter(|_| count >= 2) {
-            return Err(Error::Points { count, outside: Some(value) });
-        }
-        if count < 2 {
-            return Err(Error::Points { count, outside: None });
+        let other = points.x.iter().chain(&points.y).find(outside).filter(|_| count >= 2);
+        if count < 2 || other.is_some() {
+            let other = other.map_or(String::new(), |value| format!(", one with {value}"));
+            let remedy = "give at least two, with x and y from −3 to 3: scale both columns into that range";
+            return Err(Error::input("the data", format!("{count} points{other}; {remedy}")));
         }
         let mut order: Vec<usize> = (0..count).collect();
         order.shuffle(&mut Key::new(0).split("toy held out").rng());
@@ -253,7 +253,7 @@ impl Experiment {
     /// A model before its first step.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a bad schedule, and without points.
+    /// [`Error::Config`] for a bad schedule, and without points.
     pub fn begin(&self, method: &Method, points: Points, key: Key) -> Result<Course> {
         Course::begin(self, method, points, key)
     }
@@ -302,12 +302,16 @@ pub fn run_all(
     std::thread::scope(|scope| -> Result<()> {
         for _ in 0..threads.clamp(1, jobs.len().max(1)) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-            let pool = pool.map_err(|error| Error::Threads(error.to_string()))?;
+            let pool = pool.map_err(|error| no_thread(&error))?;
             let started = std::thread::Builder::new().spawn_scoped(scope, move || pool.install(worker));
-            started.map_err(|error| Error::Threads(error.to_string()))?;
+            started.map_err(|error| no_thread(&error))?;
         }
         Ok(())
     })?;
     let slots = slots.into_inner().unwrap_or_else(PoisonError::into_inner);
     slots.into_iter().flatten().collect()
+}
+
+fn no_thread(error: &dyn std::error::Error) -> Error {
+    candle_core::Error::Msg(format!("cannot start a thread: {error}; take fewer")).into()
 }

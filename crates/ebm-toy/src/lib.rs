@@ -5,7 +5,6 @@ mod composed;
 mod course;
 pub mod dataset;
 mod energy;
-mod error;
 pub mod evaluation;
 mod experiment;
 mod kernel;
@@ -16,8 +15,8 @@ mod training;
 
 pub use course::Course;
 pub use dataset::{Points, Problem};
+pub use ebm_experiment::{Error, Result};
 pub use energy::ToyEnergy;
-pub use error::{Error, Result};
 pub use experiment::{
     Dataset, Experiment, Job, Method, ModelConfig, Reference, Row, Trained, run_all, training_points,
 };

@@ -1,11 +1,10 @@
 //! The kernel as an operation on tensors with a gradient.
 
-use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor};
-
+use candle_core::{CpuStorage, CustomOp3, DType, Layout as Strides, Result, Shape, Tensor, bail};
 use ebm_nn::ops::elements;
 
-use crate::kernel::{Batch, gradients, scores};
-use crate::layout::{self, Network, WIDTH};
+use crate::kernel::{Part, Pass};
+use crate::layout::{Layout, Network, WIDTH};
 
 /// Whether the kernel serves tensors of this kind.
 pub(crate) fn is_served(y: &Tensor) -> bool {
@@ -21,28 +20,18 @@ pub(crate) struct Score {
 }
 
 impl Score {
+    /// What the kernel makes of `theta`, `features` and `y`, (B, `count`); gradients if it is given those of the result.
+    fn parts(&self, [theta, features, y]: [&[f32]; 3], count: usize, grad: Option<&[f32]>) -> Vec<Part> {
+        let (network, layout) = (self.network, Layout::new(self.network));
+        if self.derivative {
+            Pass::<2> { network, layout, theta, count }.of_batch(features, y, grad)
+        } else {
+            Pass::<1> { network, layout, theta, count }.of_batch(features, y, grad)
+        }
+    }
+
     pub(crate) fn of(self, theta: &Tensor, features: &Tensor, y: &Tensor) -> Result<Tensor> {
         theta.contiguous()?.apply_op3(&features.contiguous()?, &y.contiguous()?, self)
-    }
-
-    /// The same without a graph.
-    pub(crate) fn detached(self, theta: &Tensor, features: &Tensor, y: &Tensor) -> Result<Tensor> {
-        theta.contiguous()?.apply_op3_no_bwd(&features.contiguous()?, &y.contiguous()?, &self)
-    }
-
-    /// Requires what the kernel takes for granted; returns (B, M).
-    fn sizes(self, theta: &Layout, features: &Layout, y: &Layout) -> Result<(usize, usize)> {
-        let (batch, count) = y.shape().dims2()?;
-        let len = layout::Layout::new(self.network).len;
-        if theta.dims() != [len] || features.dims() != [batch, WIDTH] {
-            candle_core::bail!(
-                "the toy network takes θ ({len}), features (B, {WIDTH}) and y (B, M), not {:?}, {:?} and {:?}",
-                theta.dims(),
-                features.dims(),
-                y.dims()
-            );
-        }
-        Ok((batch, count))
     }
 }
 
@@ -54,20 +43,23 @@ impl CustomOp3 for Score {
     fn cpu_fwd(
         &self,
         s1: &CpuStorage,
-        l1: &Layout,
+        l1: &Strides,
         s2: &CpuStorage,
-        l2: &Layout,
+        l2: &Strides,
         s3: &CpuStorage,
-        l3: &Layout,
+        l3: &Strides,
     ) -> Result<(CpuStorage, Shape)> {
-        let (rows, count) = self.sizes(l1, l2, l3)?;
-        let (theta, features, y) = (elements::<f32>(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?);
-        let total = rows * count;
-        let mut results = vec![0.0; if self.derivative { 2 * total } else { total }];
-        let (value, first) = results.split_at_mut(total);
-        if total > 0 {
-            scores(self.network, Batch { theta, features, y, count }, value, first);
+        let ((rows, count), len) = (l3.shape().dims2()?, Layout::new(self.network).len);
+        if l1.dims() != [len] || l2.dims() != [rows, WIDTH] {
+            let [theta, features, y] = [l1, l2, l3].map(Strides::dims);
+            bail!(
+                "the toy network takes θ, features (B, {WIDTH}) and y (B, M), not {theta:?}, {features:?} and {y:?}"
+            )
         }
+        let slices = [elements::<f32>(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?];
+        let (parts, orders) = (self.parts(slices, count, None), 1 + usize::from(self.derivative));
+        let results = (0..orders).flat_map(|order| parts.iter().map(move |part| &part.scores[order][..]));
+        let results = results.collect::<Vec<_>>().concat();
         let shape = if self.derivative { Shape::from((2, rows, count)) } else { Shape::from((rows, count)) };
         Ok((CpuStorage::F32(results), shape))
     }
@@ -80,25 +72,17 @@ impl CustomOp3 for Score {
         _: &Tensor,
         grad: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let grad = grad.contiguous()?;
-        let storages = [theta, features, y, &grad].map(Tensor::storage_and_layout);
-        let mut slices = [&[][..]; 4];
-        for (slice, (storage, layout)) in slices.iter_mut().zip(&storages) {
-            let Storage::Cpu(storage) = &**storage else {
-                candle_core::bail!("the toy network's kernel runs on the CPU")
-            };
-            *slice = elements(storage, layout)?;
-        }
-        let [theta_values, features_values, y_values, g] = slices;
-        let count = y.dim(1)?;
-        let batch = Batch { theta: theta_values, features: features_values, y: y_values, count };
-        let (g_value, g_first) = g.split_at(y_values.len());
-        let found = gradients(self.network, batch, g_value, g_first);
+        let values = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
         let tensor = |values: Vec<f32>, like: &Tensor| Tensor::from_vec(values, like.shape(), like.device());
-        Ok((
-            Some(tensor(found.theta, theta)?),
-            Some(tensor(found.features, features)?),
-            if self.derivative { None } else { Some(tensor(found.y, y)?) },
-        ))
+        let slices = [&values(theta)?[..], &values(features)?, &values(y)?];
+        let parts = self.parts(slices, y.dim(1)?, Some(&values(grad)?));
+        let mut in_theta = vec![0.0; theta.elem_count()];
+        for part in &parts {
+            in_theta.iter_mut().zip(&part.theta).for_each(|(sum, term)| *sum += term);
+        }
+        let all = |of: fn(&Part) -> &[f32]| parts.iter().map(of).collect::<Vec<_>>().concat();
+        let in_features = tensor(all(|part| &part.features), features)?;
+        let in_y = (!self.derivative).then(|| tensor(all(|part| &part.y), y)).transpose()?;
+        Ok((Some(tensor(in_theta, theta)?), Some(in_features), in_y))
     }
 }

@@ -8,7 +8,7 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::Points;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 settings! {
     /// How long and how fast, as the follow-up's published code states it; the paper gives epochs and batch
@@ -45,7 +45,7 @@ impl Training {
     /// Of these parameters; the epochs of `schedule` are the caller's.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a bad schedule, and without points.
+    /// [`Error::Config`] for a bad schedule, and without points.
     pub fn new(
         method: &str,
         schedule: &Schedule,
@@ -54,7 +54,7 @@ impl Training {
         key: Key,
     ) -> Result<Self> {
         let zero = |name, value: usize| match value {
-            0 => Err(Error::Setting { name, value: "0".to_owned(), expected: "at least 1" }),
+            0 => Err(Error::config(name, "0 is not allowed: it must be at least 1")),
             _ => Ok(()),
         };
         zero("batch_size", schedule.batch_size)?;
@@ -78,7 +78,7 @@ impl Training {
     /// One update. `loss` gets `x` and `y`, (B, 1), and the key of the step for whatever it draws.
     ///
     /// # Errors
-    /// [`Error::Diverged`] when the loss is not finite, else what `loss` reports.
+    /// [`Error::NonFinite`] when the loss is not finite, else what `loss` reports.
     pub fn step(&mut self, loss: impl FnOnce(&Tensor, &Tensor, Key) -> Result<Tensor>) -> Result<()> {
         let epoch = self.history.len();
         let key = self.key.split("epoch").index(epoch as u64);
@@ -95,7 +95,10 @@ impl Training {
         let loss = loss(&column(&self.points.x)?, &column(&self.points.y)?, key)?;
         let value = f64::from(loss.to_scalar::<f32>()?);
         if !value.is_finite() {
-            return Err(Error::Diverged { method: self.method.clone(), epoch: epoch + 1, loss: value });
+            let (method, epoch) = (&self.method, epoch + 1);
+            let reason =
+                format!("the loss of {method} became {value} in epoch {epoch}; lower the learning rate");
+            return Err(Error::NonFinite(reason));
         }
         self.optimizer.step(&loss.backward()?, self.learning_rate)?;
         self.sum += value * batch.len() as f64;

@@ -3,6 +3,7 @@
 use crate::checkpoint::{SCHEMA_VERSION, Skipped};
 use ebm_files::ErrorKind;
 use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The result of every fallible function of this crate.
@@ -15,15 +16,15 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operation on a file or directory failed for a reason that has no variant of its own.
-    #[error("cannot {action} {}: {source}; check that the path exists and is on a working disk", path.display())]
+    /// An operation on a file or directory failed, for another reason than a full disk.
+    #[error("cannot {action} {}: {source}; {}", path.display(), remedy(action, source))]
     Io {
         /// The file or directory.
         path: PathBuf,
         /// The verb: "write", "create", "read", …
         action: &'static str,
         /// The operating system's reason.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file system is full, the quota is used up, or the file is larger than allowed.
     #[error(
@@ -37,15 +38,7 @@ pub enum Error {
         /// Its size in bytes.
         needed: u64,
         /// The operating system's reason.
-        source: std::io::Error,
-    },
-    /// The file or directory may not be written.
-    #[error("{} is not writable: {source}; change its permissions or choose another run directory", path.display())]
-    NotWritable {
-        /// The file or directory.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A file that is damaged, or is not what it is taken for, by what it says of itself.
     #[error("{}: {}", .0.display(), .1)]
@@ -53,20 +46,9 @@ pub enum Error {
     /// A run's name that is no plain directory name.
     #[error("{0:?} is no run name; use letters, digits, '-', '_' and '.', not beginning with '.'")]
     RunName(String),
-    /// A new run where there is one already.
-    #[error("{} already holds a run; resume it or choose another name", .0.display())]
-    RunExists(PathBuf),
-    /// Another process holds the run.
-    #[error("{} is in use by process {holder}; wait for it or choose another name", path.display())]
-    RunLocked {
-        /// The run's directory.
-        path: PathBuf,
-        /// The holder's process id as its lock file gives it, or "unknown".
-        holder: String,
-    },
-    /// Starting afresh over the checkpoints in this directory.
-    #[error("{} already holds checkpoints; resume the run or choose another name", .0.display())]
-    HasCheckpoints(PathBuf),
+    /// A run, a checkpoint or a process that does not fit what it is asked for, with what to do.
+    #[error("{0}")]
+    Refused(String),
     /// There is no checkpoint in this directory.
     #[error("no checkpoint in {}; train first or give another run", .0.display())]
     NoCheckpoint(PathBuf),
@@ -89,65 +71,10 @@ pub enum Error {
         /// The version found.
         found: u32,
     },
-    /// A checkpoint that belongs to another configuration or seed than the run that would resume it.
-    #[error(
-        "{} was written with {what} {found}, the run has {expected}; restore the run's configuration or start \
-         a new run",
-        path.display()
-    )]
-    OtherRun {
-        /// The checkpoint.
-        path: PathBuf,
-        /// "configuration digest" or "seed".
-        what: &'static str,
-        /// The checkpoint's.
-        found: String,
-        /// The run's.
-        expected: String,
-    },
-    /// A run that was made with other settings than the one that would go on with it; what differs, with both values.
-    #[error("{} was made with {}; restore the run's configuration or start a new run", .0.display(), .1)]
-    OtherSettings(PathBuf, String),
-    /// A checkpoint outside the steps to train.
-    #[error(
-        "{} has {step} completed steps, outside {start} to {end}; train more steps or start a new run",
-        path.display()
-    )]
-    OutsideSteps {
-        /// The checkpoint.
-        path: PathBuf,
-        /// Its completed steps.
-        step: usize,
-        /// First step of the range.
-        start: usize,
-        /// End of the range, exclusive.
-        end: usize,
-    },
-    /// A parameter or optimiser state is NaN or infinite; such a checkpoint is never written.
-    #[error(
-        "step {step}: {name} has a NaN or infinite value; resume the last checkpoint with a smaller learning rate"
-    )]
-    NonFiniteTensor {
-        /// The completed steps.
-        step: usize,
-        /// The tensor's name.
-        name: String,
-    },
-    /// The loss or gradient norm was not finite too often.
-    #[error(
-        "step {step}: loss {loss}, gradient norm {grad_norm}: not finite at steps {hits:?}; lower the learning \
-         rate, clip gradients or look at these batches"
-    )]
-    NonFinite {
-        /// The step that gave up.
-        step: usize,
-        /// Its loss.
-        loss: f64,
-        /// Its gradient norm.
-        grad_norm: f64,
-        /// The steps of the window at which an update was skipped, the last one included.
-        hits: Vec<usize>,
-    },
+    /// The loss or a gradient was not finite too often, or a parameter or optimiser state is not: no such checkpoint is
+    /// written.
+    #[error("step {0}: {1}")]
+    NonFinite(usize, String),
     /// The run was asked to stop and did, with a checkpoint.
     #[error("{}: interrupted after step {step}, which is saved; go on with --resume", path.display())]
     Interrupted {
@@ -164,23 +91,6 @@ pub enum Error {
         /// The task's error.
         source: BoxError,
     },
-    /// A process that was started with other arguments than rank 0.
-    #[error("its {what} is {mine}, rank 0's is {theirs}; start all processes with the same arguments")]
-    OtherArguments {
-        /// "seed", "number of steps" or "configuration digest".
-        what: &'static str,
-        /// Rank 0's.
-        theirs: String,
-        /// This process's.
-        mine: String,
-    },
-    /// A process whose parameters are not those of rank 0 after so many steps, although both were given the same
-    /// updates.
-    #[error(
-        "after step {0} its parameters are not rank 0's: the processes compute differently; start all of them with \
-         the same program on machines of one kind"
-    )]
-    Drift(usize),
     /// The processes that train together lost each other, or another of them failed.
     #[error(transparent)]
     Together(#[from] ebm_distributed::Error),
@@ -196,27 +106,23 @@ impl Error {
     /// Whose matter it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { source, .. } | Self::DiskFull { source, .. } | Self::NotWritable { source, .. } => {
-                ErrorKind::of_io(source)
-            }
+            Self::Io { source, .. } | Self::DiskFull { source, .. } => ErrorKind::of_io(source),
             Self::Nn(error) => error.kind(),
             Self::RunName(_) => ErrorKind::Usage,
             Self::File(..) | Self::NoValidCheckpoint { .. } | Self::Schema { .. } => ErrorKind::Data,
-            Self::NonFinite { .. } | Self::NonFiniteTensor { .. } => ErrorKind::NonFinite,
+            Self::NonFinite(..) => ErrorKind::NonFinite,
             Self::Interrupted { .. } => ErrorKind::Interrupted,
-            Self::RunExists(_)
-            | Self::RunLocked { .. }
-            | Self::HasCheckpoints(_)
+            Self::Refused(_)
             | Self::NoCheckpoint(_)
-            | Self::OtherRun { .. }
-            | Self::OtherSettings(..)
-            | Self::OutsideSteps { .. }
             | Self::Task { .. }
-            | Self::OtherArguments { .. }
-            | Self::Drift(_)
             | Self::Together(_)
             | Self::Candle(_) => ErrorKind::Failure,
         }
+    }
+
+    /// [`Error::Refused`] for a run that is there where a new one is to be.
+    pub(crate) fn run_exists(path: &Path) -> Self {
+        Self::Refused(format!("{} already holds a run; resume it or choose another name", path.display()))
     }
 
     pub(crate) fn json(path: &Path) -> impl Fn(serde_json::Error) -> Self {
@@ -229,6 +135,15 @@ impl Error {
 
     pub(crate) fn tensor(name: &str, source: impl Display) -> Self {
         Self::Candle(candle_core::Error::Msg(format!("tensor {name}: {source}")))
+    }
+}
+
+fn remedy(action: &str, source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if action != "read" => {
+            "change its permissions or choose another run directory"
+        }
+        _ => "check that the path exists and is on a working disk",
     }
 }
 

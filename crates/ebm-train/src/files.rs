@@ -14,9 +14,6 @@ pub(crate) fn io_error(path: &Path, action: &'static str, needed: u64, source: i
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
             Error::DiskFull { path, needed, source }
         }
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if action != "read" => {
-            Error::NotWritable { path, source }
-        }
         _ => Error::Io { path, action, source },
     }
 }
@@ -182,14 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn reasons_have_their_own_variants() {
+    fn reasons_have_their_own_remedies() {
         let error = |kind: ErrorKind, action| io_error(Path::new("p"), action, 5, kind.into());
         for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge] {
             assert!(matches!(error(kind, "write"), Error::DiskFull { needed: 5, .. }));
         }
         for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
-            assert!(matches!(error(kind, "write"), Error::NotWritable { .. }));
-            assert!(matches!(error(kind, "read"), Error::Io { .. }));
+            assert!(
+                error(kind, "write")
+                    .to_string()
+                    .ends_with("change its permissions or choose another run directory")
+            );
+            assert!(error(kind, "read").to_string().ends_with("is on a working disk"));
         }
         assert!(matches!(error(ErrorKind::Interrupted, "write"), Error::Io { .. }));
     }

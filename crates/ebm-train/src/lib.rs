@@ -1,16 +1,15 @@
 //! The training loop, checkpoints and metric logs.
 //!
-//! **Invariants**: knows no task (a task implements [`TrainTask`]), never prints (an [`Observer`] decides
+//! **Invariants**: knows no task (a task implements [`TrainTask`]), never prints (a [`Progress`] decides
 //! what is shown), reads no clock and draws no random number. Learning rates and generators are functions
 //! of the step, so a checkpoint holds parameters and optimiser state and resuming is exact.
 //!
 //! | Module | What lives there |
 //! |---|---|
-//! | [`trainer`] | [`train`]: the loop, resume, [`TrainTask`] |
+//! | [`trainer`] | the loop, resume, [`TrainTask`] |
 //! | [`together`] | [`train_together`]: the loop in several processes |
 //! | [`updater`] | [`Updater`]: gradient, clipping, learning rate, optimiser |
-//! | [`observer`] | [`Event`], [`Observer`] |
-//! | [`progress`] | [`Progress`]: the stages of a long computation |
+//! | [`progress`] | [`Progress`]: the stages of a long computation; [`train_run`]: the loop as one of them |
 //! | [`guard`] | [`NonFiniteGuard`]: skips updates with a NaN or infinite loss or gradient |
 //! | [`checkpoint`] | [`CheckpointStore`]: atomic commits, verified reads, fallback |
 //! | [`statistics`] | [`RunningStatistics`]: moved by applied steps alone |
@@ -28,7 +27,6 @@ pub mod gradient_task;
 pub mod guard;
 pub mod metrics;
 pub mod model_file;
-pub mod observer;
 pub mod progress;
 pub mod run_dir;
 pub mod settings;
@@ -39,8 +37,8 @@ pub mod updater;
 
 pub use base::{keep_base, moved_with};
 pub use checkpoint::{
-    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Retention, Skipped,
-    load_checkpoint, load_latest, sha256,
+    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Skipped, load_checkpoint,
+    load_latest, sha256,
 };
 pub use ebm_distributed::{Group, Threads};
 pub use error::{BoxError, Error, Result};
@@ -48,12 +46,11 @@ pub use gradient_task::{Descent, GradientTask, Learner, Loss, LossPart};
 pub use guard::{NonFiniteGuard, Verdict};
 pub use metrics::{MetricsLog, MetricsRecord, read_metrics};
 pub use model_file::{BaseNetwork, Class, Metadata, ModelMetadata};
-pub use observer::{Event, Observer};
-pub use progress::{Progress, RunSpec, StageObserver, train_run};
+pub use progress::{Progress, RunSpec, train_run};
 pub use run_dir::{Environment, RunDir};
 pub use statistics::RunningStatistics;
 pub use together::train_together;
-pub use trainer::{Outcome, StepReport, TrainOptions, TrainTask, train};
+pub use trainer::{StepReport, TrainTask};
 pub use updater::Updater;
 
 /// Its examples are tests.

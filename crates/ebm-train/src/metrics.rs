@@ -38,7 +38,7 @@ impl MetricsLog {
     /// Opens or creates a log for appending, after cutting off a torn last line.
     ///
     /// # Errors
-    /// [`Error::NotWritable`], [`Error::Io`].
+    /// [`Error::Io`].
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         Self::open_at(path, u64::MAX)
     }
@@ -47,7 +47,7 @@ impl MetricsLog {
     /// at the last whole line. Where the log is shorter than that, [`len`](Self::len) says so.
     ///
     /// # Errors
-    /// [`Error::NotWritable`], [`Error::Io`].
+    /// [`Error::Io`].
     pub fn open_at(path: impl Into<PathBuf>, len: u64) -> Result<Self> {
         let path = path.into();
         let open = || {

@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::Retention;
 use crate::error::{Error, Result};
-use crate::observer::{Event, Observer};
 use crate::run_dir::{Environment, RunDir};
 use crate::settings;
-use crate::trainer::{TrainOptions, TrainTask, lead};
+use crate::trainer::{TrainTask, lead};
 use ebm_distributed::Group;
 
 /// Watches the stages of a reproduction; the library itself never prints.
@@ -76,7 +74,7 @@ impl<'a> RunSpec<'a> {
     /// be asked before anything slow.
     ///
     /// # Errors
-    /// [`Error::RunName`], [`Error::RunExists`], [`Error::OtherSettings`].
+    /// [`Error::RunName`], [`Error::Refused`].
     pub fn check(&self) -> Result<()> {
         let path = self.root.join(self.name);
         self.check_new()?;
@@ -90,14 +88,14 @@ impl<'a> RunSpec<'a> {
     /// [`check`](Self::check) where the settings are not known yet.
     ///
     /// # Errors
-    /// [`Error::RunName`], [`Error::RunExists`].
+    /// [`Error::RunName`], [`Error::Refused`].
     pub fn check_new(&self) -> Result<()> {
         let path = self.root.join(self.name);
         match RunDir::exists(&path) {
             false => RunDir::check_name(self.name),
             // It may have been moved to a name that no run begins with.
             true if self.resume => Ok(()),
-            true => Err(Error::RunExists(path)),
+            true => Err(Error::run_exists(&path)),
         }
     }
 
@@ -127,8 +125,9 @@ impl<'a> RunSpec<'a> {
         if differences.is_empty() && !self.changeable.is_empty() {
             return Ok(());
         }
-        let in_form = "a configuration in another form".to_owned();
-        Err(Error::OtherSettings(path, Some(differences).filter(|d| !d.is_empty()).unwrap_or(in_form)))
+        let what = if differences.is_empty() { "a configuration in another form" } else { &differences };
+        let remedy = "restore the run's configuration or start a new run";
+        Err(Error::Refused(format!("{} was made with {what}; {remedy}", path.display())))
     }
 
     /// What checkpoints belong to: the configuration without what may change.
@@ -147,8 +146,10 @@ impl<'a> RunSpec<'a> {
 /// directory.
 ///
 /// # Errors
-/// [`Error::Interrupted`] where `progress` asked it to stop, with a checkpoint committed; those of
-/// [`RunDir::create`] or [`RunDir::open`], and of [`train`].
+/// [`Error::Interrupted`] where `progress` asked it to stop, with a checkpoint committed; [`Error::Task`];
+/// [`Error::NonFinite`] at the third non-finite step within 100, without a checkpoint; [`Error::Refused`] where the
+/// run or its checkpoints do not fit; and those of [`RunDir::create`] or [`RunDir::open`],
+/// [`CheckpointStore::save`](crate::CheckpointStore::save) and [`load_latest`](crate::load_latest).
 pub fn train_run<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
@@ -165,13 +166,11 @@ pub(crate) fn lead_run<T: TrainTask>(
     group: &Group,
 ) -> Result<RunDir> {
     let run = spec.open(&progress.environment())?;
-    let RunSpec { seed, checkpoint_every, resume, .. } = *spec;
-    let options = TrainOptions { run: &run, seed, checkpoint_every, retention: Retention::default(), resume };
     progress.begin(&format!("training {}", spec.name), spec.steps);
-    let outcome = lead(0..spec.steps, task, &mut StageObserver::new(progress), &options, group)?;
+    let step = lead(spec, &run, task, progress, group)?;
     progress.end();
-    if outcome.stopped {
-        return Err(Error::Interrupted { path: run.path().into(), step: outcome.step });
+    if step < spec.steps {
+        return Err(Error::Interrupted { path: run.path().into(), step });
     }
     Ok(run)
 }
@@ -182,49 +181,4 @@ impl Progress for () {
     fn advance(&mut self, _done: usize, _note: &str) {}
     fn end(&mut self) {}
     fn message(&mut self, _text: &str) {}
-}
-
-/// Passes a training's events on as the advance of a stage; the note is the loss, averaged over recent steps.
-pub struct StageObserver<'a> {
-    progress: &'a mut dyn Progress,
-    smoothed: Option<f64>,
-}
-
-/// Weight of the newest loss in the running average.
-const SMOOTHING: f64 = 0.05;
-
-impl<'a> StageObserver<'a> {
-    /// Reports to `progress`, whose stage has begun.
-    pub fn new(progress: &'a mut dyn Progress) -> Self {
-        Self { progress, smoothed: None }
-    }
-}
-
-impl Observer for StageObserver<'_> {
-    fn event(&mut self, event: Event<'_>) {
-        match event {
-            Event::Warning { message } => self.progress.message(message),
-            Event::Step { step, report, skipped } => {
-                if skipped {
-                    let text =
-                        format!("step {step}: loss {} is not finite; the update was skipped", report.loss);
-                    self.progress.message(&text);
-                } else {
-                    let before = self.smoothed.unwrap_or(report.loss);
-                    self.smoothed = Some(before + SMOOTHING * (report.loss - before));
-                }
-                self.progress.advance(step + 1, &format!("loss {:.4}", self.smoothed.unwrap_or(report.loss)));
-            }
-            Event::Started { step, resumed_from: Some(path), .. } => {
-                self.progress.resumed(step);
-                let text = format!("going on from step {step}, {}", path.display());
-                self.progress.message(&text);
-            }
-            _ => {}
-        }
-    }
-
-    fn stop_requested(&mut self) -> bool {
-        self.progress.stop_requested()
-    }
 }

@@ -48,15 +48,14 @@ impl RunDir {
     /// Creates `<root>/<name>` with its configuration and environment and takes its lock.
     ///
     /// # Errors
-    /// [`Error::RunName`], [`Error::RunExists`], [`Error::RunLocked`], [`Error::NotWritable`],
-    /// [`Error::DiskFull`], [`Error::Io`].
+    /// [`Error::RunName`], [`Error::Refused`], [`Error::DiskFull`], [`Error::Io`].
     pub fn create(root: &Path, name: &str, config: &str, environment: &Environment) -> Result<Self> {
         Self::check_name(name)?;
         let path = root.join(name);
         files::create_dir(&path)?;
         let lock = lock(&path)?;
         if path.join(CONFIG).exists() {
-            return Err(Error::RunExists(path));
+            return Err(Error::run_exists(&path));
         }
         let file = path.join(ENVIRONMENT);
         let json = serde_json::to_vec_pretty(environment).map_err(Error::json(&file))?;
@@ -99,7 +98,7 @@ impl RunDir {
     /// Opens an existing run to resume it and takes its lock.
     ///
     /// # Errors
-    /// [`Error::Io`] where there is no run, [`Error::RunLocked`], [`Error::NotWritable`].
+    /// [`Error::Io`] where there is no run, [`Error::Refused`] where another process holds it.
     pub fn open(path: &Path) -> Result<Self> {
         let read = || Self::read_config(path);
         read()?;
@@ -152,7 +151,10 @@ impl RunDir {
 fn lock(run: &Path) -> Result<Lock> {
     let path = run.join(LOCK);
     let lock = Lock::take(&path).map_err(|error| match error {
-        LockError::Held { holder } => Error::RunLocked { path: run.into(), holder },
+        LockError::Held { holder } => {
+            let remedy = "wait for it or choose another name";
+            Error::Refused(format!("{} is in use by process {holder}; {remedy}", run.display()))
+        }
         LockError::Io(source) => files::io_error(&path, "lock", 0, source),
     })?;
     files::remove_unfinished(run)?;

@@ -77,7 +77,8 @@ fn receive_start<T: TrainTask>(spec: &RunSpec<'_>, task: &mut T, group: &Group) 
         ("configuration digest", start.config_digest.clone(), sha256(spec.identity().as_bytes())),
     ] {
         if theirs != mine {
-            return Err(Error::OtherArguments { what, theirs, mine });
+            let remedy = "start all processes with the same arguments";
+            return Err(Error::Refused(format!("its {what} is {mine}, rank 0's is {theirs}; {remedy}")));
         }
     }
     let path = Path::new(SENT);
@@ -113,7 +114,7 @@ fn follow<T: TrainTask>(
 /// same state.
 ///
 /// # Errors
-/// [`Error::Drift`] on a rank whose state differs from rank 0's.
+/// [`Error::Refused`] on a rank whose state differs from rank 0's.
 pub(crate) fn part<T: TrainTask>(step: usize, task: &T, group: &Group) -> Result<()> {
     if group.world() == 1 {
         return Ok(());
@@ -122,7 +123,10 @@ pub(crate) fn part<T: TrainTask>(step: usize, task: &T, group: &Group) -> Result
     let digest = sha256(&[encode(&data.model, step)?, encode(&data.optimizer, step)?].concat());
     let differs = group.share(digest.clone().into_bytes())? != digest.into_bytes();
     if differs {
-        return Err(Error::Drift(step));
+        return Err(Error::Refused(format!(
+            "after step {step} its parameters are not rank 0's: the processes compute differently; start all of them \
+             with the same program on machines of one kind"
+        )));
     }
     group.any(false)?;
     Ok(())

@@ -1,18 +1,17 @@
 //! The training loop. It knows steps, checkpoints and the non-finite guard, and nothing of the task.
 
 use crate::checkpoint::{
-    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Retention, SCHEMA_VERSION, load_latest,
+    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, SCHEMA_VERSION, load_latest,
 };
 use crate::dump;
 use crate::error::{BoxError, Error, Result};
 use crate::guard::{NonFiniteGuard, Verdict};
 use crate::metrics::{MetricsLog, MetricsRecord};
-use crate::observer::{Event, Observer};
+use crate::progress::{Progress, RunSpec};
 use crate::run_dir::RunDir;
 use crate::together::{self, Start};
 use ebm_distributed::Group;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What a step reports.
@@ -60,84 +59,46 @@ pub trait TrainTask {
     fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError>;
 }
 
-/// How a run is trained.
-#[derive(Debug)]
-pub struct TrainOptions<'a> {
-    /// The run, which holds the lock.
-    pub run: &'a RunDir,
-    /// The root seed, recorded in checkpoints.
-    pub seed: u64,
-    /// A checkpoint is committed every so many steps and at the end; 0: at the end only.
-    pub checkpoint_every: usize,
-    /// Which checkpoints are kept.
-    pub retention: Retention,
-    /// Whether to go on from the latest valid checkpoint, if there is any. Otherwise there must be none.
-    pub resume: bool,
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// The number of completed steps.
-    pub step: usize,
-    /// Whether the observer stopped it before the end.
-    pub stopped: bool,
-    /// The last checkpoint.
-    pub checkpoint: Option<PathBuf>,
-}
-
-/// Trains `task` for `steps`.
+/// Trains `task` in `run`, as rank 0 of `group`, whose other processes [`follow`](together::follow). Returns the number
+/// of completed steps: fewer than those of `spec` where `progress` asked it to stop.
 ///
 /// Each step: compute, judge ([`NonFiniteGuard`]), log, update. A step that is not finite is logged and
 /// its update dropped; a checkpoint due there waits for the next finite step. A resumed run cuts off what
 /// was logged after its checkpoint.
-///
-/// # Errors
-/// [`Error::Task`]; [`Error::NonFinite`] at the third non-finite step within 100, without a checkpoint;
-/// [`Error::HasCheckpoints`], [`Error::OtherRun`], [`Error::OutsideSteps`] where the run's checkpoints do
-/// not fit; and those of [`CheckpointStore::save`], [`load_latest`] and [`MetricsLog`].
-pub fn train<T: TrainTask>(
-    steps: Range<usize>,
-    task: &mut T,
-    observer: &mut dyn Observer,
-    options: &TrainOptions<'_>,
-) -> Result<Outcome> {
-    lead(steps, task, observer, options, &Group::alone())
-}
-
-/// [`train`] as rank 0 of `group`, whose other processes [`follow`](together::follow).
 pub(crate) fn lead<T: TrainTask>(
-    steps: Range<usize>,
+    spec: &RunSpec<'_>,
+    run: &RunDir,
     task: &mut T,
-    observer: &mut dyn Observer,
-    options: &TrainOptions<'_>,
+    progress: &mut dyn Progress,
     group: &Group,
-) -> Result<Outcome> {
-    let mut run = Run::start(&steps, task, observer, options)?;
+) -> Result<usize> {
+    let (end, every) = (spec.steps, spec.checkpoint_every);
+    let mut run = Run::start(spec, run, task, progress)?;
     let start = Start {
         seed: run.seed,
         config_digest: run.config_digest.clone(),
-        end: steps.end,
+        end,
         step: run.step,
         guard_hits: run.guard.hits().to_vec(),
     };
     together::send_start(group, &start, task)?;
     let mut due = false;
     let mut stopped = false;
-    while run.step < steps.end && !stopped {
-        let skipped = run.one_step(task, observer)?;
-        stopped = group.any(observer.stop_requested())?;
-        due |= options.checkpoint_every > 0 && run.step.is_multiple_of(options.checkpoint_every);
-        if (due && !skipped) || stopped || run.step == steps.end {
-            run.checkpoint(task, observer)?;
+    while run.step < end && !stopped {
+        let skipped = run.one_step(task, progress)?;
+        stopped = group.any(progress.stop_requested())?;
+        due |= every > 0 && run.step.is_multiple_of(every);
+        if (due && !skipped) || stopped || run.step == end {
+            run.checkpoint(task)?;
             due = false;
         }
     }
     together::part(run.step, task, group)?;
-    let stopped = run.step < steps.end;
-    observer.event(Event::Finished { step: run.step, stopped });
-    Ok(Outcome { step: run.step, stopped, checkpoint: run.last_checkpoint })
+    Ok(run.step)
 }
+
+/// Weight of the newest loss in the average that is shown.
+const SMOOTHING: f64 = 0.05;
 
 /// A run between two steps.
 struct Run {
@@ -152,63 +113,50 @@ struct Run {
     guard: NonFiniteGuard,
     /// The finite values of the last step that was applied.
     metrics: BTreeMap<String, f64>,
-    last_checkpoint: Option<PathBuf>,
+    /// The loss, averaged over recent steps.
+    smoothed: Option<f64>,
 }
 
 impl Run {
     fn start<T: TrainTask>(
-        steps: &Range<usize>,
+        spec: &RunSpec<'_>,
+        run: &RunDir,
         task: &mut T,
-        observer: &mut dyn Observer,
-        options: &TrainOptions<'_>,
+        progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let dir = options.run.checkpoints_path();
-        let store = CheckpointStore::open(&dir, options.retention.clone())?;
-        let (seed, config_digest) = (options.seed, options.run.config_digest());
-        let log_path = options.run.metrics_path();
-        if store.is_empty()? {
-            let log = MetricsLog::open_at(log_path, 0)?;
-            observer.event(Event::Started { step: steps.start, end: steps.end, resumed_from: None });
-            let (guard, metrics) = Default::default();
-            let step = steps.start;
-            let last_checkpoint = None;
-            return Ok(Self {
-                path: options.run.path().into(),
-                step,
-                seed,
-                config_digest,
-                store,
-                log,
-                guard,
-                metrics,
-                last_checkpoint,
-            });
+        let (dir, log_path, config_digest) =
+            (run.checkpoints_path(), run.metrics_path(), run.config_digest());
+        let store = CheckpointStore::open(&dir)?;
+        let (mut step, mut guard, mut metrics, mut length) =
+            (0, NonFiniteGuard::default(), BTreeMap::new(), 0);
+        let mut from = None;
+        if !store.is_empty()? {
+            if !spec.resume {
+                let remedy = "resume the run or choose another name";
+                return Err(Error::Refused(format!("{} already holds checkpoints; {remedy}", dir.display())));
+            }
+            let Loaded { checkpoint: Checkpoint { data, state }, path, skipped } = load_latest(&dir)?;
+            skipped.iter().for_each(|skipped| progress.message(&skipped.to_string()));
+            check_fits(&state, &path, spec, &config_digest)?;
+            task.restore(data).map_err(|source| Error::Task { step: state.step, source })?;
+            (step, guard) = (state.step, NonFiniteGuard::new(state.guard_hits));
+            (metrics, length, from) = (state.metrics, state.metrics_len, Some(path));
         }
-        if !options.resume {
-            return Err(Error::HasCheckpoints(dir));
+        let log = MetricsLog::open_at(&log_path, length)?;
+        if log.len() < length {
+            let (path, left) = (log_path.display(), log.len());
+            progress.message(&format!("{path}: {left} of {length} bytes are left"));
         }
-        let loaded = load_latest(&dir)?;
-        for skipped in &loaded.skipped {
-            observer.event(Event::Warning { message: &skipped.to_string() });
+        if let Some(from) = from {
+            progress.resumed(step);
+            progress.message(&format!("going on from step {step}, {}", from.display()));
         }
-        let Checkpoint { data, state } = loaded.checkpoint;
-        check_fits(&state, &loaded.path, steps, seed, &config_digest)?;
-        task.restore(data).map_err(|source| Error::Task { step: state.step, source })?;
-        let log = MetricsLog::open_at(&log_path, state.metrics_len)?;
-        if log.len() < state.metrics_len {
-            let path = log_path.display();
-            let message = format!("{path}: {} of {} bytes are left", log.len(), state.metrics_len);
-            observer.event(Event::Warning { message: &message });
-        }
-        let (step, end, path) = (state.step, steps.end, loaded.path);
-        observer.event(Event::Started { step, end, resumed_from: Some(&path) });
-        let (guard, metrics) = (NonFiniteGuard::new(state.guard_hits), state.metrics);
-        let (path, last_checkpoint) = (options.run.path().into(), Some(path));
-        Ok(Self { path, step, seed, config_digest, store, log, guard, metrics, last_checkpoint })
+        let (path, seed, smoothed) = (run.path().into(), spec.seed, None);
+        Ok(Self { path, step, seed, config_digest, store, log, guard, metrics, smoothed })
     }
 
     /// Runs one step and returns whether its update was skipped.
-    fn one_step<T: TrainTask>(&mut self, task: &mut T, observer: &mut dyn Observer) -> Result<bool> {
+    fn one_step<T: TrainTask>(&mut self, task: &mut T, progress: &mut dyn Progress) -> Result<bool> {
         let step = self.step;
         let fail = |source| Error::Task { step, source };
         let (report, update) = task.step(step).map_err(fail)?;
@@ -219,19 +167,24 @@ impl Run {
         if let Err(error) = verdict {
             let data = task.state().map_err(fail)?;
             let path = dump::write(&self.path, step, &report, self.guard.hits(), &data)?;
-            observer.event(Event::Warning { message: &format!("{} holds what led to it", path.display()) });
+            progress.message(&format!("{} holds what led to it", path.display()));
             return Err(error);
         }
-        if !skipped {
+        if skipped {
+            let text = format!("step {step}: loss {} is not finite; the update was skipped", report.loss);
+            progress.message(&text);
+        } else {
             task.apply(step, update).map_err(fail)?;
             self.metrics = finite_metrics(&report);
+            let before = self.smoothed.unwrap_or(report.loss);
+            self.smoothed = Some(before + SMOOTHING * (report.loss - before));
         }
         self.step += 1;
-        observer.event(Event::Step { step, report: &report, skipped });
+        progress.advance(self.step, &format!("loss {:.4}", self.smoothed.unwrap_or(report.loss)));
         Ok(skipped)
     }
 
-    fn checkpoint<T: TrainTask>(&mut self, task: &T, observer: &mut dyn Observer) -> Result<()> {
+    fn checkpoint<T: TrainTask>(&mut self, task: &T) -> Result<()> {
         // The state refers to the log's length, so the log must reach the disk first.
         self.log.sync()?;
         let data = task.state().map_err(|source| Error::Task { step: self.step, source })?;
@@ -244,32 +197,30 @@ impl Run {
             metrics_len: self.log.len(),
             guard_hits: self.guard.hits().to_vec(),
         };
-        let path = self.store.save(&Checkpoint { data, state })?;
-        observer.event(Event::Checkpointed { step: self.step, path: &path });
-        self.last_checkpoint = Some(path);
+        self.store.save(&Checkpoint { data, state })?;
         Ok(())
     }
 }
 
-/// Refuses a checkpoint of another seed, configuration or range of steps.
-fn check_fits(
-    state: &CheckpointState,
-    path: &Path,
-    steps: &Range<usize>,
-    seed: u64,
-    config_digest: &str,
-) -> Result<()> {
+/// Refuses a checkpoint of another seed, configuration or length.
+fn check_fits(state: &CheckpointState, path: &Path, spec: &RunSpec<'_>, config_digest: &str) -> Result<()> {
+    let path = path.display();
     for (what, found, expected) in [
-        ("seed", state.seed.to_string(), seed.to_string()),
+        ("seed", state.seed.to_string(), spec.seed.to_string()),
         ("configuration digest", state.config_digest.clone(), config_digest.to_string()),
     ] {
         if found != expected {
-            return Err(Error::OtherRun { path: path.into(), what, found, expected });
+            return Err(Error::Refused(format!(
+                "{path} was written with {what} {found}, the run has {expected}; restore the run's configuration or \
+                 start a new run"
+            )));
         }
     }
-    if state.step < steps.start || state.step > steps.end {
-        let (step, start, end) = (state.step, steps.start, steps.end);
-        return Err(Error::OutsideSteps { path: path.into(), step, start, end });
+    if state.step > spec.steps {
+        return Err(Error::Refused(format!(
+            "{path} has {} completed steps, more than {}; train more steps or start a new run",
+            state.step, spec.steps
+        )));
     }
     Ok(())
 }

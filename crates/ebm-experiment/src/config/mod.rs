@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
 pub use change::Change;
-pub use nearest::{nearest, suggestion};
+pub use nearest::suggestion;
 pub use ranges::OutOfRange;
 
 use crate::{Error, Result};

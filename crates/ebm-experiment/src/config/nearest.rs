@@ -2,39 +2,13 @@
 
 use toml::{Table, Value};
 
-/// The name among `known` that differs least from `name`; none where all differ by more than a third of it.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let most = (name.chars().count() / 3).max(1);
-    let with_distance = known.into_iter().map(|other| (distance(name, other), other));
-    with_distance
-        .filter(|(distance, _)| *distance <= most)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, n)| n)
-}
-
-/// `; did you mean …?` of the [`nearest`] name, or nothing.
+/// `; did you mean …?` of the name among `known` that differs least from `name`; nothing where all differ by more than
+/// a third of it.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(name, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
-}
-
-/// How many letters have to be put in, taken out or exchanged, two neighbours for each other at once
-/// (Damerau's distance).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for (i, from) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, to) in b.iter().enumerate() {
-            let exchanged = rows[i][j] + usize::from(from != to);
-            let mut least = exchanged.min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i - 1] == *to && *from == b[j - 1] {
-                least = least.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
+    let most = (name.chars().count() / 3).max(1);
+    let with_distance = known.into_iter().map(|other| (strsim::osa_distance(name, other), other));
+    let near = with_distance.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance);
+    near.map_or_else(String::new, |(_, near)| format!("; did you mean `{near}`?"))
 }
 
 /// What serde says of `table`, with the place of an unknown key and the nearest name that it would have

@@ -22,7 +22,7 @@ mod sums;
 mod tensors;
 
 pub use read::{Loaded, Skipped, load_checkpoint, load_latest};
-pub use store::{CheckpointStore, Retention};
+pub use store::CheckpointStore;
 pub(crate) use sums::hexadecimal;
 pub use sums::sha256;
 pub(crate) use tensors::{decode, encode};

@@ -3,41 +3,28 @@
 use super::{Checkpoint, LATEST, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors};
 use crate::error::{Error, Result};
 use crate::files;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Which checkpoints survive the next one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// The newest so many are kept; at least one always is.
-    pub keep_last: usize,
-}
-
-impl Default for Retention {
-    /// The last three.
-    fn default() -> Self {
-        Self { keep_last: 3 }
-    }
-}
+/// So many checkpoints are kept, the newest.
+const KEPT: usize = 3;
 
 /// Writes checkpoints into one directory. Only one process may have a store on a directory at a time:
 /// hold the run's lock ([`RunDir`](crate::RunDir)). Readers need no lock.
 #[derive(Debug)]
 pub struct CheckpointStore {
     dir: PathBuf,
-    retention: Retention,
 }
 
 impl CheckpointStore {
     /// Opens or creates a directory of checkpoints and removes what a killed process left unfinished.
     ///
     /// # Errors
-    /// [`Error::NotWritable`], [`Error::DiskFull`], [`Error::Io`].
-    pub fn open(dir: impl Into<PathBuf>, retention: Retention) -> Result<Self> {
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self> {
         let dir = dir.into();
         files::create_dir(&dir)?;
         files::remove_unfinished(&dir)?;
-        Ok(Self { dir, retention })
+        Ok(Self { dir })
     }
 
     /// The directory.
@@ -54,11 +41,10 @@ impl CheckpointStore {
     }
 
     /// Commits a checkpoint and returns its directory. Checkpoints of later steps, which a resumed run
-    /// has abandoned, are removed, and so are older ones beyond the retention.
+    /// has abandoned, are removed, and so are all but the newest three.
     ///
     /// # Errors
-    /// [`Error::NonFiniteTensor`] and other refusals before anything is written; [`Error::DiskFull`],
-    /// [`Error::NotWritable`], [`Error::Io`] with every earlier checkpoint intact.
+    /// [`Error::NonFinite`] and other refusals before anything is written; [`Error::DiskFull`], [`Error::Io`] with every earlier checkpoint intact.
     pub fn save(&mut self, checkpoint: &Checkpoint) -> Result<PathBuf> {
         let step = checkpoint.state.step;
         let path = self.dir.join(step_name(step));
@@ -97,17 +83,14 @@ impl CheckpointStore {
         files::remove(&old)
     }
 
-    /// Applies the retention after the checkpoint of `newest` was committed.
+    /// Removes what is not kept after the checkpoint of `newest` was committed.
     fn collect(&self, newest: usize) -> Result<()> {
         let steps = list_steps(&self.dir)?;
-        for &step in steps.iter().filter(|&&step| step > newest) {
-            self.discard(step)?;
-        }
-        let current: Vec<usize> = steps.into_iter().filter(|&step| step <= newest).collect();
-        let last = current.iter().rev().take(self.retention.keep_last.max(1));
-        let keep: BTreeSet<usize> = last.copied().collect();
-        for step in current.into_iter().filter(|step| !keep.contains(step)) {
-            self.discard(step)?;
+        let current = steps.iter().filter(|&&step| step <= newest).count();
+        for (index, &step) in steps.iter().enumerate() {
+            if step > newest || index + KEPT < current {
+                self.discard(step)?;
+            }
         }
         Ok(())
     }
@@ -164,16 +147,13 @@ mod tests {
         for (before, step) in [(vec![], 10), (vec![10, 20, 30], 40), (vec![10, 20], 20)] {
             let earlier = tempfile::tempdir().unwrap();
             for &old in &before {
-                CheckpointStore::open(earlier.path(), Retention::default())
-                    .unwrap()
-                    .save(&checkpoint(old))
-                    .unwrap();
+                CheckpointStore::open(earlier.path()).unwrap().save(&checkpoint(old)).unwrap();
             }
             for fault in [Fault::Error, Fault::Kill] {
                 let mut at = 0;
                 loop {
                     let dir = tempfile::tempdir().unwrap();
-                    let open = || CheckpointStore::open(dir.path(), Retention::default()).unwrap();
+                    let open = || CheckpointStore::open(dir.path()).unwrap();
                     copy(earlier.path(), dir.path());
                     let mut store = open();
                     let (result, operations) = with(fault, at, || store.save(&checkpoint(step)));

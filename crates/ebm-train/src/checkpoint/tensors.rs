@@ -32,7 +32,7 @@ impl View for &HostTensor {
 /// Encodes tensors, ordered by type and name: equal maps give equal bytes.
 ///
 /// # Errors
-/// [`Error::NonFiniteTensor`] (a poisoned checkpoint is never written), [`Error::Candle`].
+/// [`Error::NonFinite`] (a poisoned checkpoint is never written), [`Error::Candle`].
 pub(crate) fn encode(tensors: &BTreeMap<String, Tensor>, step: usize) -> Result<Vec<u8>> {
     let mut host = BTreeMap::new();
     for (name, tensor) in tensors {
@@ -68,7 +68,8 @@ fn host_tensor(name: &str, tensor: &Tensor, step: usize) -> Result<HostTensor> {
     let tensor = tensor.to_device(&Device::Cpu).and_then(|tensor| tensor.contiguous()).map_err(fail)?;
     let bytes = View::data(&tensor).into_owned();
     if !finite(&bytes) {
-        return Err(Error::NonFiniteTensor { step, name: name.into() });
+        let remedy = "resume the last checkpoint with a smaller learning rate";
+        return Err(Error::NonFinite(step, format!("{name} has a NaN or infinite value; {remedy}")));
     }
     Ok(HostTensor { dtype: tensor.dtype().into(), shape: tensor.dims().to_vec(), bytes })
 }
@@ -120,7 +121,7 @@ mod tests {
                 let tensor = Tensor::new(&[1.0, bad, 2.0], &Device::Cpu).unwrap().to_dtype(dtype).unwrap();
                 let error = encode(&one(tensor), 12).unwrap_err();
                 assert!(
-                    matches!(&error, Error::NonFiniteTensor { step: 12, name } if name == "t"),
+                    matches!(&error, Error::NonFinite(12, reason) if reason.starts_with("t has a NaN")),
                     "{error}"
                 );
             }

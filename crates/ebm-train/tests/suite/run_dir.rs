@@ -23,7 +23,7 @@ fn a_run_records_what_was_asked_for_and_where_it_ran() {
     let (path, digest) = (run.path().to_path_buf(), run.config_digest());
     drop(run);
     let error = RunDir::create(&runs, "first-1.0_a", "steps = 4\n", &environment()).unwrap_err();
-    assert!(matches!(error, Error::RunExists { .. }), "{error}");
+    assert!(error.to_string().contains("already holds a run"), "{error}");
     let run = RunDir::open(&path).unwrap();
     assert_eq!((run.config(), run.config_digest()), ("steps = 3\n", digest.clone()));
     drop(run);
@@ -40,8 +40,8 @@ fn a_held_run_names_its_holder() {
         RunDir::open(&path).unwrap_err(),
         RunDir::create(root.path(), "run", "", &environment()).unwrap_err(),
     ] {
-        let Error::RunLocked { holder, .. } = &error else { panic!("{error}") };
-        assert_eq!(*holder, std::process::id().to_string());
+        let holder = format!("in use by process {};", std::process::id());
+        assert!(error.to_string().contains(&holder), "{error}");
     }
     drop(run);
     RunDir::open(&path).unwrap();
@@ -95,5 +95,6 @@ fn a_read_only_root_is_not_writable() {
         return;
     }
     let error = RunDir::create(&locked, "run", "", &environment()).unwrap_err();
-    assert!(matches!(&error, Error::NotWritable { path, .. } if path.ends_with("locked/run")), "{error}");
+    assert!(error.to_string().contains("locked/run: "), "{error}");
+    assert!(error.to_string().contains("change its permissions"), "{error}");
 }

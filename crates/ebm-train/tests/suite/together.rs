@@ -174,7 +174,7 @@ fn where_one_rank_fails_the_others_say_which() {
         let spec = RunSpec { resume: false, ..spec(root.path()) };
         train_together(&spec, &mut Regression::new(&group, Fault::None), &mut (), &group).unwrap_err()
     });
-    assert!(matches!(errors[0], Error::RunExists { .. }), "{}", errors[0]);
+    assert!(errors[0].to_string().contains("already holds a run"), "{}", errors[0]);
     assert!(is_of_rank(&errors[1], 0, "already holds a run"), "{}", errors[1]);
 }
 
@@ -183,7 +183,8 @@ fn a_rank_that_has_come_apart_is_found() {
     let root = tempfile::tempdir().unwrap();
     let results = with_fault(root.path(), 1, Fault::Drifts(STEPS - 1));
     assert!(is_of_rank(results[0].as_ref().unwrap_err(), 1, "not rank 0's"));
-    assert!(matches!(results[1], Err(Error::Drift(STEPS))));
+    let own = results[1].as_ref().unwrap_err().to_string();
+    assert!(own.starts_with(&format!("after step {STEPS} its parameters")), "{own}");
 
     let root = tempfile::tempdir().unwrap();
     let errors = ranks(2, |group| {
@@ -191,7 +192,7 @@ fn a_rank_that_has_come_apart_is_found() {
         train_together(&spec, &mut Regression::new(&group, Fault::None), &mut (), &group).unwrap_err()
     });
     assert!(is_of_rank(&errors[0], 1, "seed"), "{}", errors[0]);
-    assert!(matches!(errors[1], Error::OtherArguments { what: "seed", .. }), "{}", errors[1]);
+    assert!(errors[1].to_string().starts_with("its seed is 1, rank 0's is 0"), "{}", errors[1]);
 }
 
 #[test]

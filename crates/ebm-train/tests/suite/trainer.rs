@@ -3,14 +3,13 @@
 use candle_core::{Device, Tensor};
 use ebm_seed::Key;
 use ebm_train::{
-    BoxError, CheckpointData, Environment, Error, Event, Observer, Outcome, Retention, RunDir, StepReport,
-    TrainOptions, TrainTask, load_latest, read_metrics, train,
+    BoxError, CheckpointData, Error, Progress, RunSpec, StepReport, TrainTask, load_latest, read_metrics,
+    train_run,
 };
 use proptest::prelude::*;
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Gradient descent with momentum on ½‖w − 1‖² with noise; every draw derives from the step.
@@ -92,21 +91,27 @@ struct Recorder {
     steps: usize,
 }
 
-impl Observer for Recorder {
-    fn event(&mut self, event: Event<'_>) {
-        self.events.push(match event {
-            Event::Started { step, end, resumed_from } => {
-                format!("started {step} {end}{}", if resumed_from.is_some() { " resumed" } else { "" })
-            }
-            Event::Warning { message } => format!("warning {message}"),
-            Event::Step { step, skipped, .. } => {
-                self.steps += 1;
-                format!("step {step}{}", if skipped { " skipped" } else { "" })
-            }
-            Event::Checkpointed { step, .. } => format!("checkpoint {step}"),
-            Event::Finished { step, stopped } => format!("finished {step} {stopped}"),
-            _ => "other".into(),
-        });
+impl Progress for Recorder {
+    fn begin(&mut self, stage: &str, total: usize) {
+        self.events.push(format!("{stage}: {total}"));
+    }
+
+    fn resumed(&mut self, done: usize) {
+        self.events.push(format!("resumed {done}"));
+    }
+
+    fn advance(&mut self, done: usize, note: &str) {
+        assert!(note.starts_with("loss "), "{note}");
+        self.steps += 1;
+        self.events.push(format!("done {done}"));
+    }
+
+    fn end(&mut self) {
+        self.events.push("end".to_owned());
+    }
+
+    fn message(&mut self, text: &str) {
+        self.events.push(text.to_owned());
     }
 
     fn stop_requested(&mut self) -> bool {
@@ -114,37 +119,63 @@ impl Observer for Recorder {
     }
 }
 
-fn new_run(root: &Path) -> RunDir {
-    RunDir::create(root, "run", "lr = 0.1\n", &Environment::default()).unwrap()
+fn spec(root: &Path, steps: usize, every: usize) -> RunSpec<'_> {
+    RunSpec { checkpoint_every: every, resume: true, ..RunSpec::new(root, "run", "lr = 0.1\n", steps, 1) }
 }
 
+/// Trains in the folder `run`; where it was stopped, after how many steps.
 fn go(
-    run: &RunDir,
-    steps: Range<usize>,
+    run: &Path,
+    steps: usize,
     every: usize,
     task: &mut Quadratic,
-    observer: &mut dyn Observer,
-) -> Result<Outcome, Error> {
-    let retention = Retention::default();
-    let options = TrainOptions { run, seed: 1, checkpoint_every: every, retention, resume: true };
-    train(steps, task, observer, &options)
+    progress: &mut dyn Progress,
+) -> Result<Option<usize>, Error> {
+    match train_run(&spec(run.parent().unwrap(), steps, every), task, progress) {
+        Err(Error::Interrupted { step, path }) => {
+            assert_eq!(path, run);
+            Ok(Some(step))
+        }
+        other => other.map(|_| None),
+    }
+}
+
+fn new_run(root: &Path) -> PathBuf {
+    root.join("run")
+}
+
+fn log_of(run: &Path) -> PathBuf {
+    run.join("metrics.jsonl")
+}
+
+fn checkpoints(run: &Path) -> PathBuf {
+    run.join("checkpoints")
+}
+
+/// The steps of the checkpoints that are there.
+fn saved(run: &Path) -> Vec<usize> {
+    let names = fs::read_dir(checkpoints(run)).unwrap().map(|entry| entry.unwrap().file_name());
+    let step = |name: std::ffi::OsString| name.to_str()?.strip_prefix("step-")?.parse().ok();
+    let mut steps: Vec<usize> = names.filter_map(step).collect();
+    steps.sort_unstable();
+    steps
 }
 
 /// The files that must not depend on interruptions, for 23 steps.
-fn fingerprint(run: &RunDir) -> Vec<(PathBuf, Vec<u8>)> {
+fn fingerprint(run: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let last = Path::new("checkpoints/step-00000023");
     let files = ["model.safetensors", "optimizer.safetensors", "state.json", "SHA256SUMS"];
     let paths = files.iter().map(|file| last.join(file));
     paths
         .chain(["checkpoints/LATEST".into(), "metrics.jsonl".into()])
-        .map(|path| (path.clone(), fs::read(run.path().join(&path)).unwrap()))
+        .map(|path| (path.clone(), fs::read(run.join(&path)).unwrap()))
         .collect()
 }
 
 fn uninterrupted(every: usize) -> (tempfile::TempDir, Vec<(PathBuf, Vec<u8>)>) {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
-    go(&run, 0..23, every, &mut Quadratic::new(), &mut ()).unwrap();
+    go(&run, 23, every, &mut Quadratic::new(), &mut ()).unwrap();
     let files = fingerprint(&run);
     (root, files)
 }
@@ -154,12 +185,12 @@ fn one_step_without_noise_is_the_closed_form() {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
     let mut task = Quadratic { noise: 0.0, ..Quadratic::new() };
-    go(&run, 0..1, 0, &mut task, &mut ()).unwrap();
+    go(&run, 1, 0, &mut task, &mut ()).unwrap();
     // w − 0.1·(w − 1) from (4, −3, 2.5); loss ½(9 + 16 + 2.25), norm √27.25.
     for (found, expected) in task.weight.to_vec1::<f64>().unwrap().into_iter().zip([3.7, -2.6, 2.35]) {
         assert!((found - expected).abs() < 1e-14);
     }
-    let record = &read_metrics(&run.metrics_path()).unwrap()[0];
+    let record = &read_metrics(&log_of(&run)).unwrap()[0];
     assert_eq!((record.step, record.loss, record.skipped), (0, Some(13.625), false));
     assert!((record.grad_norm.unwrap() - 27.25f64.sqrt()).abs() < 1e-14);
     assert_eq!(record.scalars["lr"], Some(0.1));
@@ -170,28 +201,17 @@ fn events_come_in_order_and_checkpoints_on_time() {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
     let mut recorder = Recorder::default();
-    let outcome = go(&run, 0..5, 2, &mut Quadratic::new(), &mut recorder).unwrap();
-    let expected = [
-        "started 0 5",
-        "step 0",
-        "step 1",
-        "checkpoint 2",
-        "step 2",
-        "step 3",
-        "checkpoint 4",
-        "step 4",
-        "checkpoint 5",
-        "finished 5 false",
-    ];
+    assert_eq!(go(&run, 5, 2, &mut Quadratic::new(), &mut recorder).unwrap(), None);
+    let expected = ["training run: 5", "done 1", "done 2", "done 3", "done 4", "done 5", "end"];
     assert_eq!(recorder.events, expected);
-    assert_eq!((outcome.step, outcome.stopped), (5, false));
-    assert!(outcome.checkpoint.unwrap().ends_with("step-00000005"));
+    assert_eq!(saved(&run), [2, 4, 5]);
 
     // Nothing is left to do: nothing is done.
     let mut recorder = Recorder::default();
-    go(&run, 0..5, 2, &mut Quadratic::new(), &mut recorder).unwrap();
-    assert_eq!(recorder.events, ["started 5 5 resumed", "finished 5 false"]);
-    assert_eq!(read_metrics(&run.metrics_path()).unwrap().len(), 5);
+    go(&run, 5, 2, &mut Quadratic::new(), &mut recorder).unwrap();
+    let from = format!("going on from step 5, {}", checkpoints(&run).join("step-00000005").display());
+    assert_eq!(recorder.events, ["training run: 5", "resumed 5", &from, "end"]);
+    assert_eq!(read_metrics(&log_of(&run)).unwrap().len(), 5);
 }
 
 #[test]
@@ -200,10 +220,9 @@ fn a_stopped_run_resumes_to_identical_bytes() {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
     let mut recorder = Recorder { stop_after: Some(7), ..Default::default() };
-    let outcome = go(&run, 0..23, 5, &mut Quadratic::new(), &mut recorder).unwrap();
-    assert_eq!((outcome.step, outcome.stopped), (7, true));
-    assert_eq!(recorder.events[recorder.events.len() - 2..], ["checkpoint 7", "finished 7 true"]);
-    go(&run, 0..23, 5, &mut Quadratic::new(), &mut ()).unwrap();
+    assert_eq!(go(&run, 23, 5, &mut Quadratic::new(), &mut recorder).unwrap(), Some(7));
+    assert_eq!(saved(&run), [5, 7]);
+    go(&run, 23, 5, &mut Quadratic::new(), &mut ()).unwrap();
     assert!(fingerprint(&run) == expected);
 }
 
@@ -219,7 +238,7 @@ proptest! {
         let run = new_run(root.path());
         for crash in crashes {
             let mut task = Quadratic { fail_at: Some(crash), ..Quadratic::new() };
-            match go(&run, 0..23, every, &mut task, &mut ()) {
+            match go(&run, 23, every, &mut task, &mut ()) {
                 Err(Error::Task { step, source }) => {
                     prop_assert_eq!(step, crash);
                     prop_assert_eq!(source.to_string(), "the power went out");
@@ -227,11 +246,11 @@ proptest! {
                 other => prop_assert!(other.is_ok(), "{:?}", other),
             }
             // The log's last line is torn as well.
-            let mut log = fs::read(run.metrics_path()).unwrap();
+            let mut log = fs::read(log_of(&run)).unwrap();
             log.extend_from_slice(&b"{\"step\":99,\"loss\":1.25,\"grad_norm\":3.5,"[..torn]);
-            fs::write(run.metrics_path(), log).unwrap();
+            fs::write(log_of(&run), log).unwrap();
         }
-        go(&run, 0..23, every, &mut Quadratic::new(), &mut ()).unwrap();
+        go(&run, 23, every, &mut Quadratic::new(), &mut ()).unwrap();
         prop_assert!(fingerprint(&run) == expected);
     }
 }
@@ -242,16 +261,16 @@ fn a_damaged_checkpoint_costs_an_interval_and_nothing_else() {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
     let mut task = Quadratic { fail_at: Some(17), ..Quadratic::new() };
-    go(&run, 0..23, 5, &mut task, &mut ()).unwrap_err();
-    let newest = run.checkpoints_path().join("step-00000015/model.safetensors");
+    go(&run, 23, 5, &mut task, &mut ()).unwrap_err();
+    let newest = checkpoints(&run).join("step-00000015/model.safetensors");
     let mut bytes = fs::read(&newest).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&newest, bytes).unwrap();
 
     let mut recorder = Recorder::default();
-    go(&run, 0..23, 5, &mut Quadratic::new(), &mut recorder).unwrap();
-    assert!(recorder.events[0].starts_with("warning") && recorder.events[0].contains("step-00000015"));
-    assert_eq!(recorder.events[2], "started 10 23 resumed");
+    go(&run, 23, 5, &mut Quadratic::new(), &mut recorder).unwrap();
+    assert!(recorder.events[1].starts_with("skipped") && recorder.events[1].contains("step-00000015"));
+    assert_eq!(recorder.events[3], "resumed 10");
     assert!(fingerprint(&run) == expected);
 }
 
@@ -259,12 +278,12 @@ fn a_damaged_checkpoint_costs_an_interval_and_nothing_else() {
 fn a_shortened_log_is_a_warning() {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
-    go(&run, 0..4, 2, &mut Quadratic::new(), &mut ()).unwrap();
-    fs::write(run.metrics_path(), b"").unwrap();
+    go(&run, 4, 2, &mut Quadratic::new(), &mut ()).unwrap();
+    fs::write(log_of(&run), b"").unwrap();
     let mut recorder = Recorder::default();
-    go(&run, 0..6, 2, &mut Quadratic::new(), &mut recorder).unwrap();
-    assert!(recorder.events[0].contains("metrics.jsonl: 0 of"), "{}", recorder.events[0]);
-    assert_eq!(read_metrics(&run.metrics_path()).unwrap().len(), 2);
+    go(&run, 6, 2, &mut Quadratic::new(), &mut recorder).unwrap();
+    assert!(recorder.events[1].contains("metrics.jsonl: 0 of"), "{}", recorder.events[1]);
+    assert_eq!(read_metrics(&log_of(&run)).unwrap().len(), 2);
 }
 
 #[test]
@@ -273,8 +292,8 @@ fn a_non_finite_step_changes_nothing_and_delays_the_checkpoint() {
     let run = new_run(root.path());
     let mut task = Quadratic { non_finite_at: vec![3], ..Quadratic::new() };
     let mut recorder = Recorder::default();
-    go(&run, 0..4, 2, &mut task, &mut recorder).unwrap();
-    assert_eq!(recorder.events[5], "step 3 skipped");
+    go(&run, 4, 2, &mut task, &mut recorder).unwrap();
+    assert_eq!(recorder.events[4], "step 3: loss NaN is not finite; the update was skipped");
     let after = task.weight.to_vec1::<f64>().unwrap();
     let mut three = Quadratic::new();
     for step in 0..3 {
@@ -282,9 +301,9 @@ fn a_non_finite_step_changes_nothing_and_delays_the_checkpoint() {
         three.apply(step, update).unwrap();
     }
     assert_eq!(after, three.weight.to_vec1::<f64>().unwrap());
-    let records = read_metrics(&run.metrics_path()).unwrap();
+    let records = read_metrics(&log_of(&run)).unwrap();
     assert!(records[3].skipped && records[3].loss.is_none() && !records[2].skipped);
-    let state = load_latest(&run.checkpoints_path()).unwrap().checkpoint.state;
+    let state = load_latest(&checkpoints(&run)).unwrap().checkpoint.state;
     assert_eq!(state.guard_hits, [3]);
     assert_eq!(Some(state.metrics["loss"]), records[2].loss);
 
@@ -292,10 +311,8 @@ fn a_non_finite_step_changes_nothing_and_delays_the_checkpoint() {
     let run = new_run(root.path());
     let mut task = Quadratic { non_finite_at: vec![1, 2], ..Quadratic::new() };
     let mut recorder = Recorder::default();
-    go(&run, 0..6, 2, &mut task, &mut recorder).unwrap();
-    let checkpoints: Vec<_> =
-        recorder.events.iter().filter(|event| event.starts_with("checkpoint")).collect();
-    assert_eq!(checkpoints, ["checkpoint 4", "checkpoint 6"]);
+    go(&run, 6, 2, &mut task, &mut recorder).unwrap();
+    assert_eq!(saved(&run), [4, 6]);
 }
 
 #[test]
@@ -309,11 +326,11 @@ fn wherever_it_strikes_nothing_poisoned_is_kept() {
             || Quadratic { non_finite_at: vec![at], poison, only_gradient: at % 2 == 0, ..Quadratic::new() };
         let mut task = hit();
         // The step after the hit is the last: were the guard late, its checkpoint would hold what it did.
-        go(&run, 0..at + 2, STEPS + 1, &mut task, &mut ()).unwrap();
+        go(&run, at + 2, STEPS + 1, &mut task, &mut ()).unwrap();
         let skipped: Vec<usize> =
-            read_metrics(&run.metrics_path()).unwrap().iter().filter(|r| r.skipped).map(|r| r.step).collect();
+            read_metrics(&log_of(&run)).unwrap().iter().filter(|r| r.skipped).map(|r| r.step).collect();
         assert_eq!(skipped, [at]);
-        let saved = load_latest(&run.checkpoints_path()).unwrap().checkpoint;
+        let saved = load_latest(&checkpoints(&run)).unwrap().checkpoint;
         let finite = |tensor: &Tensor| tensor.to_vec1::<f64>().unwrap().iter().all(|value| value.is_finite());
         assert!(saved.data.model.values().chain(saved.data.optimizer.values()).all(finite), "{at}");
         assert_eq!(saved.state.guard_hits, [at]);
@@ -326,19 +343,19 @@ fn the_third_hit_ends_the_run_also_across_a_resume() {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
     let mut recorder = Recorder { stop_after: Some(10), ..Default::default() };
-    go(&run, 0..23, 5, &mut bad(), &mut recorder).unwrap();
+    go(&run, 23, 5, &mut bad(), &mut recorder).unwrap();
     let mut task = bad();
-    let error = go(&run, 0..23, 5, &mut task, &mut ()).unwrap_err();
-    let Error::NonFinite { step: 12, hits, .. } = &error else { panic!("{error}") };
-    assert_eq!(*hits, [3, 8, 12]);
-    let dump = fs::read_to_string(run.path().join("non_finite.json")).unwrap();
+    let error = go(&run, 23, 5, &mut task, &mut ()).unwrap_err();
+    let Error::NonFinite(12, reason) = &error else { panic!("{error}") };
+    assert!(reason.contains("steps [3, 8, 12]"), "{reason}");
+    let dump = fs::read_to_string(run.join("non_finite.json")).unwrap();
     let dump: serde_json::Value = serde_json::from_str(&dump).unwrap();
     assert_eq!((dump["step"].as_u64(), dump["loss"].as_str()), (Some(12), Some("NaN")));
     assert!(dump["largest_in_model"]["w"].as_f64().unwrap() > 0.0);
     assert!(task.weight.to_vec1::<f64>().unwrap().iter().all(|value| value.is_finite()));
     // The last checkpoint is the one before, and the log tells what happened.
-    assert_eq!(load_latest(&run.checkpoints_path()).unwrap().checkpoint.state.step, 10);
-    assert!(read_metrics(&run.metrics_path()).unwrap().last().unwrap().skipped);
+    assert_eq!(load_latest(&checkpoints(&run)).unwrap().checkpoint.state.step, 10);
+    assert!(read_metrics(&log_of(&run)).unwrap().last().unwrap().skipped);
 }
 
 #[test]
@@ -346,7 +363,7 @@ fn a_poisoned_state_is_not_saved() {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
     let mut task = Quadratic::new();
-    go(&run, 0..2, 2, &mut task, &mut ()).unwrap();
+    go(&run, 2, 2, &mut task, &mut ()).unwrap();
     task.momentum = Tensor::new(&[f64::NAN, 0.0, 0.0], &Device::Cpu).unwrap();
     let data = task.state().unwrap();
     // Taken up from elsewhere, not from a checkpoint: only saving can notice.
@@ -366,37 +383,30 @@ fn a_poisoned_state_is_not_saved() {
             self.0.restore(data)
         }
     }
-    let options = TrainOptions {
-        run: &run,
-        seed: 1,
-        checkpoint_every: 1,
-        retention: Retention::default(),
-        resume: true,
-    };
-    let error = train(0..4, &mut Poisoned(Quadratic::new(), data), &mut (), &options).unwrap_err();
-    assert!(matches!(error, Error::NonFiniteTensor { step: 3, .. }), "{error}");
-    assert_eq!(load_latest(&run.checkpoints_path()).unwrap().checkpoint.state.step, 2);
+    let mut poisoned = Poisoned(Quadratic::new(), data);
+    let error = train_run(&spec(root.path(), 4, 1), &mut poisoned, &mut ()).unwrap_err();
+    assert!(matches!(error, Error::NonFinite(3, _)), "{error}");
+    assert_eq!(load_latest(&checkpoints(&run)).unwrap().checkpoint.state.step, 2);
 }
 
 #[test]
 fn checkpoints_that_do_not_fit_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let run = new_run(root.path());
-    go(&run, 0..4, 2, &mut Quadratic::new(), &mut ()).unwrap();
-    let attempt = |run: &RunDir, steps: Range<usize>, seed, resume| {
-        let retention = Retention::default();
-        let options = TrainOptions { run, seed, checkpoint_every: 2, retention, resume };
-        train(steps, &mut Quadratic::new(), &mut (), &options).unwrap_err()
+    go(&run, 4, 2, &mut Quadratic::new(), &mut ()).unwrap();
+    let refused = |spec: &RunSpec<'_>, part: &str| {
+        let error = train_run(spec, &mut Quadratic::new(), &mut ()).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
     };
-    let before = fs::read(run.metrics_path()).unwrap();
-    assert!(matches!(attempt(&run, 0..4, 1, false), Error::HasCheckpoints { .. }));
-    assert!(matches!(attempt(&run, 0..4, 2, true), Error::OtherRun { what: "seed", .. }));
-    assert!(matches!(attempt(&run, 0..3, 1, true), Error::OutsideSteps { step: 4, .. }));
-    assert!(matches!(attempt(&run, 5..9, 1, true), Error::OutsideSteps { step: 4, .. }));
-    let path = run.path().to_path_buf();
-    drop(run);
-    fs::write(path.join("config.toml"), "lr = 0.2\n").unwrap();
-    let error = attempt(&RunDir::open(&path).unwrap(), 0..9, 1, true);
-    assert!(matches!(error, Error::OtherRun { what: "configuration digest", .. }), "{error}");
-    assert_eq!(fs::read(path.join("metrics.jsonl")).unwrap(), before);
+    let (before, here) = (fs::read(log_of(&run)).unwrap(), spec(root.path(), 4, 2));
+    refused(&RunSpec { seed: 2, ..here }, "was written with seed 1, the run has 2");
+    refused(&RunSpec { steps: 3, ..here }, "has 4 completed steps, more than 3");
+    refused(&RunSpec { resume: false, ..here }, "already holds a run");
+    let other = RunSpec { config: "lr = 0.2\n", ..here };
+    refused(&other, "was made with lr = 0.1 (here: 0.2)");
+    fs::write(run.join("config.toml"), other.config).unwrap();
+    refused(&other, "was written with configuration digest");
+    fs::remove_file(run.join("config.toml")).unwrap();
+    refused(&RunSpec { resume: false, ..here }, "already holds checkpoints");
+    assert_eq!(fs::read(log_of(&run)).unwrap(), before);
 }

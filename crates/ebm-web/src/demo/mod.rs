@@ -179,7 +179,7 @@ macro_rules! refusal_from {
     )+};
 }
 
-refusal_from!(ebm_core::Error, ebm_experiment::Error, ebm_toy::Error);
+refusal_from!(ebm_core::Error, ebm_experiment::Error);
 
 #[cfg(test)]
 mod tests {

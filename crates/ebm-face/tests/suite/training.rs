@@ -9,19 +9,21 @@ use candle_core::{DType, Tensor};
 use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels};
+use ebm_experiment::{Run, Session};
 use ebm_face::config::{ExperimentConfig, FrozenConfig, Settings};
 use ebm_face::features::{Depth, Viewer};
 use ebm_face::network::{ENERGY, Head};
 use ebm_face::prediction::Predictor;
 use ebm_face::reproduce::{Data, Options, Outcome, Row, evaluate, mini, on_features, runs};
 use ebm_face::saved::{BackboneSource, RunConfig, Saved, save};
-use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
+use ebm_face::training::{BatchSource, CachedSource, FaceSource, FaceTask, FaceTraining, StreamSource};
 use ebm_face::{BackboneConfig, Error, MobileFaceNetConfig};
 use ebm_nn::import::load_safetensors;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{RunSpec, TrainTask, train_run};
+use ebm_synth::faces::generate_ages;
+use ebm_train::{Group, RunSpec, TrainTask, train_run};
 
 /// Faces of one grey, brighter the older, from 21 to 60.
 fn faces(count: usize) -> Arc<Faces> {
@@ -249,6 +251,34 @@ fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
     let trained = network.trunk.unwrap().features(&images, false).unwrap();
     let difference = (loaded.trunk.features(&images, false).unwrap() - trained).unwrap().abs().unwrap();
     assert!(difference.max_all().unwrap().to_scalar::<f32>().unwrap() < 1e-4);
+}
+
+/// A program of its own needs no command line.
+#[test]
+fn a_network_is_trained_on_ones_own_faces() {
+    let dir = tempfile::tempdir().unwrap();
+    let ages = generate_ages(&dir.path().join("ages"), 16, 24, Key::new(1)).unwrap();
+    let faces = FaceSource::Ages { images: ages.images, split: Some(ages.split), shift: None };
+    let run = dir.path().join("ebm");
+    let mut training = FaceTraining {
+        config: config(),
+        method: ENERGY.to_owned(),
+        seed: 0,
+        faces,
+        validation: 0.25,
+        weights: None,
+        run: run.clone(),
+    };
+    let spec = RunSpec::new(dir.path(), "ebm", "", 0, 0);
+    let mut session = Session { group: &Group::alone(), device: &CPU, progress: &mut () };
+    let kept = ebm_experiment::train(&mut training, &Run { spec, validate_every: 0 }, &mut session).unwrap();
+    assert!(kept.is_some());
+    let saved = Saved::load(&run, None).unwrap();
+    assert!(saved.head.is_energy() && saved.refinement.is_some());
+    let none = FaceTraining { validation: 0.0, run: dir.path().join("other"), ..training };
+    let spec = RunSpec::new(dir.path(), "other", "", 0, 0);
+    let refused = ebm_experiment::train(&mut { none }, &Run { spec, validate_every: 0 }, &mut session);
+    assert!(matches!(refused, Err(Error::Config { .. })));
 }
 
 #[test]

@@ -22,7 +22,7 @@ COMMANDS = {
     "tracking": "tracking --scale mini --seeds 1 --small-backbone",
     "tracking-sigma": "tracking --scale mini --seeds 1 --small-backbone --ablation sigma",
     "age": "age --scale mini --seeds 1",
-    "age-sigma": "age --scale mini --seeds 1 --ablation sigma",
+    "age-sigma": "age --scale mini --seeds 1 --ablation",
     "head-pose": "head-pose --scale mini --seeds 1",
     "toy": "toy --seeds 1",
 }

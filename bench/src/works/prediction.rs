@@ -6,7 +6,7 @@ use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{GradientAscent, StepRule, refine};
 use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
-use ebm_face::{Backbone, BaselineHead, EnergyHeadConfig, ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
+use ebm_face::{Backbone, BaselineHead, EnergyHeadConfig, ResNetBackbone, ResNetBackboneConfig};
 use ebm_nn::boxes::BBox;
 use ebm_nn::init;
 use ebm_nn::params::VarBuilder;
@@ -108,7 +108,7 @@ pub fn detector(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> 
 pub fn age(place: &Place<'_>, batch: usize, side: usize, steps: usize) -> Result<Run> {
     place.freeze();
     let vb = place.var_builder();
-    let trunk_config = ResNetBackboneConfig::resnet50(ResNetNorm::Train);
+    let trunk_config = ResNetBackboneConfig::resnet50();
     let width = trunk_config.num_features();
     let trunk = ResNetBackbone::new(&trunk_config, vb.pp("trunk"))?;
     let baseline = Baseline::Direct(Direct::new(1, DirectLoss::L2)?);

@@ -153,7 +153,8 @@ fn assert_same_elsewhere(name: &str, settings: &str, dim: usize) {
     let g_x = saved.trunk.features(&numbers(&[1, 3, 32, 32]), false).unwrap();
     let places = Tensor::arange_step(0u32, g_x.dim(1).unwrap() as u32, 32, &Device::Cpu).unwrap();
     assert_near(&g_x.index_select(&places, 1).unwrap(), &golden["g_x"], &format!("g_x of {name}"));
-    let head = saved.head.energy().unwrap();
+    let head = &saved.head;
+    assert!(head.is_energy());
     let y = (numbers(&[1, 4, dim]) * 30.0).unwrap();
     let f = head.score(&head.features(&g_x).unwrap(), &y).unwrap();
     assert_near(&f, &golden["f"], &format!("f of {name}"));
@@ -162,16 +163,9 @@ fn assert_same_elsewhere(name: &str, settings: &str, dim: usize) {
 #[test]
 fn a_residual_network_is_that_of_onnxruntime() {
     let settings = "extends = 'head_pose_mini'\ninput.size = 32\n\
-                    trunk = { kind = 'resnet', layers = [1, 2, 1, 1], width = 4, norm = 'train' }\n\
+                    trunk = { kind = 'resnet', layers = [1, 2, 1, 1], width = 4 }\n\
                     head = { y_layers = [8, 8], hidden = 16 }";
     assert_same_elsewhere("pose_resnet", settings, 3);
-}
-
-#[test]
-fn an_efficientnet_is_that_of_onnxruntime() {
-    let settings = "extends = 'age_mini'\ninput.size = 32\ntrunk = { kind = 'efficientnet_lite0' }\n\
-                    head = { y_layers = [8], hidden = 16 }";
-    assert_same_elsewhere("age_lite0", settings, 1);
 }
 
 #[test]
@@ -183,7 +177,7 @@ fn ages_are_those_of_onnxruntime() {
     assert_near(&g_x.index_select(&places, 1).unwrap(), &golden["g_x"], "g_x of faces");
     let y: Vec<f32> = list(&golden["y"]).into_iter().map(|y| y as f32).collect();
     let y = Tensor::from_vec(y, (2, 5, 1), &Device::Cpu).unwrap();
-    let head = saved.head.energy().unwrap();
+    let head = &saved.head;
     let f = head.score(&head.features(&g_x).unwrap(), &y).unwrap();
     assert_near(&f, &golden["f"], "f of ages");
 }

@@ -38,9 +38,8 @@ fn refused(args: &[&str], part: &str) {
 /// A reproduction of the smallest size in `root` with `more` arguments, and its run directory.
 fn reproduce(root: &Path, task: &str, more: &[&str]) -> (Value, PathBuf) {
     let place = |name: &str| root.join(name).to_str().unwrap().to_owned();
-    let (out, datasets, cache) = (place("runs"), place("datasets"), place("cache"));
-    let weights = place("weights");
-    let places = ["--out", &out, "--datasets", &datasets, "--weights", &weights, "--cache", &cache];
+    let (out, datasets, weights) = (place("runs"), place("datasets"), place("weights"));
+    let places = ["--out", &out, "--datasets", &datasets, "--weights", &weights];
     let args = ["reproduce", task, "--smoke", "--seeds", "2", "--json"];
     let object = json(&[&args[..], &places[..], more].concat());
     (object, root.join("runs").join(format!("{task}-mini-smoke-1")))
@@ -49,7 +48,7 @@ fn reproduce(root: &Path, task: &str, more: &[&str]) -> (Value, PathBuf) {
 #[test]
 fn age_is_reproduced_scored_again_and_predicted() {
     let dir = tempfile::tempdir().unwrap();
-    let (object, run) = reproduce(dir.path(), "age", &["--ablation", "sigma"]);
+    let (object, run) = reproduce(dir.path(), "age", &["--ablation"]);
     assert_eq!((object["scale"].as_str(), object["split"].as_str()), (Some("mini"), Some("test")));
     let rows = object["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * (2 * 8 + 3));
@@ -60,7 +59,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     let moved = dir.path().join("moved");
     std::fs::rename(&run, &moved).unwrap();
     std::fs::remove_file(moved.join("results.json")).unwrap();
-    let (again, _) = reproduce(dir.path(), "age", &["--ablation", "sigma", "--resume", text(&moved)]);
+    let (again, _) = reproduce(dir.path(), "age", &["--ablation", "--resume", text(&moved)]);
     let errors = |object: &Value| -> Vec<Value> {
         object["rows"].as_array().unwrap().iter().map(|row| row["mae"].clone()).collect()
     };
@@ -83,7 +82,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
         let figures = format!(",mini,test,24,{key},{:.4},{nll}", row["mae"].as_f64().unwrap());
         assert!(line.ends_with(&figures), "{line} {figures}");
     }
-    for (line, row) in lines("sigma.csv").iter().zip(object["ablation"].as_array().unwrap()) {
+    for (line, row) in lines("ablation.csv").iter().zip(object["ablation"].as_array().unwrap()) {
         assert!(line.contains(&format!(",{:.4},", row["mae"].as_f64().unwrap())), "{line} {row}");
     }
     let written: Value = serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap();
@@ -385,9 +384,9 @@ fn a_missed_figure_is_named_and_has_an_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(place("wishes.toml"), WISHES).unwrap();
-    let (config, out, datasets, cache) = (place("wishes.toml"), place("runs"), place("data"), place("cache"));
+    let (config, out, datasets) = (place("wishes.toml"), place("runs"), place("data"));
     let args = ["reproduce", "age", "--scale", "mini", "--seeds", "1", "--check", "--json"];
-    let places = ["--config", &config, "--out", &out, "--datasets", &datasets, "--cache", &cache];
+    let places = ["--config", &config, "--out", &out, "--datasets", &datasets];
     let output = ebm(&[&args[..], &places].concat());
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{errors}");

@@ -27,7 +27,7 @@ const LITTLE: [&str; 16] = [
     "--set",
     "input.size=16",
     "--set",
-    "trunk={ kind = 'resnet', layers = [1, 1, 1, 1], width = 2, norm = 'train' }",
+    "trunk={ kind = 'resnet', layers = [1, 1, 1, 1], width = 2 }",
     "--set",
     "head.hidden=8",
     "--set",

@@ -101,7 +101,7 @@ impl Place {
         self.ebm(&format!("train refiner {scenes} --body @body.safetensors --run @runs/refiner"), &network);
         let little = [
             "--set=input.size=16",
-            "--set=trunk={ kind = 'resnet', layers = [1, 1, 1, 1], width = 2, norm = 'train' }",
+            "--set=trunk={ kind = 'resnet', layers = [1, 1, 1, 1], width = 2 }",
             "--set=head.hidden=8",
             "--set=energy.objective.num_samples=4",
             "--set=training={ epochs = 1.0, batch_size = 6 }",
@@ -124,9 +124,7 @@ impl Place {
         let places = "--smoke --seeds 1 --out @runs --datasets @datasets --weights @weights";
         let faces = ["--set=input.size=48", "--set=density.num_points=15"];
         self.ebm(
-            &format!(
-                "reproduce head-pose --scale pointing --trunk @faces.safetensors --cache @cache {places}"
-            ),
+            &format!("reproduce head-pose --scale pointing --trunk @faces.safetensors {places}"),
             &faces,
         );
         self.ebm(

@@ -4,11 +4,11 @@
 //!
 //! | in the paper | item |
 //! |---|---|
-//! | ResNet50, its features g_x | [`ResNetBackbone`]; from a weight file by [`load_resnet`] or [`preload_resnet`] |
+//! | ResNet50, its features g_x | [`ResNetBackbone`]; from a weight file by [`preload_backbone`] |
 //! | f(x, y) from g_x and y | [`EnergyHead`] |
 //! | Direct, Gaussian, Laplace, Softmax (Tables 4 and 5) | [`BaselineHead`] with an [`ebm_core::parametric::Baseline`] |
 //!
-//! | their training, end to end or on features kept on disk | [`training`], [`features`] |
+//! | their training, end to end or on features that are computed once | [`training`], [`features`] |
 //! | Algorithm S2 of each baseline's estimate, MAE | [`evaluation`] |
 //! | Tables 4, 5, S1 and S3 | [`reproduce`] |
 //!
@@ -22,7 +22,6 @@
 //! | `resnet` | [`ResNetBackbone`] | mean of the last map | any | torchvision's | yes |
 //! | `convnext` | `ConvNeXt`, of `candle_transformers` | normalised mean of the last map | multiples of 32 from 64 | timm's | yes |
 //! | `mobilefacenet` | [`MobileFaceNetBackbone`] | mean of the last map | any | MXNet's | yes, or its last blocks |
-//! | `efficientnet_lite0` | [`EfficientNetLite0Backbone`] | mean of the last map | any | the published | yes, or its last blocks |
 //!
 //! The one of `candle_transformers` needs the feature `transformers`, which is on by default.
 
@@ -37,20 +36,18 @@ pub mod network;
 pub mod prediction;
 pub mod reproduce;
 pub mod saved;
-mod shapes;
 pub mod training;
 
 #[cfg(feature = "transformers")]
 pub use backbone::ConvNeXt;
 pub use backbone::{
-    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion, EfficientNetLite0Backbone,
-    EfficientNetLite0Config, ImageSize, MobileFaceNetBackbone, MobileFaceNetConfig, ResNetBackbone,
-    ResNetBackboneConfig, ResNetFile, ResNetNorm, load_resnet, preload_backbone, preload_resnet,
+    Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, MobileFaceNetBackbone, MobileFaceNetConfig,
+    ResNetBackbone, ResNetBackboneConfig, preload_backbone,
 };
 pub use baseline_head::BaselineHead;
 pub use ebm_experiment::{Error, Result};
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
-pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator, PoseEstimate};
+pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator};
 
 /// Its examples are tests.
 #[cfg(doctest)]

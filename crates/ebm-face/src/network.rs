@@ -3,13 +3,12 @@
 use candle_core::{DType, Device, Tensor};
 use ebm_core::parametric::{Baseline, OrdinalHead, Parametric};
 use ebm_core::{AnyObjective, Objective, Proposal};
-use ebm_data::faces::Faces;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use rand::RngCore;
 
 use crate::baseline_head::RANKS;
-use crate::config::{ExperimentConfig, MethodConfig, TrainingConfig};
+use crate::config::ExperimentConfig;
 use crate::{Backbone, BaselineHead, EnergyHead, Result};
 
 /// The key of the energy-based model, beside the keys of the baselines.
@@ -20,51 +19,41 @@ const HEAD: &str = "head";
 /// What a backbone's parameters are named under.
 pub const TRUNK: &str = "trunk";
 
-/// A head and its objective.
+/// The part of a network that knows y.
 pub enum Head {
-    /// A baseline under its own loss.
-    Baseline {
-        /// The family of densities.
-        model: Baseline,
-        /// Its network.
-        head: BaselineHead,
-    },
-    /// f(x, y) under its objective, in the paper Eq. 4.
-    Energy {
-        /// The objective.
-        objective: AnyObjective<Box<dyn Proposal>>,
-        /// Its network.
-        head: EnergyHead,
-    },
+    /// A baseline: the family of densities, and its network.
+    Baseline(Baseline, BaselineHead),
+    /// f(x, y).
+    Energy(EnergyHead),
 }
 
 impl Head {
     /// The head of the method with this key, a baseline's or [`ENERGY`], on g_x of length `num_features`, its
-    /// parameters under `head` in `store`; with the settings of its training.
+    /// parameters under `head` in `store`.
     ///
     /// # Errors
-    /// When there is no such method; as [`baseline`](Self::baseline) and [`energy`](Self::energy).
-    pub fn of<'a>(
-        config: &'a ExperimentConfig,
+    /// [`Error::Config`](crate::Error::Config) when there is no such method; as [`BaselineHead::new`] and [`EnergyHead::new`].
+    pub fn of(
+        config: &ExperimentConfig,
         method: &str,
         num_features: usize,
         store: &ParamStore,
         device: &Device,
-    ) -> Result<(Self, &'a TrainingConfig)> {
-        Ok(match method {
-            ENERGY => (Self::energy(config, num_features, store, device)?, &config.energy.training),
-            key => {
-                let head = Self::baseline(config, config.method(key)?, num_features, store, device)?;
-                (head, &config.training)
-            }
-        })
+    ) -> Result<Self> {
+        let vb = store.var_builder(DType::F32, device).pp(HEAD);
+        if method == ENERGY {
+            return Ok(Self::Energy(EnergyHead::new(&config.energy_head(), num_features, vb)?));
+        }
+        let model = config.method(method)?.baseline.clone();
+        let head = BaselineHead::new(&model, num_features, config.head.hidden, vb)?;
+        Ok(Self::Baseline(model, head))
     }
 
     /// Sets aside in `store` what the parameters of this method's head begin with where the configuration has that of
     /// the training `targets`: to be called before [`of`](Self::of).
     ///
     /// # Errors
-    /// When there is no such method.
+    /// [`Error::Config`](crate::Error::Config) when there is no such method.
     pub fn preload(
         config: &ExperimentConfig,
         method: &str,
@@ -84,78 +73,38 @@ impl Head {
         Ok(())
     }
 
-    /// The head of a baseline on g_x of length `num_features`, its parameters under `head` in `store`.
-    ///
-    /// # Errors
-    /// As [`BaselineHead::new`].
-    pub fn baseline(
-        config: &ExperimentConfig,
-        method: &MethodConfig,
-        num_features: usize,
-        store: &ParamStore,
-        device: &Device,
-    ) -> Result<Self> {
-        let vb = store.var_builder(DType::F32, device).pp(HEAD);
-        let head = BaselineHead::new(&method.baseline, num_features, config.head.hidden, vb)?;
-        Ok(Self::Baseline { model: method.baseline.clone(), head })
-    }
-
-    /// The energy head on g_x of length `num_features`, its parameters under `head` in `store`.
-    ///
-    /// # Errors
-    /// As [`EnergyHead::new`], and when the objective's proposal is not possible.
-    pub fn energy(
-        config: &ExperimentConfig,
-        num_features: usize,
-        store: &ParamStore,
-        device: &Device,
-    ) -> Result<Self> {
-        let vb = store.var_builder(DType::F32, device).pp(HEAD);
-        let head = EnergyHead::new(&config.energy_head(), num_features, vb)?;
-        // What a pool holds does not depend on the seed.
-        let objective = config.energy.objective.build(&mut Key::new(0).split("pool").rng())?;
-        Ok(Self::Energy { objective, head })
-    }
-
-    /// The scalar loss of g_x, `(B, X)`, and the targets `y`, `(B, D)`: the objective's with samples from
-    /// `rng`, or a baseline's.
-    ///
-    /// # Errors
-    /// When a shape is wrong or a target is not finite.
-    pub fn loss(&self, g_x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
-        Ok(match self {
-            Self::Baseline { model, head } => model.loss(&head.forward(g_x)?, y)?,
-            Self::Energy { objective, head } => objective.loss(head, &head.features(g_x)?, y, rng)?,
-        })
+    /// Whether it is f(x, y).
+    pub fn is_energy(&self) -> bool {
+        matches!(self, Self::Energy(_))
     }
 }
 
-/// How many numbers of the targets of `faces` lie beyond the classes of a softmax or the ranks of an ordinal
-/// regression, which take the last class there; 0 for other families.
-pub fn num_clamped(model: &Baseline, faces: &Faces) -> usize {
-    let bins = match model {
-        Baseline::Softmax(model) => model.bins(),
-        Baseline::Ordinal(model) => model.ranks(),
-        _ => return 0,
-    };
-    let numbers = faces.faces.iter().flat_map(|face| &face.target);
-    numbers.filter(|&&number| bins.containing(f64::from(number)).is_none()).count()
-}
-
-/// A head, and the backbone below it where that is trained too.
+/// A head in training, and the backbone below it where that is trained too.
 pub struct Network {
     /// Without it the inputs are features g_x.
     pub trunk: Option<Box<dyn Backbone>>,
     /// The rest.
     pub head: Head,
+    /// The loss of f, in the paper Eq. 4; a baseline has its own.
+    objective: AnyObjective<Box<dyn Proposal>>,
 }
 
 impl Network {
-    /// The scalar training loss of a batch: `x` is images `(B, 3, H, W)` under a backbone, features `(B, X)`
-    /// without one.
+    /// A network that is trained as `config` says.
     ///
     /// # Errors
-    /// As [`Head::loss`].
+    /// When the proposal of the configuration's objective is not possible.
+    pub fn new(config: &ExperimentConfig, trunk: Option<Box<dyn Backbone>>, head: Head) -> Result<Self> {
+        // What a pool holds does not depend on the seed.
+        let objective = config.energy.objective.build(&mut Key::new(0).split("pool").rng())?;
+        Ok(Self { trunk, head, objective })
+    }
+
+    /// The scalar training loss of a batch with the targets `y`, `(B, D)`: `x` is images `(B, 3, H, W)` under a
+    /// backbone, features `(B, X)` without one. The objective draws its samples from `rng`.
+    ///
+    /// # Errors
+    /// When a shape is wrong or a target is not finite.
     pub fn loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
         self.loss_of(x, y, true, rng)
     }
@@ -163,16 +112,18 @@ impl Network {
     /// The same without training: normalisations by their running statistics.
     ///
     /// # Errors
-    /// As [`Head::loss`].
+    /// As [`loss`](Self::loss).
     pub fn frozen_loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<f64> {
         let loss = self.loss_of(x, y, false, rng)?.detach();
         Ok(loss.to_dtype(DType::F64)?.to_scalar()?)
     }
 
     fn loss_of(&self, x: &Tensor, y: &Tensor, train: bool, rng: &mut dyn RngCore) -> Result<Tensor> {
-        match &self.trunk {
-            Some(trunk) => self.head.loss(&trunk.features(x, train)?, y, rng),
-            None => self.head.loss(x, y, rng),
-        }
+        let features = self.trunk.as_ref().map(|trunk| trunk.features(x, train)).transpose()?;
+        let g_x = features.as_ref().unwrap_or(x);
+        Ok(match &self.head {
+            Head::Baseline(model, head) => model.loss(&head.forward(g_x)?, y)?,
+            Head::Energy(head) => self.objective.loss(head, &head.features(g_x)?, y, rng)?,
+        })
     }
 }

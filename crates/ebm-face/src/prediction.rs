@@ -13,12 +13,12 @@ use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_nn::import::WeightBytes;
 use ebm_seed::Key;
 
-use crate::evaluation::{estimates, numbers, outputs};
+use crate::evaluation::{estimates, numbers};
 use crate::network::ENERGY;
 use crate::reproduce::runs;
-use crate::saved::{RunConfig, Saved, TrainedHead};
+use crate::saved::{RunConfig, Saved};
 use crate::training::images;
-use crate::{EnergyHead, Error, Result};
+use crate::{Error, Result};
 
 /// The title of configurations that estimate an age.
 pub const AGE: &str = "age";
@@ -42,6 +42,22 @@ pub enum Initial {
     Mode,
     /// The estimate of the baseline with this key.
     Baseline(String),
+}
+
+impl Initial {
+    /// That of the `baselines` by name where the ascent begins, if it begins at one's estimate; they are what `place`.
+    fn of<T>(&self, mut baselines: BTreeMap<&str, T>, place: &str) -> Result<Option<T>> {
+        match self {
+            Self::Mode => Ok(None),
+            Self::Usual if baselines.len() == 1 => Ok(baselines.pop_first().map(|(_, only)| only)),
+            Self::Usual => Ok(baselines.remove(BUNDLED_BASELINE)),
+            Self::Baseline(name) => baselines.remove(name.as_str()).map(Some).ok_or_else(|| {
+                let names: Vec<&str> = baselines.keys().copied().chain([NO_BASELINE]).collect();
+                let reason = format!("{place} no baseline {name}; take one of {}", names.join(", "));
+                Error::config("of the predictor", reason)
+            }),
+        }
+    }
 }
 
 /// The name of [`Initial::Mode`].
@@ -76,18 +92,6 @@ pub struct Estimate {
     pub interval: [f64; 2],
     /// p(y | x).
     pub density: GridDensity,
-}
-
-/// A head's pose, in degrees; as in BIWI a positive yaw looks to the left of the image, a positive pitch
-/// upwards, and a positive roll turns the head clockwise.
-#[derive(Clone, Debug)]
-pub struct PoseEstimate {
-    /// About the vertical axis.
-    pub yaw: Estimate,
-    /// About the axis from ear to ear.
-    pub pitch: Estimate,
-    /// About the axis of view.
-    pub roll: Estimate,
 }
 
 /// Ages of faces, in years.
@@ -151,13 +155,13 @@ impl HeadPoseEstimator {
         Predictor::open(path.as_ref(), HEAD_POSE, &PredictorOptions::default()).map(Self)
     }
 
-    /// The pose of the head that fills `image`.
+    /// Yaw, pitch and roll of the head that fills `image`, in degrees. As in BIWI a positive yaw looks to the left of
+    /// the image, a positive pitch upwards, and a positive roll turns the head clockwise.
     ///
     /// # Errors
     /// When the network produces numbers that no density can be made of.
-    pub fn estimate(&self, image: &Image) -> Result<PoseEstimate> {
-        let [yaw, pitch, roll] = self.0.estimate(image)?;
-        Ok(PoseEstimate { yaw, pitch, roll })
+    pub fn estimate(&self, image: &Image) -> Result<[Estimate; 3]> {
+        self.0.estimate(image)
     }
 }
 
@@ -194,31 +198,20 @@ impl Predictor {
         for path in paths {
             found.push((RunConfig::of_model(&path)?, path));
         }
-        let energy = found.iter().find(|(config, _)| config.method == ENERGY);
-        let (energy, model) = energy.ok_or_else(|| {
-            let place = path.display();
-            fail(format!(
+        let place = path.display();
+        let Some((energy, model)) = found.iter().find(|(config, _)| config.method == ENERGY) else {
+            return Err(fail(format!(
                 "{place} has no energy model: give a directory of `ebm reproduce`, or the run of an energy model"
-            ))
-        })?;
+            )));
+        };
         let known = &energy.experiment.title;
         if known != title {
-            return Err(fail(format!("{} is for the {known}, not for the {title}", path.display())));
+            return Err(fail(format!("{place} is for the {known}, not for the {title}")));
         }
         let of_seed =
             found.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
-        let baselines: BTreeMap<&str, &PathBuf> =
-            of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
-        let only = || baselines.values().next().filter(|_| baselines.len() == 1);
-        let baseline = match &options.initial {
-            Initial::Usual => baselines.get(BUNDLED_BASELINE).or_else(only),
-            Initial::Mode => None,
-            Initial::Baseline(name) => Some(baselines.get(name.as_str()).ok_or_else(|| {
-                let names: Vec<&str> = baselines.keys().copied().chain([NO_BASELINE]).collect();
-                let (place, seed, names) = (path.display(), energy.seed, names.join(", "));
-                fail(format!("{place} has no baseline {name} of seed {seed}; take one of {names}"))
-            })?),
-        };
+        let baselines = of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
+        let baseline = options.initial.of(baselines, &format!("{place}, seed {}, has", energy.seed))?;
         let weights = options.weights.as_deref();
         let baseline = baseline.map(|path| Saved::load(path, weights)).transpose()?;
         let ascent = options.step_length.map(|length| energy.experiment.refinement.ascent(length));
@@ -231,15 +224,8 @@ impl Predictor {
     /// [`Error::Config`] when `options` ask for another baseline; [`Error::Weights`] when their weights are not those of
     /// the networks' backbone.
     pub fn bundled(options: &PredictorOptions) -> Result<Self> {
-        let baseline = match &options.initial {
-            Initial::Mode => false,
-            Initial::Baseline(name) if name != BUNDLED_BASELINE => {
-                let reason =
-                    format!("the program holds no baseline {name}; take {BUNDLED_BASELINE} or {NO_BASELINE}");
-                return Err(Error::config("of the predictor", reason));
-            }
-            Initial::Usual | Initial::Baseline(_) => true,
-        };
+        let held = [(BUNDLED_BASELINE, BUNDLED[1])].into();
+        let baseline = options.initial.of(held, "the program holds")?;
         let load = |bytes| {
             Saved::of(&WeightBytes::embedded("the bundled network of ages", bytes), |_| {
                 let own = || Ok(WeightBytes::embedded("the bundled backbone of ages", BUNDLED_BACKBONE));
@@ -248,7 +234,7 @@ impl Predictor {
         };
         let energy = load(BUNDLED[0])?;
         let ascent = options.step_length.map(|length| energy.config.experiment.refinement.ascent(length));
-        Self::new(energy, baseline.then(|| load(BUNDLED[1])).transpose()?, ascent)
+        Self::new(energy, baseline.map(load).transpose()?, ascent)
     }
 
     /// `ascent` replaces what the energy model's run recorded.
@@ -258,11 +244,11 @@ impl Predictor {
     /// when nothing says how to refine.
     pub fn new(energy: Saved, baseline: Option<Saved>, ascent: Option<GradientAscent>) -> Result<Self> {
         let fail = |reason: &str| Error::config("of the predictor", reason);
-        if !matches!(energy.head, TrainedHead::Energy(_)) {
+        if !energy.head.is_energy() {
             return Err(fail("an energy model's run is needed, and this is a baseline's"));
         }
         if let Some(baseline) = &baseline {
-            if !matches!(baseline.head, TrainedHead::Baseline(..)) {
+            if baseline.head.is_energy() {
                 return Err(fail(
                     "the initial estimates need a baseline's run, and this is an energy model's",
                 ));
@@ -286,16 +272,17 @@ impl Predictor {
     /// # Errors
     /// When the image can not be decoded.
     pub fn predict(&self, pixels: Pixels) -> Result<Prediction> {
-        let g_x = g_x(&self.energy, &pixels)?;
-        let TrainedHead::Energy(head) = &self.energy.head else {
-            return Err(Error::config("of the predictor", "it has no energy model"));
-        };
-        let density = self.density(head, &g_x)?;
+        let Saved { head, config: RunConfig { experiment, .. }, .. } = &self.energy;
+        let features = head.features(&g_x(&self.energy, &pixels)?)?;
+        let grids = vec![experiment.density; experiment.dim()];
+        let density: Vec<_> = head.bind(&features, 1).marginals(&grids)?.into_iter().flatten().collect();
         let initial = match &self.baseline {
-            Some(saved) => estimate(saved, &pixels)?,
+            Some(baseline) => {
+                let outputs = baseline.head.features(&g_x(baseline, &pixels)?)?;
+                numbers(&estimates(&baseline.head, &outputs)?)?
+            }
             None => density.iter().map(GridDensity::mode).collect(),
         };
-        let features = head.features(&g_x)?;
         let y0 = Tensor::from_slice(&initial, (1, 1, initial.len()), &Device::Cpu)?.to_dtype(DType::F32)?;
         let refined = refine(head, &features, &y0, &self.ascent)?;
         let y = numbers(&refined.y)?;
@@ -315,14 +302,6 @@ impl Predictor {
             Error::config("of the predictor", format!("the model has {} coordinates, not {D}", all.len()))
         })
     }
-
-    fn density(&self, head: &EnergyHead, g_x: &Tensor) -> Result<Vec<GridDensity>> {
-        let config = &self.energy.config.experiment;
-        let features = head.features(g_x)?;
-        let grids = vec![config.density; config.dim()];
-        let marginals = head.bind(&features, 1).marginals(&grids)?;
-        Ok(marginals.into_iter().flatten().collect())
-    }
 }
 
 /// The features of one image, `(1, X)`.
@@ -341,13 +320,4 @@ fn g_x(saved: &Saved, pixels: &Pixels) -> Result<Tensor> {
         DataError::Argument { name: "image", detail }
     })??;
     saved.trunk.features(&images(&batch, &Device::Cpu)?, false)
-}
-
-/// A baseline's estimate of one image.
-fn estimate(saved: &Saved, pixels: &Pixels) -> Result<Vec<f64>> {
-    let TrainedHead::Baseline(model, head) = &saved.head else {
-        return Err(Error::config("of the predictor", "it has no baseline"));
-    };
-    let outputs = outputs(head, &g_x(saved, pixels)?)?;
-    numbers(&estimates(model, &outputs)?)
 }

@@ -12,20 +12,19 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
 use ebm_core::GradientAscent;
-use ebm_core::parametric::Baseline;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::onnx::{Graph, Length, Part};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
-use ebm_train::{BaseNetwork, ModelMetadata, moved_with, sha256 as digest};
+use ebm_train::{BaseNetwork, ModelMetadata, moved_with, sha256};
 use serde::{Deserialize, Serialize};
 
-use crate::backbone::{MapGrid, read_backbone, resnet_of};
+use crate::backbone::{self, MapGrid};
 use crate::config::ExperimentConfig;
 use crate::network::{Head, TRUNK};
-use crate::{Backbone, BackboneConfig, BaselineHead, EnergyHead, Error, ResNetFile, Result};
+use crate::{Backbone, BackboneConfig, Error, Result};
 
 /// The file of a run's parameters.
 const MODEL: &str = "model.safetensors";
@@ -156,48 +155,6 @@ pub fn save_refinement(ascent: &GradientAscent, dir: &Path) -> Result<()> {
     Ok(stored.metadata()?.save(&path, &import::load(&path, &Device::Cpu)?)?)
 }
 
-/// A trained head, for prediction.
-pub enum TrainedHead {
-    /// A baseline.
-    Baseline(Baseline, BaselineHead),
-    /// f(x, y).
-    Energy(EnergyHead),
-}
-
-impl From<Head> for TrainedHead {
-    fn from(head: Head) -> Self {
-        match head {
-            Head::Baseline { model, head } => Self::Baseline(model, head),
-            Head::Energy { head, .. } => Self::Energy(head),
-        }
-    }
-}
-
-impl TrainedHead {
-    /// The head of `method` on g_x of length `num_features`, on the CPU, with the present parameters of
-    /// `store`.
-    ///
-    /// # Errors
-    /// [`Error::Config`] when the configuration has no such method; else when memory runs out.
-    pub fn new(
-        experiment: &ExperimentConfig,
-        method: &str,
-        num_features: usize,
-        store: &ParamStore,
-    ) -> Result<Self> {
-        let (head, _) = Head::of(experiment, method, num_features, &store.constants()?, &Device::Cpu)?;
-        Ok(head.into())
-    }
-
-    /// f(x, y), if that is what it is.
-    pub fn energy(&self) -> Option<&EnergyHead> {
-        match self {
-            Self::Energy(head) => Some(head),
-            Self::Baseline(..) => None,
-        }
-    }
-}
-
 /// A saved network.
 pub struct Saved {
     /// What it is.
@@ -205,7 +162,7 @@ pub struct Saved {
     /// Its network of g_x.
     pub trunk: Box<dyn Backbone>,
     /// Its head.
-    pub head: TrainedHead,
+    pub head: Head,
     /// How it refines, where the validation split chose that.
     pub refinement: Option<GradientAscent>,
 }
@@ -241,13 +198,13 @@ impl Saved {
             }
         };
         let num_features = trunk.num_features();
-        let (head, _) = Head::of(experiment, &config.method, num_features, &store, &Device::Cpu)?;
+        let head = Head::of(experiment, &config.method, num_features, &store, &Device::Cpu)?;
         let report = store.preload_report();
         if !report.is_exact() {
             let reason = format!("not the parameters that the run's configuration describes: {report}");
             return Err(Error::weights(path, reason));
         }
-        Ok(Self { head: head.into(), config, trunk, refinement })
+        Ok(Self { head, config, trunk, refinement })
     }
 
     /// The energy model as ONNX. The first file takes `images` (N, 3, S, S), S and their normalisation being in its
@@ -257,11 +214,11 @@ impl Saved {
     /// # Errors
     /// [`Error::Config`] for a baseline, or a backbone that has no such form.
     pub fn onnx(&self) -> Result<Vec<Part>> {
-        let head = self.head.energy().ok_or_else(|| {
+        let Head::Energy(head) = &self.head else {
             let reason =
                 format!("{} is a baseline, and f is written; give an energy model", self.config.method);
-            Error::config("of the ONNX file", reason)
-        })?;
+            return Err(Error::config("of the ONNX file", reason));
+        };
         let experiment = &self.config.experiment;
         let metadata = [
             ("task", experiment.title.clone()),
@@ -317,7 +274,8 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
                 None => {
                     let file = weights_of(&path, file, weights);
                     let file = WeightBytes::read(&file)?;
-                    let mut tensors = read_backbone(&stored.run.experiment.trunk, &file, &Device::Cpu)?;
+                    let (store, _) = backbone::open(&stored.run.experiment.trunk, &file, &Device::Cpu)?;
+                    let mut tensors = store.tensors()?;
                     import::halve(&mut tensors)?;
                     ebm_data::files::create_dir(out)?;
                     import::save_safetensors(&packed, &tensors)?;
@@ -336,44 +294,30 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
     Ok(())
 }
 
-/// The backbone that the heads of `experiment` stand on in a weight file, for prediction; with `sha256`, only
-/// if that is the file's. A residual network's sizes are told from the file.
+/// The backbone that the heads of `experiment` stand on in a weight file, for prediction; with a `digest`, only
+/// if that is the file's SHA-256.
 ///
 /// # Errors
-/// [`Error::Weights`] for another file, and as [`load_resnet`](crate::load_resnet) and
-/// [`preload_backbone`](crate::preload_backbone); [`Error::Config`] for a grid that the network's map does not have.
-pub fn open_backbone(
+/// [`Error::Weights`] for another file, and as [`preload_backbone`](crate::preload_backbone); [`Error::Config`] for
+/// a grid that the network's map does not have.
+pub(crate) fn open_backbone(
     experiment: &ExperimentConfig,
     file: &WeightBytes,
-    sha256: Option<&str>,
+    digest: Option<&str>,
 ) -> Result<Box<dyn Backbone>> {
-    let trunk = open_whole(&experiment.trunk, file, sha256)?;
+    let found = || sha256(&file.bytes);
+    if let Some(expected) = digest
+        && found() != expected
+    {
+        let reason = format!(
+            "SHA-256 {} is not {expected}, the weights that the head was trained on; give their place",
+            found()
+        );
+        return Err(Error::weights(&file.path, reason));
+    }
+    let (_, trunk) = backbone::open(&experiment.trunk, file, &Device::Cpu)?;
     match experiment.frozen.as_ref().map_or(0, |frozen| frozen.grid) {
         0 => Ok(trunk),
         cells => Ok(Box::new(MapGrid::new(trunk, cells, experiment.input.size)?)),
     }
-}
-
-fn open_whole(
-    config: &BackboneConfig,
-    file: &WeightBytes,
-    sha256: Option<&str>,
-) -> Result<Box<dyn Backbone>> {
-    if let Some(expected) = sha256 {
-        let found = digest(&file.bytes);
-        if found != expected {
-            let reason = format!(
-                "SHA-256 {found} is not {expected}, the weights that the head was trained on; give their place"
-            );
-            return Err(Error::weights(&file.path, reason));
-        }
-    }
-    let device = Device::Cpu;
-    if let BackboneConfig::Resnet(_) = config {
-        return Ok(Box::new(resnet_of(file, ResNetFile::default(), &device)?.1));
-    }
-    let store = ParamStore::new(Key::new(0));
-    store.freeze(|_| true);
-    store.preload(read_backbone(config, file, &device)?);
-    config.build(&store, "", DType::F32, &device)
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_data::faces::{Faces, Tolerance, utkface};
 use ebm_eval::Table;
 use ebm_face::prediction::{AGE, HEAD_POSE};
 use ebm_face::reproduce::{Outcome, evaluate, runs};
-use ebm_face::saved::{RunConfig, Saved};
+use ebm_face::saved::Saved;
+use ebm_face::training::FaceSource;
 use serde_json::json;
 
 use super::dataset_name;
 use super::reproduce::face_tables::calibration;
-use super::train::face::{FaceImages, PoseImages};
+use super::train::face::{AgeImages, FaceImages, PoseImages};
 use crate::model_path::ModelPath;
 use crate::progress::Console;
 use crate::schema::document;
@@ -59,13 +59,8 @@ impl RunArgs {
 pub struct AgeArgs {
     #[command(flatten)]
     model: RunArgs,
-    /// The directory of the images.
-    #[arg(long)]
-    images: PathBuf,
-    /// CSV with the columns file and age (or age less 21, as Cao et al. have it); without it, every image of
-    /// the directory with the age in its name.
-    #[arg(long)]
-    split: Option<PathBuf>,
+    #[command(flatten)]
+    images: AgeImages,
     /// What is to be added to each age of --split, where names tell none: 0, or 21 for ages less 21.
     #[arg(long, requires = "split")]
     shift: Option<f32>,
@@ -95,45 +90,46 @@ pub struct PoseArgs {
 
 /// Runs `ebm eval age`.
 pub fn age(args: &AgeArgs) -> Result<()> {
-    let faces = match &args.split {
-        Some(split) => {
-            let options = utkface::UtkOptions { shift: args.shift, ..utkface::UtkOptions::default() };
-            utkface::load(&args.images, split, &options)?
-        }
-        None => utkface::load_directory(&args.images, &Tolerance::default())?,
+    let AgeImages { images, split } = &args.images;
+    let source = |images: &PathBuf, split: Option<&PathBuf>, shift| FaceSource::Ages {
+        images: images.clone(),
+        split: split.cloned(),
+        shift,
     };
-    let images = args.validation_images.as_ref().unwrap_or(&args.images);
-    let read = |split| utkface::load(images, split, &utkface::UtkOptions::default());
-    let held_out = args.validation.as_deref().map(read).transpose()?;
-    let dataset = dataset_name(args.split.as_deref().unwrap_or(&args.images));
-    score(&args.model, Scored { faces, held_out, dataset, task: AGE, json: args.json })
+    let held_out = args
+        .validation
+        .as_ref()
+        .map(|list| source(args.validation_images.as_ref().unwrap_or(images), Some(list), None));
+    let dataset = dataset_name(split.as_deref().unwrap_or(images));
+    let faces = source(images, split.as_ref(), args.shift);
+    score(&args.model, &Scored { faces, held_out, dataset, task: AGE, json: args.json })
 }
 
 /// Runs `ebm eval head-pose`.
 pub fn pose(args: &PoseArgs) -> Result<()> {
-    let run = args.model.runs()?;
-    let first = run.first().context("there is no network")?;
-    let faces = args.images.read(&RunConfig::of_model(first)?.experiment.coordinates)?;
-    let dataset = args.images.source().map(dataset_name).unwrap_or_default();
-    score(&args.model, Scored { faces, held_out: None, dataset, task: HEAD_POSE, json: args.json })
+    let dataset = args.images.given().map(dataset_name).unwrap_or_default();
+    let faces = args.images.source()?;
+    score(&args.model, &Scored { faces, held_out: None, dataset, task: HEAD_POSE, json: args.json })
 }
 
 /// What networks are scored on.
 struct Scored {
-    faces: Faces,
+    faces: FaceSource,
     /// What densities are calibrated on.
-    held_out: Option<Faces>,
+    held_out: Option<FaceSource>,
     dataset: String,
     /// The title of its configurations.
     task: &'static str,
     json: bool,
 }
 
-fn score(model: &RunArgs, Scored { faces, held_out, dataset, task, json: as_json }: Scored) -> Result<()> {
+fn score(model: &RunArgs, scored: &Scored) -> Result<()> {
     let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
-    let (place, known) = (model.run.given().display(), &config.title);
+    let (place, known, task) = (model.run.given().display(), &config.title, scored.task);
     ensure!(known == task, "{place} holds networks for the {known}, not for the {task}");
+    let faces = scored.faces.read(&config.coordinates)?;
+    let held_out = scored.held_out.as_ref().map(|faces| faces.read(&config.coordinates)).transpose()?;
     let skipped = faces.quarantine.defects.len();
     for defect in &faces.quarantine.defects {
         eprintln!("left out: {defect}");
@@ -142,9 +138,9 @@ fn score(model: &RunArgs, Scored { faces, held_out, dataset, task, json: as_json
     let images = faces.faces.len();
     let held_out = held_out.map(Arc::new);
     let outcome = evaluate(saved, &Arc::new(faces), held_out.as_ref(), ascent, &mut Console::new())?;
-    if as_json {
+    if scored.json {
         let object = json!({
-            "dataset": dataset, "unit": config.unit, "coordinates": config.coordinates, "images": images, "left_out": skipped,
+            "dataset": scored.dataset, "unit": config.unit, "coordinates": config.coordinates, "images": images, "left_out": skipped,
             "step_length": outcome.step_length(), "rows": outcome.rows, "calibration": outcome.calibration,
             "paired": outcome.paired, "bands": outcome.bands, "by_step_length": outcome.by_step_length,
         });

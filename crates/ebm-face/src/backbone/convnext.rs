@@ -1,27 +1,21 @@
-//! ConvNeXt (Liu et al., 2022; version 2: Woo et al., 2023).
+//! ConvNeXt (Liu et al., 2022).
 
-use candle_core::{D, Tensor};
+use candle_core::{D, DType, Device, Shape, Tensor};
+use candle_nn::var_builder::SimpleBackend;
 use candle_nn::{Func, Init, Module, VarBuilder};
 use candle_transformers::models::convnext::{Config, convnext_no_final_layer};
 
-use super::parameters::{Answer, filter};
-use super::transformers::{ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion};
-use super::{Backbone, ImageSize};
+use super::{Backbone, ConvNeXtConfig, ConvNeXtSize, check_images};
 use crate::Result;
 
-/// Returns the sizes of a published network.
-fn published(size: ConvNeXtSize) -> Config {
+/// Returns the sizes of a published network and the channels of its last stage.
+fn published(size: ConvNeXtSize) -> (Config, usize) {
     match size {
-        ConvNeXtSize::Atto => Config::atto(),
-        ConvNeXtSize::Femto => Config::femto(),
-        ConvNeXtSize::Pico => Config::pico(),
-        ConvNeXtSize::Nano => Config::nano(),
-        ConvNeXtSize::Tiny => Config::tiny(),
-        ConvNeXtSize::Small => Config::small(),
-        ConvNeXtSize::Base => Config::base(),
-        ConvNeXtSize::Large => Config::large(),
-        ConvNeXtSize::XLarge => Config::xlarge(),
-        ConvNeXtSize::Huge => Config::huge(),
+        ConvNeXtSize::Atto => (Config::atto(), 320),
+        ConvNeXtSize::Tiny => (Config::tiny(), 768),
+        ConvNeXtSize::Small => (Config::small(), 768),
+        ConvNeXtSize::Base => (Config::base(), 1024),
+        ConvNeXtSize::Large => (Config::large(), 1536),
     }
 }
 
@@ -40,9 +34,6 @@ pub struct ConvNeXt {
     num_features: usize,
 }
 
-/// The last map's sides are 1/32 of an image's.
-const IMAGES: ImageSize = ImageSize { multiple: 32, smallest: 64 };
-
 /// Of timm's layer normalisation.
 const EPSILON: f64 = 1e-6;
 
@@ -53,30 +44,19 @@ impl ConvNeXt {
     /// # Errors
     /// When `vb` refuses a tensor.
     pub fn new(config: &ConvNeXtConfig, vb: VarBuilder) -> Result<Self> {
-        let (version, num_features) = (config.version, config.num_features());
-        let answer = move |name: &str| answer(version, name);
-        let body = convnext_no_final_layer(&published(config.size), filter(vb.clone(), answer))?;
+        let (sizes, num_features) = published(config.size);
+        let parameters = Parameters(vb.clone());
+        let parameters = VarBuilder::from_backend(Box::new(parameters), vb.dtype(), vb.device().clone());
+        let body = convnext_no_final_layer(&sizes, parameters)?;
         let norm = |name, value| vb.pp("head.norm").get_with_hints(num_features, name, Init::Const(value));
         Ok(Self { body, norm: (norm("weight", 1.0)?, norm("bias", 0.0)?), num_features })
     }
 }
 
-/// The model asks for both versions' parameters and uses what it gets. Initial values are the papers', where
-/// candle's 0 would silence the blocks.
-fn answer(version: ConvNeXtVersion, name: &str) -> Answer {
-    let response_norm = name.contains(".grn.");
-    let factor = name.ends_with(".gamma");
-    match version {
-        ConvNeXtVersion::V1 if response_norm => Answer::Nothing,
-        ConvNeXtVersion::V2 if factor => Answer::Nothing,
-        _ if factor => Answer::Drawn(Init::Const(1e-6)),
-        _ => Answer::Parameter,
-    }
-}
-
 impl Backbone for ConvNeXt {
+    /// Sides of images are multiples of 32, from 64 on: those of the last map are 1/32 of them.
     fn features(&self, images: &Tensor, _train: bool) -> Result<Tensor> {
-        IMAGES.check(images)?;
+        check_images(images, 32, 64)?;
         let x = self.body.forward(images)?;
         let x = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
         let variance = x.sqr()?.mean_keepdim(D::Minus1)?;
@@ -87,8 +67,33 @@ impl Backbone for ConvNeXt {
     fn num_features(&self) -> usize {
         self.num_features
     }
+}
 
-    fn images(&self) -> ImageSize {
-        IMAGES
+/// The model asks for the parameters of both published versions and uses what it gets: here the first's. The
+/// factors of its blocks begin as in the paper, where candle's 0 would silence the blocks.
+struct Parameters<'a>(VarBuilder<'a>);
+
+impl SimpleBackend for Parameters<'_> {
+    fn get(
+        &self,
+        shape: Shape,
+        name: &str,
+        hint: Init,
+        dtype: DType,
+        _: &Device,
+    ) -> candle_core::Result<Tensor> {
+        if name.contains(".grn.") {
+            return Err(candle_core::Error::CannotFindTensor { path: name.to_owned() });
+        }
+        let init = if name.ends_with(".gamma") { Init::Const(1e-6) } else { hint };
+        self.0.get_with_hints_dtype(shape, name, init, dtype)
+    }
+
+    fn get_unchecked(&self, name: &str, dtype: DType, _: &Device) -> candle_core::Result<Tensor> {
+        self.0.get_unchecked_dtype(name, dtype)
+    }
+
+    fn contains_tensor(&self, name: &str) -> bool {
+        self.0.contains_tensor(name)
     }
 }

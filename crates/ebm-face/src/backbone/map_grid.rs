@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::{Backbone, ImageSize};
+use super::Backbone;
 use crate::{Error, Result};
 
 /// The frozen part of a backbone alone, with g_x the means of its map over the cells of a grid, row by row:
@@ -64,10 +64,6 @@ impl Backbone for MapGrid {
     fn num_features(&self) -> usize {
         self.num_features
     }
-
-    fn images(&self) -> ImageSize {
-        self.network.images()
-    }
 }
 
 #[cfg(test)]
@@ -91,10 +87,6 @@ mod tests {
         fn num_features(&self) -> usize {
             3
         }
-
-        fn images(&self) -> ImageSize {
-            ImageSize::ANY
-        }
     }
 
     /// The trait's own answer: nothing is frozen.
@@ -108,10 +100,6 @@ mod tests {
 
         fn num_features(&self) -> usize {
             3
-        }
-
-        fn images(&self) -> ImageSize {
-            ImageSize::ANY
         }
     }
 

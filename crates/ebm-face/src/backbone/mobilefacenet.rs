@@ -9,7 +9,7 @@ use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::ops::to_channels_last;
 use serde::{Deserialize, Serialize};
 
-use super::{Backbone, ImageSize, mean_of_map, mean_of_map_onnx};
+use super::{Backbone, check_images, mean_of_map, mean_of_map_onnx};
 use crate::Result;
 
 settings! {
@@ -68,7 +68,7 @@ impl Backbone for MobileFaceNetBackbone {
     }
 
     fn frozen_maps(&self, images: &Tensor) -> Result<Tensor> {
-        ImageSize::ANY.check(images)?;
+        check_images(images, 1, 1)?;
         let x = to_channels_last(images)?;
         Ok(self.network.forward_channels_last(&x, 0..self.first_trained, false)?)
     }
@@ -85,9 +85,5 @@ impl Backbone for MobileFaceNetBackbone {
 
     fn num_features(&self) -> usize {
         MobileFaceNet::CHANNELS
-    }
-
-    fn images(&self) -> ImageSize {
-        ImageSize::ANY
     }
 }

@@ -2,38 +2,27 @@
 
 #[cfg(feature = "transformers")]
 mod convnext;
-mod efficientnet;
 mod map_grid;
 mod mobilefacenet;
-#[cfg(feature = "transformers")]
-mod parameters;
 mod resnet;
-mod resnet_file;
-mod transformers;
 mod weights;
 
 #[cfg(feature = "transformers")]
 pub use convnext::ConvNeXt;
-pub use efficientnet::{EfficientNetLite0Backbone, EfficientNetLite0Config};
 pub(crate) use map_grid::MapGrid;
 pub use mobilefacenet::{MobileFaceNetBackbone, MobileFaceNetConfig};
-pub use resnet::{ResNetBackbone, ResNetBackboneConfig, ResNetNorm};
-pub(crate) use resnet_file::resnet_of;
-pub use resnet_file::{ResNetFile, load_resnet, preload_resnet};
-pub use transformers::{ConvNeXtConfig, ConvNeXtSize, ConvNeXtVersion};
+pub use resnet::{ResNetBackbone, ResNetBackboneConfig};
+pub(crate) use weights::open;
 pub use weights::preload_backbone;
-pub(crate) use weights::read_backbone;
-
-use std::collections::BTreeSet;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
-use ebm_experiment::config::settings;
+use ebm_experiment::config::{Setting, settings};
 use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::params::ParamStore;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, shapes};
+use crate::{Error, Result};
 
 /// A network from normalised images to g_x, on which the heads stand.
 ///
@@ -45,7 +34,7 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// normalised by the batch where the network does that.
     ///
     /// # Errors
-    /// [`Error::Input`] when the images are not as [`images`](Self::images) says.
+    /// [`Error::Input`] for images of a shape that the network does not take.
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor>;
 
     /// What the frozen part of the network makes of `images`, (B, …), which no training changes: the images
@@ -70,54 +59,26 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// [`Error::Config`] where the network has no such form.
     fn onnx(&self, _graph: &mut Graph, _images: &Value) -> Result<Value> {
-        let reason = "this backbone has no ONNX form; mobilefacenet, efficientnet_lite0 and resnet have one";
+        let reason = "this backbone has no ONNX form; mobilefacenet and resnet have one";
         Err(Error::config("of the trunk", reason))
     }
 
     /// C, the length of g_x.
     fn num_features(&self) -> usize;
-
-    /// Which images it takes.
-    fn images(&self) -> ImageSize;
 }
 
-/// Which heights and widths a [`Backbone`] takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImageSize {
-    /// Both are multiples of this.
-    pub multiple: usize,
-    /// Neither is smaller.
-    pub smallest: usize,
-}
-
-impl ImageSize {
-    /// Any height and width.
-    pub const ANY: Self = Self { multiple: 1, smallest: 1 };
-
-    /// Whether images of this height and width are taken.
-    #[must_use]
-    pub fn admits(&self, height: usize, width: usize) -> bool {
-        let fits = |side: usize| side >= self.smallest && side.is_multiple_of(self.multiple);
-        fits(height) && fits(width)
-    }
-
-    /// # Errors
-    /// [`Error::Input`] when `images` are not (B, 3, H, W) with B ≥ 1 and H and W that are taken.
-    fn check(&self, images: &Tensor) -> Result<()> {
-        match *images.dims() {
-            [batch, 3, height, width] if batch > 0 && self.admits(height, width) => Ok(()),
-            _ => Err(Error::input(
-                "the images",
-                format!("{:?} where the backbone takes {self}; resize or pad them", images.dims()),
-            )),
+/// # Errors
+/// [`Error::Input`] when `images` are not (B, 3, H, W) with B ≥ 1 and sides that are multiples of `multiple` and not
+/// below `smallest`.
+fn check_images(images: &Tensor, multiple: usize, smallest: usize) -> Result<()> {
+    let fits = |side: usize| side >= smallest && side.is_multiple_of(multiple);
+    match *images.dims() {
+        [batch, 3, height, width] if batch > 0 && fits(height) && fits(width) => Ok(()),
+        ref dims => {
+            let taken = format!("(B, 3, H, W) with H and W multiples of {multiple} from {smallest} on");
+            let reason = format!("{dims:?} where the backbone takes {taken}; resize or pad them");
+            Err(Error::input("the images", reason))
         }
-    }
-}
-
-impl std::fmt::Display for ImageSize {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { multiple, smallest } = self;
-        write!(f, "(B, 3, H, W) with H and W multiples of {multiple} from {smallest} on")
     }
 }
 
@@ -132,10 +93,32 @@ settings! {
         Convnext(ConvNeXtConfig),
         /// A small network that was trained to know faces again.
         Mobilefacenet(MobileFaceNetConfig),
-        /// A small network that was trained on ImageNet.
-        EfficientnetLite0(EfficientNetLite0Config),
     }
 }
+
+settings! {
+    /// A published ConvNeXt.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ConvNeXtConfig {
+        /// The widths and depths.
+        pub size: ConvNeXtSize,
+    }
+}
+
+/// The sizes of published networks, from the smallest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "names of published networks")]
+pub enum ConvNeXtSize {
+    Atto,
+    Tiny,
+    Small,
+    Base,
+    Large,
+}
+
+impl Setting for ConvNeXtSize {}
 
 impl BackboneConfig {
     /// The network whose parameters are those of `store` under `prefix` (may be empty), in `dtype` on
@@ -150,23 +133,12 @@ impl BackboneConfig {
         dtype: DType,
         device: &Device,
     ) -> Result<Box<dyn Backbone>> {
-        let names = shapes::record(|vb| self.build_from(vb))?.into_keys();
-        let frozen = names.filter(|name| self.is_frozen(name)).map(|name| weights::join(prefix, &name));
-        let frozen: BTreeSet<_> = frozen.collect();
-        if !frozen.is_empty() {
-            store.freeze(move |name| frozen.contains(name));
+        if let Self::Mobilefacenet(config) = *self {
+            let below = weights::join(prefix, "");
+            store.freeze(move |name| name.strip_prefix(&below).is_some_and(|name| config.is_frozen(name)));
         }
         let vb = store.var_builder(dtype, device);
         self.build_from(if prefix.is_empty() { vb } else { vb.pp(prefix) })
-    }
-
-    /// Whether the parameter of this name is never trained.
-    fn is_frozen(&self, name: &str) -> bool {
-        match self {
-            Self::Resnet(_) | Self::Convnext(_) => false,
-            Self::Mobilefacenet(config) => config.is_frozen(name),
-            Self::EfficientnetLite0(config) => config.is_frozen(name),
-        }
     }
 
     fn build_from(&self, vb: VarBuilder) -> Result<Box<dyn Backbone>> {
@@ -180,7 +152,6 @@ impl BackboneConfig {
                 return Err(Error::config("of the trunk", reason));
             }
             Self::Mobilefacenet(config) => Box::new(MobileFaceNetBackbone::new(config, &vb)?),
-            Self::EfficientnetLite0(config) => Box::new(EfficientNetLite0Backbone::new(config, vb)?),
         })
     }
 }
@@ -196,10 +167,6 @@ impl Backbone for OnMaps {
 
     fn num_features(&self) -> usize {
         self.0.num_features()
-    }
-
-    fn images(&self) -> ImageSize {
-        self.0.images()
     }
 }
 

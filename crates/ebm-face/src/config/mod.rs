@@ -11,8 +11,8 @@ pub use parts::{
     MethodConfig, ObjectiveConfig, QuotedConfig, RefinementConfig, TrainingConfig,
 };
 
-use crate::Result;
-use crate::{BackboneConfig, EnergyHeadConfig};
+use crate::network::ENERGY;
+use crate::{BackboneConfig, EnergyHeadConfig, Result};
 use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
 
@@ -70,12 +70,10 @@ const MAX_POINTS: f64 = 1e7;
 impl Settings for ExperimentConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("age_paper", include_str!("../../configs/age_paper.toml")),
-        ("age_frozen", include_str!("../../configs/age_frozen.toml")),
         ("age_finetuned", include_str!("../../configs/age_finetuned.toml")),
         ("age_shared", include_str!("../../configs/age_shared.toml")),
         ("age_mini", include_str!("../../configs/age_mini.toml")),
         ("head_pose_paper", include_str!("../../configs/head_pose_paper.toml")),
-        ("head_pose_frozen", include_str!("../../configs/head_pose_frozen.toml")),
         ("head_pose_mini", include_str!("../../configs/head_pose_mini.toml")),
         ("head_pose_pointing", include_str!("../../configs/head_pose_pointing.toml")),
     ];
@@ -101,20 +99,6 @@ impl Settings for ExperimentConfig {
                 return Err(format!("methods.{}: {found} coordinates instead of {dim}", method.key));
             }
         }
-        for method in &self.methods {
-            let published = method.published_coordinates.iter().flatten();
-            if let Some(figures) = published.map(Vec::len).find(|&figures| figures != dim) {
-                let key = &method.key;
-                return Err(format!("methods.{key}.published_coordinates: {figures} for {dim} coordinates"));
-            }
-        }
-        if let Some(quoted) = self.quoted.iter().find(|quoted| quoted.published_coordinates.len() != dim) {
-            let figures = quoted.published_coordinates.len();
-            return Err(format!("quoted.{}: {figures} figures for {dim} coordinates", quoted.title));
-        }
-        if self.ablation.sigmas.len() != self.ablation.published.len() {
-            return Err("ablation: as many published figures as sigmas are needed".into());
-        }
         if let Some(trunk) = self.frozen.as_ref().and_then(|frozen| frozen.trunk.as_ref()) {
             self.method(&trunk.method).map_err(|error| format!("frozen.trunk: {error}"))?;
         }
@@ -133,10 +117,15 @@ impl ExperimentConfig {
         EnergyHeadConfig { dim: self.dim(), y_layers: self.head.y_layers.clone(), hidden: self.head.hidden }
     }
 
+    /// How the network of the method with this key is trained.
+    pub fn training_of(&self, method: &str) -> &TrainingConfig {
+        if method == ENERGY { &self.energy.training } else { &self.training }
+    }
+
     /// The row with this key.
     ///
     /// # Errors
-    /// [`Error::Config`] naming those that there are.
+    /// [`Error::Config`](crate::Error::Config) naming those that there are.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
         row(&self.methods, |method| &method.key, key)
     }

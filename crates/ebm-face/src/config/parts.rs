@@ -219,7 +219,7 @@ settings! {
 
 settings! {
     /// Training of heads on fixed features.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct FrozenConfig {
         /// How many views of a training image have features or maps: the image itself and augmented ones.
@@ -228,6 +228,9 @@ settings! {
         /// g_x; with 0 g_x is the trunk's.
         #[serde(default)]
         pub grid: usize where 0..=64,
+        /// Whether a copy of the trunk's blocks above the frozen ones is trained with each head.
+        #[serde(default)]
+        pub finetuned: bool,
         /// How the backbone is trained before it is frozen; without it, its weights are given.
         #[serde(default)]
         pub trunk: Option<BackboneTraining>,

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
+use ebm_seed::Key;
 use ebm_train::Progress;
 
 use super::Outcome;
 use super::densities::{FEWEST, coordinate_densities};
-use super::heads::{Entry, Seen, choose_step_length, compare};
-use crate::features::FeatureTable;
+use super::networks::{Entry, Seen};
+use super::table::{choose_step_length, compare};
+use crate::features::{Depth, Viewer};
 use crate::network::ENERGY;
-use crate::saved::{BackboneSource, RunConfig, Saved, TrainedHead};
+use crate::saved::{BackboneSource, RunConfig, Saved};
 use crate::{Error, Result};
 
 /// The runs of one network each that `path` stands for: itself and the energy model of its seed beside it,
@@ -74,39 +76,41 @@ pub fn evaluate(
     if held_out.is_some_and(|faces| faces.faces.len() < FEWEST) {
         return Err(fail("densities are calibrated on 9 validation images or more"));
     }
-    let is_energy = |saved: &Saved| matches!(saved.head, TrainedHead::Energy(_));
     let recorded = saved.iter().find_map(|saved| saved.refinement.clone());
     let ascent = match ascent.or(recorded) {
         Some(ascent) => ascent,
-        None if !saved.iter().any(is_energy) => config.refinement.ascent(0.0),
+        None if !saved.iter().any(|saved| saved.head.is_energy()) => config.refinement.ascent(0.0),
         None => return Err(fail("the energy model says no step length; give one")),
     };
     // Heads on one backbone share its features.
     let mut tables: BTreeMap<String, [Rc<Seen>; 2]> = BTreeMap::new();
     let mut entries = Vec::new();
-    for (number, Saved { config, trunk, head, .. }) in saved.into_iter().enumerate() {
-        let name = match &config.trunk {
+    for (number, saved) in saved.into_iter().enumerate() {
+        let name = match &saved.config.trunk {
             BackboneSource::File { sha256, .. } => sha256.clone(),
             BackboneSource::Own(_) => number.to_string(),
         };
         let [validation, results] = match tables.get(&name) {
             Some(seen) => seen.clone(),
             None => {
-                let mut see = |faces: &Arc<Faces>| -> Result<Rc<Seen>> {
-                    let plain = config.experiment.input.transform(false);
-                    let table =
-                        FeatureTable::of_faces(&*trunk, &Device::Cpu, plain, faces, "images", progress)?;
-                    Ok(Rc::new(Seen { g_x: table.features(None)?, y: table.targets().clone() }))
-                };
-                let results = see(faces)?;
-                let validation = held_out.map(see).transpose()?.unwrap_or_else(|| Rc::clone(&results));
+                let results = see(&saved, faces, "images", progress)?;
+                let held_out = held_out.map(|faces| see(&saved, faces, "images", progress)).transpose()?;
+                let validation = held_out.unwrap_or_else(|| Rc::clone(&results));
                 tables.insert(name, [Rc::clone(&validation), Rc::clone(&results)]);
                 [validation, results]
             }
         };
-        entries.push(Entry { method: config.method, seed: config.seed, head, validation, results });
+        let Saved { config: RunConfig { method, seed, .. }, head, .. } = saved;
+        entries.push(Entry { method, seed, head, validation, results });
     }
     compare(&config, &entries, &ascent, "given")
+}
+
+/// What a saved network sees of `faces`.
+fn see(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Progress) -> Result<Rc<Seen>> {
+    let viewer = Viewer { trunk: &*saved.trunk, depth: Depth::Features, device: &Device::Cpu };
+    let plain = saved.config.experiment.input.transform(false);
+    Seen::of(&viewer.table(stage, faces, plain, Key::new(0), progress)?, None)
 }
 
 /// Algorithm S2 with the λ that comes nearest to the targets of `faces` for a saved energy model alone, which
@@ -119,13 +123,11 @@ pub fn choose_refinement(
     faces: &Arc<Faces>,
     progress: &mut dyn Progress,
 ) -> Result<GradientAscent> {
-    let config = &saved.config.experiment;
-    let Some(head) = saved.head.energy() else {
+    let (config, head) = (&saved.config.experiment, &saved.head);
+    if !head.is_energy() {
         return Err(Error::config("of the refinement", "a baseline does not ascend"));
-    };
-    let (plain, stage) = (config.input.transform(false), "validation images");
-    let table = FeatureTable::of_faces(&*saved.trunk, &Device::Cpu, plain, faces, stage, progress)?;
-    let all = Seen { g_x: table.features(None)?, y: table.targets().clone() };
+    }
+    let all = see(saved, faces, "validation images", progress)?;
     let densities = coordinate_densities(head, &all, &config.density)?;
     let modes: Vec<f32> = densities.iter().flatten().map(|density| density.mode() as f32).collect();
     let count = densities.len();

@@ -8,13 +8,12 @@ use ebm_eval::AbsoluteError;
 use ebm_eval::calibration::risk_at_coverage;
 use ebm_experiment::{Calibration, Predictions};
 
-use super::heads::{Entry, Seen};
+use super::networks::{Entry, Seen};
 use super::results::{DensityRow, Row};
+use crate::Result;
 use crate::config::ExperimentConfig;
-use crate::evaluation::{baseline_densities, densities, energy_nll, estimates, numbers, outputs};
-use crate::network::ENERGY;
-use crate::saved::TrainedHead;
-use crate::{EnergyHead, Result};
+use crate::evaluation::{densities, estimates, nll, numbers};
+use crate::network::{ENERGY, Head};
 
 /// Coordinates of a y whose densities are computed for every image: with one more the product of their grids
 /// is too large.
@@ -28,32 +27,23 @@ pub(super) const FEWEST: usize = 9;
 /// The energy model alone, for the table of errors, and for each coordinate how good an entry's densities
 /// are, where there are enough validation images beside those of the results.
 pub(super) fn density_rows(config: &ExperimentConfig, entry: &Entry) -> Result<(Vec<Row>, Vec<DensityRow>)> {
-    let mut rows = Vec::new();
-    if config.dim() > MAX_DIM {
-        return Ok((rows, Vec::new()));
-    }
-    let Some(found) = densities_of(&entry.head, &entry.results, config)? else {
-        return Ok((rows, Vec::new()));
-    };
-    let estimates = match &entry.head {
-        TrainedHead::Energy(head) => {
-            rows = alone(entry.seed, head, &entry.results, &found)?;
-            medians(&found)?
-        }
-        TrainedHead::Baseline(model, head) => {
-            numbers(&estimates(model, &outputs(head, &entry.results.g_x)?)?)?
-        }
+    let (dim, grids) = (config.dim(), vec![config.density; config.dim()]);
+    let of = |seen: &Seen| if dim > MAX_DIM { Ok(None) } else { densities(&entry.head, &seen.g_x, &grids) };
+    let Some(found) = of(&entry.results)? else { return Ok((Vec::new(), Vec::new())) };
+    let (rows, estimates) = if entry.head.is_energy() {
+        (alone(entry, &found)?, medians(&found)?)
+    } else {
+        let outputs = entry.head.features(&entry.results.g_x)?;
+        (Vec::new(), numbers(&estimates(&entry.head, &outputs)?)?)
     };
     if Rc::ptr_eq(&entry.validation, &entry.results) || entry.validation.y.dim(0)? < FEWEST {
         return Ok((rows, Vec::new()));
     }
-    let Some(held_out) = densities_of(&entry.head, &entry.validation, config)? else {
-        return Ok((rows, Vec::new()));
-    };
+    let Some(held_out) = of(&entry.validation)? else { return Ok((rows, Vec::new())) };
     let held_out = by_coordinate(held_out, &entry.validation.y)?;
     let mut calibration = Vec::new();
     for (k, (found, held_out)) in by_coordinate(found, &entry.results.y)?.iter().zip(&held_out).enumerate() {
-        let estimates = estimates.iter().skip(k).step_by(config.dim());
+        let estimates = estimates.iter().skip(k).step_by(dim);
         let errors: Vec<f64> = estimates.zip(&found.y).map(|(estimate, y)| (estimate - y).abs()).collect();
         let risk_coverage =
             risk_at_coverage(&errors, &found.widths(Calibration::NARROW)?, &DensityRow::ANSWERED)?;
@@ -69,38 +59,21 @@ pub(super) fn density_rows(config: &ExperimentConfig, entry: &Entry) -> Result<(
     Ok((rows, calibration))
 }
 
-/// The densities of each coordinate, of all images.
-fn densities_of(
-    head: &TrainedHead,
-    seen: &Seen,
-    config: &ExperimentConfig,
-) -> Result<Option<Vec<Vec<GridDensity>>>> {
-    let grids = vec![config.density; config.dim()];
-    match head {
-        TrainedHead::Energy(head) => densities(head, &seen.g_x, &grids).map(Some),
-        TrainedHead::Baseline(model, head) => baseline_densities(model, &outputs(head, &seen.g_x)?, &grids),
-    }
-}
-
 /// p(y | x) of each coordinate: of all images, or of the first [`SEARCHED`] where y has three coordinates.
-pub(super) fn coordinate_densities(
-    head: &EnergyHead,
-    seen: &Seen,
-    grid: &Grid,
-) -> Result<Vec<Vec<GridDensity>>> {
+pub(super) fn coordinate_densities(head: &Head, seen: &Seen, grid: &Grid) -> Result<Vec<Vec<GridDensity>>> {
     let (count, dim) = seen.y.dims2()?;
     let count = if dim > MAX_DIM { SEARCHED.min(count) } else { count };
-    densities(head, &seen.g_x.narrow(0, 0, count)?, &vec![*grid; dim])
+    Ok(densities(head, &seen.g_x.narrow(0, 0, count)?, &vec![*grid; dim])?.unwrap_or_default())
 }
 
 /// The energy model without a baseline: mean, median and mode of the density of each coordinate.
-fn alone(seed: u64, head: &EnergyHead, seen: &Seen, densities: &[Vec<GridDensity>]) -> Result<Vec<Row>> {
-    let (targets, dim) = (numbers(&seen.y)?, seen.y.dim(1)?);
-    let likelihood = energy_nll(head, &seen.g_x, &seen.y, densities)?;
+fn alone(entry: &Entry, densities: &[Vec<GridDensity>]) -> Result<Vec<Row>> {
+    let Seen { g_x, y } = &*entry.results;
+    let likelihood = nll(&entry.head, g_x, y, densities)?;
     let of = |value: fn(&GridDensity) -> f64| densities.iter().flatten().map(value).collect::<Vec<f64>>();
     let row = |name: &str, values: Vec<f64>| -> Result<Row> {
-        let error = AbsoluteError::new(&values, &targets, dim)?;
-        Ok(Row { nll: Some(likelihood), ..Row::new(&format!("{ENERGY}_{name}"), false, seed, error) })
+        let error = AbsoluteError::new(&values, &numbers(y)?, y.dim(1)?)?;
+        Ok(Row { nll: likelihood, ..Row::new(&format!("{ENERGY}_{name}"), false, entry.seed, error) })
     };
     Ok(vec![
         row("mean", of(GridDensity::mean))?,

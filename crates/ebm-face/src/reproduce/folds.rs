@@ -10,11 +10,7 @@ use ebm_data::faces::split::folder_of;
 use ebm_train::Progress;
 
 use super::data::{Data, TEST, TRAIN, VALIDATION, report_defects, whole};
-use super::on_features::frozen;
-use super::{Options, Outcome};
 use crate::Result;
-use crate::config::ExperimentConfig;
-use crate::features::Depth;
 
 /// How many parts the people are divided into.
 const FOLDS: usize = 5;
@@ -41,41 +37,4 @@ impl Data {
         }
         Ok(folds)
     }
-}
-
-/// Heads on the features of the backbone in the file `weights`, trained, chosen and measured in each fold
-/// apart, with the runs of each in a folder of its own.
-///
-/// # Errors
-/// As [`frozen`]; [`Error::Data`](crate::Error::Data) where a fold's folder can not be made.
-pub fn cross_validated(
-    config: &ExperimentConfig,
-    folds: &[Data],
-    weights: &Path,
-    options: &Options,
-    progress: &mut dyn Progress,
-) -> Result<Outcome> {
-    let mut all = Outcome::default();
-    for (fold, data) in folds.iter().enumerate() {
-        progress.message(&format!("fold {} of {}", fold + 1, folds.len()));
-        let run = options.run.join(format!("fold-{fold}"));
-        ebm_data::files::create_dir(&run)?;
-        data.record(&run)?;
-        let options = Options { run, ..options.clone() };
-        let mut found = frozen(config, data, weights, Depth::Features, &options, progress)?;
-        found.rows.iter_mut().for_each(|row| row.fold = Some(fold));
-        found.calibration.iter_mut().for_each(|row| row.fold = Some(fold));
-        found.paired.iter_mut().for_each(|row| row.fold = Some(fold));
-        found.by_step_length.iter_mut().for_each(|row| row.fold = Some(fold));
-        if fold == 0 {
-            (all.examples, all.part) = (found.examples, found.part);
-        }
-        all.rows.extend(found.rows);
-        all.calibration.extend(found.calibration);
-        all.paired.extend(found.paired);
-        all.by_step_length.extend(found.by_step_length);
-        all.step_lengths.extend(found.step_lengths);
-        all.images += found.images;
-    }
-    Ok(all)
 }

@@ -3,8 +3,7 @@
 //! | scale | data | networks |
 //! |---|---|---|
 //! | mini | generated faces | a small backbone is trained, then heads on its fixed features |
-//! | frozen | UTKFace or BIWI | heads on the fixed features of a pretrained ResNet-50 |
-//! | finetuned | UTKFace or BIWI | the last blocks of a pretrained MobileFaceNet are trained with each head |
+//! | finetuned | UTKFace | the last blocks of a pretrained MobileFaceNet are trained with each head |
 //! | pointing | Pointing'04 | heads on the fixed features of a pretrained MobileFaceNet, in five folds over people |
 //! | paper | UTKFace or BIWI | a ResNet-50 is trained with each head, end to end |
 
@@ -13,20 +12,16 @@ mod again;
 mod data;
 mod densities;
 mod effect;
-mod end_to_end;
 mod examples;
 mod folds;
-mod heads;
-mod on_features;
+mod networks;
 mod results;
+mod table;
 
-pub use ablation::Ablation;
 pub use again::{choose_refinement, evaluate, runs};
 pub use data::{Data, Task, report_repeated};
-pub use end_to_end::paper;
-pub use folds::cross_validated;
-pub use on_features::{frozen, mini};
-pub use results::{AblationRow, BandRow, DensityRow, Example, Outcome, PairedRow, Row, StepLengthRow};
+pub use networks::{mini, on_features, paper};
+pub use results::{AblationRow, Band, DensityRow, Example, MethodRow, Outcome, Row, StepLength};
 
 use std::path::PathBuf;
 
@@ -35,10 +30,8 @@ use std::path::PathBuf;
 pub struct Options {
     /// Seeds 0 … `seeds` − 1 of each head.
     pub seeds: u64,
-    /// Studies of the energy model to make as well.
-    pub ablations: Vec<Ablation>,
-    /// Features are kept here.
-    pub cache: PathBuf,
+    /// Whether the energy models of the settings' `ablation` and `objectives` are trained as well.
+    pub ablation: bool,
     /// Checkpoints, metrics, parameters.
     pub run: PathBuf,
     /// Whether what an earlier process began in `run` goes on.

@@ -44,7 +44,7 @@ impl Row {
 
 /// A row of a study of the energy model: the validation error of the baselines of seed 0, refined by one that was
 /// trained otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AblationRow {
     /// σ_l of Eq. 5, where these are varied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -65,24 +65,22 @@ pub struct AblationRow {
     pub published: Option<f64>,
 }
 
-/// By how much refinement changes a method's absolute error of the same images, over images and seeds.
+/// What is known of a method, over all images and seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PairedRow {
+pub struct MethodRow<T> {
     /// As in [`Row`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<usize>,
     /// The method's key.
     pub method: String,
-    /// Refined less unrefined, in the unit of y.
+    /// What is known.
     #[serde(flatten)]
-    pub difference: PairedDifference,
+    pub figures: T,
 }
 
-/// What refinement does to the estimates of a part of the axis of y, over images and seeds.
+/// What refinement does to the estimates of a part of the axis of y.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BandRow {
-    /// The method's key.
-    pub method: String,
+pub struct Band {
     /// The lowest and the highest estimate, before refinement.
     pub range: [f64; 2],
     /// How many estimates.
@@ -95,17 +93,12 @@ pub struct BandRow {
     pub slope: f64,
 }
 
-/// A method's error on the images of the results, refined with one λ; the mean over seeds.
+/// The error of a method that is refined with one λ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StepLengthRow {
-    /// As in [`Row`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fold: Option<usize>,
-    /// The method's key.
-    pub method: String,
+pub struct StepLength {
     /// λ.
     pub step_length: f64,
-    /// The mean absolute error.
+    /// The mean absolute error, the mean over seeds.
     pub mae: f64,
 }
 
@@ -148,9 +141,6 @@ pub struct Example {
     pub estimate: [Vec<f64>; 2],
     /// p(y | x) of each coordinate by the energy model.
     pub density: Vec<GridDensity>,
-    /// p(y | x) on the product of both coordinates' grids, a list for each value of the first, where there
-    /// are two.
-    pub joint: Option<Vec<Vec<f64>>>,
 }
 
 /// What a reproduction finds.
@@ -161,12 +151,13 @@ pub struct Outcome {
     /// One for each method, seed and coordinate with a density, where there are validation images beside
     /// those of the results.
     pub calibration: Vec<DensityRow>,
-    /// One for each method that was refined.
-    pub paired: Vec<PairedRow>,
+    /// By how much refinement changes the absolute error of the same image, for each method that was refined: refined
+    /// less unrefined, in the unit of y.
+    pub paired: Vec<MethodRow<PairedDifference>>,
     /// Five for each method that was refined, where y has one coordinate.
-    pub bands: Vec<BandRow>,
+    pub bands: Vec<MethodRow<Band>>,
     /// One for each method that was refined, and each λ that was to choose from.
-    pub by_step_length: Vec<StepLengthRow>,
+    pub by_step_length: Vec<MethodRow<StepLength>>,
     /// One for each energy model of a study, where asked for.
     pub ablation: Vec<AblationRow>,
     /// A few images with their densities, by the first seed.
@@ -180,6 +171,23 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Adds what was `found` of one of the folds.
+    pub(super) fn join(&mut self, fold: usize, mut found: Self) {
+        found.rows.iter_mut().for_each(|row| row.fold = Some(fold));
+        found.calibration.iter_mut().for_each(|row| row.fold = Some(fold));
+        found.paired.iter_mut().for_each(|row| row.fold = Some(fold));
+        found.by_step_length.iter_mut().for_each(|row| row.fold = Some(fold));
+        if fold == 0 {
+            (self.examples, self.part) = (found.examples, found.part);
+        }
+        self.rows.extend(found.rows);
+        self.calibration.extend(found.calibration);
+        self.paired.extend(found.paired);
+        self.by_step_length.extend(found.by_step_length);
+        self.step_lengths.extend(found.step_lengths);
+        self.images += found.images;
+    }
+
     /// λ, where all rows have the same.
     pub fn step_length(&self) -> Option<f64> {
         <[f64; 1]>::try_from(self.step_lengths.as_slice()).ok().map(|[one]| one)

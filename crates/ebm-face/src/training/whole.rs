@@ -14,79 +14,45 @@ use super::{Batch, FaceTask, StreamSource, images, targets};
 use crate::config::ExperimentConfig;
 use crate::network::{Head, Network, TRUNK};
 use crate::saved::{BackboneSource, RunConfig};
-use crate::{BackboneConfig, ResNetFile, Result, preload_backbone, preload_resnet};
+use crate::{Result, preload_backbone};
 
-/// What is trained, on what and where.
-pub struct WholeTraining<'a> {
-    /// The experiment.
-    pub config: &'a ExperimentConfig,
-    /// The key of a baseline, or of the energy model.
-    pub method: &'a str,
-    /// Root of the initial values, the order and the samples.
-    pub seed: u64,
-    /// The images with their targets.
-    pub faces: &'a Arc<Faces>,
-    /// The backbone's pretrained weights; without them it begins with drawn ones.
-    pub weights: Option<&'a Path>,
-    /// Where it is trained.
-    pub device: &'a Device,
-    /// The processes that train it.
-    pub group: &'a Group,
-}
-
-/// A network that is about to be trained.
-pub struct WholeNetwork {
-    /// Its training.
-    pub task: FaceTask<StreamSource>,
-    /// Updates.
-    pub steps: usize,
-    /// What its run says of it.
-    pub run: RunConfig,
-}
-
-impl WholeTraining<'_> {
-    /// Builds the network and opens the images.
-    ///
-    /// # Errors
-    /// When there is no such method, the weights are of another network, or a batch has no share for each
-    /// process.
-    pub fn start(&self) -> Result<WholeNetwork> {
-        let Self { config, method, seed, faces, device, group, .. } = *self;
-        let key = Key::new(seed).split(method);
-        let store = ParamStore::new(key.split("init"));
-        let form = self.preload(&store)?;
-        let trunk = form.build(&store, TRUNK, DType::F32, device)?;
-        let targets = faces.faces.iter().flat_map(|face| &face.target).map(|&number| f64::from(number));
-        Head::preload(config, method, &store, targets)?;
-        let (head, training) = Head::of(config, method, trunk.num_features(), &store, device)?;
-        let loader = FaceLoaderConfig::shuffled(config.input.transform(true), training.batch_size);
-        let loader = match group.world() {
-            1 => loader,
-            _ => loader.part(group.share_of(training.batch_size).map_err(ebm_train::Error::from)?),
-        };
-        let loader = FaceLoader::new(Arc::clone(faces), loader, key.split("data"))?;
-        let source = StreamSource::new(loader, faces.faces.len(), device.clone());
-        let network = Network { trunk: Some(trunk), head };
-        let task = FaceTask::new(network, store, source, training, key.split("train")).over(group);
-        let (method, trunk, experiment) = (method.to_owned(), BackboneSource::Own(form), config.clone());
-        let run = RunConfig { method, seed, trunk, experiment };
-        Ok(WholeNetwork { task, steps: training.steps(faces.faces.len()), run })
+/// The network of `method`, trained on `faces` end to end from pretrained `weights` or from drawn ones, in the
+/// processes of `group`; the number of updates; and what its run says of it.
+///
+/// # Errors
+/// When there is no such method, the weights are of another network, or a batch has no share for each
+/// process.
+pub(crate) fn whole_network(
+    config: &ExperimentConfig,
+    method: &str,
+    seed: u64,
+    faces: &Arc<Faces>,
+    weights: Option<&Path>,
+    device: &Device,
+    group: &Group,
+) -> Result<(FaceTask<StreamSource>, usize, RunConfig)> {
+    let key = Key::new(seed).split(method);
+    let store = ParamStore::new(key.split("init"));
+    if let Some(weights) = weights {
+        preload_backbone(&store, TRUNK, &config.trunk, weights, device)?;
     }
-
-    /// Puts the backbone's weights into `store`; returns its sizes.
-    fn preload(&self, store: &ParamStore) -> Result<BackboneConfig> {
-        Ok(match (&self.config.trunk, self.weights) {
-            (form, None) => form.clone(),
-            (BackboneConfig::Resnet(_), Some(weights)) => {
-                let file = ResNetFile::default();
-                BackboneConfig::Resnet(preload_resnet(store, TRUNK, weights, file, self.device)?)
-            }
-            (other, Some(weights)) => {
-                preload_backbone(store, TRUNK, other, weights, self.device)?;
-                other.clone()
-            }
-        })
-    }
+    let trunk = config.trunk.build(&store, TRUNK, DType::F32, device)?;
+    let targets = faces.faces.iter().flat_map(|face| &face.target).map(|&number| f64::from(number));
+    Head::preload(config, method, &store, targets)?;
+    let head = Head::of(config, method, trunk.num_features(), &store, device)?;
+    let training = config.training_of(method);
+    let loader = FaceLoaderConfig::shuffled(config.input.transform(true), training.batch_size);
+    let loader = match group.world() {
+        1 => loader,
+        _ => loader.part(group.share_of(training.batch_size).map_err(ebm_train::Error::from)?),
+    };
+    let loader = FaceLoader::new(Arc::clone(faces), loader, key.split("data"))?;
+    let source = StreamSource::new(loader, faces.faces.len(), device.clone());
+    let network = Network::new(config, Some(trunk), head)?;
+    let task = FaceTask::new(network, store, source, training, key.split("train")).over(group);
+    let trunk = BackboneSource::Own(config.trunk.clone());
+    let run = RunConfig { method: method.to_owned(), seed, trunk, experiment: config.clone() };
+    Ok((task, training.steps(faces.faces.len()), run))
 }
 
 /// All images of `faces` with their targets, as they are, in batches on `device`.

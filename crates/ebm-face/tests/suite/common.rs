@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use ebm_face::Result;
 use ebm_face::config::{ExperimentConfig, Settings};
-use ebm_face::network::{ENERGY, Head, Network, TRUNK};
+use ebm_face::network::{Head, Network, TRUNK};
 use ebm_face::training::{Batch, BatchSource, FaceTask};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -16,12 +16,11 @@ pub fn config() -> ExperimentConfig {
     let text = r#"
         extends = "age_mini"
         input = { size = 16, flip_probability = 0.5, scale = [1.0, 1.0] }
-        trunk = { kind = "resnet", layers = [1, 1, 1, 1], width = 4, norm = "train" }
+        trunk = { kind = "resnet", layers = [1, 1, 1, 1], width = 4 }
         head = { y_layers = [8, 8], hidden = 16 }
         training = { epochs = 4.0, batch_size = 8, milestones = [] }
         energy = { objective = { num_samples = 16, proposal.gaussian.sigmas = [0.5, 10.0] }, training = { epochs = 4.0, batch_size = 8, milestones = [] } }
         ablation = { sigmas = [[1.0, 20.0]], published = [5.12] }
-        objectives.nce.objective.num_samples = 16
         density = { lo = 0.0, hi = 100.0, num_points = 51 }
         [frozen]
         views = 2
@@ -35,12 +34,8 @@ pub fn network(config: &ExperimentConfig, method: &str, seed: u64) -> (Network, 
     let store = ParamStore::new(Key::new(seed));
     let trunk = config.trunk.build(&store, TRUNK, DType::F32, &CPU).unwrap();
     let width = trunk.num_features();
-    let head = if method == ENERGY {
-        Head::energy(config, width, &store, &CPU).unwrap()
-    } else {
-        Head::baseline(config, config.method(method).unwrap(), width, &store, &CPU).unwrap()
-    };
-    (Network { trunk: Some(trunk), head }, store)
+    let head = Head::of(config, method, width, &store, &CPU).unwrap();
+    (Network::new(config, Some(trunk), head).unwrap(), store)
 }
 
 /// Every step has the same batch: an epoch.

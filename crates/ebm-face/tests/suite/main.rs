@@ -8,6 +8,5 @@ mod evaluation;
 mod folds;
 mod networks;
 mod optimum;
-mod resnet_file;
 mod torch;
 mod training;

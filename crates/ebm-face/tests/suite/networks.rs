@@ -5,7 +5,6 @@ use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_face::{
     Backbone, BaselineHead, EnergyHead, EnergyHeadConfig, Error, ResNetBackbone, ResNetBackboneConfig,
-    ResNetNorm,
 };
 use ebm_nn::init::{draw, normal};
 use ebm_nn::params::ParamStore;
@@ -27,14 +26,14 @@ fn assert_close(a: &Tensor, b: &Tensor, bound: f64) {
     assert!(difference <= bound * largest(b).max(1.0), "{difference} of {}", largest(b));
 }
 
-fn tiny_trunk(norm: ResNetNorm) -> ResNetBackboneConfig {
-    ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 4, norm, stride_in_1x1: false }
+fn tiny_trunk(frozen_norm: bool) -> ResNetBackboneConfig {
+    ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 4, frozen_norm }
 }
 
 #[test]
 fn the_trunk_has_torchvisions_names() {
     let store = ParamStore::new(Key::new(1));
-    let config = ResNetBackboneConfig { width: 1, ..ResNetBackboneConfig::resnet50(ResNetNorm::Train) };
+    let config = ResNetBackboneConfig { width: 1, ..ResNetBackboneConfig::resnet50() };
     ResNetBackbone::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
     // 53 convolutions, each followed by a normalisation of two parameters and two buffers.
     let names = store.names();
@@ -48,13 +47,13 @@ fn the_trunk_has_torchvisions_names() {
     ] {
         assert!(names.iter().any(|n| n == name), "{name}");
     }
-    assert_eq!(ResNetBackboneConfig::resnet50(ResNetNorm::Train).num_features(), 2048);
+    assert_eq!(ResNetBackboneConfig::resnet50().num_features(), 2048);
 }
 
 #[test]
 fn features_are_means_of_the_last_map() {
-    for norm in [ResNetNorm::Train, ResNetNorm::Frozen, ResNetNorm::Folded] {
-        let config = tiny_trunk(norm);
+    for frozen_norm in [false, true] {
+        let config = tiny_trunk(frozen_norm);
         let store = ParamStore::new(Key::new(2));
         let trunk = ResNetBackbone::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
         let images = noise(&[2, 3, 75, 64], DType::F32, 1);
@@ -68,7 +67,7 @@ fn features_are_means_of_the_last_map() {
         assert_close(&constant.features(&images, false).unwrap(), &features, 1e-5);
     }
     let store = ParamStore::new(Key::new(2));
-    let config = ResNetBackboneConfig { layers: [1, 1, 0, 1], ..tiny_trunk(ResNetNorm::Train) };
+    let config = ResNetBackboneConfig { layers: [1, 1, 0, 1], ..tiny_trunk(false) };
     let refused = ResNetBackbone::new(&config, store.var_builder(DType::F32, &CPU));
     assert!(matches!(refused, Err(Error::Config { ref name, .. }) if name == "of the trunk"));
 }

@@ -3,12 +3,10 @@
 
 use crate::common::{CPU, OneBatch, config, set, train};
 use candle_core::{DType, Tensor};
-use ebm_core::parametric::Parametric;
 use ebm_core::{AnyObjective, AnyProposal, GaussianMixture, Grid, MonteCarloNll};
 use ebm_face::config::{MethodConfig, TrainingConfig};
-use ebm_face::evaluation::{densities, estimates, outputs};
+use ebm_face::evaluation::{densities, estimates};
 use ebm_face::network::{ENERGY, Head, Network};
-use ebm_face::saved::TrainedHead;
 use ebm_face::training::FaceTask;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -33,21 +31,21 @@ fn linear(baseline: &str, x: &[f32; 4], y: &[f32; 4], weight_decay: f64) -> (f64
     let mut config = config();
     config.head.hidden = 1;
     let baseline = serde_json::from_str(baseline).unwrap();
-    let method = MethodConfig { baseline, ..config.methods[0].clone() };
+    config.methods = vec![MethodConfig { baseline, ..config.methods[0].clone() }];
     let store = ParamStore::new(Key::new(4));
     store.freeze(|name| name.contains("fc1"));
-    let head = Head::baseline(&config, &method, 1, &store, &CPU).unwrap();
+    let head = Head::of(&config, &config.methods[0].key, 1, &store, &CPU).unwrap();
     for name in store.names().iter().filter(|name| name.contains("fc1")) {
         set(&store, name, &[if name.ends_with("weight") { 1.0 } else { 0.0 }]);
     }
     let column = |values: &[f32; 4]| Tensor::from_slice(values, (4, 1), &CPU).unwrap();
     let source = OneBatch { x: column(x), y: column(y) };
-    let network = Network { trunk: None, head };
+    let network = Network::new(&config, None, head).unwrap();
     let mut task = FaceTask::new(network, store, source, &settings(weight_decay), Key::new(2));
     let losses = train(&mut task, STEPS);
-    let Head::Baseline { model, head } = task.into_network().0.head else { panic!("a baseline") };
-    let estimates = estimates(&model, &outputs(&head, &column(x)).unwrap()).unwrap();
-    assert_eq!(model.dim(), 1);
+    let head = task.into_network().0.head;
+    let estimates = estimates(&head, &head.features(&column(x)).unwrap()).unwrap();
+    assert_eq!(estimates.dims(), [4, 1]);
     let estimates = estimates.flatten_all().unwrap().to_dtype(DType::F64).unwrap().to_vec1().unwrap();
     (*losses.last().unwrap(), estimates)
 }
@@ -141,10 +139,10 @@ fn the_energy_model_finds_the_density_of_its_data() {
     let proposal = AnyProposal::Gaussian(GaussianMixture::isotropic(&[1.0, 20.0], 1).unwrap());
     config.energy.objective = AnyObjective::MlIs(MonteCarloNll { proposal, num_samples: 128 });
     let store = ParamStore::new(Key::new(4));
-    let head = Head::energy(&config, 1, &store, &CPU).unwrap();
+    let head = Head::of(&config, ENERGY, 1, &store, &CPU).unwrap();
     let tensor = |values: Vec<f32>| Tensor::from_vec(values, (128, 1), &CPU).unwrap();
     let source = OneBatch { x: tensor(x), y: tensor(y) };
-    let network = Network { trunk: None, head };
+    let network = Network::new(&config, None, head).unwrap();
     let training = TrainingConfig {
         batch_size: 128,
         learning_rate: 0.01,
@@ -154,12 +152,10 @@ fn the_energy_model_finds_the_density_of_its_data() {
     };
     let mut task = FaceTask::new(network, store, source, &training, Key::new(2));
     train(&mut task, 600);
-    let TrainedHead::Energy(head) = TrainedHead::new(&config, ENERGY, 1, &task.into_network().1).unwrap()
-    else {
-        panic!("an energy model")
-    };
+    let constants = task.into_network().1.constants().unwrap();
+    let head = Head::of(&config, ENERGY, 1, &constants, &CPU).unwrap();
     let g_x = Tensor::new(&[[0f32], [1.0]], &CPU).unwrap();
-    let densities = densities(&head, &g_x, &[Grid::new(0.0, 100.0, 1001).unwrap()]).unwrap();
+    let densities = densities(&head, &g_x, &[Grid::new(0.0, 100.0, 1001).unwrap()]).unwrap().unwrap();
     for (p, (mean, deviation)) in densities.iter().flatten().zip(truth) {
         assert!((p.mean() - mean).abs() < 0.5, "mean {} instead of {mean}", p.mean());
         // The cross-entropy is never below the entropy, ½ log 2πe σ², and near it; 101 quantiles stand for it

@@ -7,12 +7,10 @@ use crate::common::{CPU, OneBatch, config, network, train};
 use candle_core::{DType, Tensor, Var};
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::{GaussianMixture, MonteCarloNll, Objective, Proposal};
-use ebm_face::config::{MethodConfig, TrainingConfig};
+use ebm_face::config::TrainingConfig;
 use ebm_face::network::{Head, Network};
 use ebm_face::training::FaceTask;
-use ebm_face::{
-    BackboneConfig, BaselineHead, EnergyHead, EnergyHeadConfig, ResNetBackboneConfig, ResNetNorm,
-};
+use ebm_face::{BackboneConfig, BaselineHead, EnergyHead, EnergyHeadConfig, ResNetBackboneConfig};
 use ebm_nn::import::{LoadPolicy, load_safetensors, metadata};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -142,14 +140,13 @@ fn training_takes_torchs_steps() {
         }
         let mut config = config();
         config.head.hidden = 6;
-        let method =
-            MethodConfig { baseline: serde_json::from_value(settings).unwrap(), ..config.methods[0].clone() };
+        config.methods[0].baseline = serde_json::from_value(settings).unwrap();
         let store = ParamStore::new(Key::new(1));
         store.preload(case.below("initial/").into_iter().map(|(k, t)| (format!("head.{k}"), t)).collect());
-        let head = Head::baseline(&config, &method, 5, &store, &CPU).unwrap();
+        let head = Head::of(&config, &config.methods[0].key, 5, &store, &CPU).unwrap();
         let single = |name: &str| case.tensor(name).to_dtype(DType::F32).unwrap();
         let source = OneBatch { x: single("g_x"), y: single("y") };
-        let network = Network { trunk: None, head };
+        let network = Network::new(&config, None, head).unwrap();
         let mut task = FaceTask::new(network, store.clone(), source, &training, Key::new(2));
         let losses = Tensor::new(train(&mut task, 5), &CPU).unwrap();
         case.assert_close(&losses, "losses", 1e-5);
@@ -164,12 +161,7 @@ fn training_takes_torchs_steps() {
 fn a_network_end_to_end_has_torchs_gradients_and_statistics() {
     let case = case("end_to_end");
     let mut config = config();
-    let form = ResNetBackboneConfig {
-        layers: [1, 1, 1, 1],
-        width: 2,
-        norm: ResNetNorm::Train,
-        stride_in_1x1: false,
-    };
+    let form = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2, frozen_norm: false };
     config.trunk = BackboneConfig::Resnet(form);
     config.head.hidden = 6;
     let (network, store) = network(&config, "direct_l2", 1);

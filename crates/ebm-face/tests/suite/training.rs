@@ -1,4 +1,4 @@
-//! Training, features on disk, saved networks and the table, on small generated faces.
+//! Training, features, saved networks and the table, on small generated faces.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -9,19 +9,21 @@ use candle_core::{DType, Tensor};
 use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels};
-use ebm_face::config::{ExperimentConfig, FrozenConfig};
-use ebm_face::features::{Depth, FeatureCache, FeatureTable};
+use ebm_experiment::{Run, Session};
+use ebm_face::config::{ExperimentConfig, FrozenConfig, Settings};
+use ebm_face::features::{Depth, Viewer};
 use ebm_face::network::{ENERGY, Head};
 use ebm_face::prediction::Predictor;
-use ebm_face::reproduce::{Ablation, Data, Options, Outcome, Row, evaluate, frozen, mini, runs};
-use ebm_face::saved::{BackboneSource, RunConfig, Saved, TrainedHead, save};
-use ebm_face::training::{BatchSource, CachedSource, FaceTask, StreamSource};
+use ebm_face::reproduce::{Data, Options, Outcome, Row, evaluate, mini, on_features, runs};
+use ebm_face::saved::{BackboneSource, RunConfig, Saved, save};
+use ebm_face::training::{BatchSource, CachedSource, FaceSource, FaceTask, FaceTraining, StreamSource};
 use ebm_face::{BackboneConfig, Error, MobileFaceNetConfig};
 use ebm_nn::import::load_safetensors;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
-use ebm_train::{RunSpec, TrainTask, train_run};
+use ebm_synth::faces::generate_ages;
+use ebm_train::{Group, RunSpec, TrainTask, train_run};
 
 /// Faces of one grey, brighter the older, from 21 to 60.
 fn faces(count: usize) -> Arc<Faces> {
@@ -78,69 +80,14 @@ fn a_resumed_training_is_an_uninterrupted_one() {
 }
 
 #[test]
-fn features_are_kept_and_damage_is_found() {
-    let (config, faces, dir) = (config(), faces(12), tempfile::tempdir().unwrap());
-    let (network, _) = network(&config, "direct_l2", 1);
-    let trunk = network.trunk.unwrap();
-    let cache = |digest: &str| FeatureCache {
-        dir: dir.path().to_owned(),
-        trunk: &*trunk,
-        depth: Depth::Features,
-        trunk_digest: digest.to_owned(),
-    };
-    let files = || {
-        let entries = std::fs::read_dir(dir.path()).unwrap();
-        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        files
-    };
-    let table = |digest: &str, faces: &Arc<Faces>, augmented: bool| {
-        let transform = config.input.transform(augmented);
-        cache(digest).table("test", faces, &transform, Key::new(1), &mut ()).unwrap()
-    };
-    let numbers = |table: FeatureTable| table.features(None).unwrap().to_vec2::<f32>().unwrap();
-    let first = table("a", &faces, false);
-    assert_eq!((first.len(), first.num_features()), (12, 128));
-    assert_eq!(first.targets().to_vec2::<f32>().unwrap()[11], [60.0]);
-    assert_eq!(files().len(), 1);
-    let first = numbers(first);
-    assert_eq!(numbers(table("a", &faces, false)), first);
-    assert_eq!(files().len(), 1);
-
-    // Any other weights, transform, image or target is another file.
-    table("b", &faces, false);
-    table("a", &faces, true);
-    let mut other = (*faces).clone();
-    other.faces[3].target = vec![22.0];
-    table("a", &Arc::new(other.clone()), false);
-    other.faces[3] = faces.faces[3].clone();
-    other.faces[5].pixels = Pixels::Memory(Arc::new(Image::filled(16, 16, [7; 3]).unwrap()));
-    table("a", &Arc::new(other), false);
-    assert_eq!(files().len(), 5);
-
-    // A changed bit is found, whichever it is, and the table computed again.
-    for (number, path) in files().into_iter().enumerate() {
-        let whole = std::fs::read(&path).unwrap();
-        let mut damaged = whole.clone();
-        let at = damaged.len() - 1 - 7 * number;
-        damaged[at] ^= 4;
-        std::fs::write(&path, &damaged).unwrap();
-        assert_eq!(numbers(table("a", &faces, false)), first);
-    }
-}
-
-#[test]
 fn every_image_comes_once_in_an_epoch_of_features() {
-    let (config, faces, dir) = (config(), faces(12), tempfile::tempdir().unwrap());
+    let (config, faces) = (config(), faces(12));
     let (network, _) = network(&config, "direct_l2", 1);
     let trunk = network.trunk.unwrap();
-    let cache = FeatureCache {
-        dir: dir.path().to_owned(),
-        trunk: &*trunk,
-        depth: Depth::Features,
-        trunk_digest: String::new(),
-    };
-    let table = cache.table("test", &faces, &config.input.transform(false), Key::new(1), &mut ()).unwrap();
+    let viewer = Viewer { trunk: &*trunk, depth: Depth::Features, device: &CPU };
+    let table = viewer.table("test", &faces, config.input.transform(false), Key::new(1), &mut ()).unwrap();
+    assert_eq!((table.len(), table.num_features()), (12, 128));
+    assert_eq!(table.targets().to_vec2::<f32>().unwrap()[11], [60.0]);
     let views = Rc::new(vec![table.clone(), table]);
     let mut source = CachedSource::new(Rc::clone(&views), 4, Key::new(7)).unwrap();
     let mut ages = |steps: std::ops::Range<usize>| -> Vec<f32> {
@@ -160,13 +107,7 @@ fn every_image_comes_once_in_an_epoch_of_features() {
 }
 
 fn reproduce(config: &ExperimentConfig, data: &Data, root: &Path) -> Outcome {
-    let options = Options {
-        seeds: 2,
-        ablations: vec![Ablation::Sigma],
-        cache: root.join("features"),
-        run: root.join("run"),
-        resume: false,
-    };
+    let options = Options { seeds: 2, ablation: true, run: root.join("run"), resume: false };
     mini(config, data, &options, &mut ()).unwrap()
 }
 
@@ -179,13 +120,14 @@ fn assert_effects_agree(outcome: &Outcome) {
     assert_eq!((outcome.paired.len(), outcome.bands.len()), (8, 8 * 5));
     for row in &outcome.paired {
         let [before, after] = [false, true].map(|refined| mae(&row.method, refined));
-        let (found, [low, high]) = (row.difference.mean, row.difference.interval);
+        let (found, [low, high]) = (row.figures.mean, row.figures.interval);
         assert!((found - (after - before)).abs() < 1e-5 && low <= found && found <= high, "{row:?}");
         let chosen = outcome.step_length();
-        let of_length =
-            outcome.by_step_length.iter().find(|r| r.method == row.method && Some(r.step_length) == chosen);
+        let own = outcome.by_step_length.iter().filter(|other| other.method == row.method);
+        let of_length = own.map(|other| &other.figures).find(|other| Some(other.step_length) == chosen);
         assert!((of_length.unwrap().mae - after).abs() < 1e-5, "{row:?}");
-        let own: Vec<_> = outcome.bands.iter().filter(|band| band.method == row.method).collect();
+        let own = outcome.bands.iter().filter(|band| band.method == row.method);
+        let own: Vec<_> = own.map(|band| &band.figures).collect();
         // Two seeds, twelve images each.
         assert_eq!(own.iter().map(|band| band.images).sum::<usize>(), 24);
         let total = |k: usize| own.iter().map(|band| band.mae[k] * band.images as f64).sum::<f64>() / 24.0;
@@ -198,15 +140,13 @@ fn assert_effects_agree(outcome: &Outcome) {
 #[test]
 fn energy_models_that_were_trained_otherwise_are_compared() {
     let (config, dir) = (config(), tempfile::tempdir().unwrap());
-    let config = ExperimentConfig {
-        methods: vec![config.method("direct_l2").unwrap().clone()],
-        objectives: config.objectives.iter().filter(|other| other.key == "nce").cloned().collect(),
-        ..config
-    };
+    let mut nce = ExperimentConfig::embedded("age_finetuned").unwrap().objectives;
+    nce.retain(|other| other.key == "nce");
+    let methods = vec![config.method("direct_l2").unwrap().clone()];
+    let config = ExperimentConfig { methods, objectives: nce, ..config };
     let data = Data { train: faces(16), validation: faces(8), test: None, whole: None, split: None };
-    let ablations = vec![Ablation::Sigma, Ablation::Objective];
-    let [run, cache] = ["run", "features"].map(|name| dir.path().join(name));
-    let options = Options { seeds: 1, ablations, cache, run: run.clone(), resume: false };
+    let run = dir.path().join("run");
+    let options = Options { seeds: 1, ablation: true, run: run.clone(), resume: false };
     let rows = mini(&config, &data, &options, &mut ()).unwrap().ablation;
     let told: Vec<_> = rows.iter().map(|row| (row.sigmas.as_slice(), row.objective.as_deref())).collect();
     assert_eq!(told, [(&[1.0, 20.0][..], None), (&[], Some("ebm")), (&[], Some("nce"))]);
@@ -234,15 +174,10 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     let nll = |method: &str| outcome.rows.iter().find(|row| row.method == method).unwrap().nll;
     assert!(nll("gaussian").is_some() && nll("ebm_median").is_some() && nll("direct_l2").is_none());
 
-    // A second time in another directory, from the features on disk: the same numbers.
+    // A second time in another directory: the same numbers.
     let again = {
-        let options = Options {
-            run: dir.path().join("again"),
-            resume: false,
-            seeds: 2,
-            ablations: Vec::new(),
-            cache: dir.path().join("features"),
-        };
+        let run = dir.path().join("again");
+        let options = Options { run, resume: false, seeds: 2, ablation: false };
         mini(&config, &data, &options, &mut ()).unwrap()
     };
     assert_eq!(again.rows, outcome.rows);
@@ -250,9 +185,8 @@ fn the_table_has_all_rows_and_its_networks_can_be_scored_again() {
     // As if it had been stopped before one head: the others are taken as they are.
     std::fs::remove_dir_all(dir.path().join("again/ebm-1")).unwrap();
     let resumed = {
-        let [run, cache] = ["again", "features"].map(|name| dir.path().join(name));
-        mini(&config, &data, &Options { run, cache, seeds: 2, ablations: Vec::new(), resume: true }, &mut ())
-            .unwrap()
+        let run = dir.path().join("again");
+        mini(&config, &data, &Options { run, seeds: 2, ablation: false, resume: true }, &mut ()).unwrap()
     };
     assert_eq!(resumed.rows, outcome.rows);
 
@@ -311,12 +245,40 @@ fn a_network_trained_end_to_end_is_saved_with_its_trunk() {
     save(&store, run.path(), &saved).unwrap();
     let loaded = Saved::load(run.path(), None).unwrap();
     assert_eq!(loaded.config, saved);
-    assert!(matches!(loaded.head, TrainedHead::Energy(_)));
+    assert!(loaded.head.is_energy());
     let images: Vec<f32> = (0..2 * 3 * 16 * 16).map(|i| (i as f32 * 0.7).sin()).collect();
     let images = Tensor::from_vec(images, (2, 3, 16, 16), &CPU).unwrap();
     let trained = network.trunk.unwrap().features(&images, false).unwrap();
     let difference = (loaded.trunk.features(&images, false).unwrap() - trained).unwrap().abs().unwrap();
     assert!(difference.max_all().unwrap().to_scalar::<f32>().unwrap() < 1e-4);
+}
+
+/// A program of its own needs no command line.
+#[test]
+fn a_network_is_trained_on_ones_own_faces() {
+    let dir = tempfile::tempdir().unwrap();
+    let ages = generate_ages(&dir.path().join("ages"), 16, 24, Key::new(1)).unwrap();
+    let faces = FaceSource::Ages { images: ages.images, split: Some(ages.split), shift: None };
+    let run = dir.path().join("ebm");
+    let mut training = FaceTraining {
+        config: config(),
+        method: ENERGY.to_owned(),
+        seed: 0,
+        faces,
+        validation: 0.25,
+        weights: None,
+        run: run.clone(),
+    };
+    let spec = RunSpec::new(dir.path(), "ebm", "", 0, 0);
+    let mut session = Session { group: &Group::alone(), device: &CPU, progress: &mut () };
+    let kept = ebm_experiment::train(&mut training, &Run { spec, validate_every: 0 }, &mut session).unwrap();
+    assert!(kept.is_some());
+    let saved = Saved::load(&run, None).unwrap();
+    assert!(saved.head.is_energy() && saved.refinement.is_some());
+    let none = FaceTraining { validation: 0.0, run: dir.path().join("other"), ..training };
+    let spec = RunSpec::new(dir.path(), "other", "", 0, 0);
+    let refused = ebm_experiment::train(&mut { none }, &Run { spec, validate_every: 0 }, &mut session);
+    assert!(matches!(refused, Err(Error::Config { .. })));
 }
 
 #[test]
@@ -325,7 +287,7 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
     let form = MobileFaceNetConfig { trained_blocks: 2, frozen_norm: false };
     config.trunk = BackboneConfig::Mobilefacenet(form);
     config.methods.retain(|method| ["direct_l2", "gaussian"].contains(&method.key.as_str()));
-    config.frozen = Some(FrozenConfig { views: 2, grid: 0, trunk: None });
+    config.frozen = Some(FrozenConfig { views: 2, finetuned: true, ..FrozenConfig::default() });
     let weights = dir.path().join("weights.safetensors");
     let store = ParamStore::new(Key::new(4));
     config.trunk.build(&store, "", DType::F32, &CPU).unwrap();
@@ -333,14 +295,8 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
 
     let data =
         Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
-    let options = Options {
-        seeds: 1,
-        ablations: Vec::new(),
-        cache: dir.path().join("features"),
-        run: dir.path().join("run"),
-        resume: false,
-    };
-    let outcome = frozen(&config, &data, &weights, Depth::FrozenMaps, &options, &mut ()).unwrap();
+    let options = Options { seeds: 1, ablation: false, run: dir.path().join("run"), resume: false };
+    let outcome = on_features(&config, &[data.clone()], &weights, &options, &mut ()).unwrap();
     assert_eq!(outcome.rows.len(), 2 * 2 + 3);
     let saved = load_safetensors(&options.run.join("direct_l2-0/model.safetensors"), &CPU).unwrap();
     let before = store.tensors().unwrap();

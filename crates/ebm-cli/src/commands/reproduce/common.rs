@@ -27,9 +27,8 @@ pub enum Scale {
     People,
     /// Detection: nuclei in microscope images, which come with the repository.
     Nuclei,
-    /// Faces: heads on the fixed features of a pretrained ResNet-50, computed once.
-    Frozen,
-    /// Age: the last blocks of a pretrained MobileFaceNet, trained with each head.
+    /// Age: the last blocks of a pretrained MobileFaceNet, trained with each head; or, where the settings say so, heads
+    /// alone.
     Finetuned,
     /// Head pose: heads on the fixed features of a pretrained MobileFaceNet, in five folds over the people of
     /// Pointing'04.
@@ -47,7 +46,6 @@ impl Scale {
             Self::Auto | Self::Mini => "mini",
             Self::People => "people",
             Self::Nuclei => "nuclei",
-            Self::Frozen => "frozen",
             Self::Finetuned => "finetuned",
             Self::Pointing => "pointing",
             Self::Stills => "stills",

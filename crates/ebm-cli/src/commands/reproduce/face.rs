@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use candle_core::Device;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use ebm_eval::Table;
 use ebm_face::config::ExperimentConfig;
-use ebm_face::features::Depth;
-use ebm_face::reproduce::{Ablation, Data, Options, Outcome, Task, cross_validated, frozen, mini, paper};
+use ebm_face::reproduce::{Data, Options, Outcome, Task, mini, on_features, paper};
 use serde_json::json;
 
 use super::common::{Place, Reproduction, Scale, TaskArgs};
@@ -16,38 +16,18 @@ use super::face_tables as tables;
 use super::outcome::Study;
 use crate::progress::Console;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum AblationArg {
-    /// The σ of the proposal: an energy model for each pair in the paper's supplement, with seed 0.
-    Sigma,
-    /// The objective: an energy model for each of the settings' `objectives`, with seed 0.
-    Objective,
-}
-
-impl From<AblationArg> for Ablation {
-    fn from(asked: AblationArg) -> Self {
-        match asked {
-            AblationArg::Sigma => Self::Sigma,
-            AblationArg::Objective => Self::Objective,
-        }
-    }
-}
-
 /// Arguments of `ebm reproduce age` and `ebm reproduce head-pose`.
 #[derive(Args)]
 pub struct FaceArgs {
     #[command(flatten)]
     task: TaskArgs,
-    /// Studies of the energy model to make as well, with commas between.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    ablation: Vec<AblationArg>,
-    /// The backbone's weights, of the kind that the settings name; by default a known ResNet-50 in --weights, or
-    /// of --scale finetuned a MobileFaceNet.
+    /// Train the energy models of the settings' `ablation`, with other σ, and of their `objectives` as well, with seed 0.
+    #[arg(long)]
+    ablation: bool,
+    /// The backbone's weights, of the kind that the settings name; by default a known MobileFaceNet in --weights, or
+    /// of --scale paper a ResNet-50.
     #[arg(long)]
     trunk: Option<PathBuf>,
-    /// Where features of images are kept.
-    #[arg(long, default_value = "runs/features")]
-    cache: PathBuf,
     /// Results of the validation images, to choose settings by: those that results are otherwise of are not looked at.
     #[arg(long)]
     on_validation: bool,
@@ -61,19 +41,8 @@ pub struct Faces {
     pub args: FaceArgs,
 }
 
-/// Pretrained ResNet-50s that are known, best first.
-const TRUNKS: [&str; 4] = [
-    "resnet50-19c8e357.pth",
-    "resnet50-0676ba61.pth",
-    "resnet50.safetensors",
-    "resnet50_pruned_int8_imagenet.safetensors",
-];
-
 /// Where Pointing'04 is below the datasets.
 const POINTING: &str = "pointing04";
-
-/// The published MobileFaceNet.
-const MOBILE_TRUNKS: [&str; 1] = ["mobilefacenet.safetensors"];
 
 impl Reproduction for Faces {
     type Config = ExperimentConfig;
@@ -90,7 +59,10 @@ impl Reproduction for Faces {
     }
 
     fn real(&self) -> Scale {
-        Scale::Frozen
+        match self.task {
+            Task::Age => Scale::Finetuned,
+            Task::HeadPose => Scale::Pointing,
+        }
     }
 
     fn generated(&self) -> &'static str {
@@ -107,8 +79,8 @@ impl Reproduction for Faces {
             missing.push(data.display().to_string());
         }
         if self.trunk(scale).is_none() {
-            let (weights, known) = (self.weights(scale), trunks(scale).join(", "));
-            missing.push(format!("{} in {}, one of {known},", network(scale), weights.display()));
+            let ((network, known), weights) = (trunks(scale), self.weights(scale));
+            missing.push(format!("{network} in {}, one of {},", weights.display(), known.join(", ")));
         }
         Ok(missing)
     }
@@ -127,16 +99,20 @@ impl Reproduction for Faces {
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        let (parts, options) = (self.data(config, at, progress)?, self.options(at));
+        let parts = self.data(config, at, progress)?;
+        let options = Options {
+            seeds: self.args().seeds,
+            ablation: self.args.ablation,
+            run: at.run.to_owned(),
+            resume: self.args().resume.is_some(),
+        };
         let data = parts.first().context("there are no images")?;
         data.record(at.run)?;
-        let trunk = || self.trunk(at.scale).with_context(|| self.missing_trunk(at.scale));
+        let trunk = || self.trunk(at.scale).context("the trunk's weights are missing; see docs/weights.md");
         let outcome = match at.scale {
-            Scale::Pointing => cross_validated(config, &parts, &trunk()?, &options, progress)?,
+            Scale::Mini => mini(config, data, &options, progress)?,
             Scale::Paper => paper(config, data, &trunk()?, &at.device, &options, progress)?,
-            Scale::Frozen => frozen(config, data, &trunk()?, Depth::Features, &options, progress)?,
-            Scale::Finetuned => frozen(config, data, &trunk()?, Depth::FrozenMaps, &options, progress)?,
-            _ => mini(config, data, &options, progress)?,
+            _ => on_features(config, &parts, &trunk()?, &options, progress)?,
         };
         tables::csv_files(at.run, config, at.scale.name(), data, &outcome)?;
         figures(at.run, config, data, &outcome)?;
@@ -170,65 +146,43 @@ impl Faces {
     /// The backbone's weights.
     fn trunk(&self, scale: Scale) -> Option<PathBuf> {
         let folder = self.weights(scale);
-        let known = || trunks(scale).iter().map(|name| folder.join(name)).find(|path| path.is_file());
+        let known = || trunks(scale).1.iter().map(|name| folder.join(name)).find(|path| path.is_file());
         self.args.trunk.clone().or_else(known)
-    }
-
-    fn missing_trunk(&self, scale: Scale) -> String {
-        let (weights, known) = (self.weights(scale), trunks(scale).join(", "));
-        format!("{} lacks {}, one of {known}; see docs/weights.md", weights.display(), network(scale))
     }
 
     /// The folder with such a backbone.
     fn weights(&self, scale: Scale) -> PathBuf {
-        self.args().weights(|folder| trunks(scale).iter().any(|name| folder.join(name).is_file()))
+        self.args().weights(|folder| trunks(scale).1.iter().any(|name| folder.join(name).is_file()))
     }
 
     /// The images; of each fold, where there are folds.
     fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Vec<Data>> {
-        let mut parts = self.all_data(config, at, progress)?;
+        let datasets = &self.args().datasets;
+        let mut parts = match at.scale {
+            Scale::Mini => {
+                let sizes =
+                    config.generated.context("the configuration has no [generated] sizes of splits")?;
+                let root = datasets.join("generated").join(self.task.key());
+                vec![Data::generated(self.task, &root, config.input.size, &sizes, progress)?]
+            }
+            Scale::Pointing => Data::folds(&datasets.join(POINTING), progress)?,
+            _ => vec![Data::read(self.task, datasets, config.report, progress)?],
+        };
         if self.args.on_validation {
             parts.iter_mut().for_each(|data| data.test = None);
         }
         Ok(parts)
     }
-
-    fn all_data(
-        &self,
-        config: &ExperimentConfig,
-        at: &Place<'_>,
-        progress: &mut Console,
-    ) -> Result<Vec<Data>> {
-        let datasets = &self.args().datasets;
-        match at.scale {
-            Scale::Mini => {}
-            Scale::Pointing => return Ok(Data::folds(&datasets.join(POINTING), progress)?),
-            _ => return Ok(vec![Data::read(self.task, datasets, config.report, progress)?]),
-        }
-        let sizes = config.generated.context("the configuration has no [generated] sizes of splits")?;
-        let root = datasets.join("generated").join(self.task.key());
-        Ok(vec![Data::generated(self.task, &root, config.input.size, &sizes, progress)?])
-    }
-
-    fn options(&self, at: &Place<'_>) -> Options {
-        Options {
-            seeds: self.args().seeds,
-            ablations: self.args.ablation.iter().map(|&asked| asked.into()).collect(),
-            cache: self.args.cache.clone(),
-            run: at.run.to_owned(),
-            resume: self.args().resume.is_some(),
-        }
-    }
 }
 
-/// The names of a scale's pretrained backbones, best first.
-fn trunks(scale: Scale) -> &'static [&'static str] {
-    if matches!(scale, Scale::Finetuned | Scale::Pointing) { &MOBILE_TRUNKS } else { &TRUNKS }
-}
-
-/// What they are.
-fn network(scale: Scale) -> &'static str {
-    if matches!(scale, Scale::Finetuned | Scale::Pointing) { "a MobileFaceNet" } else { "a ResNet-50" }
+/// What a scale's backbone is, and the names of pretrained ones, best first.
+fn trunks(scale: Scale) -> (&'static str, &'static [&'static str]) {
+    match scale {
+        Scale::Paper => {
+            ("a ResNet-50", &["resnet50-19c8e357.pth", "resnet50-0676ba61.pth", "resnet50.safetensors"])
+        }
+        _ => ("a MobileFaceNet", &["mobilefacenet.safetensors"]),
+    }
 }
 
 /// The tables for people.
@@ -243,29 +197,22 @@ fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
         lengths.join(", ")
     );
     text += &tables::methods(config, outcome)?.render();
-    if config.dim() > 1 {
-        text += &format!("\nBy coordinate:\n\n{}", tables::coordinates(config, outcome)?.render());
-    }
-    if !outcome.paired.is_empty() {
-        text += &format!(
-            "\nRefined less unrefined, of the same images, with its 95 % bootstrap interval over images and seeds, the share \
-             of images that come nearer, and the λ that would have been best there:\n\n{}",
-            tables::paired(config, outcome)?.render()
-        );
-    }
-    if !outcome.calibration.is_empty() {
-        text += &format!(
-            "\nDensities before refinement, in {}, and after split-conformal calibration on the validation split; the MAE \
-             where the 50 % regions are narrowest:\n\n{}",
-            config.unit,
-            tables::calibration(&outcome.calibration)?.render()
-        );
-    }
-    if !outcome.ablation.is_empty() {
-        text += &format!(
-            "\nOther energy models, MAE of all baselines refined, on the validation split, seed 0:\n\n{}",
-            tables::ablation(config, outcome)?.render()
-        );
-    }
+    let mut add = |is_known: bool, heading: &str, table: Table| {
+        if is_known {
+            text += &format!("\n{heading}:\n\n{}", table.render());
+        }
+    };
+    add(config.dim() > 1, "By coordinate", tables::coordinates(config, outcome)?);
+    let heading = "Refined less unrefined, of the same images, with its 95 % bootstrap interval over images and seeds, the \
+                   share of images that come nearer, and the λ that would have been best there";
+    add(!outcome.paired.is_empty(), heading, tables::paired(config, outcome)?);
+    let heading = format!(
+        "Densities before refinement, in {}, and after split-conformal calibration on the validation split; the MAE where the \
+         50 % regions are narrowest",
+        config.unit
+    );
+    add(!outcome.calibration.is_empty(), &heading, tables::calibration(&outcome.calibration)?);
+    let heading = "Other energy models, MAE of all baselines refined, on the validation split, seed 0";
+    add(!outcome.ablation.is_empty(), heading, tables::ablation(config, outcome)?);
     Ok(text)
 }

@@ -7,7 +7,8 @@ use ebm_eval::{Spread, Summary, Table};
 use ebm_experiment::PairedDifference;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
-use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, Row, StepLengthRow};
+use ebm_face::reproduce::{AblationRow, Band, Data, DensityRow, Outcome, Row};
+use serde::Serialize;
 
 use crate::machine::{Machine, today};
 
@@ -137,9 +138,10 @@ pub fn calibration(rows: &[DensityRow]) -> Result<Table> {
 pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
     let mut table = Table::new(["method", "fold", "difference", "95 %", "nearer", "best λ"]);
     for row in &outcome.paired {
-        let of_row = |other: &&StepLengthRow| other.method == row.method && other.fold == row.fold;
-        let best = outcome.by_step_length.iter().filter(of_row).min_by(|a, b| a.mae.total_cmp(&b.mae));
-        let PairedDifference { mean, interval: [low, high], lower } = row.difference;
+        let all = outcome.by_step_length.iter();
+        let own = all.filter(|other| other.method == row.method && other.fold == row.fold);
+        let best = own.map(|other| &other.figures).min_by(|a, b| a.mae.total_cmp(&b.mae));
+        let PairedDifference { mean, interval: [low, high], lower } = row.figures;
         table.push([
             config.method(&row.method)?.title.clone(),
             row.fold.map_or_else(|| "–".into(), |fold| fold.to_string()),
@@ -172,9 +174,23 @@ pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
     Ok(table)
 }
 
+/// A CSV file with a header.
+fn write(path: &Path, header: &[&str], rows: impl IntoIterator<Item = impl Serialize>) -> Result<()> {
+    let mut file = csv::Writer::from_path(path)?;
+    file.write_record(header)?;
+    for row in rows {
+        file.serialize(row)?;
+    }
+    Ok(file.flush()?)
+}
+
+fn number(value: f64) -> String {
+    format!("{value:.4}")
+}
+
 /// `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
-/// calibrated, and `sigma.csv` and `objective.csv` where energy models were compared; each of their rows begins with
-/// when, on what and with which images it was measured. Beside them [`effect_files`].
+/// calibrated, and `ablation.csv` where energy models were compared; each of their rows begins with when, on what and
+/// with which images it was measured. Beside them [`effect_files`].
 pub fn csv_files(
     run: &Path,
     config: &ExperimentConfig,
@@ -184,90 +200,66 @@ pub fn csv_files(
 ) -> Result<()> {
     let (date, device) = (today(), Machine::here().short());
     let taken = |split, images: usize| (&date, &device, scale, split, images);
+    let measured = || taken(outcome.part, outcome.images);
     // Only where there are folds.
     let folds = outcome.rows.iter().any(|row| row.fold.is_some());
     let fold: &[&str] = if folds { &["fold"] } else { &[] };
+    let of = |fold: Option<usize>| fold.into_iter().collect::<Vec<_>>();
     let common = ["date", "device", "scale", "split", "images"];
-    let number = |value: f64| format!("{value:.4}");
-
-    let mut file = csv::Writer::from_path(run.join("results.csv"))?;
     // One coordinate is the mean itself.
     let angles: Vec<&str> =
         config.coordinates.iter().filter(|_| config.dim() > 1).map(String::as_str).collect();
-    file.write_record(
-        [&common[..], fold, &["method", "refined", "seed", "mae"], &angles, &["nll"]].concat(),
-    )?;
-    for row in &outcome.rows {
+    let header = [&common[..], fold, &["method", "refined", "seed", "mae"], &angles, &["nll"]].concat();
+    let rows = outcome.rows.iter().map(|row| {
         let errors: Vec<String> = row.coordinates.iter().take(angles.len()).copied().map(number).collect();
         let key = (&row.method, row.refined, row.seed, number(row.mae));
-        let fold: Vec<usize> = row.fold.into_iter().collect();
-        file.serialize((taken(outcome.part, outcome.images), fold, key, errors, row.nll.map(number)))?;
-    }
-    file.flush()?;
+        (measured(), of(row.fold), key, errors, row.nll.map(number))
+    });
+    write(&run.join("results.csv"), &header, rows)?;
     if let Some(first) = outcome.calibration.first() {
-        let mut file = csv::Writer::from_path(run.join("calibration.csv"))?;
         let figures: Vec<&str> = density_figures(first).into_iter().map(|(name, _)| name).collect();
-        file.write_record([&common[..], fold, &["method", "seed", "coordinate"], &figures].concat())?;
-        for row in &outcome.calibration {
-            let fold: Vec<usize> = row.fold.into_iter().collect();
-            let figures: Vec<String> =
-                density_figures(row).into_iter().map(|(_, value)| number(value)).collect();
-            let key = (&row.method, row.seed, &row.coordinate);
-            file.serialize((taken(outcome.part, outcome.images), fold, key, figures))?;
-        }
-        file.flush()?;
+        let header = [&common[..], fold, &["method", "seed", "coordinate"], &figures].concat();
+        let rows = outcome.calibration.iter().map(|row| {
+            let figures: Vec<String> = density_figures(row).into_iter().map(|(_, f)| number(f)).collect();
+            (measured(), of(row.fold), (&row.method, row.seed, &row.coordinate), figures)
+        });
+        write(&run.join("calibration.csv"), &header, rows)?;
     }
-    effect_files(run, outcome)?;
-    for (name, varied) in [("sigma.csv", true), ("objective.csv", false)] {
-        let rows: Vec<&AblationRow> =
-            outcome.ablation.iter().filter(|row| row.objective.is_none() == varied).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        let mut file = csv::Writer::from_path(run.join(name))?;
-        let what = if varied { "sigmas" } else { "objective" };
-        let figures = ["seed", "step_length", "mae", "mae_before", "lowered", "published"];
-        file.write_record([&common[..], &[what], &figures].concat())?;
-        for row in rows {
-            let what = row.objective.clone().unwrap_or_else(|| sigmas(row, " "));
+    if !outcome.ablation.is_empty() {
+        let figures = ["objective", "seed", "step_length", "mae", "mae_before", "lowered", "published"];
+        let rows = outcome.ablation.iter().map(|row| {
+            let what = row.objective.clone().unwrap_or_else(|| format!("sigmas {}", sigmas(row, " ")));
             let mae = [row.mae, row.mae_before].map(number);
             let figures = (what, 0, row.step_length, mae, row.lowered, row.published);
-            file.serialize((taken("validation", data.validation.faces.len()), figures))?;
-        }
-        file.flush()?;
+            (taken("validation", data.validation.faces.len()), figures)
+        });
+        write(&run.join("ablation.csv"), &[&common[..], &figures].concat(), rows)?;
     }
-    Ok(())
+    effect_files(run, outcome)
 }
 
 /// `paired.csv`, `bands.csv` and `step_lengths.csv`: what refinement changes, where it does, and what other λ would.
 fn effect_files(run: &Path, outcome: &Outcome) -> Result<()> {
-    let number = |value: f64| format!("{value:.4}");
     if !outcome.paired.is_empty() {
-        let mut file = csv::Writer::from_path(run.join("paired.csv"))?;
-        file.write_record(["fold", "method", "difference", "low", "high", "nearer"])?;
-        for row in &outcome.paired {
-            let PairedDifference { mean, interval: [low, high], lower } = row.difference;
-            file.serialize((row.fold, &row.method, [mean, low, high, lower].map(number)))?;
-        }
-        file.flush()?;
-        let mut file = csv::Writer::from_path(run.join("step_lengths.csv"))?;
-        file.write_record(["fold", "method", "step_length", "mae"])?;
-        for row in &outcome.by_step_length {
-            file.serialize((row.fold, &row.method, row.step_length, number(row.mae)))?;
-        }
-        file.flush()?;
+        let rows = outcome.paired.iter().map(|row| {
+            let PairedDifference { mean, interval: [low, high], lower } = row.figures;
+            (row.fold, &row.method, [mean, low, high, lower].map(number))
+        });
+        write(&run.join("paired.csv"), &["fold", "method", "difference", "low", "high", "nearer"], rows)?;
+        let rows = outcome.by_step_length.iter();
+        let rows = rows.map(|row| (row.fold, &row.method, row.figures.step_length, number(row.figures.mae)));
+        write(&run.join("step_lengths.csv"), &["fold", "method", "step_length", "mae"], rows)?;
     }
-    if outcome.bands.is_empty() {
-        return Ok(());
+    if !outcome.bands.is_empty() {
+        let header =
+            ["method", "from", "to", "images", "mae", "mae_refined", "bias", "bias_refined", "slope"];
+        let rows = outcome.bands.iter().map(|row| {
+            let Band { range, images, mae, bias, slope } = &row.figures;
+            (&row.method, range.map(number), images, mae.map(number), bias.map(number), number(*slope))
+        });
+        write(&run.join("bands.csv"), &header, rows)?;
     }
-    let mut file = csv::Writer::from_path(run.join("bands.csv"))?;
-    let figures = ["from", "to", "images", "mae", "mae_refined", "bias", "bias_refined", "slope"];
-    file.write_record([&["method"][..], &figures].concat())?;
-    for row in &outcome.bands {
-        let (range, mae, bias) = (row.range.map(number), row.mae.map(number), row.bias.map(number));
-        file.serialize((&row.method, range, row.images, mae, bias, number(row.slope)))?;
-    }
-    Ok(file.flush()?)
+    Ok(())
 }
 
 /// σ of a proposal.

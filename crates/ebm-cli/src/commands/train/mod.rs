@@ -10,6 +10,8 @@ mod run;
 mod tracker;
 mod watch;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::Subcommand;
 use ebm_experiment::{Session, Training};
@@ -45,7 +47,7 @@ trait TrainArgs: Training<Error = anyhow::Error> {
     fn run(&self) -> &RunArgs;
 
     /// What standard output names at the end: by default the run's folder.
-    fn result(&self) -> Result<std::path::PathBuf> {
+    fn result(&self) -> Result<PathBuf> {
         Ok(self.run().run.clone())
     }
 }
@@ -57,35 +59,55 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
         Train::Branch(args) => train(args, signals),
         Train::Refiner(args) => train(args, signals),
         Train::Tracker(args) => train(args, signals),
-        Train::Age(args) => train(args, signals),
-        Train::HeadPose(args) => train(args, signals),
+        Train::Age(args) => start(&args.run, &mut args.training()?, run_folder, signals),
+        Train::HeadPose(args) => start(&args.run, &mut args.training()?, run_folder, signals),
     }
 }
 
 fn train<T: TrainArgs>(mut args: T, signals: &Signals) -> Result<()> {
-    let (engine, device) = args.run().engine();
+    let run = args.run().clone();
+    start(&run, &mut args, |args, _| args.result(), signals)
+}
+
+/// The run's folder, as what standard output names at the end.
+fn run_folder<T>(_: &T, run: &RunArgs) -> Result<PathBuf> {
+    Ok(run.run.clone())
+}
+
+/// Trains as `own` says; standard output names the `result`.
+fn start<T: Training<Error: Into<anyhow::Error>>>(
+    own: &RunArgs,
+    training: &mut T,
+    result: fn(&T, &RunArgs) -> Result<PathBuf>,
+    signals: &Signals,
+) -> Result<()> {
+    let (engine, device) = own.engine();
     let (group, device) = engine.join(device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
     }
     let mut session = Session { group: &group, device: &device, progress: &mut progress };
-    let result = course(&mut args, &mut session);
-    parallel::end(&group, result)
+    let trained = course(own, training, result, &mut session);
+    parallel::end(&group, trained)
 }
 
-fn course<T: TrainArgs>(args: &mut T, session: &mut Session<'_>) -> Result<()> {
-    let own = args.run().clone();
+fn course<T: Training<Error: Into<anyhow::Error>>>(
+    own: &RunArgs,
+    training: &mut T,
+    result: fn(&T, &RunArgs) -> Result<PathBuf>,
+    session: &mut Session<'_>,
+) -> Result<()> {
     let run = own.place()?;
     let mut watch = None;
     if session.group.is_first() {
         create_dir(run.spec.root)?;
         watch = Some(own.watch.begin(&own.run)?);
     }
-    ebm_experiment::train(args, &run, session)?;
+    ebm_experiment::train(training, &run, session).map_err(Into::into)?;
     drop(watch);
     if session.group.is_first() {
-        println!("{}", args.result()?.display());
+        println!("{}", result(training, own)?.display());
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::method::{MethodConfig, RivalConfig};
 use crate::tracker::TrackerConfig;
-use crate::training::{BoxTraining, SmallBackboneConfig};
+use crate::training::BoxTraining;
 
 settings! {
     /// Box modules, their training, and the tracker that they are compared in.
@@ -16,8 +16,6 @@ settings! {
     pub struct ExperimentConfig {
         /// How many times fewer channels than ATOM's the box module has in every layer.
         pub narrowed: usize where 1..=256,
-        /// The backbone that is trained where there is no weight file.
-        pub small_backbone: SmallBackboneConfig,
         /// The box module's training, the same for every method.
         pub training: BoxTraining,
         /// What it learns from.
@@ -43,10 +41,10 @@ settings! {
         /// The tracker.
         #[serde(default)]
         pub tracker: TrackerConfig,
-        /// Generated videos, at mini scale.
+        /// Generated videos, at every scale but the paper's.
         #[serde(default)]
         pub generated: Option<GeneratedConfig>,
-        /// Still images, at the scale of that name.
+        /// How modules learn from still images and generated videos, at every scale but the paper's.
         #[serde(default)]
         pub stills: Option<StillsConfig>,
     }
@@ -59,11 +57,6 @@ settings! {
     pub struct PairsConfig {
         /// The greatest distance of the two frames.
         pub max_gap: usize where 0..=1_000_000 => "frames",
-        /// So many batches' features are kept in half precision and used again and again; 0: every batch is
-        /// new.
-        pub kept_batches: usize where 0..=1_000_000 => "batches",
-        /// The share of pairs from COCO's images, where they are there.
-        pub coco_weight: f64 where 0.0..=1e3,
     }
 }
 
@@ -75,14 +68,14 @@ settings! {
         /// To train on.
         pub train: usize where 1..=1_000_000 => "videos",
         /// To choose step lengths on.
-        pub validation: usize where 1..=1_000_000 => "videos",
+        pub validation: usize where 0..=1_000_000 => "videos",
         /// To measure on.
-        pub test: usize where 1..=1_000_000 => "videos",
+        pub test: usize where 0..=1_000_000 => "videos",
     }
 }
 
 settings! {
-    /// How box modules are trained on still images, and judged meanwhile.
+    /// How box modules are trained on still images and generated videos, and judged meanwhile.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct StillsConfig {
@@ -92,7 +85,7 @@ settings! {
         pub views: usize where 1..=64 => "crops",
         /// √(width · height) of the smallest boxes that are taken.
         pub least_side: f64 where 0.0..=1e4 => "pixels",
-        /// The weight of the generated videos, that of each set of images being 1.
+        /// The weight of the generated videos beside sets of images, of which each has the weight 1.
         pub video_weight: f64 where 0.0..=1e3,
         /// Held-out boxes, of all sets together.
         pub held_out: usize where 1..=1_000_000 => "boxes",

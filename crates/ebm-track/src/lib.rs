@@ -28,7 +28,7 @@ pub mod tracker;
 mod trained;
 pub mod training;
 
-pub use backbone::{Architecture, Backbone, BackboneFeatures};
+pub use backbone::{Backbone, BackboneFeatures};
 pub use bands::{BandCoverage, band_coverage, calibrate_bands};
 pub use benchmark::{Repetition, Runs, run_folder, track_dataset};
 pub use classifier::{Classifier, ClassifierConfig, Projected};

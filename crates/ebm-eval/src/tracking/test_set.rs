@@ -39,6 +39,27 @@ pub struct RunResult<'a> {
 }
 
 impl TestSet {
+    /// All of them by name.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("otb100", Self::Otb100),
+        ("uav123", Self::Uav123),
+        ("lasot", Self::Lasot),
+        ("got10k", Self::Got10kVal),
+        ("got10k-test", Self::Got10kTest),
+        ("trackingnet", Self::TrackingNet),
+        ("other", Self::Own),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, set)| *set == self).map_or("other", |(name, _)| name)
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, set)| set)
+    }
+
     /// Its sequences in the folder `root`, laid out as published: see the modules of [`ebm_data::sequences`].
     /// Those that are not there or defective are listed beside the others.
     ///
@@ -57,14 +78,13 @@ impl TestSet {
         })
     }
 
-    /// How its figures are computed.
+    /// How its figures are computed; TrackingNet's own come from its server.
     pub fn convention(self) -> Convention {
         match self {
-            Self::Otb100 | Self::Own => Convention::pytracking(),
+            Self::Otb100 | Self::TrackingNet | Self::Own => Convention::pytracking(),
             Self::Uav123 => Convention::pytracking_uav(),
             Self::Lasot => Convention::pytracking_lasot(),
             Self::Got10kVal | Self::Got10kTest => Convention::got10k(),
-            Self::TrackingNet => Convention::trackingnet(),
         }
     }
 

@@ -43,9 +43,6 @@ fn success_in_closed_form() {
         scores.figures.precision_curve[3],
     ];
     assert_eq!(shares, [20.0, 40.0, 60.0]);
-    let trapezoid = score(&annotation, &annotation, &Convention::trackingnet());
-    close(trapezoid.figures.auc, 97.5);
-    assert_eq!(trapezoid.figures.norm_precision, 100.0);
 }
 
 proptest! {

@@ -1,14 +1,18 @@
 //! The module on tensors.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use candle_core::{Tensor, Var};
+use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::VarBuilder;
 use ebm_core::{EnergyModel, TargetSpace};
 use ebm_experiment::config::check_ranges;
 use ebm_nn::init;
 use ebm_nn::ops::{linear, prroi_pool, to_channels_last};
+use ebm_nn::params::ParamStore;
 use ebm_nn::prepared::{Prepared, are_constant, is_packable};
+use ebm_seed::Key;
 
 use super::features::{Modulation, TargetFeatures, TestFeatures, corners};
 use super::layers::{ConvBlock, LinearBlock};
@@ -82,6 +86,28 @@ impl BoxModule {
             config: config.clone(),
             prepared: Prepared::new(),
         })
+    }
+
+    /// The module of these sizes with the parameters `tensors` of the file at `path`, frozen.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] when a name is missing or surplus, or a shape is another.
+    pub fn of_tensors(
+        path: &Path,
+        config: &BoxModuleConfig,
+        tensors: BTreeMap<String, Tensor>,
+        device: &Device,
+    ) -> Result<Self> {
+        let store = ParamStore::new(Key::new(0));
+        store.freeze(|_| true);
+        store.preload(tensors);
+        let module = Self::new(config, store.var_builder(DType::F32, device));
+        let module = module.map_err(|error| Error::weights(path, error.to_string()))?;
+        let report = store.preload_report();
+        if report.is_exact() {
+            return Ok(module);
+        }
+        Err(Error::weights(path, format!("not a box module {config:?}: {report}")))
     }
 
     /// The sizes.
@@ -169,7 +195,7 @@ pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
         return Err(Error::config("of the box module", reason));
     }
     let crop: Vec<f64> = (0..batch).flat_map(|crop| std::iter::repeat_n(crop as f64, count)).collect();
-    let crop = Tensor::from_vec(crop, (batch * count, 1), &candle_core::Device::Cpu)?
+    let crop = Tensor::from_vec(crop, (batch * count, 1), &Device::Cpu)?
         .to_dtype(corners.dtype())?
         .to_device(corners.device())?;
     Ok(Tensor::cat(&[crop, corners.reshape((batch * count, 4))?], 1)?)

@@ -27,7 +27,7 @@ impl Default for Chosen {
     }
 }
 
-/// How the module of `method` is best used on the held-out pairs.
+/// How the module of `method` is best used on the held-out pairs; as it is where there is none.
 ///
 /// # Errors
 /// When the network refuses.
@@ -39,6 +39,9 @@ pub(crate) fn choose(
     held_out: &[PairFeatures],
     progress: &mut dyn Progress,
 ) -> Result<Chosen> {
+    if held_out.is_empty() {
+        return Ok(Chosen::default());
+    }
     let refinements: Vec<_> =
         config.step_factors.iter().map(|&factor| method.refinement.scaled(factor)).collect();
     let key = Key::new(0).split("accuracy");
@@ -54,7 +57,7 @@ pub(crate) fn choose(
     let best = best_of(&config.step_factors, found.iter().map(|overlaps| mean(overlaps, 1)));
     let step_factor = best.map_or(1.0, |(factor, _)| factor);
     let temperature = match method.proposal() {
-        Some(proposal) if !held_out.is_empty() => {
+        Some(proposal) => {
             let temperatures = &config.temperatures;
             let key = Key::new(0).split("temperature");
             let nll = nll_at(network, &proposal, temperatures, held_out, key)?;
@@ -63,7 +66,7 @@ pub(crate) fn choose(
             }
             best_of(temperatures, nll.iter().map(|nll| -nll)).map_or(1.0, |(temperature, _)| temperature)
         }
-        _ => 1.0,
+        None => 1.0,
     };
     Ok(Chosen { step_factor, temperature })
 }

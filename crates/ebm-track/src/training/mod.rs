@@ -1,18 +1,19 @@
 //! Training of the box module on features of pairs of frames.
 
+mod module;
 mod own;
 mod pool;
-mod small_backbone;
 mod source;
 mod stream;
 mod task;
 
-pub use own::ModuleTraining;
+pub use module::ModuleTraining;
+pub use own::{TrackerData, TrackerTraining};
 pub use pool::{PoolSize, PooledPairs};
-pub use small_backbone::{PREFIX, SmallBackboneConfig, SmallBackboneTask};
 pub use source::{PairFeatures, PairSource};
-pub use stream::{CropStream, KeptPairs, PairCrops, StreamPairs};
-pub use task::{BoxModuleTask, frozen_loss};
+pub use stream::StreamPairs;
+pub(crate) use stream::converted;
+pub use task::BoxModuleTask;
 
 use candle_core::Var;
 use ebm_experiment::config::settings;

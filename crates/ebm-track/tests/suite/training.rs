@@ -8,7 +8,7 @@ use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_track::box_module::{BoxModule, BoxModuleConfig};
 use ebm_track::config::{ExperimentConfig, Settings};
-use ebm_track::training::{BoxModuleTask, BoxTraining, PairFeatures, PairSource, frozen_loss};
+use ebm_track::training::{BoxModuleTask, BoxTraining, PairFeatures, PairSource};
 use ebm_track::{BackboneFeatures, Result};
 use ebm_train::TrainTask;
 use rand::Rng;
@@ -72,6 +72,15 @@ fn task(method: &str) -> BoxModuleTask<Source> {
     let store = ParamStore::new(Key::new(7));
     let config = BoxModuleConfig::atom([2, 2]).narrowed(32);
     let module = BoxModule::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
+    task_on(module, store, method)
+}
+
+/// A module that is not trained.
+fn task_of(module: BoxModule, method: &str) -> BoxModuleTask<Source> {
+    task_on(module, ParamStore::new(Key::new(7)), method)
+}
+
+fn task_on(module: BoxModule, store: ParamStore, method: &str) -> BoxModuleTask<Source> {
     let training = BoxTraining { batch_size: BATCH, learning_rate: 3e-3, ..BoxTraining::paper() };
     BoxModuleTask::new(module, store, Source(Key::new(1)), &objective(method), &training, Key::new(2))
         .unwrap()
@@ -102,18 +111,12 @@ fn every_methods_loss_falls() {
         };
         assert!(fell, "{method}: {first} to {last}");
         // As in training, frozen.
-        let pairs = Source(Key::new(9)).batch(0).unwrap();
-        let (module, store) = task.into_module();
-        let loss = |network: &BoxModule| {
-            let mut rng = Key::new(3).rng();
-            frozen_loss(network, &pairs, &objective(method), &mut rng).unwrap()
-        };
-        let frozen = loss(&module);
+        let pairs = [Source(Key::new(9)).batch(0).unwrap()];
+        let frozen = task.validation_loss(&pairs, Key::new(3)).unwrap();
         assert!(frozen < first, "{method}: {first} to {frozen} frozen");
-        let mut rng = Key::new(3).rng();
-        let constants = store.constants().unwrap().var_builder(DType::F32, &Device::Cpu);
-        let constant = BoxModule::new(module.config(), constants).unwrap();
-        let packed = frozen_loss(&constant, &pairs, &objective(method), &mut rng).unwrap();
+        let constants = task.store().constants().unwrap().var_builder(DType::F32, &Device::Cpu);
+        let constant = task_of(BoxModule::new(task.module().config(), constants).unwrap(), method);
+        let packed = constant.validation_loss(&pairs, Key::new(3)).unwrap();
         assert!((packed - frozen).abs() < 1e-4 * (1.0 + frozen.abs()), "{packed} {frozen}");
     }
 }

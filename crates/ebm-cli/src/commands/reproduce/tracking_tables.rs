@@ -1,10 +1,34 @@
-//! The tables of `ebm reproduce tracking`.
+//! The tables of `ebm reproduce tracking`, and its figure.
+
+use std::path::Path;
 
 use anyhow::Result;
 use ebm_eval::{Spread, Summary, Table};
+use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
-use ebm_track::reproduce::{Comparison, Figures, RivalRow, Row, Study};
+use ebm_track::reproduce::{Comparison, Row, Study};
 use ebm_track::{Quoted, RivalConfig};
+
+/// `success.svg` and `.png`, Figure 3b, of the first dataset.
+pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> Result<()> {
+    let Some(first) = outcome.curves.first() else { return Ok(()) };
+    let own = outcome.curves.iter().filter(|curve| curve.dataset == first.dataset);
+    let curves: Vec<(String, Vec<f64>)> = own
+        .map(|curve| {
+            let auc = curve.success.iter().sum::<f64>() / curve.success.len() as f64;
+            let title = config.method(&curve.method).map_or(&curve.method, |method| &method.title);
+            (format!("{title} [{auc:.1}]"), curve.success.clone())
+        })
+        .collect();
+    let figure = LinePlot {
+        title: &format!("Success on {}: frames above the threshold, in %", first.dataset),
+        x_label: "overlap threshold",
+        x: 0.0..1.0,
+        y: 0.0..100.0,
+        curves: &curves,
+    };
+    Ok(ebm_plot::write(&figure, &run.join("success"))?)
+}
 
 /// All tables as Markdown; with the paper's figures beside those of paper scale.
 pub fn tables(
@@ -28,9 +52,8 @@ pub fn tables(
     }
     for dataset in datasets {
         let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.dataset == dataset).collect();
-        let rivals: Vec<&RivalRow> = outcome.rivals.iter().filter(|row| row.dataset == dataset).collect();
         let table = match study {
-            Study::Methods => methods(config, &rows, &rivals, with_paper)?,
+            Study::Methods => methods(config, &rows, with_paper)?,
             Study::Sigma => sigma(config, &rows)?,
         };
         text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
@@ -47,14 +70,8 @@ fn cell(rows: &[&Row], value: fn(&Row) -> f64) -> Result<String> {
     Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 1))
 }
 
-/// The methods on a dataset, and the trackers whose boxes were given; the paper's figures are those on
-/// UAV123.
-fn methods(
-    config: &ExperimentConfig,
-    rows: &[&Row],
-    rivals: &[&RivalRow],
-    with_paper: bool,
-) -> Result<Table> {
+/// The methods on a dataset; the paper's figures are those on UAV123.
+fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result<Table> {
     let mut header = vec!["method", "AUC", "OP50", "OP75", "precision", "norm. precision", "frames/s"];
     if with_paper {
         header.extend(["paper, UAV123: OP50", "OP75", "AUC"]);
@@ -82,19 +99,6 @@ fn methods(
         if with_paper {
             let published = method.published.map(|published| published.uav123);
             cells.extend([0, 1, 2].map(|i| figure(published.map(|uav123| uav123[i]))));
-        }
-        table.push(cells)?;
-    }
-    for row in rivals {
-        let Figures { auc, op50, op75, precision, norm_precision, .. } = row.figures;
-        let figures = [auc, op50, op75, precision, norm_precision];
-        let mut cells = vec![format!("{} ({} sequences)", row.name, row.sequences)];
-        cells.extend(figures.map(|value| format!("{value:.1}")));
-        cells.push("–".to_owned());
-        if with_paper {
-            let quoted = config.rivals.iter().find(|quoted| quoted.name.eq_ignore_ascii_case(&row.name));
-            let Quoted { op50, op75, auc } = quoted.map_or_else(Quoted::default, |quoted| quoted.uav123);
-            cells.extend([op50, op75, auc].map(figure));
         }
         table.push(cells)?;
     }

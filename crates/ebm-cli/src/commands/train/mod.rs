@@ -56,36 +56,59 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
         Train::Detector(args) => train(args, signals),
         Train::Branch(args) => train(args, signals),
         Train::Refiner(args) => train(args, signals),
-        Train::Tracker(args) => train(args, signals),
+        Train::Tracker(args) => train_task(&args.run, &mut args.training()?, signals),
         Train::Age(args) => train(args, signals),
         Train::HeadPose(args) => train(args, signals),
     }
 }
 
 fn train<T: TrainArgs>(mut args: T, signals: &Signals) -> Result<()> {
-    let (engine, device) = args.run().engine();
+    let own = args.run().clone();
+    if trained(&own, &mut args, signals)? {
+        println!("{}", args.result()?.display());
+    }
+    Ok(())
+}
+
+/// Runs a task's own training; standard output names the run's folder at the end.
+fn train_task<T: Training>(own: &RunArgs, training: &mut T, signals: &Signals) -> Result<()>
+where
+    anyhow::Error: From<T::Error>,
+{
+    if trained(own, training, signals)? {
+        println!("{}", own.run.display());
+    }
+    Ok(())
+}
+
+/// Runs a training; whether this process is the first of its group, which speaks of it.
+fn trained<T: Training>(own: &RunArgs, training: &mut T, signals: &Signals) -> Result<bool>
+where
+    anyhow::Error: From<T::Error>,
+{
+    let (engine, device) = own.engine();
     let (group, device) = engine.join(device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
     }
     let mut session = Session { group: &group, device: &device, progress: &mut progress };
-    let result = course(&mut args, &mut session);
-    parallel::end(&group, result)
+    let result = course(own, training, &mut session);
+    let is_first = group.is_first();
+    parallel::end(&group, result).map(|()| is_first)
 }
 
-fn course<T: TrainArgs>(args: &mut T, session: &mut Session<'_>) -> Result<()> {
-    let own = args.run().clone();
+fn course<T: Training>(own: &RunArgs, training: &mut T, session: &mut Session<'_>) -> Result<()>
+where
+    anyhow::Error: From<T::Error>,
+{
     let run = own.place()?;
     let mut watch = None;
     if session.group.is_first() {
         create_dir(run.spec.root)?;
         watch = Some(own.watch.begin(&own.run)?);
     }
-    ebm_experiment::train(args, &run, session)?;
+    ebm_experiment::train(training, &run, session)?;
     drop(watch);
-    if session.group.is_first() {
-        println!("{}", args.result()?.display());
-    }
     Ok(())
 }

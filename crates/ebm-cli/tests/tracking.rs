@@ -44,7 +44,10 @@ fn what_is_no_run_of_tracking_does_not_go_on() {
     std::fs::write(&report, "mine").unwrap();
     let resume = |task: &str, run: &Path, part: &str| {
         let args = ["reproduce", task, "--scale", "mini", "--smoke", "--resume", text(run)];
-        refused(&[&args[..], &["--datasets", text(dir.path()), "--weights", text(dir.path())]].concat(), part);
+        refused(
+            &[&args[..], &["--datasets", text(dir.path()), "--weights", text(dir.path())]].concat(),
+            part,
+        );
     };
     resume("tracking", &empty, "this is no run");
     assert_eq!(std::fs::read_to_string(&report).unwrap(), "mine");

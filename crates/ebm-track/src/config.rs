@@ -32,9 +32,6 @@ settings! {
         /// as it is.
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
-        /// Temperatures of p(y|x) among which the held-out boxes choose; none: 1.
-        #[serde(default)]
-        pub temperatures: Vec<f64> where 1e-3..=1e3,
         /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
         #[serde(default = "published_repetitions")]
         pub repetitions: usize where 1..=1000,
@@ -162,7 +159,8 @@ mod tests {
         let energy = config.method(ExperimentConfig::ENERGY).unwrap();
         assert_eq!(energy.objective.gaussian().unwrap().sigmas(), [[0.05; 4], [0.5; 4]]);
         assert_eq!((energy.refinement.steps, energy.refinement.step_length), (10, [2e-4, 1e-3]));
-        assert_eq!((config.training, config.narrowed), (BoxTraining::paper(), 1));
+        let BoxTraining { batch_size, epochs, learning_rate, .. } = config.training;
+        assert_eq!((batch_size, epochs, learning_rate, config.narrowed), (64, 50, 1e-3, 1));
         assert_eq!((config.tracker, config.repetitions), (TrackerConfig::default(), 5));
     }
 }

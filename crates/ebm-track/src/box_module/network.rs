@@ -138,7 +138,7 @@ impl BoxModule {
         let third = fc3.forward(&to_channels_last(&pool(0)?)?, train)?.flatten_from(1)?;
         let both = Tensor::cat(&[third, pool(1)?.flatten_from(1)?], 1)?.unsqueeze(1)?.unsqueeze(1)?;
         let vector = |layer: &ConvBlock| Ok::<_, Error>(layer.forward(&both, train)?.flatten_from(1)?);
-        Ok(Modulation { vectors: [vector(&vectors[0])?, vector(&vectors[1])?] })
+        Ok(Modulation([vector(&vectors[0])?, vector(&vectors[1])?]))
     }
 
     fn describe(
@@ -151,18 +151,18 @@ impl BoxModule {
             let [first, second] = &self.test[map];
             let features =
                 second.forward(&first.forward(&to_channels_last(test.maps()[map])?, train)?, train)?;
-            let vector = &modulation.vectors[map];
+            let vector = &modulation.0[map];
             Ok(scaled(&features, vector)?.permute((0, 3, 1, 2))?)
         };
-        Ok(TestFeatures { maps: [map(0)?, map(1)?] })
+        Ok(TestFeatures([map(0)?, map(1)?]))
     }
 
     /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`; differentiable.
     fn f(&self, features: &TestFeatures, corners: &Tensor, train: bool) -> Result<Tensor> {
         let (batch, count, _) = corners.dims3()?;
-        let rois = rois(corners, features.maps[0].dim(0)?)?;
+        let rois = rois(corners, features.0[0].dim(0)?)?;
         let hidden = |map: usize| -> Result<Tensor> {
-            let maps = features.maps[map].permute((0, 2, 3, 1))?;
+            let maps = features.0[map].permute((0, 2, 3, 1))?;
             let pooled = pool(&maps, &rois, self.config.pool[map], map)?;
             self.of_box[map].forward(&pooled.flatten_from(1)?, train)
         };
@@ -237,7 +237,7 @@ impl BoxNetwork for BoxModule {
     }
 
     fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
-        let is_constant = are_constant(features.maps.iter().chain([corners]));
+        let is_constant = are_constant(features.0.iter().chain([corners]));
         match if is_constant { self.packed(corners)? } else { None } {
             Some(packed) => packed.scores(features, corners),
             None => self.f(features, corners, false),

@@ -89,7 +89,7 @@ pub(super) struct Setup<'a> {
     /// Where box modules are trained.
     pub backbone: Arc<Backbone>,
     /// On the CPU, where trackers run.
-    tracking: Arc<Backbone>,
+    pub tracking: Arc<Backbone>,
 }
 
 impl<'a> Setup<'a> {
@@ -105,11 +105,6 @@ impl<'a> Setup<'a> {
             _ => Arc::new(Backbone::load(path, &Device::Cpu)?),
         };
         Ok(Self { config, options, backbone, tracking })
-    }
-
-    /// The backbone on the CPU.
-    pub fn tracking_backbone(&self) -> &Arc<Backbone> {
-        &self.tracking
     }
 
     /// A trained module in the tracker, on every dataset, as often as the settings say. The boxes go to the

@@ -9,11 +9,10 @@ use ebm_data::sequences::sampler::Source;
 use ebm_seed::Key;
 use ebm_train::{Group, Progress, RunSpec, keep_base, load_latest, train_run};
 
-use super::accuracy::box_accuracy;
-use super::chosen::choose;
 use super::compare::{Comparison, Setup, Test, Trained, module_name};
 use super::data::{loader_of, pair_sampler};
-use super::held_out::{HeldOutRecord, HeldOutRow, Stage};
+use super::held_out::{HeldOutRecord, HeldOutRow};
+use super::step_factor::{best_step_factor, box_accuracy};
 use super::study::Variant;
 use crate::Result;
 use crate::box_module::BoxModule;
@@ -39,7 +38,7 @@ impl HeldOut {
         let sampler = pair_sampler(place.config, count * batch_size, vec![source])?;
         let key = Key::new(0).split("held out").split(name);
         let loader = loader_of(PairRecipe::ATOM_VALIDATION, batch_size, sampler, key)?;
-        let mut pairs = StreamPairs::new(loader, place.tracking_backbone(), &Device::Cpu);
+        let mut pairs = StreamPairs::new(loader, &place.tracking, &Device::Cpu);
         let batches = (0..count).map(|step| converted(&pairs.batch(step)?, DType::F16));
         Ok(Self { name: name.to_owned(), batches: batches.collect::<Result<_>>()? })
     }
@@ -95,12 +94,12 @@ impl Course<'_> {
     fn train(
         &self,
         seed: u64,
-        (pairs, together): Pairs,
+        pairs: Pairs,
         record: &mut HeldOutRecord,
         progress: &mut dyn Progress,
     ) -> Result<Vec<Trained>> {
         let Setup { config, options, backbone, .. } = &self.place;
-        let (device, group) = (&options.device, Group::alone());
+        let ((pairs, together), device, group) = (pairs, &options.device, Group::alone());
         let keys: Vec<String> = self.variants.iter().map(Variant::key).collect();
         let mut modules = Vec::new();
         for ((variant, name), pairs) in self.variants.iter().zip(&keys).zip(pairs) {
@@ -171,14 +170,12 @@ impl Course<'_> {
         let choosing = self.choosing.div_ceil(self.sets.len().max(1) * config.training.batch_size);
         let chosen_on = self.sets.iter().flat_map(|set| set.batches().take(choosing));
         let chosen_on = chosen_on.collect::<Result<Vec<_>>>()?;
-        let chosen = choose(config, method, name, &network, &chosen_on, progress)?;
-        let step_factor = chosen.step_factor;
-        let (refinement, key) = ([method.refinement.scaled(step_factor)], Key::new(0).split("accuracy"));
-        let stage = Stage { method: name, seed, pairs, step_factor };
+        let step_factor = best_step_factor(config, method, name, &network, &chosen_on, progress)?;
+        let refinement = [method.refinement.scaled(step_factor)];
         let mut rows = Vec::new();
         for set in &self.sets {
-            let found = box_accuracy(&network, set.batches(), &refinement, &config.tracker.boxes, key)?;
-            rows.push(HeldOutRow::new(&set.name, stage, &found.concat())?);
+            let found = box_accuracy(&network, set.batches(), &refinement, &config.tracker.boxes)?;
+            rows.push(HeldOutRow::new(&set.name, name, seed, pairs, step_factor, &found.concat())?);
         }
         progress.end();
         for HeldOutRow { set, boxes, before, after, .. } in &rows {
@@ -190,7 +187,7 @@ impl Course<'_> {
             folder = format!("{folder}-{pairs}");
         }
         let options = self.place.options;
-        let saved = module.training.saved(keep_base(&options.backbone, &options.run, BACKBONE)?, chosen);
+        let saved = module.training.saved(keep_base(&options.backbone, &options.run, BACKBONE)?, step_factor);
         let path = options.run.join(folder);
         ebm_data::files::create_dir(&path)?;
         saved.save(module.task.store(), &path)?;

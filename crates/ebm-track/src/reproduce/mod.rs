@@ -1,23 +1,21 @@
 //! Table 3 of the paper: on the published datasets, on still images, or in small on generated videos.
 
-mod accuracy;
-mod chosen;
 mod compare;
 mod course;
 pub(crate) mod data;
 mod held_out;
 mod paper;
+mod step_factor;
 mod stills;
 mod study;
 
 use ebm_eval::tracking::{RunsReport, TrackingFigures};
 use serde::{Deserialize, Serialize};
 
-pub use chosen::Chosen;
-pub(crate) use chosen::choose;
 pub use compare::{Comparison, Curve, Options, Test};
 pub use held_out::HeldOutRow;
 pub use paper::{missing, paper};
+pub(crate) use step_factor::best_step_factor;
 pub use stills::{Annotated, StillsData, stills};
 pub use study::Study;
 

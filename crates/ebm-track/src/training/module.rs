@@ -14,7 +14,6 @@ use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
 use crate::config::ExperimentConfig;
 use crate::method::MethodConfig;
-use crate::reproduce::Chosen;
 use crate::saved::{DensityConfig, SavedConfig};
 
 /// What is trained, and where.
@@ -49,12 +48,12 @@ impl ModuleTraining<'_> {
             .over(self.group))
     }
 
-    /// What the module is, and how it is used: as `chosen`, on the backbone of this file.
+    /// What the module is, and how it is used: with step lengths `step_factor` times as long as the method's, on the
+    /// backbone of this file.
     #[must_use]
-    pub fn saved(&self, backbone: PathBuf, chosen: Chosen) -> SavedConfig {
-        let Chosen { step_factor, temperature } = chosen;
-        let density =
-            self.method.proposal().map(|proposal| DensityConfig { proposal, temperature, factors: None });
+    pub fn saved(&self, backbone: PathBuf, step_factor: f64) -> SavedConfig {
+        let density = |proposal| DensityConfig { proposal, temperature: 1.0, factors: None };
+        let density = self.method.proposal().map(density);
         SavedConfig {
             method: self.method.key.clone(),
             seed: self.seed,

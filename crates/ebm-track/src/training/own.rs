@@ -16,7 +16,7 @@ use ebm_train::{Group, keep_base};
 use super::{BoxModuleTask, ModuleTraining, PairFeatures, PairSource, StreamPairs};
 use crate::backbone::Backbone;
 use crate::config::{ExperimentConfig, Settings};
-use crate::reproduce::{Chosen, choose, data};
+use crate::reproduce::{best_step_factor, data};
 use crate::saved::{BACKBONE, SavedConfig};
 use crate::{Error, Result};
 
@@ -61,22 +61,21 @@ impl TrackerTraining {
         Ok(ModuleTraining { config, method: config.method(name)?, name, seed, backbone, device, group })
     }
 
-    /// What the module's file says of it, used as `chosen`.
-    fn saved(&self, backbone: &Arc<Backbone>, chosen: Chosen) -> Result<SavedConfig> {
+    /// What the module's file says of it.
+    fn saved(&self, backbone: &Arc<Backbone>, step_factor: f64) -> Result<SavedConfig> {
         let kept = keep_base(&self.backbone, &self.run, BACKBONE)?;
-        Ok(self.module(backbone, &Device::Cpu, &Group::alone())?.saved(kept, chosen))
+        Ok(self.module(backbone, &Device::Cpu, &Group::alone())?.saved(kept, step_factor))
     }
 
-    /// The share of `group`'s process of the batches of pairs of frames of `sequences`.
+    /// The share of the process of `module`'s group of the batches of pairs of frames of `sequences`.
     fn pairs(
         &self,
         recipe: PairRecipe,
         sequences: Vec<Sequence>,
         key: Key,
-        backbone: &Arc<Backbone>,
-        (device, group): (&Device, &Group),
+        module: &ModuleTraining<'_>,
     ) -> Result<StreamPairs> {
-        let training = &self.config.training;
+        let (training, ModuleTraining { backbone, device, group, .. }) = (&self.config.training, module);
         let (batch_size, source) = (training.batch_size, Source { sequences, weight: 1.0 });
         let sampler =
             data::pair_sampler(&self.config, training.pairs_per_epoch.max(batch_size), vec![source])?;
@@ -116,14 +115,14 @@ impl Training for TrackerTraining {
     }
 
     fn build(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {
-        let (backbone, device) = (&data.backbone, session.device);
         let [sequences, held_out] = std::mem::take(&mut data.sequences);
-        let (key, place) = (data::pairs_key(self.seed), (device, session.group));
-        let pairs = self.pairs(PairRecipe::ATOM, sequences, key, backbone, place)?;
-        let network = self.module(backbone, device, session.group)?.start(pairs)?;
+        let module = self.module(&data.backbone, session.device, session.group)?;
+        let pairs = self.pairs(PairRecipe::ATOM, sequences, data::pairs_key(self.seed), &module)?;
+        let network = module.start(pairs)?;
         if session.group.is_first() {
-            let (key, place) = (Key::new(0).split("validation"), (device, &Group::alone()));
-            let mut pairs = self.pairs(PairRecipe::ATOM_VALIDATION, held_out, key, backbone, place)?;
+            let (key, alone) = (Key::new(0).split("validation"), Group::alone());
+            let module = ModuleTraining { group: &alone, ..module };
+            let mut pairs = self.pairs(PairRecipe::ATOM_VALIDATION, held_out, key, &module)?;
             data.pairs = (0..VALIDATION_BATCHES).map(|step| pairs.batch(step)).collect::<Result<_>>()?;
         }
         let settings = self.settings(None)?.unwrap_or_default();
@@ -135,14 +134,15 @@ impl Training for TrackerTraining {
     }
 
     fn keep(&mut self, data: &TrackerData, network: &Self::Network) -> Result<()> {
-        self.saved(&data.backbone, Chosen::default())?.save(network.store(), &self.run)
+        self.saved(&data.backbone, 1.0)?.save(network.store(), &self.run)
     }
 
     fn finish(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<()> {
         let (_, _, module) = SavedConfig::load(&self.run, Some(&self.backbone), session.device)?;
         let (config, name) = (&self.config, &self.method);
-        let chosen = choose(config, config.method(name)?, name, &module, &data.pairs, session.progress)?;
-        self.saved(&data.backbone, chosen)?.replace(&self.run)
+        let method = config.method(name)?;
+        let factor = best_step_factor(config, method, name, &module, &data.pairs, session.progress)?;
+        self.saved(&data.backbone, factor)?.replace(&self.run)
     }
 }
 

@@ -8,8 +8,8 @@ use ebm_seed::Key;
 use rand::Rng;
 use rand::seq::SliceRandom;
 
-use super::source::{PairFeatures, PairSource};
 use super::stream::converted;
+use super::{PairFeatures, PairSource};
 use crate::backbone::BackboneFeatures;
 use crate::{Error, Result};
 

@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use ebm_data::loader::{ByStep, Loader};
 use ebm_data::sequences::pairs::{PairRecipe, PairSample};
 
-use super::source::{PairFeatures, PairSource};
+use super::{PairFeatures, PairSource};
 use crate::Result;
 use crate::backbone::{Backbone, BackboneFeatures};
 

@@ -100,11 +100,11 @@ fn in_boxes(of_corners: &Tensor) -> Tensor {
 /// Every quantity of the frozen network.
 fn check_frozen(golden: &Golden, network: &impl BoxNetwork, bound: f64) {
     let (modulation, test) = golden.test_features(network);
-    let [third, fourth] = modulation.vectors();
+    let [third, fourth] = &modulation.0;
     assert_close("modulation at 1/8", third, &golden.get("frozen.vector3"), bound);
     assert_close("modulation at 1/16", fourth, &golden.get("frozen.vector4"), bound);
-    assert_close("map at 1/8", &test.maps()[0], &golden.get("frozen.map3"), bound);
-    assert_close("map at 1/16", &test.maps()[1], &golden.get("frozen.map4"), bound);
+    assert_close("map at 1/8", &test.0[0], &golden.get("frozen.map3"), bound);
+    assert_close("map at 1/16", &test.0[1], &golden.get("frozen.map4"), bound);
 
     let corners = corners(&golden.get("boxes")).unwrap();
     let (f, gradient) = network.corner_gradients(&test, &corners).unwrap();
@@ -156,10 +156,10 @@ fn in_training_it_is_torchs_network() {
         network.modulation(&golden.features("reference"), &golden.get("reference_boxes")).unwrap();
     let test = network.test_features(&golden.features("test"), &modulation).unwrap();
     for (name, found) in [
-        ("train.vector3", &modulation.vectors()[0]),
-        ("train.vector4", &modulation.vectors()[1]),
-        ("train.map3", &test.maps()[0]),
-        ("train.map4", &test.maps()[1]),
+        ("train.vector3", &modulation.0[0]),
+        ("train.vector4", &modulation.0[1]),
+        ("train.map3", &test.0[0]),
+        ("train.map4", &test.0[1]),
     ] {
         assert_close(name, found, &golden.get(name), 1e-9);
     }
@@ -279,7 +279,7 @@ fn one_target_serves_several_crops() {
     let boxes = golden.get("reference_boxes").narrow(0, 0, 1).unwrap();
     let constant = golden.constant();
     let modulation = constant.modulation(&first, &boxes).unwrap();
-    let maps = |network: &dyn Fn() -> TestFeatures| network().maps()[1].clone();
+    let maps = |network: &dyn Fn() -> TestFeatures| network().0[1].clone();
     let a = maps(&|| constant.test_features(&golden.features("test"), &modulation).unwrap());
     let b = maps(&|| module.test_features(&golden.features("test"), &modulation).unwrap());
     assert_close("map", &a, &b, 1e-5);

@@ -63,6 +63,10 @@ impl PairSource for Source {
 /// The keys of the methods.
 const METHODS: [&str; 3] = ["atom", "atom_star", "ebm"];
 
+fn paper() -> BoxTraining {
+    ExperimentConfig::embedded("paper").unwrap().training
+}
+
 fn objective(method: &str) -> AnyObjective {
     let text = format!("extends = 'paper'\nmethods.{method}.objective.num_samples = 16");
     ExperimentConfig::parse("few samples", &text).unwrap().method(method).unwrap().objective.clone()
@@ -81,7 +85,7 @@ fn task_of(module: BoxModule, method: &str) -> BoxModuleTask<Source> {
 }
 
 fn task_on(module: BoxModule, store: ParamStore, method: &str) -> BoxModuleTask<Source> {
-    let training = BoxTraining { batch_size: BATCH, learning_rate: 3e-3, ..BoxTraining::paper() };
+    let training = BoxTraining { batch_size: BATCH, learning_rate: 3e-3, ..paper() };
     BoxModuleTask::new(module, store, Source(Key::new(1)), &objective(method), &training, Key::new(2))
         .unwrap()
 }
@@ -154,8 +158,9 @@ fn a_resumed_training_is_the_uninterrupted_one() {
 
 #[test]
 fn the_rate_falls_by_five_every_fifteen_epochs() {
-    let schedule = BoxTraining::paper().schedule();
-    assert_eq!(BoxTraining::paper().steps(), 50_000);
+    let training = paper();
+    let schedule = training.schedule();
+    assert_eq!(training.steps(), 50_000);
     for (step, rate) in [(0, 1e-3), (14_999, 1e-3), (15_000, 2e-4), (30_000, 4e-5), (49_999, 8e-6)] {
         assert!((schedule.learning_rate(step) / rate - 1.0).abs() < 1e-12, "{step}");
     }

@@ -51,7 +51,7 @@ pub fn run(args: &TrackerArgs) -> Result<()> {
         "temperature {}; bands are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom)",
         density.temperature
     );
-    let saved = SavedConfig { density: Some(density), ..tracker.saved().clone() };
+    let saved = SavedConfig { density: Some(density), ..tracker.saved.clone() };
     saved.replace(&args.run)?;
     println!("{}", SavedConfig::model_path(&args.run).display());
     Ok(())

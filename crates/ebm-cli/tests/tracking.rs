@@ -296,13 +296,14 @@ fn the_ablation_of_sigma_is_reproduced() {
     let args =
         [&args[..], &[text(&out), "--datasets", text(&datasets), "--weights", text(&weights)]].concat();
     let object: Value = serde_json::from_slice(&succeeds(&args).stdout).unwrap();
-    let sigmas: Vec<String> =
-        object["rows"].as_array().unwrap().iter().map(|row| row["sigmas"].to_string()).collect();
-    assert_eq!(sigmas, ["[0.05]", "[0.01,0.1]", "[0.03,0.3]", "[0.05,0.5]", "[0.07,0.7]"]);
+    let sigmas: Vec<&str> =
+        object["rows"].as_array().unwrap().iter().map(|row| row["method"].as_str().unwrap()).collect();
+    let expected = ["0.05", "0.01_0.1", "0.03_0.3", "0.05_0.5", "0.07_0.7"];
+    assert_eq!(sigmas, expected.map(|sigmas| format!("sigma-{sigmas}")));
     let run = out.join("tracking-sigma-mini-smoke-1");
     let saved = run.join("sigma-0.03_0.3-0/model.safetensors");
     let saved = ebm_train::ModelMetadata::read(&saved).unwrap().unwrap();
-    assert_eq!((saved.task.as_str(), saved.method.as_str()), ("tracking", "ebm"));
+    assert_eq!((saved.task.as_str(), saved.method.as_str()), ("tracking", "sigma-0.03_0.3"));
     let report = std::fs::read_to_string(run.join("report.md")).unwrap();
     let row = report.lines().find(|line| line.contains("0.05, 0.5")).unwrap();
     assert!(["79.90", "48.71", "64.10"].iter().all(|figure| row.contains(figure)), "{row}");

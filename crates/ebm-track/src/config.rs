@@ -118,12 +118,20 @@ impl ExperimentConfig {
         row(&self.methods, |method| &method.key, key)
     }
 
-    /// The same with this row in the place of the one of its key.
-    #[must_use]
-    pub fn with_method(&self, method: &MethodConfig) -> Self {
-        let mut config = self.clone();
-        config.methods.iter_mut().filter(|row| row.key == method.key).for_each(|row| row.clone_from(method));
-        config
+    /// The same with the rows of the supplement's ablation in the place of its methods: the energy model with samples
+    /// from each of the proposals.
+    ///
+    /// # Errors
+    /// When there is no energy model, or a standard deviation is not positive.
+    pub fn ablated(&self) -> Result<Self> {
+        let energy = self.method(Self::ENERGY)?;
+        let row = |sigmas: &[f64]| {
+            let names: Vec<String> = sigmas.iter().map(f64::to_string).collect();
+            let (key, title) = (format!("sigma-{}", names.join("_")), names.join(", "));
+            Ok(MethodConfig { key, title, published: None, ..energy.with_sigmas(sigmas)? })
+        };
+        let methods = self.ablation.iter().map(|ablated| row(&ablated.sigmas));
+        Ok(Self { methods: methods.collect::<Result<_>>()?, ..self.clone() })
     }
 }
 

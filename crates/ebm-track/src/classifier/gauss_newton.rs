@@ -4,8 +4,8 @@ use super::blocks::{Blocks, add_scaled, adjoint, differential, dot, filter, scal
 use super::least_squares::Samples;
 use crate::Result;
 
-/// With λ of ‖θ_b‖² for each block, `steps` times: linearise the scores about θ and minimise the quadratic model with `iterations` of
-/// conjugate gradients. Returns the last θ.
+/// With λ of ‖θ_b‖² for each block, `steps` times: linearise the scores about θ and minimise the quadratic model
+/// with `iterations` of conjugate gradients. Returns the last θ.
 pub(super) fn gauss_newton(
     samples: &Samples,
     lambda: &[f64],

@@ -12,23 +12,21 @@ use serde::{Deserialize, Serialize};
 
 use super::Row;
 use super::held_out::HeldOutRow;
-use super::study::{Study, Variant};
 use crate::Result;
 use crate::backbone::Backbone;
 use crate::benchmark::{Runs, track_dataset};
 use crate::box_module::BoxModule;
 use crate::config::ExperimentConfig;
+use crate::method::MethodConfig;
 use crate::tracker::Networks;
 
-/// What is compared, and where.
+/// How often and where methods are compared.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The backbone's weight file.
     pub backbone: PathBuf,
     /// Seeds 0 … `seeds` − 1 of each box module and its tracker.
     pub seeds: u64,
-    /// What is compared.
-    pub study: Study,
     /// Checkpoints, metrics, trained modules.
     pub run: PathBuf,
     /// Whether an interrupted run in `run` goes on: its trained modules are kept, and so are the boxes of its
@@ -112,30 +110,28 @@ impl<'a> Setup<'a> {
     pub fn measure(
         &self,
         tests: &[Test],
-        variant: &Variant,
+        method: &MethodConfig,
         Trained { seed, step_factor, network }: Trained,
         outcome: &mut Comparison,
         progress: &mut dyn Progress,
     ) -> Result<()> {
-        let refinement = variant.method.refinement.scaled(step_factor);
+        let refinement = method.refinement.scaled(step_factor);
         let backbone = Arc::clone(&self.tracking);
         let networks = Networks { backbone, boxes: network, refinement, density: None, device: Device::Cpu };
-        let module = self.options.run.join(module_name(variant, seed));
+        let module = self.options.run.join(module_name(&method.key, seed));
         // One sequence at a time: the rows tell how fast a tracker is.
         let runs = Runs { repetitions: self.config.repetitions, workers: 1 };
         for test in tests {
-            progress.message(&format!("{}, seed {seed}, on {}", variant.key(), test.name));
+            progress.message(&format!("{}, seed {seed}, on {}", method.key, test.name));
             let (key, sequences, tracker) =
                 (Key::new(seed).split("tracker"), &test.sequences[..], &self.config.tracker);
             let results = module.join("results").join(&test.name);
             let all = track_dataset(&networks, tracker, sequences, &results, runs, key, progress)?;
             let reports = all.iter().map(|one| one.report(sequences, &test.convention));
             let report = merge(&reports.collect::<Result<Vec<_>>>()?)?;
-            outcome.rows.push(Row::new(&test.name, variant, seed, step_factor, &report, &all));
+            outcome.rows.push(Row::new(&test.name, &method.key, seed, step_factor, &report, &all));
             outcome.failed.extend(report.failed.iter().cloned());
-            if variant.sigmas.is_none() {
-                outcome.add_curve(&test.name, &variant.method.key, &report.figures.curve);
-            }
+            outcome.add_curve(&test.name, &method.key, &report.figures.curve);
         }
         Ok(())
     }
@@ -162,6 +158,6 @@ impl Comparison {
 }
 
 /// The directory of a module within a run.
-pub(super) fn module_name(variant: &Variant, seed: u64) -> String {
-    format!("{}-{seed}", variant.key())
+pub(super) fn module_name(method: &str, seed: u64) -> String {
+    format!("{method}-{seed}")
 }

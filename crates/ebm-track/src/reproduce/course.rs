@@ -13,7 +13,6 @@ use super::compare::{Comparison, Setup, Test, Trained, module_name};
 use super::data::{loader_of, pair_sampler};
 use super::held_out::{HeldOutRecord, HeldOutRow};
 use super::step_factor::{best_step_factor, box_accuracy};
-use super::study::Variant;
 use crate::Result;
 use crate::box_module::BoxModule;
 use crate::config::Settings;
@@ -51,7 +50,6 @@ impl HeldOut {
 /// The trainings of all methods, side by side.
 pub(super) struct Course<'a> {
     pub place: Setup<'a>,
-    pub variants: Vec<Variant>,
     pub sets: Vec<HeldOut>,
     /// So many boxes of all sets together choose step lengths.
     pub choosing: usize,
@@ -61,7 +59,6 @@ pub(super) struct Course<'a> {
 
 /// A box module in training.
 struct Module<'a> {
-    variant: &'a Variant,
     training: ModuleTraining<'a>,
     task: BoxModuleTask<Box<dyn PairSource>>,
     /// Its settings.
@@ -82,15 +79,15 @@ impl Course<'_> {
         let (mut outcome, mut record) = (Comparison::default(), HeldOutRecord::open(&options.run)?);
         for seed in 0..options.seeds {
             let trained = self.train(seed, pairs(seed)?, &mut record, progress)?;
-            for (variant, trained) in self.variants.iter().zip(trained) {
-                self.place.measure(tests, variant, trained, &mut outcome, progress)?;
+            for (method, trained) in self.place.config.methods.iter().zip(trained) {
+                self.place.measure(tests, method, trained, &mut outcome, progress)?;
             }
         }
         outcome.held_out = record.into_rows();
         Ok(outcome.finish(options.seeds))
     }
 
-    /// Trains a module of each variant, in their order.
+    /// Trains a module by each method, in their order.
     fn train(
         &self,
         seed: u64,
@@ -100,13 +97,12 @@ impl Course<'_> {
     ) -> Result<Vec<Trained>> {
         let Setup { config, options, backbone, .. } = &self.place;
         let ((pairs, together), device, group) = (pairs, &options.device, Group::alone());
-        let keys: Vec<String> = self.variants.iter().map(Variant::key).collect();
+        let text = config.to_toml()?;
         let mut modules = Vec::new();
-        for ((variant, name), pairs) in self.variants.iter().zip(&keys).zip(pairs) {
-            let method = &variant.method;
-            let training = ModuleTraining { config, method, name, seed, backbone, device, group: &group };
-            let (task, text) = (training.start(pairs)?, config.with_method(method).to_toml()?);
-            let mut module = Module { variant, training, task, text, done: self.checkpoint(variant, seed)? };
+        for (method, pairs) in config.methods.iter().zip(pairs) {
+            let training = ModuleTraining { config, method, seed, backbone, device, group: &group };
+            let (task, text) = (training.start(pairs)?, text.clone());
+            let mut module = Module { training, task, text, done: self.checkpoint(&method.key, seed)? };
             self.advance(&mut module, options.resume, progress)?;
             modules.push(module);
         }
@@ -126,7 +122,7 @@ impl Course<'_> {
             }
         }
         let trained = |module: &Module<'_>| {
-            let mut rows = record.of(module.training.name, seed, module.done * batch_size);
+            let mut rows = record.of(&module.training.method.key, seed, module.done * batch_size);
             let step_factor = rows.next().map_or(1.0, |row| row.step_factor);
             Ok(Trained { seed, step_factor, network: module.network()? })
         };
@@ -134,8 +130,8 @@ impl Course<'_> {
     }
 
     /// The steps of a module that an interrupted run completed.
-    fn checkpoint(&self, variant: &Variant, seed: u64) -> Result<usize> {
-        let checkpoints = self.place.options.run.join(module_name(variant, seed)).join("checkpoints");
+    fn checkpoint(&self, method: &str, seed: u64) -> Result<usize> {
+        let checkpoints = self.place.options.run.join(module_name(method, seed)).join("checkpoints");
         match load_latest(&checkpoints) {
             _ if !checkpoints.is_dir() => Ok(0),
             Ok(loaded) => Ok(loaded.checkpoint.state.step),
@@ -146,8 +142,8 @@ impl Course<'_> {
 
     /// Trains a module up to the steps that are called done, from its last checkpoint on where it has one.
     fn advance(&self, module: &mut Module<'_>, resume: bool, progress: &mut dyn Progress) -> Result<()> {
-        let seed = module.training.seed;
-        let name = module_name(module.variant, seed);
+        let ModuleTraining { method, seed, .. } = module.training;
+        let name = module_name(&method.key, seed);
         let spec = RunSpec::new(&self.place.options.run, &name, &module.text, module.done, seed);
         train_run(&RunSpec { resume, ..spec }, &mut module.task, progress)?;
         Ok(())
@@ -160,7 +156,8 @@ impl Course<'_> {
         record: &mut HeldOutRecord,
         progress: &mut dyn Progress,
     ) -> Result<()> {
-        let ModuleTraining { config, method, name, seed, .. } = module.training;
+        let ModuleTraining { config, method, seed, .. } = module.training;
+        let name = &method.key;
         let pairs = module.done * config.training.batch_size;
         if record.of(name, seed, pairs).next().is_some() {
             return Ok(());
@@ -170,7 +167,7 @@ impl Course<'_> {
         let choosing = self.choosing.div_ceil(self.sets.len().max(1) * config.training.batch_size);
         let chosen_on = self.sets.iter().flat_map(|set| set.batches().take(choosing));
         let chosen_on = chosen_on.collect::<Result<Vec<_>>>()?;
-        let step_factor = best_step_factor(config, method, name, &network, &chosen_on, progress)?;
+        let step_factor = best_step_factor(config, method, &network, &chosen_on, progress)?;
         let refinement = [method.refinement.scaled(step_factor)];
         let mut rows = Vec::new();
         for set in &self.sets {
@@ -182,7 +179,7 @@ impl Course<'_> {
             progress.message(&format!("{name}: {set}: {boxes} boxes, IoU {before:.4}, refined {after:.4}"));
         }
         // What is not the last has a folder of its own beside the run's.
-        let mut folder = module_name(module.variant, seed);
+        let mut folder = module_name(name, seed);
         if module.done < config.training.steps() {
             folder = format!("{folder}-{pairs}");
         }

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub struct HeldOutRow {
     /// The set's name.
     pub set: String,
-    /// The method's key, or that of a variant of it.
+    /// The method's key.
     pub method: String,
     /// The seed.
     pub seed: u64,

@@ -7,7 +7,6 @@ mod held_out;
 mod paper;
 mod step_factor;
 mod stills;
-mod study;
 
 use ebm_eval::tracking::{RunsReport, TrackingFigures};
 use serde::{Deserialize, Serialize};
@@ -17,9 +16,7 @@ pub use held_out::HeldOutRow;
 pub use paper::{missing, paper};
 pub(crate) use step_factor::best_step_factor;
 pub use stills::{Annotated, StillsData, stills};
-pub use study::Study;
 
-use self::study::Variant;
 use crate::benchmark::Repetition;
 use crate::tracker::Stages;
 
@@ -30,9 +27,6 @@ pub struct Row {
     pub dataset: String,
     /// The method's key.
     pub method: String,
-    /// σ_l of the proposal, where these are what is compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sigmas: Option<Vec<f64>>,
     /// Seed of the box module, its training and the tracker.
     pub seed: u64,
     /// The factor of the configured step lengths.
@@ -51,7 +45,7 @@ pub struct Row {
 impl Row {
     fn new(
         dataset: &str,
-        variant: &Variant,
+        method: &str,
         seed: u64,
         step_factor: f64,
         report: &RunsReport,
@@ -63,8 +57,7 @@ impl Row {
         let seconds = stages.total().as_secs_f64();
         Self {
             dataset: dataset.to_owned(),
-            method: variant.method.key.clone(),
-            sigmas: variant.sigmas.clone(),
+            method: method.to_owned(),
             seed,
             step_factor,
             runs: report.runs,

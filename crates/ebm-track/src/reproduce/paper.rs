@@ -13,14 +13,13 @@ use ebm_train::Progress;
 use super::compare::{Comparison, Options, Setup, Test};
 use super::course::Course;
 use super::data::{loader_of, pair_sampler, pairs_key};
-use super::study::Study;
 use crate::config::ExperimentConfig;
 use crate::training::{PairSource, StreamPairs};
 use crate::{Error, Result};
 
-/// What paper scale needs of the folder `datasets` and is not there. It has `lasot`, `got10k`, `trackingnet`, `coco`
+/// What paper scale, or its ablation, needs of the folder `datasets` and is not there. It has `lasot`, `got10k`, `trackingnet`, `coco`
 /// and `uav123`; `otb100` and `nfs`, laid out as OTB-100 is, are measured on where they are there.
-pub fn missing(study: Study, datasets: &Path) -> Vec<PathBuf> {
+pub fn missing(is_ablation: bool, datasets: &Path) -> Vec<PathBuf> {
     let training = [
         "lasot",
         "got10k/train",
@@ -28,15 +27,13 @@ pub fn missing(study: Study, datasets: &Path) -> Vec<PathBuf> {
         "trackingnet/TRAIN_0",
         "coco/annotations/instances_train2017.json",
     ];
-    let measured: &[&str] = match study {
-        Study::Methods => &["uav123/anno/UAV123"],
-        Study::Sigma => &["otb100", "nfs"],
-    };
+    let measured: &[&str] = if is_ablation { &["otb100", "nfs"] } else { &["uav123/anno/UAV123"] };
     let needed = training.iter().chain(measured).map(|name| datasets.join(name));
     needed.filter(|path| !path.exists()).collect()
 }
 
-/// Trains and compares the box modules as the paper does, on what is in the folder `datasets`.
+/// Trains and compares the box modules as the paper does, on what is in the folder `datasets`: for Table 3 on UAV123, for the
+/// ablation on OTB-100 and NFS together.
 ///
 /// # Errors
 /// When data can not be read, or a training fails.
@@ -44,6 +41,7 @@ pub fn paper(
     config: &ExperimentConfig,
     options: &Options,
     datasets: &Path,
+    is_ablation: bool,
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
     let place = Setup::new(config, options)?;
@@ -51,18 +49,17 @@ pub fn paper(
     let batch = config.training.batch_size;
     let sources = training_sources(datasets, progress)?;
     let sampler = pair_sampler(config, config.training.pairs_per_epoch.max(batch), sources)?;
-    let tests = tests(options.study, datasets)?;
+    let tests = tests(is_ablation, datasets)?;
     progress.end();
 
-    let variants = options.study.variants(config)?;
-    let course = Course { place, variants, sets: Vec::new(), choosing: 0, curve: Vec::new() };
+    let course = Course { place, sets: Vec::new(), choosing: 0, curve: Vec::new() };
     let pairs = |seed| {
         let stream = |_| {
             let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), pairs_key(seed))?;
             let pairs = StreamPairs::new(loader, &course.place.backbone, &options.device);
             Ok(Box::new(pairs) as Box<dyn PairSource>)
         };
-        Ok((course.variants.iter().map(stream).collect::<Result<_>>()?, usize::MAX))
+        Ok((config.methods.iter().map(stream).collect::<Result<_>>()?, usize::MAX))
     };
     course.compare(&tests, pairs, progress)
 }
@@ -106,9 +103,9 @@ fn training_sources(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Sour
     Ok(sources)
 }
 
-fn tests(study: Study, root: &Path) -> Result<Vec<Test>> {
+fn tests(is_ablation: bool, root: &Path) -> Result<Vec<Test>> {
     let load = |set: TestSet, folder: &str| Ok::<_, Error>(set.load(&root.join(folder))?.sequences);
-    if study == Study::Sigma {
+    if is_ablation {
         // The supplement takes the two together; the prefix keeps their names apart.
         let mut sequences = load(TestSet::Otb100, "otb100")?;
         let prefixed = |sequence: Sequence| Sequence { name: format!("nfs_{}", sequence.name), ..sequence };

@@ -52,7 +52,6 @@ pub(super) fn box_accuracy(
 pub(crate) fn best_step_factor(
     config: &ExperimentConfig,
     method: &MethodConfig,
-    name: &str,
     network: &BoxModule,
     held_out: &[PairFeatures],
     progress: &mut dyn Progress,
@@ -69,7 +68,10 @@ pub(crate) fn best_step_factor(
     };
     for (factor, overlaps) in config.step_factors.iter().zip(&found) {
         let [before, after] = [0, 1].map(|which| mean(overlaps, which));
-        progress.message(&format!("{name}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}"));
+        progress.message(&format!(
+            "{}: step lengths × {factor}: IoU {before:.3}, refined {after:.3}",
+            method.key
+        ));
     }
     let best = best(&config.step_factors, found.iter().map(|overlaps| mean(overlaps, 1)));
     Ok(best.map_or(1.0, |(factor, _)| factor))

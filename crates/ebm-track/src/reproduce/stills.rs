@@ -87,9 +87,8 @@ pub fn stills(
     let boxes = stills.held_out / held_out.len().max(1);
     let sets = held_out.into_iter().map(|(name, sequences)| HeldOut::new(&name, sequences, boxes, &place));
     let sets = sets.collect::<Result<_>>()?;
-    let variants = options.study.variants(config)?;
     let (choosing, curve) = (stills.choosing, stills.curve.clone());
-    let course = Course { place, variants, sets, choosing, curve };
+    let course = Course { place, sets, choosing, curve };
     course.compare(&tests, |seed| pairs(&course, stills, sources.clone(), seed), progress)
 }
 
@@ -104,7 +103,7 @@ fn pairs(course: &Course<'_>, stills: &StillsConfig, sources: Vec<Source>, seed:
     let loader = loader_of(recipe, size.batch_size, sampler, pairs_key(seed))?;
     let stream = StreamPairs::new(loader, backbone, &options.device);
     let pool = PooledPairs::new(Box::new(stream), size, pairs_key(seed).split("pool"))?;
-    let each = course.variants.iter().map(|_| Box::new(pool.clone()) as Box<dyn PairSource>);
+    let each = config.methods.iter().map(|_| Box::new(pool.clone()) as Box<dyn PairSource>);
     Ok((each.collect(), size.steps()))
 }
 

@@ -20,10 +20,8 @@ use crate::saved::{DensityConfig, SavedConfig};
 pub struct ModuleTraining<'a> {
     /// The experiment.
     pub config: &'a ExperimentConfig,
-    /// The row of it.
+    /// The row of it, whose key names the random numbers.
     pub method: &'a MethodConfig,
-    /// What its random numbers are named by: the row's key, or that of a variant of it.
-    pub name: &'a str,
     /// Root of the initial values and the samples.
     pub seed: u64,
     /// The frozen backbone.
@@ -40,7 +38,7 @@ impl ModuleTraining<'_> {
     /// # Errors
     /// When its objective's proposal is not possible.
     pub fn start<S: PairSource>(&self, pairs: S) -> Result<BoxModuleTask<S>> {
-        let key = Key::new(self.seed).split(self.name);
+        let key = Key::new(self.seed).split(&self.method.key);
         let store = ParamStore::new(key.split("init"));
         let module = BoxModule::new(&self.sizes(), store.var_builder(DType::F32, self.device))?;
         let (objective, training) = (&self.method.objective, &self.config.training);

@@ -57,8 +57,8 @@ impl TrackerTraining {
         device: &'a Device,
         group: &'a Group,
     ) -> Result<ModuleTraining<'a>> {
-        let (config, name, seed) = (&self.config, &self.method, self.seed);
-        Ok(ModuleTraining { config, method: config.method(name)?, name, seed, backbone, device, group })
+        let (config, seed) = (&self.config, self.seed);
+        Ok(ModuleTraining { config, method: config.method(&self.method)?, seed, backbone, device, group })
     }
 
     /// What the module's file says of it.
@@ -96,7 +96,7 @@ impl Training for TrackerTraining {
     const LENGTH: &'static [&'static str] = &["epochs", "milestones", "decay_epochs"];
 
     fn settings(&self, _: Option<&TrackerData>) -> Result<Option<String>> {
-        Ok(Some(self.config.with_method(self.config.method(&self.method)?).to_toml()?))
+        Ok(Some(self.config.to_toml()?))
     }
 
     fn inputs(&self, data: &TrackerData) -> Result<Inputs> {
@@ -139,9 +139,8 @@ impl Training for TrackerTraining {
 
     fn finish(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<()> {
         let (_, _, module) = SavedConfig::load(&self.run, Some(&self.backbone), session.device)?;
-        let (config, name) = (&self.config, &self.method);
-        let method = config.method(name)?;
-        let factor = best_step_factor(config, method, name, &module, &data.pairs, session.progress)?;
+        let (config, method) = (&self.config, self.config.method(&self.method)?);
+        let factor = best_step_factor(config, method, &module, &data.pairs, session.progress)?;
         self.saved(&data.backbone, factor)?.replace(&self.run)
     }
 }

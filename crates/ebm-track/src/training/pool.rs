@@ -71,11 +71,6 @@ impl PooledPairs {
         Ok(Self { pool: Rc::new(RefCell::new(Pool { source, held: None })), size, key })
     }
 
-    /// How many crops are kept at a time.
-    pub fn size(&self) -> PoolSize {
-        self.size
-    }
-
     /// The items of the reference crops and of the test crops of a batch of pool `pool`.
     fn items(&self, pool: usize, place: usize) -> [Vec<usize>; 2] {
         let PoolSize { objects, views, batch_size } = self.size;

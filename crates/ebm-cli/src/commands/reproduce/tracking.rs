@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use candle_core::Device;
 use clap::{Args, ValueEnum};
 use ebm_data::files::write_atomic;
 use ebm_data::sequences::{SequenceOptions, otb};
@@ -90,7 +89,7 @@ impl Reproduction for TrackingArgs {
             );
             return Ok(Vec::new());
         }
-        let mut missing = missing(self.compared(), &self.task.datasets);
+        let mut missing = missing(self.ablation.is_some(), &self.task.datasets);
         if self.given_backbone()?.is_none() {
             missing.push(self.weights().join("resnet18.safetensors"));
         }
@@ -100,6 +99,9 @@ impl Reproduction for TrackingArgs {
     fn change(&self, config: &mut ExperimentConfig) -> Result<()> {
         if let Some(repetitions) = self.repetitions {
             config.repetitions = repetitions as usize;
+        }
+        if self.ablation.is_some() {
+            *config = config.ablated()?;
         }
         if !self.methods.is_empty() {
             config.methods =
@@ -126,13 +128,12 @@ impl Reproduction for TrackingArgs {
         let options = Options {
             backbone: self.backbone(at.run)?,
             seeds: self.task.seeds,
-            study: self.compared(),
             run: at.run.to_owned(),
             resume: self.task.resume.is_some(),
             device: at.device.clone(),
         };
         let found = match at.scale {
-            Scale::Paper => paper(config, &options, &self.task.datasets, progress)?,
+            Scale::Paper => paper(config, &options, &self.task.datasets, self.ablation.is_some(), progress)?,
             _ => stills(config, &options, &self.data()?, progress)?,
         };
         for failed in &found.failed {
@@ -148,7 +149,7 @@ impl Reproduction for TrackingArgs {
             title,
             rows: serde_json::to_value(rows)?,
             more: json!({ "held_out": held_out, "curves": curves, "failed": failed }),
-            tables: tables(self.compared(), config, &found, at.scale == Scale::Paper)?,
+            tables: tables(self.ablation.is_some(), config, &found, at.scale == Scale::Paper)?,
             appendix,
             files: "trained modules, figures",
         })
@@ -156,14 +157,6 @@ impl Reproduction for TrackingArgs {
 }
 
 impl TrackingArgs {
-    /// What is compared.
-    fn compared(&self) -> ebm_track::reproduce::Study {
-        match self.ablation {
-            Some(Ablation::Sigma) => ebm_track::reproduce::Study::Sigma,
-            None => ebm_track::reproduce::Study::Methods,
-        }
-    }
-
     /// The folder with the ResNet-18.
     fn weights(&self) -> PathBuf {
         self.task.weights(|folder| resnet18(folder).is_ok_and(|found| found.is_some()))

@@ -6,7 +6,7 @@ use anyhow::Result;
 use ebm_eval::{Spread, Summary, Table};
 use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
-use ebm_track::reproduce::{Comparison, Row, Study};
+use ebm_track::reproduce::{Comparison, Row};
 use ebm_track::{Quoted, RivalConfig};
 
 /// `success.svg` and `.png`, Figure 3b, of the first dataset.
@@ -32,7 +32,7 @@ pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> R
 
 /// All tables as Markdown; with the paper's figures beside those of paper scale.
 pub fn tables(
-    study: Study,
+    is_ablation: bool,
     config: &ExperimentConfig,
     outcome: &Comparison,
     with_paper: bool,
@@ -52,13 +52,10 @@ pub fn tables(
     }
     for dataset in datasets {
         let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.dataset == dataset).collect();
-        let table = match study {
-            Study::Methods => methods(config, &rows, with_paper)?,
-            Study::Sigma => sigma(config, &rows)?,
-        };
+        let table = if is_ablation { sigma(config, &rows)? } else { methods(config, &rows, with_paper)? };
         text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
     }
-    if study == Study::Methods {
+    if !is_ablation {
         text.push_str(&format!("Table 3 of the paper\n\n{}\n\n", paper(config)?.render()));
     }
     Ok(text)
@@ -125,14 +122,15 @@ fn held_out(outcome: &Comparison) -> Result<Table> {
 fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<Table> {
     let mut table = Table::new(["σ", "OP50", "OP75", "AUC", "paper: OP50", "OP75", "AUC"]);
     for ablated in &config.ablation {
-        let own = |row: &&Row| row.sigmas.as_ref() == Some(&ablated.sigmas);
+        let sigmas: Vec<String> = ablated.sigmas.iter().map(f64::to_string).collect();
+        let title = sigmas.join(", ");
+        let own = |row: &&Row| config.method(&row.method).is_ok_and(|method| method.title == title);
         let own: Vec<&Row> = rows.iter().copied().filter(own).collect();
         if own.is_empty() {
             continue;
         }
-        let sigmas: Vec<String> = ablated.sigmas.iter().map(f64::to_string).collect();
         let mut cells = vec![
-            sigmas.join(", "),
+            title,
             cell(&own, |row| row.figures.op50)?,
             cell(&own, |row| row.figures.op75)?,
             cell(&own, |row| row.figures.auc)?,

@@ -64,10 +64,10 @@ settings! {
     pub struct GeneratedConfig {
         /// To train on.
         pub train: usize where 1..=1_000_000 => "videos",
-        /// To choose step lengths on.
-        pub validation: usize where 0..=1_000_000 => "videos",
-        /// To measure on.
-        pub test: usize where 0..=1_000_000 => "videos",
+        /// To choose step lengths on, where no images are learned from.
+        pub validation: usize where 1..=1_000_000 => "videos",
+        /// To measure on, where no images are learned from.
+        pub test: usize where 1..=1_000_000 => "videos",
     }
 }
 

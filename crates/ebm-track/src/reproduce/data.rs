@@ -21,9 +21,6 @@ const DATA_SEED: u64 = 2020;
 /// # Errors
 /// When a file can not be written, or `dir` holds something else.
 pub(super) fn generated(dir: &Path, video: &VideoConfig, name: &str, count: usize) -> Result<Vec<Sequence>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
     Ok(generate(&dir.join(name), video, count, Key::new(DATA_SEED).split("videos").split(name))?)
 }
 

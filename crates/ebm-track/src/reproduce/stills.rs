@@ -34,11 +34,12 @@ pub struct StillsData {
     pub generated: PathBuf,
     /// Kind of the generated videos.
     pub video: VideoConfig,
-    /// Images to train on, each set with the same weight; none: the generated videos alone.
+    /// Images to train on, each set with the same weight; none: box modules learn from generated videos alone, and are
+    /// chosen and measured on others too.
     pub stills: Vec<Annotated>,
     /// Images to measure on while training, and to choose step lengths on.
     pub held_out: Vec<Annotated>,
-    /// Sequences to track, beside generated ones.
+    /// Sequences to track.
     pub real: Vec<Test>,
 }
 
@@ -64,7 +65,12 @@ pub fn stills(
     progress.begin("generating videos", 1);
     let videos = |name: &str, count| generated(&data.generated, &data.video, name, count);
     let train = videos("train", counts.train)?;
-    let (validation, test) = (videos("validation", counts.validation)?, videos("test", counts.test)?);
+    let (mut held_out, mut tests) = (Vec::new(), data.real.clone());
+    if data.stills.is_empty() {
+        held_out.push((GENERATED.to_owned(), videos("validation", counts.validation)?));
+        let (sequences, convention) = (videos("test", counts.test)?, Convention::pytracking());
+        tests.insert(0, Test { name: GENERATED.to_owned(), sequences, convention });
+    }
     progress.end();
     let mut sources = Vec::new();
     for set in &data.stills {
@@ -72,17 +78,8 @@ pub fn stills(
     }
     let weight = if sources.is_empty() { 1.0 } else { stills.video_weight };
     sources.push(Source { sequences: train, weight });
-    let mut held_out = Vec::new();
     for set in &data.held_out {
         held_out.push((set.name(), set.sequences(stills.least_side)?));
-    }
-    let mut tests = data.real.clone();
-    if !validation.is_empty() {
-        held_out.push((GENERATED.to_owned(), validation));
-    }
-    if !test.is_empty() {
-        let convention = Convention::pytracking();
-        tests.insert(0, Test { name: GENERATED.to_owned(), sequences: test, convention });
     }
     let boxes = stills.held_out / held_out.len().max(1);
     let sets = held_out.into_iter().map(|(name, sequences)| HeldOut::new(&name, sequences, boxes, &place));

@@ -27,7 +27,8 @@ pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> R
         y: 0.0..100.0,
         curves: &curves,
     };
-    Ok(ebm_plot::write(&figure, &run.join("success"))?)
+    ebm_plot::write(&figure, &run.join("success"))?;
+    Ok(())
 }
 
 /// All tables as Markdown; with the paper's figures beside those of paper scale.

@@ -212,10 +212,10 @@ fn assert_tracks_the_same_elsewhere(name: &str, run: &Path) {
     let (_, backbone, module) = SavedConfig::load(run, None, &Device::Cpu).unwrap();
     let reference = backbone.features(&numbers(&[1, 3, 128, 128])).unwrap();
     let modulation = module.modulation(&reference, &boxes("box").squeeze(0).unwrap()).unwrap();
-    assert_means(modulation.vectors(), "modulation", golden);
+    assert_means(&modulation.0, "modulation", golden);
     let test = backbone.features(&numbers(&[1, 3, 128, 160])).unwrap();
     let test = module.test_features(&test, &modulation).unwrap();
-    assert_means(test.maps(), "map", golden);
+    assert_means(&test.0, "map", golden);
     let f = module.corner_scores(&test, &corners(&boxes("boxes")).unwrap()).unwrap();
     assert_near(&f, &golden["f"], &format!("f of {name}"));
 }

@@ -150,15 +150,15 @@ fn names(files: &BTreeMap<String, String>) -> Vec<&str> {
     files.keys().map(String::as_str).collect()
 }
 
-/// Boxes as integers with tabs, times beside them, a folder for each run, the first line the annotated box.
-fn assert_pytracking(case: &Case, files: &BTreeMap<String, String>, name: &str, count: usize) {
-    let expected: Vec<String> = [0, 1]
+/// A folder for each run with boxes and times, the first line the annotated box.
+fn assert_boxes(case: &Case, files: &BTreeMap<String, String>, name: &str, count: usize) {
+    let expected: Vec<String> = [1, 2]
         .iter()
-        .flat_map(|run| ["", "_time"].map(|what| format!("ebm_{run:03}/{name}{what}.txt")))
+        .flat_map(|run| ["", "_time"].map(|what| format!("run_{run:03}/{name}{what}.txt")))
         .collect();
     assert_eq!(names(files), expected);
-    let first = case.boxes[0].map(|number| (number as i64).to_string()).join("\t");
-    for file in ["ebm_000", "ebm_001"].map(|run| &files[&format!("{run}/{name}.txt")]) {
+    let first = case.boxes[0].map(|number| number.to_string()).join(",");
+    for file in ["run_001", "run_002"].map(|run| &files[&format!("{run}/{name}.txt")]) {
         assert_eq!((file.lines().count(), file.lines().next()), (count, Some(&*first)));
     }
 }
@@ -182,12 +182,12 @@ fn datasets_with_annotations_are_tracked_and_scored() {
     }
     for (dataset, root, name, count) in [
         ("otb100", "otb", "Deer", DEER),
-        ("uav123", "uav", "uav_bike1", COUNT),
+        ("uav123", "uav", "bike1", COUNT),
         ("lasot", "lasot", "airplane-1", COUNT),
     ] {
         let object = score(&case.tracked(dataset, root, &[]));
         assert_eq!((&object["runs"], &object["sequences"]), (&2.into(), &1.into()), "{object}");
-        assert_pytracking(&case, &case.below(&format!("out-{dataset}/submission")), name, count);
+        assert_boxes(&case, &case.below(&format!("out-{dataset}/boxes")), name, count);
     }
 
     let name = "GOT-10k_Val_000001";

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
-use candle_nn::VarBuilder;
 use ebm_data::transform::Normalise;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::WeightBytes;
@@ -48,21 +47,14 @@ impl BackboneFeatures {
     }
 }
 
-/// Which network a [`Backbone`] is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Architecture {
-    /// A residual network of basic blocks, without its last stage.
-    ResNet(ResNetConfig),
-    /// EfficientNet-Lite0 up to its map of stride 16.
-    EfficientNetLite0,
-}
-
 /// A network without its last stages, frozen: no gradient reaches it, and its batch normalisation is the affine
-/// map of its running statistics.
+/// map of its running statistics. It is a residual network of basic blocks, or EfficientNet-Lite0 up to its map of
+/// stride 16.
 #[derive(Debug)]
 pub struct Backbone {
-    architecture: Architecture,
     network: Network,
+    /// Of the two maps.
+    channels: [usize; 2],
 }
 
 #[derive(Debug)]
@@ -103,45 +95,35 @@ impl Backbone {
     }
 
     fn of_tensors(tensors: BTreeMap<String, Tensor>, device: &Device) -> std::result::Result<Self, String> {
-        let prefix = tensors.keys().find_map(|name| name.strip_suffix(LITE0_STEM)).map(str::to_owned);
-        let (architecture, tensors) = match prefix {
-            Some(prefix) => (Architecture::EfficientNetLite0, of_lite0(tensors, &prefix)),
-            None => of_resnet(tensors)?,
-        };
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
-        store.preload(tensors);
-        let network = architecture.build(store.var_builder(DType::F32, device));
+        let prefix = tensors.keys().find_map(|name| name.strip_suffix(LITE0_STEM)).map(str::to_owned);
+        let (what, network, channels) = match prefix {
+            Some(prefix) => {
+                store.preload(of_lite0(tensors, &prefix));
+                let norm = BatchNormConfig { frozen: true, ..EfficientNetLite0::NORM };
+                let vb = store.var_builder(DType::F32, device);
+                let network = EfficientNetLite0::new(norm, LITE0_MAPS, vb).map(Network::Lite0);
+                let [.., layer2, layer3, _] = EfficientNetLite0::CHANNELS;
+                ("an EfficientNet-Lite0 as published", network, [layer2, layer3])
+            }
+            None => {
+                let (config, tensors) = of_resnet(tensors)?;
+                store.preload(tensors);
+                let vb = store.var_builder(DType::F32, device);
+                let network = ResNet::new(&config, vb).map(Network::ResNet);
+                let [_, layer2, layer3, _] = config.channels();
+                ("a residual network of basic blocks with torchvision's names", network, [layer2, layer3])
+            }
+        };
         let network = network.map_err(|error| error.to_string())?;
         let report = store.preload_report();
-        if report.is_exact() {
-            return Ok(Self { architecture, network });
-        }
-        Err(match architecture {
-            Architecture::ResNet(_) => {
-                format!("not a residual network of basic blocks with torchvision's names: {report}")
-            }
-            Architecture::EfficientNetLite0 => format!("not an EfficientNet-Lite0 as published: {report}"),
-        })
+        if report.is_exact() { Ok(Self { network, channels }) } else { Err(format!("not {what}: {report}")) }
     }
 
     /// The channels of layer2 and layer3.
     pub fn channels(&self) -> [usize; 2] {
-        match self.architecture {
-            Architecture::ResNet(config) => {
-                let [_, layer2, layer3, _] = config.channels();
-                [layer2, layer3]
-            }
-            Architecture::EfficientNetLite0 => {
-                let [.., layer2, layer3, _] = EfficientNetLite0::CHANNELS;
-                [layer2, layer3]
-            }
-        }
-    }
-
-    /// What the file held.
-    pub fn architecture(&self) -> &Architecture {
-        &self.architecture
+        self.channels
     }
 
     /// The maps of images (N, 3, H, W): RGB over 255, less ImageNet's mean, over its deviation.
@@ -172,19 +154,6 @@ impl Backbone {
                 network.onnx(graph, &images)?
             }
         })
-    }
-}
-
-impl Architecture {
-    /// The network with the parameters of `vb`.
-    fn build(self, vb: VarBuilder) -> Result<Network> {
-        match self {
-            Self::ResNet(config) => Ok(Network::ResNet(ResNet::new(&config, vb)?)),
-            Self::EfficientNetLite0 => {
-                let norm = BatchNormConfig { frozen: true, ..EfficientNetLite0::NORM };
-                Ok(Network::Lite0(EfficientNetLite0::new(norm, LITE0_MAPS, vb)?))
-            }
-        }
     }
 }
 
@@ -239,16 +208,11 @@ fn of_lite0(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String,
     own.collect()
 }
 
-/// What the tracker needs of the tensors of a ResNet, and what they are.
+/// What the network of a ResNet's tensors is, and those of them that the tracker needs.
 fn of_resnet(
     mut tensors: BTreeMap<String, Tensor>,
-) -> std::result::Result<(Architecture, BTreeMap<String, Tensor>), String> {
+) -> std::result::Result<(ResNetConfig, BTreeMap<String, Tensor>), String> {
     tensors.retain(|name, _| !["fc.", "layer4."].iter().any(|left_out| name.starts_with(left_out)));
-    Ok((Architecture::ResNet(examine(&tensors)?), tensors))
-}
-
-/// The configuration of the network whose tensors these are.
-fn examine(tensors: &BTreeMap<String, Tensor>) -> std::result::Result<ResNetConfig, String> {
     let width = match tensors.get("conv1.weight").map(Tensor::dims) {
         Some([width, 3, 7, 7]) => *width,
         Some(_) | None => {
@@ -272,5 +236,5 @@ fn examine(tensors: &BTreeMap<String, Tensor>) -> std::result::Result<ResNetConf
             return Err(format!("has no layer{}, which the tracker needs", stage + 1));
         }
     }
-    Ok(config)
+    Ok((config, tensors))
 }

@@ -73,7 +73,7 @@ pub fn calibrate_bands(
     num_samples: usize,
     progress: &mut dyn Progress,
 ) -> Result<DensityConfig> {
-    let Some(density) = &tracker.networks().density else {
+    let Some(density) = &tracker.networks.density else {
         let reason = "its f was trained as no density, so that there are no bands";
         return Err(Error::config("of the tracker", reason));
     };
@@ -109,6 +109,9 @@ pub fn calibrate_bands(
     Ok(best.map_or_else(|| density.clone(), |(_, config)| config))
 }
 
+/// A frame with bands: whether each edge was held, as 0 or 1; the widths of the bands; whether the target was followed.
+type Found = ([f64; 4], [f64; 4], bool);
+
 /// How often the bands of this tracker hold the annotated edges of `sequences`.
 ///
 /// # Errors
@@ -119,8 +122,7 @@ pub fn band_coverage(
     num_samples: usize,
     progress: &mut dyn Progress,
 ) -> Result<BandCoverage> {
-    let (mut all, mut followed) = (Held::default(), Held::default());
-    let mut widths = [0.0; 4];
+    let mut all = Vec::new();
     each_found(tracker, sequences, progress, &mut |target, truth| {
         let Some(density) = target.density(num_samples)? else { return Ok(()) };
         let bands = match density.bands() {
@@ -128,40 +130,21 @@ pub fn band_coverage(
             bands => bands?,
         };
         let (bbox, edges) = (target.bbox(), edges_of(truth));
-        let holds = [0, 1, 2, 3].map(|place| bands[place].contains(edges[place]));
-        for (place, band) in bands.iter().enumerate() {
-            widths[place] += band.width() / bbox[2 + place % 2];
-        }
-        all.add(holds);
-        if overlap(&bbox, &truth) > FOLLOWED {
-            followed.add(holds);
-        }
+        let held = [0, 1, 2, 3].map(|place| f64::from(u8::from(bands[place].contains(edges[place]))));
+        let widths = [0, 1, 2, 3].map(|place| bands[place].width() / bbox[2 + place % 2]);
+        all.push((held, widths, overlap(&bbox, &truth) > FOLLOWED));
         Ok(())
     })?;
-    let frames = all.frames;
+    let followed: Vec<_> = all.iter().copied().filter(|(_, _, followed)| *followed).collect();
+    let mean = |rows: &[Found], of: fn(&Found) -> [f64; 4]| {
+        let sum = |place: usize| rows.iter().map(|row| of(row)[place]).sum::<f64>();
+        [0, 1, 2, 3].map(|place| sum(place) / rows.len().max(1) as f64)
+    };
     Ok(BandCoverage {
-        frames,
-        followed: followed.frames as f64 / frames.max(1) as f64,
-        held: all.fractions(),
-        held_followed: followed.fractions(),
-        widths: widths.map(|width| width / frames.max(1) as f64),
+        frames: all.len(),
+        followed: followed.len() as f64 / all.len().max(1) as f64,
+        held: mean(&all, |(held, ..)| *held),
+        held_followed: mean(&followed, |(held, ..)| *held),
+        widths: mean(&all, |(_, widths, _)| *widths),
     })
-}
-
-/// Frames, and in how many of them each edge was held.
-#[derive(Default)]
-struct Held {
-    frames: usize,
-    held: [usize; 4],
-}
-
-impl Held {
-    fn add(&mut self, holds: [bool; 4]) {
-        self.frames += 1;
-        self.held.iter_mut().zip(holds).for_each(|(held, holds)| *held += usize::from(holds));
-    }
-
-    fn fractions(&self) -> [f64; 4] {
-        self.held.map(|held| held as f64 / self.frames.max(1) as f64)
-    }
 }

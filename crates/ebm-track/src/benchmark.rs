@@ -6,18 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 use ebm_data::decode::read_image;
-use ebm_data::sequences::{Rect, Sequence, read_boxes};
+use ebm_data::files::{read_settings, write_atomic};
+use ebm_data::sequences::{Sequence, read_boxes};
 use ebm_eval::tracking::{
-    Convention, FailedSequence, ResultFormat, TrackingGroundTruth, TrackingReport, evaluate, read_times,
-    write_result, write_times,
+    Convention, FailedSequence, ResultFormat, RunResult, TestSet, TrackingGroundTruth, TrackingReport,
+    evaluate, read_times, write_result, write_times,
 };
 use ebm_seed::Key;
-use ebm_train::Progress;
+use ebm_train::{Progress, settings};
+use serde::Serialize;
 
-use crate::Result;
 use crate::box_module::BoxNetwork;
+use crate::saved::SavedConfig;
 use crate::sequence::{TrackedSequence, track_sequence};
 use crate::tracker::{Networks, Stages, TrackerConfig};
+use crate::{Error, Result};
 
 /// How often a tracker, which draws numbers, runs over a dataset, and how many sequences are tracked at a
 /// time.
@@ -89,7 +92,7 @@ pub fn track_dataset<B: BoxNetwork + Sync>(
             outcomes[job] = Some(outcome?);
             progress.advance(done + 1, &sequences[job % sequences.len()].name);
         }
-        Ok::<(), crate::Error>(())
+        Ok::<(), Error>(())
     })?;
     progress.end();
     let mut all = vec![Repetition::default(); runs.repetitions];
@@ -161,9 +164,59 @@ impl Repetition {
         let frames = self.tracked.iter().flat_map(|sequence| &sequence.frames);
         frames.fold((0, Stages::default()), |(count, sum), frame| (count + 1, sum + frame.stages))
     }
+}
 
-    /// The boxes of a sequence.
-    pub fn boxes(&self, name: &str) -> Option<&[Rect]> {
-        self.tracked.iter().find(|found| found.name == name).map(|found| found.boxes.as_slice())
+/// What the boxes in a folder depend on, which does not change when the tracking of a dataset goes on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Origin {
+    /// The dataset's name.
+    pub dataset: String,
+    /// SHA-256 of the tracker's file, which says on which backbone it was trained.
+    pub model_sha256: String,
+    /// The seed of all that the tracker draws.
+    pub seed: u64,
+    /// The tracker.
+    pub tracker: SavedConfig,
+}
+
+impl Origin {
+    /// Writes this to `origin.toml` in the folder `out`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the folder has the boxes of something else; when a file can not be read or written.
+    pub fn claim(&self, out: &Path) -> Result<()> {
+        let path = out.join("origin.toml");
+        let fail = |reason: String| Error::config(path.display(), format!("{reason}; give another --out"));
+        let text = toml::to_string(self).map_err(|error| fail(error.to_string()))?;
+        if !path.is_file() {
+            return Ok(write_atomic(&path, text.as_bytes())?);
+        }
+        let flat = |text: &str| settings::flat(text).map_err(|error| fail(error.to_string()));
+        let differences = settings::differences(&flat(&read_settings(&path)?)?, &flat(&text)?, |_| true);
+        if differences.is_empty() {
+            Ok(())
+        } else {
+            Err(fail(format!("has boxes with {}", differences.join(", "))))
+        }
+    }
+}
+
+/// Writes what the server or toolkit of `set` expects of these runs anew to `folder`, and returns the folders whose
+/// files a server takes as an archive.
+///
+/// # Errors
+/// When a file can not be written, or one that is there not be removed.
+pub fn write_submission(set: TestSet, folder: &Path, all: &[Repetition]) -> Result<Vec<PathBuf>> {
+    if folder.is_dir() {
+        std::fs::remove_dir_all(folder).map_err(|source| ebm_data::Error::io("remove", folder, source))?;
+    }
+    let results: Vec<Vec<RunResult<'_>>> =
+        all.iter().map(|run| run.tracked.iter().map(RunResult::from).collect()).collect();
+    Ok(set.write_submission(folder, &results)?)
+}
+
+impl<'a> From<&'a TrackedSequence> for RunResult<'a> {
+    fn from(found: &'a TrackedSequence) -> Self {
+        Self { name: &found.name, boxes: &found.boxes, seconds: &found.seconds }
     }
 }

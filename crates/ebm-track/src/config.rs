@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::method::{MethodConfig, RivalConfig};
 use crate::tracker::TrackerConfig;
-use crate::training::{BoxTraining, SmallBackboneConfig};
+use crate::training::BoxTraining;
 
 settings! {
     /// Box modules, their training, and the tracker that they are compared in.
@@ -16,8 +16,6 @@ settings! {
     pub struct ExperimentConfig {
         /// How many times fewer channels than ATOM's the box module has in every layer.
         pub narrowed: usize where 1..=256,
-        /// The backbone that is trained where there is no weight file.
-        pub small_backbone: SmallBackboneConfig,
         /// The box module's training, the same for every method.
         pub training: BoxTraining,
         /// What it learns from.
@@ -34,19 +32,16 @@ settings! {
         /// as it is.
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
-        /// Temperatures of p(y|x) among which the held-out boxes choose; none: 1.
-        #[serde(default)]
-        pub temperatures: Vec<f64> where 1e-3..=1e3,
         /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
         #[serde(default = "published_repetitions")]
         pub repetitions: usize where 1..=1000,
         /// The tracker.
         #[serde(default)]
         pub tracker: TrackerConfig,
-        /// Generated videos, at mini scale.
+        /// Generated videos, at every scale but the paper's.
         #[serde(default)]
         pub generated: Option<GeneratedConfig>,
-        /// Still images, at the scale of that name.
+        /// How modules learn from still images and generated videos, at every scale but the paper's.
         #[serde(default)]
         pub stills: Option<StillsConfig>,
     }
@@ -59,11 +54,6 @@ settings! {
     pub struct PairsConfig {
         /// The greatest distance of the two frames.
         pub max_gap: usize where 0..=1_000_000 => "frames",
-        /// So many batches' features are kept in half precision and used again and again; 0: every batch is
-        /// new.
-        pub kept_batches: usize where 0..=1_000_000 => "batches",
-        /// The share of pairs from COCO's images, where they are there.
-        pub coco_weight: f64 where 0.0..=1e3,
     }
 }
 
@@ -74,15 +64,15 @@ settings! {
     pub struct GeneratedConfig {
         /// To train on.
         pub train: usize where 1..=1_000_000 => "videos",
-        /// To choose step lengths on.
+        /// To choose step lengths on, where no images are learned from.
         pub validation: usize where 1..=1_000_000 => "videos",
-        /// To measure on.
+        /// To measure on, where no images are learned from.
         pub test: usize where 1..=1_000_000 => "videos",
     }
 }
 
 settings! {
-    /// How box modules are trained on still images, and judged meanwhile.
+    /// How box modules are trained on still images and generated videos, and judged meanwhile.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct StillsConfig {
@@ -92,7 +82,7 @@ settings! {
         pub views: usize where 1..=64 => "crops",
         /// √(width · height) of the smallest boxes that are taken.
         pub least_side: f64 where 0.0..=1e4 => "pixels",
-        /// The weight of the generated videos, that of each set of images being 1.
+        /// The weight of the generated videos beside sets of images, of which each has the weight 1.
         pub video_weight: f64 where 0.0..=1e3,
         /// Held-out boxes, of all sets together.
         pub held_out: usize where 1..=1_000_000 => "boxes",
@@ -128,12 +118,20 @@ impl ExperimentConfig {
         row(&self.methods, |method| &method.key, key)
     }
 
-    /// The same with this row in the place of the one of its key.
-    #[must_use]
-    pub fn with_method(&self, method: &MethodConfig) -> Self {
-        let mut config = self.clone();
-        config.methods.iter_mut().filter(|row| row.key == method.key).for_each(|row| row.clone_from(method));
-        config
+    /// The same with the rows of the supplement's ablation in the place of its methods: the energy model with samples
+    /// from each of the proposals.
+    ///
+    /// # Errors
+    /// When there is no energy model, or a standard deviation is not positive.
+    pub fn ablated(&self) -> Result<Self> {
+        let energy = self.method(Self::ENERGY)?;
+        let row = |sigmas: &[f64]| {
+            let names: Vec<String> = sigmas.iter().map(f64::to_string).collect();
+            let (key, title) = (format!("sigma-{}", names.join("_")), names.join(", "));
+            Ok(MethodConfig { key, title, published: None, ..energy.with_sigmas(sigmas)? })
+        };
+        let methods = self.ablation.iter().map(|ablated| row(&ablated.sigmas));
+        Ok(Self { methods: methods.collect::<Result<_>>()?, ..self.clone() })
     }
 }
 
@@ -169,7 +167,8 @@ mod tests {
         let energy = config.method(ExperimentConfig::ENERGY).unwrap();
         assert_eq!(energy.objective.gaussian().unwrap().sigmas(), [[0.05; 4], [0.5; 4]]);
         assert_eq!((energy.refinement.steps, energy.refinement.step_length), (10, [2e-4, 1e-3]));
-        assert_eq!((config.training, config.narrowed), (BoxTraining::paper(), 1));
+        let BoxTraining { batch_size, epochs, learning_rate, .. } = config.training;
+        assert_eq!((batch_size, epochs, learning_rate, config.narrowed), (64, 50, 1e-3, 1));
         assert_eq!((config.tracker, config.repetitions), (TrackerConfig::default(), 5));
     }
 }

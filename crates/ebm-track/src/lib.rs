@@ -28,9 +28,9 @@ pub mod tracker;
 mod trained;
 pub mod training;
 
-pub use backbone::{Architecture, Backbone, BackboneFeatures};
+pub use backbone::{Backbone, BackboneFeatures};
 pub use bands::{BandCoverage, band_coverage, calibrate_bands};
-pub use benchmark::{Repetition, Runs, run_folder, track_dataset};
+pub use benchmark::{Origin, Repetition, Runs, run_folder, track_dataset, write_submission};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use ebm_experiment::{Error, Result};
 pub use method::{MethodConfig, Published, Quoted, Refinement, RivalConfig, StepCoordinates};

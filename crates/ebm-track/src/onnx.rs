@@ -18,7 +18,7 @@ impl Tracker {
     /// # Errors
     /// When a parameter cannot be read.
     pub fn onnx(&self) -> Result<Vec<Part>> {
-        let (saved, networks) = (self.saved(), self.networks());
+        let (saved, networks) = (&self.saved, &self.networks);
         let (backbone, module) = (&networks.backbone, &networks.boxes);
         let text = |toml: std::result::Result<String, toml::ser::Error>| {
             toml.map_err(|error| Error::config("tracker", error))

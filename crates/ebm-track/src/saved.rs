@@ -72,11 +72,6 @@ settings! {
 }
 
 impl SavedConfig {
-    /// Whether a trained module is in `dir`.
-    pub fn exists(dir: &Path) -> bool {
-        dir.join(MODEL).is_file()
-    }
-
     /// The file of the box module's parameters, which `path` is or holds.
     pub fn model_path(path: &Path) -> PathBuf {
         if path.is_dir() { path.join(MODEL) } else { path.to_owned() }
@@ -187,28 +182,15 @@ impl SavedConfig {
         let config: Self =
             config::parse("of the box module", &metadata.config).map_err(|error| fail(&error))?;
         let backbone = backbone(&config)?;
-        if let Some(trained) = metadata.base {
-            check_backbone(&backbone, &trained.digest)?;
+        let (found, trained) = (sha256(&backbone.bytes), metadata.base.map(|base| base.digest));
+        if let Some(expected) = trained.filter(|expected| *expected != found) {
+            let reason = format!(
+                "SHA-256 {found} is not {expected}, the backbone that the box module was trained on; give its place"
+            );
+            return Err(Error::weights(&backbone.path, reason));
         }
         let backbone = Backbone::of_bytes(&backbone, device)?;
-        let module = BoxModule::of_file(model, tensors, device)?;
-        if module.config() != &config.box_module {
-            let reason =
-                format!("it holds {:?}, and says that it is {:?}", module.config(), config.box_module);
-            return Err(Error::weights(model, reason));
-        }
+        let module = BoxModule::of_tensors(model, &config.box_module, tensors, device)?;
         Ok((config, backbone, module))
     }
-}
-
-/// Refuses another backbone than the module was trained on.
-fn check_backbone(file: &WeightBytes, expected: &str) -> Result<()> {
-    let found = sha256(&file.bytes);
-    if found == expected {
-        return Ok(());
-    }
-    let reason = format!(
-        "SHA-256 {found} is not {expected}, the backbone that the box module was trained on; give its place"
-    );
-    Err(Error::weights(&file.path, reason))
 }

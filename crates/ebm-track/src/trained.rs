@@ -32,9 +32,12 @@ use crate::tracker::{Networks, TargetTracker};
 /// # }
 /// ```
 pub struct Tracker {
-    networks: Networks<BoxModule>,
-    saved: SavedConfig,
-    key: Key,
+    /// Its networks.
+    pub networks: Networks<BoxModule>,
+    /// How it was trained and how it tracks.
+    pub saved: SavedConfig,
+    /// The root of all that it draws.
+    pub key: Key,
 }
 
 /// What a [`Tracker`] is opened with beside its box module.
@@ -92,21 +95,6 @@ impl Tracker {
             device: Device::Cpu,
         };
         Ok(Self { networks, saved, key: Key::new(options.seed).split("tracker") })
-    }
-
-    /// How it was trained and how it tracks.
-    pub fn saved(&self) -> &SavedConfig {
-        &self.saved
-    }
-
-    /// Its networks.
-    pub fn networks(&self) -> &Networks<BoxModule> {
-        &self.networks
-    }
-
-    /// The root of all that it draws.
-    pub fn key(&self) -> Key {
-        self.key
     }
 
     /// Begins with a target in the box `[x, y, width, height]` of the first frame, in pixels.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ebm_eval::tracking::{
     Annotations, Convention, Diagnosis, RunsReport, SequenceScores, TestSet, TrackingReport, evaluate_runs,
@@ -16,31 +17,16 @@ use crate::schema::document;
 
 const COMMAND: &str = "eval tracking";
 
-/// A benchmark: its annotations and how its figures are computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Dataset {
-    /// OTB-100 (OTB-2015).
-    Otb100,
-    /// UAV123.
-    Uav123,
-    /// LaSOT; with --run its test set.
-    Lasot,
-    /// GOT-10k: AO as `average_overlap`, SR as `op50` and `op75`; with --run its validation set.
-    Got10k,
-    /// GOT-10k's test set, whose figures come from its server.
-    Got10kTest,
-    /// TrackingNet, as its server is known to compute; with --run its test set, whose figures come from the
-    /// server.
-    Trackingnet,
-    /// Any folder of box lists, as pytracking computes; with --run any folder of sequences that are laid out
-    /// like OTB's.
-    Other,
+/// Reads the name of a benchmark.
+pub fn parse_test_set() -> impl TypedValueParser<Value = TestSet> {
+    let names = PossibleValuesParser::new(TestSet::ALL.map(|(name, _)| name));
+    names.map(|name| TestSet::named(&name).unwrap_or(TestSet::Own))
 }
 
 /// Whose conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Toolkit {
-    /// That of the dataset: pytracking's, but GOT-10k's and TrackingNet's for their own.
+    /// That of the dataset: pytracking's, but GOT-10k's for its own.
     Own,
     /// pytracking's.
     Pytracking,
@@ -53,9 +39,11 @@ enum Toolkit {
 /// Arguments of `ebm eval tracking`.
 #[derive(Args)]
 pub struct TrackingArgs {
-    /// Which benchmark.
-    #[arg(long, value_enum)]
-    dataset: Dataset,
+    /// Which benchmark: of lasot with --run the test set, of got10k the validation set, whose AO is `average_overlap`
+    /// and whose SR are `op50` and `op75`; of got10k-test and trackingnet the test sets, whose figures come from their
+    /// servers; other is any folder of box lists, with --run of sequences that are laid out like OTB's.
+    #[arg(long, value_parser = parse_test_set())]
+    dataset: TestSet,
     /// The folder with the annotated boxes.
     #[arg(long, required_unless_present = "run")]
     annotations: Option<PathBuf>,
@@ -82,29 +70,14 @@ pub struct TrackingArgs {
     json: bool,
 }
 
-impl Dataset {
-    /// What a tracker goes over.
-    pub fn test_set(self) -> TestSet {
-        match self {
-            Self::Otb100 => TestSet::Otb100,
-            Self::Uav123 => TestSet::Uav123,
-            Self::Lasot => TestSet::Lasot,
-            Self::Got10k => TestSet::Got10kVal,
-            Self::Got10kTest => TestSet::Got10kTest,
-            Self::Trackingnet => TestSet::TrackingNet,
-            Self::Other => TestSet::Own,
-        }
-    }
-}
-
 impl TrackingArgs {
     fn convention(&self) -> Convention {
-        let by_its_own = matches!(self.dataset, Dataset::Got10k | Dataset::Got10kTest | Dataset::Trackingnet);
+        let by_its_own = matches!(self.dataset, TestSet::Got10kVal | TestSet::Got10kTest);
         let own = match self.toolkit {
             Toolkit::Otb => Convention::otb(),
             Toolkit::Got10kOtb => Convention::got10k_otb(),
             Toolkit::Pytracking if by_its_own => Convention::pytracking(),
-            Toolkit::Own | Toolkit::Pytracking => self.dataset.test_set().convention(),
+            Toolkit::Own | Toolkit::Pytracking => self.dataset.convention(),
         };
         if self.exclude_invalid_frames { own.excluding_invalid_frames() } else { own }
     }
@@ -112,13 +85,12 @@ impl TrackingArgs {
 
 /// Runs the command.
 pub fn run(args: &TrackingArgs) -> Result<()> {
-    let dataset =
-        args.dataset.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let dataset = args.dataset.name();
     let found = match (&args.annotations, &args.results) {
         (Some(annotations), Some(results)) => {
             Found { reports: Some(score(args, annotations, results)?), bands: None }
         }
-        _ => track(&args.track, args.dataset.test_set(), &args.convention())?,
+        _ => track(&args.track, args.dataset, &args.convention())?,
     };
     let Found { reports: Some(runs), bands } = found else {
         eprintln!("the figures come from the dataset's server");
@@ -133,7 +105,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     }
     let merged = merge(&runs)?;
     if args.json {
-        let mut object = object(&dataset, &merged, &runs);
+        let mut object = object(dataset, &merged, &runs);
         if args.diagnose {
             object["diagnosis"] = diagnoses(&runs);
         }
@@ -154,7 +126,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
 /// The reports of the runs whose boxes are in the folder `results`.
 fn score(args: &TrackingArgs, annotations: &Path, results: &Path) -> Result<Vec<TrackingReport>> {
     let found = match args.dataset {
-        Dataset::Otb100 => Annotations::otb100(annotations),
+        TestSet::Otb100 => Annotations::otb100(annotations),
         _ => Annotations::read(annotations),
     };
     let found = found.with_context(|| format!("the annotations in {}", annotations.display()))?;
@@ -165,21 +137,13 @@ fn score(args: &TrackingArgs, annotations: &Path, results: &Path) -> Result<Vec<
 fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_json::Value {
     let frames = runs.first().map_or(0, |run| run.frames);
     let unmatched: Vec<&String> = runs.iter().flat_map(|run| &run.unmatched).collect();
-    let fraction = |figure: f64| 0.01 * figure;
     json!({
         "dataset": dataset,
         "convention": merged.convention,
         "runs": merged.runs,
         "sequences": merged.sequences,
         "frames": frames,
-        "rows": [{
-            "auc": fraction(merged.figures.auc),
-            "op50": fraction(merged.figures.op50),
-            "op75": fraction(merged.figures.op75),
-            "precision": fraction(merged.figures.precision),
-            "norm_precision": fraction(merged.figures.norm_precision),
-            "average_overlap": fraction(merged.figures.average_overlap),
-        }],
+        "rows": [merged.figures.without_curves()],
         "failed": merged.failed,
         "unmatched": unmatched,
     })

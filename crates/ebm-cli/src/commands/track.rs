@@ -92,9 +92,9 @@ pub fn run(args: &TargetArgs) -> Result<()> {
         create_dir(out)?;
     }
     let name = name_of(&args.frames)?;
-    let first = frames.next()?.context("there is no frame")?;
-    let (settings, key) = (&tracker.saved().tracker, tracker.key().split(&name));
-    let target = TargetTracker::start(tracker.networks(), settings, &first, given, key)
+    let first = (frames.next)()?.context("there is no frame")?;
+    let (settings, key) = (&tracker.saved.tracker, tracker.key.split(&name));
+    let target = TargetTracker::start(&tracker.networks, settings, &first, given, key)
         .with_context(|| format!("{}, its first frame", args.frames.display()))?;
     let (truth, progress) = (truth.unwrap_or_default(), Console::new());
     let mut session =
@@ -102,68 +102,52 @@ pub fn run(args: &TargetArgs) -> Result<()> {
     session.say(
         json!({ "frame": 0, "bbox": given, "score": null, "f": null, "state": "given", "confidence": 1.0 }),
     );
-    session.progress.begin(&format!("tracking {}", session.name), frames.expected().unwrap_or_default());
+    session.progress.begin(&format!("tracking {}", session.name), frames.expected.unwrap_or_default());
     let end = session.follow(&mut frames);
     session.progress.end();
     // What was tracked is kept, whatever ended it.
-    session.keep(frames.rate())?;
+    session.keep(frames.rate)?;
     end.with_context(|| format!("{} ended after {} frames", args.frames.display(), session.found.len()))
 }
 
 /// Where frames come from.
-enum Frames {
-    Files { paths: Vec<PathBuf>, next: usize },
-    Video(Video),
+struct Frames {
+    next: Box<dyn FnMut() -> Result<Option<Image>>>,
+    /// How many there are, where that is known.
+    expected: Option<usize>,
+    /// Of them in a second.
+    rate: f64,
+    /// Where they lie, if each is a file.
+    folder: Option<PathBuf>,
 }
 
 impl Frames {
     fn open(path: &Path) -> Result<Self> {
+        let place = path.display();
         if path.is_file() && is_video(path) {
-            return Ok(Self::Video(Video::open(path)?));
+            let mut video = Video::open(path)?;
+            let (expected, rate) = (video.expected(), video.rate());
+            return Ok(Self { next: Box::new(move || video.frame()), expected, rate, folder: None });
         }
         ensure!(
             !path.is_file(),
-            "{} is one file and no video; give a folder with the frames, or a video",
-            path.display()
+            "{place} is one file and no video; give a folder with the frames, or a video"
         );
-        let (mut paths, inner) =
-            (images_in(path).context("give a folder with the frames")?, path.join("img"));
-        if paths.is_empty() && inner.is_dir() {
-            paths = images_in(&inner)?;
+        let (mut folder, mut paths) =
+            (path.to_owned(), images_in(path).context("give a folder with the frames")?);
+        if paths.is_empty() && path.join("img").is_dir() {
+            folder = path.join("img");
+            paths = images_in(&folder)?;
         }
-        ensure!(paths.len() > 1, "{} has {} images; a video has two or more", path.display(), paths.len());
-        Ok(Self::Files { paths, next: 0 })
-    }
-
-    fn next(&mut self) -> Result<Option<Image>> {
-        match self {
-            Self::Files { paths, next } => {
-                let path = paths.get(*next);
-                *next += 1;
-                Ok(path.map(|path| read_image(path)).transpose()?)
-            }
-            Self::Video(video) => video.frame(),
-        }
-    }
-
-    fn expected(&self) -> Option<usize> {
-        match self {
-            Self::Files { paths, .. } => Some(paths.len()),
-            Self::Video(video) => video.expected(),
-        }
-    }
-
-    fn rate(&self) -> f64 {
-        match self {
-            Self::Files { .. } => RATE,
-            Self::Video(video) => video.rate(),
-        }
+        ensure!(paths.len() > 1, "{place} has {} images; a video has two or more", paths.len());
+        let (expected, mut paths) = (Some(paths.len()), paths.into_iter());
+        let next = move || Ok(paths.next().map(|path| read_image(&path)).transpose()?);
+        Ok(Self { next: Box::new(next), expected, rate: RATE, folder: Some(folder) })
     }
 
     /// Pictures among the frames would be frames next time.
     fn refuse_output(&self, out: &Path) -> Result<()> {
-        let Self::Files { paths, .. } = self else { return Ok(()) };
-        let folder = paths.first().and_then(|frame| frame.parent()?.canonicalize().ok());
+        let folder = self.folder.as_ref().and_then(|folder| folder.canonicalize().ok());
         let among = folder.is_some() && folder == out.canonicalize().ok();
         ensure!(!among, "--out {} holds the frames; choose another folder", out.display());
         Ok(())
@@ -194,7 +178,7 @@ struct Session<'a> {
 impl Session<'_> {
     /// The frames that are left.
     fn follow(&mut self, frames: &mut Frames) -> Result<()> {
-        while let Some(image) = frames.next()? {
+        while let Some(image) = (frames.next)()? {
             let (args, frame) = (self.args, self.found.len());
             let tracked = self.target.track(&image)?;
             let density = match args.samples {

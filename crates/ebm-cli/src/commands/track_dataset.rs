@@ -1,19 +1,16 @@
 //! A tracker over a whole dataset, for `ebm eval tracking --run`.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::fetch::sha256_of;
-use ebm_data::files::{read_settings, write_atomic};
-use ebm_eval::tracking::{Convention, RunResult, TestSet, TrackingReport};
+use ebm_eval::tracking::{Convention, TestSet, TrackingReport};
 use ebm_track::saved::SavedConfig;
 use ebm_track::{
-    BandCoverage, Repetition, Runs, TrackedSequence, Tracker, TrackerOptions, band_coverage, track_dataset,
+    BandCoverage, Origin, Runs, Tracker, TrackerOptions, band_coverage, track_dataset, write_submission,
 };
-use ebm_train::settings;
-use serde::Serialize;
 
 use super::{create_dir, say_left_out};
 use crate::model_path::ModelPath;
@@ -61,16 +58,6 @@ pub struct Found {
     pub bands: Option<BandCoverage>,
 }
 
-/// What the boxes in a folder depend on, which does not change when the command goes on.
-#[derive(Serialize)]
-struct Origin {
-    dataset: String,
-    model_sha256: String,
-    backbone_sha256: String,
-    seed: u64,
-    tracker: SavedConfig,
-}
-
 /// Tracks the dataset and writes what its server or toolkit expects.
 pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<Found> {
     let (Some(run), Some(root), Some(out)) = (&args.run, &args.sequences, &args.out) else {
@@ -78,18 +65,15 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     };
     let run = run.local()?;
     let backbone = args.backbone.as_ref().map(ModelPath::file).transpose()?;
-    let options = TrackerOptions { backbone: backbone.clone(), seed: args.seed };
-    let tracker = Tracker::open_with(&run, &options)?;
-    let weights = backbone.unwrap_or_else(|| tracker.saved().backbone_path(&run));
+    let tracker = Tracker::open_with(&run, &TrackerOptions { backbone, seed: args.seed })?;
     let origin = Origin {
         dataset: format!("{set:?}"),
         model_sha256: sha256_of(&SavedConfig::model_path(&run))?,
-        backbone_sha256: sha256_of(&weights)?,
         seed: args.seed,
-        tracker: tracker.saved().clone(),
+        tracker: tracker.saved.clone(),
     };
     create_dir(out)?;
-    check_origin(&out.join("origin.toml"), &origin)?;
+    origin.claim(out)?;
 
     let found = set.load(root).with_context(|| format!("the dataset in {}", root.display()))?;
     say_left_out(&found.quarantine);
@@ -99,15 +83,21 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
         Runs { repetitions: usize::from(args.repetitions), workers: args.workers.map_or(cores, usize::from) };
     let boxes = out.join("boxes");
     let mut progress = Console::new();
-    let (networks, settings) = (tracker.networks(), &tracker.saved().tracker);
-    let all = track_dataset(networks, settings, &sequences, &boxes, runs, tracker.key(), &mut progress)?;
+    let (networks, settings) = (&tracker.networks, &tracker.saved.tracker);
+    let all = track_dataset(networks, settings, &sequences, &boxes, runs, tracker.key, &mut progress)?;
     eprintln!(
         "boxes and times of {} sequences and {} runs are in {}",
         sequences.len(),
         all.len(),
         boxes.display()
     );
-    submit(set, out, &all)?;
+    for folder in write_submission(set, &out.join("submission"), &all)? {
+        let folder = folder.display();
+        eprintln!("what is in {folder} is for the dataset's toolkit, or packed by zip for its server");
+    }
+    if set == TestSet::Got10kTest && all.len() != 3 {
+        eprintln!("GOT-10k's protocol has three runs; there are {}", all.len());
+    }
     if set.is_scored_by_a_server() {
         for failed in all.iter().flat_map(|run| &run.failed) {
             eprintln!("not tracked: {}: {}", failed.name, failed.reason);
@@ -118,42 +108,4 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     let reports = Some(reports.collect::<Result<_, _>>()?);
     let bands = args.bands.then(|| band_coverage(&tracker, &sequences, args.samples, &mut progress));
     Ok(Found { reports, bands: bands.transpose()? })
-}
-
-/// Refuses a folder that has the boxes of something else.
-fn check_origin(path: &Path, origin: &Origin) -> Result<()> {
-    let text = toml::to_string(origin)?;
-    if !path.is_file() {
-        return Ok(write_atomic(path, text.as_bytes())?);
-    }
-    let there = settings::flat(&read_settings(path)?)
-        .with_context(|| format!("{}; give another --out", path.display()))?;
-    let differences = settings::differences(&there, &settings::flat(&text)?, |_| true);
-    let (path, list) = (path.display(), differences.join(", "));
-    ensure!(differences.is_empty(), "{path} has boxes with {list}; give another --out");
-    Ok(())
-}
-
-/// Writes the submission anew.
-fn submit(set: TestSet, out: &Path, all: &[Repetition]) -> Result<()> {
-    let folder = out.join("submission");
-    if folder.is_dir() {
-        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    let results: Vec<Vec<RunResult<'_>>> =
-        all.iter().map(|run| run.tracked.iter().map(result_of).collect()).collect();
-    for folder in set.write_submission(&folder, &results)? {
-        eprintln!(
-            "what is in {} is for the dataset's toolkit, or packed by zip for its server",
-            folder.display()
-        );
-    }
-    if set == TestSet::Got10kTest && all.len() != 3 {
-        eprintln!("GOT-10k's protocol has three runs; there are {}", all.len());
-    }
-    Ok(())
-}
-
-fn result_of(found: &TrackedSequence) -> RunResult<'_> {
-    RunResult { name: &found.name, boxes: &found.boxes, seconds: &found.seconds }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ebm_data::sequences::{Rect, Sequence, otb, read_boxes};
+use ebm_data::sequences::{Rect, otb, read_boxes};
 
 use super::report::FailedSequence;
 use super::sequence::TrackingGroundTruth;
@@ -61,12 +61,6 @@ impl Annotations<'static> {
             }
         }
         annotations
-    }
-}
-
-impl<'a> From<&'a [Sequence]> for Annotations<'a> {
-    fn from(sequences: &'a [Sequence]) -> Self {
-        Self { sequences: sequences.iter().map(TrackingGroundTruth::from).collect(), failed: Vec::new() }
     }
 }
 

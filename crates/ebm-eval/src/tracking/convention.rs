@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
-
 /// The centre error that makes a frame a hit, whatever was predicted.
 pub const HIT: f64 = -1.0;
 /// The centre error that makes a frame a failure: beyond every threshold.
@@ -24,11 +22,9 @@ pub struct Convention {
     /// Whether a predicted box with a negative side or a number that is not finite becomes the box before it;
     /// otherwise the sequence fails.
     pub repeat_malformed: bool,
-    /// Whether a sequence with fewer boxes than frames fails.
+    /// Whether a sequence with fewer boxes than frames fails; otherwise boxes of zeros, scored as they are, stand in
+    /// for the missing ones.
     pub refuse_short: bool,
-    /// Whether boxes of zeros, scored as they are, stand in for missing ones; otherwise these frames are
-    /// failures.
-    pub pad_short: bool,
     /// Whether an annotated box is valid with four numbers above zero alone: also x and y, so that a target at
     /// the left or upper border makes a frame invalid. A frame where the target is known to be out of sight is
     /// never valid.
@@ -47,19 +43,11 @@ pub struct Convention {
     /// moved inside, the sides shortened to what is then left. As a side keeps its length when an edge moves,
     /// a box that hangs over the left or upper border is shifted, not cut.
     pub clip_to_image: bool,
-    /// Whether both boxes are first rounded to integers, halves to even.
-    pub round_boxes: bool,
     /// Whether every frame counts alike; otherwise every sequence: the mean of the sequences' curves.
     pub weight_by_frames: bool,
-    /// The number of thresholds of the success curve, evenly spaced from 0 to 1; the comparison is strict.
+    /// The number of thresholds of the success curve, at least 2, evenly spaced from 0 to 1. The comparison is strict,
+    /// and no overlap is above 1, so that 21 thresholds give a success of at most 95.24 %.
     pub success_thresholds: usize,
-    /// The number of thresholds of the normalised precision curve, evenly spaced from 0 to 0.5.
-    pub normalized_thresholds: usize,
-    /// Whether areas under curves are by the trapezoidal rule, divided by the range of the thresholds; otherwise
-    /// the mean of the values. No overlap is above 1, so that 21 thresholds give a success of at most 95.24 %.
-    pub trapezoid: bool,
-    /// Whether normalised precision is the area under its curve from 0 to 0.5; otherwise the value at 0.20.
-    pub normalized_area: bool,
 }
 
 impl Convention {
@@ -71,19 +59,14 @@ impl Convention {
             repeat_empty: true,
             repeat_malformed: false,
             refuse_short: false,
-            pad_short: true,
             valid_if_positive: true,
             exclude_invalid_frames: false,
             invalid_center_error: Some(MISS),
             invalid_normalized_error: Some(HIT),
             unseen_normalized_error: Some(HIT),
             clip_to_image: false,
-            round_boxes: false,
             weight_by_frames: false,
             success_thresholds: 21,
-            normalized_thresholds: 51,
-            trapezoid: false,
-            normalized_area: false,
         }
     }
 
@@ -139,40 +122,11 @@ impl Convention {
         .called("GOT-10k toolkit")
     }
 
-    /// The evaluation of TrackingNet: boxes rounded, areas by the trapezoidal rule, normalised precision as
-    /// an area. Precision is that at 20 pixels, as in the published tables.
-    pub fn trackingnet() -> Self {
-        Self {
-            refuse_short: false,
-            pad_short: false,
-            round_boxes: true,
-            normalized_thresholds: 21,
-            trapezoid: true,
-            normalized_area: true,
-            ..Self::got10k_otb()
-        }
-        .called("TrackingNet")
-    }
-
     /// Without the frames that have no valid box.
     #[must_use]
     pub fn excluding_invalid_frames(mut self) -> Self {
         self.exclude_invalid_frames = true;
         self.name.push_str(", without invalid frames");
         self
-    }
-
-    /// A curve needs its two ends.
-    pub(super) fn check(&self) -> Result<()> {
-        let counts = [
-            ("thresholds of success", self.success_thresholds),
-            ("thresholds of normalised precision", self.normalized_thresholds),
-        ];
-        for (what, found) in counts {
-            if found < 2 {
-                return Err(Error::TooFew { what, found, needed: 2 });
-            }
-        }
-        Ok(())
     }
 }

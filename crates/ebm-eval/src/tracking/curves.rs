@@ -6,15 +6,17 @@ pub(super) const MAX_CENTER_ERROR: usize = 50;
 /// The error in pixels at which precision is read off.
 pub(super) const PRECISION_AT: usize = 20;
 
-/// Largest error of the normalised precision curve.
+/// Largest error of the normalised precision curve, and the number of its thresholds.
 pub(super) const MAX_NORMALIZED_ERROR: f64 = 0.5;
+pub(super) const NORMALIZED_THRESHOLDS: usize = 51;
 
 /// The error at which normalised precision is read off.
 pub(super) const NORMALIZED_PRECISION_AT: f64 = 0.2;
 
-/// `count` thresholds from 0 to `last`.
+/// `count` thresholds from 0 to `last`, at least these two.
 pub(super) fn thresholds(count: usize, last: f64) -> impl Iterator<Item = f64> {
-    let steps = count.saturating_sub(1).max(1) as f64;
+    let count = count.max(2);
+    let steps = (count - 1) as f64;
     (0..count).map(move |i| last * i as f64 / steps)
 }
 
@@ -33,28 +35,16 @@ pub(super) fn precision(errors: &[f64], count: usize, last: f64) -> Vec<f64> {
     thresholds(count, last).map(|threshold| percentage(errors, |error| error <= threshold)).collect()
 }
 
-/// The area under a curve over evenly spaced thresholds, as a share of that under 1: by the trapezoidal rule, or
-/// the mean.
-pub(super) fn area(curve: &[f64], trapezoid: bool) -> f64 {
-    let sum: f64 = curve.iter().sum();
-    match (trapezoid, curve) {
-        (true, [first, .., last]) => (sum - (first + last) / 2.0) / (curve.len() - 1) as f64,
-        _ => sum / curve.len() as f64,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     #[test]
-    fn areas_in_closed_form() {
-        assert_eq!(area(&[100., 50., 0.], false), 50.0);
-        assert_eq!(area(&[100., 50., 20.], true), 55.0);
+    fn a_curve_in_closed_form() {
         // 52 of 105 are above: 20 + 16 + 10 + 6 thresholds.
         let curve = success(&[1., 0.8, 0.5, 0.3, 0.], 21);
-        assert!((area(&curve, false) - 5200.0 / 105.0).abs() < 1e-12);
+        assert!((curve.iter().sum::<f64>() / 21.0 - 5200.0 / 105.0).abs() < 1e-12);
         assert_eq!((curve[10], curve[15]), (40.0, 40.0));
     }
 
@@ -62,7 +52,10 @@ mod tests {
     fn thresholds_that_figures_are_read_at_are_exact() {
         let at: Vec<f64> = thresholds(21, 1.0).collect();
         assert_eq!((at[10], at[15], at[20]), (0.5, 0.75, 1.0));
-        assert_eq!(thresholds(51, MAX_NORMALIZED_ERROR).nth(20), Some(NORMALIZED_PRECISION_AT));
+        assert_eq!(
+            thresholds(NORMALIZED_THRESHOLDS, MAX_NORMALIZED_ERROR).nth(20),
+            Some(NORMALIZED_PRECISION_AT)
+        );
         assert_eq!(thresholds(51, MAX_CENTER_ERROR as f64).nth(PRECISION_AT), Some(20.0));
     }
 

@@ -22,8 +22,7 @@ use crate::error::{Error, Result};
 /// with the reason.
 ///
 /// # Errors
-/// [`Error::Io`] when `dir` can not be listed; [`Error::NoSequence`] when no sequence can be scored;
-/// [`Error::TooFew`] for a convention with less than two thresholds.
+/// [`Error::Io`] when `dir` can not be listed; [`Error::NoSequence`] when no sequence can be scored.
 pub fn evaluate_runs(
     annotations: &Annotations<'_>,
     dir: &Path,

@@ -24,17 +24,23 @@ pub struct TrackingFigures {
     #[serde(with = "crate::json::per_cent")]
     pub average_overlap: f64,
     /// Frames with an overlap above each of the evenly spaced thresholds from 0 to 1.
-    #[serde(with = "crate::json::per_cent")]
+    #[serde(with = "crate::json::per_cent", default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<f64>,
     /// Frames with a centre error of at most 0, 1, … 50 pixels.
-    #[serde(with = "crate::json::per_cent")]
+    #[serde(with = "crate::json::per_cent", default, skip_serializing_if = "Vec::is_empty")]
     pub precision_curve: Vec<f64>,
     /// Frames with a normalised centre error of at most each of the evenly spaced thresholds from 0 to 0.5.
-    #[serde(with = "crate::json::per_cent")]
+    #[serde(with = "crate::json::per_cent", default, skip_serializing_if = "Vec::is_empty")]
     pub norm_precision_curve: Vec<f64>,
 }
 
 impl TrackingFigures {
+    /// The figures alone.
+    #[must_use]
+    pub fn without_curves(&self) -> Self {
+        Self { curve: Vec::new(), precision_curve: Vec::new(), norm_precision_curve: Vec::new(), ..*self }
+    }
+
     /// The means of several parts with `weights`. As the area is linear in its curve, and every other number is read
     /// off a curve, a mean of them is that of the mean curve.
     pub(super) fn of_parts(parts: &[&Self], weights: &[f64]) -> Self {

@@ -36,25 +36,14 @@ pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
         |run: &TrackingReport| -> BTreeSet<String> { run.rows.iter().map(|row| row.name.clone()).collect() };
     let common = runs.iter().skip(1).fold(names(first), |common, run| &common & &names(run));
     let failed = failures(runs, &common);
-    let runs: Vec<TrackingReport> =
-        runs.iter().map(|run| restrict(run, &common, &failed)).collect::<Result<_>>()?;
-    let parts: Vec<&TrackingFigures> = runs.iter().map(|run| &run.figures).collect();
-    Ok(RunsReport {
-        convention: first.convention.clone(),
-        runs: runs.len(),
-        sequences: common.len(),
-        figures: TrackingFigures::of_parts(&parts, &vec![1.0; parts.len()]),
-        failed,
-    })
-}
-
-fn restrict(
-    run: &TrackingReport,
-    names: &BTreeSet<String>,
-    failed: &[FailedSequence],
-) -> Result<TrackingReport> {
-    let rows = run.rows.iter().filter(|row| names.contains(&row.name)).cloned().collect();
-    TrackingReport::new(&run.convention, rows, failed.to_vec(), Vec::new())
+    let mut figures = Vec::new();
+    for run in runs {
+        let rows = run.rows.iter().filter(|row| common.contains(&row.name)).cloned().collect();
+        figures.push(TrackingReport::new(&run.convention, rows, failed.clone(), Vec::new())?.figures);
+    }
+    let figures = TrackingFigures::of_parts(&figures.iter().collect::<Vec<_>>(), &vec![1.0; runs.len()]);
+    let (convention, sequences) = (first.convention.clone(), common.len());
+    Ok(RunsReport { convention, runs: runs.len(), sequences, figures, failed })
 }
 
 /// The failures of all runs, each with its run, and what was scored in some runs without having failed in the

@@ -8,9 +8,6 @@ use super::convention::Convention;
 use super::overlap;
 use super::problem::TrackingProblem;
 
-/// A box that is scored as a failure.
-const MISS: Rect = [f64::NAN; 4];
-
 /// `prediction` checked against the `annotation`, repaired as the convention repairs it, and brought to its
 /// length.
 pub(super) fn prepare<'a>(
@@ -33,8 +30,7 @@ pub(super) fn prepare<'a>(
         }
     }
     if prepared.len() < annotation.len() {
-        let fill = if convention.pad_short { [0.0; 4] } else { MISS };
-        prepared.to_mut().resize(annotation.len(), fill);
+        prepared.to_mut().resize(annotation.len(), [0.0; 4]);
     }
     Ok(prepared)
 }
@@ -88,7 +84,6 @@ mod tests {
         assert_eq!(prepared(&[A, B, EMPTY, EMPTY], &convention).unwrap(), [A, B, B, B]);
         assert_eq!(prepared(&[A, B, EMPTY], &convention).unwrap(), [A, B, B, [0.; 4]]);
         assert_eq!(prepared(&[A, B, EMPTY, A], &Convention::got10k_otb()).unwrap(), [A, B, EMPTY, A]);
-        assert!(prepared(&[A], &Convention::trackingnet()).unwrap()[3][0].is_nan());
     }
 
     #[test]

@@ -77,8 +77,7 @@ impl TrackingReport {
 /// from the first. A sequence that can not be scored is listed in the report, and does not count.
 ///
 /// # Errors
-/// [`Error::NoSequence`] when none can be scored, [`Error::Empty`] when there is none, and [`Error::TooFew`]
-/// for a convention with less than two thresholds.
+/// [`Error::NoSequence`] when none can be scored, [`Error::Empty`] when there is none.
 pub fn evaluate<'a>(
     sequences: impl IntoIterator<Item = (TrackingGroundTruth<'a>, &'a [Rect])>,
     convention: &Convention,
@@ -97,7 +96,6 @@ pub(super) fn collect(
     mut failed: Vec<FailedSequence>,
     unmatched: Vec<String>,
 ) -> Result<TrackingReport> {
-    convention.check()?;
     let mut names = BTreeSet::new();
     let mut rows = Vec::new();
     for (name, scores) in scored {

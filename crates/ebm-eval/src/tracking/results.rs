@@ -16,15 +16,13 @@ const TIMES_LIMIT: u64 = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultFormat {
-    /// `{name}.txt` with integers, cut off towards zero, and tabs; times in `{name}_time.txt`.
-    Pytracking,
     /// `{name}/{name}_{run}.txt`, the run with three digits, six decimals and commas; times in
     /// `{name}/{name}_time.txt`, a column for each run.
     Got10k,
     /// `{name}.txt` with two decimals and commas, for the server; it has no place for times, which go to
     /// `{name}_time.txt`.
     TrackingNet,
-    /// `{name}.txt` with all digits and commas, for the toolkits of OTB and LaSOT; times in
+    /// `{name}.txt` with all digits and commas, for pytracking and the toolkits of OTB and LaSOT; times in
     /// `{name}_time.txt`.
     Full,
 }
@@ -35,7 +33,7 @@ impl ResultFormat {
     pub fn result_path(self, dir: &Path, name: &str, run: usize) -> PathBuf {
         match self {
             Self::Got10k => dir.join(name).join(format!("{name}_{run:03}.txt")),
-            Self::Pytracking | Self::TrackingNet | Self::Full => dir.join(format!("{name}.txt")),
+            Self::TrackingNet | Self::Full => dir.join(format!("{name}.txt")),
         }
     }
 
@@ -44,18 +42,12 @@ impl ResultFormat {
         let file = format!("{name}_time.txt");
         match self {
             Self::Got10k => dir.join(name).join(file),
-            Self::Pytracking | Self::TrackingNet | Self::Full => dir.join(file),
+            Self::TrackingNet | Self::Full => dir.join(file),
         }
-    }
-
-    fn separator(self) -> &'static str {
-        if self == Self::Pytracking { "\t" } else { "," }
     }
 
     fn number(self, value: f64) -> String {
         match self {
-            // The conversion cuts off, keeps within range, and has no negative zero.
-            Self::Pytracking => (value as i64).to_string(),
             Self::Got10k => format!("{value:.6}"),
             Self::TrackingNet => format!("{value:.2}"),
             Self::Full => value.to_string(),
@@ -82,7 +74,7 @@ pub fn write_result(
             return Err(Error::Tracking { origin: path.display().to_string(), problem });
         }
     }
-    write_boxes(&path, boxes, format.separator(), |value| format.number(value))?;
+    write_boxes(&path, boxes, ",", |value| format.number(value))?;
     Ok(path)
 }
 
@@ -98,7 +90,7 @@ pub fn write_times(dir: &Path, name: &str, seconds: &[&[f64]], format: ResultFor
     }
     let line = |frame: usize| {
         let columns: Vec<String> = seconds.iter().map(|run| format!("{:.8}", run[frame])).collect();
-        columns.join(format.separator()) + "\n"
+        columns.join(",") + "\n"
     };
     let text: String = (0..expected).map(line).collect();
     let path = format.time_path(dir, name);

@@ -6,12 +6,12 @@ use ebm_data::sequences::{Rect, Sequence};
 use serde::{Deserialize, Serialize};
 
 use super::convention::Convention;
+use super::curves;
 use super::diagnosis::{Diagnosis, Seen};
 use super::figures::TrackingFigures;
 use super::overlap;
 use super::prediction::prepare;
 use super::problem::TrackingProblem;
-use super::{curves, curves::area};
 use crate::error::{Error, Result};
 
 /// The annotation of a sequence.
@@ -61,8 +61,7 @@ pub struct SequenceScores {
 /// Scores the boxes that a tracker predicted on a sequence, one for each frame from the first.
 ///
 /// # Errors
-/// [`Error::Tracking`] for a prediction that can not be one of this sequence, or that the convention refuses;
-/// [`Error::TooFew`] for a convention with less than two thresholds.
+/// [`Error::Tracking`] for a prediction that can not be one of this sequence, or that the convention refuses.
 pub fn score_sequence(
     truth: &TrackingGroundTruth<'_>,
     prediction: &[Rect],
@@ -78,7 +77,6 @@ pub(super) fn score_from(
     convention: &Convention,
     origin: &str,
 ) -> Result<SequenceScores> {
-    convention.check()?;
     let fail = |problem| Error::Tracking { origin: origin.to_owned(), problem };
     let frames = truth.boxes.len();
     if let Some(visible) = &truth.visible
@@ -140,22 +138,16 @@ impl Measured {
         let curve = curves::success(overlaps, convention.success_thresholds);
         let last = curves::MAX_CENTER_ERROR;
         let precision_curve = curves::precision(center_errors, last + 1, last as f64);
-        let norm_precision_curve = curves::precision(
-            normalized_errors,
-            convention.normalized_thresholds,
-            curves::MAX_NORMALIZED_ERROR,
-        );
-        let norm_precision = if convention.normalized_area {
-            area(&norm_precision_curve, convention.trapezoid)
-        } else {
-            curves::percentage(normalized_errors, |error| error <= curves::NORMALIZED_PRECISION_AT)
-        };
+        let (count, last) = (curves::NORMALIZED_THRESHOLDS, curves::MAX_NORMALIZED_ERROR);
+        let norm_precision_curve = curves::precision(normalized_errors, count, last);
+        let norm_precision =
+            curves::percentage(normalized_errors, |error| error <= curves::NORMALIZED_PRECISION_AT);
         SequenceScores {
             name: name.to_owned(),
             frames,
             counted: overlaps.len(),
             figures: TrackingFigures {
-                auc: area(&curve, convention.trapezoid),
+                auc: curve.iter().sum::<f64>() / curve.len() as f64,
                 op50: curves::percentage(overlaps, |overlap| overlap > 0.5),
                 op75: curves::percentage(overlaps, |overlap| overlap > 0.75),
                 precision: precision_curve[curves::PRECISION_AT],
@@ -177,9 +169,6 @@ fn offset(a: &Rect, b: &Rect) -> [f64; 2] {
 
 /// A box as the convention measures it.
 fn adjust(mut rect: Rect, image_size: Option<[f64; 2]>, convention: &Convention) -> Rect {
-    if convention.round_boxes {
-        rect = rect.map(f64::round_ties_even);
-    }
     // What has no numbers stays without: `max` would make zeros of them.
     if convention.clip_to_image
         && let Some(size) = image_size

@@ -39,6 +39,27 @@ pub struct RunResult<'a> {
 }
 
 impl TestSet {
+    /// All of them by name.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("otb100", Self::Otb100),
+        ("uav123", Self::Uav123),
+        ("lasot", Self::Lasot),
+        ("got10k", Self::Got10kVal),
+        ("got10k-test", Self::Got10kTest),
+        ("trackingnet", Self::TrackingNet),
+        ("other", Self::Own),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, set)| *set == self).map_or("other", |(name, _)| name)
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, set)| set)
+    }
+
     /// Its sequences in the folder `root`, laid out as published: see the modules of [`ebm_data::sequences`].
     /// Those that are not there or defective are listed beside the others.
     ///
@@ -57,14 +78,13 @@ impl TestSet {
         })
     }
 
-    /// How its figures are computed.
+    /// How its figures are computed; TrackingNet's own come from its server.
     pub fn convention(self) -> Convention {
         match self {
-            Self::Otb100 | Self::Own => Convention::pytracking(),
+            Self::Otb100 | Self::TrackingNet | Self::Own => Convention::pytracking(),
             Self::Uav123 => Convention::pytracking_uav(),
             Self::Lasot => Convention::pytracking_lasot(),
             Self::Got10kVal | Self::Got10kTest => Convention::got10k(),
-            Self::TrackingNet => Convention::trackingnet(),
         }
     }
 
@@ -73,54 +93,46 @@ impl TestSet {
         matches!(self, Self::Got10kTest | Self::TrackingNet)
     }
 
-    /// Writes the results of several runs below `folder`, which should be empty, as its server or toolkit
-    /// expects them:
+    /// Writes the results of several runs below `folder`, which should be empty, as GOT-10k's toolkit and server or
+    /// TrackingNet's server expect them; for the other datasets nothing, since their toolkits read
+    /// [`ResultFormat::Full`]:
     ///
     /// | dataset | files |
     /// |---|---|
     /// | GOT-10k | `NAME/NAME_001.txt`, a file for each run, and `NAME/NAME_time.txt` |
     /// | TrackingNet | `run_001/NAME.txt`, a folder for each run: the server takes one |
-    /// | others | `ebm_000/NAME.txt` and `NAME_time.txt`, a folder for each run, as pytracking's `results/TRACKER/PARAMETERS_000`, with its names of sequences: `uav_NAME` |
     ///
     /// Answers the folders whose files a server takes as an archive, each alone.
     ///
     /// # Errors
     /// When a box is none, or a file can not be written.
     pub fn write_submission(self, folder: &Path, runs: &[Vec<RunResult<'_>>]) -> Result<Vec<PathBuf>> {
-        let (format, prefix) = match self {
-            Self::Got10kVal | Self::Got10kTest => (ResultFormat::Got10k, ""),
-            Self::TrackingNet => (ResultFormat::TrackingNet, ""),
-            Self::Uav123 => (ResultFormat::Pytracking, "uav_"),
-            Self::Otb100 | Self::Lasot | Self::Own => (ResultFormat::Pytracking, ""),
+        let format = match self {
+            Self::Got10kVal | Self::Got10kTest => ResultFormat::Got10k,
+            Self::TrackingNet => ResultFormat::TrackingNet,
+            _ => return Ok(Vec::new()),
         };
         let of_run = |run: usize| match format {
             ResultFormat::TrackingNet => folder.join(format!("run_{:03}", run + 1)),
-            ResultFormat::Pytracking => folder.join(format!("ebm_{run:03}")),
-            ResultFormat::Got10k | ResultFormat::Full => folder.to_owned(),
+            _ => folder.to_owned(),
         };
         for (run, results) in runs.iter().enumerate() {
-            for RunResult { name, boxes, seconds } in results {
-                let name = format!("{prefix}{name}");
-                write_result(&of_run(run), &name, boxes, format, run + 1)?;
-                if format == ResultFormat::Pytracking {
-                    write_times(&of_run(run), &name, &[*seconds], format)?;
-                }
+            for RunResult { name, boxes, .. } in results {
+                write_result(&of_run(run), name, boxes, format, run + 1)?;
             }
         }
-        if format == ResultFormat::Got10k {
-            // One file has the times of all runs that have the sequence.
-            for RunResult { name, .. } in runs.first().into_iter().flatten() {
-                let of = |run: &Vec<RunResult<'_>>| {
-                    run.iter().find(|one| one.name == *name).map(|one| one.seconds.to_vec())
-                };
-                let seconds: Vec<Vec<f64>> = runs.iter().filter_map(of).collect();
-                let seconds: Vec<&[f64]> = seconds.iter().map(Vec::as_slice).collect();
-                write_times(folder, name, &seconds, format)?;
-            }
+        if format == ResultFormat::TrackingNet {
+            return Ok((0..runs.len()).map(of_run).collect());
         }
-        Ok(match format {
-            ResultFormat::TrackingNet => (0..runs.len()).map(of_run).collect(),
-            _ => vec![folder.to_owned()],
-        })
+        // One file has the times of all runs that have the sequence.
+        for RunResult { name, .. } in runs.first().into_iter().flatten() {
+            let of = |run: &Vec<RunResult<'_>>| {
+                run.iter().find(|one| one.name == *name).map(|one| one.seconds.to_vec())
+            };
+            let seconds: Vec<Vec<f64>> = runs.iter().filter_map(of).collect();
+            let seconds: Vec<&[f64]> = seconds.iter().map(Vec::as_slice).collect();
+            write_times(folder, name, &seconds, format)?;
+        }
+        Ok(vec![folder.to_owned()])
     }
 }

@@ -7,52 +7,38 @@ use ebm_nn::boxes::paired_iou;
 
 use crate::Result;
 
-/// How targets look: a factor, not negative, for each channel of the two maps that boxes are pooled from.
+/// How targets look: a factor, not negative, for each channel of the two maps that boxes are pooled from; the vectors
+/// at 1/8 and at 1/16, (N, channels) each.
 #[derive(Clone, Debug)]
-pub struct Modulation {
-    /// (N, channels) each.
-    pub(super) vectors: [Tensor; 2],
-}
+pub struct Modulation(pub [Tensor; 2]);
 
 impl Modulation {
-    /// The vectors at 1/8 and at 1/16, (N, channels) each.
-    pub fn vectors(&self) -> &[Tensor; 2] {
-        &self.vectors
-    }
-
     /// The same outside any graph.
     #[must_use]
     pub fn detach(&self) -> Self {
-        Self { vectors: self.vectors.each_ref().map(Tensor::detach) }
+        Self(self.0.each_ref().map(Tensor::detach))
     }
 }
 
-/// The modulated maps of N crops, from which boxes are pooled.
+/// The modulated maps of N crops, from which boxes are pooled: at 1/8 and at 1/16, (N, C, H, W) each, with the channels
+/// innermost.
 #[derive(Clone, Debug)]
-pub struct TestFeatures {
-    /// (N, C, H, W) each, with the channels innermost.
-    pub(super) maps: [Tensor; 2],
-}
+pub struct TestFeatures(pub [Tensor; 2]);
 
 impl TestFeatures {
-    /// The maps at 1/8 and at 1/16, (N, channels, H, W) each.
-    pub fn maps(&self) -> &[Tensor; 2] {
-        &self.maps
-    }
-
     /// The maps of crop `i` alone.
     ///
     /// # Errors
     /// When there is no such crop.
     pub fn crop(&self, i: usize) -> Result<Self> {
-        let [third, fourth] = &self.maps;
-        Ok(Self { maps: [third.narrow(0, i, 1)?, fourth.narrow(0, i, 1)?] })
+        let [third, fourth] = &self.0;
+        Ok(Self([third.narrow(0, i, 1)?, fourth.narrow(0, i, 1)?]))
     }
 
     /// The same outside any graph.
     #[must_use]
     pub fn detach(&self) -> Self {
-        Self { maps: self.maps.each_ref().map(Tensor::detach) }
+        Self(self.0.each_ref().map(Tensor::detach))
     }
 }
 

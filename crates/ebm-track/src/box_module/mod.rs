@@ -21,7 +21,6 @@ mod network;
 mod onnx;
 mod packed;
 mod pixel_steps;
-mod weights;
 
 use candle_core::Tensor;
 use ebm_core::EnergyModel;

@@ -1,14 +1,18 @@
 //! The module on tensors.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use candle_core::{Tensor, Var};
+use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::VarBuilder;
 use ebm_core::{EnergyModel, TargetSpace};
 use ebm_experiment::config::check_ranges;
 use ebm_nn::init;
 use ebm_nn::ops::{linear, prroi_pool, to_channels_last};
+use ebm_nn::params::ParamStore;
 use ebm_nn::prepared::{Prepared, are_constant, is_packable};
+use ebm_seed::Key;
 
 use super::features::{Modulation, TargetFeatures, TestFeatures, corners};
 use super::layers::{ConvBlock, LinearBlock};
@@ -84,6 +88,28 @@ impl BoxModule {
         })
     }
 
+    /// The module of these sizes with the parameters `tensors` of the file at `path`, frozen.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] when a name is missing or surplus, or a shape is another.
+    pub fn of_tensors(
+        path: &Path,
+        config: &BoxModuleConfig,
+        tensors: BTreeMap<String, Tensor>,
+        device: &Device,
+    ) -> Result<Self> {
+        let store = ParamStore::new(Key::new(0));
+        store.freeze(|_| true);
+        store.preload(tensors);
+        let module = Self::new(config, store.var_builder(DType::F32, device));
+        let module = module.map_err(|error| Error::weights(path, error.to_string()))?;
+        let report = store.preload_report();
+        if report.is_exact() {
+            return Ok(module);
+        }
+        Err(Error::weights(path, format!("not a box module {config:?}: {report}")))
+    }
+
     /// The sizes.
     pub fn config(&self) -> &BoxModuleConfig {
         &self.config
@@ -112,7 +138,7 @@ impl BoxModule {
         let third = fc3.forward(&to_channels_last(&pool(0)?)?, train)?.flatten_from(1)?;
         let both = Tensor::cat(&[third, pool(1)?.flatten_from(1)?], 1)?.unsqueeze(1)?.unsqueeze(1)?;
         let vector = |layer: &ConvBlock| Ok::<_, Error>(layer.forward(&both, train)?.flatten_from(1)?);
-        Ok(Modulation { vectors: [vector(&vectors[0])?, vector(&vectors[1])?] })
+        Ok(Modulation([vector(&vectors[0])?, vector(&vectors[1])?]))
     }
 
     fn describe(
@@ -125,18 +151,18 @@ impl BoxModule {
             let [first, second] = &self.test[map];
             let features =
                 second.forward(&first.forward(&to_channels_last(test.maps()[map])?, train)?, train)?;
-            let vector = &modulation.vectors[map];
+            let vector = &modulation.0[map];
             Ok(scaled(&features, vector)?.permute((0, 3, 1, 2))?)
         };
-        Ok(TestFeatures { maps: [map(0)?, map(1)?] })
+        Ok(TestFeatures([map(0)?, map(1)?]))
     }
 
     /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`; differentiable.
     fn f(&self, features: &TestFeatures, corners: &Tensor, train: bool) -> Result<Tensor> {
         let (batch, count, _) = corners.dims3()?;
-        let rois = rois(corners, features.maps[0].dim(0)?)?;
+        let rois = rois(corners, features.0[0].dim(0)?)?;
         let hidden = |map: usize| -> Result<Tensor> {
-            let maps = features.maps[map].permute((0, 2, 3, 1))?;
+            let maps = features.0[map].permute((0, 2, 3, 1))?;
             let pooled = pool(&maps, &rois, self.config.pool[map], map)?;
             self.of_box[map].forward(&pooled.flatten_from(1)?, train)
         };
@@ -169,7 +195,7 @@ pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
         return Err(Error::config("of the box module", reason));
     }
     let crop: Vec<f64> = (0..batch).flat_map(|crop| std::iter::repeat_n(crop as f64, count)).collect();
-    let crop = Tensor::from_vec(crop, (batch * count, 1), &candle_core::Device::Cpu)?
+    let crop = Tensor::from_vec(crop, (batch * count, 1), &Device::Cpu)?
         .to_dtype(corners.dtype())?
         .to_device(corners.device())?;
     Ok(Tensor::cat(&[crop, corners.reshape((batch * count, 4))?], 1)?)
@@ -211,7 +237,7 @@ impl BoxNetwork for BoxModule {
     }
 
     fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
-        let is_constant = are_constant(features.maps.iter().chain([corners]));
+        let is_constant = are_constant(features.0.iter().chain([corners]));
         match if is_constant { self.packed(corners)? } else { None } {
             Some(packed) => packed.scores(features, corners),
             None => self.f(features, corners, false),

@@ -63,8 +63,7 @@ impl PackedBoxLayers {
 
     /// Boxes whose corners are not finite get a NaN for f, and no gradient.
     fn evaluate(&self, features: &TestFeatures, corners: &Tensor, with_gradient: bool) -> Result<Evaluated> {
-        let mut rois: Vec<f32> =
-            rois(&corners.detach(), features.maps[0].dim(0)?)?.flatten_all()?.to_vec1()?;
+        let mut rois: Vec<f32> = rois(&corners.detach(), features.0[0].dim(0)?)?.flatten_all()?.to_vec1()?;
         let count = rois.len() / 5;
         let lost: Vec<usize> = (0..count)
             .filter(|row| rois[row * 5..][..5].iter().any(|coordinate| !coordinate.is_finite()))
@@ -75,7 +74,7 @@ impl PackedBoxLayers {
             gradient: vec![[0.0; 4]; if with_gradient { count } else { 0 }],
         };
         for map in 0..2 {
-            with_map(&features.maps[map], |features| self.add(map, features, &rois, &mut all))?;
+            with_map(&features.0[map], |features| self.add(map, features, &rois, &mut all))?;
         }
         for row in lost {
             all.f[row] = f32::NAN;

@@ -7,65 +7,31 @@ use crate::Result;
 /// θ, or a change of it.
 pub(super) type Blocks = Vec<Tensor>;
 
-/// How the filter's matrix W `(C, kernel²)` depends on θ, and how θ is regularised.
-pub(super) trait Parameterisation {
-    /// λ of each block.
-    fn regularisation(&self) -> Vec<f64>;
-    /// W(θ).
-    fn filter(&self, theta: &Blocks) -> Result<Tensor>;
-    /// dW = W′(θ) δ.
-    fn differential(&self, theta: &Blocks, change: &Blocks) -> Result<Tensor>;
-    /// W′(θ)ᵀ G, the adjoint.
-    fn adjoint(&self, theta: &Blocks, gradient: &Tensor) -> Result<Blocks>;
-}
-
-/// The filter alone: θ = (W).
-pub(super) struct FilterAlone {
-    pub regularisation: f64,
-}
-
-/// Projection and filter: θ = (w₂, w₁) and W = w₁ w₂, with w₁ `(C, P)` and w₂ `(P, kernel²)`.
+/// The filter's matrix W `(C, kernel²)` as a function of θ: W alone, θ = (W); or w₁ w₂ of projection and filter,
+/// θ = (w₂, w₁) with w₁ `(C, P)` and w₂ `(P, kernel²)`.
 ///
 /// The scores w₂ ∗ (w₁ x) are bilinear in θ, so that all products with the samples are those of W alone, with
 /// kernel² columns and not P.
-pub(super) struct Factors {
-    pub filter: f64,
-    pub projection: f64,
-}
-
-impl Parameterisation for FilterAlone {
-    fn regularisation(&self) -> Vec<f64> {
-        vec![self.regularisation]
-    }
-
-    fn filter(&self, theta: &Blocks) -> Result<Tensor> {
-        Ok(theta[0].clone())
-    }
-
-    fn differential(&self, _: &Blocks, change: &Blocks) -> Result<Tensor> {
-        Ok(change[0].clone())
-    }
-
-    fn adjoint(&self, _: &Blocks, gradient: &Tensor) -> Result<Blocks> {
-        Ok(vec![gradient.clone()])
+pub(super) fn filter(theta: &Blocks) -> Result<Tensor> {
+    match theta.as_slice() {
+        [w2, w1] => Ok(w1.matmul(w2)?),
+        _ => Ok(theta[0].clone()),
     }
 }
 
-impl Parameterisation for Factors {
-    fn regularisation(&self) -> Vec<f64> {
-        vec![self.filter, self.projection]
+/// dW = W′(θ) δ.
+pub(super) fn differential(theta: &Blocks, change: &Blocks) -> Result<Tensor> {
+    match theta.as_slice() {
+        [w2, w1] => Ok((w1.matmul(&change[0])? + change[1].matmul(w2)?)?),
+        _ => Ok(change[0].clone()),
     }
+}
 
-    fn filter(&self, theta: &Blocks) -> Result<Tensor> {
-        Ok(theta[1].matmul(&theta[0])?)
-    }
-
-    fn differential(&self, theta: &Blocks, change: &Blocks) -> Result<Tensor> {
-        Ok((theta[1].matmul(&change[0])? + change[1].matmul(&theta[0])?)?)
-    }
-
-    fn adjoint(&self, theta: &Blocks, gradient: &Tensor) -> Result<Blocks> {
-        Ok(vec![theta[1].t()?.matmul(gradient)?, gradient.matmul(&theta[0].t()?)?])
+/// W′(θ)ᵀ G, the adjoint.
+pub(super) fn adjoint(theta: &Blocks, gradient: &Tensor) -> Result<Blocks> {
+    match theta.as_slice() {
+        [w2, w1] => Ok(vec![w1.t()?.matmul(gradient)?, gradient.matmul(&w2.t()?)?]),
+        _ => Ok(vec![gradient.clone()]),
     }
 }
 

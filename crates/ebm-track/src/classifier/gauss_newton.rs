@@ -1,30 +1,29 @@
 //! Gauss-Newton steps, each solved approximately by conjugate gradients.
 
-use super::blocks::{Blocks, Parameterisation, add_scaled, dot, scale};
+use super::blocks::{Blocks, add_scaled, adjoint, differential, dot, filter, scale};
 use super::least_squares::Samples;
 use crate::Result;
 
-/// `steps` times: linearise the scores about θ and minimise the quadratic model with `iterations` of
-/// conjugate gradients. Returns the last θ.
+/// With λ of ‖θ_b‖² for each block, `steps` times: linearise the scores about θ and minimise the quadratic model
+/// with `iterations` of conjugate gradients. Returns the last θ.
 pub(super) fn gauss_newton(
     samples: &Samples,
-    parameterisation: &impl Parameterisation,
+    lambda: &[f64],
     mut theta: Blocks,
     steps: usize,
     iterations: usize,
 ) -> Result<Blocks> {
-    let lambda = parameterisation.regularisation();
     let inverse: Vec<f64> = lambda.iter().map(|lambda| lambda.recip()).collect();
     for _ in 0..steps {
-        let linearised = samples.linearise(&parameterisation.filter(&theta)?)?;
+        let linearised = samples.linearise(&filter(&theta)?)?;
         // (JᵀJ + Λ) δ = −(Jᵀ r + Λ θ).
-        let gradient = parameterisation.adjoint(&theta, &linearised.residual_gradient()?)?;
-        let gradient = add_scaled(&gradient, 1.0, &scale(&theta, &lambda)?)?;
+        let gradient = adjoint(&theta, &linearised.residual_gradient()?)?;
+        let gradient = add_scaled(&gradient, 1.0, &scale(&theta, lambda)?)?;
         let right = scale(&gradient, &vec![-1.0; lambda.len()])?;
         let curvature = |change: &Blocks| {
-            let filter = parameterisation.differential(&theta, change)?;
-            let product = parameterisation.adjoint(&theta, &linearised.curvature(&filter)?)?;
-            add_scaled(&product, 1.0, &scale(change, &lambda)?)
+            let change_of_filter = differential(&theta, change)?;
+            let product = adjoint(&theta, &linearised.curvature(&change_of_filter)?)?;
+            add_scaled(&product, 1.0, &scale(change, lambda)?)
         };
         let change = conjugate_gradient(curvature, right, &inverse, iterations)?;
         theta = add_scaled(&theta, 1.0, &change)?;
@@ -77,7 +76,7 @@ mod tests {
     use ebm_seed::Key;
     use rand::Rng;
 
-    use super::super::blocks::{Factors, FilterAlone, number};
+    use super::super::blocks::number;
     use super::super::least_squares::Mlu;
     use super::*;
 
@@ -100,10 +99,9 @@ mod tests {
         Samples::new(&noise(&[4, 15, 3], "x"), targets, &weights, KERNEL, Mlu(bend)).unwrap()
     }
 
-    fn loss(samples: &Samples, p: &impl Parameterisation, theta: &Blocks) -> f64 {
-        let data = samples.linearise(&p.filter(theta).unwrap()).unwrap().loss().unwrap();
-        let weights = p.regularisation();
-        theta.iter().zip(weights).fold(data, |sum, (block, lambda)| {
+    fn loss(samples: &Samples, lambda: &[f64], theta: &Blocks) -> f64 {
+        let data = samples.linearise(&filter(theta).unwrap()).unwrap().loss().unwrap();
+        theta.iter().zip(lambda).fold(data, |sum, (block, lambda)| {
             sum + lambda * number(&block.sqr().unwrap().sum_all().unwrap()).unwrap()
         })
     }
@@ -148,11 +146,11 @@ mod tests {
 
     /// The step of one dense Gauss-Newton solve, with the Jacobian of the stacked residuals from central
     /// differences.
-    fn dense_step(samples: &Samples, p: &impl Parameterisation, theta: &Blocks) -> Vec<f64> {
+    fn dense_step(samples: &Samples, lambda: &[f64], theta: &Blocks) -> Vec<f64> {
         let residuals = |theta: &Blocks| -> Vec<f64> {
-            let linearised = samples.linearise(&p.filter(theta).unwrap()).unwrap();
+            let linearised = samples.linearise(&filter(theta).unwrap()).unwrap();
             let mut all = linearised.residuals();
-            for (block, lambda) in theta.iter().zip(p.regularisation()) {
+            for (block, lambda) in theta.iter().zip(lambda) {
                 let root = lambda.sqrt();
                 all.extend(block.flatten_all().unwrap().to_vec1::<f64>().unwrap().iter().map(|v| v * root));
             }
@@ -171,11 +169,11 @@ mod tests {
         solve(a, columns.iter().map(|u| -inner(u, &r)).collect())
     }
 
-    fn agrees_with_dense(p: &impl Parameterisation, theta: Blocks) {
+    fn agrees_with_dense(lambda: &[f64], theta: Blocks) {
         let samples = samples();
-        let expected = dense_step(&samples, p, &theta);
+        let expected = dense_step(&samples, lambda, &theta);
         let n = expected.len();
-        let solved = gauss_newton(&samples, p, theta.clone(), 1, 4 * n).unwrap();
+        let solved = gauss_newton(&samples, lambda, theta.clone(), 1, 4 * n).unwrap();
         for ((new, old), step) in flat(&solved).iter().zip(flat(&theta)).zip(&expected) {
             assert!((new - old - step).abs() < 1e-6 * (1.0 + step.abs()), "{} {step}", new - old);
         }
@@ -183,26 +181,24 @@ mod tests {
 
     #[test]
     fn many_iterations_are_a_dense_solve() {
-        agrees_with_dense(&FilterAlone { regularisation: 0.1 }, vec![noise(&[3, 4], "w")]);
+        agrees_with_dense(&[0.1], vec![noise(&[3, 4], "w")]);
         let theta = vec![noise(&[2, 4], "w2"), noise(&[3, 2], "w1")];
-        agrees_with_dense(&Factors { filter: 0.1, projection: 0.01 }, theta);
+        agrees_with_dense(&[0.1, 0.01], theta);
     }
 
     /// Targets that some θ reaches. More iterations would follow the directions along which w₁ and w₂ change
     /// and their product does not, where the quadratic model is no guide: few of them are part of the method.
     #[test]
     fn steps_find_a_filter_that_fits() {
-        let p = Factors { filter: 1e-6, projection: 1e-6 };
+        let lambda = [1e-6, 1e-6];
         let truth = vec![noise(&[2, 4], "true w2"), noise(&[3, 2], "true w1")];
-        let reached = samples_with(&noise(&[4, 3, 5], "t"), 1.0)
-            .linearise(&p.filter(&truth).unwrap())
-            .unwrap()
-            .values();
+        let reached =
+            samples_with(&noise(&[4, 3, 5], "t"), 1.0).linearise(&filter(&truth).unwrap()).unwrap().values();
         let samples = samples_with(&reached, 1.0);
         let start = add_scaled(&truth, 0.1, &vec![noise(&[2, 4], "w2"), noise(&[3, 2], "w1")]).unwrap();
-        let few = gauss_newton(&samples, &p, start.clone(), 1, 4).unwrap();
-        let end = gauss_newton(&samples, &p, start.clone(), 6, 10).unwrap();
-        let [start, few, end] = [&start, &few, &end].map(|theta| loss(&samples, &p, theta));
+        let few = gauss_newton(&samples, &lambda, start.clone(), 1, 4).unwrap();
+        let end = gauss_newton(&samples, &lambda, start.clone(), 6, 10).unwrap();
+        let [start, few, end] = [&start, &few, &end].map(|theta| loss(&samples, &lambda, theta));
         assert!(few < 0.5 * start && end < 1e-2 * start, "{start} {few} {end}");
     }
 

@@ -16,7 +16,7 @@ use rand::RngCore;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-use self::blocks::{Blocks, Factors, FilterAlone};
+use self::blocks::Blocks;
 use self::gauss_newton::gauss_newton;
 use self::least_squares::{Mlu, Samples};
 use self::memory::{Forgetting, Memory};
@@ -141,9 +141,8 @@ impl Classifier {
         let theta: Blocks = vec![draw((config.channels, taps), filter_deviation)?, projection];
         let mlu = Mlu(config.negative_slope);
         let samples = Samples::new(&rows, &labels, &weights, config.kernel, mlu)?;
-        let factors =
-            Factors { filter: config.filter_regularisation, projection: config.projection_regularisation };
-        let theta = gauss_newton(&samples, &factors, theta, config.first_steps, config.first_iterations)?;
+        let lambda = [config.filter_regularisation, config.projection_regularisation];
+        let theta = gauss_newton(&samples, &lambda, theta, config.first_steps, config.first_iterations)?;
         let [filter, projection] = [theta[0].clone(), theta[1].clone()];
         let forgetting = Forgetting { capacity: config.memory, initial_share: config.initial_share };
         let memory = Memory::new(&rows.broadcast_matmul(&projection)?, &labels, forgetting)?;
@@ -198,8 +197,8 @@ impl Classifier {
         let config = &self.config;
         let (x, labels, weights) = self.memory.contents()?;
         let samples = Samples::new(&x, &labels, &weights, config.kernel, Mlu(config.negative_slope))?;
-        let alone = FilterAlone { regularisation: config.filter_regularisation };
-        let theta = gauss_newton(&samples, &alone, vec![self.filter.clone()], 1, config.update_iterations)?;
+        let lambda = [config.filter_regularisation];
+        let theta = gauss_newton(&samples, &lambda, vec![self.filter.clone()], 1, config.update_iterations)?;
         self.filter = theta[0].clone();
         Ok(())
     }

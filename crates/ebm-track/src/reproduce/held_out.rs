@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub struct HeldOutRow {
     /// The set's name.
     pub set: String,
-    /// The method's key, or that of a variant of it.
+    /// The method's key.
     pub method: String,
     /// The seed.
     pub seed: u64,
@@ -35,24 +35,21 @@ pub struct HeldOutRow {
     pub gain_error: Option<f64>,
 }
 
-/// A module in training after so many pairs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Stage<'a> {
-    pub method: &'a str,
-    pub seed: u64,
-    pub pairs: usize,
-    pub step_factor: f64,
-}
-
 impl HeldOutRow {
     /// The row of a module whose boxes overlap so much, each before and after refinement.
     ///
     /// # Errors
     /// Without boxes.
-    pub(super) fn new(set: &str, stage: Stage<'_>, overlaps: &[[f64; 2]]) -> Result<Self> {
+    pub(super) fn new(
+        set: &str,
+        method: &str,
+        seed: u64,
+        pairs: usize,
+        step_factor: f64,
+        overlaps: &[[f64; 2]],
+    ) -> Result<Self> {
         let of = |value: fn(&[f64; 2]) -> f64| Summary::new(&overlaps.iter().map(value).collect::<Vec<_>>());
         let (before, after) = (of(|pair| pair[0])?, of(|pair| pair[1])?);
-        let Stage { method, seed, pairs, step_factor } = stage;
         Ok(Self {
             set: set.to_owned(),
             method: method.to_owned(),
@@ -131,17 +128,17 @@ mod tests {
     fn rows_are_means_with_standard_errors_and_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let mut record = HeldOutRecord::open(dir.path()).unwrap();
-        let stage = Stage { method: "ebm", seed: 1, pairs: 32, step_factor: 0.25 };
+        let row = |set, pairs, overlaps| HeldOutRow::new(set, "ebm", 1, pairs, 0.25, overlaps);
         // Gains of 0.1 and 0.3: a mean of 0.2 with a deviation of √0.02, over √2.
-        let row = HeldOutRow::new("val, persons", stage, &[[0.5, 0.6], [0.3, 0.6]]).unwrap();
-        assert!((row.before - 0.4).abs() < 1e-12 && (row.after - 0.6).abs() < 1e-12);
-        assert!((row.gain_error.unwrap() - 0.1).abs() < 1e-12 && row.after_error.unwrap() < 1e-12);
-        let one = HeldOutRow::new("coco", Stage { pairs: 64, ..stage }, &[[0.5, 0.7]]).unwrap();
-        record.add(vec![row.clone()]).unwrap();
+        let first = row("val, persons", 32, &[[0.5, 0.6], [0.3, 0.6]]).unwrap();
+        assert!((first.before - 0.4).abs() < 1e-12 && (first.after - 0.6).abs() < 1e-12);
+        assert!((first.gain_error.unwrap() - 0.1).abs() < 1e-12 && first.after_error.unwrap() < 1e-12);
+        let one = row("coco", 64, &[[0.5, 0.7]]).unwrap();
+        record.add(vec![first.clone()]).unwrap();
         record.add(vec![one.clone()]).unwrap();
         let read = HeldOutRecord::open(dir.path()).unwrap();
-        assert_eq!(read.of("ebm", 1, 32).collect::<Vec<_>>(), [&row]);
-        assert_eq!((read.of("atom", 1, 32).count(), read.into_rows()), (0, vec![row, one]));
-        assert!(HeldOutRow::new("coco", stage, &[]).is_err());
+        assert_eq!(read.of("ebm", 1, 32).collect::<Vec<_>>(), [&first]);
+        assert_eq!((read.of("atom", 1, 32).count(), read.into_rows()), (0, vec![first, one]));
+        assert!(row("coco", 32, &[]).is_err());
     }
 }

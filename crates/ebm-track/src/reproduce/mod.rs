@@ -1,65 +1,24 @@
-//! Table 3 of the paper: at mini scale on generated videos, at paper scale on the published datasets.
+//! Table 3 of the paper: on the published datasets, on still images, or in small on generated videos.
 
-mod accuracy;
-mod backbone;
-mod chosen;
 mod compare;
+mod course;
 pub(crate) mod data;
 mod held_out;
-mod mini;
 mod paper;
-mod rivals;
+mod step_factor;
 mod stills;
-mod study;
 
 use ebm_eval::tracking::{RunsReport, TrackingFigures};
 use serde::{Deserialize, Serialize};
 
-pub use accuracy::box_accuracy;
-pub use backbone::{BackboneSource, find_backbone};
-pub use chosen::Chosen;
-pub(crate) use chosen::choose;
-pub use compare::{Comparison, Curve, Example, Test};
-pub use data::{Videos, coco_sequences};
+pub use compare::{Comparison, Curve, Options, Test};
 pub use held_out::HeldOutRow;
-pub use mini::{MiniOptions, mini};
-pub use paper::{PaperOptions, missing, paper};
-pub use rivals::RivalRow;
-pub use stills::{Annotated, StillsOptions, stills};
-pub use study::Study;
+pub use paper::{missing, paper};
+pub(crate) use step_factor::best_step_factor;
+pub use stills::{Annotated, StillsData, stills};
 
-use self::study::Variant;
 use crate::benchmark::Repetition;
 use crate::tracker::Stages;
-
-/// What the tables show of a tracker on a dataset, in percent, the mean over its runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// Runs of the tracker.
-    pub runs: usize,
-    /// The mean of the success curve.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub auc: f64,
-    /// Frames with an IoU above 0.5.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub op50: f64,
-    /// Frames with an IoU above 0.75.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub op75: f64,
-    /// Frames with the centre within 20 pixels.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub precision: f64,
-    /// Normalised precision.
-    #[serde(with = "ebm_eval::json::per_cent")]
-    pub norm_precision: f64,
-}
-
-impl From<&RunsReport> for Figures {
-    fn from(report: &RunsReport) -> Self {
-        let TrackingFigures { auc, op50, op75, precision, norm_precision, .. } = report.figures;
-        Self { runs: report.runs, auc, op50, op75, precision, norm_precision }
-    }
-}
 
 /// A line of results: one method, one seed, one dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,16 +27,15 @@ pub struct Row {
     pub dataset: String,
     /// The method's key.
     pub method: String,
-    /// σ_l of the proposal, where these are what is compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sigmas: Option<Vec<f64>>,
     /// Seed of the box module, its training and the tracker.
     pub seed: u64,
     /// The factor of the configured step lengths.
     pub step_factor: f64,
-    /// How well its boxes lie.
+    /// Runs of the tracker.
+    pub runs: usize,
+    /// How well its boxes lie, the mean over these runs, without curves.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: TrackingFigures,
     /// Frames a second, reading the images not included; none where all results come from an interrupted run.
     pub frames_per_second: Option<f64>,
     /// The share of the ascent in a frame's time.
@@ -87,7 +45,7 @@ pub struct Row {
 impl Row {
     fn new(
         dataset: &str,
-        variant: &Variant,
+        method: &str,
         seed: u64,
         step_factor: f64,
         report: &RunsReport,
@@ -99,11 +57,11 @@ impl Row {
         let seconds = stages.total().as_secs_f64();
         Self {
             dataset: dataset.to_owned(),
-            method: variant.method.key.clone(),
-            sigmas: variant.sigmas.clone(),
+            method: method.to_owned(),
             seed,
             step_factor,
-            figures: report.into(),
+            runs: report.runs,
+            figures: report.figures.without_curves(),
             frames_per_second: (frames > 0).then(|| frames as f64 / seconds),
             refinement_share: (frames > 0).then(|| stages.refinement.as_secs_f64() / seconds),
         }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::Device;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
@@ -11,43 +10,16 @@ use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, tracki
 use ebm_eval::tracking::{Convention, TestSet};
 use ebm_train::Progress;
 
-use super::chosen::Chosen;
-use super::compare::{Comparison, Setup, Test};
+use super::compare::{Comparison, Options, Setup, Test};
+use super::course::Course;
 use super::data::{loader_of, pair_sampler, pairs_key};
-use super::find_backbone;
-use super::study::Study;
-use crate::backbone::Backbone;
 use crate::config::ExperimentConfig;
-use crate::training::{CropStream, StreamPairs};
+use crate::training::{PairSource, StreamPairs};
 use crate::{Error, Result};
 
-/// What to run and where.
-#[derive(Clone, Debug)]
-pub struct PaperOptions {
-    /// The directory with `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`; `otb100` and `nfs`, laid out as
-    /// OTB-100 is, are measured on where they are there.
-    pub datasets: PathBuf,
-    /// The directory with the ResNet-18.
-    pub weights: PathBuf,
-    /// Seeds of each box module and its tracker.
-    pub seeds: u64,
-    /// Checkpoints, metrics, trained modules.
-    pub run: PathBuf,
-    /// Whether an interrupted run in `run` goes on.
-    pub resume: bool,
-    /// Other trackers: a name and a folder of boxes.
-    pub results: Vec<(String, PathBuf)>,
-    /// What is compared.
-    pub study: Study,
-    /// Where box modules are trained. Trackers run on the CPU.
-    pub device: Device,
-}
-
-/// What paper scale needs and is not there.
-///
-/// # Errors
-/// When the directory of weights can not be listed.
-pub fn missing(options: &PaperOptions) -> Result<Vec<PathBuf>> {
+/// What paper scale, or its ablation, needs of the folder `datasets` and is not there. It has `lasot`, `got10k`, `trackingnet`, `coco`
+/// and `uav123`; `otb100` and `nfs`, laid out as OTB-100 is, are measured on where they are there.
+pub fn missing(is_ablation: bool, datasets: &Path) -> Vec<PathBuf> {
     let training = [
         "lasot",
         "got10k/train",
@@ -55,51 +27,41 @@ pub fn missing(options: &PaperOptions) -> Result<Vec<PathBuf>> {
         "trackingnet/TRAIN_0",
         "coco/annotations/instances_train2017.json",
     ];
-    let measured: &[&str] = match options.study {
-        Study::Methods => &["uav123/anno/UAV123"],
-        Study::Sigma => &["otb100", "nfs"],
-    };
-    let needed = training.iter().chain(measured).map(|name| options.datasets.join(name));
-    let mut missing: Vec<PathBuf> = needed.filter(|path| !path.exists()).collect();
-    if find_backbone(&options.weights)?.is_none() {
-        missing.push(options.weights.join("resnet18.safetensors"));
-    }
-    Ok(missing)
+    let measured: &[&str] = if is_ablation { &["otb100", "nfs"] } else { &["uav123/anno/UAV123"] };
+    let needed = training.iter().chain(measured).map(|name| datasets.join(name));
+    needed.filter(|path| !path.exists()).collect()
 }
 
-/// Trains and compares the box modules as the paper does.
+/// Trains and compares the box modules as the paper does, on what is in the folder `datasets`: for Table 3 on UAV123, for the
+/// ablation on OTB-100 and NFS together.
 ///
 /// # Errors
 /// When data can not be read, or a training fails.
 pub fn paper(
     config: &ExperimentConfig,
-    options: &PaperOptions,
+    options: &Options,
+    datasets: &Path,
+    is_ablation: bool,
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
-    let device = &options.device;
-    let path = find_backbone(&options.weights)?.ok_or_else(|| {
-        Error::weights(&options.weights, "there is no resnet18*.safetensors or .pth; see docs/weights.md")
-    })?;
-    let backbone = Arc::new(Backbone::load(&path, device)?);
-    let place = Setup { config, run: &options.run, device, backbone, path: &path, resume: options.resume };
+    let place = Setup::new(config, options)?;
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
-    let sampler = pair_sampler(config, batch, training_sources(options, progress)?)?;
-    let tests = tests(options)?;
+    let sources = training_sources(datasets, progress)?;
+    let sampler = pair_sampler(config, config.training.pairs_per_epoch.max(batch), sources)?;
+    let tests = tests(is_ablation, datasets)?;
     progress.end();
 
-    let variants = options.study.variants(config)?;
-    let mut outcome = Comparison::default();
-    for seed in 0..options.seeds {
-        for variant in &variants {
+    let course = Course { place, sets: Vec::new(), choosing: 0, curve: Vec::new() };
+    let pairs = |seed| {
+        let stream = |_| {
             let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), pairs_key(seed))?;
-            let crops = CropStream::new(loader, device.clone());
-            let pairs = StreamPairs::new(crops, Arc::clone(&place.backbone));
-            let trained = place.train(variant, seed, pairs, |_, _| Ok(Chosen::default()), progress)?;
-            place.measure(&tests, variant, trained, &mut outcome, progress)?;
-        }
-    }
-    outcome.finish(&tests, &options.results)
+            let pairs = StreamPairs::new(loader, &course.place.backbone, &options.device);
+            Ok(Box::new(pairs) as Box<dyn PairSource>)
+        };
+        Ok((config.methods.iter().map(stream).collect::<Result<_>>()?, usize::MAX))
+    };
+    course.compare(&tests, pairs, progress)
 }
 
 /// The list of GOT-10k's sequences to train on.
@@ -120,8 +82,8 @@ fn got10k_split(datasets: &Path) -> Result<got10k::Split> {
 }
 
 /// Each dataset with the same weight.
-fn training_sources(options: &PaperOptions, progress: &mut dyn Progress) -> Result<Vec<Source>> {
-    let (root, settings) = (&options.datasets, SequenceOptions::train());
+fn training_sources(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Source>> {
+    let settings = SequenceOptions::train();
     let split = got10k_split(root)?;
     let annotations = root.join("coco/annotations/instances_train2017.json");
     let images =
@@ -141,10 +103,9 @@ fn training_sources(options: &PaperOptions, progress: &mut dyn Progress) -> Resu
     Ok(sources)
 }
 
-fn tests(options: &PaperOptions) -> Result<Vec<Test>> {
-    let root = &options.datasets;
+fn tests(is_ablation: bool, root: &Path) -> Result<Vec<Test>> {
     let load = |set: TestSet, folder: &str| Ok::<_, Error>(set.load(&root.join(folder))?.sequences);
-    if options.study == Study::Sigma {
+    if is_ablation {
         // The supplement takes the two together; the prefix keeps their names apart.
         let mut sequences = load(TestSet::Otb100, "otb100")?;
         let prefixed = |sequence: Sequence| Sequence { name: format!("nfs_{}", sequence.name), ..sequence };

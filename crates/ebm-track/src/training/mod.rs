@@ -1,25 +1,54 @@
 //! Training of the box module on features of pairs of frames.
 
+mod module;
 mod own;
 mod pool;
-mod small_backbone;
-mod source;
 mod stream;
 mod task;
 
-pub use own::ModuleTraining;
-pub use pool::{PoolSize, PooledPairs};
-pub use small_backbone::{PREFIX, SmallBackboneConfig, SmallBackboneTask};
-pub use source::{PairFeatures, PairSource};
-pub use stream::{CropStream, KeptPairs, PairCrops, StreamPairs};
-pub use task::{BoxModuleTask, frozen_loss};
+pub(crate) use module::ModuleTraining;
+pub use own::{TrackerData, TrackerTraining};
+pub(crate) use pool::{PoolSize, PooledPairs};
+pub use stream::StreamPairs;
+pub(crate) use stream::converted;
+pub use task::BoxModuleTask;
 
-use candle_core::Var;
+use candle_core::{Tensor, Var};
 use ebm_experiment::config::settings;
 use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_train::Updater;
 use serde::{Deserialize, Serialize};
+
+use crate::{BackboneFeatures, Result};
+
+/// The backbone's features of B pairs of crops with one target each.
+#[derive(Clone, Debug)]
+pub struct PairFeatures {
+    /// Of the reference crops.
+    pub reference: BackboneFeatures,
+    /// Of the test crops.
+    pub test: BackboneFeatures,
+    /// The target in the reference crops, `(B, 4)`: x, y, w, h in pixels of the crop.
+    pub reference_boxes: Tensor,
+    /// The target in the test crops, as there.
+    pub test_boxes: Tensor,
+}
+
+/// A sequence of batches; the batch of a step depends on that step alone.
+pub trait PairSource {
+    /// The batch of `step`.
+    ///
+    /// # Errors
+    /// When an image or its features can not be had.
+    fn batch(&mut self, step: usize) -> Result<PairFeatures>;
+}
+
+impl<S: PairSource + ?Sized> PairSource for Box<S> {
+    fn batch(&mut self, step: usize) -> Result<PairFeatures> {
+        (**self).batch(step)
+    }
+}
 
 settings! {
     /// Adam with a rate that falls in steps.
@@ -42,18 +71,6 @@ settings! {
 }
 
 impl BoxTraining {
-    /// ATOM's, and the paper's.
-    pub fn paper() -> Self {
-        Self {
-            batch_size: 64,
-            pairs_per_epoch: 64_000,
-            epochs: 50,
-            learning_rate: 1e-3,
-            decay_epochs: 15,
-            decay: 0.2,
-        }
-    }
-
     /// Updates in an epoch, at least one.
     pub fn steps_per_epoch(&self) -> usize {
         self.pairs_per_epoch.checked_div(self.batch_size).unwrap_or(0).max(1)

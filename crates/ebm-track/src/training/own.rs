@@ -1,123 +1,160 @@
-//! A box module on sequences of one's own.
+//! A box module on sequences of one's own, as a training.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use ebm_data::loader::{Loader, LoaderConfig};
-use ebm_data::sequences::Sequence;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
-use ebm_nn::params::ParamStore;
+use ebm_data::sequences::{Sequence, SequenceOptions, digest, otb};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_seed::Key;
-use ebm_train::{Group, Progress};
+use ebm_train::model_file::file_digest;
+use ebm_train::{Group, keep_base};
 
-use super::{BoxModuleTask, CropStream, PairFeatures, PairSource, StreamPairs};
-use crate::Result;
+use super::{BoxModuleTask, ModuleTraining, PairFeatures, PairSource, StreamPairs};
 use crate::backbone::Backbone;
-use crate::box_module::{BoxModule, BoxModuleConfig};
-use crate::config::ExperimentConfig;
-use crate::method::MethodConfig;
-use crate::reproduce::{Chosen, choose, data};
-use crate::saved::{DensityConfig, SavedConfig};
+use crate::config::{ExperimentConfig, Settings};
+use crate::reproduce::{best_step_factor, data};
+use crate::saved::{BACKBONE, SavedConfig};
+use crate::{Error, Result};
 
 /// Batches of pairs that a module is judged on.
 const VALIDATION_BATCHES: usize = 8;
 
-/// What is trained, on what and where.
-pub struct ModuleTraining<'a> {
-    /// The experiment.
-    pub config: &'a ExperimentConfig,
-    /// The row of it.
-    pub method: &'a MethodConfig,
-    /// What its random numbers are named by: the row's key, or that of a variant of it.
-    pub name: &'a str,
+/// The training of a box module on sequences of one's own: [`ebm_experiment::train`] runs it.
+#[derive(Clone, Debug)]
+pub struct TrackerTraining {
+    /// The settings.
+    pub config: ExperimentConfig,
+    /// The method, by its key in the settings.
+    pub method: String,
+    /// The folder of the sequences, laid out like OTB: a folder each, with `img/` and `groundtruth_rect.txt`.
+    pub sequences: PathBuf,
+    /// The share of the sequences, the last by name, that the module is judged on.
+    pub validation: f64,
+    /// The weight file of the backbone, which stays as it is.
+    pub backbone: PathBuf,
     /// Root of the initial values, the pairs and the samples.
     pub seed: u64,
-    /// The frozen backbone.
-    pub backbone: &'a Arc<Backbone>,
-    /// Where the module is trained.
-    pub device: &'a Device,
-    /// The processes that train it.
-    pub group: &'a Group,
+    /// The run's folder.
+    pub run: PathBuf,
 }
 
-impl ModuleTraining<'_> {
-    /// A new box module, about to learn from `pairs`.
-    ///
-    /// # Errors
-    /// When its objective's proposal is not possible.
-    pub fn start<S: PairSource>(&self, pairs: S) -> Result<BoxModuleTask<S>> {
-        let key = Key::new(self.seed).split(self.name);
-        let store = ParamStore::new(key.split("init"));
-        let module = BoxModule::new(&self.sizes(), store.var_builder(DType::F32, self.device))?;
-        let (objective, training) = (&self.method.objective, &self.config.training);
-        Ok(BoxModuleTask::new(module, store, pairs, objective, training, key.split("train"))?
-            .over(self.group))
+/// The frozen backbone, and what a module on it is trained on and judged by.
+pub struct TrackerData {
+    backbone: Arc<Backbone>,
+    /// To train on and to judge by, until they are pairs.
+    sequences: [Vec<Sequence>; 2],
+    pairs: Vec<PairFeatures>,
+}
+
+impl TrackerTraining {
+    fn module<'a>(
+        &'a self,
+        backbone: &'a Arc<Backbone>,
+        device: &'a Device,
+        group: &'a Group,
+    ) -> Result<ModuleTraining<'a>> {
+        let (config, seed) = (&self.config, self.seed);
+        Ok(ModuleTraining { config, method: config.method(&self.method)?, seed, backbone, device, group })
     }
 
-    /// This process's share of the batches of pairs of frames of `sequences` that a module learns from.
-    ///
-    /// # Errors
-    /// When there is no pair, or a batch has no share for each process.
-    pub fn pairs(&self, sequences: Vec<Sequence>) -> Result<StreamPairs> {
-        self.pairs_of(PairRecipe::ATOM, sequences, data::pairs_key(self.seed))
+    /// What the module's file says of it.
+    fn saved(&self, backbone: &Arc<Backbone>, step_factor: f64) -> Result<SavedConfig> {
+        let kept = keep_base(&self.backbone, &self.run, BACKBONE)?;
+        Ok(self.module(backbone, &Device::Cpu, &Group::alone())?.saved(kept, step_factor))
     }
 
-    /// Pairs of frames of `sequences` that a module is judged on.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn held_out(&self, sequences: Vec<Sequence>) -> Result<Vec<PairFeatures>> {
-        let alone = ModuleTraining { group: &Group::alone(), ..*self };
-        let key = Key::new(0).split("validation");
-        let mut pairs = alone.pairs_of(PairRecipe::ATOM_VALIDATION, sequences, key)?;
-        (0..VALIDATION_BATCHES).map(|step| pairs.batch(step)).collect()
-    }
-
-    /// What the module is, and how it is used: as `chosen`, on the backbone of this file.
-    #[must_use]
-    pub fn saved(&self, backbone: PathBuf, chosen: Chosen) -> SavedConfig {
-        let Chosen { step_factor, temperature } = chosen;
-        let density =
-            self.method.proposal().map(|proposal| DensityConfig { proposal, temperature, factors: None });
-        SavedConfig {
-            method: self.method.key.clone(),
-            seed: self.seed,
-            backbone,
-            box_module: self.sizes(),
-            refinement: self.method.refinement.scaled(step_factor),
-            density,
-            tracker: self.config.tracker.clone(),
-        }
-    }
-
-    /// How the module is best used on held-out pairs.
-    ///
-    /// # Errors
-    /// When the network refuses.
-    pub fn choose(
+    /// The share of the process of `module`'s group of the batches of pairs of frames of `sequences`.
+    fn pairs(
         &self,
-        module: &BoxModule,
-        held_out: &[PairFeatures],
-        progress: &mut dyn Progress,
-    ) -> Result<Chosen> {
-        choose(self.config, self.method, &self.method.key, module, held_out, progress)
+        recipe: PairRecipe,
+        sequences: Vec<Sequence>,
+        key: Key,
+        module: &ModuleTraining<'_>,
+    ) -> Result<StreamPairs> {
+        let (training, ModuleTraining { backbone, device, group, .. }) = (&self.config.training, module);
+        let (batch_size, source) = (training.batch_size, Source { sequences, weight: 1.0 });
+        let sampler =
+            data::pair_sampler(&self.config, training.pairs_per_epoch.max(batch_size), vec![source])?;
+        let mut loader = LoaderConfig::in_order(recipe, batch_size);
+        if group.world() > 1 {
+            loader = loader.part(group.share_of(batch_size).map_err(ebm_train::Error::from)?);
+        }
+        Ok(StreamPairs::new(Loader::new(sampler, loader, key)?, backbone, device))
+    }
+}
+
+impl Training for TrackerTraining {
+    type Error = Error;
+    type Data = TrackerData;
+    type Network = BoxModuleTask<StreamPairs>;
+
+    const MEASURE: Measure = Measure::LOSS;
+    const LENGTH: &'static [&'static str] = &["epochs", "milestones", "decay_epochs"];
+
+    fn settings(&self, _: Option<&TrackerData>) -> Result<Option<String>> {
+        Ok(Some(self.config.to_toml()?))
     }
 
-    fn sizes(&self) -> BoxModuleConfig {
-        BoxModuleConfig::atom(self.backbone.channels()).narrowed(self.config.narrowed)
+    fn inputs(&self, data: &TrackerData) -> Result<Inputs> {
+        let [train, _] = &data.sequences;
+        Ok(Inputs::from([("data_sha256", digest(train)), ("weights_sha256", file_digest(&self.backbone)?)]))
     }
 
-    fn pairs_of(&self, recipe: PairRecipe, sequences: Vec<Sequence>, key: Key) -> Result<StreamPairs> {
-        let batch_size = self.config.training.batch_size;
-        let sampler = data::pair_sampler(self.config, batch_size, vec![Source { sequences, weight: 1.0 }])?;
-        let loader = LoaderConfig::in_order(recipe, batch_size);
-        let loader = match self.group.world() {
-            1 => loader,
-            _ => loader.part(self.group.share_of(batch_size).map_err(ebm_train::Error::from)?),
-        };
-        let loader = Loader::new(sampler, loader, key)?;
-        Ok(StreamPairs::new(CropStream::new(loader, self.device.clone()), Arc::clone(self.backbone)))
+    fn open(&mut self, session: &mut Session<'_>) -> Result<TrackerData> {
+        let found = otb::load_folders(&self.sequences, &SequenceOptions::train())?;
+        for defect in &found.quarantine.defects {
+            session.progress.message(&format!("left out: {defect}"));
+        }
+        let sequences = parts(found.sequences, self.validation)?;
+        let backbone = Arc::new(Backbone::load(&self.backbone, session.device)?);
+        Ok(TrackerData { backbone, sequences, pairs: Vec::new() })
     }
+
+    fn build(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {
+        let [sequences, held_out] = std::mem::take(&mut data.sequences);
+        let module = self.module(&data.backbone, session.device, session.group)?;
+        let pairs = self.pairs(PairRecipe::ATOM, sequences, data::pairs_key(self.seed), &module)?;
+        let network = module.start(pairs)?;
+        if session.group.is_first() {
+            let (key, alone) = (Key::new(0).split("validation"), Group::alone());
+            let module = ModuleTraining { group: &alone, ..module };
+            let mut pairs = self.pairs(PairRecipe::ATOM_VALIDATION, held_out, key, &module)?;
+            data.pairs = (0..VALIDATION_BATCHES).map(|step| pairs.batch(step)).collect::<Result<_>>()?;
+        }
+        let settings = self.settings(None)?.unwrap_or_default();
+        Ok(Built { network, settings, steps: self.config.training.steps() })
+    }
+
+    fn score(&mut self, data: &mut TrackerData, network: &Self::Network, _: &mut Session<'_>) -> Result<f64> {
+        network.validation_loss(&data.pairs, Key::new(self.seed).split("validation"))
+    }
+
+    fn keep(&mut self, data: &TrackerData, network: &Self::Network) -> Result<()> {
+        self.saved(&data.backbone, 1.0)?.save(network.store(), &self.run)
+    }
+
+    fn finish(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<()> {
+        let (_, _, module) = SavedConfig::load(&self.run, Some(&self.backbone), session.device)?;
+        let (config, method) = (&self.config, self.config.method(&self.method)?);
+        let factor = best_step_factor(config, method, &module, &data.pairs, session.progress)?;
+        self.saved(&data.backbone, factor)?.replace(&self.run)
+    }
+}
+
+/// The sequences to train on, and those to judge by: the last by name.
+fn parts(mut sequences: Vec<Sequence>, share: f64) -> Result<[Vec<Sequence>; 2]> {
+    let count = (sequences.len() as f64 * share).ceil() as usize;
+    if count == 0 || count >= sequences.len() {
+        let all = sequences.len();
+        let reason = format!(
+            "{share} of {all} sequences leaves {count} to validate on; give a share that leaves some for both"
+        );
+        return Err(Error::config("of the validation", reason));
+    }
+    let held_out = sequences.split_off(sequences.len() - count);
+    Ok([sequences, held_out])
 }

@@ -8,8 +8,8 @@ use ebm_seed::Key;
 use rand::Rng;
 use rand::seq::SliceRandom;
 
-use super::source::{PairFeatures, PairSource};
 use super::stream::converted;
+use super::{PairFeatures, PairSource};
 use crate::backbone::BackboneFeatures;
 use crate::{Error, Result};
 
@@ -69,11 +69,6 @@ impl PooledPairs {
     pub fn new(source: Box<dyn PairSource>, size: PoolSize, key: Key) -> Result<Self> {
         size.check()?;
         Ok(Self { pool: Rc::new(RefCell::new(Pool { source, held: None })), size, key })
-    }
-
-    /// How many crops are kept at a time.
-    pub fn size(&self) -> PoolSize {
-        self.size
     }
 
     /// The items of the reference crops and of the test crops of a batch of pool `pool`.

@@ -1,6 +1,6 @@
 //! The box module in training.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use ebm_core::{AnyObjective, EnergyModel, Objective, Proposal};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
@@ -46,14 +46,20 @@ impl<S: PairSource> BoxModuleTask<S> {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
-    /// The mean loss of `batches` without training; samples are drawn from `key`.
+    /// The mean loss of `batches` without training, normalisations by their running statistics; samples are drawn
+    /// from `key`.
     ///
     /// # Errors
     /// When shapes do not fit or a box has no extent.
     pub fn validation_loss(&self, batches: &[PairFeatures], key: Key) -> Result<f64> {
         let mut sum = 0.0;
         for (number, pairs) in (0u64..).zip(batches) {
-            sum += frozen(&self.module, pairs, &self.objective, &mut key.index(number).rng())?;
+            let modulation = self.module.modulation(&pairs.reference, &pairs.reference_boxes)?;
+            let test = self.module.test_features(&pairs.test, &modulation)?.detach();
+            let features = TargetFeatures::new(test, &pairs.test_boxes)?;
+            let mut rng = key.index(number).rng();
+            let loss = loss(&self.module, &features, &pairs.test_boxes, &self.objective, &mut rng)?;
+            sum += loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
         }
         Ok(sum / batches.len() as f64)
     }
@@ -66,11 +72,6 @@ impl<S: PairSource> BoxModuleTask<S> {
     /// The module's parameters.
     pub fn store(&self) -> &ParamStore {
         self.learner.store()
-    }
-
-    /// The module, trained so far, and its parameters.
-    pub fn into_module(self) -> (BoxModule, ParamStore) {
-        (self.module, self.learner.into_store())
     }
 }
 
@@ -95,32 +96,6 @@ impl<S: PairSource> GradientTask for BoxModuleTask<S> {
     fn learner_mut(&mut self) -> &mut Learner {
         &mut self.learner
     }
-}
-
-/// The loss of an objective on pairs, without training: normalisations by their running statistics.
-///
-/// # Errors
-/// When shapes do not fit or a box has no extent.
-pub fn frozen_loss(
-    network: &impl BoxNetwork,
-    pairs: &PairFeatures,
-    objective: &AnyObjective,
-    rng: &mut dyn RngCore,
-) -> Result<f64> {
-    frozen(network, pairs, &objective.build(rng)?, rng)
-}
-
-fn frozen(
-    network: &impl BoxNetwork,
-    pairs: &PairFeatures,
-    objective: &BuiltObjective,
-    rng: &mut dyn RngCore,
-) -> Result<f64> {
-    let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
-    let test = network.test_features(&pairs.test, &modulation)?.detach();
-    let features = TargetFeatures::new(test, &pairs.test_boxes)?;
-    let loss = loss(network, &features, &pairs.test_boxes, objective, rng)?;
-    Ok(loss.to_dtype(candle_core::DType::F64)?.to_scalar()?)
 }
 
 /// The loss: the true boxes `(B, 4)`, samples around them, and the objective.

@@ -8,7 +8,7 @@ use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
 use ebm_track::box_module::{BoxModule, BoxModuleConfig};
 use ebm_track::config::{ExperimentConfig, Settings};
-use ebm_track::training::{BoxModuleTask, BoxTraining, PairFeatures, PairSource, frozen_loss};
+use ebm_track::training::{BoxModuleTask, BoxTraining, PairFeatures, PairSource};
 use ebm_track::{BackboneFeatures, Result};
 use ebm_train::TrainTask;
 use rand::Rng;
@@ -63,6 +63,10 @@ impl PairSource for Source {
 /// The keys of the methods.
 const METHODS: [&str; 3] = ["atom", "atom_star", "ebm"];
 
+fn paper() -> BoxTraining {
+    ExperimentConfig::embedded("paper").unwrap().training
+}
+
 fn objective(method: &str) -> AnyObjective {
     let text = format!("extends = 'paper'\nmethods.{method}.objective.num_samples = 16");
     ExperimentConfig::parse("few samples", &text).unwrap().method(method).unwrap().objective.clone()
@@ -72,7 +76,16 @@ fn task(method: &str) -> BoxModuleTask<Source> {
     let store = ParamStore::new(Key::new(7));
     let config = BoxModuleConfig::atom([2, 2]).narrowed(32);
     let module = BoxModule::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
-    let training = BoxTraining { batch_size: BATCH, learning_rate: 3e-3, ..BoxTraining::paper() };
+    task_on(module, store, method)
+}
+
+/// A module that is not trained.
+fn task_of(module: BoxModule, method: &str) -> BoxModuleTask<Source> {
+    task_on(module, ParamStore::new(Key::new(7)), method)
+}
+
+fn task_on(module: BoxModule, store: ParamStore, method: &str) -> BoxModuleTask<Source> {
+    let training = BoxTraining { batch_size: BATCH, learning_rate: 3e-3, ..paper() };
     BoxModuleTask::new(module, store, Source(Key::new(1)), &objective(method), &training, Key::new(2))
         .unwrap()
 }
@@ -102,18 +115,12 @@ fn every_methods_loss_falls() {
         };
         assert!(fell, "{method}: {first} to {last}");
         // As in training, frozen.
-        let pairs = Source(Key::new(9)).batch(0).unwrap();
-        let (module, store) = task.into_module();
-        let loss = |network: &BoxModule| {
-            let mut rng = Key::new(3).rng();
-            frozen_loss(network, &pairs, &objective(method), &mut rng).unwrap()
-        };
-        let frozen = loss(&module);
+        let pairs = [Source(Key::new(9)).batch(0).unwrap()];
+        let frozen = task.validation_loss(&pairs, Key::new(3)).unwrap();
         assert!(frozen < first, "{method}: {first} to {frozen} frozen");
-        let mut rng = Key::new(3).rng();
-        let constants = store.constants().unwrap().var_builder(DType::F32, &Device::Cpu);
-        let constant = BoxModule::new(module.config(), constants).unwrap();
-        let packed = frozen_loss(&constant, &pairs, &objective(method), &mut rng).unwrap();
+        let constants = task.store().constants().unwrap().var_builder(DType::F32, &Device::Cpu);
+        let constant = task_of(BoxModule::new(task.module().config(), constants).unwrap(), method);
+        let packed = constant.validation_loss(&pairs, Key::new(3)).unwrap();
         assert!((packed - frozen).abs() < 1e-4 * (1.0 + frozen.abs()), "{packed} {frozen}");
     }
 }
@@ -151,8 +158,9 @@ fn a_resumed_training_is_the_uninterrupted_one() {
 
 #[test]
 fn the_rate_falls_by_five_every_fifteen_epochs() {
-    let schedule = BoxTraining::paper().schedule();
-    assert_eq!(BoxTraining::paper().steps(), 50_000);
+    let training = paper();
+    let schedule = training.schedule();
+    assert_eq!(training.steps(), 50_000);
     for (step, rate) in [(0, 1e-3), (14_999, 1e-3), (15_000, 2e-4), (30_000, 4e-5), (49_999, 8e-6)] {
         assert!((schedule.learning_rate(step) / rate - 1.0).abs() < 1e-12, "{step}");
     }

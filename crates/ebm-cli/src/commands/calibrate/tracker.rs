@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use ebm_eval::tracking::TestSet;
 use ebm_track::saved::SavedConfig;
 use ebm_track::{Tracker, TrackerOptions, calibrate_bands};
 
-use crate::commands::eval_tracking::Dataset;
+use crate::commands::eval_tracking::parse_test_set;
 use crate::commands::say_left_out;
 use crate::progress::Console;
 
@@ -22,8 +23,8 @@ pub struct TrackerArgs {
     #[arg(long)]
     sequences: PathBuf,
     /// Of which dataset they are.
-    #[arg(long, value_enum, default_value = "other")]
-    dataset: Dataset,
+    #[arg(long, value_parser = parse_test_set(), default_value = "other")]
+    dataset: TestSet,
     /// Samples of p(y|x) in each frame, as many as will be drawn when it is used.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..))]
     samples: u32,
@@ -39,7 +40,7 @@ pub struct TrackerArgs {
 pub fn run(args: &TrackerArgs) -> Result<()> {
     let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
     let tracker = Tracker::open_with(&args.run, &options)?;
-    let found = (args.dataset.test_set().load(&args.sequences))
+    let found = (args.dataset.load(&args.sequences))
         .with_context(|| format!("the sequences in {}", args.sequences.display()))?;
     say_left_out(&found.quarantine);
     let samples = args.samples as usize;
@@ -50,7 +51,7 @@ pub fn run(args: &TrackerArgs) -> Result<()> {
         "temperature {}; bands are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom)",
         density.temperature
     );
-    let saved = SavedConfig { density: Some(density), ..tracker.saved().clone() };
+    let saved = SavedConfig { density: Some(density), ..tracker.saved.clone() };
     saved.replace(&args.run)?;
     println!("{}", SavedConfig::model_path(&args.run).display());
     Ok(())

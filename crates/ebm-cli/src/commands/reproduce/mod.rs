@@ -12,7 +12,6 @@ mod tabular;
 mod toy;
 mod toy_figures;
 mod tracking;
-mod tracking_figures;
 mod tracking_tables;
 
 use anyhow::Result;

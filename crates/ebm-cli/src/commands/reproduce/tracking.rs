@@ -3,22 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use candle_core::Device;
 use clap::{Args, ValueEnum};
+use ebm_data::files::write_atomic;
 use ebm_data::sequences::{SequenceOptions, otb};
+use ebm_detect::BUNDLED_REFINER;
 use ebm_eval::tracking::Convention;
 use ebm_synth::videos::VideoConfig;
 use ebm_track::config::ExperimentConfig;
-use ebm_track::reproduce::{
-    Annotated, BackboneSource, Comparison, MiniOptions, PaperOptions, StillsOptions, Test, find_backbone,
-    mini, missing, paper, stills,
-};
+use ebm_track::reproduce::{Annotated, Comparison, Options, StillsData, Test, missing, paper, stills};
 use serde_json::json;
 
 use super::common::{Place, Reproduction, Scale, TaskArgs};
 use super::outcome::Study;
-use super::tracking_figures::figures;
-use super::tracking_tables::tables;
+use super::tracking_tables::{success, tables};
 use crate::commands::say_left_out;
 use crate::progress::Console;
 
@@ -39,10 +36,6 @@ pub struct TrackingArgs {
     /// Which methods of Table 3, by key; all of them by default.
     #[arg(long, value_delimiter = ',')]
     methods: Vec<String>,
-    /// Another tracker's row: its name and a folder with its boxes, of each run a folder or none. May be
-    /// given several times.
-    #[arg(long, value_name = "NAME=DIR", value_parser = parse_results)]
-    results: Vec<(String, PathBuf)>,
     /// Runs of each tracker on each sequence, instead of those of the settings.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
@@ -53,13 +46,10 @@ pub struct TrackingArgs {
     /// Stills: images to measure boxes on meanwhile and to choose step lengths on, likewise.
     #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
     held_out: Vec<Annotated>,
-    /// Mini, stills: the backbone's weights, a ResNet's or an EfficientNet-Lite0's, instead of the ResNet-18
-    /// among the weights.
-    #[arg(long, value_name = "FILE", conflicts_with = "small_backbone")]
+    /// The backbone's weights, a ResNet's or an EfficientNet-Lite0's, instead of the ResNet-18 among the weights;
+    /// where there is none, mini and stills take the EfficientNet-Lite0 in this program.
+    #[arg(long, value_name = "FILE")]
     backbone: Option<PathBuf>,
-    /// Mini: train a small backbone even where ImageNet's ResNet-18 is there.
-    #[arg(long)]
-    small_backbone: bool,
     /// Mini, stills: a folder of sequences laid out like OTB to measure on as well.
     #[arg(long)]
     sequences: Option<PathBuf>,
@@ -68,21 +58,11 @@ pub struct TrackingArgs {
     generated: Option<PathBuf>,
 }
 
-/// The two sides of the first `=`, where neither is empty.
-fn sides(text: &str) -> Option<(&str, &str)> {
-    text.split_once('=').filter(|(first, second)| !first.is_empty() && !second.is_empty())
-}
-
 fn parse_annotated(text: &str) -> Result<Annotated, String> {
-    let (annotations, images) = sides(text)
+    let sides = text.split_once('=').filter(|(first, second)| !first.is_empty() && !second.is_empty());
+    let (annotations, images) = sides
         .ok_or_else(|| format!("{text:?} is no ANNOTATIONS=IMAGES; write for instance train.json=images"))?;
     Ok(Annotated { annotations: annotations.into(), images: images.into() })
-}
-
-fn parse_results(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, folder) = sides(text)
-        .ok_or_else(|| format!("{text:?} is no NAME=DIR; write for instance SiamFC=results/siamfc"))?;
-    Ok((name.to_owned(), PathBuf::from(folder)))
 }
 
 impl Reproduction for TrackingArgs {
@@ -101,9 +81,6 @@ impl Reproduction for TrackingArgs {
     }
 
     fn missing(&self, scale: Scale) -> Result<Vec<String>> {
-        for (name, folder) in &self.results {
-            ensure!(folder.is_dir(), "--results {name}={}: there is no such folder", folder.display());
-        }
         if scale == Scale::Stills {
             let given = !self.stills.is_empty() && !self.held_out.is_empty();
             ensure!(
@@ -112,13 +89,19 @@ impl Reproduction for TrackingArgs {
             );
             return Ok(Vec::new());
         }
-        let missing = missing(&self.options(Path::new(""), &Device::Cpu))?;
+        let mut missing = missing(self.ablation.is_some(), &self.task.datasets);
+        if self.given_backbone()?.is_none() {
+            missing.push(self.weights().join("resnet18.safetensors"));
+        }
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
     }
 
     fn change(&self, config: &mut ExperimentConfig) -> Result<()> {
         if let Some(repetitions) = self.repetitions {
             config.repetitions = repetitions as usize;
+        }
+        if self.ablation.is_some() {
+            *config = config.ablated()?;
         }
         if !self.methods.is_empty() {
             config.methods =
@@ -128,13 +111,12 @@ impl Reproduction for TrackingArgs {
     }
 
     fn is_other(&self, scale: Scale) -> Result<Option<&'static str>> {
-        let is_own = scale == Scale::Paper || self.task.config.is_some();
         if self.ablation.is_some() {
             return Ok(Some("the settings state what to expect of Table 3 alone"));
         }
-        let other = self.backbone.is_some() || self.found_backbone()?.is_none();
+        let other = self.backbone.is_some() || (scale != Scale::Paper && self.given_backbone()?.is_none());
         let reason = "the configuration's figures are of ImageNet's ResNet-18; see docs/weights.md";
-        Ok((!is_own && other).then_some(reason))
+        Ok((self.task.config.is_none() && other).then_some(reason))
     }
 
     fn run_name(&self, scale: Scale) -> String {
@@ -143,20 +125,22 @@ impl Reproduction for TrackingArgs {
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
+        let options = Options {
+            backbone: self.backbone(at.run)?,
+            seeds: self.task.seeds,
+            run: at.run.to_owned(),
+            resume: self.task.resume.is_some(),
+            device: at.device.clone(),
+        };
         let found = match at.scale {
-            Scale::Paper => paper(config, &self.options(at.run, &at.device), progress)?,
-            Scale::Stills => {
-                let (stills_of, held_out) = (self.stills.clone(), self.held_out.clone());
-                let common = self.mini_options(at)?;
-                stills(config, &StillsOptions { common, stills: stills_of, held_out }, progress)?
-            }
-            _ => mini(config, &self.mini_options(at)?, progress)?,
+            Scale::Paper => paper(config, &options, &self.task.datasets, self.ablation.is_some(), progress)?,
+            _ => stills(config, &options, &self.data()?, progress)?,
         };
         for failed in &found.failed {
             eprintln!("not counted: {}: {}", failed.name, failed.reason);
         }
-        figures(at.run, config, &found)?;
-        let Comparison { rows, held_out, rivals, curves, failed, .. } = &found;
+        success(at.run, config, &found)?;
+        let Comparison { rows, held_out, curves, failed } = &found;
         let (title, appendix) = match self.ablation {
             None => ("Table 3", "\n![success](success.png)\n"),
             Some(Ablation::Sigma) => ("The proposal's standard deviations", ""),
@@ -164,8 +148,8 @@ impl Reproduction for TrackingArgs {
         Ok(Study {
             title,
             rows: serde_json::to_value(rows)?,
-            more: json!({ "held_out": held_out, "rivals": rivals, "curves": curves, "failed": failed }),
-            tables: tables(self.compared(), config, &found, at.scale == Scale::Paper)?,
+            more: json!({ "held_out": held_out, "curves": curves, "failed": failed }),
+            tables: tables(self.ablation.is_some(), config, &found, at.scale == Scale::Paper)?,
             appendix,
             files: "trained modules, figures",
         })
@@ -173,44 +157,33 @@ impl Reproduction for TrackingArgs {
 }
 
 impl TrackingArgs {
-    /// What is compared.
-    fn compared(&self) -> ebm_track::reproduce::Study {
-        match self.ablation {
-            Some(Ablation::Sigma) => ebm_track::reproduce::Study::Sigma,
-            None => ebm_track::reproduce::Study::Methods,
-        }
-    }
-
-    fn options(&self, run: &Path, device: &Device) -> PaperOptions {
-        PaperOptions {
-            results: self.results.clone(),
-            study: self.compared(),
-            datasets: self.task.datasets.clone(),
-            weights: self.weights(),
-            seeds: self.task.seeds,
-            run: run.to_owned(),
-            resume: self.task.resume.is_some(),
-            device: device.clone(),
-        }
-    }
-
     /// The folder with the ResNet-18.
     fn weights(&self) -> PathBuf {
-        self.task.weights(|folder| find_backbone(folder).is_ok_and(|found| found.is_some()))
+        self.task.weights(|folder| resnet18(folder).is_ok_and(|found| found.is_some()))
     }
 
-    /// The weights of the backbone, unless it is to be trained.
-    fn found_backbone(&self) -> Result<Option<PathBuf>> {
+    /// The weights of the backbone that were given, or a ResNet-18's.
+    fn given_backbone(&self) -> Result<Option<PathBuf>> {
         match &self.backbone {
-            _ if self.small_backbone => Ok(None),
             Some(path) => Ok(Some(path.clone())),
-            None => Ok(find_backbone(&self.weights())?),
+            None => resnet18(&self.weights()),
         }
     }
 
-    fn mini_options(&self, at: &Place<'_>) -> Result<MiniOptions> {
-        let found = self.found_backbone()?;
-        let own = || BackboneSource::Trained(at.run.join("backbone.safetensors"));
+    /// The weights of the backbone: where there are none those in this program, which go into the run.
+    fn backbone(&self, run: &Path) -> Result<PathBuf> {
+        if let Some(path) = self.given_backbone()? {
+            return Ok(path);
+        }
+        let path = run.join("backbone.safetensors");
+        if !path.exists() {
+            write_atomic(&path, BUNDLED_REFINER)?;
+        }
+        Ok(path)
+    }
+
+    /// What is learned from and measured on at every scale but the paper's.
+    fn data(&self) -> Result<StillsData> {
         let real = match &self.sequences {
             Some(root) => {
                 let found = otb::load(root, &SequenceOptions::benchmark())
@@ -225,18 +198,28 @@ impl TrackingArgs {
             true => (24, "generated/videos-smoke"),
             false => (VideoConfig::default().frames, "generated/videos"),
         };
-        Ok(MiniOptions {
-            seeds: self.task.seeds,
-            backbone: found.map_or_else(own, BackboneSource::File),
-            data: self.generated.clone().unwrap_or_else(|| self.task.datasets.join(folder)),
+        Ok(StillsData {
+            generated: self.generated.clone().unwrap_or_else(|| self.task.datasets.join(folder)),
             video: VideoConfig { frames, ..VideoConfig::default() },
-            coco: self.task.datasets.join("coco"),
+            stills: self.stills.clone(),
+            held_out: self.held_out.clone(),
             real,
-            results: self.results.clone(),
-            study: self.compared(),
-            run: at.run.to_owned(),
-            resume: self.task.resume.is_some(),
-            device: at.device.clone(),
         })
     }
+}
+
+/// The ResNet-18 in the folder `weights`: the first file by name that begins with `resnet18` and ends with
+/// `.safetensors` or `.pth`.
+fn resnet18(weights: &Path) -> Result<Option<PathBuf>> {
+    if !weights.is_dir() {
+        return Ok(None);
+    }
+    let entries = std::fs::read_dir(weights).with_context(|| format!("cannot list {}", weights.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let is_resnet18 = |path: &PathBuf| {
+        let named = path.file_name().and_then(|name| name.to_str());
+        named.is_some_and(|name| name.starts_with("resnet18"))
+            && path.extension().is_some_and(|ending| ending == "safetensors" || ending == "pth")
+    };
+    Ok(paths.into_iter().filter(is_resnet18).min())
 }

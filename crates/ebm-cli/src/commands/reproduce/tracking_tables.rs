@@ -1,14 +1,39 @@
-//! The tables of `ebm reproduce tracking`.
+//! The tables of `ebm reproduce tracking`, and its figure.
+
+use std::path::Path;
 
 use anyhow::Result;
 use ebm_eval::{Spread, Summary, Table};
+use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
-use ebm_track::reproduce::{Comparison, Figures, RivalRow, Row, Study};
+use ebm_track::reproduce::{Comparison, Row};
 use ebm_track::{Quoted, RivalConfig};
+
+/// `success.svg` and `.png`, Figure 3b, of the first dataset.
+pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> Result<()> {
+    let Some(first) = outcome.curves.first() else { return Ok(()) };
+    let own = outcome.curves.iter().filter(|curve| curve.dataset == first.dataset);
+    let curves: Vec<(String, Vec<f64>)> = own
+        .map(|curve| {
+            let auc = curve.success.iter().sum::<f64>() / curve.success.len() as f64;
+            let title = config.method(&curve.method).map_or(&curve.method, |method| &method.title);
+            (format!("{title} [{auc:.1}]"), curve.success.clone())
+        })
+        .collect();
+    let figure = LinePlot {
+        title: &format!("Success on {}: frames above the threshold, in %", first.dataset),
+        x_label: "overlap threshold",
+        x: 0.0..1.0,
+        y: 0.0..100.0,
+        curves: &curves,
+    };
+    ebm_plot::write(&figure, &run.join("success"))?;
+    Ok(())
+}
 
 /// All tables as Markdown; with the paper's figures beside those of paper scale.
 pub fn tables(
-    study: Study,
+    is_ablation: bool,
     config: &ExperimentConfig,
     outcome: &Comparison,
     with_paper: bool,
@@ -28,14 +53,10 @@ pub fn tables(
     }
     for dataset in datasets {
         let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.dataset == dataset).collect();
-        let rivals: Vec<&RivalRow> = outcome.rivals.iter().filter(|row| row.dataset == dataset).collect();
-        let table = match study {
-            Study::Methods => methods(config, &rows, &rivals, with_paper)?,
-            Study::Sigma => sigma(config, &rows)?,
-        };
+        let table = if is_ablation { sigma(config, &rows)? } else { methods(config, &rows, with_paper)? };
         text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
     }
-    if study == Study::Methods {
+    if !is_ablation {
         text.push_str(&format!("Table 3 of the paper\n\n{}\n\n", paper(config)?.render()));
     }
     Ok(text)
@@ -47,14 +68,8 @@ fn cell(rows: &[&Row], value: fn(&Row) -> f64) -> Result<String> {
     Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 1))
 }
 
-/// The methods on a dataset, and the trackers whose boxes were given; the paper's figures are those on
-/// UAV123.
-fn methods(
-    config: &ExperimentConfig,
-    rows: &[&Row],
-    rivals: &[&RivalRow],
-    with_paper: bool,
-) -> Result<Table> {
+/// The methods on a dataset; the paper's figures are those on UAV123.
+fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result<Table> {
     let mut header = vec!["method", "AUC", "OP50", "OP75", "precision", "norm. precision", "frames/s"];
     if with_paper {
         header.extend(["paper, UAV123: OP50", "OP75", "AUC"]);
@@ -85,19 +100,6 @@ fn methods(
         }
         table.push(cells)?;
     }
-    for row in rivals {
-        let Figures { auc, op50, op75, precision, norm_precision, .. } = row.figures;
-        let figures = [auc, op50, op75, precision, norm_precision];
-        let mut cells = vec![format!("{} ({} sequences)", row.name, row.sequences)];
-        cells.extend(figures.map(|value| format!("{value:.1}")));
-        cells.push("–".to_owned());
-        if with_paper {
-            let quoted = config.rivals.iter().find(|quoted| quoted.name.eq_ignore_ascii_case(&row.name));
-            let Quoted { op50, op75, auc } = quoted.map_or_else(Quoted::default, |quoted| quoted.uav123);
-            cells.extend([op50, op75, auc].map(figure));
-        }
-        table.push(cells)?;
-    }
     Ok(table)
 }
 
@@ -121,14 +123,15 @@ fn held_out(outcome: &Comparison) -> Result<Table> {
 fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<Table> {
     let mut table = Table::new(["σ", "OP50", "OP75", "AUC", "paper: OP50", "OP75", "AUC"]);
     for ablated in &config.ablation {
-        let own = |row: &&Row| row.sigmas.as_ref() == Some(&ablated.sigmas);
+        let sigmas: Vec<String> = ablated.sigmas.iter().map(f64::to_string).collect();
+        let title = sigmas.join(", ");
+        let own = |row: &&Row| config.method(&row.method).is_ok_and(|method| method.title == title);
         let own: Vec<&Row> = rows.iter().copied().filter(own).collect();
         if own.is_empty() {
             continue;
         }
-        let sigmas: Vec<String> = ablated.sigmas.iter().map(f64::to_string).collect();
         let mut cells = vec![
-            sigmas.join(", "),
+            title,
             cell(&own, |row| row.figures.op50)?,
             cell(&own, |row| row.figures.op75)?,
             cell(&own, |row| row.figures.auc)?,

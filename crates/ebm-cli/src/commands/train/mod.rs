@@ -10,8 +10,6 @@ mod run;
 mod tracker;
 mod watch;
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::Subcommand;
 use ebm_experiment::{Session, Training};
@@ -47,7 +45,7 @@ trait TrainArgs: Training<Error = anyhow::Error> {
     fn run(&self) -> &RunArgs;
 
     /// What standard output names at the end: by default the run's folder.
-    fn result(&self) -> Result<PathBuf> {
+    fn result(&self) -> Result<std::path::PathBuf> {
         Ok(self.run().run.clone())
     }
 }
@@ -58,29 +56,36 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
         Train::Detector(args) => train(args, signals),
         Train::Branch(args) => train(args, signals),
         Train::Refiner(args) => train(args, signals),
-        Train::Tracker(args) => train(args, signals),
-        Train::Age(args) => start(&args.run, &mut args.training()?, run_folder, signals),
-        Train::HeadPose(args) => start(&args.run, &mut args.training()?, run_folder, signals),
+        Train::Tracker(args) => train_task(&args.run, &mut args.training()?, signals),
+        Train::Age(args) => train_task(&args.run, &mut args.training()?, signals),
+        Train::HeadPose(args) => train_task(&args.run, &mut args.training()?, signals),
     }
 }
 
 fn train<T: TrainArgs>(mut args: T, signals: &Signals) -> Result<()> {
-    let run = args.run().clone();
-    start(&run, &mut args, |args, _| args.result(), signals)
+    let own = args.run().clone();
+    if trained(&own, &mut args, signals)? {
+        println!("{}", args.result()?.display());
+    }
+    Ok(())
 }
 
-/// The run's folder, as what standard output names at the end.
-fn run_folder<T>(_: &T, run: &RunArgs) -> Result<PathBuf> {
-    Ok(run.run.clone())
+/// Runs a task's own training; standard output names the run's folder at the end.
+fn train_task<T: Training>(own: &RunArgs, training: &mut T, signals: &Signals) -> Result<()>
+where
+    anyhow::Error: From<T::Error>,
+{
+    if trained(own, training, signals)? {
+        println!("{}", own.run.display());
+    }
+    Ok(())
 }
 
-/// Trains as `own` says; standard output names the `result`.
-fn start<T: Training<Error: Into<anyhow::Error>>>(
-    own: &RunArgs,
-    training: &mut T,
-    result: fn(&T, &RunArgs) -> Result<PathBuf>,
-    signals: &Signals,
-) -> Result<()> {
+/// Runs a training; whether this process is the first of its group, which speaks of it.
+fn trained<T: Training>(own: &RunArgs, training: &mut T, signals: &Signals) -> Result<bool>
+where
+    anyhow::Error: From<T::Error>,
+{
     let (engine, device) = own.engine();
     let (group, device) = engine.join(device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
@@ -88,26 +93,22 @@ fn start<T: Training<Error: Into<anyhow::Error>>>(
         progress = progress.silent();
     }
     let mut session = Session { group: &group, device: &device, progress: &mut progress };
-    let trained = course(own, training, result, &mut session);
-    parallel::end(&group, trained)
+    let result = course(own, training, &mut session);
+    let is_first = group.is_first();
+    parallel::end(&group, result).map(|()| is_first)
 }
 
-fn course<T: Training<Error: Into<anyhow::Error>>>(
-    own: &RunArgs,
-    training: &mut T,
-    result: fn(&T, &RunArgs) -> Result<PathBuf>,
-    session: &mut Session<'_>,
-) -> Result<()> {
+fn course<T: Training>(own: &RunArgs, training: &mut T, session: &mut Session<'_>) -> Result<()>
+where
+    anyhow::Error: From<T::Error>,
+{
     let run = own.place()?;
     let mut watch = None;
     if session.group.is_first() {
         create_dir(run.spec.root)?;
         watch = Some(own.watch.begin(&own.run)?);
     }
-    ebm_experiment::train(training, &run, session).map_err(Into::into)?;
+    ebm_experiment::train(training, &run, session)?;
     drop(watch);
-    if session.group.is_first() {
-        println!("{}", result(training, own)?.display());
-    }
     Ok(())
 }

@@ -96,14 +96,11 @@ pub struct PoseArgs {
 /// Runs `ebm eval age`.
 pub fn age(args: &AgeArgs) -> Result<()> {
     let faces = match &args.split {
-        Some(split) => {
-            let options = utkface::UtkOptions { shift: args.shift, ..utkface::UtkOptions::default() };
-            utkface::load(&args.images, split, &options)?
-        }
+        Some(split) => utkface::load(&args.images, split, args.shift, &Tolerance::default())?,
         None => utkface::load_directory(&args.images, &Tolerance::default())?,
     };
     let images = args.validation_images.as_ref().unwrap_or(&args.images);
-    let read = |split| utkface::load(images, split, &utkface::UtkOptions::default());
+    let read = |split| utkface::load(images, split, None, &Tolerance::default());
     let held_out = args.validation.as_deref().map(read).transpose()?;
     let dataset = dataset_name(args.split.as_deref().unwrap_or(&args.images));
     score(&args.model, Scored { faces, held_out, dataset, task: AGE, json: args.json })

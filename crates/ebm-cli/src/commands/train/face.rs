@@ -63,7 +63,7 @@ impl FaceImages for AgeImages {
 
     fn read(&self, _: &[String]) -> Result<Faces> {
         Ok(match &self.split {
-            Some(split) => utkface::load(&self.images, split, &utkface::UtkOptions::default())?,
+            Some(split) => utkface::load(&self.images, split, None, &Tolerance::default())?,
             None => utkface::load_directory(&self.images, &Tolerance::default())?,
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Error, Result, ensure};
 use candle_core::Device;
 use clap::Args;
-use ebm_data::sequences::{Sequence, SequenceOptions, digest, otb};
+use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, digest};
 use ebm_distributed::Group;
 use ebm_experiment::config::Settings;
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
@@ -104,7 +104,8 @@ impl Training for TrackerArgs {
 
     fn open(&mut self, session: &mut Session<'_>) -> Result<TrackerData> {
         let config = self.config()?;
-        let found = otb::load_folders(&self.sequences, &SequenceOptions::train())
+        let found = Dataset::Own
+            .load(&self.sequences, &SequenceOptions::train())
             .with_context(|| format!("the sequences in {}", self.sequences.display()))?;
         say_left_out(&found.quarantine);
         let sequences = parts(found.sequences, self.validation)?;

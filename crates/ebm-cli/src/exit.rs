@@ -81,7 +81,7 @@ mod tests {
         let full = || std::io::Error::from(Io::StorageFull);
         let disk = TrainError::DiskFull { path: "run".into(), needed: 1, source: full() };
         assert_eq!(code(&wrapped(disk), 130), RESOURCES);
-        let missing = DataError::Fetched("coco".into(), "1 of 4 files are not there".into());
+        let missing = DataError::Data("coco".into(), "1 of 4 files are not there".into());
         assert_eq!(code(&missing.into(), 130), 3);
         let report: anyhow::Result<()> = Err(full()).context("report.md");
         assert_eq!(code(&report.unwrap_err(), 130), RESOURCES);

@@ -22,12 +22,11 @@ impl Checked {
     /// Whether what is at `path` is without defects.
     ///
     /// # Errors
-    /// [`Error::Defective`] with their number if there are any.
+    /// [`Error::Data`] with their number if there are any.
     pub fn verdict(&self, path: &Path) -> Result<()> {
-        match self.quarantine.defects.len() {
-            0 => Ok(()),
-            defects => Err(Error::Defective { path: path.to_owned(), defects, samples: self.samples }),
-        }
+        let (defects, samples) = (self.quarantine.defects.len(), self.samples);
+        let detail = || format!("{defects} defects in {samples} samples; each is listed above");
+        if defects == 0 { Ok(()) } else { Err(Error::Data(path.to_owned(), detail())) }
     }
 }
 
@@ -35,7 +34,7 @@ impl Checked {
 /// `decode`; otherwise they need only be there.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Format`] for what has not the outline of an annotation
+/// [`Error::Io`], and [`Error::Data`] for a file that is too large or what has not the outline of an annotation
 /// file.
 pub fn coco(annotations: &Path, images: &Path, decode: bool) -> Result<Checked> {
     let tolerance = Tolerance { max_bad_fraction: 1., report: None };
@@ -43,23 +42,20 @@ pub fn coco(annotations: &Path, images: &Path, decode: bool) -> Result<Checked> 
     let CocoDataset { images, mut quarantine, .. } = CocoDataset::load(annotations, images, &options)?;
     let objects: usize = images.iter().map(|image| image.objects.len()).sum();
     let samples = images.len() + objects + quarantine.defects.len();
+    // What is wrong with an image's file.
     let look = |image: &CocoImage| {
-        let finding = decode.then(|| look_at(image)).flatten()?;
+        let (width, height) = (image.width, image.height);
+        let finding = match read_image(&image.path) {
+            Err(error) => Finding::new(DefectCode::UnreadableImage, error.to_string()),
+            Ok(found) if (found.width, found.height) == (width, height) => return None,
+            Ok(found) => {
+                let size = format!("{}x{}", found.width, found.height);
+                let detail = format!("{width}x{height} annotated, {size} in the file");
+                Finding::new(DefectCode::SizeMismatch, detail)
+            }
+        };
         Some(finding.in_sample(annotations, format!("image {}", image.id)))
     };
-    quarantine.defects.par_extend(images.par_iter().filter_map(look));
+    quarantine.defects.par_extend(images.par_iter().filter(|_| decode).filter_map(look));
     Ok(Checked { samples, quarantine })
-}
-
-/// What is wrong with an image's file.
-fn look_at(image: &CocoImage) -> Option<Finding> {
-    let (width, height) = (image.width, image.height);
-    match read_image(&image.path) {
-        Err(error) => Some(Finding::new(DefectCode::UnreadableImage, error.to_string())),
-        Ok(found) if (found.width, found.height) == (width, height) => None,
-        Ok(found) => {
-            let detail = format!("{width}x{height} annotated, {}x{} in the file", found.width, found.height);
-            Some(Finding::new(DefectCode::SizeMismatch, detail))
-        }
-    }
 }

@@ -101,10 +101,10 @@ impl CocoDataset {
     /// A defective image is left out with its annotations; a defective annotation alone is left out.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Format`] for a file that is not readable, not JSON,
-    /// has no usable categories, or nothing to train on; [`Error::Categories`] for those of another model;
-    /// above the tolerated fraction [`Error::MissingImages`] and, for other defects,
-    /// [`Error::TooManyDefects`], after the report was written.
+    /// [`Error::Io`] and [`Error::Data`] for a file that is not readable, too large, not JSON, has no usable
+    /// categories or those of another model, or nothing to train on;
+    /// above the tolerated fraction [`Error::Data`] for missing images and [`Error::TooManyDefects`] for other
+    /// defects, after the report was written.
     pub fn load(annotations: &Path, images_dir: &Path, options: &LoadOptions) -> Result<Self> {
         let file = AnnotationFile::read(annotations)?;
         let origin = Origin { annotations, images: images_dir, check_files: options.check_files };
@@ -120,12 +120,12 @@ impl CocoDataset {
     }
 
     pub(crate) fn from_file(
-        file: AnnotationFile,
+        mut file: AnnotationFile,
         origin: &Origin<'_>,
         options: &LoadOptions,
     ) -> Result<Self> {
         let fail = |detail: String| Error::format(origin.annotations, COCO, detail);
-        let mut categories = categories::sound(&file.categories).map_err(fail)?;
+        let mut categories = categories::sound(std::mem::take(&mut file.categories)).map_err(fail)?;
         categories::relabel(&mut categories, options.labels, origin.annotations)?;
         let sound = keep_sound(file, origin, &categories);
         let dataset = Self::settle(sound, categories, origin, options)?;
@@ -157,13 +157,11 @@ impl CocoDataset {
         let [(_, total), _] = bad_of_total;
         if missing.len() as f64 > tolerance.max_bad_fraction * total as f64 {
             let first: Vec<&str> = missing.iter().take(SHOWN).map(|defect| defect.detail.as_str()).collect();
-            return Err(Error::MissingImages {
-                annotations: origin.annotations.to_owned(),
-                folder: origin.images.to_owned(),
-                missing: missing.len(),
-                total,
-                first: first.join(", "),
-            });
+            let (missing, first, folder) = (missing.len(), first.join(", "), origin.images.display());
+            let advice = "give the folder that holds this split's images, or fetch the missing ones";
+            let detail =
+                format!("{missing} of its {total} images are not in {folder}; first: {first}; {advice}");
+            return Err(Error::Data(origin.annotations.to_owned(), detail));
         }
         for (bad, total) in bad_of_total {
             tolerance.check(&quarantine, bad, total)?;
@@ -177,7 +175,7 @@ impl CocoDataset {
     /// The images of this dataset and of `others`, in that order.
     ///
     /// # Errors
-    /// [`Error::Categories`] with the differences to the first of them, called `path`, that has other
+    /// [`Error::Data`] with the differences to the first of them, called `path`, that has other
     /// categories.
     pub fn joined(mut self, others: impl IntoIterator<Item = (PathBuf, Self)>) -> Result<Self> {
         for (path, other) in others {
@@ -188,7 +186,7 @@ impl CocoDataset {
                 };
                 let (found, first) = (names(&other.categories), names(&self.categories));
                 let detail = format!("its categories are {found}, those of the first annotations {first}");
-                return Err(Error::Categories(path, detail));
+                return Err(Error::categories(path, &detail));
             }
             self.images.extend(other.images);
             self.quarantine.defects.extend(other.quarantine.defects);

@@ -12,5 +12,5 @@ pub(crate) fn digest(items: impl IntoIterator<Item = impl Debug>) -> String {
     for item in items {
         hash.update(format!("{item:?}\n"));
     }
-    hex(hash)
+    hex(hash.finalize())
 }

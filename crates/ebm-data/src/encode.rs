@@ -11,9 +11,9 @@ use crate::image::Image;
 /// `image` as a baseline JPEG of `quality` 1 to 100; `path` is the name for errors.
 ///
 /// # Errors
-/// [`Error::Encode`] for a quality outside 1..=100 or a side above 65535.
+/// [`Error::Failure`] for a quality outside 1..=100 or a side above 65535.
 pub fn encode_jpeg(image: &Image, quality: u8, path: &Path) -> Result<Vec<u8>> {
-    let fail = |detail: String| Error::Encode(path.to_owned(), detail);
+    let fail = |detail: String| Error::Failure(path.to_owned(), format!("cannot encode the image: {detail}"));
     if !(1..=100).contains(&quality) {
         return Err(fail(format!("JPEG quality {quality} is outside 1 to 100")));
     }
@@ -38,14 +38,14 @@ pub fn write_jpeg(path: &Path, image: &Image, quality: u8) -> Result<()> {
 /// Writes `image` as an 8-bit RGB PNG, under its final name only when complete.
 ///
 /// # Errors
-/// [`Error::Encode`] if the pixels cannot be encoded, [`Error::Io`] if the file cannot be written.
+/// [`Error::Failure`] if the pixels cannot be encoded, [`Error::Io`] if the file cannot be written.
 pub fn write_png(path: &Path, image: &Image) -> Result<()> {
-    let fail = |detail: String| Error::Encode(path.to_owned(), detail);
+    let fail = |detail: String| Error::Failure(path.to_owned(), format!("cannot encode the image: {detail}"));
     let (Ok(width), Ok(height)) = (u32::try_from(image.width), u32::try_from(image.height)) else {
         return Err(fail(format!("{}x{} exceeds PNG's range", image.width, image.height)));
     };
     if image.pixels.len() != 3 * image.width * image.height {
-        return Err(Error::ImageShape { width: image.width, height: image.height, len: image.pixels.len() });
+        return Err(Error::image_shape(image.width, image.height, image.pixels.len()));
     }
     let mut bytes = Vec::new();
     ::image::codecs::png::PngEncoder::new(&mut bytes)

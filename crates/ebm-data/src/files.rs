@@ -11,12 +11,15 @@ use crate::error::{Error, Result};
 /// The whole content of a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::FileTooLarge`] above the limit
+/// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::Data`] above the limit
 /// (told from the file's size, before anything is read, and again while reading).
 pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     ebm_files::read_limited(path, limit).map_err(|error| match error {
         ReadError::Io(source) => Error::io("read", path, source),
-        ReadError::TooLarge { size, limit } => Error::FileTooLarge { path: path.to_owned(), size, limit },
+        ReadError::TooLarge { size, limit } => {
+            let advice = "raise the limit if the file is trusted";
+            Error::Data(path.to_owned(), format!("{size} bytes exceed the limit of {limit}; {advice}"))
+        }
     })
 }
 
@@ -24,7 +27,7 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
 /// begin it with.
 ///
 /// # Errors
-/// As [`read_limited`]; [`Error::Format`] for what begins as UTF-16 does, in which some systems save texts.
+/// As [`read_limited`]; [`Error::Data`] for what begins as UTF-16 does, in which some systems save texts.
 pub fn read_utf8(path: &Path, limit: u64) -> Result<Vec<u8>> {
     const MARK: &[u8] = b"\xEF\xBB\xBF";
     let mut bytes = read_limited(path, limit)?;
@@ -46,10 +49,14 @@ pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 /// The text of a file of settings.
 ///
 /// # Errors
-/// As [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Format`] where it is no UTF-8.
+/// As [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Data`] where it is no UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
-    String::from_utf8(read_utf8(path, MAX_SETTINGS_BYTES)?)
-        .map_err(|error| Error::format(path, "a text in UTF-8", error))
+    read_text(path, MAX_SETTINGS_BYTES)
+}
+
+/// The text of a file of at most `limit` bytes.
+pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
+    String::from_utf8(read_utf8(path, limit)?).map_err(|error| Error::format(path, "a text in UTF-8", error))
 }
 
 /// Makes a folder with those that it is in, unless it is there.
@@ -125,7 +132,8 @@ mod tests {
         let path = dir.path().join("a");
         write_atomic(&path, &[7; 100]).unwrap();
         assert_eq!(read_limited(&path, 100).unwrap(), vec![7; 100]);
-        assert!(matches!(read_limited(&path, 99), Err(Error::FileTooLarge { size: 100, limit: 99, .. })));
+        let error = read_limited(&path, 99).unwrap_err().to_string();
+        assert!(error.contains("100 bytes exceed the limit of 99"), "{error}");
     }
 
     #[test]

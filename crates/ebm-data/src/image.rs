@@ -17,7 +17,7 @@ impl Image {
     /// An image from `(height, width, 3)` samples.
     ///
     /// # Errors
-    /// [`Error::ImageShape`] unless both sides are positive and `pixels` holds `3 · width · height` bytes.
+    /// [`Error::Failure`] unless both sides are positive and `pixels` holds `3 · width · height` bytes.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
         let image = Self { width, height, pixels };
         image.check().map(|()| image)
@@ -28,7 +28,7 @@ impl Image {
         let Self { width, height, pixels } = self;
         let expected = width.checked_mul(*height).and_then(|area| area.checked_mul(3));
         if pixels.is_empty() || expected != Some(pixels.len()) {
-            return Err(Error::ImageShape { width: *width, height: *height, len: pixels.len() });
+            return Err(Error::image_shape(*width, *height, pixels.len()));
         }
         Ok(())
     }
@@ -36,7 +36,7 @@ impl Image {
     /// An image of one colour.
     ///
     /// # Errors
-    /// [`Error::ImageShape`] if a side is 0.
+    /// [`Error::Failure`] if a side is 0.
     pub fn filled(width: usize, height: usize, rgb: [u8; 3]) -> Result<Self> {
         Self::new(width, height, rgb.repeat(width.saturating_mul(height)))
     }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ebm_seed::Key;
 
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, Quarantine, Tolerance};
+use crate::quarantine::{Defect, Quarantine, Tolerance, Trouble};
 
 use block::BufferPool;
 
@@ -27,9 +27,9 @@ pub use crate::planes::Planes;
 pub use batches::{Batch, Batches, ByStep};
 pub use block::Block;
 pub use config::LoaderConfig;
+pub(crate) use detection::check_probability;
 pub use detection::{DetectionRecipe, Sample};
-pub(crate) use detection::{check_probability, no_sample};
-pub use recipe::{Item, Prepared, Recipe};
+pub use recipe::{Item, Recipe};
 
 /// Makes batches of a dataset.
 ///
@@ -134,23 +134,24 @@ impl<R: Recipe> Shared<R> {
             let mut samples = Vec::with_capacity(indices.len());
             let mut kept = Vec::with_capacity(indices.len());
             for &index in &indices {
-                let place = &mut data.as_mut_slice()[samples.len() * image_len..][..image_len];
+                let place = &mut data.numbers[samples.len() * image_len..][..image_len];
                 let mut planes = Planes::new(place, (height, width));
                 let key = augment.index(index as u64);
                 let item = Item { dataset, index, key, epoch: augment, limits };
-                match recipe.prepare(item, &mut planes, memory)? {
+                match recipe.prepare(item, &mut planes, memory) {
                     Ok(sample) => {
                         samples.push(sample);
                         kept.push(index);
                     }
-                    Err(defect) => defects.push((index, defect)),
+                    Err(Trouble::Defect(defect)) => defects.push((index, defect)),
+                    Err(Trouble::Fatal(error)) => return Err(error),
                 }
             }
             if samples.is_empty() {
                 return Ok((None, defects));
             }
             if recipe.input_size(dataset, &kept) == (height, width) {
-                data.truncate(samples.len() * image_len);
+                data.numbers.truncate(samples.len() * image_len);
                 let shape = (samples.len(), 3, height, width);
                 return Ok((Some(Batch { epoch, step, data, shape, samples }), defects));
             }

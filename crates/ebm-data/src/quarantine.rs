@@ -52,6 +52,11 @@ impl Finding {
         Self { code, detail }
     }
 
+    /// That the sample `sample` of `file` is left out for it.
+    pub(crate) fn trouble(self, file: &Path, sample: impl Into<String>) -> Trouble {
+        Trouble::Defect(self.in_sample(file, sample))
+    }
+
     /// It as a defect of the sample `sample` of `file`.
     pub fn in_sample(self, file: &Path, sample: impl Into<String>) -> Defect {
         Defect { file: file.to_owned(), sample: sample.into(), code: self.code, detail: self.detail }
@@ -77,6 +82,24 @@ impl std::fmt::Display for Defect {
         write!(f, "{}: {}: {:?}: {}", self.file.display(), self.sample, self.code, self.detail)
     }
 }
+
+/// Why there is no sample.
+#[derive(Debug)]
+pub enum Trouble {
+    /// It is defective, and left out.
+    Defect(Defect),
+    /// The machine's failure, which must not pass for a defect.
+    Fatal(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+/// A result whose failure costs one sample, or everything.
+pub type Attempt<T> = std::result::Result<T, Trouble>;
 
 /// Defects in the order in which they were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -31,7 +31,7 @@ impl Staging {
     /// finished `dir`.
     ///
     /// # Errors
-    /// [`Error::Argument`] if `dir` has no name, or is there and no folder; [`Error::Locked`] if another
+    /// [`Error::Argument`] if `dir` has no name, or is there and no folder; [`Error::Failure`] if another
     /// process is filling it and that is to be refused; [`Error::Io`].
     pub fn beside(dir: &Path, busy: Busy) -> Result<Self> {
         let unusable =
@@ -53,10 +53,7 @@ impl Staging {
             Busy::Wait => Lock::wait(&locked).map_err(LockError::Io),
             Busy::Refuse => Lock::take(&locked),
         };
-        let lock = lock.map_err(|error| match error {
-            LockError::Held { holder } => Error::Locked { path: dir.to_owned(), holder },
-            LockError::Io(source) => Error::io("lock", &locked, source),
-        })?;
+        let lock = lock.map_err(|error| Error::lock(&locked, dir, error))?;
         remove_all(&path).map_err(|source| Error::io("remove what is left in", &path, source))?;
         fs::create_dir(&path).map_err(|source| Error::io("create", &path, source))?;
         Ok(Self { path, target: dir.to_owned(), _lock: lock })
@@ -102,10 +99,8 @@ mod tests {
         let first = Staging::beside(&target, Busy::Refuse).unwrap();
         assert_eq!(fs::read_dir(first.path()).unwrap().count(), 0);
         fs::write(first.path().join("file"), "content").unwrap();
-        let Err(Error::Locked { holder, .. }) = Staging::beside(&target, Busy::Refuse) else {
-            panic!("two at once")
-        };
-        assert_eq!(holder, std::process::id().to_string());
+        let error = Staging::beside(&target, Busy::Refuse).err().unwrap().to_string();
+        assert!(error.contains(&format!("process {} is writing here", std::process::id())), "{error}");
         let path = first.path().to_owned();
         assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "content");
         std::thread::scope(|scope| {

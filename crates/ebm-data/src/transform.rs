@@ -307,8 +307,8 @@ impl Transform {
 /// Memory that serves one image after another.
 #[derive(Default)]
 pub(crate) struct TransformMemory {
-    filtered: Filtered,
-    unfiltered: Unfiltered,
+    pub filtered: Filtered,
+    pub unfiltered: Unfiltered,
 }
 
 /// Boxes `(x0, y0, x1, y1)` of an image of size `from` (height, width) in the pixels of its resized copy

@@ -53,8 +53,8 @@ pub struct Unpacked {
 /// content. A target that the same archive was unpacked into is left as it is.
 ///
 /// # Errors
-/// [`Error::Archive`] for a hostile or damaged one; [`Error::Argument`] if `target` holds something else, or
-/// there is not one folder alone; [`Error::Locked`] while another process unpacks to it; [`Error::Io`] for
+/// [`Error::Data`] for a hostile or damaged one; [`Error::Argument`] if `target` holds something else, or
+/// there is not one folder alone; [`Error::Failure`] while another process unpacks to it; [`Error::Io`] for
 /// the machine's failures, and for an archive that is no regular file. After an error the target is as it was
 /// before.
 pub fn unpack(archive: &Path, target: &Path, budget: &Budget, top: bool) -> Result<Unpacked> {
@@ -62,7 +62,7 @@ pub fn unpack(archive: &Path, target: &Path, budget: &Budget, top: bool) -> Resu
     let mut file = open_input(archive).map_err(unreadable)?;
     let mut hash = Sha256::new();
     io::copy(&mut file, &mut hash).and_then(|_| file.rewind()).map_err(unreadable)?;
-    let sha256 = hex(hash);
+    let sha256 = hex(hash.finalize());
     let staging = Staging::beside(target, Busy::Refuse)?;
     if let Some(unpacked) = already(target, &sha256)? {
         return Ok(unpacked);
@@ -165,7 +165,11 @@ struct Sink<'a> {
 
 impl Sink<'_> {
     fn refuse(&self, detail: impl ToString) -> Error {
-        Error::Archive(self.archive.to_owned(), detail.to_string())
+        let detail = detail.to_string();
+        Error::Data(
+            self.archive.to_owned(),
+            format!("{detail}; fetch the archive again, or from another place"),
+        )
     }
 
     /// Makes the folder `name`, or the file with what `data` yields, and the folders that it is in. `plain`

@@ -83,10 +83,9 @@ impl GroundTruth {
         for (position, image) in file.images.iter().enumerate() {
             truth.images.push(Place { path, array: "images", position }.value(image.id.clone())?);
         }
-        for (position, category) in file.categories.iter().enumerate() {
-            let id = Place { path, array: "categories", position }.value(category.id.clone())?;
-            truth.categories.push(id);
-            truth.names.extend(category.name.clone().ok().map(|name| (id, name)));
+        for category in &file.categories {
+            truth.categories.push(category.id);
+            truth.names.extend(category.name.clone().map(|name| (category.id, name)));
         }
         Ok(truth)
     }

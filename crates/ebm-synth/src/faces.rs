@@ -38,7 +38,7 @@ pub struct GeneratedAges {
 /// Writes `count` pictures of `size` × `size` pixels with an age into `dir` as PNG files, or reuses them if `dir` holds them already.
 ///
 /// # Errors
-/// [`Error::Argument`] if `size` or `count` is out of range or `dir` holds anything else; [`Error::Io`] or [`Error::Encode`] if a file cannot be
+/// [`Error::Argument`] if `size` or `count` is out of range or `dir` holds anything else; [`Error::Io`] or [`Error::Failure`] if a file cannot be
 /// written.
 pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<GeneratedAges> {
     check_faces(size, count)?;

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use ebm_data::fetch::hex;
 use ebm_data::files::{read_limited, write_atomic};
 use ebm_data::staging::{Busy, Staging};
 use ebm_data::{Error, Result};
@@ -84,7 +85,7 @@ fn digest(kind: &Kind, config: &str, count: usize, key: Key) -> String {
     let mut bytes = [0; 16];
     let key = key.split(kind.digest).split(config).index(count as u64).index(u64::from(kind.version));
     key.rng().fill_bytes(&mut bytes);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(bytes)
 }
 
 /// Whether `dir` holds all of it; `false` if it does not exist or is empty.

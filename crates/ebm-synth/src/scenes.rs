@@ -167,7 +167,7 @@ pub struct GeneratedSet {
 ///
 /// # Errors
 /// [`Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than
-/// this set; [`Error::Io`] or [`Error::Encode`] if a file cannot be written.
+/// this set; [`Error::Io`] or [`Error::Failure`] if a file cannot be written.
 pub fn generate(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Result<GeneratedSet> {
     config.validate()?;
     check("scenes", [("count", (1..=999_999).contains(&count), "be in 1..=999999")])?;

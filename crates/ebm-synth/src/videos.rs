@@ -185,7 +185,7 @@ impl Video {
 ///
 /// # Errors
 /// [`Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds anything else than these videos;
-/// [`Error::Io`] or [`Error::Encode`] if a file cannot be written.
+/// [`Error::Io`] or [`Error::Failure`] if a file cannot be written.
 pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Result<Vec<Sequence>> {
     config.validate()?;
     check("videos", [("count", (1..=MOST).contains(&count), "be in 1..=9999")])?;
@@ -215,8 +215,7 @@ pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Res
         let (name, count) = (name(index), config.frames);
         let dir = dir.join(&name);
         let boxes = read_boxes(&dir.join(BOXES))?;
-        let (directory, prefix, extension) = (dir.join(IMAGES), String::new(), "jpg".to_owned());
-        let frames = Frames::Numbered { directory, prefix, first: 1, count, digits: 4, extension };
+        let frames = Frames::Numbered { directory: dir.join(IMAGES), first: 1, count, digits: 4 };
         Ok(Sequence { name, frames, boxes, visible: None })
     };
     (0..count).map(sequence).collect()

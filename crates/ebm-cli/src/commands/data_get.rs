@@ -75,7 +75,7 @@ pub fn run(args: &GetArgs) -> Result<()> {
         }
         if missing > 0 {
             let detail = format!("{missing} of {all} files are not there: see the list above");
-            incomplete = incomplete.or(Some(Error::Fetched(name.into(), detail)));
+            incomplete = incomplete.or(Some(Error::Data(name.into(), detail)));
         }
     }
     incomplete.map_or(Ok(()), |error| Err(error.into()))

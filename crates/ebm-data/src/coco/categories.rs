@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::file::{CATEGORY, CategoryRecord, sample_name};
+use super::file::CategoryRecord;
 use crate::error::Error;
 
 /// A category of objects.
@@ -19,16 +19,14 @@ pub struct Category {
 
 /// The categories by ascending id, labelled by position, or what is wrong with them: labels would mean
 /// nothing.
-pub(super) fn sound(records: &[CategoryRecord]) -> Result<Vec<Category>, String> {
+pub(super) fn sound(records: Vec<CategoryRecord>) -> Result<Vec<Category>, String> {
     let mut categories: Vec<Category> = Vec::with_capacity(records.len());
-    for (position, record) in records.iter().enumerate() {
-        let refuse = |detail: &str| format!("{}: {detail}", sample_name(CATEGORY, &record.id, position));
-        let id = *record.id.as_ref().map_err(|finding| refuse(&finding.detail))?;
-        let name = record.name.as_ref().map_err(|finding| refuse(&finding.detail))?;
-        if categories.iter().any(|other| other.id == id || other.name == *name) {
-            return Err(refuse(&format!("another category has the id {id} or the name {name:?}")));
+    for CategoryRecord { id, name } in records {
+        let name = name.ok_or_else(|| format!("the category {id} has no name"))?;
+        if categories.iter().any(|other| other.id == id || other.name == name) {
+            return Err(format!("another category has the id {id} or the name {name:?}"));
         }
-        categories.push(Category { id, name: name.clone(), label: 0 });
+        categories.push(Category { id, name, label: 0 });
     }
     if categories.is_empty() {
         return Err("no categories".to_owned());
@@ -39,16 +37,13 @@ pub(super) fn sound(records: &[CategoryRecord]) -> Result<Vec<Category>, String>
 }
 
 /// Labels the categories of the file or folder `path` for a model with so many labels, if there is one.
-///
-/// # Errors
-/// [`Error::Categories`] with how they differ from it.
 pub(super) fn relabel(categories: &mut [Category], labels: Option<usize>, path: &Path) -> Result<(), Error> {
     let Some(labels) = labels.filter(|labels| *labels != categories.len()) else { return Ok(()) };
     let [lowest, highest] = [categories.first(), categories.last()].map(|c| c.map_or(0, |c| c.id));
     if lowest < 1 || highest != labels as u64 {
         let count = categories.len();
         let detail = format!("{count} categories (ids {lowest} to {highest}), but the model has {labels}");
-        return Err(Error::Categories(path.to_owned(), detail));
+        return Err(Error::categories(path.to_owned(), &detail));
     }
     categories.iter_mut().for_each(|category| category.label = category.id as usize);
     Ok(())
@@ -65,9 +60,8 @@ mod tests {
     use super::*;
 
     fn labelled(ids: &[u64], labels: usize) -> Result<Vec<usize>, String> {
-        let record = |&id: &u64| CategoryRecord { id: Ok(id), name: Ok(format!("c{id}")) };
-        let records: Vec<_> = ids.iter().map(record).collect();
-        let mut categories = sound(&records)?;
+        let record = |&id: &u64| CategoryRecord { id, name: Some(format!("c{id}")) };
+        let mut categories = sound(ids.iter().map(record).collect())?;
         let relabelled = relabel(&mut categories, Some(labels), Path::new("a.json"));
         relabelled.map_err(|error| error.to_string())?;
         Ok(categories.iter().map(|category| category.label).collect())

@@ -31,7 +31,7 @@ impl AnnotationFile {
     /// found defective where they stand.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::FileTooLarge`], and [`Error::Format`] for what has not the outline of an
+    /// [`Error::Io`], and [`Error::Data`] for a file that is too large or what has not the outline of an
     /// annotation file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = read_utf8(path, 2 << 30)?;
@@ -70,12 +70,11 @@ pub fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
 
 /// A category as written.
 #[derive(serde::Deserialize)]
-#[serde(from = "Value")]
 pub struct CategoryRecord {
     /// Its id.
-    pub id: Field<u64>,
-    /// Its name.
-    pub name: Field<String>,
+    pub id: u64,
+    /// Its name, which some tools do not ask for.
+    pub name: Option<String>,
 }
 
 /// An image as written.
@@ -124,13 +123,6 @@ struct AnnotationFields {
     area: Value,
     #[serde(default)]
     iscrowd: Value,
-}
-
-impl From<Value> for CategoryRecord {
-    fn from(fields: Value) -> Self {
-        let name = fields["name"].as_str().map(str::to_owned);
-        Self { id: integer("id", &fields["id"]), name: name.ok_or_else(|| misfit("name", &fields["name"])) }
-    }
 }
 
 impl From<Value> for ImageRecord {
@@ -197,25 +189,6 @@ fn shorten(value: &Value) -> String {
         None => text,
     }
 }
-
-/// What a report calls a record: `image 9`, or `images[3]` where the id is of no use.
-pub(super) fn sample_name(kind: Kind, id: &Field<u64>, position: usize) -> String {
-    match id {
-        Ok(id) => format!("{} {id}", kind.name),
-        Err(_) => format!("{}[{position}]", kind.array),
-    }
-}
-
-/// How [`sample_name`] calls a kind of record.
-#[derive(Clone, Copy)]
-pub(super) struct Kind {
-    name: &'static str,
-    array: &'static str,
-}
-
-pub(super) const CATEGORY: Kind = Kind { name: "category", array: "categories" };
-pub(super) const IMAGE: Kind = Kind { name: "image", array: "images" };
-pub(super) const ANNOTATION: Kind = Kind { name: "annotation", array: "annotations" };
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::file::{ANNOTATION, AnnotationFile, AnnotationRecord, Field, IMAGE, ImageRecord, sample_name};
+use super::file::{AnnotationFile, AnnotationRecord, Field, ImageRecord};
 use super::{Category, CocoImage, Object, categories};
 use crate::quarantine::{DefectCode, Finding, Quarantine};
 
@@ -36,8 +36,11 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
     let annotations = file.annotations.unwrap_or_default();
     let totals = [file.images.len(), annotations.len()];
     let (mut quarantine, mut bad) = (Quarantine::default(), [0; 2]);
-    let mut record = |kind: usize, sample: String, finding: Finding| {
+    // `image 9`, or `images[3]` where the id is of no use.
+    let mut record = |kind: usize, id: &Field<u64>, position: usize, finding: Finding| {
         bad[kind] += 1;
+        let name = ["image", "annotation"][kind];
+        let sample = id.as_ref().map_or_else(|_| format!("{name}s[{position}]"), |id| format!("{name} {id}"));
         quarantine.defects.push(finding.in_sample(origin.annotations, sample));
     };
 
@@ -55,7 +58,7 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
                 Some(images.len() - 1)
             }
             Err(finding) => {
-                record(0, sample_name(IMAGE, &id, position), *finding);
+                record(0, &id, position, *finding);
                 None
             }
         };
@@ -75,7 +78,7 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
         let image = index.flatten().and_then(|index| images.get_mut(index));
         match sound_object(annotation, again, image, categories) {
             Ok((image, object)) => image.objects.push(object),
-            Err(finding) => record(1, sample_name(ANNOTATION, &id, position), *finding),
+            Err(finding) => record(1, &id, position, *finding),
         }
     }
     images.sort_by_key(|image| image.id);

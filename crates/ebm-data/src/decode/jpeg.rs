@@ -33,8 +33,6 @@ const TAIL: [u8; 64] = {
 pub(super) struct Parts {
     /// Columns and rows, as the frame header tells.
     pub(super) size: Option<(usize, usize)>,
-    /// 1 for grey, 3 for colours, 4 for CMYK.
-    pub(super) components: u8,
     pub(super) orientation: Option<Orientation>,
     /// Whether the markers lead to the end of the image. A progressive file cut between two scans decodes
     /// without complaint; its missing end gives it away.
@@ -53,11 +51,10 @@ impl Parts {
                 SOS => in_header = false,
                 // A frame header: SOF0 to SOF15 without the tables that share their range.
                 0xc0..=0xcf if in_header && ![0xc4, 0xc8, 0xcc].contains(&marker) => {
-                    if let &[_, high, low, right, left, components, ..] = payload {
+                    if let &[_, high, low, right, left, ..] = payload {
                         let side = |bytes| usize::from(u16::from_be_bytes(bytes));
                         let (width, height) = (side([right, left]), side([high, low]));
                         parts.size = Some((width, height)).filter(|_| width > 0 && height > 0);
-                        parts.components = components;
                     }
                 }
                 // Exif, XMP, colour profiles, thumbnails, comments, and the end.

@@ -2,20 +2,19 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::{Split, Splits, folders_of_splits, stem, unusable};
 use crate::coco::{AnnotationFile, CocoDataset, LoadOptions, Origin};
 use crate::error::{Error, Result};
-use crate::files::files_in;
+use crate::files::{files_in, names_in};
 
 /// How much of a file is read to see whether it is an annotation file.
 const SNIFFED_BYTES: u64 = 1 << 14;
 /// How many images are looked for to find out where they are.
 const PROBED: usize = 16;
-/// Subfolders that are considered.
+/// Subfolders of one folder that are considered.
 const MAX_FOLDERS: usize = 1000;
 
 /// The annotation file of each split.
@@ -85,11 +84,8 @@ fn folder_of_images(root: &Path, split: Split, annotations: &Path, file: &Annota
     let parents = [root, &root.join("images"), beside];
     let mut folders = Vec::new();
     for parent in parents.into_iter().filter(|parent| parent.is_dir()) {
-        let fail = |source| Error::io("list", parent, source);
-        for entry in fs::read_dir(parent).map_err(fail)? {
-            let path = entry.map_err(fail)?.path();
-            folders.extend(Some(path).filter(|path| folders.len() < MAX_FOLDERS && path.is_dir()));
-        }
+        let entries = names_in(parent)?.into_iter().map(|name| parent.join(name));
+        folders.extend(entries.filter(|path| path.is_dir()).take(MAX_FOLDERS));
     }
     folders.sort_by_key(|folder| (Split::of_name(&stem(folder)) != Some(split), folder.clone()));
     let others = folders.iter().map(PathBuf::as_path).chain(parents);

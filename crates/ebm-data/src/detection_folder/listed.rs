@@ -30,7 +30,7 @@ pub(super) struct Annotated {
 
 /// What the files in `root` say as one file says it; ids count from 1.
 pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Listed>) -> AnnotationFile {
-    let category = |(id, name): (u64, &String)| CategoryRecord { id: Ok(id), name: Ok(name.clone()) };
+    let category = |(id, name): (u64, &String)| CategoryRecord { id, name: Some(name.clone()) };
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
     for (Listed { file, image, objects }, id) in listed.into_iter().zip(1..) {
         let place = |Finding { code, detail }: Finding, line: String| {

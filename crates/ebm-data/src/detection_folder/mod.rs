@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | COCO | `annotations/*.json`, `*.json`, `{train,valid,test}/*.json`, which begin as annotation files do | beside the file, in `images/`, in a folder of the split's name, or in any other where they are |
 //! | Pascal VOC | `Annotations/*.xml`, `annotations/`, `annots/`, or the XML files beside the images; each also in `{train,valid,test}/` | `JPEGImages/`, `images/`, beside the XML files |
-//! | YOLO | `data.yaml` as Ultralytics and Roboflow write it, or `classes.txt` | `images/`, with `labels/` instead of it for the labels; or beside the labels |
+//! | YOLO | `data.yaml` as Ultralytics and Roboflow write it | `images/`, with `labels/` instead of it for the labels; or beside the labels |
 //!
 //! [`DetectionFolder::load`] gives a split as a [`CocoDataset`], whose categories have the same order in
 //! every split: COCO's by id, VOC's by name, YOLO's by index. What is defective is named by file and line,
@@ -99,7 +99,7 @@ impl DetectionFolder {
     /// Recognises what `root` holds.
     ///
     /// # Errors
-    /// [`Error::Format`] for a folder of no known format, or of several; [`Error::Io`]; for VOC and YOLO what
+    /// [`Error::Data`] for a folder of no known format, or of several; [`Error::Io`]; for VOC and YOLO what
     /// is wrong with the files as a whole.
     pub fn open(root: &Path) -> Result<Self> {
         let (voc, voc_classes) = voc::find(root)?;
@@ -120,8 +120,7 @@ impl DetectionFolder {
             (None, _) => Err(unusable(
                 root,
                 "no annotations found; looked for COCO (annotations/*.json, *.json, train/_annotations.coco.json), \
-                 Pascal VOC (Annotations/*.xml, *.xml, train/*.xml) and YOLO (data.yaml, or classes.txt with \
-                 images/ and labels/)"
+                 Pascal VOC (Annotations/*.xml, *.xml, train/*.xml) and YOLO (data.yaml)"
                     .to_owned(),
             )),
         }
@@ -135,7 +134,7 @@ impl DetectionFolder {
     /// The split as a dataset.
     ///
     /// # Errors
-    /// [`Error::Format`] for a split that the folder has not; those of [`CocoDataset::load`].
+    /// [`Error::Data`] for a split that the folder has not; those of [`CocoDataset::load`].
     pub fn load(&self, split: Split, options: &LoadOptions) -> Result<CocoDataset> {
         let Some(paths) = self.splits.get(&split) else {
             let names: Vec<String> = self.splits.keys().map(ToString::to_string).collect();

@@ -114,9 +114,6 @@ fn files_of_list(list: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// What `of` says of an XML file's annotation; or what is wrong with the file.
-///
-/// # Errors
-/// The machine's failures.
 fn with_annotation<T>(path: &Path, of: impl FnOnce(Node<'_, '_>) -> Sought<T>) -> Result<Sought<T>> {
     let defect = |code, detail: String| Ok(Err(Finding::new(code, detail)));
     if !path.is_file() {

@@ -17,45 +17,32 @@ use crate::quarantine::{DefectCode, Finding};
 const MAX_LABEL_BYTES: u64 = 16 << 20;
 /// What images are called; the loader reads the first five and refuses the others.
 const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "gif", "heic", "avif"];
-/// The file of the classes' names of tools without a data.yaml.
+/// A file beside the labels that is none: some tools write the classes' names to it.
 const CLASSES: &str = "classes.txt";
 
 /// The folder of images of each split, and the classes.
 pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
-    if let Some(path) = yaml_file(root)? {
-        let fail = |detail| Error::format(&path, "a data.yaml as Ultralytics writes it", detail);
-        let yaml = DataYaml::parse(&read_settings(&path)?).map_err(fail)?;
-        let text = |key| yaml.text(key).map_err(fail);
-        let base = text("path")?;
-        let mut splits = Splits::new();
-        let keys =
-            [(Split::Train, "train"), (Split::Valid, "val"), (Split::Valid, "valid"), (Split::Test, "test")];
-        for (split, key) in keys {
-            if let Some(folder) = text(key)? {
-                let found = folder_of(root, base.as_deref(), &folder).ok_or_else(|| {
-                    fail(format!(
-                        "`{key}`: {folder} is no folder in {}; give the folder of images",
-                        root.display()
-                    ))
-                })?;
-                splits.insert(split, vec![found]);
-            }
+    let Some(path) = yaml_file(root)? else { return Ok(Default::default()) };
+    let fail = |detail| Error::format(&path, "a data.yaml as Ultralytics writes it", detail);
+    let yaml = DataYaml::parse(&read_settings(&path)?).map_err(fail)?;
+    let text = |key| yaml.text(key).map_err(fail);
+    let base = text("path")?;
+    let mut splits = Splits::new();
+    let keys =
+        [(Split::Train, "train"), (Split::Valid, "val"), (Split::Valid, "valid"), (Split::Test, "test")];
+    for (split, key) in keys {
+        if let Some(folder) = text(key)? {
+            let found = folder_of(root, base.as_deref(), &folder).ok_or_else(|| {
+                let root = root.display();
+                fail(format!("`{key}`: {folder} is no folder in {root}; give the folder of images"))
+            })?;
+            splits.insert(split, vec![found]);
         }
-        if splits.is_empty() {
-            return Err(fail("none of `train`, `val` and `test`; give a folder of images".to_owned()));
-        }
-        return Ok((splits, yaml.names));
     }
-    let files = ["", "labels", "images"].map(|folder| root.join(folder).join(CLASSES));
-    let Some(path) = files.into_iter().find(|path| path.is_file()) else { return Ok(Default::default()) };
-    let text = read_settings(&path)?;
-    let classes: Vec<String> =
-        text.lines().map(str::trim).filter(|name| !name.is_empty()).map(Into::into).collect();
-    if classes.is_empty() || classes.iter().collect::<BTreeSet<_>>().len() < classes.len() {
-        let detail = "give a name in each line, none twice".to_owned();
-        return Err(Error::format(path, "a list of classes", detail));
+    if splits.is_empty() {
+        return Err(fail("none of `train`, `val` and `test`; give a folder of images".to_owned()));
     }
-    Ok((folders_without_yaml(root), classes))
+    Ok((splits, yaml.names))
 }
 
 /// What the labels of the images in a folder say, by the images' names; then of labels without an image.
@@ -114,23 +101,6 @@ fn folder_of(root: &Path, base: Option<&str>, folder: &str) -> Option<PathBuf> {
     let candidates =
         [Path::new(folder), &shortened].map(|folder| bases.iter().map(move |base| base.join(folder)));
     candidates.into_iter().flatten().find(|folder| folder.is_dir())
-}
-
-/// `images/train` and so on, or `train/images`, or all of `images`, or the folder itself.
-fn folders_without_yaml(root: &Path) -> Splits {
-    let mut splits = Splits::new();
-    for (split, name) in Split::all_names() {
-        for folder in [root.join("images").join(name), root.join(name).join("images")] {
-            if folder.is_dir() {
-                splits.entry(split).or_insert_with(|| vec![folder]);
-            }
-        }
-    }
-    if splits.is_empty() {
-        let images = root.join("images");
-        splits.insert(Split::Train, vec![if images.is_dir() { images } else { root.to_owned() }]);
-    }
-    splits
 }
 
 /// Where the labels of a folder of images are: in `labels` instead of the last `images` below `root`, or

@@ -7,8 +7,8 @@ use crate::draw::{below, unit};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::{Planes, check_probability};
-use crate::resize::{Filtered, Unfiltered, Window};
-use crate::transform::Normalise;
+use crate::resize::{Window, resize_pillow};
+use crate::transform::{Normalise, TransformMemory};
 
 /// The augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a
 /// random crop.
@@ -150,27 +150,9 @@ impl FaceTransform {
         let shown = |start: usize| start.min(side)..start.saturating_add(size).min(side);
         let window = Window { rows: shown(row), columns: shown(column) };
         let height = if window.columns.is_empty() { 0 } else { window.rows.len() };
-        if (image.height, image.width) == (size, size) {
-            memory.unfiltered.resize(image, &tables, (side, side), window, flipped, planes);
-        } else {
-            let mut pixels = std::mem::take(&mut memory.square);
-            pixels.clear();
-            memory.filtered.resize(image, (size, size), false, |_, row| {
-                pixels.extend(row.iter().flat_map(|&[red, green, blue, _]| [red, green, blue]));
-            });
-            let square = Image { width: size, height: size, pixels };
-            memory.unfiltered.resize(&square, &tables, (side, side), window, flipped, planes);
-            memory.square = square.pixels;
-        }
+        let square = ((image.height, image.width) != (size, size)).then(|| resize_pillow(image, size, size));
+        let square = square.as_ref().unwrap_or(image);
+        memory.unfiltered.resize(square, &tables, (side, side), window, flipped, planes);
         planes.pad_below(height);
     }
-}
-
-/// Memory that serves one image after another.
-#[derive(Default)]
-pub(super) struct TransformMemory {
-    filtered: Filtered,
-    unfiltered: Unfiltered,
-    /// The pixels of an image that was resized to the input's size.
-    square: Vec<u8>,
 }

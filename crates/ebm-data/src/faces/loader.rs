@@ -26,13 +26,13 @@
 
 use std::path::Path;
 
-use super::augment::TransformMemory;
 use super::region::crop;
 use super::{Face, Faces, Pixels};
 use crate::error::{Error, Result};
 use crate::loader::recipe::read_sample;
-use crate::loader::{Batch, Item, Loader, LoaderConfig, Planes, Prepared, Recipe, no_sample};
-use crate::quarantine::{DefectCode, Finding};
+use crate::loader::{Batch, Item, Loader, LoaderConfig, Planes, Recipe};
+use crate::quarantine::{Attempt, DefectCode, Finding};
+use crate::transform::TransformMemory;
 
 pub use super::augment::{Augmentation, FaceTransform, Placement};
 
@@ -103,34 +103,28 @@ impl Recipe for FaceTransform {
         Item { dataset, index, key, limits, .. }: Item<'_, Faces>,
         planes: &mut Planes<'_>,
         memory: &mut FaceMemory,
-    ) -> Result<Prepared<FaceSample>> {
-        let Some(Face { name, pixels, target }) = dataset.faces.get(index) else {
-            return Err(no_sample(index));
-        };
+    ) -> Attempt<FaceSample> {
+        let Face { name, pixels, target } = &dataset.faces[index];
         let sample = || format!("face {name}");
         let FaceMemory { decoded, cropped, transform } = memory;
         let drawn =
             self.augmentation.as_ref().map(|augmentation| augmentation.draw(self.size, &mut key.rng()));
         match pixels {
             Pixels::File(path) | Pixels::Region { path, .. } => {
-                let mut image = match read_sample(path, sample, limits, std::mem::take(decoded))? {
-                    Ok(image) => image,
-                    Err(defect) => return Ok(Err(defect)),
-                };
+                let mut image = read_sample(path, sample, limits, std::mem::take(decoded))?;
                 if let Pixels::Region { region, .. } = pixels {
-                    match crop(&image, *region, limits, std::mem::take(cropped)) {
-                        Ok(part) => *cropped = std::mem::replace(&mut image, part).pixels,
-                        Err(finding) => return Ok(Err(finding.in_sample(path, sample()))),
-                    }
+                    let part = crop(&image, *region, limits, std::mem::take(cropped));
+                    let part = part.map_err(|finding| finding.trouble(path, sample()))?;
+                    *cropped = std::mem::replace(&mut image, part).pixels;
                 }
                 self.write(&image, drawn, planes, transform);
                 *decoded = image.pixels;
             }
             Pixels::Memory(image) => {
-                if let Err(error) = image.check() {
+                image.check().map_err(|error| {
                     let finding = Finding::new(DefectCode::UnreadableImage, error.to_string());
-                    return Ok(Err(finding.in_sample(Path::new(name), sample())));
-                }
+                    finding.trouble(Path::new(name), sample())
+                })?;
                 self.write(image, drawn, planes, transform);
             }
         }
@@ -139,6 +133,6 @@ impl Recipe for FaceTransform {
             Some(augmentation) => augmentation.target(target, flipped),
             None => target.clone(),
         };
-        Ok(Ok(FaceSample { index, target, flipped }))
+        Ok(FaceSample { index, target, flipped })
     }
 }

@@ -45,7 +45,7 @@ impl Pixels {
     /// The image.
     ///
     /// # Errors
-    /// As [`read_image`]; [`Error::Decode`](crate::Error::Decode) for a region without a pixel.
+    /// As [`read_image`]; [`Error::Data`] for a region without a pixel.
     pub fn decode(&self) -> Result<Image> {
         match self {
             Self::File(path) => read_image(path),
@@ -62,22 +62,16 @@ impl Pixels {
     /// bytes are equal pixels.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) and [`Error::FileTooLarge`](crate::Error::FileTooLarge).
+    /// [`Error::Io`], and [`Error::Data`] for a file that is too large.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let read = |path: &PathBuf| read_limited(path, DecodeLimits::default().max_file_bytes);
-        match self {
-            Self::File(path) => read(path),
-            Self::Region { path, region } => {
-                let mut bytes = read(path)?;
-                bytes.extend(region.iter().flat_map(|side| side.to_le_bytes()));
-                Ok(bytes)
-            }
-            Self::Memory(image) => {
-                let mut bytes = image.pixels.clone();
-                bytes.extend([image.width, image.height].iter().flat_map(|side| side.to_le_bytes()));
-                Ok(bytes)
-            }
-        }
+        let (mut bytes, part) = match self {
+            Self::File(path) => return read(path),
+            Self::Region { path, region } => (read(path)?, region.to_vec()),
+            Self::Memory(image) => (image.pixels.clone(), vec![image.width as i64, image.height as i64]),
+        };
+        bytes.extend(part.iter().flat_map(|side| side.to_le_bytes()));
+        Ok(bytes)
     }
 }
 

@@ -6,7 +6,7 @@ use super::region::square_about;
 use super::{Face, Faces, Pixels, Tolerance};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
-use crate::files::{files_in, names_in, read_utf8};
+use crate::files::{files_in, names_in, read_text};
 use crate::quarantine::{DefectCode, Finding};
 
 /// The largest box file, in bytes; the published ones have less than 100.
@@ -31,7 +31,7 @@ pub const SCALE: f64 = 1.3;
 /// not four numbers, empty or without a pixel of the image, or the image's header cannot be read.
 ///
 /// # Errors
-/// [`Error::Io`] for what cannot be listed, [`Error::Format`] for a folder without photographs,
+/// [`Error::Io`] for what cannot be listed, [`Error::Data`] for a folder without photographs,
 /// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a scale or a fraction
 /// out of its domain.
 pub fn load(root: &Path, scale: f64, tolerance: &Tolerance) -> Result<Faces> {
@@ -119,8 +119,7 @@ fn pose(stem: &str, person: &str) -> std::result::Result<Vec<f32>, String> {
 
 /// The centre's column and row, the width and the height of a box.
 fn read_box(path: &Path) -> std::result::Result<[f64; 4], String> {
-    let bytes = read_utf8(path, MAX_BOX_BYTES).map_err(|error| error.to_string())?;
-    let text = std::str::from_utf8(&bytes).map_err(|error| error.to_string())?;
+    let text = read_text(path, MAX_BOX_BYTES).map_err(|error| error.to_string())?;
     let words: Vec<&str> = text.split_whitespace().skip_while(|word| *word != "Face").skip(1).collect();
     let numbers = words.iter().map(|word| word.parse::<f64>().ok().filter(|number| number.abs() <= 1e6));
     let numbers: Option<Vec<f64>> = numbers.collect();

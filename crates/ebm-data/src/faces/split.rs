@@ -39,18 +39,20 @@ impl Split {
     /// All of `names` in one part.
     ///
     /// # Errors
-    /// [`Error::Split`] if a name occurs twice.
+    /// [`Error::Data`] if a name occurs twice.
     pub fn whole<S: AsRef<str>>(part: &str, names: &[S], seed: u64) -> Result<Self> {
-        let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
-        let mut split = Self { version: VERSION, seed, parts: BTreeMap::from([(part.to_owned(), names)]) };
-        split.normalise().map_err(Error::Split)?;
-        Ok(split)
+        let mut names: Vec<String> = names.iter().map(|name| name.as_ref().to_owned()).collect();
+        names.sort_unstable();
+        if let Some(two) = names.windows(2).find(|two| two[0] == two[1]) {
+            return Err(fail(format!("{:?} occurs twice", two[0])));
+        }
+        Ok(Self { version: VERSION, seed, parts: BTreeMap::from([(part.to_owned(), names)]) })
     }
 
     /// Moves `count` names, drawn at random, from the part `from` to a new part `to`.
     ///
     /// # Errors
-    /// [`Error::Split`] if there is no part `from`, there is a part `to`, or `from` has fewer names.
+    /// [`Error::Data`] if there is no part `from`, there is a part `to`, or `from` has fewer names.
     pub fn draw(self, from: &str, to: &str, count: usize) -> Result<Self> {
         self.draw_groups(from, to, count, |name| name)
     }
@@ -70,7 +72,7 @@ impl Split {
         let groups = self.shuffled_groups(from, to, &group_of)?;
         let Some(drawn) = groups.get(..count) else {
             let detail = format!("{count} cannot be drawn from the {} of part {from:?}", groups.len());
-            return Err(Error::Split(detail));
+            return Err(fail(detail));
         };
         Ok(self.moved(from, to, drawn, &group_of))
     }
@@ -79,7 +81,7 @@ impl Split {
     /// by [`Split::draw_groups`] and as equal as can be: the share is the new part `to`.
     ///
     /// # Errors
-    /// [`Error::Split`] if there is no part `from`, there is a part `to`, or there are fewer than two shares
+    /// [`Error::Data`] if there is no part `from`, there is a part `to`, or there are fewer than two shares
     /// or groups for them.
     pub fn folds(
         &self,
@@ -93,7 +95,7 @@ impl Split {
         if !(2..=len).contains(&count) {
             let detail =
                 format!("part {from:?} has {len} groups, which make 2 to {len} folds and not {count}");
-            return Err(Error::Split(detail));
+            return Err(fail(detail));
         }
         // The first shares are one larger where the groups do not divide evenly.
         let start = |fold: usize| fold * (len / count) + fold.min(len % count);
@@ -103,7 +105,6 @@ impl Split {
 
     /// The groups of a part in the order in which they are drawn for a new part.
     fn shuffled_groups(&self, from: &str, to: &str, group_of: impl Fn(&str) -> &str) -> Result<Vec<String>> {
-        let fail = Error::Split;
         if self.parts.contains_key(to) {
             return Err(fail(format!("part {to:?} is drawn already")));
         }
@@ -147,7 +148,7 @@ impl Split {
     /// left out, and its defect goes with the part.
     ///
     /// # Errors
-    /// [`Error::Split`], with the names, if the split has names that are not among the faces, the faces have
+    /// [`Error::Data`], with the names, if the split has names that are not among the faces, the faces have
     /// names that no part has, or two faces have the same name.
     pub fn apply(&self, faces: &Faces) -> Result<BTreeMap<String, Faces>> {
         let mut by_name = BTreeMap::new();
@@ -176,21 +177,9 @@ impl Split {
         refuse("faces are in no part of the split", &unknown)?;
         Ok(parts)
     }
-
-    /// Sorts names; fails if one occurs twice.
-    fn normalise(&mut self) -> std::result::Result<(), String> {
-        let mut seen = BTreeSet::new();
-        for names in self.parts.values_mut() {
-            names.sort_unstable();
-            if let Some(name) = names.iter().find(|name| !seen.insert((*name).clone())) {
-                return Err(format!("{name:?} occurs twice"));
-            }
-        }
-        Ok(())
-    }
 }
 
-/// The part of a name before its last `/`: of BIWI's `01/frame_00003` the recording.
+/// The part of a name before its last `/`: of Pointing'04's `Person01/person01146+15-30` the person.
 pub fn folder_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
@@ -202,5 +191,9 @@ fn refuse(what: &str, names: &[&str]) -> Result<()> {
     let more = names.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    Err(Error::Split(format!("{what}: {shown}{more}")))
+    Err(fail(format!("{what}: {shown}{more}")))
+}
+
+fn fail(detail: String) -> Error {
+    Error::Data("split".into(), format!("{detail}; draw it again, or use the faces that it was drawn from"))
 }

@@ -3,10 +3,9 @@
 //! Cao, Mirjalili and Raschka published the split that the paper uses: 13 147 images to train on and 3 287 to
 //! test on, ages 21 to 60, as two CSV files whose label is the age minus 21. Here the target is the age.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::listed::{Row, not_a_list, read_rows};
+use super::listed::{Row, faces_of_rows, read_rows};
 use super::{Face, Faces, Pixels, Tolerance};
 use crate::error::{Error, Result};
 use crate::files::files_in;
@@ -18,25 +17,6 @@ const MAX_AGE: f32 = 120.;
 const LIST: &str = "a list of files and ages";
 /// What is added to a label to get the age: the conventions that are told apart.
 const SHIFTS: [f32; 2] = [0., 21.];
-
-/// How to load a split.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UtkOptions {
-    /// What is added to a label to get the age in years. `None`: 0 or 21, whichever makes labels agree with
-    /// the names; names must tell the age then. With a number, names are not looked at.
-    pub shift: Option<f32>,
-    /// Whether each image file must exist; a missing one is a defect then.
-    pub check_files: bool,
-    /// How much may be defective.
-    pub tolerance: Tolerance,
-}
-
-impl Default for UtkOptions {
-    /// The settings for results to publish: shift told from the names, files checked, 1 defect in 1000.
-    fn default() -> Self {
-        Self { shift: None, check_files: true, tolerance: Tolerance::default() }
-    }
-}
 
 /// The age in years that the file name `name` tells, such as 34 of `34_0_1_20170117163203851.jpg.chip.jpg`.
 ///
@@ -60,27 +40,32 @@ pub fn age_of_name(name: &str) -> std::result::Result<f32, String> {
 /// order.
 ///
 /// The file has a header with the columns `file` and `age`; others, such as the published files' row numbers,
-/// are ignored. The label under `age` is the age minus [`UtkOptions::shift`]. Targets are ages in years.
+/// are ignored. The label under `age` is the age minus `shift`: 0 or 21, whichever makes labels agree with the
+/// names; names must tell the age then. With a number, names are not looked at. Targets are ages in years.
 ///
 /// An entry is defective if its label is no number, its age is outside 0 to 120 or contradicts its name, its
 /// name tells no age (with a shift told from the names), or its file is listed twice or not there.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::FileTooLarge`] and [`Error::Format`] for a file that is not readable, no such
-/// list, or empty, or that agrees with its names under neither convention; [`Error::TooManyDefects`] above
-/// the tolerated fraction; [`Error::Argument`] for options out of their domain.
-pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> {
-    let mut collected = Faces::default();
+/// [`Error::Io`] and [`Error::Data`] for a file that is not readable, no such list, or empty, or that agrees with its
+/// names under neither convention; [`Error::TooManyDefects`] above the tolerated fraction; [`Error::Argument`] for a
+/// shift or a fraction out of its domain.
+pub fn load(images: &Path, split: &Path, shift: Option<f32>, tolerance: &Tolerance) -> Result<Faces> {
     let rows = read_rows(split, &["age"], LIST)?;
-    let shift = match options.shift {
-        Some(shift) if shift.is_finite() => shift,
-        Some(shift) => {
-            return Err(Error::Argument { name: "shift", detail: format!("{shift} is no finite number") });
+    if let Some(shift) = shift.filter(|shift| !shift.is_finite()) {
+        return Err(Error::Argument { name: "shift", detail: format!("{shift} is no finite number") });
+    }
+    let told = || tell_shift(&rows).map_err(|detail| Error::format(split, LIST, detail));
+    let added = shift.map_or_else(told, Ok)?;
+    let target = |row: &Row| {
+        let label = label(row)?;
+        let age = check_age(label + added)?;
+        if shift.is_none() && age_of_name(&row.file)? != age {
+            return Err(format!("label {label} is age {age}, the name {} tells another", row.file));
         }
-        None => tell_shift(&rows).map_err(|detail| not_a_list(split, LIST, detail))?,
+        Ok(vec![age])
     };
-    collected.push_rows(split, &rows, |row| check_row(row, shift, images, options));
-    collected.within(&options.tolerance)
+    faces_of_rows((split, &rows), images, target, tolerance)
 }
 
 /// Reads every JPEG and PNG file of the directory `images`, by name, with the age that its name tells.
@@ -89,7 +74,7 @@ pub fn load(images: &Path, split: &Path, options: &UtkOptions) -> Result<Faces> 
 /// defect.
 ///
 /// # Errors
-/// [`Error::Io`] for a directory that cannot be read, [`Error::Format`] for one without images,
+/// [`Error::Io`] for a directory that cannot be read, [`Error::Data`] for one without images,
 /// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its
 /// domain.
 pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
@@ -100,75 +85,39 @@ pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
         return Err(Error::format(images, "a directory of faces", detail));
     }
     for name in &names {
-        let path = images.join(name);
+        let pixels = Pixels::File(images.join(name));
         let name = name.to_string_lossy();
-        let outcome = age_of_name(&name).map_err(bad_age).map(|age| face(&name, path, age));
+        let outcome = match age_of_name(&name) {
+            Ok(age) => Ok(Face { name: name.clone().into_owned(), pixels, target: vec![age] }),
+            Err(detail) => Err(Finding::new(DefectCode::BadAnnotation, detail)),
+        };
         collected.push(images, &name, outcome);
     }
     collected.within(tolerance)
 }
 
 /// The label of a row.
-fn label(row: &Row) -> std::result::Result<f32, Finding> {
+fn label(row: &Row) -> std::result::Result<f32, String> {
     let label = row.numbers[0].trim().parse::<f32>().ok().filter(|label| label.is_finite());
-    label.ok_or_else(|| {
-        Finding::new(DefectCode::BadAnnotation, format!("line {}: label {:?}", row.line, row.numbers[0]))
-    })
+    label.ok_or_else(|| format!("label {:?} is no number", row.numbers[0]))
 }
 
 /// The shift under which more than half of the labels agree with the names, or what was found instead.
 fn tell_shift(rows: &[Row]) -> std::result::Result<f32, String> {
-    let mut counts = BTreeMap::<String, usize>::new();
-    for row in rows {
-        if let (Ok(age), Ok(label)) = (age_of_name(&row.file), label(row)) {
-            *counts.entry((age - label).to_string()).or_insert(0) += 1;
-        }
-    }
-    let named: usize = counts.values().sum();
-    let fitting = SHIFTS.map(|shift| counts.get(&shift.to_string()).copied().unwrap_or(0));
-    if let Some((shift, _)) = SHIFTS.into_iter().zip(fitting).find(|(_, fitting)| 2 * fitting > named) {
-        return Ok(shift);
-    }
-    let remedy = "set `shift` to 0 if labels are ages, to 21 if they are ages minus 21";
-    let Some((difference, count)) = counts.iter().max_by_key(|(_, count)| **count) else {
-        return Err(format!("no entry has both a label and an age in its name; {remedy}"));
-    };
-    let [ages, shifted] = fitting;
-    Err(format!(
-        "of {named} names that tell an age, {ages} agree with a label that is the age and {shifted} with one that \
-         is the age minus 21; most frequent is age minus {difference}, {count} times; {remedy}"
-    ))
-}
-
-fn check_row(
-    row: &Row,
-    shift: f32,
-    images: &Path,
-    options: &UtkOptions,
-) -> std::result::Result<Face, Finding> {
-    row.check_name()?;
-    let age = label(row)? + shift;
-    check_age(age)
-        .map_err(|detail| Finding::new(DefectCode::BadAnnotation, format!("line {}: {detail}", row.line)))?;
-    if options.shift.is_none() {
-        let named = age_of_name(&row.file).map_err(bad_age)?;
-        if named != age {
-            let label = &row.numbers[0];
-            let detail = format!("line {}: label {label} is age {age}, the name tells {named}", row.line);
-            return Err(Finding::new(DefectCode::BadAnnotation, detail));
-        }
-    }
-    Ok(face(&row.file, row.path(images, options.check_files)?, age))
+    let told = |row: &Row| Some(age_of_name(&row.file).ok()? - label(row).ok()?);
+    let told: Vec<f32> = rows.iter().filter_map(told).collect();
+    let fitting = SHIFTS.map(|shift| told.iter().filter(|difference| **difference == shift).count());
+    let found = SHIFTS.into_iter().zip(fitting).find(|(_, fitting)| 2 * fitting > told.len());
+    found.map(|(shift, _)| shift).ok_or_else(|| {
+        let [ages, shifted] = fitting;
+        format!(
+            "of {} names that tell an age, {ages} agree with a label that is the age and {shifted} with one that is \
+             the age minus 21; set `shift` to 0 if labels are ages, to 21 if they are ages minus 21",
+            told.len()
+        )
+    })
 }
 
 fn check_age(age: f32) -> std::result::Result<f32, String> {
     if (0. ..=MAX_AGE).contains(&age) { Ok(age) } else { Err(format!("age {age} is outside 0 to 120")) }
-}
-
-fn bad_age(detail: String) -> Finding {
-    Finding::new(DefectCode::BadAnnotation, detail)
-}
-
-fn face(name: &str, path: std::path::PathBuf, age: f32) -> Face {
-    Face { name: name.to_owned(), pixels: Pixels::File(path), target: vec![age] }
 }

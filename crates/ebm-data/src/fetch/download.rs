@@ -13,8 +13,7 @@ use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderName, HeaderValue, Response, Uri, header};
 use ureq::{Agent, Body};
 
-use super::hash::{self, beside};
-use super::{Event, Report, at};
+use super::{Event, Report, at, sha256_of};
 use crate::error::{Error, Result};
 
 /// Bytes read at once.
@@ -111,7 +110,7 @@ impl Target<'_> {
     /// The answer of the address, from the byte `start` on. Redirects stay https; the token goes to the host of the
     /// address alone.
     pub fn ask(&self, start: u64, options: &FetchOptions) -> Result<Response<Body>> {
-        let refused = || self.error(Error::Fetched, "only https, or http on this machine");
+        let refused = || self.error(Error::Data, "only https, or http on this machine");
         let (uri, local) = allowed(self.url).ok_or_else(refused)?;
         let stall = Some(options.stall);
         let config = Agent::config_builder()
@@ -132,7 +131,7 @@ impl Target<'_> {
             let detail =
                 "the token in HF_TOKEN, or of a login, holds a character that none has; set it again";
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value = value.map_err(|_| self.error(Error::Fetched, detail))?;
+            let mut value = value.map_err(|_| self.error(Error::Data, detail))?;
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
@@ -141,7 +140,7 @@ impl Target<'_> {
         }
         let response = request.call().map_err(|error| match error {
             ureq::Error::RequireHttpsOnly(_) | ureq::Error::TooManyRedirects => {
-                self.error(Error::Fetched, error)
+                self.error(Error::Data, error)
             }
             _ => self.broken(error),
         })?;
@@ -171,7 +170,7 @@ impl Target<'_> {
             (_, Some(wait)) => &format!("it asks to wait {} s; run again after that", wait.as_secs()),
             _ => "run again later, or see its page for another address",
         };
-        Error::NotThere(self.path.into(), format!("{} answers {status}: {advice}", shown(self.url)))
+        Error::Failure(self.path.into(), format!("{} answers {status}: {advice}", shown(self.url)))
     }
 
     /// Fetches the file; its hash. The caller holds the lock.
@@ -201,18 +200,18 @@ impl Target<'_> {
             report(Event::Begin { path: self.path, done: part.len, total });
             self.receive(part, body, total, report)?;
         }
-        let actual = hash::sha256_of(&part.path)?;
+        let actual = sha256_of(&part.path)?;
         if actual.starts_with(self.sha256) {
             return Ok(actual);
         }
         part.restart()?;
         let detail = format!(
             "it has SHA-256 {actual} where {} is expected; what was fetched is removed; if the publisher has changed \
-             the file, mend the manifest or the record beside it",
+             the file, mend the manifest",
             self.sha256
         );
         // The halves may be of different contents: once from the start tells.
-        Err(if mended { self.broken(detail) } else { self.error(Error::Fetched, detail) })
+        Err(if mended { self.broken(detail) } else { self.error(Error::Data, detail) })
     }
 
     /// The body that belongs behind the bytes of the part, and the whole file's size if anybody tells it.
@@ -243,11 +242,11 @@ impl Target<'_> {
                 let detail = format!(
                     "it has {total} bytes where {stated} are stated; mend the manifest if that is right"
                 );
-                Err(self.error(Error::Fetched, detail))
+                Err(self.error(Error::Data, detail))
             }
             (None, None) if self.sha256.is_empty() && !chunked => {
                 let detail = "the answer tells no length, so that a broken one looks whole; put size into the manifest";
-                Err(self.error(Error::Fetched, detail))
+                Err(self.error(Error::Data, detail))
             }
             _ => Ok((response.into_body(), total.or(self.size))),
         }
@@ -268,7 +267,7 @@ impl Target<'_> {
             if total.is_some_and(|total| part.len + n as u64 > total) {
                 part.restart()?;
                 let detail = "it sends more than was promised; the manifest or the server is wrong";
-                return Err(self.error(Error::Fetched, detail));
+                return Err(self.error(Error::Data, detail));
             }
             part.file.write_all(&buffer[..n]).map_err(at("write", &part.path))?;
             part.len += n as u64;
@@ -279,6 +278,14 @@ impl Target<'_> {
 
 fn text(response: &Response<Body>, name: HeaderName) -> &str {
     response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// `<path>.<suffix>`.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    name.into()
 }
 
 /// A file that is not whole yet, `<name>.part`.

@@ -14,8 +14,7 @@ use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
 use super::download::{FetchOptions, Target, persist};
-use super::hash::{hex, is_hex};
-use super::{Report, at, take_lock};
+use super::{Report, at, hex, is_hex, take_lock};
 use crate::error::{Error, Result};
 use crate::files::stays_inside;
 
@@ -43,7 +42,7 @@ impl Hub {
     /// `HF_HUB_OFFLINE`.
     ///
     /// # Errors
-    /// [`Error::NotThere`] without any home.
+    /// [`Error::Failure`] without any home.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let user = given("HOME").or_else(|| given("USERPROFILE"));
@@ -52,7 +51,7 @@ impl Hub {
         let hub = home.map(|home| home.join("hub"));
         let login = || Cache::new(hub.clone()?).token();
         let token = given("HF_TOKEN").or_else(login);
-        let homeless = || Error::NotThere("the Hub's cache".into(), "it has no place: set HF_HOME".into());
+        let homeless = || Error::Failure("the Hub's cache".into(), "it has no place: set HF_HOME".into());
         let yes = |value: String| ["1", "on", "yes", "true"].contains(&value.to_lowercase().as_str());
         Ok(Self {
             // A variable that is set from a file ends as the file does.
@@ -102,7 +101,7 @@ impl HubModel {
             let detail = format!(
                 "it lists {name:?}, whose name leads out of its folder or whose hash it does not tell"
             );
-            return Err(list.error(Error::Fetched, detail));
+            return Err(list.error(Error::Data, detail));
         }
         let (resolve, snapshot) = (format!("{}/resolve", self.repo), kept.pointer_path(&commit));
         for file in files.iter().filter(|file| !snapshot.join(&file.name).exists()) {
@@ -118,8 +117,8 @@ impl HubModel {
 /// size and the hash that the Hub states.
 ///
 /// # Errors
-/// [`Error::NotThere`] where the repository, or the cache if only that is used, does not have it, or it is not for
-/// everybody; [`Error::Fetched`] for a list that names files elsewhere; else those of [`super::get_entry`].
+/// [`Error::Failure`] where the repository, or the cache if only that is used, does not have it, or it is not for
+/// everybody; [`Error::Data`] for a list that names files elsewhere; else those of [`super::get_entry`].
 pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Report<'_>) -> Result<PathBuf> {
     let HubModel { repo, revision, file } = model;
     let repo = Repo::with_revision(repo.clone(), RepoType::Model, revision.clone());
@@ -137,7 +136,7 @@ pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Rep
                 format!("the repository has no such file or folder; only {} are taken", ENDINGS.join(", "))
             }
         };
-        Error::NotThere(model.to_string().into(), why)
+        Error::Failure(model.to_string().into(), why)
     })
 }
 
@@ -164,7 +163,7 @@ fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Lis
     let files = found["siblings"].as_array().map(|all| all.iter().filter_map(file).collect());
     let commit = found["sha"].as_str().filter(|sha| is_hex(sha, 40)).map(str::to_owned);
     commit.zip(files).ok_or_else(|| {
-        list.error(Error::Fetched, "it is no list of a model's files at a commit; see HF_ENDPOINT")
+        list.error(Error::Data, "it is no list of a model's files at a commit; see HF_ENDPOINT")
     })
 }
 
@@ -198,7 +197,7 @@ impl Listed {
         }
         if !large && git_id(&blob)? != *tag {
             fs::remove_file(&blob).map_err(at("remove", &blob))?;
-            return Err(target.error(Error::Fetched, "the content is not what git calls so; run again"));
+            return Err(target.error(Error::Data, "the content is not what git calls so; run again"));
         }
         let pointer = snapshot.join(name);
         create(pointer.parent().unwrap_or(snapshot))?;
@@ -219,7 +218,8 @@ impl Listed {
 /// What git, and with it the Hub, calls the content of a file that is small: SHA-1 of a head and the bytes.
 fn git_id(path: &Path) -> Result<String> {
     let bytes = fs::read(path).map_err(at("read", path))?;
-    Ok(hex(Sha1::new().chain_update(format!("blob {}\0", bytes.len())).chain_update(bytes)))
+    let hash = Sha1::new().chain_update(format!("blob {}\0", bytes.len())).chain_update(bytes);
+    Ok(hex(hash.finalize()))
 }
 
 /// Whether the Hub may call a user, an organisation or a repository so.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::hash::is_hex;
+use super::is_hex;
 use crate::error::{Error, Result};
 use crate::files::{read_settings, stays_inside};
 
@@ -84,7 +84,7 @@ impl Manifest {
     /// Reads a manifest; its lists are beside it.
     ///
     /// # Errors
-    /// [`Error::Fetched`] with the place if it is no manifest, and those of [`read_settings`].
+    /// [`Error::Data`] with the place if it is no manifest, and those of [`read_settings`].
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(path, &read_settings(path)?, &|sums| {
             let beside = path.parent().filter(|_| stays_inside(sums));
@@ -93,7 +93,7 @@ impl Manifest {
     }
 
     fn parse(path: &Path, text: &str, list: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        let invalid = |detail: String| Error::Fetched(path.into(), detail);
+        let invalid = |detail: String| Error::Data(path.into(), detail);
         let mut manifest: Self = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
         for List { sums, path, url } in std::mem::take(&mut manifest.lists) {
             let text = list(&sums).ok_or_else(|| invalid(format!("there is no list {sums} beside it")))?;

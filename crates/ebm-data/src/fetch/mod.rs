@@ -6,15 +6,13 @@
 //! hash and size are right. A download that breaks, or whose process is killed, goes on where it stopped, if its
 //! hash is published. `<name>.lock` keeps a second process away.
 //!
-//! Where the publisher tells no hash, the first download is trusted and its hash recorded in `<name>.sha256`.
-//! What cannot be fetched by a program is left to the user, with an instruction, and verified when it is
+//! Where the publisher tells no hash, or its first digits, what is fetched is trusted as far. What cannot be fetched by a program is left to the user, with an instruction, and verified when it is
 //! there.
 //!
 //! [`snapshot`] brings a model of the Hugging Face Hub into the cache that its programs share. The Hub's own program
 //! publishes one: `hf upload OWNER/NAME FOLDER`.
 
 mod download;
-mod hash;
 mod hub;
 mod manifest;
 
@@ -23,15 +21,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use ebm_files::{Durability, Lock, LockError};
+use ebm_files::{Durability, Lock, open_input};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use download::Target;
+use download::{Target, beside};
 
 pub use download::FetchOptions;
-pub(crate) use hash::hex;
-pub use hash::sha256_of;
 pub use hub::{Hub, HubModel, snapshot};
 pub use manifest::{Entry, Manifest, embedded};
 
@@ -73,8 +69,8 @@ pub enum State {
 /// stands.
 ///
 /// # Errors
-/// [`Error::Locked`] at once if another process fetches it; [`Error::Network`], [`Error::NotThere`] where it is not to
-/// be had; [`Error::Fetched`] where it is wrong; [`Error::Io`].
+/// [`Error::Failure`] at once if another process fetches it; [`Error::Network`] and [`Error::Failure`] where it is not
+/// to be had; [`Error::Data`] where it is wrong; [`Error::Io`].
 pub fn get_entry(
     entry: &Entry,
     dir: &Path,
@@ -102,32 +98,26 @@ fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>)
     if let Some(name) = &entry.embedded {
         return written(name, path, &entry.sha256);
     }
-    // A first download that was recorded stays the measure of a later one.
-    let recorded = hash::recorded(path).filter(|first| first.starts_with(&entry.sha256));
-    let (sha256, url) =
-        (recorded.as_ref().unwrap_or(&entry.sha256), entry.url.as_deref().unwrap_or_default());
+    let (url, sha256) = (entry.url.as_deref().unwrap_or_default(), entry.sha256.as_str());
     let target = Target { path, url, sha256, size: entry.size, bearer: None };
-    let found = target.fetch(options, report)?;
-    if sha256.len() == 64 {
-        return Ok(State::There("fetched and verified", found));
-    }
-    hash::record(path, &found)?;
-    Ok(State::There(
-        "fetched; nobody publishes all of a hash, this one is trusted and recorded beside it",
-        found,
-    ))
+    let said = if sha256.len() == 64 {
+        "fetched and verified"
+    } else {
+        "fetched and trusted; nobody publishes all of a hash"
+    };
+    Ok(State::There(said, target.fetch(options, report)?))
 }
 
 /// The program's own file of this name, which must be the one that is meant.
 fn written(name: &str, path: &Path, sha256: &str) -> Result<State> {
-    let missing = || Error::Fetched(path.into(), format!("the program has no file {name}"));
+    let missing = || Error::Data(path.into(), format!("the program has no file {name}"));
     let mut bytes = Vec::new();
     let packed = embedded::content(name).ok_or_else(missing)?;
     flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).map_err(at("unpack", path))?;
-    let found = hex(Sha256::new().chain_update(&bytes));
+    let found = hex(Sha256::digest(&bytes));
     if !found.starts_with(sha256) {
         let detail = format!("the program's own file has SHA-256 {found} where {sha256} is expected");
-        return Err(Error::Fetched(path.into(), detail));
+        return Err(Error::Data(path.into(), detail));
     }
     ebm_files::replace(path, &bytes, Durability::Atomic).map_err(at("write", path))?;
     Ok(State::There("written", found))
@@ -135,11 +125,8 @@ fn written(name: &str, path: &Path, sha256: &str) -> Result<State> {
 
 /// The right to fetch `target`, without waiting for it.
 fn take_lock(target: &Path) -> Result<Lock> {
-    let path = hash::beside(target, "lock");
-    Lock::take(&path).map_err(|error| match error {
-        LockError::Held { holder } => Error::Locked { path: target.into(), holder },
-        LockError::Io(source) => Error::io("lock", &path, source),
-    })
+    let path = beside(target, "lock");
+    Lock::take(&path).map_err(|error| Error::lock(&path, target, error))
 }
 
 /// How the file or folder stands; `None` if there is none.
@@ -148,10 +135,21 @@ fn present(entry: &Entry, path: &Path) -> Result<Option<State>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(at("read", path))?,
     };
+    let wrong = |detail| Err(Error::Data(path.into(), detail));
     if !meta.is_dir() {
-        return hash::verify(path, &entry.sha256, entry.size).map(Some);
+        let (actual, expected) = (meta.len(), entry.sha256.as_str());
+        let advice = "move it away and run again";
+        if let Some(stated) = entry.size.filter(|&size| size != actual) {
+            return wrong(format!("the file has {actual} bytes where {stated} are stated; {advice}"));
+        }
+        let sha256 = sha256_of(path)?;
+        if !sha256.starts_with(expected) {
+            return wrong(format!("the file has SHA-256 {sha256} where {expected} is expected; {advice}"));
+        }
+        let whole = expected.len() == 64;
+        let said = if whole { "verified" } else { "there; nobody publishes all of a hash" };
+        return Ok(Some(State::There(said, sha256)));
     }
-    let wrong = |detail| Err(Error::Fetched(path.into(), detail));
     let Some(instruction) = &entry.by_hand else {
         return wrong("is a folder where a file is to be; move it away and run again".into());
     };
@@ -162,6 +160,26 @@ fn present(entry: &Entry, path: &Path) -> Result<Option<State>> {
         }
         _ => Ok(Some(State::Folder(entries))),
     }
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// SHA-256 of a file, in hexadecimal.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be read.
+pub fn sha256_of(path: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    let read = open_input(path).and_then(|mut file| io::copy(&mut file, &mut hash));
+    read.map(|_| hex(hash.finalize())).map_err(at("read", path))
+}
+
+/// Whether `text` is `digits` lower-case hexadecimal digits.
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// [`Error::Io`] of what was attempted on `path`.

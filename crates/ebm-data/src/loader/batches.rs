@@ -88,7 +88,10 @@ impl<R: Recipe> Batches<R> {
             pool.submit(job);
             self.submitted += 1;
         }
-        let result = pool.next().unwrap_or_else(|detail| Err(Error::Worker { step, detail }));
+        let result = pool.next().unwrap_or_else(|| {
+            let detail = format!("it ended without delivering batch {step}");
+            Err(Error::Failure("a loader thread".into(), detail))
+        });
         self.pool = Some(pool);
         Some(result)
     }

@@ -1,12 +1,12 @@
 //! Images of a COCO dataset with their boxes.
 
-use super::recipe::{Item, Prepared, Recipe, read_sample};
+use super::recipe::{Item, Recipe, read_sample};
 use crate::coco::CocoDataset;
 use crate::draw::unit;
 use crate::error::{Error, Result};
 use crate::object_crop::ObjectCrop;
 use crate::planes::Planes;
-use crate::quarantine::{Defect, DefectCode};
+use crate::quarantine::{Attempt, DefectCode, Finding};
 use crate::transform::{Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
 
 /// How an image of a COCO dataset becomes a detector's input; a batch is padded to the largest of its images.
@@ -88,18 +88,14 @@ impl Recipe for DetectionRecipe {
         Item { dataset, index, key, limits, .. }: Item<'_, CocoDataset>,
         planes: &mut Planes<'_>,
         memory: &mut DetectionMemory,
-    ) -> Result<Prepared<Sample>> {
-        let Some(image) = dataset.images.get(index) else { return Err(no_sample(index)) };
+    ) -> Attempt<Sample> {
+        let image = &dataset.images[index];
         let name = || format!("image {}", image.id);
-        let decoded = match read_sample(&image.path, name, limits, std::mem::take(&mut memory.pixels))? {
-            Ok(decoded) => decoded,
-            Err(defect) => return Ok(Err(defect)),
-        };
+        let decoded = read_sample(&image.path, name, limits, std::mem::take(&mut memory.pixels))?;
         if (decoded.width, decoded.height) != (image.width, image.height) {
             let found = format!("{}x{}", decoded.width, decoded.height);
             let detail = format!("{found}, annotated {}x{}", image.width, image.height);
-            let (file, code) = (image.path.clone(), DefectCode::SizeMismatch);
-            return Ok(Err(Defect { file, sample: name(), code, detail }));
+            return Err(Finding::new(DefectCode::SizeMismatch, detail).trouble(&image.path, name()));
         }
 
         let mut rng = key.rng();
@@ -129,7 +125,7 @@ impl Recipe for DetectionRecipe {
             }
         };
         memory.pixels = decoded.pixels;
-        Ok(Ok(Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped }))
+        Ok(Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped })
     }
 }
 
@@ -139,9 +135,4 @@ pub(crate) fn check_probability(name: &'static str, probability: f64) -> Result<
         return Ok(());
     }
     Err(Error::Argument { name, detail: format!("{probability} is not in 0 to 1") })
-}
-
-/// A recipe was asked for a sample that its dataset does not hold.
-pub(crate) fn no_sample(index: usize) -> Error {
-    Error::Argument { name: "index", detail: format!("the dataset has no sample {index}") }
 }

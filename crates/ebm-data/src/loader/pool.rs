@@ -1,8 +1,6 @@
 //! A parallel map whose results come in the order of submission.
 
-use std::any::Any;
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,18 +14,12 @@ use crate::error::{Error, Result};
 /// The caller bounds the memory: it submits a new job only when fewer than its limit are outstanding, since
 /// a bounded queue alone would let the others run ahead of a slow job.
 pub(super) struct OrderedPool<J, T> {
-    jobs: Option<Sender<(u64, J)>>,
-    results: Receiver<(u64, Outcome<T>)>,
-    /// Results that overtook the one waited for.
-    early: BTreeMap<u64, Outcome<T>>,
-    submitted: u64,
-    taken: u64,
+    /// Jobs with the place where each one's result goes.
+    jobs: Option<Sender<(J, Sender<T>)>>,
+    results: VecDeque<Receiver<T>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
-
-/// A result, or the message of the panic that prevented it.
-type Outcome<T> = std::result::Result<T, String>;
 
 impl<J: Send + 'static, T: Send + 'static> OrderedPool<J, T> {
     /// Starts `threads` threads, each of which lends `work` a memory of its own.
@@ -35,37 +27,23 @@ impl<J: Send + 'static, T: Send + 'static> OrderedPool<J, T> {
         threads: usize,
         work: impl Fn(&mut M, J) -> T + Send + Sync + 'static,
     ) -> Result<Self> {
-        let (jobs, queue) = channel::<(u64, J)>();
-        let (send, results) = channel();
-        let mut pool = Self {
-            jobs: Some(jobs),
-            results,
-            early: BTreeMap::new(),
-            submitted: 0,
-            taken: 0,
-            stop: Arc::default(),
-            threads: Vec::with_capacity(threads),
-        };
+        let (jobs, queue) = channel::<(J, Sender<T>)>();
+        let stop = Arc::<AtomicBool>::default();
+        let mut pool =
+            Self { jobs: Some(jobs), results: VecDeque::new(), stop, threads: Vec::with_capacity(threads) };
         let (queue, work) = (Arc::new(Mutex::new(queue)), Arc::new(work));
         for index in 0..threads {
-            let (queue, work, send, stop) =
-                (Arc::clone(&queue), Arc::clone(&work), send.clone(), Arc::clone(&pool.stop));
+            let (queue, work, stop) = (Arc::clone(&queue), Arc::clone(&work), Arc::clone(&pool.stop));
             let body = move || {
                 let mut memory = M::default();
                 loop {
                     let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((number, job)) = job else { return };
+                    let Ok((job, result)) = job else { return };
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut memory, job)));
-                    let outcome = outcome.map_err(|panic| {
-                        memory = M::default();
-                        message(&*panic)
-                    });
-                    if send.send((number, outcome)).is_err() {
-                        return;
-                    }
+                    // Nobody may wait for it any more.
+                    let _ = result.send(work(&mut memory, job));
                 }
             };
             let thread = std::thread::Builder::new().name(format!("loader-{index}")).spawn(body);
@@ -77,26 +55,17 @@ impl<J: Send + 'static, T: Send + 'static> OrderedPool<J, T> {
 
     /// Queues a job.
     pub fn submit(&mut self, job: J) {
+        let (send, receive) = channel();
+        self.results.push_back(receive);
         if let Some(jobs) = &self.jobs {
             // If all threads were gone, `next` would tell.
-            let _ = jobs.send((self.submitted, job));
-            self.submitted += 1;
+            let _ = jobs.send((job, send));
         }
     }
 
-    /// Waits for the result of the oldest job not yet taken.
-    pub fn next(&mut self) -> Outcome<T> {
-        let number = self.taken;
-        self.taken += 1;
-        loop {
-            if let Some(outcome) = self.early.remove(&number) {
-                return outcome;
-            }
-            match self.results.recv() {
-                Ok((found, outcome)) => self.early.insert(found, outcome),
-                Err(_) => return Err("all threads have ended".to_owned()),
-            };
-        }
+    /// Waits for the result of the oldest job not yet taken; `None` if its thread panicked, or none is left.
+    pub fn next(&mut self) -> Option<T> {
+        self.results.pop_front()?.recv().ok()
     }
 }
 
@@ -105,16 +74,10 @@ impl<J, T> Drop for OrderedPool<J, T> {
         self.stop.store(true, Ordering::Relaxed);
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A thread catches its panics, so that there is nothing to learn from the result.
+            // Why a thread panicked it has said itself.
             let _ = thread.join();
         }
     }
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("it panicked: {}", text.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -133,10 +96,7 @@ mod tests {
         .unwrap();
         (0..12).for_each(|job| pool.submit(job));
         for job in 0..12 {
-            match pool.next() {
-                Ok(square) => assert_eq!(square, job * job),
-                Err(detail) => assert!(job == 5 && detail.contains("job five"), "{job}: {detail}"),
-            }
+            assert_eq!(pool.next(), (job != 5).then_some(job * job), "{job}");
         }
     }
 

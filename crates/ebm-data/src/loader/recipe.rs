@@ -8,7 +8,7 @@ use crate::decode::{DecodeLimits, read_image_into};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
-use crate::quarantine::{Defect, DefectCode, Finding};
+use crate::quarantine::{Attempt, DefectCode, Finding, Trouble};
 
 /// How a sample of a dataset becomes part of a batch. All else (order, threads, memory, defects) is the
 /// [`Loader`](super::Loader)'s.
@@ -38,20 +38,17 @@ pub trait Recipe: Send + Sync + 'static {
     fn input_size(&self, dataset: &Self::Dataset, indices: &[usize]) -> (usize, usize);
 
     /// Writes every number of one sample's planes, whose size is that of [`Recipe::input_size`]; the same
-    /// numbers for the same `item`. [`Err`] inside [`Ok`] says why the sample is left out.
+    /// numbers for the same `item`.
     ///
     /// # Errors
-    /// What is the machine's failure and not the sample's.
+    /// [`Trouble::Defect`] with why the sample is left out; else what is the machine's failure.
     fn prepare(
         &self,
         item: Item<'_, Self::Dataset>,
         planes: &mut Planes<'_>,
         memory: &mut Self::Memory,
-    ) -> Result<Prepared<Self::Sample>>;
+    ) -> Attempt<Self::Sample>;
 }
-
-/// A sample, or why it is left out.
-pub type Prepared<S> = std::result::Result<S, Defect>;
 
 /// One sample to prepare.
 #[derive(Debug)]
@@ -74,15 +71,15 @@ pub(crate) fn read_sample(
     sample: impl FnOnce() -> String,
     limits: &DecodeLimits,
     memory: Vec<u8>,
-) -> Result<Prepared<Image>> {
-    let finding = match read_image_into(path, limits, memory) {
-        Ok(image) => return Ok(Ok(image)),
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Finding::new(DefectCode::MissingFile, source.to_string())
-        }
-        // The machine's failure, not the sample's: it must not pass for a defect.
-        Err(error @ Error::Io { .. }) => return Err(error),
-        Err(error) => Finding::new(DefectCode::UnreadableImage, error.to_string()),
-    };
-    Ok(Err(finding.in_sample(path, sample())))
+) -> Attempt<Image> {
+    read_image_into(path, limits, memory).map_err(|error| {
+        let (code, detail) = match &error {
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                (DefectCode::MissingFile, source.to_string())
+            }
+            Error::Io { .. } => return Trouble::Fatal(error),
+            _ => (DefectCode::UnreadableImage, error.to_string()),
+        };
+        Finding::new(code, detail).trouble(path, sample())
+    })
 }

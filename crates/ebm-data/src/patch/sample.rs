@@ -27,7 +27,7 @@ impl PatchSampler {
     /// image's last pixels repeat; the whole square may lie there.
     ///
     /// # Errors
-    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::ImageShape`] for an image without
+    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::Failure`] for an image without
     /// pixels.
     pub fn sample(&mut self, image: &Image, geometry: &PatchGeometry, planes: &mut [f32]) -> Result<()> {
         image.check()?;

@@ -5,28 +5,24 @@ use std::path::Path;
 
 use super::Rect;
 use crate::error::{Error, Result};
-use crate::files::{read_limited, write_atomic};
+use crate::files::{read_text, write_atomic};
 
 /// Half a million frames with four numbers of 30 digits each.
 const LIMIT: u64 = 64 << 20;
-
-const EXPECTED: &str = "a list of boxes";
 
 /// The boxes in the file at `path`, one in each line: x, y, width and height, separated by commas, tabs,
 /// semicolons or blanks. NaN is a number here: datasets write it where the target is absent. Empty lines at
 /// the end do not count.
 ///
 /// # Errors
-/// [`Error::Format`] with the line for anything else; [`Error::Io`] and [`Error::FileTooLarge`].
+/// [`Error::Data`] with the line for anything else; [`Error::Io`].
 pub fn read_boxes(path: &Path) -> Result<Vec<Rect>> {
-    let bytes = read_limited(path, LIMIT)?;
-    let fail = |detail: String| Error::format(path, EXPECTED, detail);
-    let text = std::str::from_utf8(&bytes).map_err(|error| fail(error.to_string()))?;
+    let text = read_text(path, LIMIT)?;
     let parse = |(number, line): (usize, &str)| {
-        parse_box(line).map_err(|detail| fail(format!("line {}: {detail}", number + 1)))
+        let fail = |detail| Error::format(path, "a list of boxes", format!("line {}: {detail}", number + 1));
+        parse_box(line).map_err(fail)
     };
-    let boxes = text.trim_start_matches('\u{feff}').trim_end().lines().enumerate().map(parse);
-    boxes.collect()
+    text.trim_end().lines().enumerate().map(parse).collect()
 }
 
 fn parse_box(line: &str) -> std::result::Result<Rect, String> {

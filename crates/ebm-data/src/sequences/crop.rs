@@ -3,7 +3,9 @@
 use super::Rect;
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::resize::neighbours;
+use crate::planes::Planes;
+use crate::resize::{Unfiltered, neighbours};
+use crate::transform::Normalise;
 
 /// Crops of more pixels per side stand for a box that is no target: positions are exact in f32 up to here.
 const MAX_SIDE: f64 = (1 << 20) as f64;
@@ -30,17 +32,11 @@ pub struct Window {
     pub side: usize,
 }
 
-impl Window {
-    fn check(self) -> Result<()> {
-        let near = [self.left, self.top].iter().all(|place| place.unsigned_abs() <= MAX_PLACE as u64);
-        if near && (1..=MAX_SIDE as usize).contains(&self.side) {
-            return Ok(());
-        }
-        Err(Error::Argument {
-            name: "window",
-            detail: format!("{self:?} is empty, too large or too far away"),
-        })
-    }
+/// Memory that serves one crop after another.
+#[derive(Default)]
+pub(super) struct CropMemory {
+    planes: Vec<f32>,
+    resize: Unfiltered,
 }
 
 impl SearchArea {
@@ -105,72 +101,54 @@ impl SearchArea {
         Ok([x, y, width, height].map(|number| number as f32))
     }
 
-    /// What the square shows, `size` × `size` pixels: beyond the image its outermost pixels go on, and
-    /// neighbours are interpolated linearly at half-pixel centres, without antialiasing, as OpenCV's
+    /// What the square around the box `around` shows, `size` × `size` pixels: beyond the image its outermost pixels go
+    /// on, and neighbours are interpolated linearly at half-pixel centres, without antialiasing, as OpenCV's
     /// `INTER_LINEAR` and torch's `bilinear` with `align_corners=False` do. Computed in f32 and rounded to
     /// the nearest of 8 bits, halves up; OpenCV, with weights of 11 bits, differs by at most 1.
     ///
     /// # Errors
-    /// [`Error::ImageShape`] for an image without pixels; [`Error::Argument`] for a window without pixels or
-    /// out of all proportion, and those of [`SearchArea::check`].
-    pub fn crop(&self, image: &Image, window: Window) -> Result<Image> {
+    /// [`Error::Failure`] for an image without pixels; those of [`SearchArea::check`] and [`SearchArea::window`].
+    pub fn crop(&self, image: &Image, around: Rect) -> Result<Image> {
         self.check()?;
         let mut pixels = Vec::new();
-        self.crop_into(image, window, &mut pixels)?;
+        self.crop_into(image, self.window(around)?, &mut pixels, &mut CropMemory::default())?;
         Image::new(self.size, self.size, pixels)
     }
 
     /// As [`SearchArea::crop`] with settings that are checked, into memory.
-    pub(super) fn crop_into(&self, image: &Image, window: Window, pixels: &mut Vec<u8>) -> Result<()> {
-        let Image { width, height, pixels: source } = image;
-        if source.is_empty() || source.len() != 3 * width * height {
-            return Err(Error::ImageShape { width: *width, height: *height, len: source.len() });
-        }
-        window.check()?;
-        let columns = axis(window.left, window.side, *width, self.size);
-        let rows = axis(window.top, window.side, *height, self.size);
-        // Two rows whose columns are resized; the two neighbours of a place are the same row or of unlike
-        // parity.
-        let mut held = [(None, vec![[0.; 4]; self.size]), (None, vec![[0.; 4]; self.size])];
-        pixels.resize(3 * self.size * self.size, 0);
-        let targets = pixels.as_chunks_mut::<3>().0.chunks_exact_mut(self.size);
-        for (target, (top, bottom, down)) in targets.zip(rows) {
-            for y in [top, bottom] {
-                let (row, resized) = &mut held[y % 2];
-                if *row != Some(y) {
-                    *row = Some(y);
-                    resize_columns(
-                        source[3 * width * y..][..3 * width].as_chunks::<3>().0,
-                        &columns,
-                        resized,
-                    );
-                }
-            }
-            let [upper, lower] = [top, bottom].map(|y| &held[y % 2].1);
-            for ((pixel, upper), lower) in target.iter_mut().zip(upper).zip(lower) {
-                // By way of i32, to which four numbers are converted at once.
-                let [red, green, blue, _]: [i32; 4] =
-                    std::array::from_fn(|k| (upper[k] * (1. - down) + lower[k] * down + 0.5) as i32);
-                *pixel = [red as u8, green as u8, blue as u8];
-            }
+    pub(super) fn crop_into(
+        &self,
+        image: &Image,
+        window: Window,
+        pixels: &mut Vec<u8>,
+        CropMemory { planes, resize }: &mut CropMemory,
+    ) -> Result<()> {
+        image.check()?;
+        let axis = |start: i64, len: usize| {
+            let inside = move |place: usize| (start + place as i64).clamp(0, len as i64 - 1) as usize;
+            neighbours(window.side, self.size, 0..self.size)
+                .map(move |(first, second, weight)| (inside(first), inside(second), weight))
+        };
+        let (rows, columns) = (axis(window.top, image.height), axis(window.left, image.width));
+        let area = self.size * self.size;
+        planes.resize(3 * area, 0.);
+        let tables = Normalise::IDENTITY.tables();
+        resize.interpolate(
+            image,
+            &tables,
+            rows,
+            columns,
+            false,
+            &mut Planes::new(planes, (self.size, self.size)),
+        );
+        let (red, rest) = planes.split_at(area);
+        let (green, blue) = rest.split_at(area);
+        pixels.resize(3 * area, 0);
+        let numbers = red.iter().zip(green).zip(blue);
+        for (pixel, ((red, green), blue)) in pixels.as_chunks_mut::<3>().0.iter_mut().zip(numbers) {
+            // By way of i32, to which several numbers are converted at once.
+            *pixel = [red, green, blue].map(|number| (number + 0.5) as i32 as u8);
         }
         Ok(())
     }
-}
-
-/// A row of pixels at the places of a crop; the fourth number has no meaning but fills a register.
-fn resize_columns(row: &[[u8; 3]], columns: &[(usize, usize, f32)], resized: &mut [[f32; 4]]) {
-    for (pixel, &(left, right, across)) in resized.iter_mut().zip(columns) {
-        let wide = |[red, green, blue]: [u8; 3]| [red, green, blue, 0].map(f32::from);
-        let (left, right) = (wide(row[left]), wide(row[right]));
-        *pixel = std::array::from_fn(|k| left[k] * (1. - across) + right[k] * across);
-    }
-}
-
-/// Of each of `size` places of a crop the two neighbours in the image, and the weight of the second.
-fn axis(start: i64, side: usize, len: usize, size: usize) -> Vec<(usize, usize, f32)> {
-    let inside = |place: usize| (start + place as i64).clamp(0, len as i64 - 1) as usize;
-    neighbours(side, size, 0..size)
-        .map(|(first, second, weight)| (inside(first), inside(second), weight))
-        .collect()
 }

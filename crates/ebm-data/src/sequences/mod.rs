@@ -1,21 +1,17 @@
 //! Videos with the box of one target in each frame: what trackers learn from and are measured on.
 //!
-//! Each dataset has a reader ([`otb`], [`uav`], [`lasot`], [`got10k`], [`trackingnet`], [`coco`]).
-//! To train, [`sampler::PairSampler`] draws two frames of one video, and a [`pairs::PairRecipe`] lets a
+//! [`Dataset`] reads those of each publisher, [`coco`] makes some of still images. To train, [`sampler::PairSampler`] draws two frames of one video, and a [`pairs::PairRecipe`] lets a
 //! [`Loader`](crate::loader::Loader) make batches of them, cut out around the target as [`crop`] says.
 
 mod box_list;
 pub mod coco;
 pub mod crop;
-pub mod got10k;
-pub mod lasot;
-mod name;
+mod dataset;
 pub mod otb;
 pub mod pairs;
+mod part;
 mod reader;
 pub mod sampler;
-pub mod trackingnet;
-pub mod uav;
 pub mod variation;
 
 use std::path::PathBuf;
@@ -24,8 +20,9 @@ use crate::quarantine::Quarantine;
 
 pub use crate::rect::Rect;
 pub use box_list::{read_boxes, write_boxes};
-pub use name::name_key;
-pub use reader::{FrameCheck, SequenceOptions};
+pub use dataset::{Dataset, LASOT_TEST};
+pub use part::{Part, UAV123};
+pub use reader::SequenceOptions;
 
 /// A video and the boxes of its target.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,20 +65,16 @@ pub struct Sequences {
 /// The image files of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// `directory/{number}.{extension}`, the numbers running on from `first`.
+    /// `directory/{number}.jpg`, the numbers running on from `first`.
     Numbered {
         /// Where they are.
         directory: PathBuf,
-        /// What precedes the number; often nothing.
-        prefix: String,
         /// The number of the first frame.
         first: usize,
         /// How many frames there are.
         count: usize,
         /// Numbers are filled up with zeros to as many digits.
         digits: usize,
-        /// Without the dot.
-        extension: String,
     },
     /// As listed.
     Listed(Vec<PathBuf>),
@@ -104,14 +97,23 @@ impl Frames {
     /// The file of frame `i`, counted from 0.
     pub fn path(&self, i: usize) -> Option<PathBuf> {
         match self {
-            Self::Numbered { directory, prefix, first, count, digits, extension } => {
-                (i < *count).then(|| {
-                    directory.join(format!("{prefix}{:0digits$}.{extension}", first + i, digits = *digits))
-                })
-            }
+            Self::Numbered { count, .. } => self.numbered(i).filter(|_| i < *count),
             Self::Listed(paths) => paths.get(i).cloned(),
         }
     }
+
+    /// The file with the number of frame `i`, which may be behind the last, where frames are numbered.
+    fn numbered(&self, i: usize) -> Option<PathBuf> {
+        let Self::Numbered { directory, first, digits, .. } = self else { return None };
+        Some(directory.join(format!("{:0digits$}.jpg", first + i, digits = *digits)))
+    }
+}
+
+/// The spelling by which names of sequences are compared: small letters, and `_` where a source writes `.`, `-` or a
+/// blank, so that `Human4.2`, `human4-2` and `human4_2` are one.
+pub fn name_key(name: &str) -> String {
+    let plain = |c| if matches!(c, '.' | '-' | ' ') { '_' } else { c };
+    name.chars().flat_map(char::to_lowercase).map(plain).collect()
 }
 
 #[cfg(test)]
@@ -120,9 +122,7 @@ mod tests {
 
     #[test]
     fn frames_are_numbered_as_datasets_number_them() {
-        let (directory, extension) = (PathBuf::from("a/img"), "jpg".to_owned());
-        let frames =
-            Frames::Numbered { directory, prefix: String::new(), first: 300, count: 2, digits: 4, extension };
+        let frames = Frames::Numbered { directory: "a/img".into(), first: 300, count: 2, digits: 4 };
         assert_eq!(frames.path(1), Some(PathBuf::from("a/img/0301.jpg")));
         assert_eq!((frames.len(), frames.path(2)), (2, None));
     }
@@ -136,5 +136,13 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4].map(|i| sequence.is_valid(i)), [true, false, false, false, false]);
         sequence.visible = None;
         assert!(sequence.is_valid(3));
+    }
+
+    #[test]
+    fn spellings_of_one_name_have_one_key() {
+        for name in ["Human4.2", "human4-2", "HUMAN4_2", "human4 2"] {
+            assert_eq!(name_key(name), "human4_2");
+        }
+        assert_ne!(name_key("Car1"), name_key("Car.1"));
     }
 }

@@ -6,9 +6,9 @@
 //! use ebm_data::loader::{Loader, LoaderConfig};
 //! use ebm_data::sequences::pairs::PairRecipe;
 //! use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
-//! use ebm_data::sequences::{SequenceOptions, trackingnet};
+//! use ebm_data::sequences::{Dataset, SequenceOptions};
 //!
-//! let videos = trackingnet::load("TrackingNet".as_ref(), &trackingnet::Set::ATOM, &SequenceOptions::train())?;
+//! let videos = Dataset::TrackingNetTrain.load("TrackingNet".as_ref(), &SequenceOptions::train())?;
 //! let sources = vec![Source { sequences: videos.sequences, weight: 1. }];
 //! let pairs = Arc::new(PairSampler::new(sources, PairSampling::PAPER)?);
 //! let loader = Loader::new(pairs, LoaderConfig::in_order(PairRecipe::ATOM, 64), ebm_seed::Key::new(0))?;
@@ -25,7 +25,7 @@ use ebm_seed::Key;
 use rand::{Rng as _, RngCore};
 use rand_distr::StandardNormal;
 
-use super::crop::SearchArea;
+use super::crop::{CropMemory, SearchArea};
 use super::sampler::{Pair, PairSampler};
 use super::variation::{Change, Variation};
 use super::{Rect, Sequence};
@@ -34,8 +34,8 @@ use crate::draw::unit;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::recipe::read_sample;
-use crate::loader::{Item, Planes, Prepared, Recipe, check_probability, no_sample};
-use crate::quarantine::{Defect, DefectCode};
+use crate::loader::{Item, Planes, Recipe, check_probability};
+use crate::quarantine::{Attempt, DefectCode, Finding};
 use crate::transform::Normalise;
 
 /// How a pair of frames becomes a part of a batch `(N, 3, 2S, S)`: rows 0 to S − 1 are the reference crop,
@@ -113,7 +113,7 @@ impl PairRecipe {
         Ok(())
     }
 
-    fn read(&self, frame: &Frame<'_>, memory: &mut PairMemory) -> Result<Prepared<Image>> {
+    fn read(&self, frame: &Frame<'_>, memory: &mut PairMemory) -> Attempt<Image> {
         read_sample(&frame.path(), || frame.name(), frame.limits, std::mem::take(&mut memory.decoded))
     }
 
@@ -123,18 +123,15 @@ impl PairRecipe {
         (frame, image): (&Frame<'_>, &Image),
         around: Rect,
         pixels: &mut Vec<u8>,
-    ) -> Result<Prepared<[f32; 4]>> {
+        memory: &mut CropMemory,
+    ) -> Attempt<[f32; 4]> {
         let placed = self.area.window(around);
-        match placed.and_then(|window| Ok((window, self.area.box_in_crop(frame.target(), around)?))) {
-            Ok((window, target)) => {
-                self.area.crop_into(image, window, pixels)?;
-                Ok(Ok(target))
-            }
-            Err(error) => {
-                let (code, detail) = (DefectCode::BadBox, error.to_string());
-                Ok(Err(Defect { file: frame.path(), sample: frame.name(), code, detail }))
-            }
-        }
+        let placed = placed.and_then(|window| Ok((window, self.area.box_in_crop(frame.target(), around)?)));
+        let (window, target) = placed.map_err(|error| {
+            Finding::new(DefectCode::BadBox, error.to_string()).trouble(&frame.path(), frame.name())
+        })?;
+        self.area.crop_into(image, window, pixels, memory)?;
+        Ok(target)
     }
 
     /// Writes the crop to the planes from row `row` on and returns the target's box in it.
@@ -144,19 +141,11 @@ impl PairRecipe {
         image: &Image,
         (planes, row): (&mut Planes<'_>, usize),
         memory: &mut PairMemory,
-    ) -> Result<Prepared<[f32; 4]>> {
-        let target = match self.cut((&shot.frame, image), shot.around, &mut memory.cropped)? {
-            Ok(target) => target,
-            Err(defect) => return Ok(Err(defect)),
-        };
+    ) -> Attempt<[f32; 4]> {
+        let target = self.cut((&shot.frame, image), shot.around, &mut memory.cropped, &mut memory.crop)?;
         if let Some((frame, around)) = &shot.background {
-            let behind = match self.read(frame, memory)? {
-                Ok(image) => image,
-                Err(defect) => return Ok(Err(defect)),
-            };
-            if let Err(defect) = self.cut((frame, &behind), *around, &mut memory.background)? {
-                return Ok(Err(defect));
-            }
+            let behind = self.read(frame, memory)?;
+            self.cut((frame, &behind), *around, &mut memory.background, &mut memory.crop)?;
         }
         let (colours, change, size) = (shot.colours, shot.change, self.area.size);
         let target = change.rearrange(&mut memory.cropped, &memory.background, size, target);
@@ -170,13 +159,13 @@ impl PairRecipe {
             }
         }
         change.blur(planes, row, self.area)?;
-        Ok(Ok(target))
+        Ok(target)
     }
 
     /// What the reference crop and the test crop of `pair` are made of.
-    fn shots<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> Option<[Shot<'a>; 2]> {
+    fn shots<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> [Shot<'a>; 2] {
         let Item { dataset, key, limits, .. } = *item;
-        let sequence = dataset.sequence(pair)?;
+        let sequence = dataset.sequence(pair);
         let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place, limits });
         let [first, second] = self.colours(key.split("augment"));
         let vary = |crop: u64| key.split("vary").index(crop);
@@ -190,14 +179,14 @@ impl PairRecipe {
         let around = self.jitter(test.target(), &mut key.split("jitter").rng());
         let shot = |key: Key, frame, around, colours| {
             let change = self.variation.map_or(Change::NONE, |variation| variation.draw(key.split("change")));
-            let behind = change.margins.and_then(|_| {
+            let behind = change.margins.map(|_| {
                 let other = dataset.draw(key.split("background"));
-                let frame = Frame { sequence: dataset.sequence(&other)?, place: other.reference, limits };
-                Some((frame, self.jitter(frame.target(), &mut key.split("behind").rng())))
+                let frame = Frame { sequence: dataset.sequence(&other), place: other.reference, limits };
+                (frame, self.jitter(frame.target(), &mut key.split("behind").rng()))
             });
             Shot { frame, around, colours, change, background: behind }
         };
-        Some([shot(vary(0), reference, own, first), shot(vary(1), test, around, second)])
+        [shot(vary(0), reference, own, first), shot(vary(1), test, around, second)]
     }
 
     /// Of the reference crop and of the test crop.
@@ -280,6 +269,7 @@ pub struct PairMemory {
     decoded: Vec<u8>,
     cropped: Vec<u8>,
     background: Vec<u8>,
+    crop: CropMemory,
 }
 
 impl Recipe for PairRecipe {
@@ -293,7 +283,7 @@ impl Recipe for PairRecipe {
 
     /// [`PairSampling::pairs_per_epoch`](super::sampler::PairSampling::pairs_per_epoch).
     fn count(dataset: &PairSampler) -> usize {
-        dataset.sampling().pairs_per_epoch
+        dataset.sampling.pairs_per_epoch
     }
 
     /// Two crops, one above the other.
@@ -306,31 +296,19 @@ impl Recipe for PairRecipe {
         item: Item<'_, PairSampler>,
         planes: &mut Planes<'_>,
         memory: &mut PairMemory,
-    ) -> Result<Prepared<PairSample>> {
+    ) -> Attempt<PairSample> {
         let Item { dataset, index, epoch, .. } = item;
         let object = epoch.index((index - index % self.views) as u64).split("pair");
         let pair = dataset.draw_view(object, index % self.views);
-        let Some(shots) = self.shots(&item, &pair) else { return Err(no_sample(index)) };
-        let [reference, test] = &shots;
-        let image = match self.read(&reference.frame, memory)? {
-            Ok(image) => image,
-            Err(defect) => return Ok(Err(defect)),
-        };
-        let reference_box = match self.write(reference, &image, (&mut *planes, 0), memory)? {
-            Ok(placed) => placed,
-            Err(defect) => return Ok(Err(defect)),
-        };
-        let image = if pair.reference == pair.test {
-            image
-        } else {
+        let [reference, test] = &self.shots(&item, &pair);
+        let mut image = self.read(&reference.frame, memory)?;
+        let reference_box = self.write(reference, &image, (&mut *planes, 0), memory)?;
+        if pair.reference != pair.test {
             memory.decoded = image.pixels;
-            match self.read(&test.frame, memory)? {
-                Ok(image) => image,
-                Err(defect) => return Ok(Err(defect)),
-            }
-        };
-        let outcome = self.write(test, &image, (planes, self.area.size), memory)?;
+            image = self.read(&test.frame, memory)?;
+        }
+        let test_box = self.write(test, &image, (planes, self.area.size), memory)?;
         memory.decoded = image.pixels;
-        Ok(outcome.map(|test_box| PairSample { index, pair, reference_box, test_box }))
+        Ok(PairSample { index, pair, reference_box, test_box })
     }
 }

@@ -41,7 +41,7 @@ impl PairSampling {
 /// Two frames of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The place in [`PairSampler::sources`].
+    /// The place among the sampler's sources.
     pub source: usize,
     /// The place in [`Source::sequences`].
     pub sequence: usize,
@@ -66,7 +66,7 @@ pub struct PairSampler {
     sources: Vec<Source>,
     /// Of each source the sequences that are of use.
     usable: Vec<Vec<u32>>,
-    sampling: PairSampling,
+    pub(super) sampling: PairSampling,
 }
 
 impl PairSampler {
@@ -80,17 +80,10 @@ impl PairSampler {
         if sampling.pairs_per_epoch == 0 {
             return fail("pairs_per_epoch", "must be at least 1".to_owned());
         }
-        if let Some(Source { weight, .. }) =
-            sources.iter().find(|source| source.weight < 0. || !source.weight.is_finite())
-        {
-            return fail("weight", format!("{weight} is negative or not finite"));
-        }
         let total: f64 = sources.iter().map(|source| source.weight).sum();
-        if total <= 0. || !total.is_finite() {
-            return fail(
-                "weight",
-                format!("the weights add up to {total}; give one source a positive weight"),
-            );
+        if sources.iter().any(|source| source.weight < 0.) || total <= 0. || !total.is_finite() {
+            let detail = "weights must be finite and not negative, and one of them positive";
+            return fail("weight", detail.to_owned());
         }
         let usable = |source: &Source| {
             let places = (0..).zip(&source.sequences).filter(|(_, sequence)| is_usable(sequence));
@@ -109,24 +102,12 @@ impl PairSampler {
         Ok(Self { sources, usable, sampling })
     }
 
-    /// What is drawn from.
-    pub fn sources(&self) -> &[Source] {
-        &self.sources
-    }
-
-    /// How pairs are drawn.
-    pub fn sampling(&self) -> PairSampling {
-        self.sampling
-    }
-
-    /// The number of sequences of source `source` that are of use.
-    pub fn usable(&self, source: usize) -> usize {
-        self.usable.get(source).map_or(0, Vec::len)
-    }
-
-    /// The sequence of a pair.
-    pub fn sequence(&self, pair: &Pair) -> Option<&Sequence> {
-        self.sources.get(pair.source)?.sequences.get(pair.sequence)
+    /// The sequence of a pair that was drawn here.
+    ///
+    /// # Panics
+    /// If the pair is another sampler's, and there is no such sequence.
+    pub fn sequence(&self, pair: &Pair) -> &Sequence {
+        &self.sources[pair.source].sequences[pair.sequence]
     }
 
     /// The pair that `key` stands for: a pure function of the key and of what the sampler was made from.
@@ -233,7 +214,7 @@ mod tests {
             visible_at(30, &all),
         ];
         let sampler = sampler(sequences, 50);
-        assert_eq!(sampler.usable(0), 3);
+        assert_eq!(sampler.usable[0].len(), 3);
         let drawn: std::collections::BTreeSet<usize> =
             draws(&sampler, 100).iter().map(|pair| pair.sequence).collect();
         assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [2, 4, 6]);

@@ -64,7 +64,7 @@ fn a_model_comes_into_the_shared_cache_and_needs_no_network_then() {
     assert!(!folder.join("code.py").exists(), "code is not fetched");
     assert_eq!(place.fetch("hub:me/net@main/below").unwrap(), folder.join("below"));
     let error = place.fetch("hub:me/net/elsewhere").unwrap_err();
-    assert!(matches!(error, Error::NotThere(..)) && error.to_string().contains("no such file"), "{error}");
+    assert!(matches!(error, Error::Failure(..)) && error.to_string().contains("no such file"), "{error}");
     assert_eq!(hub.storage.requests().len(), 2, "what is in the cache is not fetched again");
     hub.assert_discreet();
     assert_eq!(std::fs::read_to_string(place.root().join("refs/main")).unwrap(), format!("{:040x}", 0));
@@ -141,7 +141,7 @@ fn other_content_than_the_hub_states_never_gets_its_name() {
         hub.put("me/net@main", &[(name, published)]);
         let place = Place::new(&hub, &[]);
         let error = place.fetch("hub:me/net").unwrap_err();
-        assert!(matches!(error, Error::Fetched(..)), "{error}");
+        assert!(matches!(error, Error::Data(..)), "{error}");
         assert_eq!(names(&place.root().join("blobs")), [""; 0]);
         assert!(!place.root().join("snapshots").exists());
     }

@@ -19,7 +19,7 @@ const FETCHED: &str = "fetched and verified";
 
 /// That it was fetched and trusted.
 fn trusted(state: &State, hash: &str) -> bool {
-    matches!(state, State::There(why, found) if why.contains("trusted and recorded") && found == hash)
+    matches!(state, State::There(why, found) if why.contains("fetched and trusted") && found == hash)
 }
 
 /// A wait is some milliseconds.

@@ -32,8 +32,7 @@ fn video(dir: &Path, name: &str, frames: usize) -> Sequence {
         write_png(&directory.join(format!("{i}.png")), &image).unwrap();
         boxes.push([x, y, width, height].map(|number| number as f64));
     }
-    let (prefix, extension) = (String::new(), "png".to_owned());
-    let frames = Frames::Numbered { directory, prefix, first: 0, count: frames, digits: 1, extension };
+    let frames = Frames::Listed((0..frames).map(|i| directory.join(format!("{i}.png"))).collect());
     Sequence { name: name.to_owned(), frames, boxes, visible: None }
 }
 

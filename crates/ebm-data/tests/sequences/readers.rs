@@ -5,9 +5,7 @@ use std::path::Path;
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::quarantine::DefectCode::{self, BadAnnotation, MissingFile};
-use ebm_data::sequences::{
-    Frames, Rect, SequenceOptions, Sequences, coco, got10k, lasot, otb, trackingnet, uav,
-};
+use ebm_data::sequences::{Dataset, Frames, LASOT_TEST, Rect, SequenceOptions, Sequences, UAV123, coco};
 use ebm_testing::fixture;
 
 use crate::common::write_dataset;
@@ -57,7 +55,7 @@ fn ones_own() {
     write(root, "gone/groundtruth_rect.txt", &lines(3));
     write_frames(root, "torn/img", 5, 1..3);
     write(root, "torn/groundtruth_rect.txt", "1\t2\t3\t4\n5\t6\n");
-    let read = otb::load_folders(root, &SequenceOptions::benchmark()).unwrap();
+    let read = Dataset::Own.load(root, &SequenceOptions::benchmark()).unwrap();
     assert_eq!(names(&read), ["Gymnastics"]);
     assert_eq!(read.sequences[0].boxes[1], [5., 6., 7., 8.]);
     assert_eq!(first_and_last(&read, 0), ["img/00001.jpg", "img/00003.jpg"]);
@@ -67,10 +65,10 @@ fn ones_own() {
     let mut options = SequenceOptions::train();
     options.tolerance.max_bad_fraction = 0.75;
     options.tolerance.report = Some(root.join("report.jsonl"));
-    assert_eq!(names(&otb::load_folders(root, &options).unwrap()), ["Gymnastics"]);
+    assert_eq!(names(&Dataset::Own.load(root, &options).unwrap()), ["Gymnastics"]);
     assert_eq!(std::fs::read_to_string(root.join("report.jsonl")).unwrap().lines().count(), 3);
     options.tolerance.max_bad_fraction = 0.7;
-    let error = otb::load_folders(root, &options).unwrap_err();
+    let error = Dataset::Own.load(root, &options).unwrap_err();
     assert!(matches!(error, Error::TooManyDefects { bad: 3, total: 4, .. }), "{error}");
 }
 
@@ -82,8 +80,8 @@ fn whoever_looks_at_the_ends_alone_does_not_see_a_gap() {
         write_frames(root, "data_seq/UAV123/gap", 6, frame..frame + 1);
     }
     write(root, "anno/UAV123/gap.txt", &lines(3));
-    assert_eq!(names(&uav::load(root, &SequenceOptions::train()).unwrap()), ["gap"]);
-    let error = uav::load(root, &SequenceOptions::benchmark()).unwrap_err();
+    assert_eq!(names(&Dataset::Uav123.load(root, &SequenceOptions::train()).unwrap()), ["gap"]);
+    let error = Dataset::Uav123.load(root, &SequenceOptions::benchmark()).unwrap_err();
     assert!(matches!(error, Error::TooManyDefects { bad: 1, total: 1, .. }), "{error}");
 }
 
@@ -100,7 +98,7 @@ fn uav123() {
     write_frames(root, &format!("{folder}/truck4"), 6, 1..1262);
     write(root, "anno/UAV123/truck4_2.txt", &lines(685));
     write(root, "anno/UAV123/boat1_7.txt", &lines(2));
-    let read = uav::load(root, &SequenceOptions::benchmark()).unwrap();
+    let read = Dataset::Uav123.load(root, &SequenceOptions::benchmark()).unwrap();
     assert_eq!(names(&read), ["bike1", "person8_1", "truck4_2"]);
     assert_eq!([0, 1, 2].map(|i| read.sequences[0].is_valid(i)), [true, false, true]);
     assert_eq!(first_and_last(&read, 1), ["person8/000001.jpg", "person8/001075.jpg"]);
@@ -108,15 +106,16 @@ fn uav123() {
     // A range that nobody has published is not guessed.
     let expected = [("boat1_7", MissingFile), ("person8_2", BadAnnotation), ("truck4_1", BadAnnotation)];
     assert_eq!(defects(&read), expected);
-    assert!(read.quarantine.defects[1].detail.contains("450 boxes for the frames 1075 to 1525"));
+    assert!(read.quarantine.defects[1].detail.contains("450 boxes for the 451 frames of person8_2"));
 }
 
 #[test]
 fn the_ranges_of_uav123_follow_each_other() {
-    assert_eq!(uav::RANGES.len(), 51);
-    for pair in uav::RANGES.windows(2) {
-        assert!(pair.iter().all(|r| r.first % 3 == 1 && r.last % 3 == 1 && r.first < r.last));
-        assert!(pair[0].folder() != pair[1].folder() || pair[0].last <= pair[1].first);
+    assert_eq!(UAV123.len(), 51);
+    for pair in UAV123.windows(2) {
+        assert!(pair.iter().all(|part| part.first % 3 == 1 && part.frames % 3 == 1 && part.frames > 1));
+        let last = pair[0].first + pair[0].frames - 1;
+        assert!(pair[0].folder('_') != pair[1].folder('_') || last <= pair[1].first);
     }
 }
 
@@ -137,23 +136,18 @@ fn lasot() {
     sequence("cat-2", 2, 2, "0,0", "0,0");
     std::fs::create_dir_all(root.join("cat-5/img")).unwrap();
     let options = SequenceOptions::benchmark();
-    let read = |split| lasot::load(root, &split, &options).unwrap();
-    let train = read(lasot::Split::Train);
+    let read = |part: Dataset| part.load(root, &options).unwrap();
+    let train = read(Dataset::LasotTrain);
     assert_eq!(names(&train), ["airplane-2", "cat-2"]);
     assert_eq!(
         defects(&train),
         [("airplane-3", BadAnnotation), ("bear-1", BadAnnotation), ("cat-5", BadAnnotation)]
     );
-    let test = read(lasot::Split::Test);
+    let test = read(Dataset::LasotTest);
     assert_eq!((names(&test), test.quarantine.defects.len()), (vec!["airplane-1"], 279));
     assert_eq!([0, 1, 2].map(|i| test.sequences[0].is_valid(i)), [true, false, false]);
     assert_eq!(first_and_last(&test, 0), ["img/00000001.jpg", "img/00000003.jpg"]);
-    assert_eq!(names(&read(lasot::Split::All)), ["airplane-1", "airplane-2", "cat-2"]);
-    write(root, "list.txt", "cat-2\r\n\nairplane-2\n");
-    assert_eq!(names(&read(lasot::Split::Listed(root.join("list.txt")))), ["cat-2", "airplane-2"]);
-    write(root, "list.txt", "../cat-2");
-    assert!(lasot::load(root, &lasot::Split::Listed(root.join("list.txt")), &options).is_err());
-    let all: std::collections::BTreeSet<_> = lasot::TEST.lines().collect();
+    let all: std::collections::BTreeSet<_> = LASOT_TEST.lines().collect();
     assert_eq!(all.len(), 280);
     let number = |name: &str| name.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok());
     assert!(all.into_iter().all(|name| number(name).is_some_and(|n| (1..=20).contains(&n))));
@@ -175,22 +169,23 @@ fn got10k() {
     write_frames(root, "test/T", 8, 1..4);
     write(root, "test/T/groundtruth.txt", "1,2,3,4\n");
     let options = SequenceOptions::benchmark();
-    let read = |split| got10k::load(root, &split, &options);
-    let train = read(got10k::Split::Train).unwrap();
+    let read = |part: Dataset| part.load(root, &options);
+    let listed = |text: &str| {
+        write(root, "chosen.txt", text);
+        read(Dataset::Got10kTrain(root.join("chosen.txt")))
+    };
+    let train = listed("A\r\n\nB\nC\n").unwrap();
     assert_eq!((names(&train), defects(&train)), (vec!["A", "B"], vec![("C", BadAnnotation)]));
     assert_eq!(train.sequences[0].visible, Some(vec![true, false, false]));
     assert_eq!(first_and_last(&train, 0), ["A/00000001.jpg", "A/00000003.jpg"]);
-    let listed = |text: &str| {
-        write(root, "chosen.txt", text);
-        read(got10k::Split::Listed(root.join("chosen.txt")))
-    };
     assert_eq!(names(&listed("1\n").unwrap()), ["B"]);
     assert_eq!(names(&listed("B\nA\n").unwrap()), ["B", "A"]);
     assert!(listed("3\n").unwrap_err().to_string().contains("place 3"));
-    let test = read(got10k::Split::Test).unwrap();
+    assert!(listed("../A\n").is_err());
+    let test = read(Dataset::Got10kTest).unwrap();
     assert_eq!(test.sequences[0].boxes.len(), 3);
     assert_eq!([0, 1].map(|i| test.sequences[0].is_valid(i)), [true, false]);
-    assert!(matches!(read(got10k::Split::Val), Err(Error::Io { .. })));
+    assert!(matches!(read(Dataset::Got10kVal), Err(Error::Io { .. })));
 }
 
 #[test]
@@ -210,9 +205,11 @@ fn trackingnet() {
     write(root, "TRAIN_3/anno/gone.txt", &lines(2));
     write_frames(root, "TRAIN_3/frames/unlabelled", 1, 0..2);
     let options = SequenceOptions::benchmark();
-    use trackingnet::Set::{Test, Train};
-    let read = |sets: &[_]| trackingnet::load(root, sets, &options).unwrap();
-    let train = read(&[Train(0), Train(3)]);
+    assert!(matches!(Dataset::TrackingNetTrain.load(root, &options), Err(Error::Io { .. })));
+    for folder in ["frames", "anno"].iter().flat_map(|kind| [1, 2].map(|k| format!("TRAIN_{k}/{kind}"))) {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    let train = Dataset::TrackingNetTrain.load(root, &options).unwrap();
     assert_eq!(names(&train), ["b", "a"]);
     assert_eq!(first_and_last(&train, 0), ["b/0.jpg", "b/11.jpg"]);
     assert!(matches!(train.sequences[0].frames, Frames::Numbered { .. }));
@@ -223,12 +220,9 @@ fn trackingnet() {
         ("unlabelled", BadAnnotation),
     ];
     assert_eq!(defects(&train), expected);
-    let test = read(&[Test]);
+    let test = Dataset::TrackingNetTest.load(root, &options).unwrap();
     assert_eq!(test.sequences[0].boxes.len(), 5);
     assert!(test.sequences[0].is_valid(0) && !test.sequences[0].is_valid(4));
-    assert!(matches!(trackingnet::load(root, &[Train(1)], &options), Err(Error::Io { .. })));
-    let error = trackingnet::load(root, &[], &options).unwrap_err().to_string();
-    assert!(error.contains("TRAIN_k/frames"), "{error}");
 }
 
 #[test]
@@ -252,13 +246,13 @@ fn a_dataset_without_a_sound_sequence_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "anno/UAV123/a.txt", "");
     std::fs::create_dir_all(dir.path().join("data_seq/UAV123")).unwrap();
-    let error = uav::load(dir.path(), &SequenceOptions::benchmark()).unwrap_err();
+    let error = Dataset::Uav123.load(dir.path(), &SequenceOptions::benchmark()).unwrap_err();
     assert!(matches!(error, Error::TooManyDefects { bad: 1, total: 1, .. }), "{error}");
-    let error = lasot::load(dir.path(), &lasot::Split::All, &SequenceOptions::train()).unwrap_err();
+    let error = Dataset::LasotTrain.load(dir.path(), &SequenceOptions::train()).unwrap_err();
     assert!(error.to_string().contains("CLASS/CLASS-NUMBER"), "{error}");
     let mut options = SequenceOptions::train();
     options.tolerance.max_bad_fraction = 2.;
-    assert!(matches!(uav::load(dir.path(), &options), Err(Error::Argument { .. })));
+    assert!(matches!(Dataset::Uav123.load(dir.path(), &options), Err(Error::Argument { .. })));
 }
 
 #[test]
@@ -270,7 +264,7 @@ fn published_boxes_load_with_their_frames() {
         write(root, &format!("{name}/groundtruth_rect.txt"), &std::fs::read_to_string(boxes).unwrap());
         write_frames(root, &format!("{name}/img"), 4, 1..frames + 1);
     }
-    let read = otb::load(root, &SequenceOptions::benchmark()).unwrap();
+    let read = Dataset::Otb100.load(root, &SequenceOptions::benchmark()).unwrap();
     assert_eq!(names(&read), ["Crossing", "Deer"]);
     assert_eq!(read.quarantine.defects.len(), 98);
     assert_eq!(read.sequences[0].boxes.len(), 120);
@@ -288,7 +282,7 @@ fn parts_and_second_targets_of_otb_are_found() {
     write(root, "Jogging/groundtruth_rect.2.txt", &lines(307));
     write_frames(root, "Deer/img", 4, 1..71);
     write(root, "Deer/groundtruth_rect.txt", &lines(71));
-    let read = otb::load(root, &SequenceOptions::benchmark()).unwrap();
+    let read = Dataset::Otb100.load(root, &SequenceOptions::benchmark()).unwrap();
     assert_eq!(names(&read), ["David", "Jogging.2"]);
     assert_eq!(first_and_last(&read, 0), ["img/0300.jpg", "img/0770.jpg"]);
     assert!(defects(&read).contains(&("Deer", BadAnnotation)));

@@ -60,7 +60,7 @@ fn truncated_files_are_errors() {
         let bytes = std::fs::read(golden("images").join(name)).unwrap();
         for len in 0..bytes.len() {
             let error = decode(&bytes[..len]).expect_err(&format!("{name} cut to {len} of {}", bytes.len()));
-            assert!(matches!(error, Error::Decode { .. }), "{error}");
+            assert!(matches!(error, Error::Data(..)), "{error}");
             assert!(error.to_string().starts_with("some/file: "), "{error}");
         }
         assert!(decode(&bytes).is_ok());
@@ -69,7 +69,7 @@ fn truncated_files_are_errors() {
         let bytes = std::fs::read(golden("images").join(name)).unwrap();
         for len in 0..bytes.len() {
             let error = decode(&bytes[..len]).expect_err(&format!("{name} cut to {len} of {}", bytes.len()));
-            assert!(matches!(error, Error::Decode { .. }), "{name}: {len}: {error}");
+            assert!(matches!(error, Error::Data(..)), "{name}: {len}: {error}");
         }
     }
 }
@@ -83,7 +83,7 @@ fn a_webp_whose_lengths_are_shortened_is_damaged() {
         let length = shorter.len() as u32;
         shorter[4..8].copy_from_slice(&(length - 8).to_le_bytes());
         shorter[16..20].copy_from_slice(&(length - 20).to_le_bytes());
-        assert!(matches!(decode(&shorter), Err(Error::Decode { .. })), "{length} of {}", bytes.len());
+        assert!(matches!(decode(&shorter), Err(Error::Data(..))), "{length} of {}", bytes.len());
     }
 }
 
@@ -112,7 +112,7 @@ fn a_jpeg_that_is_cut_and_ended_again_is_truncated() {
             // Not within a pair that stands for one byte.
             let cut = if bytes[cut - 1] == 0xff { cut - 1 } else { cut };
             let found = decode(&[&bytes[..cut], &[0xff, 0xd9]].concat());
-            assert!(matches!(found, Err(Error::Decode { .. })), "{name} cut to {cut} of {}", bytes.len());
+            assert!(matches!(found, Err(Error::Data(..))), "{name} cut to {cut} of {}", bytes.len());
         }
     }
 }
@@ -172,7 +172,7 @@ fn what_is_no_image_is_named() {
         let path = dir.path().join("picture.jpg");
         std::fs::write(&path, content).unwrap();
         let error = read_image(&path).unwrap_err();
-        assert!(matches!(error, Error::Decode { .. }));
+        assert!(matches!(error, Error::Data(..)));
         assert!(error.to_string().contains(said) && error.to_string().contains("picture.jpg"), "{error}");
     }
     assert!(matches!(read_image(dir.path()), Err(Error::Io { .. })));
@@ -189,7 +189,7 @@ fn other_formats_are_refused_and_a_lossless_webp_is_read() {
         (b"<!DOCTYPE html><title>404</title>", "neither JPEG, PNG, BMP nor WebP"),
     ] {
         let error = decode(content).unwrap_err();
-        assert!(matches!(error, Error::Decode { .. }) && error.to_string().contains(name), "{error}");
+        assert!(matches!(error, Error::Data(..)) && error.to_string().contains(name), "{error}");
     }
     let images = ["lossless.webp", "rgb.png"].map(|name| read_image(&golden("images").join(name)).unwrap());
     assert_eq!(images[0], images[1]);
@@ -297,10 +297,11 @@ fn huge_headers_are_refused_before_allocation() {
     assert!(decode(&huge_jpeg()).is_err());
     assert!(decode(&huge_png()).is_err());
     let wide = 16_000u32.to_le_bytes();
-    assert!(matches!(decode(&other_sides("rgb.bmp", 18, [wide; 2])), Err(Error::ImageTooLarge { .. })));
+    let said = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
+    assert!(said(&other_sides("rgb.bmp", 18, [wide; 2])).contains("16000x16000 pixels exceed the limit"));
     assert!(decode(&other_sides("rgb.bmp", 18, [4000u32.to_le_bytes(); 2])).is_err());
     let lossy = other_sides("rgb.webp", 26, [16_000u16.to_le_bytes(); 2]);
-    assert!(matches!(decode(&lossy), Err(Error::ImageTooLarge { .. })));
+    assert!(said(&lossy).contains("16000x16000 pixels exceed the limit"));
     // Allocating and clearing 12 GB would take longer.
     assert!(start.elapsed().as_millis() < 100);
 }
@@ -308,15 +309,16 @@ fn huge_headers_are_refused_before_allocation() {
 #[test]
 fn limits_apply_to_file_side_and_area() {
     let path = golden("images/rgb.png");
-    let fails = |limits: DecodeLimits| read_image_limited(&path, &limits).unwrap_err();
+    let said = |path: &Path, limits| read_image_limited(path, &limits).unwrap_err().to_string();
     let limits = DecodeLimits { max_file_bytes: 1 << 20, max_side: 41, max_pixels: 41 * 29 };
     assert!(read_image_limited(&path, &limits).is_ok());
-    assert!(matches!(fails(DecodeLimits { max_file_bytes: 100, ..limits }), Error::FileTooLarge { .. }));
-    assert!(matches!(fails(DecodeLimits { max_side: 40, ..limits }), Error::ImageTooLarge { .. }));
-    assert!(matches!(fails(DecodeLimits { max_pixels: 41 * 29 - 1, ..limits }), Error::ImageTooLarge { .. }));
-    let jpeg = golden("images/rgb_444.jpg");
-    let error = read_image_limited(&jpeg, &DecodeLimits { max_pixels: 41 * 29 - 1, ..limits });
-    assert!(matches!(error, Err(Error::ImageTooLarge { width: 41, height: 29, .. })));
+    assert!(said(&path, DecodeLimits { max_file_bytes: 100, ..limits }).contains("exceed the limit of 100;"));
+    let sizes = [DecodeLimits { max_side: 40, ..limits }, DecodeLimits { max_pixels: 41 * 29 - 1, ..limits }];
+    for path in [path, golden("images/rgb_444.jpg")] {
+        sizes
+            .iter()
+            .for_each(|limits| assert!(said(&path, *limits).contains("41x29 pixels exceed the limit")));
+    }
 }
 
 #[test]
@@ -333,5 +335,5 @@ fn what_is_written_is_read_again() {
     let read = read_image(&jpeg).unwrap();
     assert_eq!((read.width, read.height), (19, 7));
     assert!(read.pixels.iter().zip(&flat.pixels).all(|(a, b)| a.abs_diff(*b) <= 3));
-    assert!(matches!(write_jpeg(&jpeg, &flat, 0), Err(Error::Encode { .. })));
+    assert!(matches!(write_jpeg(&jpeg, &flat, 0), Err(Error::Failure(..))));
 }

@@ -40,6 +40,6 @@ fn each_bad_line_is_named() {
     for (text, part) in [("file,pan\na.jpg,1\n", "no column \"tilt\""), ("file,pan,tilt\n", "lists no file")]
     {
         let error = load(dir.path(), text).unwrap_err();
-        assert!(matches!(error, Error::Format { .. }) && error.to_string().contains(part), "{error}");
+        assert!(matches!(error, Error::Data(..)) && error.to_string().contains(part), "{error}");
     }
 }

@@ -78,7 +78,7 @@ fn impossible_draws_are_errors() {
     ];
     for (outcome, said) in cases {
         let error = outcome.unwrap_err();
-        assert!(matches!(error, Error::Split { .. }) && error.to_string().contains(said), "{said}: {error}");
+        assert!(matches!(error, Error::Data(..)) && error.to_string().contains(said), "{said}: {error}");
     }
     assert_eq!(split().draw("train", "validation", 3).unwrap().part("train").unwrap().len(), 0);
     assert_eq!(split().draw("train", "validation", 0).unwrap().part("train").unwrap().len(), 3);

@@ -10,7 +10,6 @@ mod decode;
 mod detection_folder;
 mod face_augment;
 mod face_loader;
-mod faces_frames;
 mod faces_listed;
 mod faces_pointing04;
 mod faces_split;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ebm_data::sequences::{Rect, SequenceOptions, Sequences, got10k, lasot, otb, trackingnet, uav};
+use ebm_data::sequences::{Dataset, Rect, SequenceOptions, Sequences};
 
 use super::convention::Convention;
 use super::results::{ResultFormat, write_result, write_times};
@@ -60,22 +60,22 @@ impl TestSet {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, set)| set)
     }
 
-    /// Its sequences in the folder `root`, laid out as published: see the modules of [`ebm_data::sequences`].
+    /// Its sequences in the folder `root`, laid out as [`Dataset`] says.
     /// Those that are not there or defective are listed beside the others.
     ///
     /// # Errors
     /// When `root` has none of them, or can not be read.
     pub fn load(self, root: &Path) -> Result<Sequences> {
-        let options = SequenceOptions::benchmark();
-        Ok(match self {
-            Self::Otb100 => otb::load(root, &options)?,
-            Self::Uav123 => uav::load(root, &options)?,
-            Self::Lasot => lasot::load(root, &lasot::Split::Test, &options)?,
-            Self::Got10kVal => got10k::load(root, &got10k::Split::Val, &options)?,
-            Self::Got10kTest => got10k::load(root, &got10k::Split::Test, &options)?,
-            Self::TrackingNet => trackingnet::load(root, &[trackingnet::Set::Test], &options)?,
-            Self::Own => otb::load_folders(root, &options)?,
-        })
+        let dataset = match self {
+            Self::Otb100 => Dataset::Otb100,
+            Self::Uav123 => Dataset::Uav123,
+            Self::Lasot => Dataset::LasotTest,
+            Self::Got10kVal => Dataset::Got10kVal,
+            Self::Got10kTest => Dataset::Got10kTest,
+            Self::TrackingNet => Dataset::TrackingNetTest,
+            Self::Own => Dataset::Own,
+        };
+        Ok(dataset.load(root, &SequenceOptions::benchmark())?)
     }
 
     /// How its figures are computed; TrackingNet's own come from its server.

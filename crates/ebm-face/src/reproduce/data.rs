@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ebm_data::faces::split::{Split, folder_of};
-use ebm_data::faces::utkface::UtkOptions;
-use ebm_data::faces::{Faces, Tolerance, biwi, utkface};
+use ebm_data::faces::split::Split;
+use ebm_data::faces::{Faces, Tolerance, utkface};
 use ebm_seed::Key;
 use ebm_synth::faces::{generate_ages, poses};
 use ebm_train::Progress;
@@ -36,10 +35,6 @@ impl Task {
 
 /// Which images were drawn for validation is not published: these are, for every run.
 const SPLIT_SEED: u64 = 2020;
-/// Where BIWI's own frames are.
-const RAW_BIWI: &str = "biwi/hpdb";
-/// The recordings that protocol 2 tests on; which ones FSA-Net drew is only known through its files.
-const TEST_RECORDINGS: usize = 8;
 /// The parts of the split.
 pub(super) const TRAIN: &str = "train";
 pub(super) const VALIDATION: &str = "validation";
@@ -66,18 +61,15 @@ pub struct Data {
 impl Data {
     /// The file under `datasets` that the task's training data are in.
     pub fn source(task: Task, datasets: &Path) -> PathBuf {
-        let raw = datasets.join(RAW_BIWI);
         match task {
             Task::Age => datasets.join("utkface/utk_train.csv"),
-            Task::HeadPose if raw.exists() => raw,
             Task::HeadPose => datasets.join("biwi/BIWI_train.npz"),
         }
     }
 
-    /// UTKFace in `datasets/utkface`; BIWI in `datasets/biwi`, as FSA-Net's two files or as its own frames,
-    /// of which 8 recordings are drawn for the test. Validation images are drawn from the training images: 1
-    /// 644 of the 13 147 and 1 010 of the 10 613 published ones, and the same share of any others. Where the test
-    /// images are not there, `report` more are drawn in their place.
+    /// UTKFace in `datasets/utkface`; BIWI in `datasets/biwi`, as FSA-Net's two files. Validation images are drawn
+    /// from the training images: 1 644 of the 13 147 and 1 010 of the 10 613 published ones, and the same share of
+    /// any others. Where the test images are not there, `report` more are drawn in their place.
     ///
     /// # Errors
     /// When a file is missing or has too many defects. Test images may be missing as a whole.
@@ -87,18 +79,12 @@ impl Data {
         let (train, test, share) = match task {
             Task::Age => {
                 let (images, test) = (root.join("images"), root.join("utk_test.csv"));
-                let train = utkface::load(&images, &source, &UtkOptions::default())?;
+                let train = utkface::load(&images, &source, None, &Tolerance::default())?;
                 // Any number may be missing here: a test split is used only if it is there as a whole.
                 let tolerance = Tolerance { max_bad_fraction: 1.0, ..Tolerance::default() };
-                let options = UtkOptions { tolerance, ..UtkOptions::default() };
-                let test = test.is_file().then(|| utkface::load(&images, &test, &options)).transpose()?;
+                let test =
+                    test.is_file().then(|| utkface::load(&images, &test, None, &tolerance)).transpose()?;
                 (train, test, 1644.0 / 13147.0)
-            }
-            Task::HeadPose if source.is_dir() => {
-                let all = biwi::load_frames(&source, biwi::SIDE_MM, &Tolerance::default())?;
-                let split = whole(&all)?.draw_groups(TRAIN, TEST, TEST_RECORDINGS, folder_of)?;
-                let [train, test] = parts(&split, &all, [TRAIN, TEST])?;
-                (train, Some(test), 1010.0 / 10613.0)
             }
             Task::HeadPose => {
                 let read = |path: &Path| crate::biwi::read_npz(path, &Tolerance::default());
@@ -151,7 +137,7 @@ impl Data {
             made.push(Arc::new(match task {
                 Task::Age => {
                     let ages = generate_ages(&root.join(&name), size, count, key)?;
-                    utkface::load(&ages.images, &ages.split, &UtkOptions::default())?
+                    utkface::load(&ages.images, &ages.split, None, &Tolerance::default())?
                 }
                 Task::HeadPose => Faces { faces: poses(size, count, key)?, ..Faces::default() },
             }));
@@ -215,10 +201,4 @@ pub fn report_repeated(faces: &Faces, train: &Faces, name: &str, progress: &mut 
 pub(super) fn whole(faces: &Faces) -> Result<Split> {
     let names: Vec<&str> = faces.faces.iter().map(|face| face.name.as_str()).collect();
     Ok(Split::whole(TRAIN, &names, SPLIT_SEED)?)
-}
-
-/// The faces of two parts.
-fn parts(split: &Split, faces: &Faces, names: [&str; 2]) -> Result<[Faces; 2]> {
-    let mut parts = split.apply(faces)?;
-    Ok(names.map(|name| parts.remove(name).unwrap_or_default()))
 }

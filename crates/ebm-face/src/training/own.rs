@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ebm_data::faces::split::Split;
-use ebm_data::faces::utkface::{self, UtkOptions};
+use ebm_data::faces::utkface;
 use ebm_data::faces::{Faces, Tolerance, listed};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_seed::Key;
@@ -49,7 +49,7 @@ impl FaceSource {
         let tolerance = Tolerance::default();
         Ok(match self {
             Self::Ages { images, split: Some(split), shift } => {
-                utkface::load(images, split, &UtkOptions { shift: *shift, ..UtkOptions::default() })?
+                utkface::load(images, split, *shift, &tolerance)?
             }
             Self::Ages { images, split: None, .. } => utkface::load_directory(images, &tolerance)?,
             Self::Listed { images, split } => {

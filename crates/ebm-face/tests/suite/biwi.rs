@@ -58,7 +58,7 @@ fn other_files_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.npz");
     let said = |path: &Path| match read_npz(path, &Tolerance::default()) {
-        Err(Error::Data(error @ ebm_data::Error::Format { .. })) => error.to_string(),
+        Err(Error::Data(error @ ebm_data::Error::Data(..))) => error.to_string(),
         other => panic!("{other:?}"),
     };
     assert!(said(&golden("fortran.npz")).contains("fortran"));

@@ -1,7 +1,8 @@
 //! Discs with ages and poses.
 
 use ebm_data::faces::Pixels;
-use ebm_data::faces::utkface::{UtkOptions, load};
+use ebm_data::faces::utkface::load;
+use ebm_data::quarantine::Tolerance;
 use ebm_seed::Key;
 use ebm_synth::faces::{POSE_LIMITS, generate_ages, poses};
 
@@ -9,7 +10,7 @@ use ebm_synth::faces::{POSE_LIMITS, generate_ages, poses};
 fn ages_are_read_as_utkfaces() {
     let dir = tempfile::tempdir().unwrap();
     let ages = generate_ages(&dir.path().join("ages"), 32, 12, Key::new(1)).unwrap();
-    let faces = load(&ages.images, &ages.split, &UtkOptions::default()).unwrap().faces;
+    let faces = load(&ages.images, &ages.split, None, &Tolerance::default()).unwrap().faces;
     assert_eq!(faces.len(), 12);
     for face in &faces {
         let named: f32 = face.name.rsplit('/').next().unwrap().split('_').next().unwrap().parse().unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
-use ebm_data::sequences::{Sequence, SequenceOptions, coco, got10k, lasot, trackingnet};
+use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, coco};
 use ebm_eval::tracking::{Convention, TestSet};
 use ebm_train::Progress;
 
@@ -69,10 +69,10 @@ const VOTTRAIN: &str = "got10k/vottrain.txt";
 
 /// What of GOT-10k is trained on. Its `train` has the sequences that trackers are validated on as well, so
 /// that all of it is never taken unasked.
-fn got10k_split(datasets: &Path) -> Result<got10k::Split> {
+fn got10k_split(datasets: &Path) -> Result<Dataset> {
     let listed = datasets.join(VOTTRAIN);
     if listed.is_file() {
-        return Ok(got10k::Split::Listed(listed));
+        return Ok(Dataset::Got10kTrain(listed));
     }
     let reason = "this list of GOT-10k's training sequences is missing, and all of train/ would include those that are validated on \
                   (votval): take the published list, ltr/data_specs/got10k_vot_train_split.txt of \
@@ -90,9 +90,9 @@ fn training_sources(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Sour
         CocoDataset::load(&annotations, &root.join("coco/train2017"), &LoadOptions::new(Purpose::Train))?;
     let mut sources = Vec::new();
     for found in [
-        lasot::load(&root.join("lasot"), &lasot::Split::Train, &settings)?,
-        got10k::load(&root.join("got10k"), &split, &settings)?,
-        trackingnet::load(&root.join("trackingnet"), &trackingnet::Set::ATOM, &settings)?,
+        Dataset::LasotTrain.load(&root.join("lasot"), &settings)?,
+        split.load(&root.join("got10k"), &settings)?,
+        Dataset::TrackingNetTrain.load(&root.join("trackingnet"), &settings)?,
     ] {
         for defect in &found.quarantine.defects {
             progress.message(&format!("left out: {defect}"));
@@ -141,6 +141,6 @@ mod tests {
         }
         let listed = dir.path().join(VOTTRAIN);
         std::fs::write(&listed, "0\n2\n").unwrap();
-        assert_eq!(got10k_split(dir.path()).unwrap(), got10k::Split::Listed(listed));
+        assert_eq!(got10k_split(dir.path()).unwrap(), Dataset::Got10kTrain(listed));
     }
 }

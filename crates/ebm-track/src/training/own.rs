@@ -7,7 +7,7 @@ use candle_core::Device;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
-use ebm_data::sequences::{Sequence, SequenceOptions, digest, otb};
+use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, digest};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
@@ -105,7 +105,7 @@ impl Training for TrackerTraining {
     }
 
     fn open(&mut self, session: &mut Session<'_>) -> Result<TrackerData> {
-        let found = otb::load_folders(&self.sequences, &SequenceOptions::train())?;
+        let found = Dataset::Own.load(&self.sequences, &SequenceOptions::train())?;
         for defect in &found.quarantine.defects {
             session.progress.message(&format!("left out: {defect}"));
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use ebm_data::files::write_atomic;
-use ebm_data::sequences::{SequenceOptions, otb};
+use ebm_data::sequences::{Dataset, SequenceOptions};
 use ebm_detect::BUNDLED_REFINER;
 use ebm_eval::tracking::Convention;
 use ebm_synth::videos::VideoConfig;
@@ -186,7 +186,8 @@ impl TrackingArgs {
     fn data(&self) -> Result<StillsData> {
         let real = match &self.sequences {
             Some(root) => {
-                let found = otb::load(root, &SequenceOptions::benchmark())
+                let found = Dataset::Otb100
+                    .load(root, &SequenceOptions::benchmark())
                     .with_context(|| format!("the sequences in {}", root.display()))?;
                 say_left_out(&found.quarantine);
                 let (name, convention) = ("real".to_owned(), Convention::pytracking());

@@ -1,13 +1,12 @@
-//! The arrays of FSA-Net's npz files, `BIWI_train.npz` and `BIWI_test.npz`.
+//! BIWI: heads with their pose, in the arrays of FSA-Net's npz files, `BIWI_train.npz` and `BIWI_test.npz`.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::check_angles;
 use crate::error::{Error, Result};
 use crate::faces::{Face, Faces, Pixels};
 use crate::image::Image;
-use crate::quarantine::Tolerance;
+use crate::quarantine::{DefectCode, Finding, Tolerance};
 
 /// Faces from the images and poses of an npz file at `path`, which `ebm-face` reads.
 ///
@@ -16,7 +15,7 @@ use crate::quarantine::Tolerance;
 /// defective if an angle is not finite or beyond 180 degrees.
 ///
 /// # Errors
-/// [`Error::Format`] for arrays that are empty or do not fit together; [`Error::TooManyDefects`] above the tolerated
+/// [`Error::Data`] for arrays that are empty or do not fit together; [`Error::TooManyDefects`] above the tolerated
 /// fraction; [`Error::Argument`] for a fraction out of its domain.
 pub fn faces_of_arrays(
     path: &Path,
@@ -37,11 +36,14 @@ pub fn faces_of_arrays(
     for (index, (bgr, &pose)) in images.chunks_exact(height * width * 3).zip(poses).enumerate() {
         let name = format!("{index:06}");
         let rgb = bgr.chunks_exact(3).flat_map(|pixel| pixel.iter().rev().copied()).collect();
-        let image = Image::new(width, height, rgb)?;
-        let outcome = check_angles(pose).map(|target| {
-            let pixels = Pixels::Memory(Arc::new(image));
-            Face { name: name.clone(), pixels, target }
-        });
+        let pixels = Pixels::Memory(Arc::new(Image::new(width, height, rgb)?));
+        let outcome = if pose.iter().all(|angle| angle.abs() <= 180.) {
+            Ok(Face { name: name.clone(), pixels, target: pose.map(|angle| angle as f32).to_vec() })
+        } else {
+            let [yaw, pitch, roll] = pose;
+            let detail = format!("yaw {yaw}, pitch {pitch}, roll {roll}: not three angles up to 180 degrees");
+            Err(Finding::new(DefectCode::BadAnnotation, detail))
+        };
         faces.push(path, &name, outcome);
     }
     faces.within(tolerance)

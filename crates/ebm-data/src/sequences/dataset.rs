@@ -1,0 +1,244 @@
+//! Where each dataset has its frames and boxes, and one reader for all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::part::{Part, UAV123};
+use super::reader::{
+    SequenceOptions, annotation_trouble, collect, entries, folders, list, only_first_known, text_files,
+    visible,
+};
+use super::{Frames, Sequence, Sequences, otb, read_boxes};
+use crate::error::{Error, Result};
+use crate::quarantine::Attempt;
+
+/// The names of LaSOT's 280 sequences for tests, four of each class, a line each.
+pub const LASOT_TEST: &str = include_str!("lasot_test.txt");
+
+/// Videos in a folder, laid out as their publisher does.
+///
+/// | dataset | frames | boxes, as many | the target is visible where |
+/// |---|---|---|---|
+/// | OTB-100 | `Deer/img/0001.jpg` | `Deer/groundtruth_rect.txt` | |
+/// | UAV123 | `data_seq/UAV123/FOLDER/000001.jpg` | `anno/UAV123/NAME.txt` | |
+/// | LaSOT | `CLASS/NAME/img/00000001.jpg`, or without `CLASS` | `groundtruth.txt` beside `img` | `full_occlusion.txt` and `out_of_view.txt` have 0 |
+/// | GOT-10k | `train/NAME/00000001.jpg`, or `val`, `test` | `groundtruth.txt` beside them | `absence.label` has 0, and `cover.label` more |
+/// | TrackingNet | `TRAIN_k/frames/NAME/0.jpg`, or `TEST` | `TRAIN_k/anno/NAME.txt` | |
+/// | own | the JPEG and PNG files of `NAME/img`, by name | `NAME/groundtruth_rect.txt` | |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dataset {
+    /// OTB-100 (OTB-2015): the targets [`otb::SEQUENCES`], in their order, with boxes as [`otb::annotations`] reads
+    /// them. Coordinates count from 1.
+    Otb100,
+    /// UAV123, by name. 51 sequences are parts of 19 folders, as the benchmark's own files say; the others are the
+    /// whole folder of their name.
+    Uav123,
+    /// LaSOT without [`LASOT_TEST`], by name.
+    LasotTrain,
+    /// [`LASOT_TEST`].
+    LasotTest,
+    /// What a file lists of GOT-10k's `train`, such as the list known as vottrain: each line is a name, or the place
+    /// of one in `train/list.txt`, counted from 0.
+    Got10kTrain(PathBuf),
+    /// GOT-10k's `val/list.txt`, or without that file the folders in `val`.
+    Got10kVal,
+    /// GOT-10k's `test/list.txt`, likewise. Only the first box of each is published: the others are NaN.
+    Got10kTest,
+    /// The sets 0 to 3 of TrackingNet, which ATOM is trained on, each by name. Their boxes take 32 bytes for each of
+    /// 4.8 million frames; no path of a frame is kept.
+    TrackingNetTrain,
+    /// TrackingNet's `TEST`, by name. Only the first box of each is published: the others are NaN.
+    TrackingNetTest,
+    /// Every folder with a `groundtruth_rect.txt`, by name.
+    Own,
+}
+
+/// Two files with a number for each frame, and whether the target is visible by them.
+type Flags = ([&'static str; 2], fn((u32, u32)) -> bool);
+
+/// The files of one sequence.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub name: String,
+    /// The file.
+    pub boxes: PathBuf,
+    /// The folder.
+    pub frames: PathBuf,
+    /// The number of the first frame, and its digits; without them frames come in the order of their names.
+    pub numbers: Option<(usize, usize)>,
+    /// Which of the boxes count, where a table says so.
+    pub part: Option<&'static Part>,
+}
+
+impl Dataset {
+    /// Reads the sequences in the folder `root`. Coordinates stay as they are in the files.
+    ///
+    /// A sequence is defective if its files are not there or malformed, or if boxes, frames and flags are not as many;
+    /// of OTB-100 and UAV123 frames may go on behind the last box.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a folder or list that cannot be read, [`Error::Data`] for one without sequences,
+    /// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its domain.
+    pub fn load(&self, root: &Path, options: &SequenceOptions) -> Result<Sequences> {
+        options.tolerance.validate()?;
+        let is_part = matches!(self, Self::Otb100 | Self::Uav123);
+        let read = |place| self.read(place);
+        collect(self.places(root)?, read, is_part, options)?.ok_or_else(|| {
+            let detail = format!("no sequence found; the files should be laid out as {}", self.layout());
+            Error::format(root, "a dataset of sequences", detail)
+        })
+    }
+
+    /// An example of the files.
+    fn layout(&self) -> &'static str {
+        match self {
+            Self::Otb100 | Self::Own => "Basketball/img/0001.jpg and Basketball/groundtruth_rect.txt",
+            Self::Uav123 => "data_seq/UAV123/FOLDER/000001.jpg and anno/UAV123/NAME.txt",
+            Self::LasotTrain | Self::LasotTest => {
+                "CLASS/CLASS-NUMBER/img/00000001.jpg and CLASS/CLASS-NUMBER/groundtruth.txt"
+            }
+            Self::Got10kTrain(_) | Self::Got10kVal | Self::Got10kTest => {
+                "train/list.txt, train/NAME/00000001.jpg and train/NAME/groundtruth.txt"
+            }
+            Self::TrackingNetTrain | Self::TrackingNetTest => {
+                "TRAIN_k/frames/VIDEO/0.jpg and TRAIN_k/anno/VIDEO.txt, or TEST/…"
+            }
+        }
+    }
+
+    /// What else tells whether the target is visible.
+    fn flags(&self) -> Option<Flags> {
+        match self {
+            Self::LasotTrain | Self::LasotTest => {
+                Some((["full_occlusion.txt", "out_of_view.txt"], |flags| flags == (0, 0)))
+            }
+            Self::Got10kTrain(_) | Self::Got10kVal => {
+                Some((["absence.label", "cover.label"], |(absent, cover)| absent == 0 && cover > 0))
+            }
+            _ => None,
+        }
+    }
+
+    fn places(&self, root: &Path) -> Result<Vec<Place>> {
+        match self {
+            Self::Otb100 => otb::places(root),
+            Self::Uav123 => uav123(root),
+            Self::LasotTrain | Self::LasotTest => lasot(root, *self == Self::LasotTest),
+            Self::Got10kTrain(chosen) => got10k(&root.join("train"), Some(chosen)),
+            Self::Got10kVal => got10k(&root.join("val"), None),
+            Self::Got10kTest => got10k(&root.join("test"), None),
+            Self::TrackingNetTrain => {
+                let sets = (0..4).map(|k| trackingnet(&root.join(format!("TRAIN_{k}"))));
+                Ok(sets.collect::<Result<Vec<_>>>()?.concat())
+            }
+            Self::TrackingNetTest => trackingnet(&root.join("TEST")),
+            Self::Own => {
+                let names = entries(root, |path| path.join(otb::BOXES).is_file())?;
+                let place = |name: String| {
+                    let folder = root.join(&name);
+                    let (boxes, frames) = (folder.join(otb::BOXES), folder.join("img"));
+                    Place { name, boxes, frames, numbers: None, part: None }
+                };
+                Ok(names.into_iter().map(place).collect())
+            }
+        }
+    }
+
+    fn read(&self, place: Place) -> Attempt<Sequence> {
+        let Place { name, boxes: file, frames: directory, numbers, part } = place;
+        let boxes = part.map_or_else(|| read_boxes(&file), |part| part.read_boxes(&file));
+        let mut boxes = boxes.map_err(|error| annotation_trouble(&file, error))?;
+        if let (Self::Got10kTest | Self::TrackingNetTest, &[first]) = (self, &boxes[..]) {
+            boxes = only_first_known(first, &directory)?;
+        }
+        let seen = |(files, seen)| visible(file.parent().unwrap_or(&directory), files, boxes.len(), seen);
+        let visible = self.flags().map(seen).transpose()?;
+        let frames = match numbers {
+            Some((first, digits)) => Frames::Numbered { directory, first, count: boxes.len(), digits },
+            None => {
+                let is_frame =
+                    |path: &Path| path.extension().is_some_and(|kind| kind == "jpg" || kind == "png");
+                let names = entries(&directory, is_frame);
+                let names = names.map_err(|error| annotation_trouble(&directory, error))?;
+                Frames::Listed(names.into_iter().map(|name| directory.join(name)).collect())
+            }
+        };
+        Ok(Sequence { name, frames, boxes, visible })
+    }
+}
+
+fn uav123(root: &Path) -> Result<Vec<Place>> {
+    let (frames, annotations) = (root.join("data_seq/UAV123"), root.join("anno/UAV123"));
+    let folders = folders(&frames)?;
+    let mut names = text_files(&annotations)?;
+    let of_folder = |part: &Part| folders.contains(part.folder('_'));
+    names.extend(UAV123.iter().filter(|part| of_folder(part)).map(|part| part.name.clone()));
+    let is_whole = |folder: &&String| UAV123.iter().all(|part| part.folder('_') != **folder);
+    names.extend(folders.iter().filter(is_whole).cloned());
+    let place = |name: String| {
+        let part = UAV123.iter().find(|part| part.name == name);
+        let (first, folder) = part.map_or((1, &*name), |part| (part.first, part.folder('_')));
+        let (boxes, frames) = (annotations.join(format!("{name}.txt")), frames.join(folder));
+        Place { name, boxes, frames, numbers: Some((first, 6)), part }
+    };
+    Ok(names.into_iter().map(place).collect())
+}
+
+fn lasot(root: &Path, is_test: bool) -> Result<Vec<Place>> {
+    let mut found = BTreeMap::new();
+    for class in folders(root)? {
+        let folder = root.join(&class);
+        if ["img", "groundtruth.txt"].iter().any(|entry| folder.join(entry).exists()) {
+            found.insert(class, folder);
+            continue;
+        }
+        for name in folders(&folder)? {
+            if name.strip_prefix(&*class).is_some_and(|rest| rest.starts_with('-')) {
+                found.insert(name.clone(), folder.join(name));
+            }
+        }
+    }
+    let tests: BTreeSet<&str> = LASOT_TEST.lines().collect();
+    let place = |name: &str, folder: PathBuf| {
+        let (boxes, frames) = (folder.join("groundtruth.txt"), folder.join("img"));
+        Place { name: name.to_owned(), boxes, frames, numbers: Some((1, 8)), part: None }
+    };
+    if !is_test {
+        found.retain(|name, _| !tests.contains(&**name));
+        return Ok(found.into_iter().map(|(name, folder)| place(&name, folder)).collect());
+    }
+    let of_test = |name: &str| place(name, found.remove(name).unwrap_or_else(|| root.join(name)));
+    Ok(LASOT_TEST.lines().map(of_test).collect())
+}
+
+fn got10k(folder: &Path, chosen: Option<&Path>) -> Result<Vec<Place>> {
+    let path = folder.join("list.txt");
+    let mut names = if path.is_file() { list(&path)? } else { folders(folder)?.into_iter().collect() };
+    if let Some(chosen) = chosen {
+        let name = |line: String| match line.parse::<usize>() {
+            Err(_) => Ok(line),
+            Ok(place) => names.get(place).cloned().ok_or_else(|| {
+                let (path, count) = (path.display(), names.len());
+                let detail = format!("place {place} is not in {path}, which has {count} names");
+                Error::format(chosen, "a list of sequences", detail)
+            }),
+        };
+        names = list(chosen)?.into_iter().map(name).collect::<Result<_>>()?;
+    }
+    let place = |name: String| {
+        let frames = folder.join(&name);
+        Place { name, boxes: frames.join("groundtruth.txt"), frames, numbers: Some((1, 8)), part: None }
+    };
+    Ok(names.into_iter().map(place).collect())
+}
+
+fn trackingnet(set: &Path) -> Result<Vec<Place>> {
+    let (frames, annotations) = (set.join("frames"), set.join("anno"));
+    let mut names = folders(&frames)?;
+    names.extend(text_files(&annotations)?);
+    let place = |name: String| {
+        let (boxes, frames) = (annotations.join(format!("{name}.txt")), frames.join(&name));
+        Place { name, boxes, frames, numbers: Some((0, 1)), part: None }
+    };
+    Ok(names.into_iter().map(place).collect())
+}

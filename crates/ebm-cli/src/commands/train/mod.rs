@@ -1,36 +1,36 @@
 //! `ebm train`: the same course for every task, [`ebm_experiment::train`].
 
-mod branch;
-mod detector;
+mod detection;
 pub mod face;
-mod held_out;
 mod images;
-mod refiner;
 mod run;
 mod tracker;
 mod watch;
 
-use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Error, Result};
 use clap::Subcommand;
+use ebm_detect::training::TrainingOptions;
 use ebm_experiment::{Session, Training};
 
 use super::create_dir;
-use crate::parallel;
 use crate::progress::Console;
 use crate::signals::Signals;
+use crate::{exit, parallel};
 use run::RunArgs;
 
 /// What to train.
 #[derive(Subcommand)]
 pub enum Train {
     /// Faster-RCNN: all of it, or all but a body with given weights.
-    Detector(detector::DetectorArgs),
+    Detector(detection::DetectorArgs),
     /// What a method adds to a trained detector: a confidence branch, or a density in the place of the
     /// regression.
     #[command(alias = "confidence")]
-    Branch(branch::BranchArgs),
+    Branch(detection::BranchArgs),
     /// A network of its own that places other detectors' boxes.
-    Refiner(refiner::RefinerArgs),
+    Refiner(detection::RefinerArgs),
     /// The box module of a tracker, on one's own sequences.
     Tracker(tracker::TrackerArgs),
     /// A network of ages, on one's own faces.
@@ -45,7 +45,7 @@ trait TrainArgs: Training<Error = anyhow::Error> {
     fn run(&self) -> &RunArgs;
 
     /// What standard output names at the end: by default the run's folder.
-    fn result(&self) -> Result<std::path::PathBuf> {
+    fn result(&self) -> Result<PathBuf> {
         Ok(self.run().run.clone())
     }
 }
@@ -53,9 +53,15 @@ trait TrainArgs: Training<Error = anyhow::Error> {
 /// Runs the command.
 pub fn run(command: Train, signals: &Signals) -> Result<()> {
     match command {
-        Train::Detector(args) => train(args, signals),
-        Train::Branch(args) => train(args, signals),
-        Train::Refiner(args) => train(args, signals),
+        Train::Detector(args) => {
+            start(&args.common.run, &mut args.training()?, |it, _| file(&it.options), signals)
+        }
+        Train::Branch(args) => {
+            start(&args.common.run, &mut args.training()?, |it, _| file(&it.options), signals)
+        }
+        Train::Refiner(args) => {
+            start(&args.common.run, &mut args.training()?, |it, _| file(&it.options), signals)
+        }
         Train::Tracker(args) => train(args, signals),
         Train::Age(args) => train(args, signals),
         Train::HeadPose(args) => train(args, signals),
@@ -63,29 +69,60 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
 }
 
 fn train<T: TrainArgs>(mut args: T, signals: &Signals) -> Result<()> {
-    let (engine, device) = args.run().engine();
+    let run = args.run().clone();
+    start(&run, &mut args, |args, _| args.result(), signals)
+}
+
+/// The network's file, as what standard output names at the end.
+fn file(options: &TrainingOptions) -> Result<PathBuf> {
+    Ok(options.file.clone())
+}
+
+/// Trains as `own` says; standard output names the `result`.
+fn start<T: Training<Error: Into<anyhow::Error>>>(
+    own: &RunArgs,
+    training: &mut T,
+    result: fn(&T, &RunArgs) -> Result<PathBuf>,
+    signals: &Signals,
+) -> Result<()> {
+    let (engine, device) = own.engine();
     let (group, device) = engine.join(device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
     }
     let mut session = Session { group: &group, device: &device, progress: &mut progress };
-    let result = course(&mut args, &mut session);
-    parallel::end(&group, result)
+    let trained = course(own, training, result, &mut session);
+    parallel::end(&group, trained)
 }
 
-fn course<T: TrainArgs>(args: &mut T, session: &mut Session<'_>) -> Result<()> {
-    let own = args.run().clone();
+fn course<T: Training<Error: Into<anyhow::Error>>>(
+    own: &RunArgs,
+    training: &mut T,
+    result: fn(&T, &RunArgs) -> Result<PathBuf>,
+    session: &mut Session<'_>,
+) -> Result<()> {
     let run = own.place()?;
     let mut watch = None;
     if session.group.is_first() {
         create_dir(run.spec.root)?;
         watch = Some(own.watch.begin(&own.run)?);
     }
-    ebm_experiment::train(args, &run, session)?;
+    let no_space = |error: T::Error| no_space(error.into(), &own.run);
+    ebm_experiment::train(training, &run, session).map_err(no_space)?;
     drop(watch);
     if session.group.is_first() {
-        println!("{}", args.result()?.display());
+        println!("{}", result(training, own)?.display());
     }
     Ok(())
+}
+
+/// What to do where the disk is full; other errors speak for themselves.
+fn no_space(error: Error, run: &Path) -> Error {
+    let is_of_file = error.chain().any(|cause| cause.is::<std::io::Error>());
+    if !is_of_file || !exit::is_of_resources(&error) || error.to_string().starts_with("no space for") {
+        return error;
+    }
+    let run = run.display();
+    error.context(format!("no space for {run}; free some and go on with --resume: the checkpoints are whole"))
 }

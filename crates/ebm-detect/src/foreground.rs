@@ -78,7 +78,7 @@ mod tests {
     use std::rc::Rc;
 
     use crate::{
-        FeatureCache, ImageBatch, Objects,
+        FasterRcnn, FeatureCache, ImageBatch, Objects,
         config::{ExperimentConfig, Settings},
         feature_cache::{BatchOrder, shuffled},
         training::{BatchSource, CachedSource},

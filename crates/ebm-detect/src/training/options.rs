@@ -1,6 +1,6 @@
 //! What every training on annotated images is told, and the images themselves.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -219,6 +219,8 @@ impl<C> TrainingData<C> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow, bail};
 use candle_core::Tensor;
 use ebm_core::AnyObjective;
 use ebm_detect::config::{RefinerConfig, Settings};
-use ebm_detect::training::{BatchSource, RefinerSource, RefinerTask};
+use ebm_detect::training::{BatchSource, RefinerTask};
 use ebm_detect::{CachedBatch, ImageBatch, Objects, RefinerNetwork};
 use ebm_seed::Key;
 use ebm_train::TrainTask;
@@ -43,7 +43,7 @@ pub fn step(place: &Place<'_>, batch: usize, objects: usize, samples: usize, siz
     let (boxes, _) = boxes(batch * objects, size, 2);
     let of_image = |boxes: &[_]| boxes.iter().map(|&bbox| (bbox, 0)).collect();
     let objects = boxes.chunks_exact(objects).map(of_image).collect();
-    let source = RefinerSource::Images(Box::new(Same { pixels, size, objects }));
+    let source = Box::new(Same { pixels, size, objects });
     let mut task = RefinerTask::new(network, place.store.clone(), source, &config, Key::new(0))?;
     Ok(Box::new(move || Ok(Box::new(task.step(0).map_err(|error| anyhow!(error))?))))
 }

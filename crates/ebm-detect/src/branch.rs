@@ -8,11 +8,8 @@ use ebm_nn::{device::Precision, params::ParamStore};
 use ebm_seed::Key;
 
 use crate::{
-    Result,
-    config::DetectorConfig,
-    energy_head::EnergyHead,
-    parametric_head::ParametricHead,
-    weights::{WeightFile, new_head},
+    Result, config::DetectorConfig, energy_head::EnergyHead, parametric_head::ParametricHead,
+    weights::WeightFile,
 };
 
 /// The newly added layers, which alone are trained.
@@ -36,14 +33,16 @@ impl Branch {
         device: &Device,
         key: Key,
     ) -> Result<(Self, ParamStore)> {
-        let Some(density) = density else {
-            let (head, store) = new_head(config, detector, device, key)?;
-            return Ok((Self::Confidence(head), store));
-        };
         let store = ParamStore::new(key);
-        let head =
-            ParametricHead::new(density, config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
-        Ok((Self::Density(head), store))
+        if density.is_none() {
+            // fc6 and fc7 start from the detector's box head, as in the paper.
+            let mlp = detector.iter().filter_map(|(name, tensor)| {
+                let layer = name.strip_prefix("roi_heads.box_head.")?;
+                Some((format!("roi_heads.energy_head.{layer}"), tensor.clone()))
+            });
+            store.preload(mlp.collect());
+        }
+        Ok((Self::of_store(density, config, &store, device)?, store))
     }
 
     /// The layers saved in `file`, frozen, for a detector of `config`.

@@ -6,11 +6,12 @@ use candle_core::{DType, Device, Tensor};
 use ebm_core::{
     DensityMap, EnergyModel, GaussianMixture, GridDensity, ImportanceDensity, Region, WeightedSamples,
 };
+use ebm_data::loader::Sample;
 use ebm_experiment::{CalibratedEdge, edge_regions};
-use ebm_nn::boxes::{BBox, BoxConvention};
+use ebm_nn::boxes::BoxConvention;
 use rand::RngCore;
 
-use crate::{Result, energy_head::BoxFeatures};
+use crate::{Result, energy_head::BoxFeatures, input::original_pixel};
 
 /// One of the four corners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,26 +38,6 @@ impl Corner {
     }
 }
 
-/// Boxes in the images of a batch.
-#[derive(Clone, Copy, Debug)]
-pub struct PlacedBoxes<'a> {
-    /// The image of each box.
-    pub images: &'a [u32],
-    /// The class of each.
-    pub labels: &'a [u32],
-    /// In input pixels.
-    pub boxes: &'a [BBox],
-}
-
-/// What a density is drawn from.
-#[derive(Clone, Copy, Debug)]
-pub struct Sampling<'a> {
-    /// The mixture of Eq. 5, as in training.
-    pub proposal: &'a GaussianMixture,
-    /// Samples of each box.
-    pub num_samples: usize,
-}
-
 /// Weighted samples of p(y | x) about one box, as edges in pixels: `[left, top, right, bottom]` with
 /// exclusive ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,35 +57,17 @@ impl BoxDensity {
     /// The probability of [`edge_intervals`](Self::edge_intervals).
     pub const LEVEL: f64 = 0.9;
 
-    /// The densities about the boxes `placed` in the images of the `pyramid`, of samples that
-    /// [adapt](ImportanceDensity::adaptive) to them in the coordinates of f, `(c_x/w, c_y/h, log w, log h)` with
-    /// the box's own size as reference.
+    /// The density about the one box of `features`, from samples that [adapt](ImportanceDensity::adaptive) to it in
+    /// the coordinates of f, `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference. The first are
+    /// of `proposal`, the mixture of Eq. 5 as in training.
     ///
     /// # Errors
-    /// Those of [`BoxFeatures::new`] and of [`ImportanceDensity::adaptive`].
+    /// Those of [`ImportanceDensity::adaptive`].
     pub fn about<M: EnergyModel<Features = BoxFeatures>>(
         head: &M,
-        pyramid: &[Tensor],
-        placed: PlacedBoxes<'_>,
-        convention: BoxConvention,
-        sampling: Sampling<'_>,
-        rng: &mut dyn RngCore,
-    ) -> Result<Vec<Self>> {
-        // In the layout that pooling reads, once for all boxes.
-        let pyramid = &BoxFeatures::readable(pyramid)?;
-        let objects = placed.images.iter().zip(placed.labels).zip(placed.boxes);
-        let density = |((&image, &label), &bbox): ((&u32, &u32), &BBox)| {
-            let features = BoxFeatures::new(pyramid, vec![image], vec![label], &[bbox], convention)?;
-            Self::of_object(head, &features, sampling, &mut *rng)
-        };
-        objects.map(density).collect()
-    }
-
-    /// The density of the one object of `features`.
-    fn of_object<M: EnergyModel<Features = BoxFeatures>>(
-        head: &M,
         features: &BoxFeatures,
-        Sampling { proposal, num_samples }: Sampling<'_>,
+        proposal: &GaussianMixture,
+        num_samples: usize,
         rng: &mut dyn RngCore,
     ) -> Result<Self> {
         let center = features.targets()?.squeeze(1)?;
@@ -118,21 +81,17 @@ impl BoxDensity {
         Ok(Self { edges: WeightedSamples::new(&density, edges)?, bounds: None, calibrated: None })
     }
 
-    /// The same in an image whose pixels are these `factors` (x, y) times smaller, as
-    /// [`to_original`](crate::input::to_original) takes boxes of that convention there.
-    pub fn scaled(self, factors: [f64; 2], convention: BoxConvention) -> Self {
-        let end = f64::from(convention.offset());
+    /// The same in the image that became the input `sample`, as [`to_original`](crate::input::to_original) takes
+    /// boxes of that convention there; edges end at its border where `clips` is true.
+    pub(crate) fn in_image(self, sample: &Sample, convention: BoxConvention, clips: bool) -> Self {
+        let (factors, end) = (original_pixel(sample), f64::from(convention.offset()));
         let ends = [0.0, 0.0, end, end];
         let scaled = |edges: [f64; 4]| {
             [0, 1, 2, 3].map(|place| (edges[place] - ends[place]) * factors[place % 2] + ends[place])
         };
-        Self { edges: self.edges.map(scaled), ..self }
-    }
-
-    /// The same where edges end at the border of an image of so many columns and rows.
-    #[must_use]
-    pub fn within(self, size: [f64; 2]) -> Self {
-        Self { bounds: Some(size), ..self }
+        let (height, width) = sample.original;
+        let bounds = clips.then_some([width as f64, height as f64]);
+        Self { edges: self.edges.map(scaled), bounds, ..self }
     }
 
     /// The same with [`edge_intervals`](Self::edge_intervals) of a calibration: of left, top, right and bottom

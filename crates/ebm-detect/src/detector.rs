@@ -18,7 +18,7 @@ use ebm_nn::{device::Precision, import::WeightBytes};
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
-use self::refined::{refine_boxes, refine_with_density};
+use self::refined::refine_boxes;
 pub use self::scene::Scene;
 use self::two_stages::{Found, TwoStages};
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
     corner_density::BoxDensity,
     evaluation::{Evaluation, RefinedDetections, Regressed},
     fastest_det::FastestDet,
-    refiner::BoxRefiner,
+    refiner::{BoxRefiner, LabelledBox},
     weights::{FASTEST_DET, WeightFile, classes},
 };
 
@@ -264,7 +264,7 @@ impl Detector {
     pub fn detect(&self, image: &Image) -> Result<Vec<Detection>> {
         let mut found = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
-            refine_boxes(refiner, image, &mut found, self.min_score)?;
+            refine_boxes(refiner, &mut found, self.min_score, |boxes| refiner.refine(image, boxes))?;
         }
         Ok(found)
     }
@@ -290,8 +290,11 @@ impl Detector {
         rng: &mut dyn RngCore,
     ) -> Result<Vec<Detection>> {
         if let Some(refiner) = &self.refiner {
+            refiner.check_density()?;
             let mut found = self.unrefined(image)?;
-            refine_with_density(refiner, image, &mut found, options, rng)?;
+            let refine =
+                |boxes: &[LabelledBox]| refiner.refine_with_density(image, boxes, options.samples, rng);
+            refine_boxes(refiner, &mut found, options.min_score, refine)?;
             return Ok(found);
         }
         let detector = self.with_density()?;
@@ -328,7 +331,7 @@ impl Detector {
             direct.detections.extend(results(&found, known.id, dataset));
             if let Some(refiner) = &self.refiner {
                 let start = Instant::now();
-                refine_boxes(refiner, &image, &mut found, self.min_score)?;
+                refine_boxes(refiner, &mut found, self.min_score, |boxes| refiner.refine(&image, boxes))?;
                 refined.duration += start.elapsed();
                 refined.after.extend(results(&found, known.id, dataset));
             }

@@ -1,4 +1,8 @@
-//! Features of frozen layers, computed once for all images and kept in memory.
+//! What frozen layers make of images, computed once and kept in memory.
+
+use std::cell::OnceCell;
+use std::ops::Range;
+use std::rc::Rc;
 
 use candle_core::{Device, Tensor};
 use ebm_data::loader::{Batch, Loader};
@@ -8,8 +12,9 @@ use ebm_train::Progress;
 use rand::seq::SliceRandom;
 
 use crate::{
-    Result,
-    faster_rcnn::{ImageBatch, Objects},
+    Error, Result,
+    faster_rcnn::{FasterRcnn, ImageBatch, Objects},
+    foreground::ForegroundPool,
     input::objects,
 };
 
@@ -25,11 +30,14 @@ struct CachedImage {
     maps: Vec<Tensor>,
     size: (usize, usize),
     objects: Objects,
+    /// The proposals of its objects, found when a density asks for them.
+    foreground: OnceCell<Rc<ForegroundPool>>,
 }
 
-/// A batch put together from the cache.
+/// Images with their objects, and what was computed of them before.
 pub struct CachedBatch {
-    /// `(N, C, h, w)` of each level of a pyramid, or `(N, h, w, C)` of each of a body's maps.
+    /// `(N, C, h, w)` of each level of a pyramid, or `(N, h, w, C)` of each of a body's maps; none where nothing
+    /// was computed before.
     pub maps: Vec<Tensor>,
     /// The images themselves.
     pub images: ImageBatch,
@@ -38,14 +46,48 @@ pub struct CachedBatch {
 }
 
 impl CachedBatch {
-    /// A batch of the loader, of which nothing was computed before.
+    /// The batches of the loader's first epoch, of which nothing was computed before.
     ///
     /// # Errors
-    /// When the images have no extent.
-    pub fn of_images(batch: &Batch, convention: BoxConvention, device: &Device) -> Result<Self> {
-        let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
-        Ok(Self { maps: Vec::new(), images: ImageBatch::new(batch, device)?, objects })
+    /// When the loader's threads do not start; the items, when an image cannot be read.
+    pub(crate) fn each(
+        loader: &Loader,
+        convention: BoxConvention,
+        device: &Device,
+    ) -> Result<impl Iterator<Item = Result<Self>>> {
+        let device = device.clone();
+        let batch = move |batch: ebm_data::Result<Batch>| -> Result<Self> {
+            let batch = batch?;
+            let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
+            Ok(Self { maps: Vec::new(), images: ImageBatch::new(&batch, &device)?, objects })
+        };
+        Ok(loader.epoch(0)?.map(batch))
     }
+
+    /// The pyramid P2 … P6 of `detector`, unless it is there.
+    pub(crate) fn pyramid(&self, detector: &FasterRcnn) -> Result<Vec<Tensor>> {
+        match self.maps.as_slice() {
+            [] => detector.features(&self.images.pixels, false),
+            levels => Ok(levels.to_vec()),
+        }
+    }
+
+    /// The proposals of objects in each image, as `detector` makes them.
+    pub(crate) fn foreground(&self, detector: &FasterRcnn) -> Result<Vec<Rc<ForegroundPool>>> {
+        let pools = detector.foreground(&self.pyramid(detector)?, &self.images, &self.objects)?;
+        Ok(pools.into_iter().map(Rc::new).collect())
+    }
+}
+
+/// In which order kept images form batches: shuffled anew in every epoch.
+#[derive(Clone, Debug)]
+pub struct BatchOrder {
+    /// Images of a batch.
+    pub batch_size: usize,
+    /// Which of a batch's images are given out.
+    pub part: Range<usize>,
+    /// Of the order, and of which images are mirrored.
+    pub key: Key,
 }
 
 impl FeatureCache {
@@ -53,28 +95,24 @@ impl FeatureCache {
     /// trained to the same digits only on maps that were computed alike.
     pub const AT_ONCE: usize = 10;
 
-    /// What `maps` makes of the `total` images of `loader`, as the stage `stage`.
+    /// Adds what `maps` makes of the pixels of `loader`'s images; `progress` is told how many there are then.
     ///
     /// # Errors
     /// When an image can not be read, or a network fails.
-    pub fn compute(
+    pub fn add(
+        &mut self,
         loader: &Loader,
         convention: BoxConvention,
         device: &Device,
-        maps: &dyn Fn(&ImageBatch) -> Result<Vec<Tensor>>,
-        stage: &str,
-        total: usize,
+        maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
         progress: &mut dyn Progress,
-    ) -> Result<Self> {
-        let mut cache = Self::default();
-        progress.begin(stage, total);
-        for batch in loader.epoch(0)? {
-            let CachedBatch { images, objects, .. } = CachedBatch::of_images(&batch?, convention, device)?;
-            cache.push(&maps(&images)?, &images.sizes, objects)?;
-            progress.advance(cache.len(), "");
+    ) -> Result<()> {
+        for batch in CachedBatch::each(loader, convention, device)? {
+            let CachedBatch { images, objects, .. } = batch?;
+            self.push(&maps(&images.pixels)?, &images.sizes, objects)?;
+            progress.advance(self.len(), "");
         }
-        progress.end();
-        Ok(cache)
+        Ok(())
     }
 
     /// Adds images of these sizes (height, width) with the `maps (N, C, h, w)` computed from them.
@@ -86,7 +124,7 @@ impl FeatureCache {
             // Rows share their batch's storage; `copy` would duplicate all of it for each.
             let row = |t: &Tensor| -> Result<Tensor> { Ok(t.detach().narrow(0, i, 1)?) };
             let maps = maps.iter().map(row).collect::<Result<_>>()?;
-            self.images.push(CachedImage { maps, size, objects });
+            self.images.push(CachedImage { maps, size, objects, foreground: OnceCell::new() });
         }
         Ok(())
     }
@@ -110,6 +148,17 @@ impl FeatureCache {
     /// Positions of the images that hold an object.
     pub fn with_objects(&self) -> Vec<usize> {
         (0..self.len()).filter(|&i| !self.images[i].objects.boxes.is_empty()).collect()
+    }
+
+    /// The proposals of objects in the image at this position, which `detector` finds the first time.
+    pub(crate) fn foreground(&self, position: usize, detector: &FasterRcnn) -> Result<Rc<ForegroundPool>> {
+        let known = &self.images[position].foreground;
+        if let Some(pool) = known.get() {
+            return Ok(pool.clone());
+        }
+        let found = self.batch(&[position])?.foreground(detector)?.pop();
+        let found = found.ok_or_else(|| Error::config("training", "the cache holds no such image"))?;
+        Ok(known.get_or_init(|| found).clone())
     }
 
     /// The batch of these images, by position, each padded with zeros to the largest of them.

@@ -1,13 +1,12 @@
 //! What the densities of Table 2 are trained on: proposals of objects as the frozen box head sees them.
 
+use std::borrow::Borrow;
+
 use candle_core::Tensor;
-use ebm_train::Progress;
 use rand::RngCore;
 
 use crate::{
     Error, Result,
-    faster_rcnn::FasterRcnn,
-    feature_cache::FeatureCache,
     layers::rows_of_four,
     matcher::{BalancedSampler, Match},
 };
@@ -40,12 +39,13 @@ impl ForegroundPool {
     ///
     /// # Errors
     /// When there is no image.
-    pub fn sample(pools: &[&ForegroundPool], rng: &mut dyn RngCore) -> Result<Foreground> {
+    pub fn sample(pools: &[impl Borrow<Self>], rng: &mut dyn RngCore) -> Result<Foreground> {
+        let pools: Vec<&Self> = pools.iter().map(Borrow::borrow).collect();
         let first =
             pools.first().ok_or_else(|| Error::config("training", "a sample of no image was asked for"))?;
         let device = first.hidden.device();
         let (mut hidden, mut labels, mut targets, mut sample_size) = (vec![], vec![], vec![], 0);
-        for pool in pools {
+        for pool in &pools {
             let (positives, negatives) = pool.sampler.sample(&pool.matches, rng);
             sample_size += positives.len() + negatives.len();
             if positives.is_empty() {
@@ -68,40 +68,6 @@ impl ForegroundPool {
     }
 }
 
-/// The pools of cached images, computed once.
-pub struct ForegroundCache(Vec<ForegroundPool>);
-
-impl ForegroundCache {
-    /// Of all images of `cache` that hold an object, as a stage of `progress`.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn new(detector: &FasterRcnn, cache: &FeatureCache, progress: &mut dyn Progress) -> Result<Self> {
-        let mut pools = Vec::new();
-        progress.begin("proposals in the training images", cache.with_objects().len());
-        for position in cache.with_objects() {
-            let batch = cache.batch(&[position])?;
-            pools.extend(detector.foreground(&batch.maps, &batch.images, &batch.objects)?);
-            progress.advance(pools.len(), "");
-        }
-        progress.end();
-        if pools.is_empty() {
-            return Err(Error::config("training", "no image holds an object"));
-        }
-        Ok(Self(pools))
-    }
-
-    /// How many images there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// A balanced sample from each of these images.
-    pub(crate) fn sample(&self, chosen: &[usize], rng: &mut dyn RngCore) -> Result<Foreground> {
-        ForegroundPool::sample(&chosen.iter().map(|&i| &self.0[i]).collect::<Vec<_>>(), rng)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,10 +78,10 @@ mod tests {
     use std::rc::Rc;
 
     use crate::{
-        FeatureCache, ImageBatch, Objects,
+        FasterRcnn, FeatureCache, ImageBatch, Objects,
         config::{ExperimentConfig, Settings},
-        feature_cache::shuffled,
-        training::ForegroundSource,
+        feature_cache::{BatchOrder, shuffled},
+        training::{BatchSource, CachedSource},
     };
 
     #[test]
@@ -135,12 +101,14 @@ mod tests {
         let together = detector.foreground(&pyramid, &images, &objects).unwrap();
         let mut cache = FeatureCache::default();
         cache.push(&pyramid, &images.sizes, objects).unwrap();
-        let cache = Rc::new(ForegroundCache::new(&detector, &cache, &mut ()).unwrap());
 
-        let order = Key::new(5);
-        let chosen = shuffled(2, 7, 2, order);
-        let source = ForegroundSource::new(cache, 2, order);
-        let from_cache = source.sample(7, &mut Key::new(6).rng()).unwrap();
+        let order = BatchOrder { batch_size: 2, part: 0..2, key: Key::new(5) };
+        let chosen = shuffled(2, 7, 2, order.key);
+        let mut source = CachedSource::new(Rc::new(cache), order).unwrap();
+        let from_cache = source.foreground(7, &detector).unwrap();
+        let again = source.foreground(7, &detector).unwrap();
+        assert!(from_cache.iter().zip(&again).all(|(a, b)| Rc::ptr_eq(a, b)));
+        let from_cache = ForegroundPool::sample(&from_cache, &mut Key::new(6).rng()).unwrap();
         let pools: Vec<&ForegroundPool> = chosen.iter().map(|&i| &together[i]).collect();
         let from_batch = ForegroundPool::sample(&pools, &mut Key::new(6).rng()).unwrap();
         assert!(from_cache.labels.len() >= 3);

@@ -7,6 +7,7 @@
 //! | features g_x, once per image | [`FasterRcnn::features`] |
 //! | f(x, y), class by class | [`EnergyHead`] |
 //! | training of the new layers alone with Eq. 4 | [`training::BranchTask`] |
+//! | a training on one's own images | [`training::DetectorTraining`] |
 //! | the densities that it is compared with | [`ParametricHead`] |
 //! | guided suppression, Algorithm S1 | [`refine_candidates`] |
 //! | the rows of Table 2 | [`config::MethodConfig`] |
@@ -14,6 +15,7 @@
 //! The boxes of any other detector: [`BoxRefiner`].
 
 mod anchors;
+mod annotated;
 mod body;
 mod box_coder;
 mod box_head;
@@ -38,33 +40,32 @@ mod pooler;
 mod refiner;
 pub mod reproduce;
 mod rpn;
-mod step_factor;
 pub mod training;
 pub mod weights;
 
 pub use anchors::{AnchorGenerator, Grid};
+pub use annotated::{Annotated, STEP_FACTORS};
 pub use box_coder::BoxCoder;
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;
-pub use corner_density::{BoxDensity, Corner, PlacedBoxes, Sampling};
+pub use corner_density::{BoxDensity, Corner};
 pub use detector::{BUNDLED_REFINER, DensityOptions, Detection, Detector, DetectorOptions, Scene};
 pub use ebm_experiment::{Error, Result};
 pub use energy_head::{BoxFeatures, Coordinates, EnergyHead, HeadSizes};
 pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};
 pub use fastest_det::FastestDet;
-pub use feature_cache::{CachedBatch, FeatureCache};
-pub use foreground::{Foreground, ForegroundCache, ForegroundPool};
+pub use feature_cache::{BatchOrder, CachedBatch, FeatureCache};
+pub use foreground::{Foreground, ForegroundPool};
 pub use guided_nms::{Survivor, iou_guided_nms};
 pub use inference::{BoxAscent, Head, PathPoint, RefinedCandidates, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
 pub use parametric_head::{ClassFeatures, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
 pub use refiner::{
-    BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinedResults, RefinerNetwork,
-    RefinerOptions, Rescoring, Seen, best_refiner_factor, jittered,
+    BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinedResults, RefinerFit,
+    RefinerNetwork, RefinerOptions, Rescoring, Seen, jittered,
 };
 pub use rpn::{Proposal, Rpn, RpnOutput};
-pub use step_factor::{STEP_FACTORS, ValidationImages, best_step_factor};
 
 /// Its examples are tests.
 #[cfg(doctest)]

@@ -81,8 +81,8 @@ struct File {
 /// The boxes that are to be refined, image by image, and what is wrong with others.
 #[derive(Default)]
 struct Work {
-    /// Each image's boxes with their places in the file, images as they come there.
-    images: Vec<(u64, Vec<(usize, LabelledBox)>)>,
+    /// Each image's boxes with their places in the file.
+    images: BTreeMap<u64, Vec<(usize, LabelledBox)>>,
     problems: Vec<(usize, BoxProblem)>,
     below_min_score: usize,
 }
@@ -167,24 +167,13 @@ impl RefineArgs {
 
     /// What is to be done with each entry.
     fn plan(&self, entries: &[ResultEntry], files: &BTreeMap<u64, File>, refiner: &BoxRefiner) -> Work {
-        let (mut work, mut places) = (Work::default(), BTreeMap::new());
+        let mut work = Work::default();
         for (index, entry) in entries.iter().enumerate() {
-            let (id, given) = match self.given(entry, files, refiner) {
-                Ok(Some(found)) => found,
-                Ok(None) => {
-                    work.below_min_score += 1;
-                    continue;
-                }
-                Err(problem) => {
-                    work.problems.push((index, problem));
-                    continue;
-                }
-            };
-            let place = *places.entry(id).or_insert(work.images.len());
-            if place == work.images.len() {
-                work.images.push((id, vec![]));
+            match self.given(entry, files, refiner) {
+                Ok(Some((id, given))) => work.images.entry(id).or_default().push((index, given)),
+                Ok(None) => work.below_min_score += 1,
+                Err(problem) => work.problems.push((index, problem)),
             }
-            work.images[place].1.push((index, given));
         }
         work
     }

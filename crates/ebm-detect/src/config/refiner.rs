@@ -1,7 +1,6 @@
 //! A box refiner: a network of its own that places other detectors' boxes.
 
 use ebm_core::{AnyObjective, GradientAscent};
-use ebm_data::object_crop::ObjectCrop;
 use ebm_experiment::config::{Setting, Settings, settings};
 use ebm_nn::efficientnet::EfficientNetLite0;
 use serde::{Deserialize, Serialize};
@@ -31,36 +30,12 @@ settings! {
         pub body_rate: f64 where 0.0..=1e3,
         /// Objects with a shorter side are not trained on, in pixels of the input.
         pub min_object: f32 where 0.0..=8192.0 => "pixels",
-        /// Windows about objects to train on, of one range of sizes, in place of whole images. Nothing can be
-        /// cached then.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub crop: Option<CropConfig>,
         /// At most so many objects of an image are trained on in a step, drawn …
         pub objects: usize where 1..=10_000,
         /// … with weights that are the root of their area to this power; 0: all alike.
         pub size_power: f64 where 0.0..=8.0,
         /// The validation loss is a mean over at most so many images, evenly chosen.
         pub validation_images: usize where 1..=1_000_000 => "images",
-    }
-}
-
-settings! {
-    /// How a training window about an object is drawn.
-    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    pub struct CropConfig {
-        /// Rows and columns of the window.
-        pub side: usize where 32..=4096 => "pixels",
-        /// The object's size in it, the root of its area, is log-uniform between these.
-        pub sizes: [f64; 2] where 1.0..=8192.0 => "pixels",
-        /// The image is neither enlarged nor reduced by more than this factor.
-        pub largest_factor: f64 where 1.0..=64.0,
-    }
-}
-
-impl From<CropConfig> for ObjectCrop {
-    fn from(CropConfig { side, sizes, largest_factor }: CropConfig) -> Self {
-        Self { side, sizes, largest_factor }
     }
 }
 
@@ -182,9 +157,6 @@ impl Settings for RefinerConfig {
     fn check(&self) -> Result<(), String> {
         if self.input.long_side < self.input.short_side {
             return Err("input.long_side is below input.short_side".to_owned());
-        }
-        if let Some(crop) = self.crop {
-            ObjectCrop::from(crop).check().map_err(|error| error.to_string())?;
         }
         self.ascent.check().map_err(|error| format!("ascent: {error}"))?;
         self.network.check()

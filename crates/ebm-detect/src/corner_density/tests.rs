@@ -1,5 +1,6 @@
 //! Closed forms of densities of boxes.
 
+use ebm_nn::boxes::BBox;
 use ebm_seed::Key;
 
 use super::*;
@@ -35,15 +36,14 @@ fn density(model: &Normal, proposal: &[f64], samples: usize) -> BoxDensity {
 fn density_from(from: BBox, model: &Normal, proposal: &[f64], samples: usize) -> BoxDensity {
     let pyramid = [Tensor::zeros((1, 1, 4, 4), DType::F32, &Device::Cpu).unwrap()];
     let proposal = GaussianMixture::isotropic(proposal, 4).unwrap();
-    let found = BoxDensity::about(
-        model,
-        &pyramid,
-        PlacedBoxes { images: &[0], labels: &[1], boxes: &[from] },
-        BoxConvention::HalfOpen,
-        Sampling { proposal: &proposal, num_samples: samples },
-        &mut Key::new(7).rng(),
-    );
-    found.unwrap().remove(0)
+    let features = BoxFeatures::new(&pyramid, vec![0], vec![1], &[from], BoxConvention::HalfOpen).unwrap();
+    BoxDensity::about(model, &features, &proposal, samples, &mut Key::new(7).rng()).unwrap()
+}
+
+/// An input of so many columns and rows, of an image that has `factors` times as many.
+fn sample(width: usize, height: usize, factors: [usize; 2]) -> Sample {
+    let (original, boxes, labels) = ((height * factors[1], width * factors[0]), vec![], vec![]);
+    Sample { image_id: 0, index: 0, height, width, original, boxes, labels, flipped: false }
 }
 
 fn normal() -> BoxDensity {
@@ -155,7 +155,7 @@ fn the_samples_follow_the_density() {
 fn scaling_scales_edges_by_their_axis() {
     let density = density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.05], 10);
     for (convention, end) in [(BoxConvention::HalfOpen, 0.0), (BoxConvention::Inclusive, 1.0)] {
-        let scaled = density.clone().scaled([2.0, 3.0], convention);
+        let scaled = density.clone().in_image(&sample(100, 100, [2, 3]), convention, false);
         for ((a, _), (b, _)) in density.samples().zip(scaled.samples()) {
             // The last pixel is scaled; behind it the edge is one pixel further.
             let far = [2.0 * (a[2] - end) + end, 3.0 * (a[3] - end) + end];
@@ -173,7 +173,7 @@ fn samples_without_spread_are_refused() {
 
 #[test]
 fn calibrated_intervals_lie_about_the_given_edges() {
-    let density = normal().within([61.0, 100.0]);
+    let density = normal().in_image(&sample(61, 100, [1, 1]), BoxConvention::HalfOpen, true);
     let regions = density.edge_regions(BoxDensity::LEVEL).unwrap();
     let edges = [25.0, 30.0, 60.0, 50.0].map(|edge| CalibratedEdge { edge, least: 2.0, factor: 0.5 });
     let found = density.calibrated(edges).edge_intervals().unwrap();

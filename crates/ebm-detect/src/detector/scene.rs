@@ -4,7 +4,11 @@ use ebm_core::GradientAscent;
 use ebm_data::Image;
 use rand::RngCore;
 
-use super::{Detection, Detector, Network, refined::refine_seen, two_stages::View};
+use super::{
+    Detection, Detector, Network,
+    refined::{known, refine_boxes},
+    two_stages::View,
+};
 use crate::{
     Error, Result,
     corner_density::BoxDensity,
@@ -36,7 +40,9 @@ impl Detector {
     pub fn look(&self, image: &Image) -> Result<Scene> {
         if let Some(refiner) = &self.refiner {
             let (mut detections, seen) = (self.unrefined(image)?, refiner.look(image)?);
-            refine_seen(refiner, &seen, &mut detections, self.min_score)?;
+            refine_boxes(refiner, &mut detections, self.min_score, |boxes| {
+                refiner.refine_seen(&seen, boxes)
+            })?;
             return Ok(Scene { detections, sight: Sight::Refiner(seen) });
         }
         Ok(match &self.network {
@@ -81,9 +87,7 @@ impl Detector {
                 refiner.climb(seen, self.for_refiner(refiner, given)?, ascent)
             }
             (Sight::TwoStages(view), _, Network::TwoStages(detector)) => detector.climb(view, given, ascent),
-            _ => {
-                Err(no_energy("this detector has no energy model: give it a refiner or a branch".to_owned()))
-            }
+            _ => Err(no_energy(NO_MODEL)),
         }
     }
 
@@ -106,27 +110,24 @@ impl Detector {
             (Sight::TwoStages(view), _, Network::TwoStages(detector)) => {
                 detector.density(view, given, samples, rng)
             }
-            _ => {
-                Err(no_energy("this detector has no energy model: give it a refiner or a branch".to_owned()))
-            }
+            _ => Err(no_energy(NO_MODEL)),
         }
     }
 
     /// The box with the label that the refiner knows its class by.
     fn for_refiner(&self, refiner: &BoxRefiner, given: LabelledBox) -> Result<LabelledBox> {
         let class = self.classes().iter().find(|class| class.label == given.label);
-        let known = refiner.classes();
-        let class =
-            class.filter(|class| known.iter().any(|own| own.id == class.id && own.name == class.name));
-        let label = class.and_then(|class| refiner.label(class.id));
-        let names = || known.iter().map(|class| class.name.as_str()).collect::<Vec<_>>().join(", ");
-        let label =
-            label.ok_or_else(|| no_energy(format!("the refiner was trained on {} alone", names())))?;
+        let label = known(refiner, class).ok_or_else(|| {
+            let names: Vec<&str> = refiner.classes().iter().map(|class| class.name.as_str()).collect();
+            no_energy(&format!("the refiner was trained on {} alone", names.join(", ")))
+        })?;
         Ok(LabelledBox { label, ..given })
     }
 }
 
-fn no_energy(reason: String) -> Error {
+const NO_MODEL: &str = "this detector has no energy model: give it a refiner or a branch";
+
+fn no_energy(reason: &str) -> Error {
     Error::config("f of a box", reason)
 }
 

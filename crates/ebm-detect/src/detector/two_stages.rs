@@ -19,7 +19,7 @@ use crate::{
     box_head::Candidate,
     branch::Branch,
     config::{ExperimentConfig, MapType},
-    corner_density::{BoxDensity, PlacedBoxes, Sampling},
+    corner_density::BoxDensity,
     energy_head::BoxFeatures,
     evaluation::{Evaluation, Heads, Refiner, evaluate},
     faster_rcnn::{FasterRcnn, ImageBatch},
@@ -71,7 +71,7 @@ pub(super) struct View {
     refinement: RefinedCandidates,
     /// From the input to the image.
     sample: Sample,
-    /// P2 … P6.
+    /// P2 … P6, as pooling reads them.
     pyramid: Vec<Tensor>,
 }
 
@@ -116,26 +116,35 @@ impl TwoStages {
         options: &DensityOptions,
         rng: &mut dyn RngCore,
     ) -> Result<Vec<(usize, BoxDensity)>> {
-        let (head, proposal) = self.energy()?;
+        self.energy()?;
+        let (convention, mut found) = (self.config.detector.convention.into(), Vec::new());
+        for (place, &Candidate { bbox, label, score }) in view.refinement.after.iter().enumerate() {
+            if score >= options.min_score && area(&bbox, convention) > 0.0 {
+                found.push((place, self.density_of(view, label, bbox, options.samples, rng)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// p(y | x) about a box of the network's input.
+    fn density_of(
+        &self,
+        view: &View,
+        label: usize,
+        bbox: BBox,
+        samples: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<BoxDensity> {
+        let ((head, proposal), config) = (self.energy()?, &self.config.detector);
+        let features = self.features(view, label, bbox)?;
+        let density = BoxDensity::about(&head, &features, proposal, samples, rng)?;
+        Ok(density.in_image(&view.sample, config.convention.into(), config.clip_refined))
+    }
+
+    /// What f needs of a box of the network's input.
+    fn features(&self, view: &View, label: usize, bbox: BBox) -> Result<BoxFeatures> {
         let convention = self.config.detector.convention.into();
-        let after = &view.refinement.after;
-        let is_wanted =
-            |&i: &usize| after[i].score >= options.min_score && area(&after[i].bbox, convention) > 0.0;
-        let wanted: Vec<usize> = (0..after.len()).filter(is_wanted).collect();
-        let object = |&i: &usize| (after[i].label as u32, after[i].bbox);
-        let (labels, boxes): (Vec<u32>, Vec<BBox>) = wanted.iter().map(object).unzip();
-        let placed = PlacedBoxes { images: &vec![0; boxes.len()], labels: &labels, boxes: &boxes };
-        let sampling = Sampling { proposal, num_samples: options.samples };
-        let densities = BoxDensity::about(&head, &view.pyramid, placed, convention, sampling, rng)?;
-        let factors = original_pixel(&view.sample);
-        let (height, width) = view.sample.original;
-        let of_image = |density: BoxDensity| {
-            let density = density.scaled(factors, convention);
-            let clips = self.config.detector.clip_refined;
-            if clips { density.within([width as f64, height as f64]) } else { density }
-        };
-        let densities = densities.into_iter().map(of_image);
-        Ok(wanted.into_iter().zip(densities).collect())
+        BoxFeatures::new(&view.pyramid, vec![0], vec![label as u32], &[bbox], convention)
     }
 
     /// How the branch's boxes climb, if they do.
@@ -155,10 +164,8 @@ impl TwoStages {
             .refiners
             .first()
             .ok_or_else(|| Error::config("f of a box", "this detector has no branch to climb with"))?;
-        let (convention, corners) = (self.config.detector.convention.into(), self.corners(view, given));
-        let label = vec![given.label as u32];
-        let pyramid = BoxFeatures::readable(&view.pyramid)?;
-        let features = BoxFeatures::new(&pyramid, vec![0], label, &[corners], convention)?;
+        let convention = self.config.detector.convention.into();
+        let features = self.features(view, given.label, self.corners(view, given))?;
         let ascent = BoxAscent { ascent: ascent.clone(), ..refiner.ascent };
         climb_path(refiner.head, features, &ascent, |corners| to_original(corners, &view.sample, convention))
     }
@@ -171,15 +178,7 @@ impl TwoStages {
         samples: usize,
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
-        let (head, proposal) = self.energy()?;
-        let (convention, boxes) = (self.config.detector.convention.into(), [self.corners(view, given)]);
-        let placed = PlacedBoxes { images: &[0], labels: &[given.label as u32], boxes: &boxes };
-        let sampling = Sampling { proposal, num_samples: samples };
-        let mut densities = BoxDensity::about(&head, &view.pyramid, placed, convention, sampling, rng)?;
-        let density = densities.remove(0).scaled(original_pixel(&view.sample), convention);
-        let (height, width) = view.sample.original;
-        let clips = self.config.detector.clip_refined;
-        Ok(if clips { density.within([width as f64, height as f64]) } else { density })
+        self.density_of(view, given.label, self.corners(view, given), samples, rng)
     }
 
     /// A box of the image in the network's input.
@@ -214,7 +213,7 @@ impl TwoStages {
     pub(super) fn look(&self, image: &Image) -> Result<View> {
         let config = &self.config.detector;
         let (images, sample) = ImageBatch::of_image(image, &config.input, &self.device)?;
-        let pyramid = self.network.features(&images.pixels, false)?;
+        let pyramid = BoxFeatures::readable(&self.network.features(&images.pixels, false)?)?;
         let scored = self.network.scored(&pyramid, &images)?;
         let heads = self.heads();
         let refinement = match (heads.refiners.first(), heads.parametric.first()) {

@@ -2,15 +2,16 @@
 //! edges have to be, and how much f says of what a detection is worth.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ebm_data::decode::read_image;
-use ebm_eval::{Detection, GroundTruth, Outcome, diagnose, evaluate_coco_in_memory};
+use ebm_eval::{Detection, GroundTruth, Outcome, diagnose};
 use ebm_experiment::{CalibratedEdge, EdgeIntervals, best};
 use ebm_seed::Key;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{BoxRefiner, Draw, RefinedBox, RefinedResults};
+use super::{BoxRefiner, RefinedBox, RefinedResults};
 use crate::{Error, Result, corner_density::BoxDensity};
 
 /// What a refiner's file says of its intervals and scores.
@@ -84,7 +85,7 @@ impl Calibration {
         }
         let refined = results.refined(refiner, std::slice::from_ref(&refiner.ascent), progress)?;
         let refined = refined.into_iter().next().unwrap_or_default();
-        let right = right(results.truth, &results.with(&refined, None))?;
+        let right = right(&results.images.truth, &results.with(&refined, None))?;
         if right.len() < Self::FEWEST {
             return Ok(None);
         }
@@ -106,7 +107,7 @@ impl Calibration {
         let with = |power| Rescoring { center, scale: (high - low).max(1e-6), power };
         let ap = |power: &f64| {
             let found = results.with(refined, Some(&with(*power)));
-            Ok(evaluate_coco_in_memory(results.truth, &found)?.ap)
+            Ok(results.images.score(&found)?.ap)
         };
         let scores = Rescoring::POWERS.iter().map(ap).collect::<Result<Vec<_>>>()?;
         let (power, _) = best(&Rescoring::POWERS, scores).unwrap_or((0.0, f64::NAN));
@@ -125,15 +126,16 @@ impl Calibration {
         let of_image = results.of_images(refiner, |index| right.contains_key(&index));
         progress.begin("densities", of_image.len());
         let images =
-            results.dataset.images.iter().filter_map(|image| Some((image, of_image.get(&image.id)?)));
+            results.images.dataset.images.iter().filter_map(|image| Some((image, of_image.get(&image.id)?)));
         for (done, (image, (indices, boxes))) in (1..).zip(images) {
             let seen = refiner.look(&read_image(&image.path)?)?;
             let (refined, corners) = refiner.refined(&seen, boxes, &refiner.ascent)?;
             for (found, temperature) in found.iter_mut().zip(Self::TEMPERATURES) {
-                let draw = Draw { samples: options.samples, temperature };
                 let mut rng = options.key.index(image.id).rng();
-                let densities = refiner.densities(&seen, boxes, &corners, draw, &mut rng)?;
-                for ((index, refined), density) in indices.iter().zip(&refined).zip(densities) {
+                let each = indices.iter().zip(boxes).zip(&refined).zip(&corners);
+                for (((index, given), refined), &corners) in each {
+                    let samples = options.samples;
+                    let density = refiner.tempered(&seen, *given, corners, samples, temperature, &mut rng)?;
                     match density.edge_regions(BoxDensity::LEVEL) {
                         // A density without spread has none.
                         Err(Error::Core(ebm_core::Error::NoSpread { .. })) => {}
@@ -154,6 +156,19 @@ impl Calibration {
     /// What is known of the edges of a refined box `[x, y, width, height]`.
     pub fn edges_of(&self, bbox: [f64; 4]) -> [CalibratedEdge; 4] {
         CalibratedEdge::of_box(bbox, self.factors)
+    }
+}
+
+impl fmt::Display for Calibration {
+    /// What was found, in a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { temperature, factors: [left, top, right, bottom], rescoring } = self;
+        write!(
+            f,
+            "temperature {temperature}; intervals are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom); \
+             f enters scores with the power {}",
+            rescoring.power
+        )
     }
 }
 

@@ -5,10 +5,10 @@
 
 mod calibration;
 mod clip;
+mod fit;
 mod network;
 mod onnx;
 mod seen;
-mod step_factor;
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ use rand::RngCore;
 use crate::{
     Error, Result,
     config::{RefinerConfig, Settings},
-    corner_density::{BoxDensity, PlacedBoxes, Sampling},
+    corner_density::BoxDensity,
     energy_head::{BoxFeatures, Coordinates},
     inference::{BoxAscent, Climbed, climb},
     input::{original_pixel, to_original},
@@ -37,9 +37,9 @@ use crate::{
 
 pub use calibration::{Calibration, CalibrationOptions, Rescoring};
 use clip::clipped;
+pub use fit::{RefinedResults, RefinerFit, jittered};
 pub use network::RefinerNetwork;
 pub use seen::Seen;
-pub use step_factor::{RefinedResults, best_refiner_factor, jittered};
 
 /// What a [`BoxRefiner`] is opened with beside its file.
 #[derive(Clone, Debug)]
@@ -114,13 +114,6 @@ pub struct BoxRefiner {
     classes: Vec<Class>,
     calibration: Option<Calibration>,
     options: RefinerOptions,
-}
-
-/// How a density is drawn.
-#[derive(Clone, Copy)]
-struct Draw {
-    samples: usize,
-    temperature: f64,
 }
 
 impl BoxRefiner {
@@ -229,8 +222,8 @@ impl BoxRefiner {
         }
         let seen = self.look(image)?;
         let (mut refined, corners) = self.refined(&seen, boxes, &self.ascent)?;
-        let draw = Draw { samples, temperature: self.temperature() };
-        for (refined, density) in refined.iter_mut().zip(self.densities(&seen, boxes, &corners, draw, rng)?) {
+        for ((refined, given), corners) in refined.iter_mut().zip(boxes).zip(corners) {
+            let density = self.tempered(&seen, *given, corners, samples, self.temperature(), rng)?;
             refined.density = Some(self.calibrated(density, refined.bbox));
         }
         Ok(refined)
@@ -249,29 +242,20 @@ impl BoxRefiner {
         }
     }
 
-    /// p(y | x) about refined boxes, whose `corners` are those in the network's input.
-    fn densities(
+    /// p(y | x) of this temperature about a refined box, whose `corners` are those in the network's input.
+    fn tempered(
         &self,
         seen: &Seen,
-        boxes: &[LabelledBox],
-        corners: &[BBox],
-        Draw { samples, temperature }: Draw,
+        given: LabelledBox,
+        corners: BBox,
+        samples: usize,
+        temperature: f64,
         rng: &mut dyn RngCore,
-    ) -> Result<Vec<BoxDensity>> {
-        let densities = BoxDensity::about(
-            &Tempered::new(self.network.head(), temperature)?,
-            &seen.pyramid,
-            PlacedBoxes { images: &vec![0; boxes.len()], labels: &self.labels(boxes), boxes: corners },
-            CONVENTION,
-            Sampling { proposal: &self.proposal()?, num_samples: samples },
-            rng,
-        )?;
-        let (factors, (height, width)) = (original_pixel(&seen.sample), seen.sample.original);
-        let of_image = |density: BoxDensity| {
-            let density = density.scaled(factors, CONVENTION);
-            if self.options.clip { density.within([width as f64, height as f64]) } else { density }
-        };
-        Ok(densities.into_iter().map(of_image).collect())
+    ) -> Result<BoxDensity> {
+        let features = self.features(seen, &[given], &[corners])?;
+        let head = Tempered::new(self.network.head(), temperature)?;
+        let density = BoxDensity::about(&head, &features, &self.proposal()?, samples, rng)?;
+        Ok(density.in_image(&seen.sample, CONVENTION, self.options.clip))
     }
 
     /// Refuses [`refine_with_density`](Self::refine_with_density) before anything is computed where there is
@@ -323,13 +307,9 @@ impl BoxRefiner {
 
     /// What f needs of boxes, whose `corners` are those in the network's input.
     fn features(&self, seen: &Seen, boxes: &[LabelledBox], corners: &[BBox]) -> Result<BoxFeatures> {
-        let (images, labels) = (vec![0; boxes.len()], self.labels(boxes));
-        BoxFeatures::new(&seen.pyramid, images, labels, corners, CONVENTION)
-    }
-
-    fn labels(&self, boxes: &[LabelledBox]) -> Vec<u32> {
         let agnostic = self.config.network.is_class_agnostic();
-        boxes.iter().map(|given| if agnostic { 0 } else { given.label as u32 }).collect()
+        let labels = boxes.iter().map(|given| if agnostic { 0 } else { given.label as u32 }).collect();
+        BoxFeatures::new(&seen.pyramid, vec![0; boxes.len()], labels, corners, CONVENTION)
     }
 }
 

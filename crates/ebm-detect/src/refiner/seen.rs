@@ -5,7 +5,7 @@ use ebm_core::GradientAscent;
 use ebm_data::{Image, loader::Sample};
 use rand::RngCore;
 
-use super::{BoxRefiner, CONVENTION, Draw, LabelledBox, RefinedBox, clipped, to_input};
+use super::{BoxRefiner, CONVENTION, LabelledBox, RefinedBox, clipped, to_input};
 use crate::{
     Result,
     corner_density::BoxDensity,
@@ -77,10 +77,9 @@ impl BoxRefiner {
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
         let bbox = self.inside(seen, given.bbox);
-        let corners = [to_input(&bbox, original_pixel(&seen.sample))];
-        let draw = Draw { samples, temperature: self.temperature() };
-        let mut densities = self.densities(seen, &[given], &corners, draw, rng)?;
-        Ok(self.calibrated(densities.remove(0), bbox))
+        let corners = to_input(&bbox, original_pixel(&seen.sample));
+        let density = self.tempered(seen, given, corners, samples, self.temperature(), rng)?;
+        Ok(self.calibrated(density, bbox))
     }
 
     /// The box, clipped where boxes are and something is left of it.

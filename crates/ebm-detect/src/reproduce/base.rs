@@ -1,27 +1,27 @@
 //! The detector whose features all branches share: read from its file, or trained here first.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use candle_core::{DType, Tensor};
-use ebm_data::{
-    coco::CocoDataset,
-    loader::{Loader, LoaderConfig},
-};
-use ebm_nn::params::ParamStore;
+use candle_core::Tensor;
+use ebm_data::coco::CocoDataset;
+use ebm_experiment::Session;
 use ebm_seed::Key;
-use ebm_train::{BaseNetwork, ModelMetadata, Progress, RunSpec, keep_base, model_file, train_run};
+use ebm_train::{BaseNetwork, Group, ModelMetadata, Progress, RunSpec, keep_base, model_file, train_run};
 
 use super::setup::StudyOptions;
 use crate::{
     Result, body,
     config::{ExperimentConfig, Settings},
-    faster_rcnn::FasterRcnn,
-    training::{BatchSource, DetectorTask, MapOrder, MirroredMaps, StreamSource},
-    weights::{Body, WeightFile, classes, detector_metadata},
+    training::{DetectorTraining, TrainingOptions},
+    weights::{WeightFile, classes, detector_metadata},
 };
+
+/// Root of all seeds of scenes and detectors: the same for every run, so that results compare.
+pub(super) const SEED: u64 = 2020;
 
 /// Where the detector comes from.
 #[derive(Clone, Debug)]
@@ -37,13 +37,12 @@ pub struct BaseOptions {
 }
 
 impl BaseOptions {
-    /// The detector's file. Also what was just trained is read: everybody measures the stored, half-precision
-    /// weights.
+    /// The detector's file. Also what was just trained on `dataset` is read: everybody measures the stored,
+    /// half-precision weights.
     pub(super) fn open(
         &self,
         config: &ExperimentConfig,
-        dataset: impl FnOnce() -> Result<CocoDataset>,
-        seed: u64,
+        dataset: &CocoDataset,
         study: &StudyOptions,
         progress: &mut dyn Progress,
     ) -> Result<WeightFile> {
@@ -52,9 +51,8 @@ impl BaseOptions {
             _ => self.weights.clone(),
         };
         if self.from_scratch {
-            let dataset = dataset()?;
-            let mut metadata = detector_metadata(config, Some(seed), &classes(&dataset))?;
-            let mut tensors = self.train(config, dataset, seed, study, progress)?.tensors()?;
+            let mut metadata = detector_metadata(config, Some(SEED), &classes(dataset))?;
+            let mut tensors = self.train(config, dataset, study, progress)?;
             // The body of a model of ours is not written a second time.
             if let Some(file) =
                 self.body.as_ref().filter(|file| ModelMetadata::read(file).is_ok_and(|it| it.is_some()))
@@ -73,40 +71,19 @@ impl BaseOptions {
     fn train(
         &self,
         config: &ExperimentConfig,
-        dataset: CocoDataset,
-        seed: u64,
+        dataset: &CocoDataset,
         study: &StudyOptions,
         progress: &mut dyn Progress,
-    ) -> Result<ParamStore> {
-        let key = Key::new(seed).split("detector");
-        let (store, dataset) = (ParamStore::new(key.split("init")), Arc::new(dataset));
-        let (transform, convention) = (config.detector.input.transform(), config.detector.convention.into());
-        let (batch_size, data) = (config.base.batch_size, key.split("data"));
-        let (detector, source): (_, Box<dyn BatchSource>) = match &self.body {
-            None => {
-                config.detector.backbone.check_trained()?;
-                let detector =
-                    FasterRcnn::new(&config.detector, store.var_builder(DType::F32, &study.device))?;
-                let loader = LoaderConfig::train(transform, batch_size).with_workers(study.workers);
-                let loader = Loader::new(dataset, LoaderConfig { drop_last: true, ..loader }, data)?;
-                (detector, Box::new(StreamSource::new(loader, study.device.clone(), convention)))
-            }
-            Some(path) => {
-                let body = Body { path, partial: false };
-                let (detector, _) = body.detector(&config.detector, &store, &study.device)?;
-                let loader = LoaderConfig::eval(transform, 1).with_workers(study.workers);
-                let maps = |pixels: &Tensor| detector.body(pixels, false);
-                let order = MapOrder { batch_size, part: 0..batch_size, key: data };
-                let device = &study.device;
-                let source =
-                    MirroredMaps::compute(&dataset, &loader, convention, &maps, order, device, progress)?;
-                (detector, Box::new(source))
-            }
-        };
-        let mut task = DetectorTask::new(detector, store.clone(), source, &config.base, key.split("train"));
+    ) -> Result<BTreeMap<String, Tensor>> {
+        let options = TrainingOptions { cache: self.body.is_some(), ..study.training() };
+        let (config, body) = (config.clone(), self.body.clone());
+        let training = DetectorTraining { config, own_classes: false, body, partial_body: false, options };
+        let (config, key) = (&training.config, Key::new(SEED).split("detector"));
+        let mut session = Session { group: &Group::alone(), device: &study.device, progress };
+        let mut task = training.task(config, Arc::new(dataset.clone()), key, true, &mut session)?;
         let (text, steps) = (config.to_toml()?, config.base.steps);
-        let spec = RunSpec::new(&study.run, "detector", &text, steps, seed);
-        train_run(&RunSpec { resume: study.resume, ..spec }, &mut task, progress)?;
-        Ok(store)
+        let spec = RunSpec::new(&study.run, "detector", &text, steps, SEED);
+        train_run(&RunSpec { resume: study.resume, ..spec }, &mut task, session.progress)?;
+        Ok(task.store().tensors()?)
     }
 }

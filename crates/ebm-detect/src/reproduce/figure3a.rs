@@ -3,7 +3,7 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{AveragePrecision, Setup};
+use super::{AveragePrecision, Setup, setup::Wanted};
 use crate::{
     Error, Result,
     config::ExperimentConfig,
@@ -35,18 +35,19 @@ pub fn figure3a(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Resul
     if steps.is_empty() {
         return Err(Error::config("figure3a", "the figure needs at least one point"));
     }
-    let trained = setup.trained(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds, progress)?;
+    let trained =
+        setup.trained(&Wanted::all(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds), progress)?;
     let mut rows = Vec::new();
     for one in &trained {
         let Some(Refiner { head, ascent }) = one.refiner() else { continue };
         let refiner = |&steps: &usize| Refiner { head, ascent: ascent.with_steps(steps) };
         let heads = Heads::refiners(steps.iter().map(refiner).collect());
-        let evaluation = setup.evaluate(&setup.test, &heads, progress)?;
+        let evaluation = setup.test.evaluate(&setup.detector, &heads, &setup.study.device, progress)?;
         for (&steps, refined) in steps.iter().zip(&evaluation.refined) {
             rows.push(TradeRow {
                 steps,
                 seed: one.seed,
-                precision: setup.test.score(&refined.after)?,
+                precision: setup.test.score(&refined.after)?.into(),
                 frames_per_second: evaluation.frames_per_second(refined.duration),
             });
         }

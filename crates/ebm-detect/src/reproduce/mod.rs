@@ -1,11 +1,9 @@
 //! The paper's studies of detection: Table 2, Table 1, Figure 3a, the search for step lengths.
-//! Each is a function of a [`Setup`]: at mini scale on generated scenes, at the
-//! scales of people and nuclei on real images of one class, at paper scale on COCO.
+//! Each is a function of a [`Setup`]: of generated scenes, of a folder of real images, or of COCO ([`StudyImages`]).
 
 mod base;
 mod figure3a;
-mod frozen;
-mod paper;
+mod images;
 mod setup;
 mod step_lengths;
 mod table1;
@@ -16,9 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use base::BaseOptions;
 pub use figure3a::{TradeRow, figure3a};
-pub use frozen::{FrozenOptions, mini, real};
-pub use paper::{DETECTORS, PaperOptions, paper};
-pub use setup::{Setup, Split, StudyOptions, TrainedHeads};
+pub use images::StudyImages;
+pub use setup::{Setup, StudyOptions, TrainedHeads};
 pub use step_lengths::{StepLengthRow, step_lengths};
 pub use table1::{AblationRow, table1};
 pub use table2::{Row, table2};

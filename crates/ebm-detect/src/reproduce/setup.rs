@@ -2,6 +2,7 @@
 //! on.
 
 use std::{
+    cell::OnceCell,
     collections::BTreeMap,
     path::{Path, PathBuf},
     rc::Rc,
@@ -9,84 +10,28 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
-use ebm_data::{
-    coco::{CocoDataset, LoadOptions, Purpose},
-    loader::{Loader, LoaderConfig},
-};
-use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory, write_results};
+use ebm_data::{coco::CocoDataset, loader::LoaderConfig};
+use ebm_eval::{Detection, write_results};
+use ebm_experiment::Session;
 use ebm_seed::Key;
-use ebm_train::{Class, ModelMetadata, Progress, RunSpec, train_run};
+use ebm_train::{Class, Group, ModelMetadata, Progress, RunSpec, train_run};
 
-use super::AveragePrecision;
+use super::{
+    base::BaseOptions,
+    images::{Opened, StudyImages},
+};
 use crate::{
     Error, Result,
+    annotated::Annotated,
     branch::Branch,
-    config::{DetectorConfig, ExperimentConfig, MethodConfig, Settings},
-    evaluation::{Evaluation, Heads, Refiner, evaluate},
+    config::{ExperimentConfig, MethodConfig, Settings},
+    evaluation::{Heads, Refiner},
     faster_rcnn::FasterRcnn,
+    feature_cache::FeatureCache,
     inference::BoxAscent,
-    step_factor::{ValidationImages, best_step_factor},
-    training::{BranchSource, BranchTask},
+    training::{BatchSource, BranchTask, CachedSource, ImageFiles, TrainingOptions},
     weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes, save},
 };
-
-/// Annotated images to measure on.
-pub struct Split {
-    /// Its name in messages and files.
-    pub name: String,
-    /// COCO's annotation file.
-    pub annotations: PathBuf,
-    /// Its images with their objects.
-    pub dataset: Arc<CocoDataset>,
-    pub(super) truth: GroundTruth,
-    /// Images that are run at a time.
-    batch: usize,
-}
-
-impl Split {
-    /// Reads the annotations of the images in the folder `images` for a detector; `batch` images will be run at a time.
-    ///
-    /// # Errors
-    /// When they can not be read, or an image is not there.
-    pub fn open(
-        name: &str,
-        annotations: PathBuf,
-        images: &Path,
-        batch: usize,
-        detector: &DetectorConfig,
-    ) -> Result<Self> {
-        let dataset = Arc::new(load_dataset(&annotations, images, Purpose::Eval, detector)?);
-        let truth = GroundTruth::read(&annotations)?;
-        Ok(Self { name: name.to_owned(), annotations, dataset, truth, batch })
-    }
-
-    /// How good detections of it are.
-    pub(super) fn score(&self, detections: &[Detection]) -> Result<AveragePrecision> {
-        Ok(evaluate_coco_in_memory(&self.truth, detections)?.into())
-    }
-}
-
-/// The annotated images, with the detector's labels.
-pub(super) fn load_dataset(
-    annotations: &Path,
-    images: &Path,
-    purpose: Purpose,
-    detector: &DetectorConfig,
-) -> Result<CocoDataset> {
-    let options = LoadOptions { labels: Some(detector.labels()), ..LoadOptions::new(purpose) };
-    Ok(CocoDataset::load(annotations, images, &options)?)
-}
-
-/// Each image once, in order, for inference.
-pub(super) fn eval_loader(
-    dataset: &Arc<CocoDataset>,
-    config: &ExperimentConfig,
-    batch_size: usize,
-    workers: usize,
-) -> Result<Loader> {
-    let loader = LoaderConfig::eval(config.detector.input.transform(), batch_size).with_workers(workers);
-    Ok(Loader::new(dataset.clone(), loader, Key::new(0))?)
-}
 
 /// What a study is told at every scale.
 #[derive(Clone, Debug)]
@@ -103,9 +48,12 @@ pub struct StudyOptions {
     pub workers: usize,
 }
 
-/// Makes the training batches of a method for a batch size and a key. What has to be computed for that, is
-/// computed the first time.
-pub(super) type Source = Box<dyn Fn(&MethodConfig, usize, Key, &mut dyn Progress) -> Result<BranchSource>>;
+impl StudyOptions {
+    /// What trainings of a study are told.
+    pub(super) fn training(&self) -> TrainingOptions {
+        TrainingOptions { workers: self.workers, ..TrainingOptions::new(ImageFiles::default(), &self.run) }
+    }
+}
 
 /// Branches that were trained before.
 #[derive(Clone, Debug)]
@@ -142,14 +90,18 @@ pub struct Setup {
     pub(super) config: ExperimentConfig,
     pub(super) detector: Rc<FasterRcnn>,
     /// The detector's parameters, which confidences start from.
-    pub(super) weights: BTreeMap<String, Tensor>,
+    weights: BTreeMap<String, Tensor>,
     /// Their [`digest`](ebm_train::model_file::digest).
-    pub(super) digest: String,
-    /// The classes of the images that branches are trained on.
-    pub(super) classes: Vec<Class>,
-    pub(super) source: Source,
-    pub(super) validation: Rc<Split>,
-    pub(super) test: Rc<Split>,
+    digest: String,
+    /// The images that branches are trained on, and their classes.
+    images: Arc<CocoDataset>,
+    classes: Vec<Class>,
+    /// See [`Opened::at_once`].
+    at_once: Option<usize>,
+    /// The detector's features of all these images, as soon as a branch needs them.
+    features: OnceCell<Rc<FeatureCache>>,
+    pub(super) validation: Rc<Annotated>,
+    pub(super) test: Rc<Annotated>,
     pub(super) study: StudyOptions,
 }
 
@@ -168,6 +120,12 @@ impl Wanted {
         Self { method: method.clone(), seed, name: format!("{}-{seed}", method.key) }
     }
 
+    /// Those of `methods` that are trained, each with every seed.
+    pub fn all(methods: &[MethodConfig], seeds: u64) -> Vec<Self> {
+        let trained = methods.iter().filter(|method| method.is_trained());
+        trained.flat_map(|method| (0..seeds).map(move |seed| Self::new(method, seed))).collect()
+    }
+
     /// Its file in the directory of runs.
     fn file(&self, runs: &Path) -> PathBuf {
         runs.join(&self.name).join(format!("{}.safetensors", self.method.key))
@@ -175,14 +133,71 @@ impl Wanted {
 }
 
 impl Setup {
+    /// Opens the images, generating scenes where there are none, and the detector, training it where `base` says
+    /// so.
+    ///
+    /// # Errors
+    /// When data can not be made or read, the detector's weights are not of the configured architecture, or its
+    /// training fails.
+    pub fn open(
+        config: &ExperimentConfig,
+        images: &StudyImages,
+        base: &BaseOptions,
+        study: &StudyOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Self> {
+        let Opened { mut train, heads, at_once, validation, test } =
+            images.open(config, base.from_scratch, study.workers, progress)?;
+        let weights = base.open(config, &train, study, progress)?;
+        train.images.truncate(heads);
+        Ok(Self {
+            config: config.clone(),
+            detector: Rc::new(weights.detector(&config.detector)?),
+            digest: weights.digest()?,
+            weights: weights.into_tensors(),
+            classes: classes(&train),
+            images: Arc::new(train),
+            at_once,
+            features: OnceCell::new(),
+            validation,
+            test,
+            study: study.clone(),
+        })
+    }
+
     /// The settings.
     pub fn config(&self) -> &ExperimentConfig {
         &self.config
     }
 
     /// The images that results are measured on.
-    pub fn test(&self) -> &Split {
+    pub fn test(&self) -> &Annotated {
         &self.test
+    }
+
+    /// Batches of the training images, whose features are computed the first time where they are kept.
+    fn source(
+        &self,
+        batch_size: usize,
+        key: Key,
+        progress: &mut dyn Progress,
+    ) -> Result<Box<dyn BatchSource>> {
+        let (options, detector) = (self.study.training(), &self.config.detector);
+        let mut session = Session { group: &Group::alone(), device: &self.study.device, progress };
+        let (input, convention, images) = (&detector.input, detector.convention.into(), self.images.clone());
+        let Some(at_once) = self.at_once else {
+            let loader = LoaderConfig::train(input.transform(), batch_size);
+            return Ok(Box::new(options.stream(loader, convention, images, key, &session)?));
+        };
+        let maps = |pixels: &Tensor| self.detector.features(pixels, false);
+        let features = match self.features.get() {
+            Some(known) => known.clone(),
+            None => {
+                let new = options.features(input, convention, images, at_once, &maps, &mut session)?;
+                self.features.get_or_init(|| new).clone()
+            }
+        };
+        Ok(Box::new(CachedSource::new(features, options.order(batch_size, key, &session)?)?))
     }
 
     /// What a reader of results has to know: where they were measured, of which split of COCO the `published`
@@ -224,8 +239,7 @@ impl Setup {
             }
             let found = ModelMetadata::require(&path, &[BRANCH])?;
             check_branch(&found, &path, &self.metadata(wanted)?)?;
-            let annotations = self.test.annotations.display().to_string();
-            found.check_classes(&path, &annotations, &classes(&self.test.dataset))?;
+            found.check_classes(&path, &self.test.name, &classes(&self.test.dataset))?;
         }
         if missing.is_empty() || heads.train_missing {
             return Ok(());
@@ -257,35 +271,15 @@ impl Setup {
         })?;
         let metadata = self.metadata(wanted)?;
         let key = Key::new(*seed).split(&method.key);
-        let (density, init) = (method.density.as_ref(), key.split("init"));
-        let (branch, store) = Branch::new(density, detector, &self.weights, &self.study.device, init)?;
-        let source = (self.source)(method, training.batch_size, key.split("data"), progress)?;
-        let network = self.detector.clone();
-        let mut task =
-            BranchTask::new(network, branch, store, source, method, &training, key.split("train"))?;
+        let source = self.source(training.batch_size, key.split("data"), progress)?;
+        let (network, device) = (self.detector.clone(), &self.study.device);
+        let mut task = BranchTask::begin(network, &self.weights, source, method, &training, device, key)?;
         let text = self.config.with_method(method).to_toml()?;
         let spec = RunSpec::new(&self.study.run, name, &text, training.steps, *seed);
         train_run(&RunSpec { resume: self.study.resume, ..spec }, &mut task, progress)?;
-        let (_, store) = task.into_branch();
         let path = wanted.file(&self.study.run);
-        save(&store, &path, &metadata)?;
+        save(task.store(), &path, &metadata)?;
         trained(&path)
-    }
-
-    /// The detections of Faster-RCNN and of each branch on a split, in the branches' order by kind.
-    pub(super) fn evaluate(
-        &self,
-        split: &Split,
-        heads: &Heads,
-        progress: &mut dyn Progress,
-    ) -> Result<Evaluation> {
-        progress.begin(&split.name, split.dataset.images.len());
-        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.study.workers)?;
-        let mut report = |done| progress.advance(done, "");
-        let result =
-            evaluate(&self.detector, &split.dataset, &loader, heads, &self.study.device, &mut report)?;
-        progress.end();
-        Ok(result)
     }
 
     /// The factor of the configured step lengths with the best AP on the validation images, as in the paper.
@@ -297,12 +291,9 @@ impl Setup {
             [only] => return Ok(*only),
             several => several,
         };
-        let split = &*self.validation;
-        let loader = eval_loader(&split.dataset, &self.config, split.batch, self.study.workers)?;
-        let (dataset, truth) = (&*split.dataset, &split.truth);
-        let images = ValidationImages { name: &split.name, dataset, truth, loader: &loader };
+        let device = &self.study.device;
         let (factor, ap) =
-            best_step_factor(&self.detector, &refiner, factors, &images, &self.study.device, progress)?;
+            self.validation.best_step_factor(&self.detector, &refiner, factors, device, progress)?;
         let (title, ap) = (&trained.method.title, 100.0 * ap);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
@@ -333,7 +324,7 @@ impl Setup {
     }
 }
 
-/// The branches as [`evaluate`] takes them; its results come in the same order by kind.
+/// The branches as [`Annotated::evaluate`] takes them; its results come in the same order by kind.
 pub(super) fn heads<'a>(trained: impl IntoIterator<Item = &'a Trained>) -> Heads<'a> {
     Heads::of(trained.into_iter().map(|one| (&one.branch, one.ascent.as_ref())))
 }

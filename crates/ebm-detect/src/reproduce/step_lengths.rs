@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::{Setup, setup::Wanted};
 use crate::{
     Result,
+    annotated::STEP_FACTORS,
     config::MethodConfig,
     evaluation::{Heads, Refiner},
     inference::BoxAscent,
-    step_factor::STEP_FACTORS,
 };
 
 /// Factors of the lengths for size by those for position, around the configured ratio.
@@ -55,7 +55,7 @@ pub fn step_lengths(
         let trials = grid(&ascent);
         let refiner = |ascent: &BoxAscent| Refiner { head, ascent: ascent.clone() };
         let heads = Heads::refiners(trials.iter().map(refiner).collect());
-        let evaluation = setup.evaluate(&setup.validation, &heads, progress)?;
+        let evaluation = setup.validation.evaluate(&setup.detector, &heads, &setup.study.device, progress)?;
         for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {
             let [position, .., size] = ascent.step_length[..] else { continue };
             let ap = setup.validation.score(&refined.after)?.ap;

@@ -1,8 +1,5 @@
 //! Table 1 and its supplement: which standard deviations the proposal should have.
 
-use std::path::Path;
-
-use ebm_data::files::{read_settings, write_atomic};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +8,7 @@ use super::{
     setup::{Wanted, heads},
 };
 use crate::{
-    Error, Result,
+    Result,
     config::{AblationConfig, ExperimentConfig},
 };
 
@@ -42,55 +39,25 @@ pub fn table1(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<
     let mut rows = Vec::new();
     let wanted = ablated(&setup.config, seeds)?;
     setup.check_heads(&wanted)?;
-    for (AblationConfig { sigmas, published }, wanted) in
-        setup.config.ablation.iter().zip(wanted.chunks((seeds as usize).max(1)))
-    {
-        let mut factor = None;
-        for wanted in wanted {
-            let seed = wanted.seed;
-            let kept = setup.study.run.join(&wanted.name).join(ROW_FILE);
-            if let Some(row) = measured(setup, &kept)? {
-                factor = factor.or(Some(row.step_factor));
-                rows.push(row);
-                continue;
-            }
-            let mut trained = setup.train(wanted, progress)?;
-            let step_factor = match factor {
-                Some(factor) => factor,
-                None => setup.step_factor(&trained, progress)?,
-            };
-            factor = Some(step_factor);
-            setup.climb_by(step_factor, &mut trained)?;
-            let evaluation = setup.evaluate(&setup.test, &heads(&[trained]), progress)?;
-            for refined in &evaluation.refined {
-                let precision = setup.test.score(&refined.after)?;
-                let ap_before = setup.test.score(&refined.before)?.ap;
-                let (sigmas, published) = (sigmas.clone(), *published);
-                progress.message(&format!("{sigmas:?}, seed {seed}: AP {:.1}", 100.0 * precision.ap));
-                let row = AblationRow { sigmas, seed, precision, ap_before, step_factor, published };
-                let text = serde_json::to_vec(&row).map_err(|error| unreadable(&kept, &error))?;
-                write_atomic(&kept, &text)?;
-                rows.push(row);
-            }
+    let of_rows = setup.config.ablation.iter().zip(wanted.chunks((seeds as usize).max(1)));
+    for (AblationConfig { sigmas, published }, wanted) in of_rows {
+        let trained = setup.trained(wanted, progress)?;
+        let evaluation =
+            setup.test.evaluate(&setup.detector, &heads(&trained), &setup.study.device, progress)?;
+        for (one, refined) in trained.iter().zip(&evaluation.refined) {
+            let precision: AveragePrecision = setup.test.score(&refined.after)?.into();
+            progress.message(&format!("{sigmas:?}, seed {}: AP {:.1}", one.seed, 100.0 * precision.ap));
+            rows.push(AblationRow {
+                sigmas: sigmas.clone(),
+                seed: one.seed,
+                precision,
+                ap_before: setup.test.score(&refined.before)?.ap,
+                step_factor: one.step_factor.unwrap_or(1.0),
+                published: *published,
+            });
         }
     }
     Ok(rows)
-}
-
-/// A row's file in the directory of its training.
-const ROW_FILE: &str = "row.json";
-
-/// What an interrupted run had measured already.
-fn measured(setup: &Setup, path: &Path) -> Result<Option<AblationRow>> {
-    if !setup.study.resume || !path.is_file() {
-        return Ok(None);
-    }
-    let row = serde_json::from_str(&read_settings(path)?).map_err(|error| unreadable(path, &error))?;
-    Ok(Some(row))
-}
-
-fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
-    Error::input(path.display(), format!("{error}; remove the file and the row is measured again"))
 }
 
 /// The branches of all rows: of each proposal with each seed.

@@ -47,13 +47,13 @@ pub fn table2(
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
-    let trained = setup.trained(methods, seeds, progress)?;
-    let evaluation = setup.evaluate(&setup.test, &heads(&trained), progress)?;
+    let trained = setup.trained(&Wanted::all(methods, seeds), progress)?;
+    let evaluation = setup.test.evaluate(&setup.detector, &heads(&trained), &setup.study.device, progress)?;
     let row = |method: &str, seed: u64, found: &[Detection], duration: Duration| -> Result<Row> {
         Ok(Row {
             method: method.to_owned(),
             seed,
-            precision: setup.test.score(found)?,
+            precision: setup.test.score(found)?.into(),
             ap_before: None,
             frames_per_second: evaluation.frames_per_second(duration),
             boxes_per_second: None,
@@ -92,18 +92,9 @@ pub fn table2(
 }
 
 impl Setup {
-    /// Every method with every seed; the step lengths that seed 0 of a method chose serve its other seeds
-    /// too.
-    pub(super) fn trained(
-        &self,
-        methods: &[MethodConfig],
-        seeds: u64,
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<Trained>> {
-        let own = methods.iter().filter(|method| method.is_trained());
-        let wanted = own.flat_map(|method| (0..seeds).map(move |seed| Wanted::new(method, seed)));
-        let wanted: Vec<Wanted> = wanted.collect();
-        self.check_heads(&wanted)?;
+    /// The branches that are wanted; the step lengths that the first of a method chose serve its other seeds too.
+    pub(super) fn trained(&self, wanted: &[Wanted], progress: &mut dyn Progress) -> Result<Vec<Trained>> {
+        self.check_heads(wanted)?;
         let count = wanted.len();
         let mut all: Vec<Trained> = Vec::new();
         for (done, wanted) in wanted.iter().enumerate() {

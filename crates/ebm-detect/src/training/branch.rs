@@ -1,25 +1,32 @@
 //! Training of what a method adds, on frozen features: a confidence by its objective, Eq. 4 for the energy
 //! model, a density by its own likelihood.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 use ebm_core::{AnyObjective, Objective, Proposal};
-use ebm_data::loader::Loader;
+use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::{boxes::BBox, ops::sum_of_losses, params::ParamStore};
 use ebm_seed::{Key, Rng};
-use ebm_train::{GradientTask, Group, Learner, Loss};
+use ebm_train::{GradientTask, Group, Learner, Loss, ModelMetadata};
 use rand::seq::index;
 
-use super::BranchSource;
+use super::{BatchSource, CachedSource, TrainingData, TrainingOptions, mean_loss};
 use crate::{
     Error, Result,
+    annotated::{Annotated, STEP_FACTORS},
     branch::Branch,
-    config::{MethodConfig, TrainingConfig},
+    config::{ExperimentConfig, MethodConfig, Settings, TrainingConfig},
     energy_head::BoxFeatures,
+    evaluation::Refiner,
     faster_rcnn::{FasterRcnn, Objects},
-    feature_cache::CachedBatch,
+    feature_cache::{CachedBatch, FeatureCache},
     foreground::ForegroundPool,
+    weights::{WeightFile, branch_metadata, classes},
 };
 
 /// A confidence is trained on so many objects of an image in a step. Where there are more, they are drawn
@@ -33,7 +40,7 @@ const OBJECTS_AT_A_TIME: usize = 32;
 pub struct BranchTask {
     detector: Rc<FasterRcnn>,
     branch: Branch,
-    source: BranchSource,
+    source: Box<dyn BatchSource>,
     /// The method's key, for messages.
     method: String,
     /// What a confidence is trained by.
@@ -53,7 +60,7 @@ impl BranchTask {
         detector: Rc<FasterRcnn>,
         branch: Branch,
         store: ParamStore,
-        source: BranchSource,
+        source: Box<dyn BatchSource>,
         method: &MethodConfig,
         training: &TrainingConfig,
         key: Key,
@@ -64,6 +71,25 @@ impl BranchTask {
         let updater = training.updater(store.trainable());
         let learner = Learner::new(store, updater);
         Ok(Self { detector, branch, learner, source, method, objective, key })
+    }
+
+    /// Trains new layers of `method` on the detector whose parameters are `weights`, on `device`; every draw
+    /// is from `key`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and when the parameters are of another architecture.
+    pub(crate) fn begin(
+        detector: Rc<FasterRcnn>,
+        weights: &BTreeMap<String, Tensor>,
+        source: Box<dyn BatchSource>,
+        method: &MethodConfig,
+        training: &TrainingConfig,
+        device: &Device,
+        key: Key,
+    ) -> Result<Self> {
+        let (density, init) = (method.density.as_ref(), key.split("init"));
+        let (branch, store) = Branch::new(density, detector.config(), weights, device, init)?;
+        Self::new(detector, branch, store, source, method, training, key.split("train"))
     }
 
     /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
@@ -81,11 +107,17 @@ impl BranchTask {
     /// When an image cannot be read or an operation fails.
     pub fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
         let convention = self.detector.config().convention.into();
-        let batches = loader.epoch(0)?.map(|batch| CachedBatch::of_images(&batch?, convention, device));
         let sum = |losses: &mut dyn Iterator<Item = Result<Tensor>>| -> Result<Option<Tensor>> {
             losses.map(|loss| Ok(loss?.detach())).reduce(|sum, loss| Ok((sum? + loss?)?)).transpose()
         };
-        mean_loss(batches, key, |batch, key| self.loss_of(batch, |name| key.split(name).rng(), sum))
+        let batches = CachedBatch::each(loader, convention, device)?;
+        mean_loss(batches, key, |batch, key| {
+            let rng = |name: &str| key.split(name).rng();
+            match &self.branch {
+                Branch::Confidence(_) => self.confidence_loss(batch, rng, sum),
+                Branch::Density(_) => self.density_loss(&batch.foreground(&self.detector)?, rng),
+            }
+        })
     }
 
     /// The branch's parameters.
@@ -93,47 +125,42 @@ impl BranchTask {
         self.learner.store()
     }
 
-    /// The branch, trained so far.
-    pub fn into_branch(self) -> (Branch, ParamStore) {
-        (self.branch, self.learner.into_store())
-    }
-
-    /// The mean loss of a batch, and over how many terms; `sum` adds up those of parts of it.
-    fn loss_of(
+    /// The mean loss of a confidence on a batch, and over how many objects; `sum` adds up those of parts of it.
+    fn confidence_loss(
         &self,
         batch: &CachedBatch,
         rng: impl Fn(&str) -> Rng,
         sum: impl Fn(&mut dyn Iterator<Item = Result<Tensor>>) -> Result<Option<Tensor>>,
     ) -> Result<(Tensor, usize)> {
-        let pyramid = match batch.maps.as_slice() {
-            [] => self.detector.features(&batch.images.pixels, false)?,
-            levels => levels.to_vec(),
+        let (Branch::Confidence(head), Some(objective)) = (&self.branch, &self.objective) else {
+            return Err(self.refuse("a confidence is trained by an objective, which the method has not got"));
         };
-        match (&self.branch, &self.objective) {
-            // The paper's training step: the true boxes y_i, their samples, and the objective.
-            (Branch::Confidence(head), Some(objective)) => {
-                let objects = listed(&drawn(&batch.objects, &mut rng("objects")));
-                let (pyramid, mut rng) = (BoxFeatures::readable(&pyramid)?, rng("proposal"));
-                let mut losses = objects.chunks(OBJECTS_AT_A_TIME).map(|some| {
-                    let features = self.true_boxes(&pyramid, some)?;
-                    let y = features.targets()?.squeeze(1)?;
-                    let loss = objective.loss(head, &features, &y, &mut rng)?;
-                    Ok((loss * (some.len() as f64 / objects.len() as f64))?)
-                });
-                let loss = sum(&mut losses)?;
-                let loss = loss.ok_or_else(|| self.refuse("a step's images hold no object"))?;
-                Ok((loss, objects.len()))
-            }
-            (Branch::Density(head), _) => {
-                let pools = self.detector.foreground(&pyramid, &batch.images, &batch.objects)?;
-                let pools: Vec<&ForegroundPool> = pools.iter().collect();
-                let sample = ForegroundPool::sample(&pools, &mut rng("sample"))?;
-                Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size))
-            }
-            (Branch::Confidence(_), None) => {
-                Err(self.refuse("a confidence is trained by an objective, which the method has not got"))
-            }
-        }
+        // The paper's training step: the true boxes y_i, their samples, and the objective.
+        let objects = listed(&drawn(&batch.objects, &mut rng("objects")));
+        let pyramid = BoxFeatures::readable(&batch.pyramid(&self.detector)?)?;
+        let mut rng = rng("proposal");
+        let mut losses = objects.chunks(OBJECTS_AT_A_TIME).map(|some| {
+            let features = self.true_boxes(&pyramid, some)?;
+            let y = features.targets()?.squeeze(1)?;
+            let loss = objective.loss(head, &features, &y, &mut rng)?;
+            Ok((loss * (some.len() as f64 / objects.len() as f64))?)
+        });
+        let loss = sum(&mut losses)?;
+        let loss = loss.ok_or_else(|| self.refuse("a step's images hold no object"))?;
+        Ok((loss, objects.len()))
+    }
+
+    /// The mean loss of a density on a sample of the proposals, and how many these are.
+    fn density_loss(
+        &self,
+        pools: &[Rc<ForegroundPool>],
+        rng: impl Fn(&str) -> Rng,
+    ) -> Result<(Tensor, usize)> {
+        let Branch::Density(head) = &self.branch else {
+            return Err(self.refuse("a confidence is trained on features, not on proposals"));
+        };
+        let sample = ForegroundPool::sample(pools, &mut rng("sample"))?;
+        Ok((head.loss(&sample, &mut rng("latent"))?, sample.sample_size))
     }
 
     fn refuse(&self, reason: &str) -> Error {
@@ -164,26 +191,6 @@ fn listed(objects: &[Objects]) -> Vec<Object> {
     (0u32..).zip(objects).flat_map(of_image).collect()
 }
 
-/// The mean over all terms of `loss`, which gives a batch's mean loss with how many terms it has, of those
-/// batches that hold an object; batch i draws with `key.index(i)`. NaN where there is none.
-pub(super) fn mean_loss(
-    batches: impl Iterator<Item = Result<CachedBatch>>,
-    key: Key,
-    loss: impl Fn(&CachedBatch, Key) -> Result<(Tensor, usize)>,
-) -> Result<f64> {
-    let (mut sum, mut count) = (0.0, 0);
-    for (number, batch) in (0u64..).zip(batches) {
-        let batch = batch?;
-        if batch.objects.iter().all(|of_image| of_image.boxes.is_empty()) {
-            continue;
-        }
-        let (loss, terms) = loss(&batch, key.index(number))?;
-        sum += terms as f64 * f64::from(loss.to_scalar::<f32>()?);
-        count += terms;
-    }
-    Ok(sum / count as f64)
-}
-
 /// At most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order; nothing is drawn where there are no
 /// more.
 fn drawn(objects: &[Objects], rng: &mut Rng) -> Vec<Objects> {
@@ -200,17 +207,16 @@ impl GradientTask for BranchTask {
     fn loss(&mut self, step: usize) -> Result<Loss> {
         let key = self.key;
         let rng = |name: &str| key.split(name).index(step as u64).rng();
-        let batch = match (&mut self.source, &self.branch) {
-            (BranchSource::Images(source), _) => source.batch(step)?,
-            (BranchSource::Foreground(source), Branch::Density(head)) => {
-                let sample = source.sample(step, &mut rng("sample"))?;
-                return Ok(Loss::mean_over(sample.sample_size, head.loss(&sample, &mut rng("latent"))?));
+        let (loss, terms) = match &self.branch {
+            Branch::Confidence(_) => {
+                let batch = self.source.batch(step)?;
+                self.confidence_loss(&batch, rng, |losses| sum_of_losses(losses))?
             }
-            (BranchSource::Foreground(_), Branch::Confidence(_)) => {
-                return Err(self.refuse("a confidence is trained on features, not on proposals"));
+            Branch::Density(_) => {
+                let pools = self.source.foreground(step, &self.detector)?;
+                self.density_loss(&pools, rng)?
             }
         };
-        let (loss, terms) = self.loss_of(&batch, rng, |losses| sum_of_losses(losses))?;
         Ok(Loss::mean_over(terms, loss))
     }
 
@@ -220,6 +226,133 @@ impl GradientTask for BranchTask {
 
     fn learner_mut(&mut self) -> &mut Learner {
         &mut self.learner
+    }
+}
+
+/// What a method adds to a trained detector, trained on annotated images.
+#[derive(Clone, Debug)]
+pub struct BranchTraining {
+    /// The detector's settings, and the rows of the table.
+    pub config: ExperimentConfig,
+    /// The key of the method.
+    pub method: String,
+    /// Weights of the detector.
+    pub detector: PathBuf,
+    /// The factor of a confidence's configured step lengths; then none is chosen, and no image held out.
+    pub step_factor: Option<f64>,
+    /// Images, seed and file.
+    pub options: TrainingOptions,
+}
+
+/// The detector and what its branch is.
+pub struct BranchSetup {
+    method: MethodConfig,
+    training: TrainingConfig,
+    detector: Rc<FasterRcnn>,
+    weights: WeightFile,
+}
+
+impl Training for BranchTraining {
+    type Error = Error;
+    type Data = TrainingData<BranchSetup>;
+    type Network = BranchTask;
+
+    const MEASURE: Measure = Measure::LOSS;
+    const LENGTH: &'static [&'static str] = TrainingOptions::LENGTH;
+
+    fn settings(&self, _: Option<&Self::Data>) -> Result<Option<String>> {
+        self.config.to_toml().map(Some)
+    }
+
+    fn inputs(&self, data: &Self::Data) -> Result<Inputs> {
+        Ok(data.inputs.clone())
+    }
+
+    fn open(&mut self, session: &mut Session<'_>) -> Result<Self::Data> {
+        let (config, options) = (&self.config, &self.options);
+        let method = config.method(&self.method)?.clone();
+        let nothing = || Error::config(&self.method, "it adds nothing that could be trained");
+        let training = config.training(&method).ok_or_else(nothing)?;
+        let weights = WeightFile::open(&self.detector, session.device)?;
+        let detector = Rc::new(weights.detector(&config.detector)?);
+        let labels = config.detector.labels();
+        let mut images = options.images.train(Some(labels))?;
+        let classes = classes(&images);
+        if let Some(said) = weights.metadata() {
+            said.check_classes(&self.detector, &options.images.name(), &classes)?;
+        }
+        let metadata = branch_metadata(&method, options.seed, config, &weights.digest()?, &classes)?;
+        let mut held_out = options.validation(labels)?;
+        // Step lengths are not chosen on images that were trained on.
+        if held_out.is_none() && method.confidence.is_some() && self.step_factor.is_none() {
+            held_out = Annotated::fifth_of(&mut images, options.workers);
+        }
+        let inputs = Inputs::from([("data_sha256", images.digest()), ("weights_sha256", weights.digest()?)]);
+        let config = BranchSetup { method, training, detector, weights };
+        Ok(TrainingData { config, metadata, images: Some(Arc::new(images)), held_out, inputs })
+    }
+
+    fn build(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<Built<BranchTask>> {
+        let (images, options) = (data.images()?, &self.options);
+        let BranchSetup { method, training, detector, weights } = &data.config;
+        // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
+        let key = Key::new(options.seed).split(&method.key);
+        let (input, convention) = (&self.config.detector.input, self.config.detector.convention.into());
+        let (batch_size, batches) = (training.batch_size, key.split("data"));
+        let source: Box<dyn BatchSource> = if options.cache {
+            let maps = |pixels: &Tensor| detector.features(pixels, false);
+            let order = options.order(batch_size, batches, session)?;
+            let at_once = FeatureCache::AT_ONCE;
+            let features = options.features(input, convention, images, at_once, &maps, session)?;
+            Box::new(CachedSource::new(features, order)?)
+        } else {
+            let loader = LoaderConfig::train(input.transform(), batch_size);
+            Box::new(options.stream(loader, convention, images, batches, session)?)
+        };
+        let (detector, weights, device) = (Rc::clone(detector), weights.tensors(), session.device);
+        let task = BranchTask::begin(detector, weights, source, method, training, device, key)?;
+        let (network, settings) = (task.over(session.group), self.config.to_toml()?);
+        Ok(Built { network, settings, steps: training.steps })
+    }
+
+    fn is_judged(&self, data: &Self::Data) -> bool {
+        data.held_out.is_some()
+    }
+
+    fn score(
+        &mut self,
+        data: &mut Self::Data,
+        network: &BranchTask,
+        session: &mut Session<'_>,
+    ) -> Result<f64> {
+        let loader = data.held_out()?.loader(&self.config.detector.input)?;
+        let key = Key::new(self.options.seed).split("validation");
+        network.validation_loss(&loader, session.device, key)
+    }
+
+    fn keep(&mut self, data: &Self::Data, network: &BranchTask) -> Result<()> {
+        let step_factor = self.step_factor.filter(|_| data.config.method.confidence.is_some());
+        let metadata = ModelMetadata { step_factor, ..data.metadata.clone() };
+        self.options.save(network.store(), &metadata)
+    }
+
+    /// The best of the configured factors of the step lengths, or of the usual ones where there is no choice
+    /// among those.
+    fn finish(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<()> {
+        let (Some(held_out), None) = (&data.held_out, self.step_factor) else { return Ok(()) };
+        let BranchSetup { method, detector, .. } = &data.config;
+        let file = WeightFile::open(&self.options.file, session.device)?;
+        let branch = Branch::load(method.density.as_ref(), &self.config.detector, &file)?;
+        let (Branch::Confidence(head), Some(ascent)) = (branch, method.ascent()) else { return Ok(()) };
+        let configured = &self.config.step_factors[..];
+        let factors = if configured.len() > 1 { configured } else { &STEP_FACTORS };
+        let refiner = Refiner { head: &head, ascent };
+        let (device, name) = (session.device, &held_out.name);
+        let (factor, ap) =
+            held_out.best_step_factor(detector, &refiner, factors, device, session.progress)?;
+        session.progress.message(&format!("step lengths × {factor}: AP {:.1} on {name}", 100.0 * ap));
+        let metadata = ModelMetadata { step_factor: Some(factor), ..data.metadata.clone() };
+        Ok(metadata.save(&self.options.file, file.tensors())?)
     }
 }
 

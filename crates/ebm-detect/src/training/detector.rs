@@ -1,28 +1,42 @@
 //! Training of Faster-RCNN itself.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use candle_core::{DType, Tensor};
+use ebm_data::coco::CocoDataset;
+use ebm_data::loader::LoaderConfig;
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_seed::Key;
+use ebm_train::model_file::file_digest;
 use ebm_train::{GradientTask, Group, Learner, Loss};
 
-use super::BatchSource;
-use crate::{Error, Result, config::TrainingConfig, faster_rcnn::FasterRcnn};
+use super::{BatchSource, TrainingData, TrainingOptions};
+use crate::{
+    Error, Result,
+    config::{ExperimentConfig, Settings, TrainingConfig},
+    evaluation::Heads,
+    faster_rcnn::FasterRcnn,
+    weights::{Body, classes, detector_metadata},
+};
 
 /// Faster-RCNN under its four losses.
-pub struct DetectorTask<S> {
+pub struct DetectorTask {
     detector: FasterRcnn,
     learner: Learner,
-    source: S,
+    source: Box<dyn BatchSource>,
     key: Key,
 }
 
-impl<S: BatchSource> DetectorTask<S> {
+impl DetectorTask {
     /// Trains the trainable parameters of `store`, which `detector` was built from.
     ///
     /// Batches with maps are taken to hold the stages C2 … C5 of a frozen body.
     pub fn new(
         detector: FasterRcnn,
         store: ParamStore,
-        source: S,
+        source: Box<dyn BatchSource>,
         config: &TrainingConfig,
         key: Key,
     ) -> Self {
@@ -43,7 +57,7 @@ impl<S: BatchSource> DetectorTask<S> {
     }
 }
 
-impl<S: BatchSource> GradientTask for DetectorTask<S> {
+impl GradientTask for DetectorTask {
     type Error = Error;
 
     fn loss(&mut self, step: usize) -> Result<Loss> {
@@ -62,5 +76,144 @@ impl<S: BatchSource> GradientTask for DetectorTask<S> {
 
     fn learner_mut(&mut self) -> &mut Learner {
         &mut self.learner
+    }
+}
+
+/// A detector, trained on annotated images: all of it, or all but a body with given weights.
+#[derive(Clone, Debug)]
+pub struct DetectorTraining {
+    /// The network and its training.
+    pub config: ExperimentConfig,
+    /// Whether the images say how many classes there are, instead of the configuration.
+    pub own_classes: bool,
+    /// Weights of the body, which is frozen then.
+    pub body: Option<PathBuf>,
+    /// Whether to take what `body` has of the body, and to draw and train the rest; else every name must be
+    /// there.
+    pub partial_body: bool,
+    /// Images, seed and file.
+    pub options: TrainingOptions,
+}
+
+impl DetectorTraining {
+    /// The network of the configuration with data that it learns from, and all draws from `key`. A batch that
+    /// is short of images is left out where `drop_last` says so.
+    pub(crate) fn task(
+        &self,
+        config: &ExperimentConfig,
+        images: Arc<CocoDataset>,
+        key: Key,
+        drop_last: bool,
+        session: &mut Session<'_>,
+    ) -> Result<DetectorTask> {
+        let options = &self.options;
+        let store = ParamStore::new(key.split("init"));
+        let detector = match &self.body {
+            None => {
+                config.detector.backbone.check_trained()?;
+                FasterRcnn::new(&config.detector, store.var_builder(DType::F32, session.device))?
+            }
+            Some(path) => {
+                let body = Body { path, partial: self.partial_body };
+                let (detector, drawn) = body.detector(&config.detector, &store, session.device)?;
+                if !drawn.is_empty() {
+                    let text = format!("not in {}, drawn and trained: {}", path.display(), drawn.join(", "));
+                    session.progress.message(&text);
+                }
+                detector
+            }
+        };
+        let (input, batch_size) = (&config.detector.input, config.base.batch_size);
+        let convention = config.detector.convention.into();
+        let source: Box<dyn BatchSource> = if options.cache {
+            let maps = |pixels: &Tensor| detector.body(pixels, false);
+            let order = options.order(batch_size, key.split("data"), session)?;
+            Box::new(options.mirrored_maps(input, convention, &images, &maps, order, session)?)
+        } else {
+            let loader = LoaderConfig { drop_last, ..LoaderConfig::train(input.transform(), batch_size) };
+            Box::new(options.stream(loader, convention, images, key.split("data"), session)?)
+        };
+        Ok(DetectorTask::new(detector, store, source, &config.base, key.split("train")))
+    }
+}
+
+impl Training for DetectorTraining {
+    type Error = Error;
+    type Data = TrainingData<ExperimentConfig>;
+    type Network = DetectorTask;
+
+    const MEASURE: Measure = Measure::AP;
+    const LENGTH: &'static [&'static str] = TrainingOptions::LENGTH;
+
+    /// The data tell the number of classes, unless the configuration does.
+    fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>> {
+        match data {
+            Some(data) => data.config.to_toml().map(Some),
+            None if self.own_classes => Ok(None),
+            None => self.config.to_toml().map(Some),
+        }
+    }
+
+    fn inputs(&self, data: &Self::Data) -> Result<Inputs> {
+        Ok(data.inputs.clone())
+    }
+
+    fn open(&mut self, session: &mut Session<'_>) -> Result<Self::Data> {
+        let (mut config, options) = (self.config.clone(), &self.options);
+        if self.body.is_none() {
+            if options.cache {
+                let reason = "the output of a frozen body is kept: give its weights with --body";
+                return Err(Error::config("--cache", reason));
+            }
+            config.detector.backbone.check_trained()?;
+        }
+        let images = options.images.train((!self.own_classes).then(|| config.detector.labels()))?;
+        let classes = classes(&images);
+        if self.own_classes {
+            config.detector.num_classes = classes.len() + 1;
+        }
+        let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+        let (count, known) = (images.images.len(), names.len());
+        session.progress.message(&format!("{count} images, {known} classes: {}", names.join(", ")));
+        let held_out = options.validation(config.detector.labels())?;
+        let metadata = detector_metadata(&config, Some(options.seed), &classes)?;
+        let mut inputs = Inputs::from([("data_sha256", images.digest())]);
+        if let Some(body) = &self.body {
+            inputs.insert("weights_sha256", file_digest(body)?);
+        }
+        Ok(TrainingData { config, metadata, images: Some(Arc::new(images)), held_out, inputs })
+    }
+
+    fn build(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<Built<DetectorTask>> {
+        let (images, config) = (data.images()?, &data.config);
+        let task = self.task(config, images, Key::new(self.options.seed), false, session)?;
+        let network = task.over(session.group);
+        Ok(Built { network, settings: config.to_toml()?, steps: config.base.steps })
+    }
+
+    fn is_judged(&self, data: &Self::Data) -> bool {
+        data.held_out.is_some()
+    }
+
+    fn score(
+        &mut self,
+        data: &mut Self::Data,
+        network: &DetectorTask,
+        session: &mut Session<'_>,
+    ) -> Result<f64> {
+        let parameters = network.store().constants()?;
+        let vb = parameters.var_builder(DType::F32, session.device);
+        let (detector, held_out) = (FasterRcnn::new(&data.config.detector, vb)?, data.held_out()?);
+        let none = Heads::refiners(vec![]);
+        let found = held_out.evaluate(&detector, &none, session.device, session.progress)?;
+        Ok(held_out.score(&found.direct.detections)?.ap)
+    }
+
+    fn keep(&mut self, data: &Self::Data, network: &DetectorTask) -> Result<()> {
+        self.options.save(network.store(), &data.metadata)
+    }
+
+    fn finish(&mut self, _: &mut Self::Data, _: &mut Session<'_>) -> Result<()> {
+        Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! What a frozen body makes of every image and of its mirror image, kept in half precision.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
@@ -16,25 +15,14 @@ use rand::Rng as _;
 use super::BatchSource;
 use crate::{
     Result,
-    feature_cache::{CachedBatch, FeatureCache, shuffled},
+    feature_cache::{BatchOrder, CachedBatch, FeatureCache, shuffled},
 };
 
 /// The body's maps of every image and of its mirror image.
 pub struct MirroredMaps {
     /// All images as they are, then all mirrored.
     cache: FeatureCache,
-    order: MapOrder,
-}
-
-/// In which order kept maps form batches.
-#[derive(Clone, Debug)]
-pub struct MapOrder {
-    /// Images of a batch.
-    pub batch_size: usize,
-    /// Which of a batch's images are given out.
-    pub part: Range<usize>,
-    /// Of the order, and of which images are mirrored.
-    pub key: Key,
+    order: BatchOrder,
 }
 
 impl MirroredMaps {
@@ -48,37 +36,24 @@ impl MirroredMaps {
         loader: &LoaderConfig,
         convention: BoxConvention,
         maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
-        order: MapOrder,
+        order: BatchOrder,
         device: &Device,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
         progress.begin("maps of the frozen body", 2 * dataset.images.len());
         let mut cache = FeatureCache::default();
+        let half = |pixels: &Tensor| -> Result<Vec<Tensor>> {
+            let half = |map: &Tensor| Ok(ops::of_channels_last(&map.detach().to_dtype(DType::F16)?)?);
+            maps(pixels)?.iter().map(half).collect()
+        };
         for flip_probability in [0.0, 1.0] {
             let recipe = DetectionRecipe { flip_probability, ..loader.recipe };
             let one_by_one = LoaderConfig { recipe, batch_size: 1, shuffle: false, ..loader.clone() };
             let loader = Loader::new(dataset.clone(), one_by_one, Key::new(0))?;
-            for image in each_image(&loader, convention, device)? {
-                let CachedBatch { images, objects, .. } = image?;
-                let maps = maps(&images.pixels)?;
-                let half =
-                    maps.iter().map(|map| Ok(ops::of_channels_last(&map.detach().to_dtype(DType::F16)?)?));
-                cache.push(&half.collect::<Result<Vec<_>>>()?, &images.sizes, objects)?;
-                progress.advance(cache.len(), "");
-            }
+            cache.add(&loader, convention, device, &half, progress)?;
         }
         progress.end();
         Ok(Self { cache, order })
-    }
-
-    /// The images of a step's batch, each by itself.
-    ///
-    /// # Errors
-    /// When a tensor operation fails.
-    pub fn images(&self, step: usize) -> Result<Vec<CachedBatch>> {
-        let order = shuffled(self.count(), step, self.order.batch_size, self.order.key);
-        let image = |place: usize| self.batch_of(&[self.mirrored(step, place, order[place])]);
-        self.order.part.clone().map(image).collect()
     }
 
     /// Half of the cached ones.
@@ -107,29 +82,20 @@ impl BatchSource for MirroredMaps {
     /// steps, each step has those that follow by their shape.
     fn batch(&mut self, step: usize) -> Result<CachedBatch> {
         const STEPS: usize = 8;
-        let MapOrder { batch_size, part, key } = &self.order;
+        let BatchOrder { batch_size, part, key } = &self.order;
         let mut images = shuffled(self.count(), step / STEPS, STEPS * batch_size, *key);
         images.sort_by(|a, b| self.cache.aspect(*a).total_cmp(&self.cache.aspect(*b)));
         let batch = &images[(step % STEPS) * batch_size..][part.clone()];
         let positions = part.clone().zip(batch).map(|(place, image)| self.mirrored(step, place, *image));
         self.batch_of(&positions.collect::<Vec<_>>())
     }
-}
 
-/// The images of a loader that reads them one by one.
-///
-/// # Errors
-/// When the loader's threads do not start; the items, when an image cannot be read.
-pub fn each_image(
-    loader: &Loader,
-    convention: BoxConvention,
-    device: &Device,
-) -> Result<impl Iterator<Item = Result<CachedBatch>>> {
-    let device = device.clone();
-    let image = move |batch: ebm_data::Result<ebm_data::loader::Batch>| {
-        CachedBatch::of_images(&batch?, convention, &device)
-    };
-    Ok(loader.epoch(0)?.map(image))
+    fn images(&mut self, step: usize) -> Result<Vec<CachedBatch>> {
+        let BatchOrder { batch_size, part, key } = &self.order;
+        let order = shuffled(self.count(), step, *batch_size, *key);
+        let image = |place: usize| self.batch_of(&[self.mirrored(step, place, order[place])]);
+        part.clone().map(image).collect()
+    }
 }
 
 #[cfg(test)]
@@ -147,7 +113,7 @@ mod tests {
             let map = ops::of_channels_last(&map.to_dtype(DType::F16).unwrap()).unwrap();
             cache.push(&[map], &[(8 * height, 8 * width)], vec![Default::default()]).unwrap();
         }
-        let order = MapOrder { batch_size: 2, part: 0..2, key: Key::new(1) };
+        let order = BatchOrder { batch_size: 2, part: 0..2, key: Key::new(1) };
         let mut maps = MirroredMaps { cache, order };
         let (mut seen, mut mirrored) = (Vec::new(), 0);
         for step in 0..IMAGES / 2 {

@@ -3,23 +3,30 @@
 mod branch;
 mod detector;
 mod mirrored;
+mod options;
 mod refiner;
 mod source;
 
-pub use branch::BranchTask;
-pub use detector::DetectorTask;
-pub use mirrored::{MapOrder, MirroredMaps, each_image};
-pub use refiner::{RefinerSource, RefinerTask};
-pub use source::{BatchSource, BranchSource, CachedSource, ForegroundSource, StreamSource};
+pub use branch::{BranchSetup, BranchTask, BranchTraining};
+pub use detector::{DetectorTask, DetectorTraining};
+pub use ebm_experiment::{Run, Session, train};
+pub use ebm_train::{Group, Progress, RunSpec};
+pub use mirrored::MirroredMaps;
+pub use options::{ImageFiles, TrainingData, TrainingOptions};
+pub use refiner::{RefinerTask, RefinerTraining};
+pub use source::{BatchSource, CachedSource, StreamSource};
 
-use candle_core::Var;
+use candle_core::{Tensor, Var};
 use ebm_nn::{
     optim::{Adam, Optimizer, ParamGroup, Sgd},
     schedule::{Decay, Schedule, Warmup},
 };
+use ebm_seed::Key;
 use ebm_train::Updater;
 
+use crate::Result;
 use crate::config::{OptimizerKind, TrainingConfig};
+use crate::feature_cache::CachedBatch;
 
 const MOMENTUM: f64 = 0.9;
 
@@ -64,4 +71,24 @@ impl TrainingConfig {
         let max_norm = (self.gradient_clip > 0.0).then_some(self.gradient_clip);
         Updater::new(optimizer, self.schedule(), max_norm)
     }
+}
+
+/// The mean over all terms of `loss`, which gives a batch's mean loss with how many terms it has, of those
+/// batches that hold an object; batch i draws with `key.index(i)`. NaN where there is none.
+fn mean_loss(
+    batches: impl Iterator<Item = Result<CachedBatch>>,
+    key: Key,
+    loss: impl Fn(&CachedBatch, Key) -> Result<(Tensor, usize)>,
+) -> Result<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for (number, batch) in (0u64..).zip(batches) {
+        let batch = batch?;
+        if batch.objects.iter().all(|of_image| of_image.boxes.is_empty()) {
+            continue;
+        }
+        let (loss, terms) = loss(&batch, key.index(number))?;
+        sum += terms as f64 * f64::from(loss.to_scalar::<f32>()?);
+        count += terms;
+    }
+    Ok(sum / count as f64)
 }

@@ -1,62 +1,44 @@
 //! Training of a refiner: pyramid and head, and perhaps the end of the body, by any objective. Images are
 //! seen one by one, each padded as it is in prediction.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{AnyObjective, Objective, Proposal};
-use ebm_data::transform::padded_size;
+use ebm_core::{AnyObjective, GaussianMixture, Objective, Proposal};
+use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_eval::{Detection, detections::check_ids, read_results};
+use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
     ops::sum_of_losses,
     params::ParamStore,
 };
 use ebm_seed::{Key, Rng};
-use ebm_train::{GradientTask, Group, Learner, Loss};
+use ebm_train::model_file::file_digest;
+use ebm_train::{GradientTask, Group, Learner, Loss, ModelMetadata};
 use rand::Rng as _;
 
-use super::{BatchSource, MirroredMaps, branch::mean_loss};
+use super::{BatchSource, TrainingData, TrainingOptions, mean_loss};
 use crate::{
     Error, Result,
+    annotated::Annotated,
     body::is_of_body,
-    config::RefinerConfig,
+    config::{RefinerConfig, Settings},
     energy_head::BoxFeatures,
-    faster_rcnn::{ImageBatch, Objects},
+    faster_rcnn::Objects,
     feature_cache::CachedBatch,
-    refiner::RefinerNetwork,
+    refiner::{CalibrationOptions, RefinedResults, RefinerFit, RefinerNetwork, jittered},
+    weights::{classes, refiner_metadata},
 };
 
-/// Where a refiner's batches come from.
-pub enum RefinerSource {
-    /// Images from the loader, half of them mirrored as it is told to.
-    Images(Box<dyn BatchSource>),
-    /// What a frozen body made of them before.
-    Maps(MirroredMaps),
-}
-
-impl RefinerSource {
-    /// The images of a step's batch, each by itself.
-    fn images(&mut self, step: usize) -> Result<Vec<CachedBatch>> {
-        match self {
-            Self::Images(source) => singly(&source.batch(step)?),
-            Self::Maps(maps) => maps.images(step),
-        }
-    }
-}
-
-/// The images of a batch, each without the padding that the others needed.
-fn singly(batch: &CachedBatch) -> Result<Vec<CachedBatch>> {
-    let image = |(i, (&size, objects)): (usize, (&(usize, usize), &Objects))| {
-        let (height, width) = padded_size([size]);
-        let pixels = batch.images.pixels.narrow(0, i, 1)?.narrow(2, 0, height)?.narrow(3, 0, width)?;
-        let images = ImageBatch { pixels: pixels.contiguous()?, sizes: vec![size] };
-        Ok(CachedBatch { maps: vec![], images, objects: vec![objects.clone()] })
-    };
-    batch.images.sizes.iter().zip(&batch.objects).enumerate().map(image).collect()
-}
+/// Samples for each density of a calibration.
+const SAMPLES: usize = 1024;
 
 /// A refiner under its objective.
 pub struct RefinerTask {
     network: RefinerNetwork,
-    source: RefinerSource,
+    source: Box<dyn BatchSource>,
     objective: AnyObjective<Box<dyn Proposal>>,
     config: RefinerConfig,
     learner: Learner,
@@ -64,21 +46,18 @@ pub struct RefinerTask {
 }
 
 impl RefinerTask {
-    /// Trains the trainable parameters of `store`, which `network` was built from.
+    /// Trains the trainable parameters of `store`, which `network` was built from. Batches with maps are taken
+    /// to hold those of a frozen body.
     ///
     /// # Errors
-    /// When the objective's proposal is not possible, or maps were kept of a body that is trained.
+    /// When the objective's proposal is not possible.
     pub fn new(
         network: RefinerNetwork,
         store: ParamStore,
-        source: RefinerSource,
+        source: Box<dyn BatchSource>,
         config: &RefinerConfig,
         key: Key,
     ) -> Result<Self> {
-        if matches!(source, RefinerSource::Maps(_)) && config.trained_stages > 0 {
-            let reason = "maps can be kept of a frozen body alone; train without them";
-            return Err(Error::config("trained_stages", reason));
-        }
         let objective = config.objective.build(&mut key.split("pool").rng())?;
         let rate = |name: &str| if is_of_body(name) { config.body_rate } else { 1.0 };
         let updater = config.training.updater_by(store.trainable(), rate);
@@ -93,16 +72,13 @@ impl RefinerTask {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
-    /// The mean loss of the network as it is now on `images`, one in each batch, with samples drawn from
-    /// `key`. Every object counts alike. NaN where there is none.
+    /// The mean loss of the network as it is now on the images of `loader`, which reads them one by one, with
+    /// samples drawn from `key`. Every object counts alike. NaN where there is none.
     ///
     /// # Errors
     /// When an image cannot be read or an operation fails.
-    pub fn validation_loss(
-        &self,
-        images: impl Iterator<Item = Result<CachedBatch>>,
-        key: Key,
-    ) -> Result<f64> {
+    pub fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
+        let images = CachedBatch::each(loader, BoxConvention::HalfOpen, device)?;
         mean_loss(images, key, |image, key| self.loss_of(image, key))
     }
 
@@ -188,6 +164,146 @@ impl GradientTask for RefinerTask {
 
     fn learner_mut(&mut self) -> &mut Learner {
         &mut self.learner
+    }
+}
+
+/// A refiner of any detector's boxes, trained on annotated images.
+#[derive(Clone, Debug)]
+pub struct RefinerTraining {
+    /// The network and its training.
+    pub config: RefinerConfig,
+    /// Weights of the body, or a refiner of the same network whose training goes on from there.
+    pub body: PathBuf,
+    /// A detector's boxes on the validation images, as a COCO result file: step lengths are chosen, and
+    /// intervals and scores calibrated by them. Without it moved annotated boxes stand in for them.
+    pub results: Option<PathBuf>,
+    /// Whether to tell the classes of the images apart.
+    pub per_class: bool,
+    /// The factor of the configured step lengths; then none is chosen, and no image held out.
+    pub step_factor: Option<f64>,
+    /// Images, seed and file.
+    pub options: TrainingOptions,
+}
+
+/// The settings, and a detector's boxes on the validation images.
+pub struct RefinerSetup {
+    config: RefinerConfig,
+    results: Option<Vec<Detection>>,
+}
+
+impl RefinerTraining {
+    /// The boxes that step lengths are chosen by.
+    fn boxes(&self, data: &RefinerSetup, held_out: &Annotated) -> Result<Vec<Detection>> {
+        if let Some(results) = &data.results {
+            return Ok(results.clone());
+        }
+        let usual = || GaussianMixture::isotropic(&[0.0375, 0.075, 0.15], 4);
+        let mixture = data.config.objective.gaussian().map_or_else(usual, Ok)?;
+        jittered(&held_out.dataset, &mixture, &mut Key::new(self.options.seed).split("jitter").rng())
+    }
+}
+
+impl Training for RefinerTraining {
+    type Error = Error;
+    type Data = TrainingData<RefinerSetup>;
+    type Network = RefinerTask;
+
+    const MEASURE: Measure = Measure::LOSS;
+    const LENGTH: &'static [&'static str] = TrainingOptions::LENGTH;
+
+    /// The data tell the number of classes, where these are told apart.
+    fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>> {
+        match data {
+            Some(data) => data.config.config.to_toml().map(Some),
+            None if self.per_class => Ok(None),
+            None => self.config.to_toml().map(Some),
+        }
+    }
+
+    fn inputs(&self, data: &Self::Data) -> Result<Inputs> {
+        Ok(data.inputs.clone())
+    }
+
+    fn open(&mut self, _: &mut Session<'_>) -> Result<Self::Data> {
+        let (mut config, options) = (self.config.clone(), &self.options);
+        let mut images = options.images.train(None)?;
+        let classes = classes(&images);
+        if self.per_class {
+            config.network.num_classes = classes.len() + 1;
+        }
+        let metadata = refiner_metadata(&config, options.seed, &classes)?;
+        let mut held_out = options.validation(classes.len())?;
+        if held_out.is_none() && self.step_factor.is_none() {
+            held_out = Annotated::fifth_of(&mut images, options.workers);
+        }
+        let results = match (&self.results, &held_out) {
+            (Some(path), Some(held_out)) => {
+                let found = read_results(path)?;
+                check_ids(&found, &held_out.truth, &path.display().to_string())?;
+                Some(found)
+            }
+            _ => None,
+        };
+        let inputs =
+            Inputs::from([("data_sha256", images.digest()), ("weights_sha256", file_digest(&self.body)?)]);
+        let config = RefinerSetup { config, results };
+        Ok(TrainingData { config, metadata, images: Some(Arc::new(images)), held_out, inputs })
+    }
+
+    fn build(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<Built<RefinerTask>> {
+        let (images, options) = (data.images()?, &self.options);
+        let (config, key) = (&data.config.config, Key::new(options.seed));
+        let (network, store) =
+            RefinerNetwork::with_body(config, &self.body, session.device, key.split("init"))?;
+        let (batch_size, batches) = (config.training.batch_size, key.split("data"));
+        let convention = BoxConvention::HalfOpen;
+        let source: Box<dyn BatchSource> = if options.cache {
+            if config.trained_stages > 0 {
+                let reason = "the output of a frozen body is kept: leave it out";
+                return Err(Error::config("--cache", reason));
+            }
+            let maps = |pixels: &Tensor| network.maps(pixels);
+            let order = options.order(batch_size, batches, session)?;
+            Box::new(options.mirrored_maps(&config.input, convention, &images, &maps, order, session)?)
+        } else {
+            let loader = LoaderConfig::train(config.input.transform(), batch_size);
+            Box::new(options.stream(loader, convention, images, batches, session)?)
+        };
+        let task = RefinerTask::new(network, store, source, config, key.split("train"))?;
+        let network = task.over(session.group);
+        Ok(Built { network, settings: config.to_toml()?, steps: config.training.steps })
+    }
+
+    fn is_judged(&self, data: &Self::Data) -> bool {
+        data.held_out.is_some()
+    }
+
+    fn score(
+        &mut self,
+        data: &mut Self::Data,
+        network: &RefinerTask,
+        session: &mut Session<'_>,
+    ) -> Result<f64> {
+        let config = &data.config.config;
+        let loader = data.held_out()?.some(config.validation_images).loader(&config.input)?;
+        let key = Key::new(self.options.seed).split("validation");
+        network.validation_loss(&loader, session.device, key)
+    }
+
+    fn keep(&mut self, data: &Self::Data, network: &RefinerTask) -> Result<()> {
+        let metadata = ModelMetadata { step_factor: self.step_factor, ..data.metadata.clone() };
+        self.options.save(network.store(), &metadata)
+    }
+
+    fn finish(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<()> {
+        let (Some(images), None) = (&data.held_out, self.step_factor) else { return Ok(()) };
+        let detections = self.boxes(&data.config, images)?;
+        // Moved boxes tell nothing of the errors that a detector makes.
+        let key = Key::new(self.options.seed).split("calibration");
+        let samples = data.config.results.as_ref().map(|_| CalibrationOptions { samples: SAMPLES, key });
+        let (file, metadata) = (&self.options.file, data.metadata.clone());
+        let fit = RefinerFit { file, metadata, step_factor: None, samples, device: session.device.clone() };
+        fit.write(&RefinedResults { images, detections: &detections }, file, session.progress)
     }
 }
 

@@ -14,7 +14,6 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
 pub use conventions::Conventions;
@@ -30,7 +29,6 @@ use crate::{
     Error, Result,
     body::{BodyForm, is_of_body},
     config::{DetectorConfig, ExperimentConfig},
-    energy_head::EnergyHead,
     faster_rcnn::FasterRcnn,
 };
 
@@ -48,23 +46,6 @@ pub fn read(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
 /// As there; else when the file cannot be read.
 pub fn configuration(path: &Path) -> Result<ExperimentConfig> {
     WeightFile::open(path, &Device::Cpu)?.configuration()
-}
-
-/// A new, trainable confidence branch: fc6 and fc7 start from the detector's box head, as in the paper.
-pub fn new_head(
-    config: &DetectorConfig,
-    detector: &BTreeMap<String, Tensor>,
-    device: &Device,
-    key: Key,
-) -> Result<(EnergyHead, ParamStore)> {
-    let store = ParamStore::new(key);
-    let mlp = detector.iter().filter_map(|(name, tensor)| {
-        let layer = name.strip_prefix("roi_heads.box_head.")?;
-        Some((format!("roi_heads.energy_head.{layer}"), tensor.clone()))
-    });
-    store.preload(mlp.collect());
-    let head = EnergyHead::new(config, store.var_builder(DType::F32, device).pp("roi_heads"))?;
-    Ok((head, store))
 }
 
 /// Writes all parameters of `store` to a safetensors file with what it says of itself; the file

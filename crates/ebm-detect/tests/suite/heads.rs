@@ -10,7 +10,7 @@ use ebm_core::{AnyObjective, MonteCarloNll, Proposal, QualityRegression, paramet
 use ebm_detect::{
     BoxFeatures, Branch, CachedBatch, FasterRcnn, Foreground, ImageBatch,
     config::{ExperimentConfig, MethodConfig, Settings},
-    training::{BatchSource, BranchSource, BranchTask},
+    training::{BatchSource, BranchTask},
 };
 use ebm_nn::{
     boxes::{BBox, BoxConvention},
@@ -134,7 +134,7 @@ fn step(method: &MethodConfig) -> (f64, ParamStore, GradStore) {
     let frozen = ParamStore::new(Key::new(0));
     frozen.freeze(|_| true);
     let detector = FasterRcnn::new(&config.detector, frozen.var_builder(DType::F32, &device)).unwrap();
-    let source = BranchSource::Images(Box::new(Always));
+    let source = Box::new(Always);
     let training = config.training(method).unwrap();
     let mut task =
         BranchTask::new(Rc::new(detector), branch, store.clone(), source, method, &training, key).unwrap();

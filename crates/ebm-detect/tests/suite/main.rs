@@ -1,6 +1,7 @@
 //! The crate's tests: one binary, because linking is the slow part.
 #![allow(clippy::unwrap_used)]
 
+mod example;
 mod faster_rcnn;
 mod fastest_det;
 mod formula;

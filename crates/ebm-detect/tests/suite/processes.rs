@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use ebm_detect::{
     Branch, CachedBatch, FasterRcnn, ImageBatch, Objects,
     config::{ExperimentConfig, Settings},
-    training::{BatchSource, BranchSource, BranchTask},
+    training::{BatchSource, BranchTask},
 };
 use ebm_nn::{boxes::BBox, params::ParamStore};
 use ebm_seed::Key;
@@ -64,7 +64,7 @@ fn step(method: &str, images: Range<usize>, key: Key, group: &Group) -> (f64, Ve
     let frozen = ParamStore::new(Key::new(1));
     frozen.freeze(|_| true);
     let detector = FasterRcnn::new(&config.detector, frozen.var_builder(DType::F32, &device)).unwrap();
-    let (detector, source) = (Rc::new(detector), BranchSource::Images(Box::new(Always(images))));
+    let (detector, source) = (Rc::new(detector), Box::new(Always(images)));
     let training = config.training(method).unwrap();
     let task = BranchTask::new(detector, branch, store.clone(), source, method, &training, key).unwrap();
     let (report, update) = task.over(group).step(0).unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
 use ebm_detect::config::{ExperimentConfig, Settings};
-use ebm_detect::reproduce::{BaseOptions, FrozenOptions, StudyOptions, real, table2};
+use ebm_detect::reproduce::{BaseOptions, Setup, StudyImages, StudyOptions, table2};
 use ebm_detect::weights;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::save_safetensors;
@@ -35,13 +35,13 @@ fn folder(dir: &Path, files: &[&str]) -> PathBuf {
     data
 }
 
-fn options(dir: &Path, data: PathBuf) -> FrozenOptions {
+fn options(dir: &Path) -> (BaseOptions, StudyOptions) {
     let study =
         StudyOptions { run: dir.join("run"), heads: None, resume: false, device: Device::Cpu, workers: 1 };
     let weights = dir.join("detector.safetensors");
     let base = BaseOptions { from_scratch: true, keep: true, weights, body: Some(body(dir)) };
     std::fs::create_dir(&study.run).unwrap();
-    FrozenOptions { base, data, study }
+    (base, study)
 }
 
 fn config() -> ExperimentConfig {
@@ -57,8 +57,8 @@ fn config() -> ExperimentConfig {
 fn a_detector_on_a_frozen_body_is_trained_and_compared() {
     let dir = tempfile::tempdir().unwrap();
     let data = folder(dir.path(), &["train_a.json", "val.json", "test.json"]);
-    let (config, options) = (config(), options(dir.path(), data));
-    let setup = real(&config, &options, &mut ()).unwrap();
+    let (config, (base, study)) = (config(), options(dir.path()));
+    let setup = Setup::open(&config, &StudyImages::Folder(data), &base, &study, &mut ()).unwrap();
     let methods = ["direct", "gaussian", "ebm"].map(|key| config.method(key).unwrap().clone());
     let rows = table2(&setup, &methods, 1, &mut ()).unwrap();
     assert_eq!(rows.iter().map(|row| row.method.as_str()).collect::<Vec<_>>(), ["direct", "gaussian", "ebm"]);
@@ -66,8 +66,8 @@ fn a_detector_on_a_frozen_body_is_trained_and_compared() {
     assert!(rows[2].ap_before.is_some() && rows[2].step_factor == Some(0.25));
 
     // The body is as it was, in half precision.
-    let given = weights::read(options.base.body.as_ref().unwrap(), &Device::Cpu).unwrap();
-    let kept = weights::read(&options.base.weights, &Device::Cpu).unwrap();
+    let given = weights::read(base.body.as_ref().unwrap(), &Device::Cpu).unwrap();
+    let kept = weights::read(&base.weights, &Device::Cpu).unwrap();
     for (name, tensor) in &given {
         let kept = &kept[&format!("backbone.body.{name}")];
         let half = tensor.to_dtype(DType::F16).unwrap().to_dtype(DType::F32).unwrap();
@@ -80,7 +80,8 @@ fn a_detector_on_a_frozen_body_is_trained_and_compared() {
 fn a_folder_without_training_images_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = folder(dir.path(), &["val.json", "test.json"]);
-    let error = real(&config(), &options(dir.path(), data), &mut ()).err().unwrap();
+    let (base, study) = options(dir.path());
+    let error = Setup::open(&config(), &StudyImages::Folder(data), &base, &study, &mut ()).err().unwrap();
     assert!(error.to_string().contains("no train*.json"), "{error}");
 }
 
@@ -88,8 +89,8 @@ fn a_folder_without_training_images_is_refused() {
 fn a_body_of_fixed_normalisation_is_not_trained() {
     let dir = tempfile::tempdir().unwrap();
     let data = folder(dir.path(), &["train.json", "val.json", "test.json"]);
-    let mut options = options(dir.path(), data);
-    options.base.body = None;
-    let error = real(&config(), &options, &mut ()).err().unwrap();
+    let (mut base, study) = options(dir.path());
+    base.body = None;
+    let error = Setup::open(&config(), &StudyImages::Folder(data), &base, &study, &mut ()).err().unwrap();
     assert!(error.to_string().contains("--body"), "{error}");
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device, Tensor};
 use ebm_data::Image;
 use ebm_detect::config::{RefinerConfig, Settings};
-use ebm_detect::training::{BatchSource, RefinerSource, RefinerTask};
+use ebm_detect::training::{BatchSource, RefinerTask};
 use ebm_detect::weights::refiner_metadata;
 use ebm_detect::{BoxRefiner, CachedBatch, ImageBatch, LabelledBox, Objects, RefinerNetwork, RefinerOptions};
 use ebm_nn::import::{save_safetensors, to_safetensors};
@@ -66,7 +66,7 @@ impl BatchSource for Rectangles {
 
 fn task(config: &RefinerConfig, body: &Path) -> RefinerTask {
     let (network, store) = RefinerNetwork::with_body(config, body, &Device::Cpu, Key::new(2)).unwrap();
-    let source = RefinerSource::Images(Box::new(Rectangles));
+    let source = Box::new(Rectangles);
     RefinerTask::new(network, store, source, config, Key::new(3)).unwrap()
 }
 

@@ -6,8 +6,6 @@ mod tracker;
 use anyhow::Result;
 use clap::Subcommand;
 
-pub use self::refiner::Fit;
-
 /// What to calibrate.
 #[derive(Subcommand)]
 pub enum Calibrate {

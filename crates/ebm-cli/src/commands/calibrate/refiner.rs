@@ -1,19 +1,15 @@
 //! `ebm calibrate refiner`: what validation images teach about a refiner for one detector.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
-use ebm_detect::config::{RefinerConfig, Settings};
 use ebm_detect::weights::REFINER;
-use ebm_detect::{
-    BoxRefiner, Calibration, CalibrationOptions, RefinedResults, RefinerOptions, best_refiner_factor,
-};
-use ebm_eval::{GroundTruth, detections::check_ids, read_results};
-use ebm_nn::import::load_safetensors;
+use ebm_detect::{Annotated, CalibrationOptions, RefinedResults, RefinerFit};
+use ebm_eval::{detections::check_ids, read_results};
 use ebm_seed::Key;
-use ebm_train::{ModelMetadata, Progress};
+use ebm_train::ModelMetadata;
 
 use crate::device::DeviceArgs;
 use crate::model_path::ModelPath;
@@ -51,81 +47,27 @@ pub struct RefinerArgs {
     device: DeviceArgs,
 }
 
-/// How a refiner is calibrated.
-pub struct Fit<'a> {
-    /// The refiner's file.
-    pub refiner: &'a Path,
-    /// What it says of itself.
-    pub metadata: ModelMetadata,
-    /// The factor of the configured step lengths, where none is to be chosen.
-    pub step_factor: Option<f64>,
-    /// Samples for the densities; none, where step lengths alone are chosen.
-    pub samples: Option<CalibrationOptions>,
-    /// Where the network computes.
-    pub options: RefinerOptions,
-}
-
-impl Fit<'_> {
-    /// Chooses by `results` and says what was chosen; the file's metadata with it.
-    pub fn to(&self, results: &RefinedResults<'_>, progress: &mut dyn Progress) -> Result<ModelMetadata> {
-        let path = self.refiner;
-        let mut said = self.metadata.clone();
-        let factor = match self.step_factor {
-            Some(factor) => factor,
-            None => {
-                let refiner = BoxRefiner::open_with(path, &self.options)?;
-                let factors = &RefinerConfig::parse("its configuration", &said.config)?.step_factors;
-                let (factor, ap) = best_refiner_factor(&refiner, results, factors, progress)?;
-                let text = format!("step lengths × {factor}: AP {:.1} on {}", 100.0 * ap, results.name);
-                progress.message(&text);
-                factor
-            }
-        };
-        said.step_factor = Some(factor);
-        let Some(samples) = &self.samples else { return Ok(said) };
-        let options = RefinerOptions { step_factor: Some(factor), ..self.options.clone() };
-        let refiner = BoxRefiner::open_with(path, &options)?;
-        let Some(found) = Calibration::of(&refiner, results, samples, progress)? else {
-            progress.message(&format!(
-                "intervals and scores stay as they are: fewer than {} boxes are right, or there is no density",
-                Calibration::FEWEST
-            ));
-            return Ok(said);
-        };
-        let Calibration { temperature, factors: [left, top, right, bottom], rescoring } = found;
-        progress.message(&format!(
-            "temperature {temperature}; intervals are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom); \
-             f enters scores with the power {}",
-            rescoring.power
-        ));
-        said.calibration = toml::to_string(&found).context("the calibration")?;
-        Ok(said)
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &RefinerArgs) -> Result<()> {
     if args.out.exists() {
         bail!("{} exists already; give another --out", args.out.display());
     }
-    let options = RefinerOptions { device: args.device.open_single()?, ..RefinerOptions::default() };
+    let device = args.device.open_single()?;
     let found = read_results(&args.results)?;
     let dataset = CocoDataset::load(&args.annotations, &args.images, &LoadOptions::new(Purpose::Eval))?;
-    let truth = GroundTruth::from(&dataset);
-    check_ids(&found, &truth, &args.results.display().to_string())?;
-    let results =
-        RefinedResults { name: "validation images", dataset: &dataset, truth: &truth, detections: &found };
+    let images = Annotated::new("validation images", dataset, 0);
+    check_ids(&found, &images.truth, &args.results.display().to_string())?;
     let key = Key::new(args.seed).split("calibration");
     let file = args.refiner.file()?;
-    let fit = Fit {
-        refiner: &file,
+    let fit = RefinerFit {
+        file: &file,
         metadata: ModelMetadata::require(&file, &[REFINER])?,
         step_factor: args.step_factor,
         samples: Some(CalibrationOptions { samples: args.samples as usize, key }),
-        options,
+        device,
     };
-    let said = fit.to(&results, &mut Console::new())?;
-    said.save(&args.out, &load_safetensors(&file, &candle_core::Device::Cpu)?)?;
+    let results = RefinedResults { images: &images, detections: &found };
+    fit.write(&results, &args.out, &mut Console::new())?;
     println!("{}", args.out.display());
     Ok(())
 }

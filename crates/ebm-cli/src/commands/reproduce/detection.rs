@@ -7,8 +7,7 @@ use clap::{Args, ValueEnum};
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
     reproduce::{
-        BaseOptions, DETECTORS, FrozenOptions, PaperOptions, Setup, StudyOptions, TrainedHeads, figure3a,
-        mini, paper, real, step_lengths, table1, table2,
+        BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, step_lengths, table1, table2,
     },
 };
 use ebm_eval::Table;
@@ -35,6 +34,12 @@ enum Grid {
     /// Step lengths and their decay.
     Lambda,
 }
+
+/// Detector weights that the paper scale knows, best first, with the configuration that each belongs to.
+const DETECTORS: [(&str, &str); 2] = [
+    ("e2e_faster_rcnn_R-50-FPN_1x.safetensors", "paper"),
+    ("fasterrcnn_resnet50_fpn_coco-258fb6c6.pth", "torchvision"),
+];
 
 /// Arguments of `ebm reproduce detection`.
 #[derive(Args)]
@@ -104,22 +109,16 @@ impl Reproduction for DetectionArgs {
         if let Some(TrainedHeads { path, .. }) = self.heads().filter(|heads| !heads.path.is_dir()) {
             bail!("{}: there is no such run; give the directory that an earlier run named", path.display());
         }
-        let missing = match scale {
-            Scale::People | Scale::Nuclei => {
-                let folder = self.folder(scale);
-                let needed =
-                    if self.from_scratch { vec![folder] } else { vec![folder, self.base_weights(scale)] };
-                needed.into_iter().filter(|path| !path.exists()).collect()
-            }
-            Scale::Paper => self.data().missing(),
-            _ => Vec::new(),
-        };
+        let mut missing = self.images(scale).missing();
+        let is_read = scale == Scale::Paper || scale != Scale::Mini && !self.from_scratch;
+        missing.extend(Some(self.base_weights(scale)).filter(|path| is_read && !path.is_file()));
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
     }
 
     fn configuration(&self, scale: Scale) -> String {
-        let published = self.data().detector().map(|(_, name)| name).filter(|_| scale == Scale::Paper);
-        published.unwrap_or(scale.name()).to_owned()
+        let weights = self.base_weights(Scale::Paper);
+        let published = DETECTORS.iter().find(|(name, _)| scale == Scale::Paper && weights.ends_with(name));
+        published.map_or(scale.name(), |(_, name)| *name).to_owned()
     }
 
     fn change(&self, config: &mut ExperimentConfig) -> Result<()> {
@@ -147,15 +146,14 @@ impl Reproduction for DetectionArgs {
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
         self.methods(config)?;
-        let frozen = || -> Result<FrozenOptions> {
-            let (base, data) = (self.base(at.scale)?, self.folder(at.scale));
-            Ok(FrozenOptions { base, data, study: self.study_options(at) })
+        let study = StudyOptions {
+            run: at.run.to_owned(),
+            heads: self.heads(),
+            resume: self.task.resume.is_some(),
+            device: at.device.clone(),
+            workers: self.workers.count(),
         };
-        let setup = match at.scale {
-            Scale::Mini => mini(config, &frozen()?, progress)?,
-            Scale::People | Scale::Nuclei => real(config, &frozen()?, progress)?,
-            _ => paper(config, &self.options(at), progress)?,
-        };
+        let setup = Setup::open(config, &self.images(at.scale), &self.base(at.scale)?, &study, progress)?;
         self.study_in(&setup, at.run, progress)
     }
 }
@@ -168,64 +166,40 @@ impl DetectionArgs {
         Some(TrainedHeads { path, train_missing: self.train_missing || resume.is_some() })
     }
 
-    /// COCO and the published detectors.
-    fn data(&self) -> PaperOptions {
-        let (scale, run, device) = (Scale::Paper, Path::new(""), candle_core::Device::Cpu);
-        self.options(&Place { scale, run, device })
-    }
-
-    fn options(&self, at: &Place<'_>) -> PaperOptions {
-        PaperOptions {
-            coco: self.task.datasets.join("coco"),
-            weights: self
-                .task
-                .weights(|folder| DETECTORS.iter().any(|(name, _)| folder.join(name).is_file())),
-            study: self.study_options(at),
+    /// Where the images are.
+    fn images(&self, scale: Scale) -> StudyImages {
+        let folder = |name: &str| self.task.datasets.join(name);
+        match scale {
+            Scale::Mini => StudyImages::Scenes(folder("generated/detection")),
+            Scale::People => StudyImages::Folder(folder("coco-person")),
+            Scale::Paper => StudyImages::Coco(folder("coco")),
+            _ => StudyImages::Folder(folder(scale.name())),
         }
     }
 
-    fn study_options(&self, at: &Place<'_>) -> StudyOptions {
-        StudyOptions {
-            run: at.run.to_owned(),
-            heads: self.heads(),
-            resume: self.task.resume.is_some(),
-            device: at.device.clone(),
-            workers: self.workers.count(),
-        }
-    }
-
-    /// Where the images of a scale other than the paper's are.
-    fn folder(&self, scale: Scale) -> PathBuf {
-        self.task.datasets.join(match scale {
-            Scale::Mini => "generated/detection",
-            Scale::People => "coco-person",
-            _ => scale.name(),
-        })
-    }
-
-    /// The detector's file.
+    /// The detector's file: at paper scale the first published one that is there.
     fn base_weights(&self, scale: Scale) -> PathBuf {
-        let name = format!("detector_{}.safetensors", scale.name());
+        let names = match scale {
+            Scale::Paper => DETECTORS.map(|(name, _)| name.to_owned()).to_vec(),
+            _ => vec![format!("detector_{}.safetensors", scale.name())],
+        };
+        let known = |folder: &Path| names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
         // What is made anew goes into this folder's.
-        self.task.weights(|folder| !self.keep_base && folder.join(&name).is_file()).join(name)
+        let folder = self.task.weights(|folder| !self.keep_base && known(folder).is_some());
+        known(&folder).unwrap_or_else(|| folder.join(&names[0]))
     }
 
-    /// The detector at a scale other than the paper's.
+    /// How the detector is made: at paper scale it is read.
     fn base(&self, scale: Scale) -> Result<BaseOptions> {
-        let weights = self.base_weights(scale);
-        if !self.from_scratch && !weights.is_file() {
+        let (weights, from_scratch) = (self.base_weights(scale), self.from_scratch && scale != Scale::Paper);
+        if !from_scratch && !weights.is_file() {
             let (place, looked) = (weights.display(), self.task.looked());
             bail!("{place} is missing{looked}; train it with --from-scratch --keep-base");
         }
         if let (true, Some(folder)) = (self.keep_base, weights.parent()) {
             create_dir(folder)?;
         }
-        Ok(BaseOptions {
-            from_scratch: self.from_scratch,
-            keep: self.keep_base,
-            weights,
-            body: self.body.clone(),
-        })
+        Ok(BaseOptions { from_scratch, keep: self.keep_base, weights, body: self.body.clone() })
     }
 
     /// The rows that are asked for.

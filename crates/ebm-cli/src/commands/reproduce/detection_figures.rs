@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use ebm_data::{decode::read_image, encode::write_png};
 use ebm_detect::{config::ExperimentConfig, reproduce::Setup};
-use ebm_eval::{Detection, GroundTruth, read_results, tracking::overlap};
+use ebm_eval::{Detection, read_results, tracking::overlap};
 
 use crate::contact_sheet::{Mark, Tile, contact_sheet};
 use crate::picture::{AFTER, BEFORE, TRUTH, cut};
@@ -28,7 +28,7 @@ pub fn draw_refined(setup: &Setup, run: &Path) -> Result<()> {
         read_results(&run.join(format!("detections-{}-0{suffix}.json", ExperimentConfig::ENERGY)))
     };
     let (before, after) = (read("-before")?, read("")?);
-    let truth = GroundTruth::read(&setup.test().annotations)?;
+    let truth = &setup.test().truth;
     let mut pairs: Vec<_> = before.iter().zip(&after).filter(|(_, after)| after.score >= SCORE).collect();
     let kept = |(before, after): &(&Detection, &Detection)| overlap(&before.bbox, &after.bbox);
     pairs.sort_by(|a, b| kept(a).total_cmp(&kept(b)));

@@ -1,18 +1,50 @@
-//! The annotated images that are trained on.
+//! The annotated images that a detector, a branch or a refiner is trained on and judged by.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
-use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::quarantine::Tolerance;
+use ebm_detect::config::{ExperimentConfig, Settings, TrainingConfig};
+use ebm_detect::training::{ImageFiles, TrainingOptions};
+use ebm_detect::weights::configuration;
+use ebm_experiment::config::check_ranges;
 
-use super::detector::at_least_one;
+use super::run::RunArgs;
+use crate::workers::WorkersArgs;
+
+/// Data and length of a training on annotated images.
+#[derive(Args)]
+pub struct CommonArgs {
+    #[command(flatten)]
+    data: DataArgs,
+    /// COCO annotations of the images by which the best network is kept and a confidence's step lengths are
+    /// chosen; without them the split valid of --data. Where there is neither, every fifth training image is
+    /// held out for a confidence.
+    #[arg(long, requires = "val_images")]
+    val_annotations: Option<PathBuf>,
+    /// Their images.
+    #[arg(long, requires = "val_annotations")]
+    val_images: Option<PathBuf>,
+    /// Updates, in place of the configuration's, at least 1; milestones move in proportion.
+    #[arg(long, value_parser = at_least_one)]
+    steps: Option<usize>,
+    /// Images per update, in place of the configuration's; several processes share them equally.
+    #[arg(long, value_parser = at_least_one)]
+    batch_size: Option<usize>,
+    /// Compute the frozen layers once per image and keep the result in memory: of the mirrored images too
+    /// where they are a body's; for a branch no image is mirrored then.
+    #[arg(long)]
+    pub cache: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
+    #[command(flatten)]
+    workers: WorkersArgs,
+}
 
 /// Which images, and how many of them may be defective.
 #[derive(Args)]
-pub struct DataArgs {
+struct DataArgs {
     /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised; of its
     /// splits, train is trained on and valid chooses a step length.
     #[arg(long, value_name = "FOLDER", required_unless_present = "annotations")]
@@ -35,62 +67,60 @@ pub struct DataArgs {
     defects: Option<PathBuf>,
 }
 
-impl DataArgs {
-    /// What messages call the annotations.
-    pub fn name(&self) -> String {
-        let names = self.data.iter().chain(&self.annotations).map(|path| path.display().to_string());
-        names.collect::<Vec<_>>().join(", ")
+/// A number of things of which there must be one, and not 2³² either.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse::<u32>() {
+        Ok(0) => Err("with 0 nothing is trained; give 1 or more".into()),
+        Ok(count) => Ok(count as usize),
+        Err(error) => Err(format!("not a number of things: {error}")),
     }
+}
 
-    /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the
-    /// order of the categories.
-    pub fn train(&self, labels: Option<usize>) -> Result<CocoDataset> {
-        let options = LoadOptions { labels, tolerance: self.tolerance(), ..LoadOptions::new(Purpose::Train) };
-        let mut dataset = match &self.data {
-            Some(folder) => DetectionFolder::open(folder)?.load(Split::Train, &options)?,
-            None => self.annotated(&options)?,
+impl CommonArgs {
+    /// The configuration that is given, or else that of the detector's file, or else mini, with the changes
+    /// of the command line.
+    pub fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
+        let mut config: ExperimentConfig = match (&self.run.config, detector) {
+            (None, Some(detector)) => {
+                let own = configuration(detector)?.to_toml()?;
+                self.run.settings.parse(&detector.display().to_string(), &own)?.settings
+            }
+            _ => self.run.settings("mini")?,
         };
-        dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
-        Ok(dataset)
+        config.detector.backbone.maps = self.run.device.precision().into();
+        config.trainings_mut().into_iter().for_each(|training| self.change(training));
+        check_ranges("of the command line", &config)?;
+        Ok(config)
     }
 
-    /// The images of all annotation files.
-    fn annotated(&self, options: &LoadOptions) -> Result<CocoDataset> {
-        let (files, folders) = (self.annotations.len(), self.images.len());
+    /// Makes a training as long, and its batches as large, as is asked for.
+    pub fn change(&self, training: &mut TrainingConfig) {
+        if let Some(steps) = self.steps {
+            training.set_steps(steps);
+        }
+        training.batch_size = self.batch_size.unwrap_or(training.batch_size);
+    }
+
+    /// The training's images, seed, and `file`.
+    pub fn options(&self, file: PathBuf) -> Result<TrainingOptions> {
+        let DataArgs { data, annotations, images, limit, max_bad_fraction, defects } = &self.data;
+        let (files, folders) = (annotations.len(), images.len());
         ensure!(
-            files == folders && files > 0,
+            files == folders,
             "--annotations is given {files} times, --images {folders} times; give them in pairs, or --data"
         );
-        let load = |(file, folder): (&PathBuf, &PathBuf)| CocoDataset::load(file, folder, options);
-        let mut datasets = self.annotations.iter().zip(&self.images).map(load);
-        let first = datasets.next().context("there is one")??;
-        let others = datasets.collect::<ebm_data::Result<Vec<_>>>()?;
-        Ok(first.joined(self.annotations[1..].iter().cloned().zip(others))?)
-    }
-
-    /// The split to choose by, of a folder that has one.
-    pub fn validation(&self, labels: usize) -> Result<Option<CocoDataset>> {
-        let Some(folder) = &self.data else { return Ok(None) };
-        let folder = DetectionFolder::open(folder)?;
-        if !folder.splits().contains(&Split::Valid) {
-            return Ok(None);
-        }
-        let options = LoadOptions { labels: Some(labels), ..LoadOptions::new(Purpose::Eval) };
-        let options = LoadOptions { tolerance: Tolerance { report: None, ..self.tolerance() }, ..options };
-        folder.load(Split::Valid, &options).map(Some).with_context(|| format!("{}, split valid", self.name()))
-    }
-
-    /// What is tolerated while the images are read.
-    pub fn tolerance_of_images(&self) -> Tolerance {
-        let beside = |path: &Path| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".images");
-            PathBuf::from(name)
-        };
-        Tolerance { report: self.defects.as_deref().map(beside), ..self.tolerance() }
-    }
-
-    fn tolerance(&self) -> Tolerance {
-        Tolerance { max_bad_fraction: self.max_bad_fraction, report: self.defects.clone() }
+        Ok(TrainingOptions {
+            images: ImageFiles {
+                folder: data.clone(),
+                coco: annotations.iter().cloned().zip(images.iter().cloned()).collect(),
+                limit: *limit,
+                tolerance: Tolerance { max_bad_fraction: *max_bad_fraction, report: defects.clone() },
+            },
+            validation: self.val_annotations.clone().zip(self.val_images.clone()),
+            seed: self.run.seed,
+            cache: self.cache,
+            workers: self.workers.count(),
+            file,
+        })
     }
 }

@@ -1,27 +1,32 @@
-//! The choice of step lengths: by AP of refined boxes on images that nothing was trained on.
+//! What validation images teach about a refiner for one detector: step lengths, by AP of refined boxes, and
+//! its calibration.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use candle_core::Device;
 use ebm_core::{BoxSpace, GaussianMixture, GradientAscent, Proposal, TargetSpace};
 use ebm_data::{coco::CocoDataset, decode::read_image};
-use ebm_eval::{Detection, GroundTruth, evaluate_coco_in_memory};
+use ebm_eval::Detection;
 use ebm_experiment::best;
-use ebm_nn::boxes::BBox;
-use ebm_train::Progress;
+use ebm_nn::{boxes::BBox, import::load_safetensors};
+use ebm_train::{ModelMetadata, Progress};
 use rand::RngCore;
 
-use super::{BoxRefiner, LabelledBox, RefinedBox, Rescoring, scaled};
-use crate::{Result, layers::rows_of_four};
+use super::{
+    BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinerOptions, Rescoring, scaled,
+};
+use crate::{
+    Error, Result,
+    annotated::Annotated,
+    config::{RefinerConfig, Settings},
+    layers::rows_of_four,
+};
 
 /// A detector's boxes on annotated images.
 pub struct RefinedResults<'a> {
-    /// What a progress bar calls the images.
-    pub name: &'a str,
     /// The images.
-    pub dataset: &'a CocoDataset,
-    /// Their objects.
-    pub truth: &'a GroundTruth,
+    pub images: &'a Annotated,
     /// The boxes.
     pub detections: &'a [Detection],
 }
@@ -58,8 +63,8 @@ impl RefinedResults<'_> {
     ) -> Result<Vec<BTreeMap<usize, RefinedBox>>> {
         let of_images = self.of_images(refiner, |_| true);
         let mut refined = vec![BTreeMap::new(); ascents.len()];
-        progress.begin(self.name, self.dataset.images.len());
-        for (done, image) in (1..).zip(&self.dataset.images) {
+        progress.begin(&self.images.name, self.images.dataset.images.len());
+        for (done, image) in (1..).zip(&self.images.dataset.images) {
             if let Some((indices, boxes)) = of_images.get(&image.id) {
                 let seen = refiner.look(&read_image(&image.path)?)?;
                 for (refined, ascent) in refined.iter_mut().zip(ascents) {
@@ -93,10 +98,7 @@ impl RefinedResults<'_> {
 /// The factor among `factors` of the configured step lengths with the best AP (0 to 1), and that AP: the
 /// first of equals. Where no factor gives an AP, 1 and no number. A box that cannot be refined, of a class
 /// that the refiner does not know or without extent, stays as it is.
-///
-/// # Errors
-/// When an image cannot be read, or the network fails.
-pub fn best_refiner_factor(
+fn best_factor(
     refiner: &BoxRefiner,
     results: &RefinedResults<'_>,
     factors: &[f64],
@@ -104,10 +106,62 @@ pub fn best_refiner_factor(
 ) -> Result<(f64, f64)> {
     let ascents: Vec<_> = factors.iter().map(|&factor| scaled(&refiner.config.ascent, factor)).collect();
     let refined = results.refined(refiner, &ascents, progress)?;
-    let scores = refined
-        .iter()
-        .map(|refined| Ok(evaluate_coco_in_memory(results.truth, &results.with(refined, None))?.ap));
+    let scores = refined.iter().map(|refined| Ok(results.images.score(&results.with(refined, None))?.ap));
     Ok(best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN)))
+}
+
+/// How a refiner is fitted to a detector.
+pub struct RefinerFit<'a> {
+    /// The refiner's file.
+    pub file: &'a Path,
+    /// What it says of itself.
+    pub metadata: ModelMetadata,
+    /// The factor of the configured step lengths, where none is to be chosen.
+    pub step_factor: Option<f64>,
+    /// Samples for the densities; none, where step lengths alone are chosen.
+    pub samples: Option<CalibrationOptions>,
+    /// Where the network computes.
+    pub device: Device,
+}
+
+impl RefinerFit<'_> {
+    /// Chooses by `results`, says what was chosen, and writes the refiner that knows it to the file `out`.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written, or the network fails.
+    pub fn write(&self, results: &RefinedResults<'_>, out: &Path, progress: &mut dyn Progress) -> Result<()> {
+        let mut said = self.metadata.clone();
+        let device = self.device.clone();
+        let open = |step_factor| {
+            let options = RefinerOptions { step_factor, device: device.clone(), ..RefinerOptions::default() };
+            BoxRefiner::open_with(self.file, &options)
+        };
+        let factor = match self.step_factor {
+            Some(factor) => factor,
+            None => {
+                let factors = &RefinerConfig::parse("its configuration", &said.config)?.step_factors;
+                let (factor, ap) = best_factor(&open(None)?, results, factors, progress)?;
+                let name = &results.images.name;
+                progress.message(&format!("step lengths × {factor}: AP {:.1} on {name}", 100.0 * ap));
+                factor
+            }
+        };
+        said.step_factor = Some(factor);
+        if let Some(samples) = &self.samples {
+            match Calibration::of(&open(Some(factor))?, results, samples, progress)? {
+                Some(found) => {
+                    progress.message(&found.to_string());
+                    said.calibration =
+                        toml::to_string(&found).map_err(|error| Error::config("calibration", error))?;
+                }
+                None => progress.message(&format!(
+                    "intervals and scores stay as they are: fewer than {} boxes are right, or there is no density",
+                    Calibration::FEWEST
+                )),
+            }
+        }
+        Ok(said.save(out, &load_safetensors(self.file, &Device::Cpu)?)?)
+    }
 }
 
 /// What stands in for a detector's boxes: the annotated ones, each moved as `mixture` about it says.

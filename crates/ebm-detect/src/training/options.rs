@@ -1,0 +1,235 @@
+//! What every training on annotated images is told, and the images themselves.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_data::detection_folder::{DetectionFolder, Split};
+use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_data::quarantine::Tolerance;
+use ebm_experiment::{Inputs, Session};
+use ebm_nn::{boxes::BoxConvention, params::ParamStore};
+use ebm_seed::Key;
+use ebm_train::ModelMetadata;
+
+use super::{MirroredMaps, StreamSource};
+use crate::{
+    Error, Result,
+    annotated::Annotated,
+    config::InputConfig,
+    feature_cache::{BatchOrder, FeatureCache},
+    weights::save,
+};
+
+/// Annotated images in files.
+#[derive(Clone, Debug, Default)]
+pub struct ImageFiles {
+    /// A folder in COCO's, Pascal VOC's or YOLO's form, which is recognised: of its splits, train is trained on.
+    pub folder: Option<PathBuf>,
+    /// COCO annotation files, each with the folder of its images; all are trained on where there is no `folder`.
+    pub coco: Vec<(PathBuf, PathBuf)>,
+    /// At most so many images, the first by id.
+    pub limit: Option<usize>,
+    /// How many of the samples may be defective, and where these are listed.
+    pub tolerance: Tolerance,
+}
+
+impl ImageFiles {
+    /// The images in the folder `images` that the COCO file `annotations` names.
+    pub fn coco(annotations: impl Into<PathBuf>, images: impl Into<PathBuf>) -> Self {
+        Self { coco: vec![(annotations.into(), images.into())], ..Self::default() }
+    }
+
+    /// What messages call the annotations.
+    pub(crate) fn name(&self) -> String {
+        let files = self.coco.iter().map(|(annotations, _)| annotations);
+        let names = self.folder.iter().chain(files).map(|path| path.display().to_string());
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the
+    /// order of the categories.
+    pub(crate) fn train(&self, labels: Option<usize>) -> Result<CocoDataset> {
+        let tolerance = self.tolerance.clone();
+        let options = LoadOptions { labels, tolerance, ..LoadOptions::new(Purpose::Train) };
+        let mut dataset = match &self.folder {
+            Some(folder) => DetectionFolder::open(folder)?.load(Split::Train, &options)?,
+            None => {
+                let load = |(file, images): &(PathBuf, PathBuf)| CocoDataset::load(file, images, &options);
+                let mut datasets = self.coco.iter().map(load);
+                let none = || Error::config("images", "there is neither a folder nor an annotation file");
+                let first = datasets.next().ok_or_else(none)??;
+                let others = datasets.collect::<ebm_data::Result<Vec<_>>>()?;
+                let names = self.coco[1..].iter().map(|(annotations, _)| annotations.clone());
+                first.joined(names.zip(others))?
+            }
+        };
+        dataset.images.truncate(self.limit.unwrap_or(usize::MAX));
+        Ok(dataset)
+    }
+
+    /// The split to choose by, of a folder that has one.
+    fn valid(&self, labels: usize) -> Result<Option<CocoDataset>> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let folder = DetectionFolder::open(folder)?;
+        if !folder.splits().contains(&Split::Valid) {
+            return Ok(None);
+        }
+        let tolerance = Tolerance { report: None, ..self.tolerance.clone() };
+        let options = LoadOptions { labels: Some(labels), tolerance, ..LoadOptions::new(Purpose::Eval) };
+        Ok(Some(folder.load(Split::Valid, &options)?))
+    }
+
+    /// What is tolerated while the images are read, which are listed in a file of their own.
+    fn tolerance_of_images(&self) -> Tolerance {
+        let beside = |path: &PathBuf| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".images");
+            PathBuf::from(name)
+        };
+        Tolerance { report: self.tolerance.report.as_ref().map(beside), ..self.tolerance }
+    }
+}
+
+/// What every training on annotated images is told.
+#[derive(Clone, Debug)]
+pub struct TrainingOptions {
+    /// The images to learn from.
+    pub images: ImageFiles,
+    /// COCO annotations and the folder of images by which the best network is kept and step lengths are
+    /// chosen; without them the split valid of a folder, if it has one.
+    pub validation: Option<(PathBuf, PathBuf)>,
+    /// Root of all that is drawn.
+    pub seed: u64,
+    /// Whether the frozen layers are computed once per image and kept in memory.
+    pub cache: bool,
+    /// Threads that read images.
+    pub workers: usize,
+    /// The file of the trained network.
+    pub file: PathBuf,
+}
+
+impl TrainingOptions {
+    /// The settings that say how long a training is.
+    pub(crate) const LENGTH: &'static [&'static str] = &["steps", "milestones", "warmup_steps"];
+
+    /// A training on `images` whose network goes into `file`: seed 0, no validation, nothing cached, two
+    /// threads.
+    pub fn new(images: ImageFiles, file: impl Into<PathBuf>) -> Self {
+        Self { images, validation: None, seed: 0, cache: false, workers: 2, file: file.into() }
+    }
+
+    /// The images to judge a network of so many labels by, if there are any.
+    pub(crate) fn validation(&self, labels: usize) -> Result<Option<Annotated>> {
+        let dataset = match &self.validation {
+            Some((annotations, images)) => {
+                let options = LoadOptions { labels: Some(labels), ..LoadOptions::new(Purpose::Eval) };
+                Some(CocoDataset::load(annotations, images, &options)?)
+            }
+            None => self.images.valid(labels)?,
+        };
+        Ok(dataset.map(|dataset| Annotated::new("validation images", dataset, self.workers)))
+    }
+
+    /// This process's share of batches of kept features.
+    pub(crate) fn order(&self, batch_size: usize, key: Key, session: &Session<'_>) -> Result<BatchOrder> {
+        let part = session.group.share_of(batch_size).map_err(ebm_train::Error::from)?;
+        Ok(BatchOrder { batch_size, part, key })
+    }
+
+    /// This process's share of the `batches`, with images from the loader.
+    pub(crate) fn stream(
+        &self,
+        batches: LoaderConfig,
+        convention: BoxConvention,
+        dataset: Arc<CocoDataset>,
+        key: Key,
+        session: &Session<'_>,
+    ) -> Result<StreamSource> {
+        let BatchOrder { part, .. } = self.order(batches.batch_size, key, session)?;
+        let whole = self.reading(batches);
+        let loader = if session.group.world() > 1 { whole.part(part) } else { whole };
+        Ok(StreamSource::new(Loader::new(dataset, loader, key)?, session.device, convention))
+    }
+
+    /// What `maps`, a frozen body, makes of every image and of its mirror image.
+    pub(crate) fn mirrored_maps(
+        &self,
+        input: &InputConfig,
+        convention: BoxConvention,
+        dataset: &Arc<CocoDataset>,
+        maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
+        order: BatchOrder,
+        session: &mut Session<'_>,
+    ) -> Result<MirroredMaps> {
+        let loader = self.reading(LoaderConfig::eval(input.transform(), 1));
+        MirroredMaps::compute(dataset, &loader, convention, maps, order, session.device, session.progress)
+    }
+
+    /// What `maps` makes of every image, `at_once` at a time.
+    pub(crate) fn features(
+        &self,
+        input: &InputConfig,
+        convention: BoxConvention,
+        dataset: Arc<CocoDataset>,
+        at_once: usize,
+        maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
+        Session { device, progress, .. }: &mut Session<'_>,
+    ) -> Result<Rc<FeatureCache>> {
+        progress.begin("features of the frozen layers", dataset.images.len());
+        let loader = self.reading(LoaderConfig::eval(input.transform(), at_once));
+        let (loader, mut cache) = (Loader::new(dataset, loader, Key::new(0))?, FeatureCache::default());
+        cache.add(&loader, convention, device, maps, *progress)?;
+        progress.end();
+        Ok(Rc::new(cache))
+    }
+
+    fn reading(&self, loader: LoaderConfig) -> LoaderConfig {
+        let tolerance = self.images.tolerance_of_images();
+        LoaderConfig { tolerance, ..loader }.with_workers(self.workers)
+    }
+
+    /// Writes the parameters of `store` to the file with what they say of themselves.
+    pub(crate) fn save(&self, store: &ParamStore, metadata: &ModelMetadata) -> Result<()> {
+        save(store, &self.file, metadata)
+    }
+}
+
+/// What a network is trained on and judged by.
+pub struct TrainingData<C> {
+    pub(super) config: C,
+    pub(super) metadata: ModelMetadata,
+    /// Until the network has them.
+    pub(super) images: Option<Arc<CocoDataset>>,
+    pub(super) held_out: Option<Annotated>,
+    pub(super) inputs: Inputs,
+}
+
+impl<C> TrainingData<C> {
+    pub(super) fn images(&mut self) -> Result<Arc<CocoDataset>> {
+        self.images.take().ok_or_else(|| Error::config("images", "they are trained on once"))
+    }
+
+    pub(super) fn held_out(&self) -> Result<&Annotated> {
+        self.held_out.as_ref().ok_or_else(|| Error::config("validation", "nothing is held out"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn images_are_named_by_their_annotations() {
+        let files = ImageFiles::coco("a.json", "images");
+        assert_eq!(files.name(), "a.json");
+        let report = Some(Path::new("defects.jsonl").to_owned());
+        let files = ImageFiles { tolerance: Tolerance { report, ..Tolerance::default() }, ..files };
+        assert_eq!(files.tolerance_of_images().report.unwrap(), Path::new("defects.jsonl.images"));
+        assert!(ImageFiles::default().train(None).is_err());
+    }
+}

@@ -9,7 +9,7 @@ mod products;
 
 use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
-use self::products::Products;
+use self::products::{Form, Products, product};
 use super::kernel::{Apply, Argument, Kernel, by_type};
 use super::packed::Sizes;
 use super::relu::Activation;
@@ -62,7 +62,7 @@ pub fn linear_weight_gradient(x: &Tensor, grad: &Tensor) -> Result<Tensor> {
     if !x.device().is_cpu() {
         return Ok(grad.contiguous()?.t()?.matmul(&x.contiguous()?)?.detach());
     }
-    Ok(Product { transposed: true }.run([grad, x])?)
+    Ok(Product(Form::TransposedBy).run([grad, x])?)
 }
 
 fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
@@ -92,7 +92,7 @@ struct Linear;
 
 impl Linear {
     fn rows<T: Products>(x: &[T], w: &[T], bias: Option<&[T]>, sizes: Sizes) -> CandleResult<Vec<T>> {
-        let mut y = T::by_transposed(x, w, sizes)?;
+        let mut y = product(Form::ByTransposed, x, w, sizes)?;
         if let Some(bias) = bias {
             for row in y.chunks_exact_mut(sizes.columns) {
                 row.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
@@ -138,9 +138,9 @@ impl<const N: usize> Kernel<N> for Linear {
         for (i, (gradient, argument)) in gradients.iter_mut().zip(arguments).enumerate() {
             if argument.track_op() {
                 *gradient = Some(match i {
-                    0 if on_cpu => Product { transposed: false }.run([&grad, w])?,
+                    0 if on_cpu => Product(Form::By).run([&grad, w])?,
                     0 => grad.matmul(&w.detach())?,
-                    1 if on_cpu => Product { transposed: true }.run([&grad, x])?,
+                    1 if on_cpu => Product(Form::TransposedBy).run([&grad, x])?,
                     1 => grad.t()?.matmul(&x.detach())?,
                     _ => grad.sum(0)?,
                 });
@@ -151,19 +151,13 @@ impl<const N: usize> Kernel<N> for Linear {
 }
 
 /// `G A`, or `Gᵀ A`: the gradients in x and in w.
-struct Product {
-    transposed: bool,
-}
+struct Product(Form);
 
 impl Product {
-    fn product<T: Products>(&self, grad: &[T], other: &[T], sizes: Sizes) -> CandleResult<Vec<T>> {
-        if self.transposed { T::transposed_by(grad, other, sizes) } else { T::by(grad, other, sizes) }
-    }
-
     /// Those of the factors as they are multiplied.
     fn sizes(&self, [grad, other]: [&Shape; 2]) -> CandleResult<Sizes> {
         let ((first, second), (_, columns)) = (grad.dims2()?, other.dims2()?);
-        let (rows, depth) = if self.transposed { (second, first) } else { (first, second) };
+        let (rows, depth) = if self.0 == Form::TransposedBy { (second, first) } else { (first, second) };
         Ok(Sizes { rows, depth, columns })
     }
 }
@@ -180,7 +174,7 @@ impl Kernel<2> for Product {
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
         let sizes = self.sizes(arguments.map(|(_, layout)| layout.shape()))?;
-        by_type!("linear-gradient", arguments, |[grad, other]| self.product(grad, other, sizes)?)
+        by_type!("linear-gradient", arguments, |[grad, other]| product(self.0, grad, other, sizes)?)
     }
 }
 

@@ -28,8 +28,6 @@ mod weights;
 pub use prroi_pool::{Levels, Pyramid, prroi_pool};
 pub use roi_align::roi_align;
 
-use kernels::{pool_box, roi_grad_box};
 use op::{Axes, RoiPool, check_settings};
-use pool::by_place;
 use rois::{Roi, Span, parse};
-use weights::{AxisWeights, BoxWeights};
+use weights::AxisWeights;

@@ -7,7 +7,7 @@ use super::weights::{AxisWeights, BoxWeights};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{Apply, Argument, Kernel, by_type};
-use crate::layout::{ChannelsLast, channels_last, is_channels_last};
+use crate::layout::{ChannelsLast, Order, channels_last, is_channels_last};
 use crate::storage::elements;
 
 type CandleResult<T> = candle_core::Result<T>;
@@ -93,6 +93,30 @@ impl<A: Axes> RoiPool<A> {
         self.axes.axis(roi.x, self.out.1, width, &mut to.x);
     }
 
+    /// The pooled boxes, (R, C, ph, pw).
+    fn pooled<T: Float>(&self, features: Argument<'_>, rois: &[T]) -> CandleResult<Vec<T>> {
+        let map = ChannelsLast::of_storage(features.0, features.1)?;
+        let (images, channels, _, _) = map.shape();
+        let boxes = self.boxes(rois, images)?;
+        let mut pooled = vec![T::zero(); boxes.len() * channels * self.out.0 * self.out.1];
+        self.pool(&[map], &boxes, Order::ChannelsFirst, &mut pooled);
+        Ok(pooled)
+    }
+
+    /// The gradient in the boxes, (R, 5), in pixels of the image, from that of the pooled ones; the image index' is
+    /// zero.
+    fn slopes_in_image<T: Float>(
+        &self,
+        features: Argument<'_>,
+        [rois, grad]: [&[T]; 2],
+    ) -> CandleResult<Vec<T>> {
+        let map = ChannelsLast::of_storage(features.0, features.1)?;
+        let boxes = self.boxes(rois, map.shape().0)?;
+        let slopes = self.slopes(&[map], &boxes, Order::ChannelsFirst, grad).into_iter();
+        let row = |[x0, y0, x1, y1]: [f64; 4]| [0.0, x0, y0, x1, y1];
+        Ok(slopes.flat_map(row).map(|slope| T::from_f64(slope * self.spatial_scale)).collect())
+    }
+
     fn box_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
         BoxGradient(*self).run([features, rois, &gradient_for(features, grad)?])
     }
@@ -146,9 +170,7 @@ impl<A: Axes> Kernel<2> for RoiPool<A> {
     }
 
     fn cpu(&self, [features, rois]: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, [rois], |[rois]| {
-            self.pooled(&ChannelsLast::of_storage(features.0, features.1)?, rois)?
-        })
+        by_type!(A::OP, [rois], |[rois]| self.pooled(features, rois)?)
     }
 
     #[cfg(feature = "cuda")]
@@ -221,9 +243,7 @@ impl<A: Axes> Kernel<3> for BoxGradient<A> {
     }
 
     fn cpu(&self, [features, rois, grad]: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, [rois, grad], |[rois, grad]| {
-            self.0.roi_gradient(&ChannelsLast::of_storage(features.0, features.1)?, rois, grad)?
-        })
+        by_type!(A::OP, [rois, grad], |numbers| self.0.slopes_in_image(features, numbers)?)
     }
 
     #[cfg(feature = "cuda")]

@@ -12,7 +12,7 @@ use super::op::{Axes, RoiPool};
 use super::rois::{Roi, Span};
 use super::weights::BoxWeights;
 use crate::float::Float;
-use crate::layout::{ChannelsLast, swap, transpose};
+use crate::layout::{ChannelsLast, Order, swap, transpose};
 use crate::simd::detect;
 
 /// Boxes whose gradients are held at a time, with the channels innermost.
@@ -21,12 +21,12 @@ const BOXES: usize = 128;
 /// cache.
 const BAND: usize = 1 << 18;
 
-/// Orders boxes so that near ones follow each other and find the map in the cache: rows of squares, left to
+/// Orders boxes so that near ones on a map follow each other and find it in the cache: rows of squares, left to
 /// right.
-pub(crate) fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
+fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
     // Conversions saturate, so that far-away boxes are in order too.
     let square = |span: Span| ((span.start + span.end) / 32.0) as i64;
-    work.sort_by_cached_key(|(_, roi)| (roi.image, square(roi.y), square(roi.x)));
+    work.sort_by_cached_key(|(_, roi)| (roi.level, roi.image, square(roi.y), square(roi.x)));
     work
 }
 
@@ -35,28 +35,38 @@ impl<A: Axes> RoiPool<A> {
         self.out.0 * self.out.1
     }
 
-    /// `out[r] = Wy · F · Wxᵀ` for every box, as (R, C, ph, pw).
-    pub(super) fn pooled<T: Float>(&self, map: &ChannelsLast<'_, T>, rois: &[T]) -> Result<Vec<T>> {
-        let ((n, c, h, w), bins) = (map.shape(), self.bins());
-        let boxes = self.boxes(rois, n)?;
-        let mut result = vec![T::zero(); boxes.len() * c * bins];
-        if result.is_empty() {
-            return Ok(result);
+    /// `out[r] = Wy · F · Wxᵀ` for every box on its map of `maps`, to `to`, as (R, C, ph, pw) or (R, ph, pw, C).
+    pub(super) fn pool<T: Float>(
+        &self,
+        maps: &[ChannelsLast<'_, T>],
+        boxes: &[Roi],
+        order: Order,
+        to: &mut [T],
+    ) {
+        let (c, bins, isa) = (maps[0].shape().1, self.bins(), detect());
+        if to.is_empty() {
+            return;
         }
-        let level = detect();
-        by_place(result.chunks_exact_mut(c * bins).zip(&boxes).collect()).into_par_iter().for_each_init(
-            || (BoxWeights::default(), vec![T::zero(); bins * c], vec![T::zero(); c]),
-            |(weights, tile, line), (result, roi)| {
-                self.fill(roi, [h, w], weights);
+        by_place(to.chunks_exact_mut(c * bins).zip(boxes).collect()).into_par_iter().for_each_init(
+            || (BoxWeights::default(), Vec::new(), vec![T::zero(); c]),
+            |(weights, tile, line), (to, roi)| {
+                let (map, (_, _, height, width)) = (&maps[roi.level], maps[roi.level].shape());
+                self.fill(roi, [height, width], weights);
                 if weights.is_zero() {
+                    to.fill(T::zero());
                     return;
                 }
                 weights.transpose();
-                pool_box(level, map.image(roi.image), w, weights, tile, line);
-                transpose(tile, c, bins, c, result, bins);
+                match order {
+                    Order::ChannelsLast => pool_box(isa, map.image(roi.image), width, weights, to, line),
+                    Order::ChannelsFirst => {
+                        tile.resize(bins * c, T::zero());
+                        pool_box(isa, map.image(roi.image), width, weights, tile, line);
+                        transpose(tile, c, bins, c, to, bins);
+                    }
+                }
             },
         );
-        Ok(result)
     }
 
     /// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `map` is (N, C, H, W),
@@ -108,37 +118,41 @@ impl<A: Axes> RoiPool<A> {
         Ok(swap(&result, n, h * w, c))
     }
 
-    /// The gradient in the boxes, (R, 5), in pixels of the image, from `grad` (R, C, ph, pw); the image index' is zero.
-    pub(super) fn roi_gradient<T: Float>(
+    /// The gradient in the boxes' x0, y0, x1, y1 in pixels of their maps, from `grad` in the order of
+    /// [`pool`](Self::pool)'s result.
+    pub(super) fn slopes<T: Float>(
         &self,
-        map: &ChannelsLast<'_, T>,
-        rois: &[T],
+        maps: &[ChannelsLast<'_, T>],
+        boxes: &[Roi],
+        order: Order,
         grad: &[T],
-    ) -> Result<Vec<T>> {
-        let ((n, c, h, w), bins) = (map.shape(), self.bins());
-        let boxes = self.boxes(rois, n)?;
-        let mut result = vec![T::zero(); 5 * boxes.len()];
-        if c == 0 {
-            return Ok(result);
+    ) -> Vec<[f64; 4]> {
+        let (c, bins, isa) = (maps[0].shape().1, self.bins(), detect());
+        let mut result = vec![[0.0; 4]; boxes.len()];
+        if grad.is_empty() {
+            return result;
         }
-        let level = detect();
-        let work = result.chunks_exact_mut(5).zip(grad.chunks_exact(c * bins)).zip(&boxes).collect();
+        let work = result.iter_mut().zip(grad.chunks_exact(c * bins)).zip(boxes).collect();
         by_place(work).into_par_iter().for_each_init(
-            || (BoxWeights::default(), vec![T::zero(); c * bins]),
+            || (BoxWeights::default(), Vec::new()),
             |(weights, tile), ((result, grad), roi)| {
-                self.fill(roi, [h, w], weights);
+                let (map, (_, _, height, width)) = (&maps[roi.level], maps[roi.level].shape());
+                self.fill(roi, [height, width], weights);
                 if weights.is_zero() {
                     return;
                 }
                 weights.transpose();
-                transpose(grad, bins, c, bins, tile, c);
-                let mut coordinates = [0.0; 4];
-                roi_grad_box(level, map.image(roi.image), w, weights, tile, &mut coordinates);
-                for (to, value) in result.iter_mut().skip(1).zip(coordinates) {
-                    *to = T::from_f64(value * self.spatial_scale);
-                }
+                let tile = match order {
+                    Order::ChannelsLast => grad,
+                    Order::ChannelsFirst => {
+                        tile.resize(bins * c, T::zero());
+                        transpose(grad, bins, c, bins, tile, c);
+                        tile
+                    }
+                };
+                roi_grad_box(isa, map.image(roi.image), width, weights, tile, result);
             },
         );
-        Ok(result)
+        result
     }
 }

@@ -20,16 +20,18 @@ impl Span {
     }
 }
 
-/// One box in pixels of the map, from a row (image index, x0, y0, x1, y1) times the spatial scale.
+/// One box in pixels of its map, from a row (image index, x0, y0, x1, y1) times the spatial scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Roi {
+    /// The number of its map, 0 where there is one.
+    pub level: usize,
     /// Index of the image in the batch.
     pub image: usize,
     pub x: Span,
     pub y: Span,
 }
 
-/// Reads R rows of (image index, x0, y0, x1, y1).
+/// Reads R rows of (image index, x0, y0, x1, y1) of boxes on one map.
 ///
 /// # Errors
 /// [`Error::Argument`] where the length is no multiple of 5, a number is NaN or infinite, or an image index
@@ -59,7 +61,7 @@ pub(crate) fn parse<T: Float>(
         }
         let scaled = |v: f64| (v * spatial_scale).clamp(-FAR, FAR);
         let span = |start, end| Span { start, end }.map(scaled);
-        boxes.push(Roi { image: image as usize, x: span(x0, x1), y: span(y0, y1) });
+        boxes.push(Roi { level: 0, image: image as usize, x: span(x0, x1), y: span(y0, y1) });
     }
     Ok(boxes)
 }

@@ -1,4 +1,4 @@
-// A stand-in for the functions of CUDA's libraries that candle and ebm-nn call, which runs kernels on the CPU: the sources of the
+// A stand-in for the functions of CUDA's libraries that candle and ebm-ops call, which runs kernels on the CPU: the sources of the
 // kernels are compiled as C++ and linked in. It checks the kernels' arithmetic and indices and the code that launches them, where
 // there is no GPU; it says nothing about speed, races between threads, or NVIDIA's own libraries.
 //

@@ -1,21 +1,19 @@
 //! PrRoIPool from several maps of one image, on slices, with the channels innermost throughout.
 
-use rayon::prelude::*;
-
 use super::{OP, Precise};
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::layout::ChannelsLast;
-use crate::roi::{BoxWeights, Roi, RoiPool, by_place, check_settings, parse, pool_box, roi_grad_box};
-use crate::simd::detect;
+use crate::layout::{ChannelsLast, Order};
+use crate::roi::{Roi, RoiPool, check_settings, parse};
 
 /// The maps of a batch at several scales, finest first as a rule, to be pooled from without a graph.
 ///
 /// Pooled tiles are (ph, pw, C), the order in which the kernels make them: nothing is turned.
 #[derive(Debug)]
 pub struct Pyramid<'a, T: Float> {
-    /// Each map and its pixels per image pixel.
-    levels: Vec<(ChannelsLast<'a, T>, f64)>,
+    maps: Vec<ChannelsLast<'a, T>>,
+    /// Pixels of each map per pixel of the image.
+    scales: Vec<f64>,
     images: usize,
     channels: usize,
     out: (usize, usize),
@@ -37,7 +35,8 @@ impl<'a, T: Float> Pyramid<'a, T> {
             return Err(Error::Argument { op: OP, reason: reason.to_owned() });
         }
         levels.iter().try_for_each(|(_, scale)| check_settings(OP, out, *scale))?;
-        Ok(Self { levels, images, channels, out })
+        let (maps, scales) = levels.into_iter().unzip();
+        Ok(Self { maps, scales, images, channels, out })
     }
 
     /// The numbers of a pooled box, ph·pw·C.
@@ -54,21 +53,7 @@ impl<'a, T: Float> Pyramid<'a, T> {
     /// image that is not in the batch.
     pub fn pool(&self, rois: &[T], level_of: &[usize], to: &mut [T]) -> Result<()> {
         let boxes = self.boxes(rois, level_of, to.len())?;
-        let (isa, c) = (detect(), self.channels);
-        self.ordered(to.chunks_exact_mut(self.tile_len()).zip(level_of), &boxes)
-            .into_par_iter()
-            .for_each_init(
-                || (BoxWeights::default(), vec![T::zero(); c]),
-                |(weights, line), ((to, &level), roi)| {
-                    let map = self.weigh(level, roi, weights);
-                    if weights.is_zero() {
-                        to.fill(T::zero());
-                        return;
-                    }
-                    weights.transpose();
-                    pool_box(isa, map.image(roi.image), map.shape().3, weights, to, line);
-                },
-            );
+        self.by_box().pool(&self.maps, &boxes, Order::ChannelsLast, to);
         Ok(())
     }
 
@@ -78,24 +63,14 @@ impl<'a, T: Float> Pyramid<'a, T> {
     /// As [`pool`](Self::pool).
     pub fn backward_rois(&self, rois: &[T], level_of: &[usize], grad: &[T]) -> Result<Vec<[T; 4]>> {
         let boxes = self.boxes(rois, level_of, grad.len())?;
-        let isa = detect();
-        let mut result = vec![[T::zero(); 4]; boxes.len()];
-        let work = result.iter_mut().zip(grad.chunks_exact(self.tile_len())).zip(level_of);
-        self.ordered(work, &boxes).into_par_iter().for_each_init(
-            BoxWeights::default,
-            |weights, (((result, grad), &level), roi)| {
-                let map = self.weigh(level, roi, weights);
-                if weights.is_zero() {
-                    return;
-                }
-                weights.transpose();
-                let mut coordinates = [0.0; 4];
-                let (image, width) = (map.image(roi.image), map.shape().3);
-                roi_grad_box(isa, image, width, weights, grad, &mut coordinates);
-                *result = coordinates.map(|value| T::from_f64(value * self.levels[level].1));
-            },
-        );
-        Ok(result)
+        let slopes = self.by_box().slopes(&self.maps, &boxes, Order::ChannelsLast, grad);
+        let in_image =
+            |(slopes, roi): ([f64; 4], &Roi)| slopes.map(|slope| T::from_f64(slope * self.scales[roi.level]));
+        Ok(slopes.into_iter().zip(&boxes).map(in_image).collect())
+    }
+
+    fn by_box(&self) -> RoiPool<Precise> {
+        RoiPool { axes: Precise, out: self.out, spatial_scale: 1.0 }
     }
 
     /// The boxes in pixels of their levels.
@@ -109,32 +84,13 @@ impl<'a, T: Float> Pyramid<'a, T> {
             ));
         }
         for (roi, &level) in boxes.iter_mut().zip(level_of) {
-            let Some((_, scale)) = self.levels.get(level) else {
-                return refuse(format!("there is no level {level}; there are {}", self.levels.len()));
+            let Some(scale) = self.scales.get(level) else {
+                return refuse(format!("there is no level {level}; there are {}", self.scales.len()));
             };
             let scaled = |v: f64| v * scale;
-            *roi = Roi { image: roi.image, x: roi.x.map(scaled), y: roi.y.map(scaled) };
+            *roi = Roi { level, image: roi.image, x: roi.x.map(scaled), y: roi.y.map(scaled) };
         }
         Ok(boxes)
-    }
-
-    /// Boxes of a level follow each other, near ones together, and find the map in the cache.
-    fn ordered<'b, A>(
-        &self,
-        work: impl Iterator<Item = (A, &'b usize)>,
-        boxes: &'b [Roi],
-    ) -> Vec<((A, &'b usize), &'b Roi)> {
-        let mut work = by_place(work.zip(boxes).collect());
-        work.sort_by_key(|((_, level), _)| **level);
-        work
-    }
-
-    /// The box's map, and the weights by bin.
-    fn weigh(&self, level: usize, roi: &Roi, to: &mut BoxWeights<T>) -> &ChannelsLast<'a, T> {
-        let (map, _) = &self.levels[level];
-        let (_, _, height, width) = map.shape();
-        RoiPool { axes: Precise, out: self.out, spatial_scale: 1.0 }.fill(roi, [height, width], to);
-        map
     }
 }
 

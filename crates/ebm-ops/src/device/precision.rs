@@ -6,7 +6,7 @@ use std::str::FromStr;
 use candle_core::DType;
 
 /// In what a GPU multiplies f32; parameters, sums, losses and updates are f32 in each. The CPU multiplies f32
-/// as f32, but for layers that were [packed](crate::PackedLinear::with_inputs) in bf16.
+/// as f32, but for layers that were [packed](crate::nn::PackedLinear::with_inputs) in bf16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// f32.

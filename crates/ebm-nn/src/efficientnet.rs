@@ -4,11 +4,11 @@ use std::ops::{Range, RangeInclusive};
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
+use ebm_ops::nhwc::from_nchw;
+use ebm_ops::nn::{BatchNormConfig, Chain, Conv2d, Conv2dConfig};
+use ebm_ops::{Padding, Workspace};
 
-use crate::layers::{Chain, Conv2d, Conv2dConfig};
-use crate::norm::BatchNormConfig;
 use crate::onnx::{Graph, Value};
-use crate::ops::{Padding, Workspace, to_channels_last};
 use crate::{Error, Result, init};
 
 /// A run of blocks of one shape.
@@ -114,7 +114,7 @@ impl EfficientNetLite0 {
     pub fn forward_channels_last(&self, x: &Tensor, maps: usize, train: bool) -> Result<Vec<Tensor>> {
         check(maps, self.groups.len())?;
         x.dims4()?;
-        let stem = self.stem.forward_channels_last(&to_channels_last(x)?, None, true, train)?;
+        let stem = self.stem.forward_channels_last(&from_nchw(x)?, None, true, train)?;
         let found = self.go_on(&stem, 0..maps, train)?;
         Workspace::shared().recycle_input(stem, &found[0]);
         Ok(found)
@@ -141,11 +141,11 @@ impl EfficientNetLite0 {
     /// # Errors
     /// When a parameter cannot be read.
     pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Vec<Value>> {
-        let mut x = self.stem.onnx(graph, x, None, true)?;
+        let mut x = graph.conv2d(&self.stem, x, None, true)?;
         let mut found = Vec::with_capacity(self.groups.len());
         for group in &self.groups {
             for block in group {
-                x = block.onnx(graph, &x)?;
+                x = graph.chain(block, &x)?;
             }
             found.push(x.clone());
         }

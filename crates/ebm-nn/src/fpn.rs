@@ -2,10 +2,11 @@
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
+use ebm_ops::nhwc;
+use ebm_ops::nn::{Conv2d, Conv2dConfig};
 
-use crate::layers::{Conv2d, Conv2dConfig};
 use crate::onnx::{Attribute, Graph, Value};
-use crate::{Error, Result, init, ops};
+use crate::{Error, Result, init};
 
 /// A top-down path over a backbone's maps: M_i = lateral_i(C_i) + upsample(M_{i+1}), P_i = output_i(M_i),
 /// and one coarser level that takes every other pixel of the last P.
@@ -61,8 +62,8 @@ impl Fpn {
     /// When there are more or fewer maps than inputs, or one has another number of channels.
     pub fn forward(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
         let levels =
-            self.forward_channels_last(&maps.iter().map(ops::to_channels_last).collect::<Result<Vec<_>>>()?)?;
-        levels.iter().map(ops::of_channels_last).collect()
+            self.forward_channels_last(&maps.iter().map(nhwc::from_nchw).collect::<Result<Vec<_>>>()?)?;
+        levels.iter().map(nhwc::to_nchw).collect()
     }
 
     /// The same with the channels innermost: (N, H_i, W_i, inputs\[i\]) -> (N, H_i, W_i, channels).
@@ -78,13 +79,11 @@ impl Fpn {
         let mut above: Option<Tensor> = None;
         for ((map, lateral), output) in maps.iter().zip(&self.laterals).zip(&self.outputs).rev() {
             let (_, height, width, _) = map.dims4()?;
-            let enlarged = above
-                .map(|above| ops::upsample_nearest2d_channels_last(&above, height, width))
-                .transpose()?;
+            let enlarged = above.map(|above| nhwc::upsample_nearest2d(&above, height, width)).transpose()?;
             let merged = lateral.forward_channels_last(map, enlarged.as_ref(), false, false)?;
             let level = output.forward_channels_last(&merged, None, false, false)?;
             if levels.is_empty() {
-                levels.push(ops::max_pool2d_channels_last(&level, 1, 2, 0)?);
+                levels.push(nhwc::max_pool2d(&level, 1, 2, 0)?);
             }
             levels.push(level);
             above = Some(merged);
@@ -111,14 +110,14 @@ impl Fpn {
         let mut levels = Vec::with_capacity(maps.len());
         let mut above: Option<Value> = None;
         for ((map, lateral), output) in maps.iter().zip(&self.laterals).zip(&self.outputs).rev() {
-            let mut merged = lateral.onnx(graph, map, None, false)?;
+            let mut merged = graph.conv2d(lateral, map, None, false)?;
             if let Some(above) = &above {
                 // Both have the pyramid's channels.
                 let (size, none) = (graph.node("Shape", &[&merged], &[]), Value::none());
                 let enlarged = graph.node("Resize", &[above, &none, &none, &size], &NEAREST);
                 merged = graph.node("Add", &[&merged, &enlarged], &[]);
             }
-            levels.push(output.onnx(graph, &merged, None, false)?);
+            levels.push(graph.conv2d(output, &merged, None, false)?);
             above = Some(merged);
         }
         levels.reverse();

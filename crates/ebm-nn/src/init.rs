@@ -7,6 +7,7 @@
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::init::{FanInOut, NonLinearity, NormalOrUniform};
 use candle_nn::{Init, Linear, VarBuilder};
+pub use ebm_ops::nn::{default_bias, default_weight, kaiming_uniform};
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 
@@ -20,29 +21,6 @@ pub fn constant(value: f64) -> Init {
 /// N(0, `std`²).
 pub fn normal(std: f64) -> Init {
     Init::Randn { mean: 0., stdev: std }
-}
-
-/// torch's default for the weight of `Linear` and `Conv2d`: Kaiming uniform with a = √5,
-/// which is U(−1/√fan_in, 1/√fan_in).
-pub fn default_weight() -> Init {
-    kaiming_uniform(5f64.sqrt())
-}
-
-/// torch's default for the bias of `Linear` and `Conv2d`: U(−1/√fan_in, 1/√fan_in), or 0 where
-/// `fan_in` (input channels times kernel area) is 0.
-pub fn default_bias(fan_in: usize) -> Init {
-    let bound = if fan_in == 0 { 0. } else { 1. / (fan_in as f64).sqrt() };
-    Init::Uniform { lo: -bound, up: bound }
-}
-
-/// Kaiming uniform over fan-in for a leaky ReLU of slope `a`: U(−b, b), b = √(6 / ((1 + a²) fan_in)).
-pub fn kaiming_uniform(a: f64) -> Init {
-    let gain = (2. / (1. + a * a)).sqrt();
-    Init::Kaiming {
-        dist: NormalOrUniform::Uniform,
-        fan: FanInOut::FanIn,
-        non_linearity: NonLinearity::ExplicitGain(gain),
-    }
 }
 
 /// Kaiming normal over fan-out for ReLU, N(0, 2 / fan_out): torchvision's ResNet convolutions.

@@ -4,11 +4,10 @@ use std::ops::Range;
 
 use candle_core::Tensor;
 use candle_nn::{Linear, VarBuilder};
+use ebm_ops::nn::{BatchNorm, BatchNormConfig, Chain, Conv2d, Conv2dConfig};
+use ebm_ops::{Padding, Workspace, linear};
 
-use crate::layers::{Chain, Conv2d, Conv2dConfig};
-use crate::norm::{BatchNorm, BatchNormConfig};
 use crate::onnx::{Graph, Value};
-use crate::ops::{Padding, Workspace, linear};
 use crate::{Error, Result, init};
 
 /// Blocks of one size of map, of which the first makes it, half as large as the one before.
@@ -148,7 +147,7 @@ impl MobileFaceNet {
     /// # Errors
     /// When a parameter cannot be read.
     pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
-        self.blocks.iter().try_fold(x.clone(), |x, block| block.onnx(graph, &x))
+        self.blocks.iter().try_fold(x.clone(), |x, block| graph.chain(block, &x))
     }
 }
 

@@ -4,6 +4,7 @@
 //! the hundred lines below, where a crate of the whole schema brings a compiler for it. Layers add themselves to a
 //! [`Graph`] with a method `onnx`, beside the one that computes: normalisation folded, maps (N, C, H, W).
 
+mod layers;
 mod prroi_pool;
 
 pub use prroi_pool::{Ends, PrRoiPool};

@@ -92,7 +92,7 @@ impl ParamStore {
     /// Freezes the parameters whose names satisfy `predicate`, now and later.
     ///
     /// A layer built afterwards gets them as constants: plain tensors, outside the graph, of which it may
-    /// keep what it [prepares](crate::prepared). So their values are set before the layer is first used. A
+    /// keep what it [prepares](ebm_ops::nn::Prepared). So their values are set before the layer is first used. A
     /// layer that was built before still computes their gradients; they only stop being
     /// [`trainable`](Self::trainable).
     pub fn freeze(&self, predicate: impl Fn(&str) -> bool + Send + 'static) {

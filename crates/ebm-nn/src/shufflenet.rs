@@ -2,10 +2,9 @@
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
+use ebm_ops::nhwc;
+use ebm_ops::nn::{BatchNormConfig, Conv2d, Conv2dConfig};
 
-use crate::layers::{Conv2d, Conv2dConfig};
-use crate::norm::BatchNormConfig;
-use crate::ops::{max_pool2d_channels_last, to_channels_last};
 use crate::{Error, Result};
 
 /// The channels of the first convolution.
@@ -56,8 +55,8 @@ impl ShuffleNetV2 {
     /// When `x` has another number of channels.
     pub fn forward_channels_last(&self, x: &Tensor, train: bool) -> Result<[Tensor; 3]> {
         x.dims4()?;
-        let x = self.first.forward_channels_last(&to_channels_last(x)?, None, true, train)?;
-        let x = max_pool2d_channels_last(&x, 3, 2, 1)?;
+        let x = self.first.forward_channels_last(&nhwc::from_nchw(x)?, None, true, train)?;
+        let x = nhwc::max_pool2d(&x, 3, 2, 1)?;
         let stage =
             |units: &[Unit], x: &Tensor| units.iter().try_fold(x.clone(), |x, unit| unit.forward(&x, train));
         let [a, b, c] = &self.stages;

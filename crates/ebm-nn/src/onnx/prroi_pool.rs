@@ -29,7 +29,7 @@ impl Ends {
     }
 }
 
-/// How boxes are pooled from a map by [`prroi_pool`](crate::ops::prroi_pool()).
+/// How boxes are pooled from a map by [`prroi_pool`](ebm_ops::roi::prroi_pool()).
 #[derive(Clone, Copy, Debug)]
 pub struct PrRoiPool {
     /// Bins a side.

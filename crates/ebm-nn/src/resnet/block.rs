@@ -2,11 +2,10 @@
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
+use ebm_ops::Workspace;
+use ebm_ops::nn::{BatchNormConfig, Conv2d, Conv2dConfig};
 
-use crate::layers::{Conv2d, Conv2dConfig};
-use crate::norm::BatchNormConfig;
 use crate::onnx::{Graph, Value};
-use crate::ops::Workspace;
 use crate::{Result, init};
 
 /// The kind of residual block.
@@ -89,11 +88,11 @@ impl Residual {
     }
 
     pub(super) fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
-        let shortcut = self.downsample.as_ref().map(|conv| conv.onnx(graph, x, None, false)).transpose()?;
+        let shortcut = self.downsample.as_ref().map(|conv| graph.conv2d(conv, x, None, false)).transpose()?;
         let (mut y, last) = (x.clone(), self.convs.len().saturating_sub(1));
         for (i, conv) in self.convs.iter().enumerate() {
             let residual = (i == last).then_some(shortcut.as_ref().unwrap_or(x));
-            y = conv.onnx(graph, &y, residual, true)?;
+            y = graph.conv2d(conv, &y, residual, true)?;
         }
         Ok(y)
     }

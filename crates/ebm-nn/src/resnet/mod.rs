@@ -6,13 +6,11 @@ pub use block::Block;
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
+use ebm_ops::nn::{BatchNormConfig, Conv2d, Conv2dConfig};
+use ebm_ops::{Workspace, nhwc};
 
 use self::block::{Residual, Sizes, conv_norm};
-use crate::layers::{Conv2d, Conv2dConfig};
-use crate::norm::BatchNormConfig;
 use crate::onnx::{Attribute, Graph, Value};
-use crate::ops::{self, Workspace};
-
 use crate::{Error, Result};
 
 /// What follows each convolution.
@@ -156,7 +154,7 @@ impl ResNet {
     /// As [`forward`](Self::forward).
     pub fn forward_stages(&self, x: &Tensor, stages: usize, train: bool) -> Result<Vec<Tensor>> {
         let maps = self.forward_channels_last(x, stages, train)?;
-        maps.iter().map(ops::of_channels_last).collect()
+        maps.iter().map(nhwc::to_nchw).collect()
     }
 
     /// [`forward_stages`](Self::forward_stages) as maps with the channels innermost, (N, H/4, W/4,
@@ -169,9 +167,9 @@ impl ResNet {
             return Err(missing(stages, self.stages.len()));
         }
         x.dims4()?;
-        let x = ops::to_channels_last(x)?;
+        let x = nhwc::from_nchw(x)?;
         let stem = self.stem.forward_channels_last(&x, None, true, train)?;
-        let mut x = ops::max_pool2d_channels_last(&stem, 3, 2, 1)?;
+        let mut x = nhwc::max_pool2d(&stem, 3, 2, 1)?;
         Workspace::shared().recycle_input(stem, &x);
         let mut maps = Vec::with_capacity(stages);
         for stage in &self.stages[..stages] {
@@ -199,7 +197,7 @@ impl ResNet {
     /// # Errors
     /// When a parameter cannot be read.
     pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Vec<Value>> {
-        let stem = self.stem.onnx(graph, x, None, true)?;
+        let stem = graph.conv2d(&self.stem, x, None, true)?;
         let pool = [
             ("kernel_shape", Attribute::Ints(&[3, 3])),
             ("strides", Attribute::Ints(&[2, 2])),

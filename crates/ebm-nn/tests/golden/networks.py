@@ -1,12 +1,11 @@
-"""Golden values of ResNet, FPN, batch normalisation, optimisers and .pth files, from torch and torchvision.
+"""Golden values of ResNet, FPN and .pth files, from torch and torchvision.
 
 Run: python networks.py (writes beside itself). Weights and inputs are formulas of the index and of the
-parameter's name, so that the files hold results only; `formula` below is repeated in tests/common/mod.rs.
+parameter's name (formulas.py of ebm-ops), so that the files hold results only.
 """
 
 import os
 import sys
-import zlib
 
 import torch
 import torchvision
@@ -15,40 +14,10 @@ from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../ebm-ops/tests/golden"))
+from formulas import fill, formula, path, save, summary, value
+
 torch.set_num_threads(2)
-
-
-def formula(name, shape):
-    """sin of a scrambled index, as float64: a hash of the name shifts it."""
-    n = int(torch.tensor(shape).prod()) if len(shape) else 1
-    phase = zlib.crc32(name.encode()) % 1000
-    i = torch.arange(n, dtype=torch.int64)
-    return torch.sin(((i * 7919 + phase * 104729) % 1000003).double() * 0.1).reshape(shape)
-
-
-def value(name, shape):
-    """The value of a parameter: convolution weights have the variance of Kaiming's initial values."""
-    v = formula(name, shape)
-    last = name.rsplit(".", 1)[-1]
-    if last == "running_var":
-        return 1.0 + 0.3 * v
-    if last == "running_mean":
-        return 0.1 * v
-    if len(shape) == 4:
-        fan_in = shape[1] * shape[2] * shape[3]
-        return v * (2.0 / fan_in * 2.0) ** 0.5
-    if last == "weight":
-        return 0.5 + 0.2 * v
-    return 0.1 * v
-
-
-def fill(module):
-    state = module.state_dict()
-    for name, t in state.items():
-        if not name.endswith("num_batches_tracked"):
-            state[name] = value(name, tuple(t.shape)).to(t.dtype)
-    module.load_state_dict(state)
 
 
 def stages(net, x):
@@ -58,13 +27,6 @@ def stages(net, x):
         x = layer(x)
         maps.append(x)
     return maps
-
-
-def summary(t):
-    """32 evenly spread elements, the sum and the sum of squares (float64)."""
-    flat = t.detach().flatten().double()
-    at = (torch.arange(32) * (flat.numel() - 1)) // 31
-    return torch.cat([flat[at], flat.sum().reshape(1), (flat**2).sum().reshape(1)])
 
 
 def resnets():
@@ -143,51 +105,6 @@ def fpn():
     save("fpn", out)
 
 
-def batch_norm():
-    out = {}
-    for name, shape in {"flat": (5, 3), "maps": (3, 4, 5, 7)}.items():
-        bn = (torch.nn.BatchNorm1d if len(shape) == 2 else torch.nn.BatchNorm2d)(shape[1]).double()
-        fill(bn)
-        x = (formula("x", shape) * 2 + 3).requires_grad_()
-        for step in range(2):
-            y = bn(x)
-        (y * formula("out", shape)).sum().backward()
-        out[f"{name}.y"], out[f"{name}.dx"] = y.detach(), x.grad
-        out[f"{name}.dweight"], out[f"{name}.dbias"] = bn.weight.grad, bn.bias.grad
-        out[f"{name}.running_mean"], out[f"{name}.running_var"] = bn.running_mean.clone(), bn.running_var.clone()
-        out[f"{name}.eval"] = bn.eval()(x).detach()
-    save("norm", out)
-
-
-def optimisers():
-    out = {}
-    shapes = {"a.weight": (5, 7), "a.bias": (5,), "b.weight": (3, 2, 3, 3)}
-    make = {
-        "sgd": lambda groups: torch.optim.SGD(groups, lr=0.01, momentum=0.9),
-        "adam": lambda groups: torch.optim.Adam(groups, lr=0.01),
-    }
-    for name, optimiser in make.items():
-        params = {k: torch.nn.Parameter(formula(k, s)) for k, s in shapes.items()}
-        groups = [
-            {"params": [p], "lr": 0.02, "weight_decay": 0.0} if k.endswith("bias") else {"params": [p], "weight_decay": 0.05}
-            for k, p in params.items()
-        ]
-        opt = optimiser(groups)
-        for step in range(10):
-            for k, p in params.items():
-                # b.weight has no gradient in the first three steps.
-                p.grad = None if k == "b.weight" and step < 3 else formula(f"{k}.grad{step}", shapes[k])
-            opt.step()
-        for k, p in params.items():
-            out[f"{name}.{k}"] = p.detach()
-    p = torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))
-    q = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    p.grad, q.grad = formula("p", (4,)) * 5, formula("q", (3,)) * 5
-    out["clip.norm"] = torch.nn.utils.clip_grad_norm_([p, q], 2.0).reshape(1)
-    out["clip.p"], out["clip.q"] = p.grad, q.grad
-    save("optim", out)
-
-
 def files():
     tensors = {
         "conv.weight": formula("conv.weight", (2, 3, 1, 1)).float(),
@@ -209,16 +126,8 @@ def files():
     save_file({k: v.contiguous() for k, v in tensors.items() if k != "flag"}, path("pth.safetensors"))
 
 
-def path(name):
-    return os.path.join(HERE, name)
-
-
-def save(name, tensors):
-    save_file({k: v.contiguous() for k, v in tensors.items()}, path(f"{name}.safetensors"))
-
-
 if __name__ == "__main__":
     torch.manual_seed(0)
-    for part in (resnets, fpn, batch_norm, optimisers, files):
+    for part in (resnets, fpn, files):
         part()
     print(torch.__version__, torchvision.__version__, file=sys.stderr)

@@ -5,19 +5,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod boxes_golden;
 mod efficientnet_golden;
 mod fpn_golden;
 mod import_files;
 mod import_pickles;
 mod import_views;
 mod mobilefacenet_golden;
-mod norm_golden;
-mod ops_image;
-mod optim_golden;
 mod params_store;
 mod resnet_constant;
 mod resnet_golden;
-mod roi_align;
-mod roi_prroi_pool;
-mod roi_robustness;

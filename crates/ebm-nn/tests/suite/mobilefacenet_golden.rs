@@ -6,9 +6,9 @@ use crate::common::{CPU, assert_near, assert_summary, assert_training_step, fill
 use candle_core::{DType, Tensor};
 use ebm_nn::import;
 use ebm_nn::mobilefacenet::{FaceEmbedding, MobileFaceNet};
-use ebm_nn::norm::BatchNormConfig;
-use ebm_nn::ops::to_channels_last;
 use ebm_nn::params::ParamStore;
+use ebm_ops::nhwc::from_nchw;
+use ebm_ops::nn::BatchNormConfig;
 use ebm_seed::Key;
 
 /// The blocks behind each of the golden file's maps.
@@ -21,7 +21,7 @@ fn build(store: &ParamStore, norm: BatchNormConfig, dtype: DType) -> (MobileFace
 
 fn input(dtype: DType) -> Tensor {
     let x = (formula("input", &[2, 3, 112, 112]) * 2.0).unwrap().to_dtype(dtype).unwrap();
-    to_channels_last(&x).unwrap()
+    from_nchw(&x).unwrap()
 }
 
 /// The maps as torch has them, and the embedding.

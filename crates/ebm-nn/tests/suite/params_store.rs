@@ -7,8 +7,8 @@ use candle_core::{DType, Tensor};
 use candle_nn::{Module, VarBuilder};
 use ebm_nn::import::{self, LoadPolicy};
 use ebm_nn::init;
-use ebm_nn::norm::{BatchNorm, BatchNormConfig};
 use ebm_nn::params::ParamStore;
+use ebm_ops::nn::{BatchNorm, BatchNormConfig};
 use ebm_seed::Key;
 
 fn store() -> (ParamStore, VarBuilder<'static>) {

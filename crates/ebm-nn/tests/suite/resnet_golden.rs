@@ -84,7 +84,7 @@ fn both_ways_back_through_a_network_give_the_same_gradients() {
         let (store, net) = build(&config, DType::F32);
         let x = formula("input", &[2, 3, 65, 97]).to_dtype(DType::F32).unwrap();
         let loss = net.forward(&x, true).unwrap()[3].sqr().unwrap().mean_all().unwrap();
-        let (found, expected) = (ebm_nn::ops::backward(&loss).unwrap(), loss.backward().unwrap());
+        let (found, expected) = (ebm_ops::backward(&loss).unwrap(), loss.backward().unwrap());
         for (name, var) in store.trainable() {
             let [found, expected] = [&found, &expected].map(|gradients| to_vec(gradients.get(&var).unwrap()));
             crate::common::assert_near(&name, &found, &expected, 1e-5);

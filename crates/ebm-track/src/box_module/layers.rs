@@ -46,7 +46,7 @@ impl ConvBlock {
 
     /// [`forward`](Self::forward) without training as operators, of maps (N, I, H, W).
     pub(super) fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
-        Ok(self.0.onnx(graph, x, None, true)?)
+        Ok(graph.conv2d(&self.0, x, None, true)?)
     }
 }
 

@@ -1,0 +1,210 @@
+//! Non-maximum suppression.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+use candle_core::Device;
+
+use super::{BBox, BoxConvention, area, iou_with_areas};
+use crate::error::{Error, Result};
+
+const OP: &str = "nms";
+
+/// Greedy non-maximum suppression: indices of the kept boxes by descending score, ties by index.
+///
+/// A box goes where its IoU with a kept one of higher rank exceeds `threshold` under
+/// [`BoxConvention::HalfOpen`], as in torchvision; under [`BoxConvention::Inclusive`] it goes at equality
+/// too, as in maskrcnn-benchmark on the CPU.
+///
+/// # Errors
+/// [`Error::Argument`] where the lengths differ or a score, a coordinate or the threshold is NaN or infinite:
+/// such a score has no rank.
+pub fn nms(boxes: &[BBox], scores: &[f32], threshold: f32, convention: BoxConvention) -> Result<Vec<usize>> {
+    check(boxes, scores, threshold)?;
+    let mut order: Vec<usize> = (0..boxes.len()).collect();
+    sort_by_score(&mut order, scores);
+    Ok(suppress(&order, boxes, threshold, convention))
+}
+
+/// [`nms`] within each group (a class, a level, an image): boxes of different groups do not suppress each
+/// other. The kept indices of all groups together are by descending score, ties by index.
+///
+/// # Errors
+/// As [`nms`], and where `groups` has another length.
+pub fn batched_nms(
+    boxes: &[BBox],
+    scores: &[f32],
+    groups: &[usize],
+    threshold: f32,
+    convention: BoxConvention,
+) -> Result<Vec<usize>> {
+    check(boxes, scores, threshold)?;
+    check_groups(boxes, groups)?;
+    let (order, sizes) = in_groups(scores, groups);
+    let (mut kept, mut start) = (Vec::new(), 0);
+    for size in sizes {
+        kept.extend(suppress(&order[start..start + size], boxes, threshold, convention));
+        start += size;
+    }
+    Ok(ranked(kept, scores))
+}
+
+/// [`batched_nms`], computed on `device`: the same boxes, which lie on the host, in the same order. More than
+/// 32 768 boxes, and those for a device without a kernel, are compared on the CPU.
+///
+/// # Errors
+/// As [`batched_nms`], and where the device is out of memory.
+pub fn batched_nms_on(
+    device: &Device,
+    boxes: &[BBox],
+    scores: &[f32],
+    groups: &[usize],
+    threshold: f32,
+    convention: BoxConvention,
+) -> Result<Vec<usize>> {
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(device) = device
+        && (1..=MOST_ON_A_GPU).contains(&boxes.len())
+    {
+        check(boxes, scores, threshold)?;
+        check_groups(boxes, groups)?;
+        let (order, sizes) = in_groups(scores, groups);
+        let stays = cuda::suppress(device, &order, &sizes, boxes, threshold, convention)?;
+        let kept = order.into_iter().zip(stays).filter_map(|(index, stays)| stays.then_some(index));
+        return Ok(ranked(kept.collect(), scores));
+    }
+    #[cfg(not(feature = "cuda"))]
+    let _ = device;
+    batched_nms(boxes, scores, groups, threshold, convention)
+}
+
+/// The kernel keeps a bit for each pair of boxes.
+#[cfg(feature = "cuda")]
+const MOST_ON_A_GPU: usize = 1 << 15;
+
+/// The indices by group and then by descending score, and how many each group has.
+fn in_groups(scores: &[f32], groups: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    sort_by_score(&mut order, scores);
+    // Stable: within a group the order stays that of the scores.
+    let group = |&i: &usize| groups.get(i).copied();
+    order.sort_by_key(group);
+    let sizes = order.chunk_by(|a, b| group(a) == group(b)).map(<[usize]>::len).collect();
+    (order, sizes)
+}
+
+/// These indices by descending score, ties by index.
+fn ranked(mut kept: Vec<usize>, scores: &[f32]) -> Vec<usize> {
+    kept.sort_unstable();
+    sort_by_score(&mut kept, scores);
+    kept
+}
+
+fn check_groups(boxes: &[BBox], groups: &[usize]) -> Result<()> {
+    if groups.len() == boxes.len() {
+        return Ok(());
+    }
+    let reason = format!("{} boxes come with {} groups; one for each is expected", boxes.len(), groups.len());
+    Err(Error::Argument { op: OP, reason })
+}
+
+fn check(boxes: &[BBox], scores: &[f32], threshold: f32) -> Result<()> {
+    let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
+    if boxes.len() != scores.len() {
+        return refuse(format!(
+            "{} boxes come with {} scores; one for each is expected",
+            boxes.len(),
+            scores.len()
+        ));
+    }
+    if !threshold.is_finite() {
+        return refuse(format!("the threshold is {threshold}; a number in [0, 1] is expected"));
+    }
+    if let Some(i) = scores.iter().position(|s| !s.is_finite()) {
+        return refuse(format!("score {i} is {}; remove such boxes first", scores[i]));
+    }
+    if let Some(i) = boxes.iter().position(|b| b.iter().any(|v| !v.is_finite())) {
+        return refuse(format!("box {i} is {:?}; remove such boxes first", boxes[i]));
+    }
+    Ok(())
+}
+
+/// Sorts ascending indices by descending score, keeping the order of ties.
+fn sort_by_score(indices: &mut [usize], scores: &[f32]) {
+    // −0 and 0 are a tie, which `total_cmp` alone would order.
+    indices.sort_by(|&a, &b| (scores[b] + 0.0).total_cmp(&(scores[a] + 0.0)));
+}
+
+/// Greedy suppression of boxes in the order given.
+fn suppress(order: &[usize], boxes: &[BBox], threshold: f32, convention: BoxConvention) -> Vec<usize> {
+    let candidates: Vec<(BBox, f32)> =
+        order.iter().map(|&i| (boxes[i], area(&boxes[i], convention))).collect();
+    let mut gone = vec![false; order.len()];
+    let mut kept = Vec::new();
+    for (rank, &index) in order.iter().enumerate() {
+        if gone[rank] {
+            continue;
+        }
+        kept.push(index);
+        let (bbox, own) = &candidates[rank];
+        for ((other, area), gone) in candidates[rank + 1..].iter().zip(&mut gone[rank + 1..]) {
+            let overlap = iou_with_areas(bbox, *own, other, *area, convention);
+            *gone |= match convention {
+                BoxConvention::HalfOpen => overlap > threshold,
+                BoxConvention::Inclusive => overlap >= threshold,
+            };
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{devices, noise};
+
+    #[test]
+    fn every_device_keeps_the_same_boxes() {
+        const LARGE: [f32; 4] = [1e30, -1e30, f32::MAX, 1e-45];
+        for (salt, len, num_groups) in
+            [(1, 1, 1), (2, 64, 1), (3, 200, 3), (4, 700, 1), (5, 700, 5), (6, 40, 40)]
+        {
+            let numbers = noise(5 * len, salt);
+            let boxes: Vec<BBox> = (0..len)
+                .map(|i| {
+                    let [x, y, w, h] = [0, 1, 2, 3].map(|k| numbers[5 * i + k] as f32 * 40.0);
+                    // Whole numbers give overlaps equal to the threshold; some boxes are too large for an
+                    // area.
+                    let [x, y] = [x, y].map(f32::round);
+                    let side = if i % 50 == 7 { LARGE[i / 50 % 4] } else { 12.0 };
+                    [x, y, x + (w + side).round(), y + (h * 0.5 + side).round()]
+                })
+                .collect();
+            let scores: Vec<f32> = (0..len).map(|i| (numbers[5 * i + 4] * 20.0).round() as f32).collect();
+            let groups: Vec<usize> = (0..len).map(|i| (i * i + 3) % num_groups).collect();
+            for convention in [BoxConvention::HalfOpen, BoxConvention::Inclusive] {
+                for threshold in [0.0, 0.25, 0.5, 0.7] {
+                    let expected = batched_nms(&boxes, &scores, &groups, threshold, convention).unwrap();
+                    assert!(len < 64 || num_groups == len || expected.len() < len);
+                    for device in devices() {
+                        let found = batched_nms_on(&device, &boxes, &scores, &groups, threshold, convention);
+                        assert_eq!(found.unwrap(), expected, "{len} boxes, {num_groups} groups, {threshold}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_device_refuses_what_has_no_rank() {
+        let boxes = [[0.0, 0.0, 1.0, 1.0]; 2];
+        for device in devices() {
+            let run = |scores: &[f32], groups: &[usize]| {
+                batched_nms_on(&device, &boxes, scores, groups, 0.5, BoxConvention::HalfOpen)
+            };
+            assert!(run(&[1.0, f32::NAN], &[0, 0]).is_err() && run(&[1.0, 2.0], &[0]).is_err());
+            assert_eq!(run(&[1.0, 2.0], &[0, 0]).unwrap(), [1]);
+            assert!(batched_nms_on(&device, &[], &[], &[], 0.5, BoxConvention::HalfOpen).unwrap().is_empty());
+        }
+    }
+}

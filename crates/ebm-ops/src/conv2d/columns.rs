@@ -1,0 +1,144 @@
+//! The convolution as a product with the image's columns: in f64, by which the kernels in f32 are tested, and on GPUs
+//! without cuDNN, where candle's own has no right gradient.
+
+use std::ops::Range;
+
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use rayon::prelude::*;
+
+use super::geometry::Geometry;
+use crate::Result;
+use crate::float::Float;
+use crate::kernel::{Apply, Argument, Kernel, by_type};
+
+/// Numbers of columns that are made at a time, unless an image has more: 1 GiB of f32.
+const COLUMNS: usize = 1 << 28;
+
+/// x (N, C, H, W), w (O, C, kh, kw) -> (N, O, oh, ow), differentiable in both.
+pub(super) fn conv2d(x: &Tensor, w: &Tensor, g: &Geometry) -> Result<Tensor> {
+    let [out_h, out_w] = g.output();
+    let w = w.reshape((1, g.filters, g.depth()))?;
+    let each = (COLUMNS / (g.depth() * g.pixels())).clamp(1, g.batch);
+    let mut parts = Vec::new();
+    for start in (0..g.batch).step_by(each) {
+        let batch = each.min(g.batch - start);
+        let x = x.narrow(0, start, batch)?;
+        let columns = if g.is_pointwise() {
+            x.contiguous()?.reshape((batch, g.channels, g.plane()))?
+        } else {
+            Columns { geometry: Geometry { batch, ..*g }, adjoint: false }.apply([&x])?
+        };
+        parts.push(w.broadcast_as((batch, g.filters, g.depth()))?.contiguous()?.matmul(&columns)?);
+    }
+    let y = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? };
+    Ok(y.reshape((g.batch, g.filters, out_h, out_w))?)
+}
+
+/// x (N, C, H, W) -> its columns (N, C · kh · kw, oh · ow), or the adjoint of that.
+#[derive(Clone, Copy)]
+struct Columns {
+    geometry: Geometry,
+    adjoint: bool,
+}
+
+impl Columns {
+    fn moved<T: Float>(&self, from: &[T]) -> Vec<T> {
+        let (g, mut to) = (&self.geometry, vec![T::zero(); self.len()]);
+        let images = to.par_chunks_mut(self.len() / g.batch).zip(from.par_chunks(from.len() / g.batch));
+        images.for_each(|(to, from)| {
+            runs(g, |column, pixel, len| {
+                if self.adjoint {
+                    let to = to[pixel..].iter_mut().step_by(g.stride);
+                    to.zip(&from[column..column + len]).for_each(|(to, from)| *to += *from);
+                } else {
+                    let from = from[pixel..].iter().step_by(g.stride);
+                    to[column..column + len].iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                }
+            });
+        });
+        to
+    }
+
+    fn len(&self) -> usize {
+        let g = &self.geometry;
+        g.batch * if self.adjoint { g.channels * g.plane() } else { g.depth() * g.pixels() }
+    }
+}
+
+/// Of the outputs of an axis, those whose input at this tap lies within the image.
+fn valid(g: &Geometry, axis: usize, tap: usize) -> Range<usize> {
+    let (size, padding) = ([g.height, g.width][axis], g.padding[axis]);
+    let end = (size + padding).saturating_sub(tap).div_ceil(g.stride).min(g.output()[axis]);
+    padding.saturating_sub(tap).div_ceil(g.stride).min(end)..end
+}
+
+/// Calls `run(number in the columns, number in the image, length)` for each run of an image's columns that lies
+/// within the image: number `c + i` of the columns is number `p + i * stride` of the image.
+fn runs(g: &Geometry, mut run: impl FnMut(usize, usize, usize)) {
+    let [kernel_h, kernel_w] = g.kernel;
+    for row in 0..g.depth() {
+        let (c, u, v) = (row / g.taps(), row / kernel_w % kernel_h, row % kernel_w);
+        let across = valid(g, 1, v);
+        for i in valid(g, 0, u).filter(|_| !across.is_empty()) {
+            let (y, x) = (i * g.stride + u - g.padding[0], across.start * g.stride + v - g.padding[1]);
+            let column = row * g.pixels() + i * g.output()[1] + across.start;
+            run(column, c * g.plane() + y * g.width + x, across.len());
+        }
+    }
+}
+
+impl Kernel<1> for Columns {
+    fn name(&self) -> &'static str {
+        if self.adjoint { "col2im" } else { "im2col" }
+    }
+
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        let g = &self.geometry;
+        Ok(match self.adjoint {
+            true => Shape::from((g.batch, g.channels, g.height, g.width)),
+            false => Shape::from((g.batch, g.depth(), g.pixels())),
+        })
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        by_type!(self.name(), arguments, |[from]| self.moved(from))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [from]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
+        cuda::columns(self, from.0, from.1)
+    }
+
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+        Ok([Some(Self { adjoint: !self.adjoint, ..*self }.run([grad])?)])
+    }
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use candle_core::backend::BackendStorage;
+    use candle_core::{CudaStorage, Layout, Result};
+
+    use super::Columns;
+    use crate::cuda::{Element, by_type, elements, launch, sizes, unwritten};
+
+    pub(super) fn columns(op: &Columns, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
+        fn run<T: Element>(op: &Columns, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
+            let g = &op.geometry;
+            let ([kernel_h, kernel_w], [pad_h, pad_w], [out_h, out_w]) = (g.kernel, g.padding, g.output());
+            let sizes = sizes([g.height, g.width, kernel_h, kernel_w, g.stride, pad_h, pad_w, out_h, out_w])?;
+            let [h, w, kh, kw, stride, ph, pw, oh, ow] = &sizes;
+            let device = s.device();
+            let from = elements::<T>(s, l)?;
+            let len = op.len();
+            let mut to = unwritten::<T>(device, len)?;
+            if op.adjoint {
+                launch!(device, COLUMNS::"col2im", T, len; &from, &mut to, h, w, kh, kw, stride, ph, pw, oh, ow);
+            } else {
+                launch!(device, COLUMNS::"im2col", T, len; &from, &mut to, h, w, kh, kw, stride, ph, pw, oh, ow);
+            }
+            Ok(CudaStorage::wrap_cuda_slice(to, device.clone()))
+        }
+        by_type!(s, "conv2d", run(op, s, l))
+    }
+}

@@ -1,0 +1,124 @@
+//! What follows a convolution on a GPU, in one pass over its maps: the bias, a residual, an activation.
+
+use candle_core::backend::BackendStorage;
+use candle_core::{CudaStorage, Result, Shape, Tensor, WithDType};
+
+use crate::channel_sums::{channel_sums, extents};
+use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes, threads_by_channel, unwritten};
+use crate::kernel::{Apply, Kernel};
+use crate::relu::Activation;
+
+/// `activation` of x (…, C) + bias (C), plus a residual of x's shape. The bias of maps in bf16 is f32.
+pub(crate) fn epilogue(
+    x: &Tensor,
+    bias: &Tensor,
+    residual: Option<&Tensor>,
+    activation: Activation,
+) -> Result<Tensor> {
+    match residual {
+        Some(residual) => Epilogue { activation }.apply([x, bias, residual]),
+        None => Epilogue { activation }.apply([x, bias]),
+    }
+}
+
+/// Of x and the bias, and with a third argument, the residual.
+#[derive(Clone, Copy)]
+struct Epilogue {
+    activation: Activation,
+}
+
+impl<const N: usize> Kernel<N> for Epilogue {
+    fn name(&self) -> &'static str {
+        "the end of a convolution"
+    }
+
+    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
+        Ok(arguments[0].clone())
+    }
+
+    fn cuda(&self, arguments: [Argument<'_>; N]) -> Result<CudaStorage> {
+        fn run<T: Element>(
+            x: Argument<'_>,
+            bias: Argument<'_>,
+            residual: Option<Argument<'_>>,
+            activation: Activation,
+        ) -> Result<CudaStorage> {
+            let ([_, channels], len) = (extents(x.1.shape()), x.1.shape().elem_count());
+            let [c, n] = sizes([channels, len])?;
+            let has_residual = i32::from(residual.is_some());
+            let [least, most] = activation.bounds().map(T::Wide::from_f64);
+            let (residual, layout) = residual.unwrap_or(x);
+            let (residual, device) = (elements::<T>(residual, layout)?, x.0.device());
+            let (x, bias) = (elements::<T>(x.0, x.1)?, elements::<T::Wide>(bias.0, bias.1)?);
+            let mut y = unwritten::<T>(device, len)?;
+            launch!(device, EPILOGUE::"epilogue", T, threads_by_channel(len, channels);
+                &x, &bias, &residual, &mut y, &has_residual, &least, &most, &c, &n);
+            Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
+        }
+        let (x, bias, residual) = (arguments[0], arguments[1], arguments.get(2).copied());
+        by_any_type!(x.0, "conv2d", run(x, bias, residual, self.activation))
+    }
+
+    /// Those in x and in a residual are the same.
+    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; N]> {
+        let (g, bias) = (self.activation.gradient(g, y)?, arguments[1]);
+        let mut gradients = std::array::from_fn(|_| Some(g.clone()));
+        gradients[1] = bias.track_op().then(|| channel_sums(&g)?.to_dtype(bias.dtype())).transpose()?;
+        Ok(gradients)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Var};
+
+    use super::*;
+    use crate::testing::{check_devices, devices, distance, noise_tensor};
+
+    /// The same by single operations, which the CPU has too.
+    fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, f: Activation) -> Result<Tensor> {
+        f.of(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?, residual).map_err(candle_core::Error::wrap)
+    }
+
+    #[test]
+    fn one_pass_is_the_single_operations() {
+        // Channels that are read one by one, and four at a time.
+        for (dtype, channels, tolerance) in
+            [(DType::F64, 3, 1e-13), (DType::F64, 8, 1e-13), (DType::F32, 3, 1e-5), (DType::F32, 8, 1e-5)]
+        {
+            let [x, residual] =
+                [1, 2].map(|salt| noise_tensor(&[2, 5, 7, channels], salt).unwrap().to_dtype(dtype).unwrap());
+            let bias = noise_tensor(&[channels], 3).unwrap().to_dtype(dtype).unwrap();
+            for f in [Activation::None, Activation::Relu, Activation::Relu6] {
+                let form = |x: &Tensor, b: &Tensor, r: Option<&Tensor>| {
+                    if x.device().is_cpu() { composed(x, b, r, f) } else { epilogue(x, b, r, f) }
+                };
+                check_devices(|t| form(&t[0], &t[1], None), &[x.clone(), bias.clone()], tolerance).unwrap();
+                let all = [x.clone(), bias.clone(), residual.clone()];
+                check_devices(|t| form(&t[0], &t[1], Some(&t[2])), &all, tolerance).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn half_precision_is_rounded_once() {
+        let gpus = devices().into_iter().skip(1);
+        for (device, channels) in gpus.flat_map(|device| [(device.clone(), 3), (device, 8)]) {
+            let tensor = |shape: &[usize], salt, dtype| {
+                noise_tensor(shape, salt).unwrap().to_dtype(dtype).unwrap().to_device(&device).unwrap()
+            };
+            let x = Var::from_tensor(&tensor(&[2, 5, 7, channels], 1, DType::BF16)).unwrap();
+            let bias = Var::from_tensor(&tensor(&[channels], 2, DType::F32)).unwrap();
+            let residual = tensor(&[2, 5, 7, channels], 3, DType::BF16);
+            let y = epilogue(&x, &bias, Some(&residual), Activation::Relu).unwrap();
+            let wide = [x.as_tensor(), &residual].map(|t| t.to_dtype(DType::F32).unwrap());
+            let expected = composed(&wide[0], &bias, Some(&wide[1]), Activation::Relu).unwrap();
+            assert_eq!(distance(&y, &expected.to_dtype(DType::BF16).unwrap()).unwrap(), 0.0);
+            let grads = y.to_dtype(DType::F32).unwrap().sqr().unwrap().sum_all().unwrap().backward().unwrap();
+            let found = grads.get(&bias).unwrap();
+            assert_eq!(found.dtype(), DType::F32);
+            let expected = (expected * 2.0).unwrap().sum((0, 1, 2)).unwrap();
+            assert!(distance(found, &expected).unwrap() < 1e-2);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Two-dimensional convolution with gradients for every size.
+//!
+//! | file | what |
+//! |---|---|
+//! | `op` | the candle operations, for both orders of a map's numbers |
+//! | `bias` | the gradient in the bias |
+//! | `packed` | f32: implicit products with packed weights, channels innermost |
+//! | `cudnn` | on a GPU, channels innermost |
+//! | `epilogue` | on a GPU: the bias, a residual and ReLU, in one pass |
+//! | `columns` | products with the image's columns: f64, by which the others are tested, and GPUs without cuDNN |
+
+mod bias;
+mod columns;
+#[cfg(feature = "cuda")]
+mod cudnn;
+#[cfg(feature = "cuda")]
+mod epilogue;
+mod geometry;
+mod op;
+mod packed;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{DType, Tensor};
+
+#[cfg(feature = "cuda")]
+pub(crate) use self::epilogue::epilogue;
+use self::geometry::Geometry;
+use self::op::Conv2d;
+use crate::kernel::Apply;
+use crate::layout::{Order, channels_first, to_channels_last};
+use crate::relu::Activation;
+use crate::{Error, Result};
+pub(crate) use packed::PackedConv2d;
+
+/// Convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding,
+/// j·stride + v - padding]`, where x is zero outside the image.
+///
+/// x `(N, C, H, W)`, w `(O, C, kh, kw)`, bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`,
+/// all f32 or all f64 on one device, or x and y bf16 beside parameters in f32, which are rounded: sums are
+/// f32 then. Differentiable in x, w and bias; in f32 arguments that depend on no variable cost nothing in the
+/// backward pass. In f32 on the CPU the result has the same bits for every number of threads. On an NVIDIA GPU it is
+/// cuDNN's, where that library is found, and else a product with the image's columns.
+///
+/// # Errors
+/// [`Error::Argument`] where a rank or size does not fit, an extent (the batch included) is zero, the stride
+/// is zero, or the kernel exceeds the padded image.
+pub fn conv2d(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: usize,
+) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() && x.rank() == 4 {
+        let innermost = to_channels_last(x)?;
+        return Ok(conv2d_channels_last(&innermost, w, bias, stride, padding)?.permute((0, 3, 1, 2))?);
+    }
+    if x.dtype() == DType::BF16 {
+        return of_bf16(x, w, bias, stride, padding);
+    }
+    let geometry = check(x, w, bias, stride, padding)?;
+    if !is_served(x) {
+        let y = columns::conv2d(x, w, &geometry)?;
+        return Ok(match bias {
+            Some(bias) => y.broadcast_add(&bias.reshape((1, geometry.filters, 1, 1))?)?,
+            None => y,
+        });
+    }
+    // A view of a map that is stored with the channels innermost is read in place.
+    let innermost = x.permute((0, 2, 3, 1))?;
+    if innermost.is_contiguous() && !x.is_contiguous() {
+        return channels_first(&apply(&innermost, w, bias, Conv2d { geometry, order: Order::ChannelsLast })?);
+    }
+    apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsFirst })
+}
+
+/// Whether [`Conv2d`] serves maps of this kind.
+fn is_served(x: &Tensor) -> bool {
+    x.device().is_cpu() && x.dtype() == DType::F32
+}
+
+/// [`conv2d`] of maps in bf16 with parameters in f32, or rounded before.
+fn of_bf16(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Tensor> {
+    let (w, wide) = (w.to_dtype(DType::BF16)?, DType::F32);
+    let bias = bias.map(|bias| bias.to_dtype(wide)).transpose()?;
+    let y = conv2d(&x.to_dtype(wide)?, &w.to_dtype(wide)?, bias.as_ref(), stride, padding)?;
+    Ok(y.to_dtype(DType::BF16)?)
+}
+
+/// [`conv2d_channels_last`] on a GPU without the bias: by cuDNN, and without that or in f64, which cuDNN has
+/// in the other order only, a product with the image's columns. Of maps in bf16 the parameters are f32.
+#[cfg(feature = "cuda")]
+fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Result<Tensor> {
+    let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
+    let (maps, wide) = (x.dtype(), if x.dtype() == DType::BF16 { DType::F32 } else { x.dtype() });
+    let w = w.to_dtype(wide)?;
+    let geometry = check(&view, &w, None, stride, padding)?;
+    if maps != DType::F64 && crate::device::has_cudnn() {
+        return cudnn::conv2d(x, &w, geometry);
+    }
+    let y = columns::conv2d(&view.to_dtype(wide)?, &w, &geometry)?;
+    Ok(to_channels_last(&y)?.to_dtype(maps)?)
+}
+
+/// A weight (O, C, kh, kw) in the order in which its device reads it, as a view of this shape.
+pub(crate) fn in_order(w: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if w.device().is_cuda() && w.dtype() != DType::F64 && crate::device::has_cudnn() {
+        return cudnn::innermost(w);
+    }
+    Ok(w.clone())
+}
+
+/// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and `activation`: a layer of a residual
+/// network. On a GPU what follows the product is one pass.
+///
+/// # Errors
+/// As [`conv2d`], and where the residual has another shape.
+pub(crate) fn conv2d_layer(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: usize,
+    residual: Option<&Tensor>,
+    activation: Activation,
+) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if let Some(bias) = bias.filter(|_| x.device().is_cuda()) {
+        let y = product_on_gpu(x, w, stride, padding)?;
+        if let Some(residual) = residual.filter(|residual| residual.shape() != y.shape()) {
+            let reason = format!("the result is {:?}, the residual {:?}", y.dims(), residual.dims());
+            return Err(Error::Argument { op: "conv2d", reason });
+        }
+        let bias = bias.to_dtype(if y.dtype() == DType::BF16 { DType::F32 } else { y.dtype() })?;
+        if bias.dims() != [y.dim(3)?] {
+            let reason = format!("expected a bias ({}), got {:?}", y.dim(3)?, bias.dims());
+            return Err(Error::Argument { op: "conv2d", reason });
+        }
+        return Ok(epilogue(&y, &bias, residual, activation)?);
+    }
+    activation.of(&conv2d_channels_last(x, w, bias, stride, padding)?, residual)
+}
+
+/// [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`; w and bias are
+/// as there. On the CPU in f32 a chain of these saves the copies that `conv2d` makes, since its products run
+/// in this order.
+///
+/// # Errors
+/// As [`conv2d`].
+pub fn conv2d_channels_last(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: usize,
+) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return match bias {
+            Some(_) => conv2d_layer(x, w, bias, stride, padding, None, Activation::None),
+            None => product_on_gpu(x, w, stride, padding),
+        };
+    }
+    let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
+    if !is_served(x) {
+        return to_channels_last(&conv2d(&view, w, bias, stride, padding)?);
+    }
+    let geometry = check(&view, w, bias, stride, padding)?;
+    apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsLast })
+}
+
+fn apply(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, op: Conv2d) -> Result<Tensor> {
+    Ok(match bias {
+        Some(bias) => op.apply([x, w, bias])?,
+        None => op.apply([x, w])?,
+    })
+}
+
+fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Geometry> {
+    let refuse = |reason: String| Err(Error::Argument { op: "conv2d", reason });
+    let (&[batch, channels, height, width], &[filters, w_channels, kernel_h, kernel_w]) =
+        (x.dims(), w.dims())
+    else {
+        return refuse(format!(
+            "expected x (N, C, H, W) and w (O, C, kh, kw), got {:?} and {:?}",
+            x.dims(),
+            w.dims()
+        ));
+    };
+    if channels != w_channels {
+        return refuse(format!("x has {channels} channels, w expects {w_channels}"));
+    }
+    if let Some(bias) = bias
+        && bias.dims() != [filters]
+    {
+        return refuse(format!("expected a bias ({filters}), got {:?}", bias.dims()));
+    }
+    if x.elem_count() == 0 || w.elem_count() == 0 {
+        return refuse(format!("x {:?} and w {:?} must have no zero extent", x.dims(), w.dims()));
+    }
+    if stride == 0 {
+        return refuse("the stride must be positive".into());
+    }
+    let room = |size: usize, kernel: usize| {
+        padding.checked_mul(2).and_then(|p| p.checked_add(size)).is_some_and(|size| size >= kernel)
+    };
+    if !room(height, kernel_h) || !room(width, kernel_w) {
+        return refuse(format!(
+            "a kernel of {kernel_h} x {kernel_w} does not fit {height} x {width} with padding {padding}"
+        ));
+    }
+    for (name, other) in [("w", Some(w)), ("bias", bias)] {
+        let Some(other) = other else { continue };
+        if other.dtype() != if x.dtype() == DType::BF16 { DType::F32 } else { x.dtype() }
+            || !other.device().same_device(x.device())
+        {
+            return refuse(format!(
+                "x is {:?} on {:?}, {name} is {:?} on {:?}",
+                x.dtype(),
+                x.device().location(),
+                other.dtype(),
+                other.device().location()
+            ));
+        }
+    }
+    if x.device().is_cpu() && !matches!(x.dtype(), DType::F32 | DType::F64) {
+        return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
+    }
+    let kernel = [kernel_h, kernel_w];
+    Ok(Geometry { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
+}

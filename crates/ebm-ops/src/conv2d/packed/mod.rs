@@ -1,0 +1,185 @@
+//! Convolution with packed weights, channels innermost, f32, on the CPU.
+//!
+//! | file | what |
+//! |---|---|
+//! | `direct` | a convolution as a matrix product over an image with a border of zeros |
+//! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications, or four ninths |
+//! | `input_gradient` | convolutions of the output's gradient with mirrored kernels |
+//! | `weight_gradient` | a product summed over the pixels |
+//! | `stored` | all three for small maps of many channels, whose weights are not packed |
+//! | `weights`, `filters` | the packed orders, and the choice of the method |
+//!
+//! The products themselves are [`crate::packed`].
+
+mod border;
+mod direct;
+mod filters;
+mod input_gradient;
+mod stored;
+#[cfg(test)]
+mod tests;
+mod weight_gradient;
+mod weights;
+mod winograd;
+
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+
+use self::filters::Filters;
+use self::weights::Weights;
+use super::geometry::Geometry;
+use crate::kernel::{Argument, Kernel};
+use crate::layout::Order;
+use crate::packed::{Epilogue, Workspace};
+use crate::relu::Activation;
+use crate::storage::{elements, numbers, unwritten};
+use crate::{Error, Result};
+
+/// y (N, oh, ow, O) of x (N, H, W, C).
+pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
+    let (mut y, workspace) = (unwritten(g.batch * g.pixels() * g.filters), Workspace::shared());
+    let bias = bias.unwrap_or_default();
+    if stored::suits(g) {
+        stored::forward(x, w, bias, g, &mut y, workspace)?;
+    } else {
+        let epilogue = Epilogue { bias, ..Epilogue::default() };
+        Filters::once(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, workspace)?;
+    }
+    Ok(y)
+}
+
+/// dx (N, H, W, C) from dy (N, oh, ow, O).
+pub(super) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
+    if stored::suits(g) {
+        return stored::input_gradient(dy, w, g, Workspace::shared());
+    }
+    input_gradient::input_gradient(dy, weights(w, g), g, Workspace::shared())
+}
+
+/// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
+pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
+    if stored::suits(g) {
+        return stored::weight_gradient(x, dy, g, Workspace::shared());
+    }
+    Ok(weight_gradient::weight_gradient(x, dy, g, Workspace::shared()))
+}
+
+fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
+    Weights { data, filters: g.filters, channels: g.channels, kernel: g.kernel }
+}
+
+/// A convolution whose weights are kept in the order in which the processor reads them:
+/// `y = activation(conv(x, w) + bias + residual)`.
+///
+/// Maps have the channels innermost. For inference: no gradient. Results have the same bits for every number
+/// of threads.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedConv2d {
+    filters: usize,
+    channels: usize,
+    kernel: [usize; 2],
+    stride: usize,
+    padding: usize,
+    packed: Filters,
+    bias: Vec<f32>,
+}
+
+impl PackedConv2d {
+    /// Packs `weight` (O, C, kh, kw) and `bias` (O).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a rank or size does not fit, an extent or the stride is zero.
+    pub(crate) fn new(weight: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Self> {
+        let &[filters, channels, kernel_h, kernel_w] = weight.dims() else {
+            return refuse(format!("expected a weight (O, C, kh, kw), got {:?}", weight.dims()));
+        };
+        if weight.elem_count() == 0 || stride == 0 {
+            let shape = weight.dims();
+            return refuse(format!(
+                "the extents of the weight {shape:?} and the stride {stride} must be positive"
+            ));
+        }
+        let bias = match bias {
+            None => vec![0.0; filters],
+            Some(bias) if bias.dims() == [filters] => numbers(bias)?,
+            Some(bias) => return refuse(format!("expected a bias ({filters}), got {:?}", bias.dims())),
+        };
+        let (weight, kernel) = (numbers(weight)?, [kernel_h, kernel_w]);
+        let panels = Weights { data: &weight, filters, channels, kernel }.forward();
+        Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::kept(panels), bias })
+    }
+
+    /// x (N, H, W, C), `residual` like the result and `activation` give (N, ⌊(H + 2·padding − kh) / stride⌋ +
+    /// 1, …, O).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where x has another number of channels, no pixels or fewer than the kernel, or
+    /// where `residual` has another shape than the result.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        activation: Activation,
+    ) -> Result<Tensor> {
+        let geometry = self.geometry(x)?;
+        let [height, width] = geometry.output();
+        let shape = [geometry.batch, height, width, geometry.filters];
+        let layer = Layer { conv: self, geometry, activation };
+        match residual {
+            Some(residual) if residual.dims() != shape => {
+                refuse(format!("the result is {shape:?}, the residual {:?}", residual.dims()))
+            }
+            Some(residual) => Ok(layer.run([x, residual])?),
+            None => Ok(layer.run([x])?),
+        }
+    }
+
+    fn geometry(&self, x: &Tensor) -> Result<Geometry> {
+        let &[batch, height, width, channels] = x.dims() else {
+            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
+        };
+        let &Self { filters, kernel, stride, padding, .. } = self;
+        if channels != self.channels {
+            return refuse(format!("x has {channels} channels, the weight expects {}", self.channels));
+        }
+        let fits = |size: usize, kernel: usize| {
+            padding.checked_mul(2).and_then(|p| p.checked_add(size)).is_some_and(|size| size >= kernel)
+        };
+        if x.elem_count() == 0 || !fits(height, kernel[0]) || !fits(width, kernel[1]) {
+            return refuse(format!(
+                "a kernel {kernel:?} with padding {padding} does not fit {batch} maps of {height} x {width}"
+            ));
+        }
+        Ok(Geometry { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
+    }
+}
+
+/// The convolution of x (N, H, W, C), and with a second argument, the residual.
+struct Layer<'a> {
+    conv: &'a PackedConv2d,
+    geometry: Geometry,
+    activation: Activation,
+}
+
+impl<const N: usize> Kernel<N> for Layer<'_> {
+    fn name(&self) -> &'static str {
+        "conv2d"
+    }
+
+    fn shape(&self, _: [&Shape; N]) -> CandleResult<Shape> {
+        Ok(Order::ChannelsLast.shape(self.geometry.batch, self.geometry.filters, self.geometry.output()))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        let (g, workspace) = (&self.geometry, Workspace::shared());
+        let residual = arguments.get(1).map(|(s, l)| elements::<f32>(s, l)).transpose()?;
+        let epilogue = Epilogue { bias: &self.conv.bias, residual, activation: self.activation };
+        let mut y = workspace.take(g.batch * g.pixels() * g.filters);
+        let (storage, layout) = arguments[0];
+        self.conv.packed.convolve(elements(storage, layout)?, g, epilogue, &mut y, workspace)?;
+        Ok(CpuStorage::F32(y))
+    }
+}
+
+fn refuse<T>(reason: String) -> Result<T> {
+    Err(Error::Argument { op: "PackedConv2d", reason })
+}

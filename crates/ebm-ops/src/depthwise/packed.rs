@@ -1,0 +1,83 @@
+//! A depthwise convolution of constant parameters with what follows it, in one pass: f32, on the CPU.
+
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+
+use super::cpu::{Epilogue, forward_to};
+use super::geometry::{Geometry, Padding};
+use super::refuse;
+use crate::Result;
+use crate::kernel::{Argument, Kernel};
+use crate::layout::Order;
+use crate::packed::Workspace;
+use crate::relu::Activation;
+use crate::storage::{elements, numbers};
+
+/// `y = activation(depthwise(x, w) + bias)` with w in the order in which channels meet. For inference: no
+/// gradient.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedDepthwise {
+    /// (kh·kw, C).
+    taps: Vec<f32>,
+    bias: Vec<f32>,
+    kernel: [usize; 2],
+    stride: usize,
+    padding: Padding,
+}
+
+impl PackedDepthwise {
+    /// Of `weight` (C, 1, kh, kw) and `bias` (C), both f32.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) where a shape does not fit.
+    pub(crate) fn new(
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        stride: usize,
+        padding: Padding,
+    ) -> Result<Self> {
+        let &[channels, 1, kernel_h, kernel_w] = weight.dims() else {
+            return refuse(format!("expected a weight (C, 1, kh, kw), got {:?}", weight.dims()));
+        };
+        if let Some(bias) = bias.filter(|bias| bias.dims() != [channels]) {
+            return refuse(format!("expected a bias ({channels}), got {:?}", bias.dims()));
+        }
+        let taps = numbers(&weight.reshape((channels, ()))?.t()?)?;
+        let bias = bias.map_or_else(|| Ok(vec![0.0; channels]), numbers)?;
+        Ok(Self { taps, bias, kernel: [kernel_h, kernel_w], stride, padding })
+    }
+
+    /// x (N, H, W, C) -> (N, oh, ow, C).
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) where x has another number of channels, or is smaller than
+    /// the kernel.
+    pub(crate) fn forward(&self, x: &Tensor, activation: Activation) -> Result<Tensor> {
+        let geometry = Geometry::new(x, self.bias.len(), self.kernel, self.stride, self.padding)?;
+        Ok(Layer { parameters: self, geometry, activation }.run([x])?)
+    }
+}
+
+struct Layer<'a> {
+    parameters: &'a PackedDepthwise,
+    geometry: Geometry,
+    activation: Activation,
+}
+
+impl Kernel<1> for Layer<'_> {
+    fn name(&self) -> &'static str {
+        "depthwise conv2d"
+    }
+
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        let g = &self.geometry;
+        Ok(Order::ChannelsLast.shape(g.batch, g.channels, g.output))
+    }
+
+    fn cpu(&self, [(storage, layout)]: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        let (g, parameters) = (&self.geometry, self.parameters);
+        let mut y = Workspace::shared().take(g.batch * g.output[0] * g.output[1] * g.channels);
+        let epilogue = Epilogue { bias: &parameters.bias, activation: self.activation };
+        forward_to(elements(storage, layout)?, &parameters.taps, g, epilogue, &mut y);
+        Ok(CpuStorage::F32(y))
+    }
+}

@@ -1,0 +1,398 @@
+//! Kernels as a part of candle's graph.
+//!
+//! This file may go when candle's store of gradients no longer adds the first gradient into fresh zeros (candle's pull requests
+//! #3822 and #3578): then an operation of candle's with a backward function does as well.
+//!
+//! candle's backward pass adds every gradient to zeros that it has just written, on threads of its own that
+//! wait in a loop: for a training step on the CPU that is as long as its products, and a quarter of the step on a
+//! GPU. So it sees little of the gradients. In its graph a kernel is an operation on *tokens*, single numbers, whose
+//! gradient is the number of gradients that have been handed over; these themselves go from one kernel's [`Inbox`]
+//! to the next. The result that callers get is an operation on the kernel's token: what candle's own operations say
+//! its gradient is, goes to the inbox as well. So candle's order, that a result's gradient is whole before it is
+//! handed on, holds for both.
+//!
+//! That leaves the variables, whose gradients are the result: [`backward`] keeps those aside that come from
+//! kernels.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
+
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+use candle_core::backprop::GradStore;
+use candle_core::{
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Storage, Tensor, TensorId, bail,
+};
+
+use super::kernel::{Argument, Kernel, by_type};
+use super::storage::zip_map;
+
+/// A kernel as a part of the graph.
+pub(crate) trait Apply<const N: usize>: Kernel<N> {
+    /// The result, differentiable as [`Kernel::gradients`] says.
+    fn apply(self, arguments: [&Tensor; N]) -> Result<Tensor>;
+}
+
+/// The gradients of `loss` in all variables: candle's `backward`, without the zeros that it adds to the
+/// gradients of variables that come from this crate's operations.
+///
+/// After a pass that failed, the next one is right again. Of candle's own `backward` that holds on the CPU, and on a
+/// GPU where one of this crate's operations failed: what is left there by a pass that another operation ended is added
+/// to the next one.
+///
+/// # Errors
+/// When an operation has no gradient.
+pub fn backward(loss: &Tensor) -> Result<GradStore> {
+    // On a thread of the pool, which need not be woken for each operation.
+    rayon::scope(|_| backward_here(loss))
+}
+
+fn backward_here(loss: &Tensor) -> Result<GradStore> {
+    let _pass = Pass::begin();
+    let aside = Aside::open(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
+    let mut gradients = loss.backward()?;
+    for (variable, gradient) in aside.close() {
+        let gradient = match gradients.remove(&variable) {
+            Some(other) => sum(&other, &gradient)?,
+            None => gradient,
+        };
+        gradients.insert(&variable, gradient);
+    }
+    Ok(gradients)
+}
+
+thread_local! {
+    /// The number of this thread's pass: what was handed over under another counts for nothing.
+    static PASS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A backward pass with a number of its own; when it ends, this thread goes on with the one that it was called in.
+struct Pass {
+    outer: u64,
+}
+
+impl Pass {
+    fn begin() -> Self {
+        Self { outer: PASS.replace(Self::number()) }
+    }
+
+    /// One that no pass has had.
+    fn number() -> u64 {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        NUMBERS.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        PASS.set(self.outer);
+    }
+}
+
+/// The gradients of variables that a [`backward`] keeps aside.
+struct Kept {
+    /// Of its own graph: while this thread waits for others, it may be given another backward pass.
+    nodes: HashSet<TensorId>,
+    /// With their variables.
+    gradients: Vec<(Tensor, Tensor)>,
+}
+
+thread_local! {
+    /// Those of each [`backward`] that runs on this thread, the last one last.
+    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The time in which gradients of variables are kept aside.
+struct Aside;
+
+impl Aside {
+    fn open(nodes: HashSet<TensorId>) -> Self {
+        KEPT.with_borrow_mut(|all| all.push(Kept { nodes, gradients: Vec::new() }));
+        Self
+    }
+
+    /// What was kept.
+    fn close(self) -> Vec<(Tensor, Tensor)> {
+        KEPT.with_borrow_mut(|all| {
+            all.last_mut().map(|kept| std::mem::take(&mut kept.gradients)).unwrap_or_default()
+        })
+    }
+
+    /// Keeps a gradient that comes from this node, unless no [`backward`] asks for it: then it comes back.
+    fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
+        KEPT.with_borrow_mut(|all| match all.last_mut().filter(|kept| kept.nodes.contains(&node.id())) {
+            Some(kept) => {
+                kept.gradients.push((variable.clone(), gradient));
+                None
+            }
+            None => Some(gradient),
+        })
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        KEPT.with_borrow_mut(Vec::pop);
+    }
+}
+
+thread_local! {
+    /// The number 1 where this thread last wanted it.
+    static ONE: RefCell<Option<Tensor>> = const { RefCell::new(None) };
+}
+
+/// What a gradient in a result is to its token, beside it: 1.
+fn one_beside(gradient: &Tensor) -> Result<Tensor> {
+    ONE.with_borrow_mut(|one| match one {
+        Some(one) if one.device().same_device(gradient.device()) => Ok(one.clone()),
+        _ => Ok(one.insert(Tensor::new(1f32, gradient.device())?).clone()),
+    })
+}
+
+/// The gradients in a result that were handed over in one backward pass.
+struct Received {
+    sum: Tensor,
+    count: usize,
+    pass: u64,
+}
+
+/// Those of each thread that is in a backward pass.
+#[derive(Default)]
+struct Inbox(Mutex<HashMap<ThreadId, Received>>);
+
+impl Inbox {
+    /// Hands a gradient over. What comes back is the gradient in the token.
+    fn add(&self, gradient: Tensor) -> Result<Tensor> {
+        let (thread, pass, one) = (std::thread::current().id(), PASS.get(), one_beside(&gradient)?);
+        let before = lock(&self.0).remove(&thread).filter(|before| before.pass == pass);
+        // Outside the lock: several threads add.
+        let received = match before {
+            Some(before) => Received { sum: sum(&before.sum, &gradient)?, count: before.count + 1, pass },
+            None => Received { sum: gradient, count: 1, pass },
+        };
+        lock(&self.0).insert(thread, received);
+        Ok(one)
+    }
+
+    /// The sum of the gradients, of which the gradient in the token is the number. A number on a GPU is not
+    /// read: that would wait for all that was started there.
+    fn take(&self, token_gradient: &Tensor) -> Result<Tensor> {
+        let received = lock(&self.0).remove(&std::thread::current().id());
+        let is_whole = |count: usize| -> Result<bool> {
+            Ok(!token_gradient.device().is_cpu() || token_gradient.to_scalar::<f32>()? == count as f32)
+        };
+        match received.filter(|received| received.pass == PASS.get()) {
+            Some(Received { sum, count, .. }) if is_whole(count)? => Ok(sum),
+            _ => bail!("a backward pass through this graph failed before; its next one is right again"),
+        }
+    }
+}
+
+/// What the graph has in the place of a kernel's result.
+#[derive(Clone)]
+struct Source {
+    token: Tensor,
+    inbox: Arc<Inbox>,
+}
+
+/// Of the results that there are. candle's tensors hold nothing of ours, and what made one is not public: this
+/// takes the place of a field. An entry goes with its tensor, and changes no result, only the way to it.
+static SOURCES: LazyLock<Mutex<HashMap<TensorId, Source>>> = LazyLock::new(Mutex::default);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is half changed when a thread unwinds.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A kernel's application.
+struct Node<K, const N: usize> {
+    kernel: K,
+    arguments: [Tensor; N],
+    /// Those of the arguments that are kernels' results.
+    inboxes: [Option<Arc<Inbox>>; N],
+    /// Outside the graph, which holds this.
+    result: OnceLock<Tensor>,
+    inbox: Arc<Inbox>,
+}
+
+impl<K: Kernel<N>, const N: usize> Node<K, N> {
+    fn gradients(&self, token: &Tensor, token_gradient: &Tensor) -> Result<[Option<Tensor>; N]> {
+        let gradient = self.inbox.take(token_gradient)?;
+        let Some(result) = self.result.get() else { bail!("{} has no result", self.kernel.name()) };
+        let mut gradients = self.kernel.gradients(self.arguments.each_ref(), result, &gradient)?;
+        for ((gradient, argument), inbox) in gradients.iter_mut().zip(&self.arguments).zip(&self.inboxes) {
+            *gradient = match (gradient.take(), inbox) {
+                (Some(gradient), Some(inbox)) => Some(inbox.add(gradient)?),
+                (Some(gradient), None) if argument.is_variable() => Aside::keep(token, argument, gradient),
+                (gradient, _) => gradient,
+            };
+        }
+        Ok(gradients)
+    }
+}
+
+/// The operation whose result is a token.
+struct Token<K, const N: usize>(Arc<Node<K, N>>);
+
+/// The operation from a token to the result.
+struct Open {
+    /// The numbers, until they are in the result.
+    storage: Mutex<Option<(Storage, Shape)>>,
+    inbox: Arc<Inbox>,
+    result: Arc<OnceLock<TensorId>>,
+}
+
+impl Open {
+    fn take(&self) -> Result<(Storage, Shape)> {
+        lock(&self.storage).take().ok_or_else(|| candle_core::Error::Msg("a result is taken once".into()))
+    }
+}
+
+impl CustomOp1 for Open {
+    fn name(&self) -> &'static str {
+        "result"
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        match self.take()? {
+            (Storage::Cpu(storage), shape) => Ok((storage, shape)),
+            _ => bail!("a result must be where its token is"),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
+        match self.take()? {
+            (Storage::Cuda(storage), shape) => Ok((storage, shape)),
+            _ => bail!("a result must be where its token is"),
+        }
+    }
+
+    fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        self.inbox.add(gradient.clone()).map(Some)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // The token goes after the lock: with it may go the last of other results.
+        let _source = self.result.get().and_then(|id| lock(&SOURCES).remove(id));
+    }
+}
+
+/// The kernel's result; `link` makes a token of others, or of arguments.
+fn linked<K: Kernel<N>, const N: usize>(
+    kernel: K,
+    arguments: [Tensor; N],
+    link: impl FnOnce([Tensor; N], Token<K, N>) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if !arguments.iter().any(Tensor::track_op) {
+        return kernel.run(arguments.each_ref());
+    }
+    let (storage, shape) = kernel.compute(arguments.each_ref())?;
+    let sources = {
+        let known = lock(&SOURCES);
+        arguments.each_ref().map(|argument| known.get(&argument.id()).cloned())
+    };
+    let links = std::array::from_fn(|i| match &sources[i] {
+        Some(source) => source.token.clone(),
+        None => arguments[i].clone(),
+    });
+    let (inboxes, inbox) = (sources.map(|source| source.map(|source| source.inbox)), Arc::default());
+    let node = Arc::new(Node { kernel, arguments, inboxes, result: OnceLock::new(), inbox });
+    let (token, inbox) = (link(links, Token(node.clone()))?, node.inbox.clone());
+    let (storage, id) = (Mutex::new(Some((storage, shape))), Arc::new(OnceLock::new()));
+    let result = token.apply_op1(Open { storage, inbox: inbox.clone(), result: id.clone() })?;
+    // Neither has been set before.
+    let _ = (node.result.set(result.detach()), id.set(result.id()));
+    lock(&SOURCES).insert(result.id(), Source { token, inbox });
+    Ok(result)
+}
+
+/// A kernel of these arguments, each with its layout, as the operation of candle's that takes as many.
+macro_rules! operation {
+    (@tuple $a:ident) => { $a };
+    (@tuple $($a:ident),+) => { ($($a),+) };
+    ($count:literal: $op:ident, $apply:ident, $a:ident $la:ident $(, $b:ident $lb:ident)*; $gradients:ty) => {
+        impl<K: Kernel<$count> + Send + Sync + 'static> Apply<$count> for K {
+            fn apply(self, arguments: [&Tensor; $count]) -> Result<Tensor> {
+                let arguments = self.in_order(arguments)?;
+                linked(self, arguments, |[$a $(, $b)*], token| $a.$apply($(&$b,)* token))
+            }
+        }
+
+        impl<K: Kernel<$count>> $op for Token<K, $count> {
+            fn name(&self) -> &'static str {
+                self.0.kernel.name()
+            }
+
+            fn cpu_fwd(
+                &self,
+                _: &CpuStorage,
+                _: &Layout,
+                $(_: &CpuStorage, $lb: &Layout,)*
+            ) -> Result<(CpuStorage, Shape)> {
+                $(let _ = $lb;)*
+                Ok((CpuStorage::F32(vec![0.0]), Shape::from(())))
+            }
+
+            #[cfg(feature = "cuda")]
+            fn cuda_fwd(
+                &self,
+                $a: &CudaStorage,
+                _: &Layout,
+                $(_: &CudaStorage, $lb: &Layout,)*
+            ) -> Result<(CudaStorage, Shape)> {
+                use candle_core::backend::BackendStorage;
+                $(let _ = $lb;)*
+                // No one reads it.
+                let (device, shape) = ($a.device(), Shape::from(()));
+                Ok((CudaStorage::wrap_cuda_slice(crate::cuda::unwritten::<f32>(device, 1)?, device.clone()), shape))
+            }
+
+            fn bwd(&self, $a: &Tensor, $($b: &Tensor,)* token: &Tensor, grad: &Tensor) -> Result<$gradients> {
+                let _ = ($a, $($b,)*);
+                let [$a $(, $b)*] = self.0.gradients(token, grad).inspect_err(|_| PASS.set(Pass::number()))?;
+                Ok(operation!(@tuple $a $(, $b)*))
+            }
+        }
+    };
+}
+
+operation!(1: CustomOp1, apply_op1, a la; Option<Tensor>);
+operation!(2: CustomOp2, apply_op2, a la, b lb; (Option<Tensor>, Option<Tensor>));
+operation!(3: CustomOp3, apply_op3, a la, b lb, c lc; (Option<Tensor>, Option<Tensor>, Option<Tensor>));
+
+/// The sum of two gradients in one result, outside any graph.
+pub(crate) fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.device().is_cpu()
+        && a.shape() == b.shape()
+        && a.dtype() == b.dtype()
+        && a.dtype().size_in_bytes() >= 4
+    {
+        return Sum.run([a, b]);
+    }
+    a.detach() + b.detach()
+}
+
+struct Sum;
+
+impl Kernel<2> for Sum {
+    fn name(&self) -> &'static str {
+        "sum"
+    }
+
+    fn shape(&self, [a, _]: [&Shape; 2]) -> Result<Shape> {
+        Ok(a.clone())
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> Result<CpuStorage> {
+        by_type!("sum", arguments, |[a, b]| zip_map(a, b, |a, b| a + b))
+    }
+}

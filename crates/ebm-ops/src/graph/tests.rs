@@ -1,0 +1,174 @@
+use candle_core::{Device, Var};
+
+use super::*;
+use crate::conv2d::conv2d_channels_last;
+use crate::testing::{check_devices, check_gradients, devices, distance, noise_tensor};
+use crate::{add_relu, prelu, relu};
+
+fn var(shape: &[usize], salt: u64) -> Var {
+    var_on(&Device::Cpu, shape, salt)
+}
+
+fn var_on(device: &Device, shape: &[usize], salt: u64) -> Var {
+    Var::from_tensor(&noise_tensor(shape, salt).unwrap().to_device(device).unwrap()).unwrap()
+}
+
+/// Kernels and candle's operations in turn; x, w and what lies between are used by both, more than once.
+fn mixed(x: &Tensor, w: &Tensor) -> Tensor {
+    let wide = x.unsqueeze(0).unwrap().unsqueeze(0).unwrap();
+    let kernel = w.unsqueeze(2).unwrap().unsqueeze(3).unwrap();
+    let y = conv2d_channels_last(&wide, &kernel, None, 1, 0).unwrap().squeeze(0).unwrap().squeeze(0).unwrap();
+    let r = relu(&y).unwrap();
+    let sum = add_relu(&r, &y).unwrap();
+    let both = add_relu(&sum, &sum).unwrap();
+    let product = (both * &r).unwrap();
+    let again = add_relu(&product, &relu(x).unwrap()).unwrap();
+    ((again + y.sqr().unwrap()).unwrap() + relu(w).unwrap().matmul(w).unwrap()).unwrap()
+}
+
+#[test]
+fn kernels_and_other_operations_share_gradients() {
+    let inputs = [noise_tensor(&[4, 4], 1).unwrap(), noise_tensor(&[4, 4], 2).unwrap()];
+    check_gradients(|t| Ok(mixed(&t[0], &t[1])), &inputs, 1e-5, 1e-7).unwrap();
+    check_devices(|t| Ok(mixed(&t[0], &t[1])), &inputs, 1e-12).unwrap();
+    // Kept aside or not, once or again.
+    for device in devices() {
+        let (x, w) = (var_on(&device, &[4, 4], 1), var_on(&device, &[4, 4], 2));
+        let loss = mixed(&x, &w).sum_all().unwrap();
+        let expected = loss.backward().unwrap();
+        for _ in 0..2 {
+            let found = backward(&loss).unwrap();
+            for var in [&x, &w] {
+                let (found, expected) = (found.get(var).unwrap(), expected.get(var).unwrap());
+                assert!(distance(found, expected).unwrap() < 1e-14);
+            }
+        }
+    }
+    assert!(KEPT.with_borrow(Vec::is_empty));
+}
+
+#[test]
+fn a_gradient_of_a_variable_is_not_added_to_zeros() {
+    // A negative zero tells: with a zero added it is positive.
+    let x = Var::new(&[-1.0f64, -2.0], &Device::Cpu).unwrap();
+    let slope = Tensor::new(&[-1.0f64, -1.0], &Device::Cpu).unwrap();
+    let zero = Tensor::new(0.0f64, &Device::Cpu).unwrap();
+    let loss = (prelu(&x, &slope).unwrap().sum_all().unwrap() * zero).unwrap();
+    let signs = |gradients: GradStore| {
+        let gradient = gradients.get(&x).unwrap().to_vec1::<f64>().unwrap();
+        gradient.iter().map(|value| value.is_sign_negative()).collect::<Vec<_>>()
+    };
+    assert_eq!(signs(backward(&loss).unwrap()), [true; 2]);
+    assert_eq!(signs(loss.backward().unwrap()), [false; 2]);
+}
+
+#[test]
+fn a_result_is_forgotten_with_its_last_user() {
+    let x = var(&[3], 1);
+    let first = relu(&x).unwrap();
+    let id = first.id();
+    let second = relu(&first).unwrap();
+    drop(first);
+    assert!(lock(&SOURCES).contains_key(&id));
+    drop(second);
+    assert!(!lock(&SOURCES).contains_key(&id));
+    assert!(!lock(&SOURCES).contains_key(&relu(&x.detach()).unwrap().id()));
+}
+
+/// A number of a GPU is not read, and yet nothing of a pass that failed is left.
+#[test]
+fn after_a_failure_the_next_pass_is_right_on_a_gpu() {
+    for device in devices().into_iter().skip(1) {
+        let x = var_on(&device, &[3], 1);
+        let shared = relu(&x).unwrap();
+        let good = relu(&shared).unwrap().sum_all().unwrap();
+        let gradient = |gradients: GradStore| gradients.get(&x).unwrap().to_vec1::<f64>().unwrap();
+        let expected = gradient(good.backward().unwrap());
+        // The gradient of `shared` by way of the sum comes before the failure, if it comes first.
+        let stuck = Stuck.apply([&relu(&shared).unwrap()]).unwrap();
+        let by_kernels = [&stuck + &shared, &shared + &stuck].map(|sum| sum.unwrap().sum_all().unwrap());
+        // candle's own.
+        let end = var_on(&device, &[3], 2).apply_op1(End).unwrap();
+        let by_candle = ((&shared * end).unwrap() + relu(&shared).unwrap()).unwrap().sum_all().unwrap();
+        for bad in by_kernels.iter().chain([&by_candle]) {
+            assert!(backward(bad).is_err());
+            assert_eq!(gradient(backward(&good).unwrap()), expected);
+        }
+        for bad in &by_kernels {
+            assert!(bad.backward().is_err());
+            assert_eq!(gradient(good.backward().unwrap()), expected);
+        }
+    }
+}
+
+/// An operation of candle's without a gradient.
+struct End;
+
+impl CustomOp1 for End {
+    fn name(&self) -> &'static str {
+        "end"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        Ok((storage.clone(), layout.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
+        let storage = candle_core::backend::BackendStorage::try_clone(storage, layout)?;
+        Ok((storage, layout.shape().clone()))
+    }
+}
+
+/// An operation without a gradient.
+struct Stuck;
+
+impl Kernel<1> for Stuck {
+    fn name(&self) -> &'static str {
+        "stuck"
+    }
+
+    fn shape(&self, [x]: [&Shape; 1]) -> Result<Shape> {
+        Ok(x.clone())
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> Result<CpuStorage> {
+        by_type!("stuck", arguments, |[x]| x.to_vec())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [x]: [crate::cuda::Argument<'_>; 1]) -> Result<CudaStorage> {
+        candle_core::backend::BackendStorage::try_clone(x.0, x.1)
+    }
+}
+
+#[test]
+fn after_a_failure_the_next_pass_is_right_or_refused() {
+    let x = var(&[3], 1);
+    let shared = relu(&x).unwrap();
+    let bad = (Stuck.apply([&relu(&x).unwrap()]).unwrap() + &shared).unwrap().sum_all().unwrap();
+    let good = relu(&shared).unwrap().sum_all().unwrap();
+    let expected = good.backward().unwrap().get(&x).unwrap().to_vec1::<f64>().unwrap();
+    assert!(backward(&bad).is_err() && bad.backward().is_err());
+    assert!(KEPT.with_borrow(Vec::is_empty));
+    let next = [(); 3].map(|()| backward(&good).map(|g| g.get(&x).unwrap().to_vec1::<f64>().unwrap()));
+    assert!(next.iter().flatten().all(|found| *found == expected));
+    assert!(next.iter().any(std::result::Result::is_ok) && next[2].is_ok());
+}
+
+#[test]
+fn threads_may_go_back_through_the_same_graph() {
+    let (x, w) = (var(&[4, 4], 1), var(&[4, 4], 2));
+    let loss = mixed(&x, &w).sum_all().unwrap();
+    let expected = loss.backward().unwrap().get(&w).unwrap().to_vec2::<f64>().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let found = loss.backward().unwrap().get(&w).unwrap().to_vec2::<f64>().unwrap();
+                    assert_eq!(found, expected);
+                }
+            });
+        }
+    });
+}

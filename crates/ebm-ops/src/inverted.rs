@@ -1,0 +1,246 @@
+//! An inverted residual (Sandler et al., 2018) of constant parameters in one pass: f32, on the CPU.
+//!
+//! The map between expansion and projection is several times larger than input and output, and layer after layer
+//! it would go to memory and back twice. Here a task makes a few of its channels, as many as a panel of weights
+//! has columns, of a band of rows: what the depthwise convolution reads stays in the second-level cache, and
+//! only what it makes, which the projection reads, is written out.
+
+mod band;
+
+use std::ops::Range;
+
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use rayon::prelude::*;
+
+use self::band::Band;
+use super::Padding;
+use super::kernel::{Argument, Kernel};
+use super::layout::Order;
+use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, product, room};
+use super::relu::Activation;
+use super::storage::{elements, numbers};
+use crate::simd::arch;
+use crate::{Error, Result};
+
+/// Numbers of the map that a task expands: they stay in the second-level cache.
+const BAND: usize = 96 << 10;
+
+/// A layer's weight (O, I, k, k), depthwise (O, 1, k, k), and its bias (O), f32.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parameters<'a> {
+    pub(crate) weight: &'a Tensor,
+    pub(crate) bias: Option<&'a Tensor>,
+}
+
+/// `y = project(activation(depthwise(activation(expand(x))))) [+ x]`, maps with the channels innermost. For
+/// inference: no gradient. Results have the same bits for every number of threads, and as layer after layer.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedInverted {
+    /// (inputs × channels) and its bias; none where x is not expanded.
+    expand: Option<(Panels, Vec<f32>)>,
+    /// Panel after panel of the channels (k·k, width), and the bias, both filled up with zeros.
+    taps: Vec<f32>,
+    bias: Vec<f32>,
+    /// (channels × outputs), the channels filled up as the panels are.
+    project: Panels,
+    project_bias: Vec<f32>,
+    inputs: usize,
+    kernel: usize,
+    stride: usize,
+    padding: Padding,
+    activation: Activation,
+}
+
+impl PackedInverted {
+    /// Whether there is a loop for depthwise kernels (k, k) of this stride.
+    pub(crate) fn serves(kernel: usize, stride: usize) -> bool {
+        matches!((kernel, stride), (3 | 5, 1 | 2))
+    }
+
+    /// Of the expansion's (C, I, 1, 1), if any, the depthwise convolution's (C, 1, k, k) and the projection's
+    /// (O, C, 1, 1) parameters; `activation` follows the first two.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where shapes do not fit, or k and the stride have [no loop](Self::serves).
+    pub(crate) fn new(
+        expand: Option<Parameters<'_>>,
+        depthwise: Parameters<'_>,
+        project: Parameters<'_>,
+        stride: usize,
+        padding: Padding,
+        activation: Activation,
+    ) -> Result<Self> {
+        let (&[channels, 1, kernel, across], &[outputs, depth, 1, 1]) =
+            (depthwise.weight.dims(), project.weight.dims())
+        else {
+            return refuse(format!(
+                "expected weights (C, 1, k, k) and (O, C, 1, 1), got {:?} and {:?}",
+                depthwise.weight.dims(),
+                project.weight.dims()
+            ));
+        };
+        let inputs = match expand.map(|expand| expand.weight.dims()) {
+            None => channels,
+            Some(&[filters, inputs, 1, 1]) if filters == channels => inputs,
+            Some(found) => return refuse(format!("expected a weight ({channels}, I, 1, 1), got {found:?}")),
+        };
+        if depth != channels || kernel != across || !Self::serves(kernel, stride) {
+            return refuse(format!(
+                "{channels} channels of kernels {kernel} × {across} with stride {stride}, and a projection of {depth}"
+            ));
+        }
+        let packed = |layer: Parameters<'_>, inputs| {
+            Ok::<_, Error>(Panels::transposed(&numbers(layer.weight)?, inputs, 1))
+        };
+        let expand = match expand {
+            Some(expand) => Some((packed(expand, inputs)?, bias(expand, channels)?)),
+            None => None,
+        };
+        let mut project_panels = Panels::zeros(channels, outputs);
+        let width = project_panels.width();
+        let padded = channels.next_multiple_of(width);
+        if padded > channels {
+            project_panels = Panels::zeros(padded, outputs);
+        }
+        let weights = numbers(project.weight)?;
+        for (panel, to) in project_panels.panels_mut_in_order().enumerate() {
+            for (j, row) in weights.chunks_exact(channels).skip(panel * width).take(width).enumerate() {
+                row.iter().zip(to[j..].iter_mut().step_by(width)).for_each(|(w, to)| *to = *w);
+            }
+        }
+        let area = kernel * kernel;
+        let mut taps = vec![0.0; padded * area];
+        for (channel, own) in numbers(depthwise.weight)?.chunks_exact(area).enumerate() {
+            let to = &mut taps[channel / width * width * area + channel % width..];
+            own.iter().zip(to.iter_mut().step_by(width)).for_each(|(w, to)| *to = *w);
+        }
+        let mut depthwise_bias = bias(depthwise, channels)?;
+        depthwise_bias.resize(padded, 0.0);
+        Ok(Self {
+            expand,
+            taps,
+            bias: depthwise_bias,
+            project: project_panels,
+            project_bias: bias(project, outputs)?,
+            inputs,
+            kernel,
+            stride,
+            padding,
+            activation,
+        })
+    }
+
+    /// x (N, H, W, I) -> (N, oh, ow, O), plus x where `residual`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where x has another number of channels, is smaller than the kernel, or is to be added
+    /// to a result of another shape.
+    pub(crate) fn forward(&self, x: &Tensor, residual: bool) -> Result<Tensor> {
+        let &[batch, height, width, inputs] = x.dims() else {
+            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
+        };
+        let along = |size| self.padding.along(size, self.kernel, self.stride);
+        let (Some(down), Some(across), true) = (along(height), along(width), inputs == self.inputs) else {
+            return refuse(format!(
+                "kernels of {} with {:?} over {} channels do not fit {:?}",
+                self.kernel,
+                self.padding,
+                self.inputs,
+                x.dims()
+            ));
+        };
+        let layer = Layer {
+            parameters: self,
+            batch,
+            input: [height, width],
+            before: [down.0, across.0],
+            output: [down.1, across.1],
+            residual,
+        };
+        if residual && (layer.output, self.project.columns()) != (layer.input, inputs) {
+            return refuse(format!("x {:?} is not of the result's shape", x.dims()));
+        }
+        Ok(layer.run([x])?)
+    }
+}
+
+struct Layer<'a> {
+    parameters: &'a PackedInverted,
+    batch: usize,
+    input: [usize; 2],
+    /// The zeros above and left of a map.
+    before: [usize; 2],
+    output: [usize; 2],
+    residual: bool,
+}
+
+impl Kernel<1> for Layer<'_> {
+    fn name(&self) -> &'static str {
+        "inverted residual"
+    }
+
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        Ok(Order::ChannelsLast.shape(self.batch, self.parameters.project.columns(), self.output))
+    }
+
+    fn cpu(&self, [(storage, layout)]: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        let PackedInverted { project, project_bias, inputs, .. } = self.parameters;
+        let (x, workspace) = (elements::<f32>(storage, layout)?, Workspace::shared());
+        let (pixels, width) = (self.output[0] * self.output[1], project.width());
+        let mut y = workspace.take(self.batch * pixels * project.columns());
+        let mut buffer = workspace.take(room(project.depth() * pixels));
+        let start = line_start(&buffer);
+        let middle = &mut buffer[start..][..project.depth() * pixels];
+        // Panel after panel of the channels, in each of them pixel after pixel.
+        let starts: Vec<usize> = (0..pixels).map(|pixel| pixel * width).collect();
+        let runs = (0..project.depth() / width).map(|panel| panel * pixels * width);
+        let runs: Vec<Range<usize>> = runs.map(|at| at..at + width).collect();
+        let images = x.chunks_exact(self.input[0] * self.input[1] * inputs);
+        for (x, y) in images.zip(y.chunks_exact_mut(pixels * project.columns())) {
+            self.middle(x, middle);
+            let residual = self.residual.then_some(x);
+            let epilogue = Epilogue { bias: project_bias, residual, activation: Activation::None };
+            product(Rows { data: middle, starts: &starts, runs: &runs }, project, epilogue, y)?;
+        }
+        workspace.give(buffer);
+        Ok(CpuStorage::F32(y))
+    }
+}
+
+impl Layer<'_> {
+    /// What the projection reads, of an image x (H, W, I).
+    fn middle(&self, x: &[f32], middle: &mut [f32]) {
+        let PackedInverted { kernel, stride, project, .. } = self.parameters;
+        let ([rows, columns], width) = (self.output, project.width());
+        let row = self.framed() * width;
+        // Bands of almost equal numbers of rows.
+        let most = ((BAND / row).saturating_sub(kernel - stride) / stride).max(1);
+        let band = rows.div_ceil(rows.div_ceil(most));
+        let arch = arch();
+        middle.par_chunks_mut(rows * columns * width).enumerate().for_each(|(panel, middle)| {
+            middle.par_chunks_mut(band * columns * width).enumerate().for_each(|(number, to)| {
+                arch.dispatch(Band { layer: self, x, panel, first: number * band, to });
+            });
+        });
+    }
+
+    /// The columns that a row of outputs meets, with those of zeros.
+    fn framed(&self) -> usize {
+        (self.output[1] - 1) * self.parameters.stride + self.parameters.kernel
+    }
+}
+
+fn bias(layer: Parameters<'_>, len: usize) -> Result<Vec<f32>> {
+    match layer.bias {
+        None => Ok(vec![0.0; len]),
+        Some(bias) if bias.dims() == [len] => Ok(numbers(bias)?),
+        Some(bias) => refuse(format!("expected a bias ({len}), got {:?}", bias.dims())),
+    }
+}
+
+fn refuse<T>(reason: String) -> Result<T> {
+    Err(Error::Argument { op: "inverted residual", reason })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! From kernels on slices to candle's operations.
+//!
+//! An operation is a [`Kernel`]: the shape of its result, a function from its arguments' numbers to the
+//! result's, on the CPU and perhaps on a GPU, and its gradients. What candle wants around that is here, the
+//! choice of the element type, contiguous arguments, and errors that name the operation, and in [`super::graph`],
+//! the operations of its graph.
+
+use std::ops::Deref;
+
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+use candle_core::backend::BackendStorage;
+use candle_core::op::BackpropOp;
+use candle_core::{CpuStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
+
+use super::float::Float;
+pub(crate) use super::graph::Apply;
+use super::storage::elements;
+
+/// A tensor on the CPU.
+pub(crate) type Argument<'a> = (&'a CpuStorage, &'a Layout);
+
+/// An operation on N tensors. What takes an optional last argument is a kernel of any N.
+pub(crate) trait Kernel<const N: usize>: Sized + Sync {
+    /// Whether arguments may lie in any order; else they are made contiguous first.
+    const STRIDED: bool = false;
+
+    /// What errors call it.
+    fn name(&self) -> &'static str;
+
+    /// The shape of the result.
+    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape>;
+
+    /// The numbers of the result, as a rule by [`by_type`].
+    fn cpu(&self, _: [Argument<'_>; N]) -> Result<CpuStorage> {
+        bail!("{} runs on a GPU only", self.name())
+    }
+
+    /// The same on a GPU.
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, _: [crate::cuda::Argument<'_>; N]) -> Result<CudaStorage> {
+        bail!("{} runs on the CPU only", self.name())
+    }
+
+    /// The gradients in the arguments that are tracked, from the one in the result.
+    fn gradients(&self, _: [&Tensor; N], _result: &Tensor, _grad: &Tensor) -> Result<[Option<Tensor>; N]> {
+        Err(candle_core::Error::BackwardNotSupported { op: self.name() }.bt())
+    }
+
+    /// The operation outside any graph, for any number of arguments.
+    fn run(&self, arguments: [&Tensor; N]) -> Result<Tensor> {
+        let arguments = self.in_order(arguments)?;
+        let (storage, shape) = self.compute(arguments.each_ref())?;
+        Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
+    }
+
+    /// The result of arguments that are [`in_order`](Self::in_order).
+    fn compute(&self, arguments: [&Tensor; N]) -> Result<(Storage, Shape)> {
+        let shape = self.shape(arguments.map(|argument| argument.shape()))?;
+        let guards = arguments.map(Tensor::storage_and_layout);
+        let storage = if let Some(all) = all(&guards, |storage| match storage {
+            Storage::Cpu(storage) => Some(storage),
+            _ => None,
+        }) {
+            Storage::Cpu(on_pool(all, || self.cpu(all))?)
+        } else {
+            self.elsewhere(&guards)?
+        };
+        Ok((storage, shape))
+    }
+
+    /// [`cuda`](Self::cuda) on the storages of [`run`](Self::run).
+    fn elsewhere<G: Deref<Target = Storage>>(&self, guards: &[(G, &Layout); N]) -> Result<Storage> {
+        #[cfg(feature = "cuda")]
+        if let Some(all) = all(guards, |storage| match storage {
+            Storage::Cuda(storage) => Some(storage),
+            _ => None,
+        }) {
+            return Ok(Storage::Cuda(self.cuda(all)?));
+        }
+        let devices: Vec<_> = guards.iter().map(|(storage, _)| storage.device().location()).collect();
+        bail!("{}: there is no kernel for arguments on {devices:?}", self.name())
+    }
+
+    /// The arguments, contiguous where they must be.
+    fn in_order(&self, arguments: [&Tensor; N]) -> Result<[Tensor; N]> {
+        let mut arguments = arguments.map(Tensor::clone);
+        if !Self::STRIDED {
+            for argument in &mut arguments {
+                *argument = argument.contiguous()?;
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+/// Numbers from which on an operation is worth a thread of the pool.
+const LARGE: usize = 1 << 14;
+
+/// `f` of these arguments on a thread of the pool, where it is large enough: a thread outside waits anew for each
+/// part that it hands to the pool, a thread of the pool takes part.
+fn on_pool<R: Send, const N: usize>(arguments: [Argument<'_>; N], f: impl FnOnce() -> R + Send) -> R {
+    let numbers: usize = arguments.iter().map(|(_, layout)| layout.shape().elem_count()).sum();
+    if numbers < LARGE { f() } else { rayon::scope(|_| f()) }
+}
+
+/// What `of` finds in all the storages, each with its layout.
+fn all<'a, G: Deref<Target = Storage>, S, const N: usize>(
+    guards: &'a [(G, &'a Layout); N],
+    of: impl Fn(&'a Storage) -> Option<&'a S>,
+) -> Option<[(&'a S, &'a Layout); N]> {
+    let found = guards.iter().map(|(storage, layout)| Some((of(storage)?, *layout)));
+    found.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+/// The type of the first argument.
+pub(crate) fn dtype<const N: usize>(arguments: &[Argument<'_>; N]) -> Option<DType> {
+    arguments.first().map(|(storage, _)| storage.dtype())
+}
+
+/// The numbers of contiguous arguments of one type.
+pub(crate) fn slices<'a, T: Float, const N: usize>(arguments: [Argument<'a>; N]) -> Result<[&'a [T]; N]> {
+    let mut slices = [&[][..]; N];
+    for (slice, (storage, layout)) in slices.iter_mut().zip(arguments) {
+        *slice = elements(storage, layout)?;
+    }
+    Ok(slices)
+}
+
+/// Numbers as a storage.
+pub(crate) fn storage<T: WithDType>(numbers: Vec<T>) -> CpuStorage {
+    T::to_cpu_storage_owned(numbers)
+}
+
+/// The error of an operation on another type.
+pub(crate) fn unsupported<T>(name: &str, dtype: Option<DType>) -> Result<T> {
+    bail!("{name}: expected tensors that are all f32 or all f64, got {dtype:?}")
+}
+
+/// The storage of `$result`, a vector that is made of the numbers of the contiguous `$arguments`, `$slices`:
+/// of the type that the first of them has, f32 or f64.
+macro_rules! by_type {
+    ($name:expr, $arguments:expr, |$slices:pat_param| $result:expr) => {
+        match $crate::kernel::dtype(&$arguments) {
+            Some(candle_core::DType::F32) => {
+                let $slices = $crate::kernel::slices::<f32, _>($arguments)?;
+                Ok($crate::kernel::storage($result))
+            }
+            Some(candle_core::DType::F64) => {
+                let $slices = $crate::kernel::slices::<f64, _>($arguments)?;
+                Ok($crate::kernel::storage($result))
+            }
+            other => $crate::kernel::unsupported($name, other),
+        }
+    };
+}
+pub(crate) use by_type;

@@ -1,0 +1,80 @@
+//! The head on very few rows, as refinement of one prediction has them: no tile could be filled, and what
+//! takes time is reading W_y. One pass reads it once for f and for the gradient.
+
+use std::ops::Range;
+
+use candle_core::Result;
+use rayon::prelude::*;
+
+use super::kernel::{Head, LANES, last};
+use super::product::PackedProduct;
+use crate::gemm::even_ranges;
+use crate::simd::arch;
+
+/// Most rows for which this pays.
+pub(super) const FEW: usize = 4;
+/// Tasks that the hidden units are cut into.
+const TASKS: usize = 2;
+
+impl<T: PackedProduct> Head<'_, T> {
+    /// f of all rows, and its gradient in y, or nothing without `with_gradient`.
+    pub(super) fn few_scores(&self, with_gradient: bool) -> Result<(Vec<T>, Vec<T>)> {
+        let rows = self.y.len() / self.sizes.dim();
+        let values = self.features(0, rows)?;
+        let features = last(&values);
+        let tasks = even_ranges(self.sizes.hidden, TASKS, 1).into_par_iter();
+        let found: Vec<_> = tasks.map(|units| self.units(units, features, rows, with_gradient)).collect();
+        let (mut f, mut slopes) = (vec![self.network.bias; rows], vec![T::zero(); features.len()]);
+        for (value, slope) in &found {
+            f.iter_mut().zip(value).for_each(|(to, from)| *to += *from);
+            slopes.iter_mut().zip(slope).for_each(|(to, from)| *to += *from);
+        }
+        let gradient =
+            if with_gradient { self.network.back(&values, slopes, rows, true, None)? } else { Vec::new() };
+        Ok((f, gradient))
+    }
+
+    /// What some hidden units add to f and to its gradient in the features.
+    fn units(
+        &self,
+        units: Range<usize>,
+        features: &[T],
+        rows: usize,
+        with_gradient: bool,
+    ) -> (Vec<T>, Vec<T>) {
+        let (hidden, width) = (self.sizes.hidden, self.sizes.width());
+        let (mut f, mut slopes) = (vec![T::zero(); rows], vec![T::zero(); features.len()]);
+        arch().dispatch(|| {
+            for j in units {
+                let (weights, out) = (&self.network.join[j * width..(j + 1) * width], self.network.out[j]);
+                let of_rows = features.chunks_exact(width).zip(slopes.chunks_exact_mut(width)).zip(&mut f);
+                for (row, ((features, slopes), f)) in of_rows.enumerate() {
+                    let z = self.projected[row / self.count * hidden + j] + dot(weights, features);
+                    if z <= T::zero() {
+                        continue;
+                    }
+                    *f += out * z;
+                    if with_gradient {
+                        slopes.iter_mut().zip(weights).for_each(|(slope, weight)| *slope += out * *weight);
+                    }
+                }
+            }
+        });
+        (f, slopes)
+    }
+}
+
+#[inline(always)]
+fn dot<T: PackedProduct>(a: &[T], b: &[T]) -> T {
+    let mut sums = [T::zero(); LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..LANES {
+            sums[i] += a[i] * b[i];
+        }
+    }
+    for ((sum, a), b) in sums.iter_mut().zip(a_rest).zip(b_rest) {
+        *sum += *a * *b;
+    }
+    sums.iter().fold(T::zero(), |sum, value| sum + *value)
+}

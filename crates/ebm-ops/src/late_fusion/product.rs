@@ -1,0 +1,83 @@
+//! The two element types and their product with a packed matrix.
+
+use candle_core::Result;
+use pulp::{Simd, WithSimd};
+
+use crate::float::Float;
+use crate::gemm::{self, MatMut, MatRef};
+use crate::packed::{Panels, Strided, product_here};
+use crate::simd::arch;
+
+/// An element type: f32 with the register tiles of packed products, f64 (for tests and comparisons) with
+/// gemm's.
+pub(super) trait PackedProduct: Float {
+    /// A matrix B (depth × columns) in the order in which the product reads it.
+    type Packed: Send + Sync;
+
+    /// Packs the matrix whose element (k, column) is `element(k, column)`.
+    fn pack(depth: usize, columns: usize, element: impl Fn(usize, usize) -> Self) -> Self::Packed;
+
+    /// `c = A · B`, or `c += A · B`; the rows of c, as long as B's, lie end to end and say how many A has.
+    fn product(a: Strided<'_, Self>, b: &Self::Packed, accumulate: bool, c: &mut [Self]) -> Result<()>;
+}
+
+impl PackedProduct for f32 {
+    type Packed = Panels;
+
+    fn pack(depth: usize, columns: usize, element: impl Fn(usize, usize) -> Self) -> Panels {
+        let mut panels = Panels::zeros(depth, columns);
+        let width = panels.width();
+        for (panel, to) in panels.panels_mut_in_order().enumerate() {
+            for (k, row) in to.chunks_exact_mut(width).enumerate() {
+                for (value, column) in row.iter_mut().zip(panel * width..columns) {
+                    *value = element(k, column);
+                }
+            }
+        }
+        panels
+    }
+
+    fn product(a: Strided<'_, Self>, b: &Panels, accumulate: bool, c: &mut [Self]) -> Result<()> {
+        arch().dispatch(Product { a, b, accumulate, c });
+        Ok(())
+    }
+}
+
+struct Product<'a> {
+    a: Strided<'a, f32>,
+    b: &'a Panels,
+    accumulate: bool,
+    c: &'a mut [f32],
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        product_here(simd, self.a, self.b, None, self.accumulate, self.c);
+    }
+}
+
+/// Row after row, so many rows.
+pub(super) struct RowMajor {
+    data: Vec<f64>,
+    depth: usize,
+}
+
+impl PackedProduct for f64 {
+    type Packed = RowMajor;
+
+    fn pack(depth: usize, columns: usize, element: impl Fn(usize, usize) -> Self) -> RowMajor {
+        let row = |k| (0..columns).map(move |column| (k, column));
+        RowMajor { data: (0..depth).flat_map(row).map(|(k, column)| element(k, column)).collect(), depth }
+    }
+
+    fn product(a: Strided<'_, Self>, b: &RowMajor, accumulate: bool, c: &mut [Self]) -> Result<()> {
+        let columns = b.data.len() / b.depth;
+        let count = c.len() / columns;
+        let lhs = MatRef::new(a.data, (count, b.depth), (a.stride, 1))?;
+        let rhs = MatRef::new(&b.data, (b.depth, columns), (columns, 1))?;
+        gemm::multiply(&mut MatMut::new(c, count, columns)?, accumulate, lhs, rhs)
+    }
+}

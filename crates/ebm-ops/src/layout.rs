@@ -1,0 +1,304 @@
+//! The two orders of a map's numbers, and from one to the other.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use candle_core::{CpuStorage, DType, Layout, Shape, Tensor};
+use rayon::prelude::*;
+
+use super::float::Float;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::storage::{elements, unwritten};
+use crate::error::{Error, Result};
+
+/// Pixels or channels that one task moves.
+const BLOCK: usize = 64;
+
+/// Where a map's channels are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// (N, C, H, W).
+    ChannelsFirst,
+    /// (N, H, W, C).
+    ChannelsLast,
+}
+
+impl Order {
+    /// The shape of `batch` maps of `channels` and these heights and widths.
+    pub(crate) fn shape(self, batch: usize, channels: usize, [height, width]: [usize; 2]) -> Shape {
+        match self {
+            Self::ChannelsFirst => Shape::from((batch, channels, height, width)),
+            Self::ChannelsLast => Shape::from((batch, height, width, channels)),
+        }
+    }
+}
+
+/// Whether a map (N, C, H, W) is stored with the channels innermost, and not in the order of its dimensions
+/// as well.
+pub(crate) fn is_channels_last(map: &Tensor) -> bool {
+    map.stride().get(1) == Some(&1) && !map.is_contiguous()
+}
+
+/// A map (N, C, H, W) that is stored with the channels innermost, as (N, H, W, C): in place. Nothing for
+/// others.
+pub(crate) fn innermost(map: &Tensor) -> Result<Option<Tensor>> {
+    if map.rank() != 4 || map.is_contiguous() {
+        return Ok(None);
+    }
+    let stored = map.permute((0, 2, 3, 1))?;
+    Ok(stored.is_contiguous().then_some(stored))
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ChannelsFirst => "(N, C, H, W)",
+            Self::ChannelsLast => "(N, H, W, C)",
+        })
+    }
+}
+
+/// A batch of maps stored as (N, H, W, C).
+#[derive(Clone, Debug)]
+pub struct ChannelsLast<'a, T: Float> {
+    data: Cow<'a, [T]>,
+    shape: [usize; 4],
+}
+
+impl<'a, T: Float> ChannelsLast<'a, T> {
+    /// Takes numbers that are stored as (N, H, W, C); `shape` is (N, C, H, W).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the number of elements is not N·C·H·W.
+    pub fn new(data: impl Into<Cow<'a, [T]>>, shape: (usize, usize, usize, usize)) -> Result<Self> {
+        let data = data.into();
+        let (n, c, h, w) = shape;
+        check_len(data.len(), [n, c, h, w])?;
+        Ok(Self { data, shape: [n, c, h, w] })
+    }
+
+    /// Copies numbers that are stored as (N, C, H, W), in parallel.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the number of elements is not N·C·H·W.
+    pub fn from_channels_first(data: &[T], shape: (usize, usize, usize, usize)) -> Result<Self> {
+        let (n, c, h, w) = shape;
+        check_len(data.len(), [n, c, h, w])?;
+        Ok(Self { data: Cow::Owned(swap(data, n, c, h * w)), shape: [n, c, h, w] })
+    }
+
+    /// A tensor (N, C, H, W) on the CPU in either layout: borrowed where the channels are innermost already,
+    /// copied where it is contiguous.
+    ///
+    /// # Errors
+    /// For another layout, number of dimensions or type.
+    pub fn of_storage(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<Self> {
+        let shape = layout.shape().dims4()?;
+        let innermost = layout.permute(&[0, 2, 3, 1])?;
+        let map = if innermost.is_contiguous() {
+            Self::new(elements::<T>(storage, &innermost)?, shape)
+        } else {
+            Self::from_channels_first(elements::<T>(storage, layout)?, shape)
+        };
+        map.map_err(candle_core::Error::wrap)
+    }
+
+    /// (N, C, H, W).
+    #[must_use]
+    pub fn shape(&self) -> (usize, usize, usize, usize) {
+        let [n, c, h, w] = self.shape;
+        (n, c, h, w)
+    }
+
+    /// The numbers of image `n` as (H, W, C).
+    pub(crate) fn image(&self, n: usize) -> &[T] {
+        let [_, c, h, w] = self.shape;
+        &self.data[n * c * h * w..(n + 1) * c * h * w]
+    }
+
+    /// The numbers as (N, H, W, C), in place.
+    #[must_use]
+    pub fn data(&self) -> &[T] {
+        &self.data
+    }
+
+    /// A tensor (N, C, H, W) on the CPU, stored as here.
+    ///
+    /// # Errors
+    /// When candle refuses the shape.
+    pub fn into_tensor(self) -> Result<Tensor> {
+        let [n, c, h, w] = self.shape;
+        let stored = Tensor::from_vec(self.data.into_owned(), (n, h, w, c), &candle_core::Device::Cpu)?;
+        Ok(stored.permute((0, 3, 1, 2))?)
+    }
+
+    /// The numbers as (N, H, W, C).
+    #[must_use]
+    pub fn into_data(self) -> Cow<'a, [T]> {
+        self.data
+    }
+}
+
+fn check_len(len: usize, shape: [usize; 4]) -> Result<()> {
+    let expected = shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d));
+    if expected == Some(len) {
+        return Ok(());
+    }
+    Err(Error::Argument {
+        op: "channels_last",
+        reason: format!("{len} numbers cannot be a map of shape (N, C, H, W) = {shape:?}"),
+    })
+}
+
+/// Turns `n` matrices of (rows × columns) into (columns × rows), in parallel.
+pub(super) fn swap<T: Float>(data: &[T], n: usize, rows: usize, columns: usize) -> Vec<T> {
+    let mut out = unwritten(data.len());
+    if data.is_empty() {
+        return out;
+    }
+    for (from, to) in data.chunks_exact(rows * columns).zip(out.chunks_exact_mut(rows * columns)).take(n) {
+        to.par_chunks_mut(BLOCK * rows).enumerate().for_each(|(block, to)| {
+            transpose(&from[block * BLOCK..], columns, rows, to.len() / rows, to, rows);
+        });
+    }
+    out
+}
+
+/// The same map (N, C, H, W) stored with the channels innermost, as a view whose strides say so.
+///
+/// [`prroi_pool`](crate::roi::prroi_pool()) and [`roi_align`](crate::roi::roi_align()) read such a view in
+/// place, and copy any other at every call. Call it once where the same map is pooled repeatedly, as in a
+/// refinement. Differentiable.
+///
+/// # Errors
+/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
+pub fn channels_last(features: &Tensor) -> Result<Tensor> {
+    features.dims4()?;
+    let innermost = features.permute((0, 2, 3, 1))?;
+    if innermost.is_contiguous() {
+        return Ok(features.clone());
+    }
+    if !has_kernel(features) {
+        return Ok(innermost.contiguous()?.permute((0, 3, 1, 2))?);
+    }
+    let stored = Reorder(Order::ChannelsLast).apply([features])?;
+    Ok(stored.permute((0, 3, 1, 2))?)
+}
+
+/// A map with the channels innermost, (N, H, W, C), as a contiguous one (N, C, H, W). Differentiable.
+///
+/// # Errors
+/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
+pub(crate) fn channels_first(map: &Tensor) -> Result<Tensor> {
+    map.dims4()?;
+    if !has_kernel(map) {
+        return Ok(map.permute((0, 3, 1, 2))?.contiguous()?);
+    }
+    Ok(Reorder(Order::ChannelsFirst).apply([map])?)
+}
+
+/// A map (N, C, H, W) with the channels innermost, (N, H, W, C), as [`channels_last`] stores it. Differentiable.
+///
+/// # Errors
+/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
+pub fn to_channels_last(map: &Tensor) -> Result<Tensor> {
+    Ok(channels_last(map)?.permute((0, 2, 3, 1))?)
+}
+
+/// A map with the channels innermost, (N, H, W, C), as (N, C, H, W): stored as it is, unless gradients go
+/// through it, which a view would slow down. Differentiable.
+///
+/// # Errors
+/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
+pub fn of_channels_last(map: &Tensor) -> Result<Tensor> {
+    if map.track_op() {
+        return channels_first(map);
+    }
+    map.dims4()?;
+    Ok(map.permute((0, 3, 1, 2))?)
+}
+
+/// Whether [`Reorder`] serves this tensor.
+fn has_kernel(map: &Tensor) -> bool {
+    map.device().is_cuda() || (map.device().is_cpu() && map.dtype() != DType::BF16)
+}
+
+/// From the other order to this one.
+struct Reorder(Order);
+
+impl Reorder {
+    /// Images, and rows and columns of the matrix that each is and that is turned.
+    fn sizes(&self, map: &Shape) -> candle_core::Result<[usize; 3]> {
+        let (n, a, b, c) = map.dims4()?;
+        Ok(match self.0 {
+            Order::ChannelsFirst => [n, a * b, c],
+            Order::ChannelsLast => [n, a, b * c],
+        })
+    }
+}
+
+impl Kernel<1> for Reorder {
+    fn name(&self) -> &'static str {
+        "reorder"
+    }
+
+    fn shape(&self, [map]: [&Shape; 1]) -> candle_core::Result<Shape> {
+        let (n, a, b, c) = map.dims4()?;
+        Ok(match self.0 {
+            Order::ChannelsFirst => self.0.shape(n, c, [a, b]),
+            Order::ChannelsLast => self.0.shape(n, a, [b, c]),
+        })
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> candle_core::Result<CpuStorage> {
+        let [n, rows, columns] = self.sizes(arguments[0].1.shape())?;
+        by_type!("reorder", arguments, |[map]| swap(map, n, rows, columns))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [map]: [crate::cuda::Argument<'_>; 1]) -> candle_core::Result<candle_core::CudaStorage> {
+        cuda::swap(map, self.sizes(map.1.shape())?)
+    }
+
+    fn gradients(
+        &self,
+        _: [&Tensor; 1],
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> candle_core::Result<[Option<Tensor>; 1]> {
+        Ok([Some(match self.0 {
+            Order::ChannelsFirst => Self(Order::ChannelsLast).run([grad])?,
+            // On a GPU a gradient that is no view is added up much faster.
+            Order::ChannelsLast if grad.device().is_cuda() => Self(Order::ChannelsFirst).run([grad])?,
+            Order::ChannelsLast => grad.permute((0, 3, 1, 2))?,
+        })])
+    }
+}
+
+/// Moves (rows × columns), rows `from_stride` apart, to (columns × rows), rows `to_stride` apart.
+pub(super) fn transpose<T: Float>(
+    from: &[T],
+    from_stride: usize,
+    rows: usize,
+    columns: usize,
+    to: &mut [T],
+    to_stride: usize,
+) {
+    // A block of 16 × 16 touches one or two cache lines per row on either side.
+    const SIDE: usize = 16;
+    for r in (0..rows).step_by(SIDE) {
+        let r_end = (r + SIDE).min(rows);
+        for c in (0..columns).step_by(SIDE) {
+            let c_end = (c + SIDE).min(columns);
+            for column in c..c_end {
+                let to = &mut to[column * to_stride + r..column * to_stride + r_end];
+                for (to, row) in to.iter_mut().zip(r..r_end) {
+                    *to = from[row * from_stride + column];
+                }
+            }
+        }
+    }
+}

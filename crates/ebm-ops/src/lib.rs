@@ -1,0 +1,92 @@
+//! Fast, tested operations for candle on CPUs and NVIDIA's GPUs.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | this one | [`conv2d()`], pooling, up-sampling, activations and products of maps (N, C, H, W), as candle has them |
+//! | [`nhwc`] | the same with the channels innermost, (N, H, W, C), and from one order to the other |
+//! | [`roi`] | PrRoIPool and RoIAlign, of one map and of several |
+//! | [`nn`] | layers with named parameters, which pack constant ones |
+//! | [`heads`] | the products of networks that join features of x with features of y |
+//! | [`optim`] | SGD and Adam, with torch's arithmetic |
+//! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, non-maximum suppression |
+//! | [`device`] | which device to compute on, and what is there |
+//!
+//! Gradients are tested against central differences, numbers against PyTorch's. On the CPU kernels are compiled for AVX2 and
+//! AVX-512 and chosen when the program runs ([`instruction_sets`]). candle's own operations are not used where `docs/candle.md`
+//! shows them wrong.
+
+pub mod boxes;
+#[cfg(feature = "cuda")]
+mod channel_sums;
+mod conv2d;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod depthwise;
+pub mod device;
+mod error;
+mod float;
+mod gemm;
+mod graph;
+mod inverted;
+mod kernel;
+mod late_fusion;
+mod layout;
+mod linear;
+mod max_pool;
+pub mod nn;
+pub mod optim;
+mod packed;
+mod prelu;
+mod relu;
+pub mod roi;
+mod rows;
+mod simd;
+mod storage;
+mod sum_of_losses;
+mod sum_taps;
+#[cfg(test)]
+mod testing;
+mod upsample;
+mod widened;
+
+pub use conv2d::conv2d;
+pub(crate) use conv2d::{PackedConv2d, conv2d_layer, in_order};
+pub use depthwise::Padding;
+pub(crate) use depthwise::{PackedDepthwise, depthwise_layer};
+pub use error::{Error, Result};
+pub use float::Float;
+pub use graph::backward;
+pub(crate) use inverted::{PackedInverted, Parameters};
+pub use linear::{linear, linear_relu};
+pub use max_pool::max_pool2d;
+pub use packed::Workspace;
+pub use prelu::prelu;
+pub(crate) use prelu::{prelu_in_place, where_positive};
+pub use relu::{Activation, add_relu, relu, relu_gradient, relu6};
+pub(crate) use relu::{between, where_between};
+pub use simd::{InstructionSets, arch, instruction_sets};
+pub use storage::elements;
+pub use sum_of_losses::sum_of_losses;
+pub use upsample::upsample_nearest2d;
+
+/// Operations on maps with the channels innermost, (N, H, W, C), the order in which products run.
+pub mod nhwc {
+    pub use crate::conv2d::conv2d_channels_last as conv2d;
+    pub use crate::depthwise::depthwise_conv2d_channels_last as depthwise_conv2d;
+    pub use crate::layout::{ChannelsLast, channels_last};
+    pub use crate::layout::{of_channels_last as to_nchw, to_channels_last as from_nchw};
+    pub use crate::max_pool::max_pool2d_channels_last as max_pool2d;
+    pub use crate::upsample::upsample_nearest2d_channels_last as upsample_nearest2d;
+}
+
+/// Products of networks that join features of x with features of y, for many y for each x.
+pub mod heads {
+    pub use crate::late_fusion::LateFusion;
+    pub use crate::linear::{linear_at, linear_at_gradient, linear_weight_gradient};
+    pub use crate::sum_taps::{spread_taps, sum_taps};
+}
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

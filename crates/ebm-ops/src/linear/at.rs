@@ -1,0 +1,223 @@
+//! A linear layer of which one output is asked for in each row, for prediction.
+
+use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+
+use crate::float::Float;
+use crate::kernel::{Argument, Kernel, by_type};
+use crate::storage::elements;
+use crate::{Error, Result};
+
+const OP: &str = "linear_at";
+
+/// `y[r] = x[r] · w[columns[r]] + bias[columns[r]]`: x `(R, I)`, w `(O, I)`, bias `(O)`, all f32 or all f64, and
+/// columns `(R)` in u32, each below O; y is `(R)`. Nothing is recorded.
+///
+/// # Errors
+/// [`Error::Argument`] where a shape does not fit. A column that is not there is an error on the CPU, and NaN on a
+/// GPU.
+pub fn linear_at(x: &Tensor, w: &Tensor, bias: &Tensor, columns: &Tensor) -> Result<Tensor> {
+    check(x, w, columns)?;
+    if bias.dims() != [w.dim(0)?] {
+        return refuse(format!("expected a bias ({}), got {:?}", w.dim(0)?, bias.dims()));
+    }
+    Ok(At.run([x, w, bias, columns])?)
+}
+
+/// The gradient of [`linear_at`] in what ReLU made x of, `(R, I)`: w\[columns\[r\]\] where x is positive, else 0,
+/// and 0 on a GPU where the column is not there.
+///
+/// # Errors
+/// As there.
+pub fn linear_at_gradient(x: &Tensor, w: &Tensor, columns: &Tensor) -> Result<Tensor> {
+    check(x, w, columns)?;
+    Ok(Gradient.run([x, w, columns])?)
+}
+
+fn check(x: &Tensor, w: &Tensor, columns: &Tensor) -> Result<()> {
+    match (x.dims(), w.dims(), columns.dims()) {
+        (&[rows, inputs], &[outputs, w_inputs], &[asked])
+            if rows == asked && inputs == w_inputs && outputs > 0 =>
+        {
+            Ok(())
+        }
+        (x, w, columns) => refuse(format!("x {x:?}, w {w:?} and columns {columns:?} do not fit together")),
+    }
+}
+
+fn refuse<T>(reason: String) -> Result<T> {
+    Err(Error::Argument { op: OP, reason })
+}
+
+/// A row of x and the row of w that it meets.
+struct Pair<'a, T> {
+    x: &'a [T],
+    w: &'a [T],
+    column: usize,
+}
+
+impl<T: Float> Pair<'_, T> {
+    fn all<'a>(x: &'a [T], w: &'a [T], columns: Argument<'_>) -> CandleResult<Vec<Pair<'a, T>>> {
+        let columns = elements::<u32>(columns.0, columns.1)?;
+        let depth = x.len() / columns.len().max(1);
+        let pair = |(row, &column): (usize, &u32)| match w.chunks_exact(depth.max(1)).nth(column as usize) {
+            Some(w) => Ok(Pair { x: &x[row * depth..(row + 1) * depth], w, column: column as usize }),
+            None => candle_core::bail!("{OP}: there is no output {column}"),
+        };
+        columns.iter().enumerate().map(pair).collect()
+    }
+}
+
+/// `(x, w, bias, columns) -> y`.
+struct At;
+
+impl At {
+    fn on_host<T: Float>([x, w, bias]: [&[T]; 3], columns: Argument<'_>) -> CandleResult<Vec<T>> {
+        let dot = |Pair { x, w, column }: Pair<'_, T>| {
+            x.iter().zip(w).fold(T::zero(), |sum, (x, w)| sum + *x * *w) + bias[column]
+        };
+        Ok(Pair::all(x, w, columns)?.into_iter().map(dot).collect())
+    }
+}
+
+impl Kernel<4> for At {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn shape(&self, [.., columns]: [&Shape; 4]) -> CandleResult<Shape> {
+        Ok(columns.clone())
+    }
+
+    fn cpu(&self, [x, w, bias, columns]: [Argument<'_>; 4]) -> CandleResult<CpuStorage> {
+        by_type!(OP, [x, w, bias], |numbers| Self::on_host(numbers, columns)?)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 4]) -> CandleResult<candle_core::CudaStorage> {
+        device::at(arguments)
+    }
+}
+
+/// `(x, w, columns) -> dx`.
+struct Gradient;
+
+impl Gradient {
+    fn on_host<T: Float>([x, w]: [&[T]; 2], columns: Argument<'_>) -> CandleResult<Vec<T>> {
+        let open = |(x, w): (&T, &T)| if *x > T::zero() { *w } else { T::zero() };
+        let pairs = Pair::all(x, w, columns)?.into_iter();
+        Ok(pairs.flat_map(|Pair { x, w, .. }| x.iter().zip(w).map(open)).collect())
+    }
+}
+
+impl Kernel<3> for Gradient {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn shape(&self, [x, ..]: [&Shape; 3]) -> CandleResult<Shape> {
+        Ok(x.clone())
+    }
+
+    fn cpu(&self, [x, w, columns]: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
+        by_type!(OP, [x, w], |numbers| Self::on_host(numbers, columns)?)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 3]) -> CandleResult<candle_core::CudaStorage> {
+        device::gradient(arguments)
+    }
+}
+
+/// On a GPU (`at.cu`).
+#[cfg(feature = "cuda")]
+mod device {
+    use candle_core::backend::BackendStorage;
+    use candle_core::cuda_backend::cudarc::driver::CudaView;
+    use candle_core::{CudaStorage, Result};
+
+    use crate::cuda::{Argument, Element, by_type, count, elements, launch, sizes, unwritten};
+
+    /// Threads of a block, as in `at.cu`.
+    const THREADS: usize = 256;
+
+    fn columns<'a>((storage, layout): Argument<'a>) -> Result<CudaView<'a, u32>> {
+        let start = layout.start_offset();
+        Ok(storage.as_cuda_slice::<u32>()?.slice(start..start + layout.shape().elem_count()))
+    }
+
+    pub(super) fn at(arguments: [Argument<'_>; 4]) -> Result<CudaStorage> {
+        fn run<T: Element>([x, w, bias, asked]: [Argument<'_>; 4]) -> Result<CudaStorage> {
+            let (device, (rows, depth)) = (x.0.device(), x.1.shape().dims2()?);
+            let (outputs, mut y) = (count(w.1.dims()[0])?, unwritten::<T>(device, rows)?);
+            let (x, w) = (elements::<T>(x.0, x.1)?, elements::<T>(w.0, w.1)?);
+            let (bias, columns, [depth]) = (elements::<T>(bias.0, bias.1)?, columns(asked)?, sizes([depth])?);
+            launch!(device, AT::"at", T, rows * THREADS; &x, &w, &bias, &columns, &mut y, &depth, &outputs);
+            Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
+        }
+        by_type!(arguments[0].0, super::OP, run(arguments))
+    }
+
+    pub(super) fn gradient(arguments: [Argument<'_>; 3]) -> Result<CudaStorage> {
+        fn run<T: Element>([x, w, asked]: [Argument<'_>; 3]) -> Result<CudaStorage> {
+            let (device, (rows, depth)) = (x.0.device(), x.1.shape().dims2()?);
+            let (len, outputs) = (rows * depth, count(w.1.dims()[0])?);
+            let (x, w, columns) = (elements::<T>(x.0, x.1)?, elements::<T>(w.0, w.1)?, columns(asked)?);
+            let ([depth], mut d) = (sizes([depth])?, unwritten::<T>(device, len)?);
+            launch!(device, AT::"at_gradient", T, len; &x, &w, &columns, &mut d, &depth, &outputs);
+            Ok(CudaStorage::wrap_cuda_slice(d, device.clone()))
+        }
+        by_type!(arguments[0].0, super::OP, run(arguments))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::testing::{devices, distance, noise_tensor};
+    use crate::{linear, relu, relu_gradient};
+
+    #[test]
+    fn it_is_the_layer_of_all_outputs() {
+        for (dtype, tolerance) in [(DType::F64, 1e-13), (DType::F32, 1e-5)] {
+            let tensor = |shape: &[usize], salt| noise_tensor(shape, salt).unwrap().to_dtype(dtype).unwrap();
+            // More inputs than a block of a GPU has threads.
+            let (x, w, bias) = (relu(&tensor(&[5, 300], 1)).unwrap(), tensor(&[4, 300], 2), tensor(&[4], 3));
+            let columns = Tensor::new(&[3u32, 0, 1, 3, 2], &Device::Cpu).unwrap();
+            let all = linear(&x, &w, Some(&bias)).unwrap();
+            let y = all.gather(&columns.unsqueeze(1).unwrap(), 1).unwrap().squeeze(1).unwrap();
+            let dx = relu_gradient(&w.index_select(&columns, 0).unwrap(), &x).unwrap();
+            for device in devices() {
+                let [x, w, bias, columns] =
+                    [&x, &w, &bias, &columns].map(|tensor| tensor.to_device(&device).unwrap());
+                assert!(distance(&linear_at(&x, &w, &bias, &columns).unwrap(), &y).unwrap() < tolerance);
+                assert_eq!(distance(&linear_at_gradient(&x, &w, &columns).unwrap(), &dx).unwrap(), 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let (x, w, bias) = (
+            noise_tensor(&[2, 3], 1).unwrap(),
+            noise_tensor(&[4, 3], 2).unwrap(),
+            noise_tensor(&[4], 3).unwrap(),
+        );
+        let columns = |columns: &[u32]| Tensor::new(columns, &Device::Cpu).unwrap();
+        assert!(linear_at(&x, &w, &bias, &columns(&[0, 1])).is_ok());
+        assert!(linear_at(&x, &w, &bias, &columns(&[0, 4])).is_err());
+        assert!(linear_at(&x, &w, &bias, &columns(&[0])).is_err());
+        assert!(linear_at(&x, &w, &bias.narrow(0, 0, 3).unwrap(), &columns(&[0, 1])).is_err());
+        assert!(linear_at_gradient(&x, &x.t().unwrap(), &columns(&[0, 1])).is_err());
+        assert!(linear_at_gradient(&x, &w, &columns(&[0, u32::MAX])).is_err());
+        for device in devices().into_iter().skip(1) {
+            let [x, w, bias, columns] =
+                [&x, &w, &bias, &columns(&[0, u32::MAX])].map(|tensor| tensor.to_device(&device).unwrap());
+            let y = linear_at(&x, &w, &bias, &columns).unwrap().to_vec1::<f64>().unwrap();
+            assert!(y[0].is_finite() && y[1].is_nan(), "{y:?}");
+            let dx = linear_at_gradient(&x, &w, &columns).unwrap().to_vec2::<f64>().unwrap();
+            assert_eq!(dx[1], [0.0; 3]);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The linear layer.
+//!
+//! candle's own product asks the operating system for the number of processors on every call, which on Linux
+//! reads /proc/cpuinfo: longer than a small layer takes.
+
+mod at;
+mod packed;
+mod products;
+
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+
+use self::products::{Form, Products, product};
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::packed::Sizes;
+use super::relu::Activation;
+use crate::{Error, Result};
+
+pub use at::{linear_at, linear_at_gradient};
+pub use packed::PackedLinear;
+
+/// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU,
+/// where the result has the same bits for every number of threads; elsewhere candle's product. Differentiable
+/// in all three; arguments that depend on no variable cost nothing in the backward pass.
+///
+/// # Errors
+/// [`Error::Argument`] where a rank, a size or a type does not fit, or an extent is zero.
+pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    check(x, w, bias)?;
+    layer(x, w, bias, Activation::None)
+}
+
+/// [`relu`](crate::relu()) of [`linear`].
+///
+/// # Errors
+/// As there.
+pub fn linear_relu(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    check(x, w, bias)?;
+    layer(x, w, bias, Activation::Relu)
+}
+
+fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
+    let y = match bias {
+        #[cfg(feature = "cuda")]
+        Some(bias) if x.device().is_cuda() => {
+            // One pass for what follows.
+            return Ok(super::conv2d::epilogue(&Linear.apply([x, w])?, bias, None, activation)?);
+        }
+        Some(bias) => Linear.apply([x, w, bias])?,
+        None => Linear.apply([x, w])?,
+    };
+    activation.of(&y, None)
+}
+
+/// The gradient `Gᵀ x` `(O, I)` of the weights of [`linear`], given x `(N, I)` and the gradient G `(N, O)` of
+/// its result; outside any graph.
+///
+/// # Errors
+/// As [`linear`].
+pub fn linear_weight_gradient(x: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    // x stands for the weights that would be multiplied with Gᵀ.
+    check(&grad.t()?, &x.t()?, None)?;
+    if !x.device().is_cpu() {
+        return Ok(grad.contiguous()?.t()?.matmul(&x.contiguous()?)?.detach());
+    }
+    Ok(Product(Form::TransposedBy).run([grad, x])?)
+}
+
+fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    let refuse = |reason: String| Err(Error::Argument { op: "linear", reason });
+    let (&[rows, inputs], &[outputs, w_inputs]) = (x.dims(), w.dims()) else {
+        return refuse(format!("expected x (N, I) and w (O, I), got {:?} and {:?}", x.dims(), w.dims()));
+    };
+    if inputs != w_inputs || bias.is_some_and(|bias| bias.dims() != [outputs]) {
+        let bias = bias.map(Tensor::dims);
+        return refuse(format!("x {:?}, w {:?} and bias {bias:?} do not fit together", x.dims(), w.dims()));
+    }
+    if rows * inputs * outputs == 0 {
+        return refuse(format!("x {:?} and w {:?} must have no zero extent", x.dims(), w.dims()));
+    }
+    let fits = |other: &Tensor| other.dtype() == x.dtype() && other.device().same_device(x.device());
+    if !fits(w) || bias.is_some_and(|bias| !fits(bias)) {
+        return refuse("x, w and bias must have one type and be on one device".to_owned());
+    }
+    if x.device().is_cpu() && !matches!(x.dtype(), DType::F32 | DType::F64) {
+        return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
+    }
+    Ok(())
+}
+
+/// The layer of x and w; with a third argument, the bias.
+struct Linear;
+
+impl Linear {
+    fn rows<T: Products>(x: &[T], w: &[T], bias: Option<&[T]>, sizes: Sizes) -> CandleResult<Vec<T>> {
+        let mut y = product(Form::ByTransposed, x, w, sizes)?;
+        if let Some(bias) = bias {
+            for row in y.chunks_exact_mut(sizes.columns) {
+                row.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
+            }
+        }
+        Ok(y)
+    }
+}
+
+impl<const N: usize> Kernel<N> for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
+        Ok(Shape::from((arguments[0].dims2()?.0, arguments[1].dims2()?.0)))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        let ((rows, depth), (columns, _)) =
+            (arguments[0].1.shape().dims2()?, arguments[1].1.shape().dims2()?);
+        let sizes = Sizes { rows, depth, columns };
+        by_type!("linear", arguments, |all| Self::rows(all[0], all[1], all.get(2).copied(), sizes)?)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; N]) -> CandleResult<candle_core::CudaStorage> {
+        use candle_core::backend::BackendStorage;
+        let ((x, lx), (w, lw)) = (arguments[0], arguments[1]);
+        let ((rows, inputs), outputs) = (lx.shape().dims2()?, lw.dims()[0]);
+        x.matmul(w, (1, rows, outputs, inputs), lx, &lw.transpose(0, 1)?)
+    }
+
+    fn gradients(
+        &self,
+        arguments: [&Tensor; N],
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> CandleResult<[Option<Tensor>; N]> {
+        let (x, w, grad) = (arguments[0], arguments[1], grad.contiguous()?);
+        let on_cpu = grad.device().is_cpu();
+        let mut gradients = [const { None }; N];
+        for (i, (gradient, argument)) in gradients.iter_mut().zip(arguments).enumerate() {
+            if argument.track_op() {
+                *gradient = Some(match i {
+                    0 if on_cpu => Product(Form::By).run([&grad, w])?,
+                    0 => grad.matmul(&w.detach())?,
+                    1 if on_cpu => Product(Form::TransposedBy).run([&grad, x])?,
+                    1 => grad.t()?.matmul(&x.detach())?,
+                    _ => grad.sum(0)?,
+                });
+            }
+        }
+        Ok(gradients)
+    }
+}
+
+/// `G A`, or `Gᵀ A`: the gradients in x and in w.
+struct Product(Form);
+
+impl Product {
+    /// Those of the factors as they are multiplied.
+    fn sizes(&self, [grad, other]: [&Shape; 2]) -> CandleResult<Sizes> {
+        let ((first, second), (_, columns)) = (grad.dims2()?, other.dims2()?);
+        let (rows, depth) = if self.0 == Form::TransposedBy { (second, first) } else { (first, second) };
+        Ok(Sizes { rows, depth, columns })
+    }
+}
+
+impl Kernel<2> for Product {
+    fn name(&self) -> &'static str {
+        "linear-gradient"
+    }
+
+    fn shape(&self, arguments: [&Shape; 2]) -> CandleResult<Shape> {
+        let Sizes { rows, columns, .. } = self.sizes(arguments)?;
+        Ok(Shape::from((rows, columns)))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        let sizes = self.sizes(arguments.map(|(_, layout)| layout.shape()))?;
+        by_type!("linear-gradient", arguments, |[grad, other]| product(self.0, grad, other, sizes)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::testing::{check_gradients, noise_tensor};
+
+    fn inputs(rows: usize, inputs: usize, outputs: usize) -> [Tensor; 3] {
+        [
+            noise_tensor(&[rows, inputs], 1).unwrap(),
+            noise_tensor(&[outputs, inputs], 2).unwrap(),
+            noise_tensor(&[outputs], 3).unwrap(),
+        ]
+    }
+
+    #[test]
+    fn the_weights_gradient_is_backwards() {
+        let (x, w) = (noise_tensor(&[7, 3], 1).unwrap(), noise_tensor(&[4, 3], 2).unwrap());
+        let grad = noise_tensor(&[7, 4], 3).unwrap();
+        let w = candle_core::Var::from_tensor(&w).unwrap();
+        let sum = (linear(&x, &w, None).unwrap() * &grad).unwrap().sum_all().unwrap();
+        let expected = sum.backward().unwrap().get(&w).unwrap().clone();
+        let found = linear_weight_gradient(&x, &grad).unwrap();
+        assert_eq!(found.to_vec2::<f64>().unwrap(), expected.to_vec2::<f64>().unwrap());
+        assert!(linear_weight_gradient(&x, &grad.narrow(0, 0, 5).unwrap()).is_err());
+    }
+
+    #[test]
+    fn it_is_the_product_whatever_the_cut() {
+        // One task, cut by rows, cut by columns, and neither a multiple of anything.
+        // The last is large enough for the packed products.
+        for (rows, columns, outputs) in
+            [(1, 1, 1), (3, 10, 7), (700, 65, 33), (5, 300, 517), (129, 130, 131), (63, 517, 301)]
+        {
+            let [x, w, bias] = inputs(rows, columns, outputs);
+            let expected = x.matmul(&w.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
+            for dtype in [DType::F64, DType::F32] {
+                let [x, w, bias] = [&x, &w, &bias].map(|t| t.to_dtype(dtype).unwrap());
+                let y = linear(&x, &w, Some(&bias)).unwrap().to_dtype(DType::F64).unwrap();
+                let error = (y - &expected).unwrap().abs().unwrap().max_all().unwrap();
+                let bound = if dtype == DType::F64 { 1e-12 } else { 2e-5 };
+                assert!(
+                    error.to_scalar::<f64>().unwrap() < bound,
+                    "{rows} {columns} {outputs} {dtype:?}: {error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_against_differences() {
+        let all = inputs(4, 5, 3);
+        check_gradients(|t| Ok(linear(&t[0], &t[1], Some(&t[2])).unwrap()), &all, 1e-5, 1e-8).unwrap();
+        check_gradients(|t| Ok(linear(&t[0], &t[1], None).unwrap()), &all[..2], 1e-5, 1e-8).unwrap();
+        // A transposed argument.
+        let x = noise_tensor(&[5, 4], 1).unwrap();
+        let turned = |t: &[Tensor]| Ok(linear(&t[0].t()?, &t[1], None).unwrap());
+        check_gradients(turned, &[x, all[1].clone()], 1e-5, 1e-8).unwrap();
+    }
+
+    #[test]
+    fn gradients_in_single_precision_are_those_in_double() {
+        let all = inputs(63, 517, 301);
+        let seeds = noise_tensor(&[63, 301], 4).unwrap();
+        let gradients = |dtype: DType| {
+            let all: Vec<_> = all
+                .iter()
+                .map(|t| candle_core::Var::from_tensor(&t.to_dtype(dtype).unwrap()).unwrap())
+                .collect();
+            let y = linear(&all[0], &all[1], Some(&all[2])).unwrap();
+            let store = (y * seeds.to_dtype(dtype).unwrap()).unwrap().sum_all().unwrap().backward().unwrap();
+            all.iter().map(|t| store.get(t).unwrap().to_dtype(DType::F64).unwrap()).collect::<Vec<_>>()
+        };
+        for (single, double) in gradients(DType::F32).iter().zip(gradients(DType::F64)) {
+            let error = (single - double).unwrap().abs().unwrap().max_all().unwrap();
+            assert!(error.to_scalar::<f64>().unwrap() < 2e-5, "{error}");
+        }
+    }
+
+    #[test]
+    fn bad_arguments_are_errors() {
+        let [x, w, bias] = inputs(4, 5, 3);
+        let refused = |x: &Tensor, w: &Tensor, bias: Option<&Tensor>| {
+            assert!(matches!(linear(x, w, bias), Err(Error::Argument { op: "linear", .. })));
+        };
+        refused(&x, &w.t().unwrap(), None);
+        refused(&x, &w, Some(&x));
+        refused(&x.unsqueeze(0).unwrap(), &w, None);
+        refused(&x.to_dtype(DType::F32).unwrap(), &w, Some(&bias));
+        refused(&Tensor::zeros((0, 5), DType::F64, &Device::Cpu).unwrap(), &w, None);
+    }
+}

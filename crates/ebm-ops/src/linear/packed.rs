@@ -1,0 +1,294 @@
+//! The linear layer with weights packed once: for inference, and for gradients in the input alone.
+
+use std::sync::OnceLock;
+
+use candle_core::Tensor;
+
+use rayon::prelude::*;
+
+use crate::device::Precision;
+use crate::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense, halves, pair, round};
+use crate::relu::Activation;
+use crate::storage::numbers;
+use crate::{Error, Result};
+
+/// `y = activation(x Wᵀ + b)` on slices, f32, on the CPU, with W in the order in which the processor reads
+/// it.
+///
+/// A product reads the weights from memory once, whatever the number of rows. Results have the same bits for
+/// every number of threads.
+#[derive(Clone, Debug)]
+pub struct PackedLinear {
+    weight: Weights,
+    bias: Vec<f32>,
+    /// Wᵀ, from the first gradient on.
+    transposed: OnceLock<Weights>,
+}
+
+impl PackedLinear {
+    /// Packs `weight` (O, I) and `bias` (O), as f32.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a shape does not fit or an extent is zero.
+    pub fn new(weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
+        Self::with_inputs(weight, bias, Precision::Full, |i| i)
+    }
+
+    /// [`new`](Self::new) for inputs in another order than the weight's: input i of the layer meets column
+    /// `column(i)` of `weight`. With [`Precision::Bf16`] the weights are held in bf16 and x is rounded to it;
+    /// bias, sums and results are f32.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and where a column is not one of `0..I`.
+    pub fn with_inputs(
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        precision: Precision,
+        column: impl Fn(usize) -> usize,
+    ) -> Result<Self> {
+        let &[outputs, inputs] = weight.dims() else {
+            return refuse(format!("expected a weight (O, I), got {:?}", weight.dims()));
+        };
+        if weight.elem_count() == 0 {
+            return refuse(format!("the extents of the weight {:?} must be positive", weight.dims()));
+        }
+        if let Some(bias) = bias
+            && bias.dims() != [outputs]
+        {
+            return refuse(format!("expected a bias ({outputs}), got {:?}", bias.dims()));
+        }
+        let columns: Vec<usize> = (0..inputs).map(column).collect();
+        if let Some(bad) = columns.iter().find(|&&column| column >= inputs) {
+            return refuse(format!("the weight {:?} has no column {bad}", weight.dims()));
+        }
+        let weight = numbers(weight)?;
+        let element = |i: usize, o: usize| weight[o * inputs + columns[i]];
+        let mut packed = Weights::zeros(Panels::zeros, inputs, outputs, precision == Precision::Bf16);
+        let fill = packed.filler(element);
+        packed.panels.panels_mut().enumerate().for_each(|(panel, to)| fill(panel, to));
+        Ok(Self { weight: packed, bias: bias.map_or(Ok(Vec::new()), numbers)?, transposed: OnceLock::new() })
+    }
+
+    /// I.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.weight.depth
+    }
+
+    /// O.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.weight.panels.columns()
+    }
+
+    /// `x` (N, I) -> (N, O), with ReLU where `relu`. Hand the result back to `workspace` when done with it.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the length of `x` is no multiple of I.
+    pub fn forward(&self, x: &[f32], relu: bool, workspace: &Workspace) -> Result<Vec<f32>> {
+        let activation = Activation::relu_where(relu);
+        let epilogue = Epilogue { bias: &self.bias, residual: None, activation };
+        self.weight.times(x, epilogue, workspace)
+    }
+
+    /// The gradient in x, (N, I), from `gradient` in y, (N, O); no bias enters. With `activation`, y (N, O)
+    /// after a ReLU, `gradient` counts where y is positive alone.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a length is no multiple of O, or the two differ.
+    pub fn input_gradient(
+        &self,
+        gradient: &[f32],
+        activation: Option<&[f32]>,
+        workspace: &Workspace,
+    ) -> Result<Vec<f32>> {
+        let transposed = self.transposed.get_or_init(|| self.weight.transposed());
+        let Some(activation) = activation else {
+            return transposed.times(gradient, Epilogue::default(), workspace);
+        };
+        if activation.len() != gradient.len() {
+            return refuse(format!("a gradient of {} for {} activations", gradient.len(), activation.len()));
+        }
+        let mut open = workspace.take(gradient.len());
+        for ((open, gradient), y) in open.iter_mut().zip(gradient).zip(activation) {
+            *open = if *y > 0.0 { *gradient } else { 0.0 };
+        }
+        let result = transposed.times(&open, Epilogue::default(), workspace);
+        workspace.give(open);
+        result
+    }
+}
+
+/// A matrix B (depth × columns) in panels.
+#[derive(Clone, Debug)]
+struct Weights {
+    /// Of f32, or of pairs of bf16.
+    panels: Panels,
+    is_bf16: bool,
+    depth: usize,
+}
+
+impl Weights {
+    /// Zeros, in room that `zeros` makes.
+    fn zeros(zeros: fn(usize, usize) -> Panels, depth: usize, columns: usize, is_bf16: bool) -> Self {
+        let steps = if is_bf16 { depth.div_ceil(2) } else { depth };
+        Self { panels: zeros(steps, columns), is_bf16, depth }
+    }
+
+    /// What fills a panel, its number and its numbers given, where element (k, column) of B is
+    /// `element(k, column)`.
+    fn filler<F: Fn(usize, usize) -> f32>(&self, element: F) -> impl Fn(usize, &mut [f32]) + use<F> {
+        let (width, columns, depth, is_bf16) =
+            (self.panels.width(), self.panels.columns(), self.depth, self.is_bf16);
+        move |panel, to| {
+            for (j, column) in (panel * width..columns.min((panel + 1) * width)).enumerate() {
+                for (step, to) in to.chunks_exact_mut(width).enumerate() {
+                    to[j] = if is_bf16 {
+                        let second = 2 * step + 1;
+                        let last = if second < depth { element(second, column) } else { 0.0 };
+                        pair(element(2 * step, column), last)
+                    } else {
+                        element(step, column)
+                    };
+                }
+            }
+        }
+    }
+
+    fn get(&self, k: usize, column: usize) -> f32 {
+        if self.is_bf16 { halves(self.panels.get(k / 2, column))[k % 2] } else { self.panels.get(k, column) }
+    }
+
+    /// Bᵀ. On this thread alone: others may wait for the result, and must not be given work meanwhile.
+    fn transposed(&self) -> Self {
+        let mut transposed = Self::zeros(Panels::zeros_here, self.panels.columns(), self.depth, self.is_bf16);
+        let fill = transposed.filler(|o, i| self.get(i, o));
+        transposed.panels.panels_mut_in_order().enumerate().for_each(|(panel, to)| fill(panel, to));
+        transposed
+    }
+
+    /// `epilogue(a · B)` for rows of a that lie end to end.
+    fn times(&self, a: &[f32], epilogue: Epilogue<'_>, workspace: &Workspace) -> Result<Vec<f32>> {
+        if !a.len().is_multiple_of(self.depth) {
+            return refuse(format!("{} numbers are no rows of {}", a.len(), self.depth));
+        }
+        let (rows, steps) = (a.len() / self.depth, self.panels.depth());
+        let sizes = Sizes { rows, depth: steps, columns: self.panels.columns() };
+        let mut c = workspace.take(rows * sizes.columns);
+        let output = Output::Rows(&mut c, epilogue);
+        match (rows, self.is_bf16) {
+            (0, _) => {}
+            (_, false) => dense(Left::Rows(a), Right::Panels(&self.panels), sizes, output)?,
+            (_, true) => {
+                let mut pairs = workspace.take(rows * steps);
+                let of_rows = pairs.par_chunks_exact_mut(steps).zip(a.par_chunks_exact(self.depth));
+                of_rows.for_each(|(to, row)| round(row, to));
+                dense(Left::Pairs(&pairs), Right::Panels(&self.panels), sizes, output)?;
+                workspace.give(pairs);
+            }
+        }
+        Ok(c)
+    }
+}
+
+fn refuse<T>(reason: String) -> Result<T> {
+    Err(Error::Argument { op: "PackedLinear", reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::linear;
+    use crate::testing::noise_tensor;
+
+    fn noise(shape: &[usize], seed: u64) -> Tensor {
+        noise_tensor(shape, seed).unwrap().to_dtype(DType::F32).unwrap()
+    }
+
+    fn assert_close(found: &[f32], expected: &Tensor) {
+        let expected = numbers(expected).unwrap();
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 2e-5, "{found} against {expected}");
+        }
+    }
+
+    #[test]
+    fn it_is_the_layer_and_its_gradient() {
+        let workspace = Workspace::new();
+        for (rows, inputs, outputs) in [(1, 1, 1), (7, 33, 5), (100, 900, 70)] {
+            let (x, w, b) = (noise(&[rows, inputs], 1), noise(&[outputs, inputs], 2), noise(&[outputs], 3));
+            let layer = PackedLinear::new(&w, Some(&b)).unwrap();
+            assert_eq!((layer.inputs(), layer.outputs()), (inputs, outputs));
+            let x_numbers = numbers(&x).unwrap();
+            let expected = linear(&x, &w, Some(&b)).unwrap();
+            assert_close(&layer.forward(&x_numbers, false, &workspace).unwrap(), &expected);
+            let y = layer.forward(&x_numbers, true, &workspace).unwrap();
+            assert_close(&y, &expected.relu().unwrap());
+
+            let g = noise(&[rows, outputs], 4);
+            let g_numbers = numbers(&g).unwrap();
+            let plain = layer.input_gradient(&g_numbers, None, &workspace).unwrap();
+            assert_close(&plain, &g.matmul(&w).unwrap());
+            let open = expected.gt(0.0).unwrap().to_dtype(DType::F32).unwrap();
+            let masked = layer.input_gradient(&g_numbers, Some(&y), &workspace).unwrap();
+            assert_close(&masked, &(g * open).unwrap().matmul(&w).unwrap());
+        }
+    }
+
+    #[test]
+    fn inputs_in_another_order() {
+        let (x, w) = (noise(&[3, 8], 1), noise(&[4, 8], 2));
+        // The layer sees x backwards.
+        let layer = PackedLinear::with_inputs(&w, None, Precision::Full, |i| 7 - i).unwrap();
+        let mut turned = numbers(&x).unwrap();
+        turned.chunks_exact_mut(8).for_each(<[f32]>::reverse);
+        let y = layer.forward(&turned, false, &Workspace::new()).unwrap();
+        assert_close(&y, &linear(&x, &w, None).unwrap());
+    }
+
+    /// The same in f64, of numbers that candle rounded to bf16.
+    #[test]
+    fn in_bf16_it_is_the_layer_of_rounded_numbers() {
+        let workspace = Workspace::new();
+        let rounded = |x: &Tensor| x.to_dtype(DType::BF16).unwrap().to_dtype(DType::F64).unwrap();
+        for (rows, inputs, outputs) in [(1, 1, 1), (7, 33, 5), (100, 1901, 70)] {
+            let (x, w, b) = (noise(&[rows, inputs], 1), noise(&[outputs, inputs], 2), noise(&[outputs], 3));
+            let layer = PackedLinear::with_inputs(&w, Some(&b), Precision::Bf16, |i| i).unwrap();
+            assert_eq!((layer.inputs(), layer.outputs()), (inputs, outputs));
+            let product = rounded(&x).matmul(&rounded(&w).t().unwrap()).unwrap();
+            let expected = product.broadcast_add(&b.to_dtype(DType::F64).unwrap()).unwrap();
+            let y = layer.forward(&numbers(&x).unwrap(), false, &workspace).unwrap();
+            assert_close(&y, &expected.to_dtype(DType::F32).unwrap());
+
+            let g = noise(&[rows, outputs], 4);
+            let found = layer.input_gradient(&numbers(&g).unwrap(), None, &workspace).unwrap();
+            let expected = rounded(&g).matmul(&rounded(&w)).unwrap();
+            assert_close(&found, &expected.to_dtype(DType::F32).unwrap());
+        }
+    }
+
+    #[test]
+    fn no_rows_give_no_rows() {
+        let layer = PackedLinear::new(&noise(&[4, 8], 2), None).unwrap();
+        assert!(layer.forward(&[], true, &Workspace::new()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn bad_arguments_are_errors() {
+        let w = noise(&[4, 8], 2);
+        let refused = |result: Result<PackedLinear>| {
+            assert!(matches!(result, Err(Error::Argument { op: "PackedLinear", .. })));
+        };
+        refused(PackedLinear::new(&w, Some(&noise(&[8], 1))));
+        refused(PackedLinear::new(&noise(&[8], 1), None));
+        refused(PackedLinear::new(&Tensor::zeros((0, 8), DType::F32, &Device::Cpu).unwrap(), None));
+        refused(PackedLinear::with_inputs(&w, None, Precision::Full, |i| i + 1));
+        let (layer, workspace) = (PackedLinear::new(&w, None).unwrap(), Workspace::new());
+        assert!(layer.forward(&[0.0; 9], true, &workspace).is_err());
+        assert!(layer.input_gradient(&[0.0; 5], None, &workspace).is_err());
+        assert!(layer.input_gradient(&[0.0; 4], Some(&[0.0; 8]), &workspace).is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! A convolution, with batch normalisation behind it or without.
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use candle_nn::{Init, VarBuilder};
+
+use super::init::{default_bias, default_weight};
+use super::norm::{BatchNorm, BatchNormConfig, Following};
+use super::prepared::{Prepared, are_constant, is_packable};
+use crate::layout::to_channels_last;
+use crate::{Activation, PackedConv2d, PackedDepthwise, Padding, Result};
+use crate::{conv2d, conv2d_layer, depthwise_layer, in_order, prelu_in_place};
+
+/// A square convolution with torch's names `weight` (O, I, k, k), depthwise (O, 1, k, k), and `bias` (O), and the
+/// normalisation of its outputs, if any.
+///
+/// Of constant parameters it keeps what it makes of them when it is first used without training: the weights
+/// with the normalisation's factors, on the CPU in f32 in the order in which the processor reads them.
+#[derive(Clone, Debug)]
+pub struct Conv2d {
+    weight: Tensor,
+    bias: Option<Tensor>,
+    stride: usize,
+    padding: Padding,
+    depthwise: bool,
+    /// What ReLU is.
+    rectifier: Activation,
+    /// That of PReLU (O), which is then what ReLU is.
+    slope: Option<Tensor>,
+    norm: Option<BatchNorm>,
+    prepared: Prepared<Form>,
+}
+
+/// The layer without training: what the normalisation multiplies and adds is in its weights.
+#[derive(Debug)]
+enum Form {
+    Packed(PackedConv2d),
+    Depthwise(PackedDepthwise),
+    Plain(Tensor, Option<Tensor>),
+}
+
+/// The geometry and the initial values of a [`Conv2d`].
+#[derive(Clone, Copy, Debug)]
+pub struct Conv2dConfig {
+    /// The number of input channels I.
+    pub input: usize,
+    /// The number of output channels O.
+    pub output: usize,
+    /// The kernel's height and width k.
+    pub kernel: usize,
+    /// The step between two outputs.
+    pub stride: usize,
+    /// The zeros around a map.
+    pub padding: Padding,
+    /// Whether each channel has a filter of its own; then I is O.
+    pub depthwise: bool,
+    /// How the weight is drawn.
+    pub weight: Init,
+    /// How the bias is drawn, if there is one.
+    pub bias: Option<Init>,
+}
+
+impl Conv2dConfig {
+    /// Stride 1 and the padding that keeps an odd kernel's output at the input's size, with torch's
+    /// default initial values.
+    pub fn same(input: usize, output: usize, kernel: usize) -> Self {
+        Self {
+            input,
+            output,
+            kernel,
+            stride: 1,
+            padding: Padding::Each(kernel / 2),
+            depthwise: false,
+            weight: default_weight(),
+            bias: Some(default_bias(input * kernel * kernel)),
+        }
+    }
+
+    /// The same with a filter for each channel.
+    pub fn depthwise(channels: usize, kernel: usize) -> Self {
+        Self { input: channels, depthwise: true, ..Self::same(1, channels, kernel) }
+    }
+}
+
+impl Conv2d {
+    /// The layer whose parameters are `weight` and `bias` of `vb`.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn new(config: Conv2dConfig, vb: VarBuilder) -> Result<Self> {
+        let Conv2dConfig { output, kernel, stride, padding, depthwise, .. } = config;
+        let input = if depthwise { 1 } else { config.input };
+        let weight = vb.get_with_hints((output, input, kernel, kernel), "weight", config.weight)?;
+        let bias = config.bias.map(|init| vb.get_with_hints(output, "bias", init)).transpose()?;
+        let (rectifier, slope, norm, prepared) = (Activation::Relu, None, None, Prepared::new());
+        Ok(Self { weight, bias, stride, padding, depthwise, rectifier, slope, norm, prepared })
+    }
+
+    /// The layer `conv` of `vb` without a bias, normalised by the layer `norm` of it.
+    ///
+    /// # Errors
+    /// When `vb` refuses a tensor.
+    pub fn with_norm(
+        config: Conv2dConfig,
+        norm: BatchNormConfig,
+        [conv, norm_name]: [&str; 2],
+        vb: &VarBuilder,
+    ) -> Result<Self> {
+        let layer = Self::new(Conv2dConfig { bias: None, ..config }, vb.pp(conv))?;
+        Ok(layer.normalised(BatchNorm::new(config.output, norm, vb.pp(norm_name))?))
+    }
+
+    /// The same with a normalisation of its outputs.
+    #[must_use]
+    pub fn normalised(self, norm: BatchNorm) -> Self {
+        Self { norm: Some(norm), prepared: Prepared::new(), ..self }
+    }
+
+    /// The same with ReLU6, min(max(x, 0), 6), in the place of ReLU.
+    #[must_use]
+    pub fn relu6(self) -> Self {
+        Self { rectifier: Activation::Relu6, ..self }
+    }
+
+    /// The same with PReLU in the place of ReLU; its slopes, first 1/4, are `weight` (O) of `vb`, as torch has it.
+    ///
+    /// # Errors
+    /// When `vb` refuses the tensor.
+    pub fn prelu(self, vb: &VarBuilder) -> Result<Self> {
+        let slope = vb.get_with_hints(self.weight.dim(0)?, "weight", Init::Const(0.25))?;
+        Ok(Self { slope: Some(slope), ..self })
+    }
+
+    /// (N, I, H, W) -> (N, O, (H + 2p − k)/s + 1, (W + 2p − k)/s + 1), divisions rounded down, plus
+    /// `residual` of that shape. Normalisation is by the running statistics.
+    ///
+    /// # Errors
+    /// When `x` has another number of channels or is smaller than the kernel, or `residual` has another
+    /// shape.
+    pub fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+        let packs = self.is_constant([x].into_iter().chain(residual)) && is_packable(x);
+        let padding = match self.padding {
+            Padding::Each(padding) if !packs && !self.depthwise => padding,
+            _ => {
+                let residual = residual.map(to_channels_last).transpose()?;
+                let x = to_channels_last(x)?;
+                let y = self.forward_channels_last(&x, residual.as_ref(), false, false)?;
+                return Ok(y.permute((0, 3, 1, 2))?);
+            }
+        };
+        let (weight, bias) = self.folded()?;
+        let y = conv2d(x, &weight, bias.as_ref(), self.stride, padding)?;
+        Ok(match residual {
+            Some(residual) => (y + residual)?,
+            None => y,
+        })
+    }
+
+    /// (N, H, W, I) -> (N, …, O): the convolution, normalised, with `residual` added, and with `relu` cut off
+    /// at 0, or as [`relu6`](Self::relu6) or [`prelu`](Self::prelu) says. With `train`, normalisation that is not
+    /// frozen uses and records the batch's statistics.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_channels_last(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        relu: bool,
+        train: bool,
+    ) -> Result<Tensor> {
+        let slope = self.slope.as_ref().filter(|_| relu);
+        let activation = if relu && slope.is_none() { self.rectifier } else { Activation::None };
+        if let Some(norm) = self.norm.as_ref().filter(|norm| norm.uses_batch(train)) {
+            // The statistics move.
+            self.prepared.forget();
+            let y = self.convolved(x, &self.weight, self.bias.as_ref(), None, Activation::None)?;
+            return norm.followed(&y, Following { residual, activation, slope }, true);
+        }
+        let y = self.by_statistics(x, residual, activation)?;
+        match slope {
+            Some(slope) => prelu_in_place(y, slope),
+            None => Ok(y),
+        }
+    }
+
+    /// The layer without PReLU, normalised by the running statistics.
+    fn by_statistics(&self, x: &Tensor, residual: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
+        let folded = || {
+            let (weight, bias) = self.folded()?;
+            self.convolved(x, &weight, bias.as_ref(), residual, activation)
+        };
+        if !self.is_constant([x].into_iter().chain(residual)) {
+            return folded();
+        }
+        match &*self.form()? {
+            Form::Packed(packed) if is_packable(x) => {
+                packed.forward(&self.padded(x)?.0, residual, activation)
+            }
+            Form::Depthwise(packed) if is_packable(x) && residual.is_none() => packed.forward(x, activation),
+            Form::Plain(weight, bias) => self.convolved(x, weight, bias.as_ref(), residual, activation),
+            _ => folded(),
+        }
+    }
+
+    /// (O, I, k, k), depthwise (O, 1, k, k).
+    #[must_use]
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+
+    /// The convolution with these parameters and what follows it.
+    fn convolved(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        residual: Option<&Tensor>,
+        activation: Activation,
+    ) -> Result<Tensor> {
+        if !self.depthwise {
+            let (x, zeros) = self.padded(x)?;
+            return conv2d_layer(&x, weight, bias, self.stride, zeros, residual, activation);
+        }
+        let layer = |activation| depthwise_layer(x, weight, bias, self.stride, self.padding, activation);
+        if residual.is_none() {
+            return layer(activation);
+        }
+        activation.of(&layer(Activation::None)?, residual)
+    }
+
+    /// (N, H, W, I) with the zeros of [`Padding::Same`] written out, and those that are to be added on each
+    /// side.
+    fn padded(&self, x: &Tensor) -> Result<(Tensor, usize)> {
+        if let Padding::Each(zeros) = self.padding {
+            return Ok((x.clone(), zeros));
+        }
+        let (mut padded, kernel) = (x.clone(), self.weight.dim(3)?);
+        for axis in [1, 2] {
+            let size = x.dim(axis)?;
+            if let Some((before, outputs)) = self.padding.along(size, kernel, self.stride) {
+                let reach = (outputs - 1) * self.stride + kernel;
+                padded = padded.pad_with_zeros(axis, before, reach.saturating_sub(before + size))?;
+            }
+        }
+        Ok((padded, 0))
+    }
+
+    /// The step between two outputs.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The zeros around a map.
+    #[must_use]
+    pub fn padding(&self) -> Padding {
+        self.padding
+    }
+
+    /// The slopes of PReLU (O), where that stands for ReLU.
+    #[must_use]
+    pub fn slope(&self) -> Option<&Tensor> {
+        self.slope.as_ref()
+    }
+
+    /// Whether each channel has a filter of its own.
+    #[must_use]
+    pub fn is_depthwise(&self) -> bool {
+        self.depthwise
+    }
+
+    /// Whether the layer is the same until its parameters are others: these are constant, and normalisation is by
+    /// the running statistics.
+    pub(crate) fn is_fixed(&self, train: bool) -> bool {
+        !self.norm.as_ref().is_some_and(|norm| norm.uses_batch(train)) && self.is_constant([].into_iter())
+    }
+
+    /// Whether it joins the channels of each pixel and does nothing else.
+    pub(crate) fn is_pointwise(&self) -> bool {
+        let is_point = matches!(self.weight.dims(), [.., 1, 1]) && !self.depthwise;
+        is_point && self.stride == 1 && matches!(self.padding, Padding::Same | Padding::Each(0))
+    }
+
+    /// What stands for ReLU: ReLU or ReLU6; none where it is PReLU.
+    #[must_use]
+    pub fn rectifier(&self) -> Option<Activation> {
+        self.slope.is_none().then_some(self.rectifier)
+    }
+
+    /// Stride, padding and ReLU of a depthwise convolution that [has no parameters](Self::rectifier) behind it.
+    pub(crate) fn depthwise_form(&self) -> Option<(usize, Padding, Activation)> {
+        let rectifier = self.rectifier().filter(|_| self.depthwise)?;
+        Some((self.stride, self.padding, rectifier))
+    }
+
+    /// Whether neither the parameters nor these arguments depend on a variable.
+    fn is_constant<'a>(&'a self, arguments: impl Iterator<Item = &'a Tensor>) -> bool {
+        are_constant(self.parameters().chain(arguments))
+    }
+
+    /// Those that are trained.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &Tensor> {
+        let of_norm = self.norm.iter().flat_map(BatchNorm::parameters);
+        [&self.weight].into_iter().chain(&self.bias).chain(&self.slope).chain(of_norm)
+    }
+
+    fn form(&self) -> Result<Arc<Form>> {
+        self.prepared.get(|| {
+            let (weight, bias) = self.folded()?;
+            if is_packable(&weight) {
+                let (bias, padding) = (bias.as_ref(), self.padding);
+                return Ok(match padding {
+                    _ if self.depthwise => {
+                        Form::Depthwise(PackedDepthwise::new(&weight, bias, self.stride, padding)?)
+                    }
+                    Padding::Each(zeros) => {
+                        Form::Packed(PackedConv2d::new(&weight, bias, self.stride, zeros)?)
+                    }
+                    Padding::Same => Form::Packed(PackedConv2d::new(&weight, bias, self.stride, 0)?),
+                });
+            }
+            let weight = if self.depthwise { weight } else { in_order(&weight)? };
+            Ok(Form::Plain(weight.detach(), bias.map(|bias| bias.detach())))
+        })
+    }
+
+    /// Weight and bias with the affine map of the normalisation's running statistics in them: they are
+    /// smaller than the maps it would run over.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn folded(&self) -> Result<(Tensor, Option<Tensor>)> {
+        let Some(norm) = &self.norm else { return Ok((self.weight.clone(), self.bias.clone())) };
+        let (scale, shift) = norm.affine()?;
+        let bias = match &self.bias {
+            Some(bias) => ((bias * &scale)? + shift)?,
+            None => shift,
+        };
+        Ok((self.weight.broadcast_mul(&scale.reshape(((), 1, 1, 1))?)?, Some(bias)))
+    }
+}

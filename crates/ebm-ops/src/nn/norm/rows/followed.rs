@@ -1,0 +1,70 @@
+//! What becomes of a normalised number z, and of a gradient on its way back.
+
+use crate::{Float, between, where_between, where_positive};
+
+/// A function of z, with PReLU's slope of its channel at hand.
+pub(super) trait Followed<T: Float>: Copy + Sync {
+    /// Of z.
+    fn value(self, z: T, slope: T) -> T;
+
+    /// The gradient in z, from that in the value.
+    fn gradient(self, g: T, z: T, slope: T) -> T;
+
+    /// The gradient in the slope.
+    fn slope_gradient(self, _g: T, _z: T) -> T {
+        T::zero()
+    }
+}
+
+/// Nothing follows.
+#[derive(Clone, Copy)]
+pub(super) struct Identity;
+
+impl<T: Float> Followed<T> for Identity {
+    #[inline(always)]
+    fn value(self, z: T, _: T) -> T {
+        z
+    }
+
+    #[inline(always)]
+    fn gradient(self, g: T, _: T, _: T) -> T {
+        g
+    }
+}
+
+/// ReLU and ReLU6: z within bounds, at which derivatives are 0; NaN stays NaN.
+#[derive(Clone, Copy)]
+pub(super) struct Clamp<T>(pub(super) [T; 2]);
+
+impl<T: Float> Followed<T> for Clamp<T> {
+    #[inline(always)]
+    fn value(self, z: T, _: T) -> T {
+        between(z, self.0)
+    }
+
+    #[inline(always)]
+    fn gradient(self, g: T, z: T, _: T) -> T {
+        where_between(z, self.0, g)
+    }
+}
+
+/// PReLU, whose derivative at 0 is the slope.
+#[derive(Clone, Copy)]
+pub(super) struct Slope;
+
+impl<T: Float> Followed<T> for Slope {
+    #[inline(always)]
+    fn value(self, z: T, slope: T) -> T {
+        where_positive(z, z, slope * z)
+    }
+
+    #[inline(always)]
+    fn gradient(self, g: T, z: T, slope: T) -> T {
+        where_positive(z, g, slope * g)
+    }
+
+    #[inline(always)]
+    fn slope_gradient(self, g: T, z: T) -> T {
+        where_positive(z, T::zero(), g * z)
+    }
+}

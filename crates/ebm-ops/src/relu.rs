@@ -1,0 +1,228 @@
+//! ReLU and ReLU6 with torch's derivatives, which are 0 at their ends (candle's at 0 is 1), alone and after a
+//! sum.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+use candle_core::{CpuStorage, Shape, Tensor};
+
+use super::float::Float;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::storage::zip_map;
+use super::widened::{is_narrow, widened};
+use crate::Result;
+
+/// What follows a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// max(x, 0).
+    Relu,
+    /// min(max(x, 0), 6).
+    Relu6,
+}
+
+impl Activation {
+    /// ReLU where `relu`, else nothing.
+    pub(crate) fn relu_where(relu: bool) -> Self {
+        if relu { Self::Relu } else { Self::None }
+    }
+
+    /// The least and the greatest result.
+    pub(crate) fn bounds(self) -> [f64; 2] {
+        match self {
+            Self::None => [f64::NEG_INFINITY, f64::INFINITY],
+            Self::Relu => [0., f64::INFINITY],
+            Self::Relu6 => [0., 6.],
+        }
+    }
+
+    /// Of x, plus a residual of the same shape where there is one.
+    pub(crate) fn of(self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+        let sum = || residual.map_or_else(|| Ok(x.clone()), |residual| x + residual);
+        if self == Self::None {
+            return Ok(sum()?);
+        }
+        if is_narrow(x) {
+            return widened(&sum()?, |sum| self.of(sum, None));
+        }
+        let Some(residual) = residual else { return Ok(Rectify(self).apply([x])?) };
+        if x.shape() != residual.shape() {
+            return Err(candle_core::Error::ShapeMismatchBinaryOp {
+                lhs: x.shape().clone(),
+                rhs: residual.shape().clone(),
+                op: "add_relu",
+            }
+            .into());
+        }
+        Ok(Rectify(self).apply([x, residual])?)
+    }
+
+    /// The gradient of what it was [of](Self::of) from that of its result y: g where y lies between the bounds,
+    /// else 0. Outside any graph.
+    pub(crate) fn gradient(self, g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
+        if self == Self::None { g.contiguous() } else { Mask(self).run([g, y]) }
+    }
+}
+
+/// max(x, 0), of any shape; the derivative at 0 is 0.
+///
+/// # Errors
+/// When a tensor operation fails.
+pub fn relu(x: &Tensor) -> Result<Tensor> {
+    Activation::Relu.of(x, None)
+}
+
+/// [`relu`] of a + b, which have the same shape: the end of a residual block, in one pass.
+///
+/// # Errors
+/// When the shapes differ.
+pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    Activation::Relu.of(a, Some(b))
+}
+
+/// min(max(x, 0), 6), of any shape; the derivatives at 0 and 6 are 0.
+///
+/// # Errors
+/// When a tensor operation fails.
+pub fn relu6(x: &Tensor) -> Result<Tensor> {
+    Activation::Relu6.of(x, None)
+}
+
+/// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32,
+/// f64 or on a GPU bf16.
+///
+/// # Errors
+/// When the types differ.
+pub fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
+    Activation::Relu.gradient(g, y)
+}
+
+/// Of one tensor, or of the sum of two.
+struct Rectify(Activation);
+
+impl<const N: usize> Kernel<N> for Rectify {
+    fn name(&self) -> &'static str {
+        "relu"
+    }
+
+    fn shape(&self, arguments: [&Shape; N]) -> candle_core::Result<Shape> {
+        Ok(arguments[0].clone())
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> candle_core::Result<CpuStorage> {
+        by_type!("relu", arguments, |all| match all.get(1) {
+            Some(b) => map(all[0], b, self.0, |a, b, bounds| between(a + b, bounds)),
+            None => map(all[0], all[0], self.0, |x, _, bounds| between(x, bounds)),
+        })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(
+        &self,
+        arguments: [crate::cuda::Argument<'_>; N],
+    ) -> candle_core::Result<candle_core::CudaStorage> {
+        let [_, most] = self.0.bounds();
+        match arguments.get(1) {
+            Some(b) => cuda::add_relu(arguments[0], *b, most),
+            None => cuda::relu(arguments[0], most),
+        }
+    }
+
+    fn gradients(&self, _: [&Tensor; N], y: &Tensor, g: &Tensor) -> candle_core::Result<[Option<Tensor>; N]> {
+        let g = self.0.gradient(g, y)?;
+        Ok(std::array::from_fn(|_| Some(g.clone())))
+    }
+}
+
+/// (g, y) -> the gradient where the result y lay between the bounds, else 0.
+struct Mask(Activation);
+
+impl Kernel<2> for Mask {
+    fn name(&self) -> &'static str {
+        "relu-grad"
+    }
+
+    fn shape(&self, [g, _]: [&Shape; 2]) -> candle_core::Result<Shape> {
+        Ok(g.clone())
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> candle_core::Result<CpuStorage> {
+        by_type!("relu-grad", arguments, |[g, y]| map(g, y, self.0, |g, y, bounds| where_between(
+            y, bounds, g
+        )))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [g, y]: [crate::cuda::Argument<'_>; 2]) -> candle_core::Result<candle_core::CudaStorage> {
+        cuda::mask(g, y, self.0.bounds()[1])
+    }
+}
+
+/// x within the bounds; NaN stays NaN.
+#[inline(always)]
+pub(crate) fn between<T: Float>(x: T, [least, most]: [T; 2]) -> T {
+    let x = if x < least { least } else { x };
+    if x > most { most } else { x }
+}
+
+/// g where x lies between the bounds, else 0, without a branch.
+#[inline(always)]
+pub(crate) fn where_between<T: Float>(x: T, [least, most]: [T; 2], g: T) -> T {
+    std::hint::select_unpredictable((x > least) & (x < most), g, T::zero())
+}
+
+fn map<T: Float>(a: &[T], b: &[T], of: Activation, f: impl Fn(T, T, [T; 2]) -> T + Sync) -> Vec<T> {
+    let bounds = of.bounds().map(T::from_f64);
+    zip_map(a, b, |a, b| f(a, b, bounds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::devices;
+    use candle_core::Var;
+
+    #[test]
+    fn values_and_derivatives_are_torchs() {
+        let data = [-1.5, 0., 2., f64::NAN];
+        for device in devices() {
+            let x = Var::new(&data[..3], &device).unwrap();
+            let y = relu(&x).unwrap();
+            assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2.]);
+            let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
+            assert_eq!(grads.get(&x).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3.]);
+            let y = relu(&Tensor::new(&data, &device).unwrap()).unwrap().to_vec1::<f64>().unwrap();
+            assert!(y[3].is_nan());
+        }
+    }
+
+    #[test]
+    fn a_sum_passes_its_gradient_to_both() {
+        for device in devices() {
+            let a = Var::new(&[[1f32, -2.], [3., 1.]], &device).unwrap();
+            let b = Var::new(&[[1f32, 5.], [-4., -1.]], &device).unwrap();
+            let y = add_relu(&a.t().unwrap(), &b.t().unwrap()).unwrap();
+            assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
+            let grads = y.sum_all().unwrap().backward().unwrap();
+            for var in [&a, &b] {
+                assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
+            }
+            assert!(add_relu(&a, &b.get(0).unwrap()).is_err());
+        }
+    }
+
+    #[test]
+    fn relu6_is_flat_at_both_ends() {
+        for device in devices() {
+            let x = Var::new(&[-1.5f64, 0., 2., 6., 7.], &device).unwrap();
+            let y = relu6(&x).unwrap();
+            assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2., 6., 6.]);
+            // torch.nn.functional.hardtanh passes nothing at its bounds.
+            let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
+            assert_eq!(grads.get(&x).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3., 0., 0.]);
+        }
+    }
+}

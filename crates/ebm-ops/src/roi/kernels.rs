@@ -1,0 +1,273 @@
+//! The loops over channels.
+//!
+//! A *tile* is one box's (ph, pw, C) block with the channels innermost. All sums run in a fixed order.
+
+use super::weights::BoxWeights;
+use crate::float::Float;
+use crate::simd::{Level, multiversion};
+
+/// Most vectors that one pass adds.
+const PASS: usize = 6;
+
+/// Slices walked together, as a nest of pairs: the form that the compiler frees of bounds checks.
+macro_rules! together {
+    ($first:ident) => { $first.iter() };
+    ($first:ident $($rest:ident)+) => { $first.iter().zip(together!($($rest)+)) };
+}
+/// The pattern of one element of [`together`].
+macro_rules! element {
+    ($first:ident) => { &$first };
+    ($first:ident $($rest:ident)+) => { (&$first, element!($($rest)+)) };
+}
+
+/// `to = [to +] Σ_k weight[k] · from[stride·index[k]..][..to.len()]`; zero for no terms unless kept.
+#[inline(always)]
+fn combine<T: Float, const FMA: bool>(
+    to: &mut [T],
+    from: &[T],
+    stride: usize,
+    index: &[usize],
+    weight: &[T],
+    keep: bool,
+) {
+    let n = to.len();
+    if index.is_empty() && !keep {
+        to.fill(T::zero());
+    }
+    let mut keep = keep;
+    for (index, w) in index.chunks(PASS).zip(weight.chunks(PASS)) {
+        macro_rules! run {
+            ($first:ident $($v:ident)* = $($k:literal)*) => {{
+                let [$first, $($v),*] = [$(&from[index[$k] * stride..][..n]),*];
+                let weights = [$(w[$k]),*];
+                if keep {
+                    for (to, element!($first $($v)*)) in to.iter_mut().zip(together!($first $($v)*)) {
+                        let mut sum = *to;
+                        for (w, x) in weights.into_iter().zip([$first, $($v),*]) {
+                            sum = sum.add_product::<FMA>(w, x);
+                        }
+                        *to = sum;
+                    }
+                } else {
+                    for (to, element!($first $($v)*)) in to.iter_mut().zip(together!($first $($v)*)) {
+                        let mut sum = weights[0] * $first;
+                        for (w, x) in weights.into_iter().skip(1).zip([$($v),*]) {
+                            sum = sum.add_product::<FMA>(w, x);
+                        }
+                        *to = sum;
+                    }
+                }
+            }};
+        }
+        match index.len() {
+            1 => run!(a = 0),
+            2 => run!(a b = 0 1),
+            3 => run!(a b c = 0 1 2),
+            4 => run!(a b c d = 0 1 2 3),
+            5 => run!(a b c d e = 0 1 2 3 4),
+            _ => run!(a b c d e f = 0 1 2 3 4 5),
+        }
+        keep = true;
+    }
+}
+
+/// `to = Wy · F · Wxᵀ` per channel. `map` is (H, W, C), `to` (ph, pw, C), `line` (C).
+#[inline(always)]
+fn pool_box_body<T: Float, const FMA: bool>(
+    map: &[T],
+    width: usize,
+    weights: &BoxWeights<T>,
+    to: &mut [T],
+    line: &mut [T],
+) {
+    let c = line.len();
+    let bins = weights.x.len();
+    to.fill(T::zero());
+    let rows = &weights.y_by_pixel;
+    for y in 0..rows.len() {
+        let row = rows.row(y);
+        if row.index.is_empty() {
+            continue;
+        }
+        let pixels = &map[(rows.first() + y) * width * c..][..width * c];
+        for q in 0..bins {
+            let along_x = weights.x.row(q);
+            if along_x.index.is_empty() {
+                continue;
+            }
+            combine::<T, FMA>(line, pixels, c, along_x.index, along_x.weight, false);
+            for (&p, &weight) in row.index.iter().zip(row.weight) {
+                let to = &mut to[(p * bins + q) * c..][..c];
+                for (to, &x) in to.iter_mut().zip(&*line) {
+                    *to = to.add_product::<FMA>(weight, x);
+                }
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// Pools one box: `to = Wy · F · Wxᵀ` per channel, of the map (H, W, C) into the tile (ph, pw, C). `line`
+    /// is a scratch of C numbers.
+    pub(crate) fn pool_box<T>(map: &[T], width: usize, weights: &BoxWeights<T>, to: &mut [T], line: &mut [T])
+        = pool_box_body
+}
+
+#[inline(always)]
+fn scatter_box_body<T: Float, const FMA: bool>(
+    tile: &[T],
+    weights: &BoxWeights<T>,
+    rows: std::ops::Range<usize>,
+    to: &mut [T],
+    width: usize,
+    lines: &mut [T],
+) {
+    let bins = weights.x.len();
+    let c = lines.len() / bins;
+    let by_row = &weights.y_by_pixel;
+    let columns = &weights.x_by_pixel;
+    for (y, to) in rows.clone().zip(to.chunks_exact_mut(width * c)) {
+        let along_y = by_row.row(y - by_row.first());
+        if along_y.index.is_empty() {
+            continue;
+        }
+        // The tile's rows p are whole lines of pw·C numbers: all q at once.
+        combine::<T, FMA>(lines, tile, bins * c, along_y.index, along_y.weight, false);
+        for x in 0..columns.len() {
+            let along_x = columns.row(x);
+            let to = &mut to[(columns.first() + x) * c..][..c];
+            combine::<T, FMA>(to, lines, c, along_x.index, along_x.weight, true);
+        }
+    }
+}
+
+multiversion! {
+    /// Adds one box's `Wyᵀ · G · Wx` to the map rows `rows` (a part of those that the box reads), stored as
+    /// (rows, W, C) in `to`. `tile` is G as (ph, pw, C), `lines` a scratch of pw·C numbers.
+    pub(super) fn scatter_box<T>(
+        tile: &[T],
+        weights: &BoxWeights<T>,
+        rows: std::ops::Range<usize>,
+        to: &mut [T],
+        width: usize,
+        lines: &mut [T],
+    ) = scatter_box_body
+}
+
+/// Channels whose products are summed side by side.
+const LANES: usize = 16;
+
+/// A pixel meets a bin by `Σ_c G·F`, which all four slopes share; no more is done for each channel.
+#[inline(always)]
+fn roi_grad_box_body<T: Float, const FMA: bool>(
+    map: &[T],
+    width: usize,
+    weights: &BoxWeights<T>,
+    tile: &[T],
+    to: &mut [f64; 4],
+) {
+    let bins = weights.x.len();
+    let c = tile.len() / (bins * weights.y.len());
+    let mut sums = [[T::zero(); LANES]; 4];
+    let (rows, columns) = (&weights.y_by_pixel, &weights.x_by_pixel);
+    for y in 0..rows.len() {
+        let pixels = &map[(rows.first() + y) * width * c..][..width * c];
+        for x in 0..columns.len() {
+            let pixel = &pixels[(columns.first() + x) * c..][..c];
+            for down in rows.row(y).entries() {
+                for across in columns.row(x).entries() {
+                    let tile = &tile[(down.index * bins + across.index) * c..][..c];
+                    let product = products::<T, FMA>(tile, pixel);
+                    let slopes = [
+                        down.weight * across.d_start,
+                        down.d_start * across.weight,
+                        down.weight * across.d_end,
+                        down.d_end * across.weight,
+                    ];
+                    for (sums, slope) in sums.iter_mut().zip(slopes) {
+                        for (sum, product) in sums.iter_mut().zip(product) {
+                            *sum = sum.add_product::<FMA>(slope, product);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    *to = sums.map(|sums| sums.iter().map(|v| v.to_f64()).sum());
+}
+
+/// The products of two vectors, those of every sixteenth element added up.
+#[inline(always)]
+fn products<T: Float, const FMA: bool>(a: &[T], b: &[T]) -> [T; LANES] {
+    let mut sums = [T::zero(); LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..LANES {
+            sums[i] = sums[i].add_product::<FMA>(a[i], b[i]);
+        }
+    }
+    for ((sum, a), b) in sums.iter_mut().zip(a_rest).zip(b_rest) {
+        *sum = sum.add_product::<FMA>(*a, *b);
+    }
+    sums
+}
+
+multiversion! {
+    /// The gradient of `Σ G ∘ (Wy · F · Wxᵀ)` in the box's (x0, y0, x1, y1), in pixels of the map: the same
+    /// product with one axis' weights replaced by their derivatives. `map` is (H, W, C), `tile` is G as (ph,
+    /// pw, C).
+    pub(crate) fn roi_grad_box<T>(
+        map: &[T],
+        width: usize,
+        weights: &BoxWeights<T>,
+        tile: &[T],
+        to: &mut [f64; 4],
+    ) = roi_grad_box_body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::detect;
+
+    #[test]
+    fn every_instruction_set_gives_the_same_sums() {
+        let (h, w, c) = (5, 6, 37);
+        let map: Vec<f32> = (0..h * w * c).map(|i| ((i * 7919) % 101) as f32 / 50.0 - 1.0).collect();
+        let tile: Vec<f32> = (0..4 * c).map(|i| ((i * 31) % 17) as f32 / 8.0 - 1.0).collect();
+        let mut weights = BoxWeights::default();
+        for (axis, n) in [(&mut weights.x, 6), (&mut weights.y, 5)] {
+            axis.clear();
+            for bin in 0..2 {
+                for i in bin..n {
+                    axis.push_with_slopes(i, 0.1 + i as f64 * 0.3, 0.2 - i as f64, 1.0 / (1.0 + i as f64));
+                }
+                axis.end_row();
+            }
+        }
+        weights.transpose();
+        let run = |level| {
+            let (mut out, mut line) = (vec![0.0; 4 * c], vec![0.0; c]);
+            pool_box(level, &map, w, &weights, &mut out, &mut line);
+            let (mut grad, mut lines) = (vec![0.0; 3 * w * c], vec![0.0; 2 * c]);
+            scatter_box(level, &tile, &weights, 1..4, &mut grad, w, &mut lines);
+            let mut coordinates = [0.0; 4];
+            roi_grad_box(level, &map, w, &weights, &tile, &mut coordinates);
+            out.extend(grad);
+            out.extend(coordinates.map(|v| v as f32));
+            out
+        };
+        let base = run(Level::Base);
+        let mut levels = vec![detect()];
+        #[cfg(target_arch = "x86_64")]
+        if detect() == Level::Avx512 {
+            levels.push(Level::Avx2);
+        }
+        assert!(base.iter().any(|v| v.abs() > 0.1));
+        for level in levels {
+            for (i, (a, b)) in base.iter().zip(run(level)).enumerate() {
+                assert!((a - b).abs() <= 2e-5 * a.abs().max(10.0), "{level:?} element {i}: {a} against {b}");
+            }
+        }
+    }
+}

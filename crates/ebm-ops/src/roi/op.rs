@@ -1,0 +1,253 @@
+//! Pooling of boxes on tensors.
+
+use candle_core::{CpuStorage, DType, Shape, Storage, Tensor};
+
+use super::rois::{Roi, Span, parse};
+use super::weights::{AxisWeights, BoxWeights};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::kernel::{Apply, Argument, Kernel, by_type};
+use crate::layout::{ChannelsLast, Order, channels_last, is_channels_last};
+use crate::storage::elements;
+
+type CandleResult<T> = candle_core::Result<T>;
+
+/// What PrRoIPool and RoIAlign differ in: how the bins of a box weigh the pixels along either axis.
+pub(crate) trait Axes: Copy + Send + Sync + 'static {
+    /// The operation's name.
+    const OP: &'static str;
+    /// Whether the weights are differentiable in the box.
+    const MOVES: bool;
+
+    /// Fills the weights by bin of an axis of a box, on a map of `size` pixels along it.
+    fn axis<T: Float>(&self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>);
+
+    /// The weights of all boxes of a pooling on a GPU, and their slopes where wanted; `map` is (N, C, H, W).
+    #[cfg(feature = "cuda")]
+    fn weigh<T: crate::cuda::Element>(
+        pool: &RoiPool<Self>,
+        rois: crate::cuda::Argument<'_>,
+        map: &Shape,
+        slopes: bool,
+    ) -> CandleResult<super::cuda::Weights<T>>;
+}
+
+/// `(features (N, C, H, W), rois (R, 5)) -> (R, C, ph, pw)`.
+#[derive(Clone, Copy)]
+pub(crate) struct RoiPool<A> {
+    pub(crate) axes: A,
+    pub(crate) out: (usize, usize),
+    pub(crate) spatial_scale: f64,
+}
+
+impl<A: Axes> RoiPool<A> {
+    /// The pooled boxes; see [`prroi_pool`](crate::roi::prroi_pool()) and
+    /// [`roi_align`](crate::roi::roi_align()).
+    pub(crate) fn forward(self, features: &Tensor, rois: &Tensor) -> Result<Tensor> {
+        self.check(features, rois)?;
+        // What goes back through the boxes reads the map once more.
+        let features = match A::MOVES && rois.track_op() {
+            true => channels_last(features)?,
+            false => readable(features)?,
+        };
+        Ok(self.apply([&features, &rois.contiguous()?])?)
+    }
+
+    /// Checks shapes, types and settings, and the rows of boxes where they can be read without a transfer.
+    fn check(&self, features: &Tensor, rois: &Tensor) -> Result<()> {
+        let refuse = |reason: String| Err(Error::Argument { op: A::OP, reason });
+        let &[images, _, _, _] = features.dims() else {
+            return refuse(format!("features must be (N, C, H, W), not {:?}", features.dims()));
+        };
+        let &[_, 5] = rois.dims() else {
+            return refuse(format!("rois must be (R, 5): image, x0, y0, x1, y1; not {:?}", rois.dims()));
+        };
+        if !matches!(features.dtype(), DType::F32 | DType::F64) || features.dtype() != rois.dtype() {
+            let (features, rois) = (features.dtype(), rois.dtype());
+            return refuse(format!(
+                "features and rois must both be f32 or both f64, not {features:?} and {rois:?}"
+            ));
+        }
+        check_settings(A::OP, self.out, self.spatial_scale)?;
+        let rois = rois.contiguous()?;
+        let (storage, layout) = rois.storage_and_layout();
+        if let Storage::Cpu(storage) = &*storage {
+            match rois.dtype() {
+                DType::F64 => parse(A::OP, elements::<f64>(storage, layout)?, images, 1.0)?,
+                _ => parse(A::OP, elements::<f32>(storage, layout)?, images, 1.0)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// The boxes in pixels of a map of so many images.
+    pub(super) fn boxes<T: Float>(&self, rois: &[T], images: usize) -> CandleResult<Vec<Roi>> {
+        parse(A::OP, rois, images, self.spatial_scale).map_err(candle_core::Error::wrap)
+    }
+
+    /// The weights by bin of a box on a map of this height and width; none for a box that can vanish and has no area.
+    pub(crate) fn fill<T: Float>(&self, roi: &Roi, map: [usize; 2], to: &mut BoxWeights<T>) {
+        let is_empty = A::MOVES && [roi.x, roi.y].iter().any(|span| span.end <= span.start);
+        let [height, width] = if is_empty { [0; 2] } else { map };
+        self.axes.axis(roi.y, self.out.0, height, &mut to.y);
+        self.axes.axis(roi.x, self.out.1, width, &mut to.x);
+    }
+
+    /// The pooled boxes, (R, C, ph, pw).
+    fn pooled<T: Float>(&self, features: Argument<'_>, rois: &[T]) -> CandleResult<Vec<T>> {
+        let map = ChannelsLast::of_storage(features.0, features.1)?;
+        let (images, channels, _, _) = map.shape();
+        let boxes = self.boxes(rois, images)?;
+        let mut pooled = vec![T::zero(); boxes.len() * channels * self.out.0 * self.out.1];
+        self.pool(&[map], &boxes, Order::ChannelsFirst, &mut pooled);
+        Ok(pooled)
+    }
+
+    /// The gradient in the boxes, (R, 5), in pixels of the image, from that of the pooled ones; the image index' is
+    /// zero.
+    fn slopes_in_image<T: Float>(
+        &self,
+        features: Argument<'_>,
+        [rois, grad]: [&[T]; 2],
+    ) -> CandleResult<Vec<T>> {
+        let map = ChannelsLast::of_storage(features.0, features.1)?;
+        let boxes = self.boxes(rois, map.shape().0)?;
+        let slopes = self.slopes(&[map], &boxes, Order::ChannelsFirst, grad).into_iter();
+        let row = |[x0, y0, x1, y1]: [f64; 4]| [0.0, x0, y0, x1, y1];
+        Ok(slopes.flat_map(row).map(|slope| T::from_f64(slope * self.spatial_scale)).collect())
+    }
+
+    fn box_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
+        BoxGradient(*self).run([features, rois, &gradient_for(features, grad)?])
+    }
+
+    fn map_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
+        let inner = !features.device().is_cpu();
+        let op = MapGradient { pool: *self, map: features.shape().clone(), inner };
+        let found = op.run([&gradient_for(features, grad)?, rois])?;
+        if inner { found.permute((0, 3, 1, 2)) } else { Ok(found) }
+    }
+}
+
+/// Checks the number of bins and the scale.
+pub(crate) fn check_settings(op: &'static str, out: (usize, usize), spatial_scale: f64) -> Result<()> {
+    let refuse = |reason: String| Err(Error::Argument { op, reason });
+    if out.0 == 0 || out.1 == 0 {
+        return refuse(format!("the output needs at least one bin each way, not {out:?}"));
+    }
+    if !(spatial_scale.is_finite() && spatial_scale > 0.0) {
+        return refuse(format!("spatial_scale must be positive and finite, not {spatial_scale}"));
+    }
+    Ok(())
+}
+
+/// A map in an order that the kernels read: on a GPU with the channels innermost, on the CPU in either.
+fn readable(features: &Tensor) -> Result<Tensor> {
+    match features.device().is_cpu() && !is_channels_last(features) {
+        true => Ok(features.contiguous()?),
+        false => channels_last(features),
+    }
+}
+
+/// A gradient (R, C, ph, pw), on a GPU with the channels innermost.
+fn gradient_for(features: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
+    match features.device().is_cpu() {
+        true => grad.contiguous(),
+        false => channels_last(&grad.detach()).map_err(candle_core::Error::wrap),
+    }
+}
+
+impl<A: Axes> Kernel<2> for RoiPool<A> {
+    const STRIDED: bool = true;
+
+    fn name(&self) -> &'static str {
+        A::OP
+    }
+
+    fn shape(&self, [features, rois]: [&Shape; 2]) -> CandleResult<Shape> {
+        let ((_, channels, _, _), (boxes, _)) = (features.dims4()?, rois.dims2()?);
+        Ok(Shape::from((boxes, channels, self.out.0, self.out.1)))
+    }
+
+    fn cpu(&self, [features, rois]: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        by_type!(A::OP, [rois], |[rois]| self.pooled(features, rois)?)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(
+        &self,
+        [features, rois]: [crate::cuda::Argument<'_>; 2],
+    ) -> CandleResult<candle_core::CudaStorage> {
+        super::cuda::forward(self, features, rois)
+    }
+
+    fn gradients(
+        &self,
+        [features, rois]: [&Tensor; 2],
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> CandleResult<[Option<Tensor>; 2]> {
+        let of_features = features.track_op().then(|| self.map_gradient(features, rois, grad));
+        let of_rois = rois.track_op().then(|| match A::MOVES {
+            true => self.box_gradient(features, rois, grad),
+            // A tracked intermediate must get a gradient.
+            false => rois.zeros_like(),
+        });
+        Ok([of_features.transpose()?, of_rois.transpose()?])
+    }
+}
+
+/// `(gradient of the pooled boxes, rois) -> gradient of the map`, as (N, C, H, W), or where `inner`, on a
+/// GPU, as (N, H, W, C).
+struct MapGradient<A> {
+    pool: RoiPool<A>,
+    /// (N, C, H, W).
+    map: Shape,
+    inner: bool,
+}
+
+impl<A: Axes> Kernel<2> for MapGradient<A> {
+    const STRIDED: bool = true;
+
+    fn name(&self) -> &'static str {
+        A::OP
+    }
+
+    fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
+        let (n, c, h, w) = self.map.dims4()?;
+        Ok(if self.inner { Shape::from((n, h, w, c)) } else { self.map.clone() })
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
+        by_type!(A::OP, arguments, |[grad, rois]| self.pool.feature_gradient(&self.map, rois, grad)?)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
+        super::cuda::backward_map(&self.pool, &self.map, arguments)
+    }
+}
+
+/// `(features, rois, gradient of the pooled boxes) -> gradient of the rois`, (R, 5).
+struct BoxGradient<A>(RoiPool<A>);
+
+impl<A: Axes> Kernel<3> for BoxGradient<A> {
+    const STRIDED: bool = true;
+
+    fn name(&self) -> &'static str {
+        A::OP
+    }
+
+    fn shape(&self, [_, rois, _]: [&Shape; 3]) -> CandleResult<Shape> {
+        Ok(rois.clone())
+    }
+
+    fn cpu(&self, [features, rois, grad]: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
+        by_type!(A::OP, [rois, grad], |numbers| self.0.slopes_in_image(features, numbers)?)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 3]) -> CandleResult<candle_core::CudaStorage> {
+        super::cuda::backward_boxes(&self.0, arguments)
+    }
+}

@@ -1,0 +1,158 @@
+//! The loops over boxes.
+//!
+//! The forward pass and the gradient in the boxes are independent per box. The gradient in the map is divided
+//! by rows of the map, and every row adds the boxes in their order: each sum has one order whatever the
+//! number of threads.
+
+use candle_core::{Result, Shape};
+use rayon::prelude::*;
+
+use super::kernels::{pool_box, roi_grad_box, scatter_box};
+use super::op::{Axes, RoiPool};
+use super::rois::{Roi, Span};
+use super::weights::BoxWeights;
+use crate::float::Float;
+use crate::layout::{ChannelsLast, Order, swap, transpose};
+use crate::simd::detect;
+
+/// Boxes whose gradients are held at a time, with the channels innermost.
+const BOXES: usize = 128;
+/// Size in bytes of the part of the map's gradient that one task adds to: a share of a core's second-level
+/// cache.
+const BAND: usize = 1 << 18;
+
+/// Orders boxes so that near ones on a map follow each other and find it in the cache: rows of squares, left to
+/// right.
+fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
+    // Conversions saturate, so that far-away boxes are in order too.
+    let square = |span: Span| ((span.start + span.end) / 32.0) as i64;
+    work.sort_by_cached_key(|(_, roi)| (roi.level, roi.image, square(roi.y), square(roi.x)));
+    work
+}
+
+impl<A: Axes> RoiPool<A> {
+    fn bins(&self) -> usize {
+        self.out.0 * self.out.1
+    }
+
+    /// `out[r] = Wy · F · Wxᵀ` for every box on its map of `maps`, to `to`, as (R, C, ph, pw) or (R, ph, pw, C).
+    pub(super) fn pool<T: Float>(
+        &self,
+        maps: &[ChannelsLast<'_, T>],
+        boxes: &[Roi],
+        order: Order,
+        to: &mut [T],
+    ) {
+        let (c, bins, isa) = (maps[0].shape().1, self.bins(), detect());
+        if to.is_empty() {
+            return;
+        }
+        by_place(to.chunks_exact_mut(c * bins).zip(boxes).collect()).into_par_iter().for_each_init(
+            || (BoxWeights::default(), Vec::new(), vec![T::zero(); c]),
+            |(weights, tile, line), (to, roi)| {
+                let (map, (_, _, height, width)) = (&maps[roi.level], maps[roi.level].shape());
+                self.fill(roi, [height, width], weights);
+                if weights.is_zero() {
+                    to.fill(T::zero());
+                    return;
+                }
+                weights.transpose();
+                match order {
+                    Order::ChannelsLast => pool_box(isa, map.image(roi.image), width, weights, to, line),
+                    Order::ChannelsFirst => {
+                        tile.resize(bins * c, T::zero());
+                        pool_box(isa, map.image(roi.image), width, weights, tile, line);
+                        transpose(tile, c, bins, c, to, bins);
+                    }
+                }
+            },
+        );
+    }
+
+    /// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `map` is (N, C, H, W),
+    /// `grad` (R, C, ph, pw).
+    pub(super) fn feature_gradient<T: Float>(&self, map: &Shape, rois: &[T], grad: &[T]) -> Result<Vec<T>> {
+        let ((n, c, h, w), bins) = (map.dims4()?, self.bins());
+        let boxes = self.boxes(rois, n)?;
+        let mut result = vec![T::zero(); n * c * h * w];
+        if result.is_empty() || boxes.is_empty() {
+            return Ok(result);
+        }
+        let level = detect();
+        let row = w * c;
+        let band =
+            (BAND / (row * size_of::<T>())).clamp(1, (n * h).div_ceil(4 * rayon::current_num_threads()));
+        let mut prepared = vec![(BoxWeights::default(), vec![T::zero(); c * bins]); BOXES.min(boxes.len())];
+        for (boxes, grad) in boxes.chunks(BOXES).zip(grad.chunks(BOXES * c * bins)) {
+            prepared.par_iter_mut().zip(boxes).zip(grad.par_chunks_exact(c * bins)).for_each(
+                |(((weights, tile), roi), grad)| {
+                    self.fill(roi, [h, w], weights);
+                    if !weights.is_zero() {
+                        weights.transpose();
+                        transpose(grad, bins, c, bins, tile, c);
+                    }
+                },
+            );
+            // Rows of all images in one sequence: row y of image i is number i·h + y.
+            result.par_chunks_mut(band * row).enumerate().for_each_init(
+                || vec![T::zero(); self.out.1 * c],
+                |lines, (number, to)| {
+                    let first = number * band;
+                    let last = first + to.len() / row;
+                    for ((weights, tile), roi) in prepared.iter().zip(boxes) {
+                        if weights.is_zero() {
+                            continue;
+                        }
+                        let top = roi.image * h;
+                        let reads = top + weights.y_by_pixel.first();
+                        let from = reads.max(first);
+                        let until = (reads + weights.y_by_pixel.len()).min(last);
+                        if from < until {
+                            let to = &mut to[(from - first) * row..(until - first) * row];
+                            scatter_box(level, tile, weights, from - top..until - top, to, w, lines);
+                        }
+                    }
+                },
+            );
+        }
+        Ok(swap(&result, n, h * w, c))
+    }
+
+    /// The gradient in the boxes' x0, y0, x1, y1 in pixels of their maps, from `grad` in the order of
+    /// [`pool`](Self::pool)'s result.
+    pub(super) fn slopes<T: Float>(
+        &self,
+        maps: &[ChannelsLast<'_, T>],
+        boxes: &[Roi],
+        order: Order,
+        grad: &[T],
+    ) -> Vec<[f64; 4]> {
+        let (c, bins, isa) = (maps[0].shape().1, self.bins(), detect());
+        let mut result = vec![[0.0; 4]; boxes.len()];
+        if grad.is_empty() {
+            return result;
+        }
+        let work = result.iter_mut().zip(grad.chunks_exact(c * bins)).zip(boxes).collect();
+        by_place(work).into_par_iter().for_each_init(
+            || (BoxWeights::default(), Vec::new()),
+            |(weights, tile), ((result, grad), roi)| {
+                let (map, (_, _, height, width)) = (&maps[roi.level], maps[roi.level].shape());
+                self.fill(roi, [height, width], weights);
+                if weights.is_zero() {
+                    return;
+                }
+                weights.transpose();
+                let tile = match order {
+                    Order::ChannelsLast => grad,
+                    Order::ChannelsFirst => {
+                        tile.resize(bins * c, T::zero());
+                        transpose(grad, bins, c, bins, tile, c);
+                        tile
+                    }
+                };
+                roi_grad_box(isa, map.image(roi.image), width, weights, tile, result);
+            },
+        );
+        result
+    }
+}

@@ -1,0 +1,79 @@
+//! Precise RoI pooling: the average of the bilinear interpolant over each bin, differentiable in the box.
+//!
+//! With `F(u, v) = Σ F[y,x]·tent(u−y)·tent(v−x)`, `tent(t) = max(0, 1−|t|)` (pixel centres at integers, zero
+//! outside the map), bin (p, q) of a box is `1/A ∬ F` over the bin. The integral separates:
+//! `out = Wy · F · Wxᵀ` per channel, where `wx[q,x]` is the mean of `tent(·−x)` over bin q (file `weights`).
+//! The gradient in a coordinate is the same product with one axis' weights replaced by their derivatives; the
+//! gradient in the map is `Wyᵀ · G · Wx`.
+//!
+//! The output is continuously differentiable in the box; its gradient has kinks, not jumps, at integer
+//! coordinates. A box without area, or inverted, gives zero and a zero gradient.
+//!
+//! [`prroi_pool()`] works on tensors; [`Pyramid`] works on slices, without a graph and with the channels
+//! innermost, where boxes have maps of several scales, and [`Levels`] does the same on tensors on any device.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+mod levels;
+mod pyramid;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+use candle_core::Tensor;
+
+use super::{Axes, AxisWeights, RoiPool, Span};
+use crate::error::Result;
+use crate::float::Float;
+pub use levels::Levels;
+pub use pyramid::Pyramid;
+
+/// The name in errors.
+const OP: &str = "prroi_pool";
+
+/// Precise RoI pooling (Jiang et al. 2018, "Acquisition of Localization Confidence for Accurate Object
+/// Detection").
+///
+/// `features` (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image,
+/// `out` = (ph, pw), `spatial_scale` = map pixels per image pixel; the result is (R, C, ph, pw). f32 or f64.
+/// Differentiable once, in `features` and in the four coordinates; a gradient is computed only for an
+/// argument that is tracked.
+///
+/// Channels-last views (see [`channels_last`](crate::nhwc::channels_last)) are read in place. Of other maps a
+/// channels-last copy is made in each call, and kept for the backward pass where `rois` is tracked.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) where shapes or types do not fit, `out` has a zero, the scale
+/// is not positive and finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in
+/// the batch.
+pub fn prroi_pool(
+    features: &Tensor,
+    rois: &Tensor,
+    out: (usize, usize),
+    spatial_scale: f64,
+) -> Result<Tensor> {
+    RoiPool { axes: Precise, out, spatial_scale }.forward(features, rois)
+}
+
+/// The means of tents over the bins.
+#[derive(Clone, Copy, Debug)]
+struct Precise;
+
+impl Axes for Precise {
+    const OP: &'static str = OP;
+    const MOVES: bool = true;
+
+    fn axis<T: Float>(&self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
+        weights::axis(span, bins, size, to);
+    }
+
+    #[cfg(feature = "cuda")]
+    fn weigh<T: crate::cuda::Element>(
+        pool: &RoiPool<Self>,
+        rois: crate::cuda::Argument<'_>,
+        map: &candle_core::Shape,
+        slopes: bool,
+    ) -> candle_core::Result<super::cuda::Weights<T>> {
+        cuda::weigh(pool, rois, map, slopes)
+    }
+}

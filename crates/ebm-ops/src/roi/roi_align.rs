@@ -1,0 +1,101 @@
+//! RoIAlign: the mean of bilinear samples on a regular grid in each bin.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+use candle_core::Tensor;
+
+use super::{Axes, AxisWeights, RoiPool, Span};
+use crate::error::Result;
+use crate::float::Float;
+
+const OP: &str = "roi_align";
+
+/// RoIAlign (He et al. 2017, "Mask R-CNN") with torchvision's conventions.
+///
+/// `features` (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image,
+/// `out` = (ph, pw), `spatial_scale` = map pixels per image pixel; the result is (R, C, ph, pw). f32 or f64.
+/// Each bin averages `sampling_ratio`² samples, or ⌈box size / bins⌉ each way where it is 0. With `aligned`
+/// the box is shifted by half a pixel; without, as in the detector, a box is at least one pixel wide and
+/// high. Samples further than one pixel outside the map count as zero, nearer ones take the border's value.
+///
+/// Differentiable in `features` only; the coordinates' gradient is zero, as in torchvision. Channels-last
+/// views (see [`channels_last`](crate::nhwc::channels_last)) are read in place.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) where shapes or types do not fit, `out` has a zero, the scale
+/// is not positive and finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in
+/// the batch.
+pub fn roi_align(
+    features: &Tensor,
+    rois: &Tensor,
+    out: (usize, usize),
+    spatial_scale: f64,
+    sampling_ratio: usize,
+    aligned: bool,
+) -> Result<Tensor> {
+    RoiPool { axes: RoiAlign { sampling_ratio, aligned }, out, spatial_scale }.forward(features, rois)
+}
+
+/// The means of interpolated samples.
+#[derive(Clone, Copy)]
+struct RoiAlign {
+    sampling_ratio: usize,
+    aligned: bool,
+}
+
+impl Axes for RoiAlign {
+    const OP: &'static str = OP;
+    const MOVES: bool = false;
+
+    fn axis<T: Float>(&self, Span { start, end }: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
+        to.clear();
+        let shift = if self.aligned { 0.5 } else { 0.0 };
+        let start = start - shift;
+        let length = (end - shift - start).max(if self.aligned { f64::NEG_INFINITY } else { 1.0 });
+        let bin_length = length / bins as f64;
+        let grid =
+            if self.sampling_ratio > 0 { self.sampling_ratio as f64 } else { bin_length.ceil().max(0.0) };
+        let step = bin_length / grid;
+        for bin in 0..bins {
+            let origin = start + bin as f64 * bin_length;
+            // Of a grid that reaches far outside, only the samples in [-1, size] are visited.
+            let (skipped, visited) = if self.sampling_ratio > 0 {
+                (0.0, self.sampling_ratio)
+            } else {
+                let skipped = ((-2.0 - origin) / step).floor().clamp(0.0, grid);
+                (skipped, (grid - skipped).min(2.0 * size as f64 + 8.0) as usize)
+            };
+            for sample in 0..visited {
+                let position = origin + (skipped + sample as f64 + 0.5) * step;
+                add_sample(position, size, 1.0 / grid, to);
+            }
+            to.end_row();
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn weigh<T: crate::cuda::Element>(
+        pool: &RoiPool<Self>,
+        rois: crate::cuda::Argument<'_>,
+        map: &candle_core::Shape,
+        slopes: bool,
+    ) -> candle_core::Result<super::cuda::Weights<T>> {
+        cuda::weigh(pool, rois, map, slopes)
+    }
+}
+
+/// Adds the two weights of linear interpolation at `position`, which is clamped to the map if less than a
+/// pixel outside.
+fn add_sample<T: Float>(position: f64, size: usize, weight: f64, to: &mut AxisWeights<T>) {
+    if size == 0 || !(-1.0..=size as f64).contains(&position) {
+        return;
+    }
+    let position = position.clamp(0.0, (size - 1) as f64);
+    let low = position as usize;
+    let fraction = position - low as f64;
+    to.add(low, weight * (1.0 - fraction));
+    if fraction > 0.0 {
+        to.add(low + 1, weight * fraction);
+    }
+}

@@ -1,0 +1,135 @@
+//! Losses one after the other, of whose graphs there is one at a time.
+
+use candle_core::{CpuStorage, DType, Result, Shape, Tensor};
+
+use super::backward;
+use super::graph::sum;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+
+/// The sum of `losses`, scalars of one type, differentiable in their variables and in nothing else; none where
+/// there is no loss.
+///
+/// The gradients of each loss are computed when it comes, before the next one is asked for: where an iterator
+/// makes them one by one, memory holds the graph of one beside a gradient for each variable, instead of the graphs
+/// of all. It takes the time of the backward passes here; that of the sum's own is short.
+///
+/// # Errors
+/// Those of `losses`, and where an operation in one has no gradient.
+pub fn sum_of_losses<E: From<candle_core::Error>>(
+    losses: impl IntoIterator<Item = std::result::Result<Tensor, E>>,
+) -> std::result::Result<Option<Tensor>, E> {
+    let mut total: Option<Tensor> = None;
+    let mut variables: Vec<(Tensor, Tensor)> = Vec::new();
+    for loss in losses {
+        let loss = loss?;
+        let nodes = loss.sorted_nodes();
+        let mut gradients = backward(&loss)?;
+        for variable in nodes.into_iter().filter(|node| node.is_variable()) {
+            let Some(gradient) = gradients.remove(variable) else { continue };
+            match variables.iter_mut().find(|(known, _)| known.id() == variable.id()) {
+                Some((_, known)) => *known = sum(known, &gradient)?,
+                None => variables.push((variable.clone(), gradient.detach())),
+            }
+        }
+        let value = loss.detach();
+        total = Some(match total {
+            Some(total) => (total + value)?,
+            None => value,
+        });
+    }
+    let Some(mut total) = total else { return Ok(None) };
+    for (variable, gradient) in variables {
+        // Of variables on a device there are losses on the host: where f of its boxes is read there.
+        let nothing = nothing(&variable, gradient)?.to_dtype(total.dtype())?.to_device(total.device())?;
+        total = (total + nothing)?;
+    }
+    Ok(Some(total))
+}
+
+/// 0, whose gradient in `variable` is this.
+fn nothing(variable: &Tensor, gradient: Tensor) -> Result<Tensor> {
+    if variable.device().is_cpu() {
+        return Known(gradient).apply([variable]);
+    }
+    let product = (variable * gradient)?.sum_all()?;
+    &product - product.detach()
+}
+
+/// variable -> 0.
+struct Known(Tensor);
+
+impl Kernel<1> for Known {
+    fn name(&self) -> &'static str {
+        "sum-of-losses"
+    }
+
+    fn shape(&self, _: [&Shape; 1]) -> Result<Shape> {
+        Ok(Shape::from(()))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> Result<CpuStorage> {
+        by_type!("sum-of-losses", arguments, |[_]| vec![0.0])
+    }
+
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; 1]> {
+        let factor = g.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+        Ok([Some(if factor == 1.0 { self.0.clone() } else { (&self.0 * factor)? })])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{devices, noise_tensor};
+    use crate::{linear, relu};
+    use candle_core::{Device, Var};
+
+    /// The losses of three inputs by a layer and one more weight that the first does not meet, on the host.
+    fn losses(x: &Tensor, [weight, other]: [&Var; 2]) -> impl Iterator<Item = Result<Tensor>> {
+        (0..3).map(move |i| {
+            let wrapped = candle_core::Error::wrap;
+            let y = linear(&x.get(i)?, weight, None).map_err(wrapped)?;
+            let y = relu(&y).map_err(wrapped)?.sqr()?.sum_all()?;
+            let y = if i == 0 { y } else { (y * other.as_tensor().sqr()?)? };
+            y.to_device(&Device::Cpu)
+        })
+    }
+
+    #[test]
+    fn it_is_the_sum_with_its_gradients() {
+        for device in devices() {
+            let on = |shape: &[usize], seed| noise_tensor(shape, seed).unwrap().to_device(&device).unwrap();
+            let [weight, other] = [on(&[4, 5], 1), on(&[], 2)].map(|t| Var::from_tensor(&t).unwrap());
+            let (x, variables) = (on(&[3, 7, 5], 3), [&weight, &other]);
+            let sum = sum_of_losses(losses(&x, variables)).unwrap().unwrap();
+            let whole = losses(&x, variables).reduce(|a, b| a? + b?).unwrap().unwrap();
+            let close = |a: &Tensor, b: &Tensor| {
+                assert!(a.device().same_device(b.device()));
+                let difference = (a - b).unwrap().abs().unwrap().max_all().unwrap();
+                assert!(difference.to_scalar::<f64>().unwrap() < 1e-12);
+            };
+            close(&sum, &whole);
+            // Behind more than itself, too.
+            let [found, expected] = [sum, whole].map(|loss| backward(&(loss * 0.25).unwrap()).unwrap());
+            for variable in variables {
+                close(found.get(variable).unwrap(), expected.get(variable).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn no_loss_gives_none_and_an_error_ends_it() {
+        assert!(sum_of_losses(std::iter::empty::<Result<Tensor>>()).unwrap().is_none());
+        let constant = || Tensor::new(2f32, &Device::Cpu);
+        let found = sum_of_losses([constant(), constant()]).unwrap().unwrap();
+        assert_eq!((found.to_scalar::<f32>().unwrap(), found.track_op()), (4.0, false));
+        let wrong = || Err(candle_core::Error::Msg("no batch".to_owned()));
+        let mut asked = 0;
+        let losses = std::iter::from_fn(|| {
+            asked += 1;
+            Some(if asked == 2 { wrong() } else { constant() })
+        });
+        assert!(sum_of_losses(losses).unwrap_err().to_string().contains("no batch"));
+        assert_eq!(asked, 2);
+    }
+}

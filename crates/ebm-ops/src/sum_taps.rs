@@ -1,0 +1,179 @@
+//! A convolution with one output channel, after its products: each pixel's products with the k × k taps,
+//! added up where the taps meet.
+//!
+//! With x as rows of channels, `(N·H·W, C)`, and the filter as a matrix `(C, k²)`, the convolution is
+//! `sum_taps(x · filter)`. A map of the size of x never stands k² times in memory, and a product with k²
+//! columns runs at the speed of any other.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+use std::ops::Range;
+
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use rayon::prelude::*;
+
+use super::float::Float;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use crate::{Error, Result};
+
+/// `y[n, i, j] = Σ p[n, i + u − ⌊k/2⌋, j + v − ⌊k/2⌋, u·k + v]` over the taps (u, v) inside the map: what a
+/// same-size convolution (cross-correlation) with zero padding adds up.
+///
+/// p `(N, H, W, k²)`, f32 or f64, gives `(N, H, W)`. Its gradient is [`spread_taps`].
+///
+/// # Errors
+/// [`Error::Argument`] where p is not of rank 4, its last size is no square, or its type is another.
+pub fn sum_taps(p: &Tensor) -> Result<Tensor> {
+    let refuse = |reason| Err(Error::Argument { op: "sum_taps", reason });
+    let &[n, height, width, taps] = p.dims() else {
+        return refuse(format!("expected p (N, H, W, k²), got {:?}", p.dims()));
+    };
+    let kernel = taps.isqrt();
+    if kernel * kernel != taps || taps == 0 {
+        return refuse(format!("{taps} taps are no square k²"));
+    }
+    apply(p, Taps { shape: [n, height, width], kernel, spread: false })
+}
+
+/// The adjoint of [`sum_taps`]: g `(N, H, W)` gives `(N, H, W, k²)`, with zeros for the taps that reach
+/// pixels of no output.
+///
+/// # Errors
+/// [`Error::Argument`] where g is not of rank 3, `kernel` is 0, or its type is another.
+pub fn spread_taps(g: &Tensor, kernel: usize) -> Result<Tensor> {
+    let refuse = |reason| Err(Error::Argument { op: "spread_taps", reason });
+    let &[n, height, width] = g.dims() else {
+        return refuse(format!("expected g (N, H, W), got {:?}", g.dims()));
+    };
+    if kernel == 0 {
+        return refuse("a kernel of 0 taps".to_owned());
+    }
+    apply(g, Taps { shape: [n, height, width], kernel, spread: true })
+}
+
+fn apply(x: &Tensor, op: Taps) -> Result<Tensor> {
+    if !matches!(x.dtype(), DType::F32 | DType::F64) {
+        let reason = format!("expected f32 or f64, got {:?}", x.dtype());
+        return Err(Error::Argument { op: op.name(), reason });
+    }
+    Ok(op.apply([x])?)
+}
+
+#[derive(Clone, Copy)]
+struct Taps {
+    /// N, H, W.
+    shape: [usize; 3],
+    kernel: usize,
+    /// Whether it is the adjoint.
+    spread: bool,
+}
+
+impl Taps {
+    /// The outputs of a side of `size` that tap `tap` reaches, and the input that the first of them reads.
+    fn reach(&self, tap: usize, size: usize) -> (Range<usize>, usize) {
+        let half = self.kernel / 2;
+        let first = half.saturating_sub(tap).min(size);
+        let last = (size + half).saturating_sub(tap).min(size);
+        (first..last.max(first), (first + tap).saturating_sub(half))
+    }
+
+    fn products<T: Float>(&self, x: &[T]) -> Vec<T> {
+        let ([n, height, width], kernel) = (self.shape, self.kernel);
+        let (plane, taps) = (height * width, kernel * kernel);
+        let mut y = vec![T::zero(); n * plane * if self.spread { taps } else { 1 }];
+        if y.is_empty() {
+            return y;
+        }
+        let (from, to) = if self.spread { (plane, plane * taps) } else { (plane * taps, plane) };
+        y.par_chunks_exact_mut(to).zip(x.par_chunks_exact(from)).for_each(|(y, x)| {
+            for tap in 0..taps {
+                let (rows, first_row) = self.reach(tap / kernel, height);
+                let (columns, first_column) = self.reach(tap % kernel, width);
+                for (i, row) in rows.zip(first_row..) {
+                    let sums = i * width + columns.start..i * width + columns.end;
+                    let products = (row * width + first_column) * taps + tap;
+                    if self.spread {
+                        let to = y[products..].iter_mut().step_by(taps);
+                        to.zip(&x[sums]).for_each(|(to, from)| *to = *from);
+                    } else {
+                        let from = x[products..].iter().step_by(taps);
+                        y[sums].iter_mut().zip(from).for_each(|(to, from)| *to += *from);
+                    }
+                }
+            }
+        });
+        y
+    }
+}
+
+impl Kernel<1> for Taps {
+    fn name(&self) -> &'static str {
+        if self.spread { "spread_taps" } else { "sum_taps" }
+    }
+
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        let [n, height, width] = self.shape;
+        Ok(match self.spread {
+            true => Shape::from((n, height, width, self.kernel * self.kernel)),
+            false => Shape::from((n, height, width)),
+        })
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        by_type!(self.name(), arguments, |[x]| self.products(x))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [x]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
+        self.on_gpu(x.0, x.1)
+    }
+
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+        Ok([Some(Self { spread: !self.spread, ..*self }.run([grad])?)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{check_gradients, noise_tensor};
+
+    #[test]
+    fn with_the_products_it_is_a_convolution() {
+        for kernel in [1, 3, 4] {
+            let (x, filter) =
+                (noise_tensor(&[2, 5, 6, 3], 1).unwrap(), noise_tensor(&[3, kernel * kernel], 2).unwrap());
+            let products = x.reshape((60, 3)).unwrap().matmul(&filter).unwrap();
+            let y = sum_taps(&products.reshape((2, 5, 6, kernel * kernel)).unwrap()).unwrap();
+            let filter = filter.reshape((1, 3, kernel, kernel)).unwrap();
+            let expected = x
+                .permute((0, 3, 1, 2))
+                .unwrap()
+                .conv2d(&filter, kernel / 2, 1, 1, 1)
+                .unwrap()
+                .squeeze(1)
+                .unwrap();
+            // An even kernel gives one more row and column.
+            let expected = expected.narrow(1, 0, 5).unwrap().narrow(2, 0, 6).unwrap();
+            let error = (y - expected).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap();
+            assert!(error < 1e-14, "{kernel}: {error}");
+        }
+    }
+
+    #[test]
+    fn both_gradients_are_those_of_finite_differences() {
+        let taps = |x: &[Tensor]| sum_taps(&x[0]).map_err(candle_core::Error::wrap);
+        check_gradients(taps, &[noise_tensor(&[2, 3, 4, 16], 3).unwrap()], 1e-5, 1e-8).unwrap();
+        let spread = |x: &[Tensor]| spread_taps(&x[0], 4).map_err(candle_core::Error::wrap);
+        check_gradients(spread, &[noise_tensor(&[2, 3, 4], 4).unwrap()], 1e-5, 1e-8).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_set_of_taps_is_refused() {
+        let x = noise_tensor(&[2, 3, 4, 5], 1).unwrap();
+        assert!(sum_taps(&x).unwrap_err().to_string().contains("5 taps"));
+        assert!(sum_taps(&x.narrow(3, 0, 4).unwrap().to_dtype(DType::U32).unwrap()).is_err());
+        assert!(spread_taps(&x, 4).is_err());
+    }
+}

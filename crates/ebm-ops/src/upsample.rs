@@ -1,0 +1,237 @@
+//! Nearest-neighbour resizing whose gradient adds to what else reads its input.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use rayon::prelude::*;
+
+use super::float::Float;
+use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::layout::{Order, innermost};
+use super::storage::{unwritten, zeros};
+use super::widened::{is_narrow, on_gpu, widened};
+use crate::{Error, Result};
+
+/// Resizes by repeating or dropping pixels: `y[n, c, i, j] = x[n, c, r(i, H, out_h), r(j, W, out_w)]` with
+/// `r(i, size, out) = ⌊i · size / out⌋`.
+///
+/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in
+/// f32 as PyTorch computes it (mode `nearest`), which for some size pairs is one less than the exact quotient
+/// where that is an integer. The gradient of a pixel is the sum over its copies.
+///
+/// # Errors
+/// [`Error::Argument`] where x is not of rank 4, is of another type, or a size is zero.
+pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
+    // A view of a map that is stored with the channels innermost is read in place.
+    match innermost(x)? {
+        Some(stored) => Ok(upsample(&stored, Order::ChannelsLast, [out_h, out_w])?.permute((0, 3, 1, 2))?),
+        None => upsample(x, Order::ChannelsFirst, [out_h, out_w]),
+    }
+}
+
+/// [`upsample_nearest2d`] of maps with the channels innermost: (N, H, W, C) gives (N, out_h, out_w, C).
+///
+/// # Errors
+/// As there.
+pub fn upsample_nearest2d_channels_last(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
+    upsample(x, Order::ChannelsLast, [out_h, out_w])
+}
+
+fn upsample(x: &Tensor, order: Order, large: [usize; 2]) -> Result<Tensor> {
+    let refuse = |reason: String| Err(Error::Argument { op: "upsample_nearest2d", reason });
+    let &[batch, a, b, c] = x.dims() else {
+        return refuse(format!("expected x {order}, got {:?}", x.dims()));
+    };
+    let (channels, small) = match order {
+        Order::ChannelsFirst => (a, [b, c]),
+        Order::ChannelsLast => (c, [a, b]),
+    };
+    if x.elem_count() == 0 || large.contains(&0) {
+        return refuse(format!("x {:?} to {} x {}: no size may be zero", x.dims(), large[0], large[1]));
+    }
+    if is_narrow(x) {
+        return widened(x, |x| upsample(x, order, large));
+    }
+    if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
+        return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
+    }
+    Ok(Nearest { order, planes: [batch, channels], small, large, adjoint: false }.apply([x])?)
+}
+
+/// The input index of each of `out` output indices.
+fn sources(size: usize, out: usize) -> Vec<usize> {
+    let scale = size as f32 / out as f32;
+    (0..out).map(|i| ((i as f32 * scale) as usize).min(size - 1)).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Nearest {
+    order: Order,
+    /// Images and channels.
+    planes: [usize; 2],
+    small: [usize; 2],
+    large: [usize; 2],
+    /// From the gradient of y to that of x.
+    adjoint: bool,
+}
+
+impl Nearest {
+    /// For each output row, the input row; for each output column, the input column.
+    fn maps(&self) -> [Vec<usize>; 2] {
+        [sources(self.small[0], self.large[0]), sources(self.small[1], self.large[1])]
+    }
+
+    /// How many planes there are, and how many numbers a pixel of them has in memory.
+    fn pixels(&self) -> (usize, usize) {
+        let [images, channels] = self.planes;
+        match self.order {
+            Order::ChannelsFirst => (images * channels, 1),
+            Order::ChannelsLast => (images, channels),
+        }
+    }
+
+    fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
+        let ([rows, cols], (planes, inner), [height, width]) = (self.maps(), self.pixels(), self.large);
+        let (plane, line) = (x.len() / planes, self.small[1] * inner);
+        let mut y = unwritten(planes * height * width * inner);
+        let lines = y.par_chunks_exact_mut(width * inner).enumerate();
+        lines.with_min_len(NUMBERS.div_ceil(width * inner)).for_each(|(i, to)| {
+            let from = &x[i / height * plane + rows[i % height] * line..][..line];
+            for (to, &col) in to.chunks_exact_mut(inner).zip(&cols) {
+                to.copy_from_slice(&from[col * inner..(col + 1) * inner]);
+            }
+        });
+        y
+    }
+
+    fn backward<T: Float>(&self, grad: &[T]) -> Vec<T> {
+        let ([rows, cols], (planes, inner)) = (self.maps(), self.pixels());
+        let line = self.small[1] * inner;
+        let mut dx = zeros(planes * self.small[0] * line);
+        let gradients = grad.par_chunks_exact(grad.len() / planes);
+        dx.par_chunks_exact_mut(self.small[0] * line).zip(gradients).for_each(|(dx, grad)| {
+            for (from, &row) in grad.chunks_exact(self.large[1] * inner).zip(&rows) {
+                let to = &mut dx[row * line..][..line];
+                for (from, &col) in from.chunks_exact(inner).zip(&cols) {
+                    let to = &mut to[col * inner..(col + 1) * inner];
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
+                }
+            }
+        });
+        dx
+    }
+}
+
+/// Numbers of the result that a task makes at least.
+const NUMBERS: usize = 1 << 12;
+
+impl Kernel<1> for Nearest {
+    fn name(&self) -> &'static str {
+        "upsample_nearest2d"
+    }
+
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        let [n, c] = self.planes;
+        Ok(self.order.shape(n, c, if self.adjoint { self.small } else { self.large }))
+    }
+
+    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+        by_type!("upsample_nearest2d", arguments, |[from]| match self.adjoint {
+            false => self.forward(from),
+            true => self.backward(from),
+        })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self, [from]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
+        self.on_gpu(from.0, from.1)
+    }
+
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+        Ok([Some(Self { adjoint: !self.adjoint, ..*self }.run([grad])?)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+    use proptest::prelude::*;
+
+    use super::super::testing::{check_gradients, noise_tensor};
+    use super::*;
+
+    fn wrapped(x: &Tensor, out_h: usize, out_w: usize) -> CandleResult<Tensor> {
+        upsample_nearest2d(x, out_h, out_w).map_err(candle_core::Error::wrap)
+    }
+
+    #[test]
+    fn repeats_and_drops_pixels() {
+        assert_eq!(sources(3, 6), [0, 0, 1, 1, 2, 2]);
+        assert_eq!(sources(3, 5), [0, 0, 1, 1, 2]);
+        assert_eq!(sources(5, 3), [0, 1, 3]);
+        assert_eq!(sources(1, 4), [0; 4]);
+        // Rounding in f32, as PyTorch's: exactly, 7 * 62 / 14 is 31.
+        assert_eq!(sources(62, 14)[7], 30);
+        let x = Tensor::new(&[[[[1.0f32, 2.0]]]], &Device::Cpu).unwrap();
+        let y = upsample_nearest2d(&x, 2, 3).unwrap();
+        assert_eq!(y.dims(), [1, 1, 2, 3]);
+        assert_eq!(y.flatten_all().unwrap().to_vec1::<f32>().unwrap(), [1.0, 1.0, 2.0, 1.0, 1.0, 2.0]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn gradients_match_central_differences(
+            n in 1usize..3, c in 1usize..4, h in 1usize..6, w in 1usize..6, out_h in 1usize..12, out_w in 1usize..12,
+        ) {
+            let x = noise_tensor(&[n, c, h, w], 9).unwrap();
+            let checked = check_gradients(|t| wrapped(&t[0], out_h, out_w), &[x], 1e-4, 1e-8);
+            prop_assert!(checked.is_ok(), "{}", checked.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn a_map_with_the_channels_innermost_is_read_in_place() {
+        let x = noise_tensor(&[2, 5, 7, 3], 1).unwrap().permute((0, 3, 1, 2)).unwrap();
+        let run = |x: &Tensor| wrapped(x, 9, 4).unwrap().flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        assert_eq!(run(&x), run(&x.contiguous().unwrap()));
+        let view = |t: &[Tensor]| wrapped(&t[0].permute((0, 3, 1, 2))?, 4, 9);
+        check_gradients(view, &[noise_tensor(&[1, 3, 5, 2], 2).unwrap()], 1e-4, 1e-8).unwrap();
+    }
+
+    #[test]
+    fn the_gradient_adds_to_other_uses_of_the_input() {
+        // A feature pyramid reads a merged map twice: here candle's own operation overwrites the other
+        // gradient.
+        let pyramid = |up: fn(&Tensor) -> CandleResult<Tensor>| {
+            move |t: &[Tensor]| {
+                let merged = (&t[0] * 1.5)?;
+                up(&merged)?.add(&t[1])?.flatten_all()?.sum_all()? + (&merged * &t[0])?.sum_all()?
+            }
+        };
+        let inputs = [noise_tensor(&[1, 2, 3, 3], 10).unwrap(), noise_tensor(&[1, 2, 6, 6], 11).unwrap()];
+        assert!(check_gradients(pyramid(|m| m.upsample_nearest2d(6, 6)), &inputs, 1e-4, 1e-3).is_err());
+        check_gradients(pyramid(|m| wrapped(m, 6, 6)), &inputs, 1e-4, 1e-8).unwrap();
+    }
+
+    #[test]
+    fn unusable_arguments_are_refused_with_a_reason() {
+        let t = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
+        let x = t(&[1, 2, 4, 4]);
+        for (x, h, w, reason) in [
+            (&t(&[4, 4]), 2, 2, "(N, C, H, W)"),
+            (&t(&[0, 2, 4, 4]), 2, 2, "zero"),
+            (&x, 0, 2, "zero"),
+            (&x, 2, 0, "zero"),
+            (&x.to_dtype(DType::U8).unwrap(), 2, 2, "f32 or f64"),
+        ] {
+            match upsample_nearest2d(x, h, w) {
+                Err(Error::Argument { op: "upsample_nearest2d", reason: given }) => {
+                    assert!(given.contains(reason), "{given}")
+                }
+                other => panic!("{reason}: {other:?}"),
+            }
+        }
+    }
+}

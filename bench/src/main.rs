@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use ebm_nn::device::{Choice, Precision, open};
+use ebm_ops::device::{Choice, Precision, open};
 
 /// Lists the works, or does one of them for `bench/compare.py`.
 #[derive(Parser)]

@@ -2,7 +2,7 @@
 
 mod task;
 
-use ebm_nn::device::Precision::{Bf16, Full};
+use ebm_ops::device::Precision::{Bf16, Full};
 use serde::Serialize;
 
 pub use task::{Climb, Images, Size, Task, Widths};

@@ -1,6 +1,6 @@
 //! What a work computes, and how large it is.
 
-use ebm_nn::device::Precision;
+use ebm_ops::device::Precision;
 use serde::Serialize;
 
 /// Of a map or an image.

@@ -3,8 +3,9 @@
 use anyhow::Result;
 use candle_core::Tensor;
 use ebm_nn::init;
-use ebm_nn::layers::{Conv2d, Conv2dConfig};
-use ebm_nn::ops::{channels_last, conv2d};
+use ebm_ops::conv2d;
+use ebm_ops::nhwc::channels_last;
+use ebm_ops::nn::{Conv2d, Conv2dConfig};
 
 use super::{Place, Run};
 use crate::work::Size;

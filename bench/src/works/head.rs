@@ -3,7 +3,8 @@
 use anyhow::Result;
 use candle_core::Tensor;
 use ebm_nn::init;
-use ebm_nn::ops::{PackedLinear, Workspace, backward as gradients, linear, relu};
+use ebm_ops::nn::PackedLinear;
+use ebm_ops::{Workspace, backward as gradients, linear, relu};
 
 use super::{Place, Run};
 

@@ -4,8 +4,8 @@ use anyhow::Result;
 use candle_core::{Tensor, Var};
 use ebm_core::{GaussianMixture, MonteCarloNll, Objective};
 use ebm_detect::{BoxFeatures, EnergyHead};
-use ebm_nn::boxes::BBox;
-use ebm_nn::{init, ops};
+use ebm_nn::init;
+use ebm_ops::boxes::BBox;
 use ebm_seed::Key;
 
 use super::prediction::{boxes, config, pyramid};
@@ -34,7 +34,7 @@ pub fn head_step(
     let objective = MonteCarloNll { proposal, num_samples: samples };
     let y = features.targets()?.squeeze(1)?;
     let mut rng = Key::new(0).split("samples").rng();
-    Ok(Box::new(move || Ok(Box::new(ops::backward(&objective.loss(&head, &features, &y, &mut rng)?)?))))
+    Ok(Box::new(move || Ok(Box::new(ebm_ops::backward(&objective.loss(&head, &features, &y, &mut rng)?)?))))
 }
 
 /// Boxes pooled to 7 × 7 bins from one map at stride 4, and from ones the gradient in the map or in the boxes.
@@ -56,8 +56,8 @@ pub fn roi_pool(
     let rois = Tensor::from_vec(rois, (count, 5), place.device)?;
     let rois = if of_boxes { Var::from_tensor(&rois)?.into_inner() } else { rois };
     Ok(Box::new(move || {
-        let pooled = ops::prroi_pool(&map, &rois, (7, 7), 1.0 / STRIDE as f64)?;
+        let pooled = ebm_ops::roi::prroi_pool(&map, &rois, (7, 7), 1.0 / STRIDE as f64)?;
         // The gradient of the sum, which needs not be made.
-        Ok(Box::new(ops::backward(&pooled)?))
+        Ok(Box::new(ebm_ops::backward(&pooled)?))
     }))
 }

@@ -7,9 +7,9 @@ use ebm_core::{GradientAscent, StepRule, refine};
 use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
 use ebm_detect::{BoxFeatures, EnergyHead, FasterRcnn, ImageBatch};
 use ebm_face::{Backbone, BaselineHead, EnergyHeadConfig, ResNetBackbone, ResNetBackboneConfig};
-use ebm_nn::boxes::BBox;
 use ebm_nn::init;
 use ebm_nn::params::VarBuilder;
+use ebm_ops::boxes::BBox;
 use ebm_seed::Key;
 use rand::Rng;
 

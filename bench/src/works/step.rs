@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use ebm_nn::mobilefacenet::MobileFaceNet;
-use ebm_nn::ops;
 use ebm_nn::resnet::{Norm, ResNet};
 
 use super::resnet::{config, images};
@@ -15,16 +14,16 @@ pub fn resnet(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
     let net = ResNet::new(&config(depth, Norm::Train)?, place.var_builder())?;
     Ok(Box::new(move || {
         let [.., last] = net.forward(&x, true)?;
-        Ok(Box::new(ops::backward(&last.sqr()?.mean_all()?)?))
+        Ok(Box::new(ebm_ops::backward(&last.sqr()?.mean_all()?)?))
     }))
 }
 
 /// The same of a MobileFaceNet's last map.
 pub fn mobilefacenet(place: &Place<'_>, sizes: Images) -> Result<Run> {
-    let x = ops::to_channels_last(&images(place, sizes)?)?;
+    let x = ebm_ops::nhwc::from_nchw(&images(place, sizes)?)?;
     let net = MobileFaceNet::new(MobileFaceNet::NORM, &place.var_builder())?;
     Ok(Box::new(move || {
         let last = net.forward_channels_last(&x, 0..MobileFaceNet::BLOCKS, true)?;
-        Ok(Box::new(ops::backward(&last.sqr()?.mean_all()?)?))
+        Ok(Box::new(ebm_ops::backward(&last.sqr()?.mean_all()?)?))
     }))
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::Args;
-use ebm_nn::device::{Choice, Precision, open_for};
+use ebm_ops::device::{Choice, Precision, open_for};
 
 /// Where to compute.
 #[derive(Args, Clone, Copy, Debug)]

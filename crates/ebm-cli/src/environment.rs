@@ -20,7 +20,7 @@ pub const RUSTC: &str = or_unknown(option_env!("EBM_RUSTC_VERSION"));
 
 /// What `ebm --version` says below the name.
 pub static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
-    let features = if ebm_nn::device::HAS_CUDA { "cuda" } else { "none" };
+    let features = if ebm_ops::device::HAS_CUDA { "cuda" } else { "none" };
     let lines = [
         ("commit", or_unknown(option_env!("EBM_GIT_COMMIT"))),
         ("features", features),

@@ -75,7 +75,7 @@ pub fn instructions() -> String {
     let found: [(&str, bool); 0] = [];
     let names: Vec<&str> = found.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect();
     let found = if names.is_empty() { UNKNOWN.to_owned() } else { names.join(", ") };
-    match ebm_nn::ops::instruction_sets() {
+    match ebm_ops::instruction_sets() {
         Ok(used) if used.is_limited => format!("{found}; held to {}", used.newest),
         _ => found,
     }

@@ -124,7 +124,7 @@ fn prepare() -> anyhow::Result<()> {
     if !parallel::is_of_mpich() {
         signals::report_memory()?;
     }
-    ebm_nn::ops::instruction_sets()?;
+    ebm_ops::instruction_sets()?;
     workers::start::<Cli>()
 }
 

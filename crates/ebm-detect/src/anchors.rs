@@ -1,6 +1,6 @@
 //! Anchors of the region proposal network.
 
-use ebm_nn::boxes::{BBox, BoxConvention};
+use ebm_ops::boxes::{BBox, BoxConvention};
 
 use crate::config::DetectorConfig;
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::efficientnet::EfficientNetLite0;
-use ebm_nn::norm::BatchNormConfig;
 use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_ops::nn::BatchNormConfig;
 
 use crate::{
     Result,

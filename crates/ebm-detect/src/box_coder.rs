@@ -1,6 +1,6 @@
 //! Faster-RCNN's box parametrisation: offsets of a box from a reference box.
 
-use ebm_nn::boxes::{BBox, BoxConvention};
+use ebm_ops::boxes::{BBox, BoxConvention};
 
 /// Sizes larger than this factor of the reference are not predicted: log(1000 / 16).
 const MAX_LOG_RATIO: f32 = 4.135_166_6;

@@ -2,11 +2,12 @@
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
-use ebm_nn::{
+use ebm_nn::onnx::{Graph, Value};
+use ebm_ops::{
     boxes::{BBox, BoxConvention, clip},
     device::Precision,
-    onnx::{Graph, Value},
-    ops::{PackedLinear, relu_gradient},
+    nn::PackedLinear,
+    relu_gradient,
 };
 use rand::RngCore;
 

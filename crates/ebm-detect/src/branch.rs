@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::parametric::Baseline;
-use ebm_nn::{device::Precision, params::ParamStore};
+use ebm_nn::params::ParamStore;
+use ebm_ops::device::Precision;
 use ebm_seed::Key;
 
 use crate::{

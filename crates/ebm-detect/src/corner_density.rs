@@ -8,7 +8,7 @@ use ebm_core::{
 };
 use ebm_data::loader::Sample;
 use ebm_experiment::{CalibratedEdge, edge_regions};
-use ebm_nn::boxes::BoxConvention;
+use ebm_ops::boxes::BoxConvention;
 use rand::RngCore;
 
 use crate::{Result, energy_head::BoxFeatures, input::original_pixel};

@@ -14,7 +14,8 @@ use candle_core::Device;
 
 use ebm_data::{Image, coco::CocoDataset, decode::read_image};
 use ebm_eval::detections::MAX_COORDINATE;
-use ebm_nn::{device::Precision, import::WeightBytes};
+use ebm_nn::import::WeightBytes;
+use ebm_ops::device::Precision;
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 

@@ -10,11 +10,11 @@ use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_core::{BoxSpace, EdgeSpace, EnergyModel, TargetSpace};
 use ebm_experiment::config::Setting;
-use ebm_nn::boxes::{BBox, BoxConvention, paired_iou};
-use ebm_nn::device::Precision;
 use ebm_nn::onnx::{Graph, Value};
-use ebm_nn::ops::{self, channels_last};
-use ebm_nn::prepared::{Prepared, are_constant, is_packable};
+use ebm_ops::boxes::{BBox, BoxConvention, paired_iou};
+use ebm_ops::device::Precision;
+use ebm_ops::nhwc::channels_last;
+use ebm_ops::nn::{Prepared, are_constant, is_packable};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -266,7 +266,7 @@ impl EnergyHead {
         let labels: Vec<u32> = pooled.order.iter().map(|&i| labels[i as usize]).collect();
         let labels = Tensor::new(labels, self.weight.device())?.unsqueeze(1)?;
         let hidden = self.mlp.forward(&pooled.features)?;
-        let f = ops::linear(&hidden, &self.weight, Some(&self.bias))?.gather(&labels, 1)?.squeeze(1)?;
+        let f = ebm_ops::linear(&hidden, &self.weight, Some(&self.bias))?.gather(&labels, 1)?.squeeze(1)?;
         let f = f.to_device(&Device::Cpu)?.index_select(&Tensor::new(pooled.position, &Device::Cpu)?, 0)?;
         Ok(f.reshape((b, m))?.to_device(y.device())?)
     }
@@ -281,7 +281,7 @@ impl EnergyHead {
     fn gradient_by_hand(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let (b, m, _) = y.dims3()?;
         let seen = self.look(features, y)?;
-        let gradient = ops::linear_at_gradient(&seen.output, &self.weight, &seen.labels)?;
+        let gradient = ebm_ops::heads::linear_at_gradient(&seen.output, &self.weight, &seen.labels)?;
         let mut gradient = seen.layers.input_gradient(&seen.hidden, &gradient)?;
         if !seen.is_innermost {
             gradient = seen.sight.channels_innermost(&gradient)?;
@@ -307,7 +307,7 @@ impl EnergyHead {
             Arc::new(self.mlp.detached())
         };
         let [hidden, output] = layers.activations(&pooled)?;
-        let f = ops::linear_at(&output, &self.weight, &self.bias, &labels)?;
+        let f = ebm_ops::heads::linear_at(&output, &self.weight, &self.bias, &labels)?;
         Ok(Seen { y, labels, sight, is_innermost, layers, hidden, output, f })
     }
 

@@ -2,11 +2,10 @@
 
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
-use ebm_nn::{
+use ebm_nn::fpn::Fpn;
+use ebm_ops::{
     boxes::{BBox, batched_nms},
-    fpn::Fpn,
-    ops,
-    prepared::is_packable,
+    nn::is_packable,
 };
 use ebm_train::{Loss, LossPart};
 use rand::RngCore;
@@ -128,7 +127,7 @@ impl FasterRcnn {
     }
 
     fn levels(&self, stages: &[Tensor]) -> Result<Vec<Tensor>> {
-        let level = |level: &Tensor| Ok(ops::of_channels_last(level)?.to_dtype(DType::F32)?);
+        let level = |level: &Tensor| Ok(ebm_ops::nhwc::to_nchw(level)?.to_dtype(DType::F32)?);
         self.fpn.forward_channels_last(stages)?.iter().map(level).collect()
     }
 

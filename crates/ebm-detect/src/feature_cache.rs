@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use candle_core::{Device, Tensor};
 use ebm_data::loader::{Batch, Loader};
-use ebm_nn::boxes::BoxConvention;
+use ebm_ops::boxes::BoxConvention;
 use ebm_seed::Key;
 use ebm_train::Progress;
 use rand::seq::SliceRandom;

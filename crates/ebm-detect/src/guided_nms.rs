@@ -1,6 +1,6 @@
 //! IoU-guided non-maximum suppression (IoU-Net, Algorithm 1; the paper guides it with f).
 
-use ebm_nn::boxes::{BBox, BoxConvention, iou};
+use ebm_ops::boxes::{BBox, BoxConvention, iou};
 
 use crate::{Error, Result};
 

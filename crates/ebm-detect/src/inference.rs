@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use ebm_core::{EnergyModel, GradientAscent, Stand, refine, refine_observed};
-use ebm_nn::boxes::{BBox, BoxConvention, clip};
+use ebm_ops::boxes::{BBox, BoxConvention, clip};
 
 use crate::{
     Error, Result,

@@ -6,7 +6,7 @@ use ebm_data::{
     loader::{Batch, Sample},
     transform::{self, Normalise, Resample, ResizeRule, Transform, padded_size},
 };
-use ebm_nn::{
+use ebm_ops::{
     boxes::{BBox, BoxConvention},
     device::Uploader,
 };

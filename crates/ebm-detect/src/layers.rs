@@ -3,8 +3,9 @@
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 
-use ebm_nn::device::Precision;
-use ebm_nn::ops::{PackedLinear, linear, linear_relu};
+use ebm_ops::device::Precision;
+use ebm_ops::nn::PackedLinear;
+use ebm_ops::{linear, linear_relu};
 
 use crate::Result;
 

@@ -1,6 +1,6 @@
 //! Assigning ground-truth boxes to anchors and proposals, and drawing the balanced sample that is trained on.
 
-use ebm_nn::boxes::{BBox, BoxConvention, iou};
+use ebm_ops::boxes::{BBox, BoxConvention, iou};
 use rand::{RngCore, seq::SliceRandom};
 use rayon::prelude::*;
 

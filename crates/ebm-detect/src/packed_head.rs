@@ -6,8 +6,11 @@
 //! read.
 
 use candle_core::{Storage, Tensor};
-use ebm_nn::boxes::BBox;
-use ebm_nn::ops::{ChannelsLast, PackedLinear, Workspace, prroi_pool::Pyramid};
+use ebm_ops::Workspace;
+use ebm_ops::boxes::BBox;
+use ebm_ops::nhwc::ChannelsLast;
+use ebm_ops::nn::PackedLinear;
+use ebm_ops::roi::Pyramid;
 
 use crate::{
     Result,

@@ -6,10 +6,7 @@ mod sight;
 pub(crate) use sight::Sight;
 
 use candle_core::{DType, Tensor};
-use ebm_nn::{
-    boxes::{BBox, BoxConvention, area},
-    ops,
-};
+use ebm_ops::boxes::{BBox, BoxConvention, area};
 
 use crate::{
     Result,
@@ -225,8 +222,10 @@ impl Pooler {
             let level = self.level_seen(group.level, view);
             let (map, scale) = (&pyramid[level], self.scale(level));
             Ok(match self.pooling {
-                Pooling::RoiAlign(ratio) => ops::roi_align(map, rois, view.out(), scale, ratio, false)?,
-                Pooling::PrRoi => ops::prroi_pool(map, rois, view.out(), scale)?,
+                Pooling::RoiAlign(ratio) => {
+                    ebm_ops::roi::roi_align(map, rois, view.out(), scale, ratio, false)?
+                }
+                Pooling::PrRoi => ebm_ops::roi::prroi_pool(map, rois, view.out(), scale)?,
             })
         });
         match pooled.collect::<Result<Vec<_>>>()?.as_slice() {

@@ -2,9 +2,8 @@
 
 use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder};
-use ebm_nn::boxes::{BBox, BoxConvention, batched_nms_on, clip};
-use ebm_nn::layers::{Conv2d, Conv2dConfig};
-use ebm_nn::ops;
+use ebm_ops::boxes::{BBox, BoxConvention, batched_nms_on, clip};
+use ebm_ops::nn::{Conv2d, Conv2dConfig};
 use rand::RngCore;
 use rayon::prelude::*;
 
@@ -77,7 +76,7 @@ impl Rpn {
         let (mut objectness, mut offsets, mut grids) = (vec![], vec![], vec![]);
         for (level, features) in pyramid.iter().enumerate() {
             let (n, _, h, w) = features.dims4()?;
-            let innermost = ops::to_channels_last(features)?;
+            let innermost = ebm_ops::nhwc::from_nchw(features)?;
             let hidden = self.conv.forward_channels_last(&innermost, None, true, false)?;
             let head = |conv: &Conv2d| conv.forward_channels_last(&hidden, None, false, false);
             // (N, H, W, A·c) -> (N, H·W·A, c)

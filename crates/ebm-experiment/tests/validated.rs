@@ -3,9 +3,9 @@
 
 use candle_core::{DType, Device};
 use ebm_experiment::{KeptBest, Run, Session, train_validated};
-use ebm_nn::optim::{ParamGroup, Sgd};
 use ebm_nn::schedule::Schedule;
 use ebm_nn::{import, init, params::ParamStore};
+use ebm_ops::optim::{ParamGroup, Sgd};
 use ebm_seed::Key;
 use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
 

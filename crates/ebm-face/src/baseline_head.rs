@@ -4,7 +4,7 @@ use candle_core::{Device, Tensor};
 use candle_nn::{Init, Linear, VarBuilder};
 use ebm_core::parametric::{Baseline, OrdinalHead, Parametric, coral_logits};
 use ebm_nn::init;
-use ebm_nn::ops::{linear, relu};
+use ebm_ops::{linear, relu};
 
 use crate::{Error, Result};
 

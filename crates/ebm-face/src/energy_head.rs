@@ -7,8 +7,9 @@ use candle_nn::VarBuilder;
 use ebm_core::EnergyModel;
 use ebm_nn::init;
 use ebm_nn::onnx::{Graph, Value};
-use ebm_nn::ops::{LateFusion, linear};
-use ebm_nn::prepared::{Prepared, are_constant};
+use ebm_ops::heads::LateFusion;
+use ebm_ops::linear;
+use ebm_ops::nn::{Prepared, are_constant};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};

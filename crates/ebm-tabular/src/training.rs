@@ -3,9 +3,9 @@
 use candle_core::{DType, Device, Tensor};
 use ebm_core::EnergyModel;
 use ebm_nn::import::LoadPolicy;
-use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::{Decay, Schedule};
+use ebm_ops::optim::{Adam, ParamGroup};
 use ebm_seed::Key;
 use ebm_train::{NonFiniteGuard, Updater, Verdict};
 use rand::Rng;

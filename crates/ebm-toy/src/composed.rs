@@ -2,7 +2,7 @@
 //! mode.
 
 use candle_core::{D, Tensor};
-use ebm_nn::{Result, ops};
+use ebm_nn::Result;
 
 use crate::layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 use crate::network::{self, positive, relu};
@@ -34,7 +34,7 @@ pub(crate) fn jets(
         value: y,
     };
     let joining = theta.narrow(0, layout.joining.start, WIDTH * WIDTH)?.reshape((WIDTH, WIDTH))?;
-    let joined = ops::linear(features, &joining, None)?.unsqueeze(1)?; // (B, 1, 10)
+    let joined = ebm_ops::linear(features, &joining, None)?.unsqueeze(1)?; // (B, 1, 10)
 
     let mut jet = activate(linear(theta, &layout.y, &input)?, network.activation())?;
     for index in 0..LAYERS {

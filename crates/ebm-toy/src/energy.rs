@@ -2,7 +2,6 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::{DirectionalDerivatives, EnergyModel, Error, Order};
-use ebm_nn::ops;
 use ebm_seed::Key;
 
 use crate::composed::{features, jets};
@@ -125,6 +124,6 @@ impl EnergyModel for ToyEnergy {
     fn log_normalizer(&self, features: &Tensor) -> ebm_core::Result<Tensor> {
         let weight = self.normalizer.narrow(0, 0, WIDTH)?.reshape((1, WIDTH))?;
         let bias = self.normalizer.narrow(0, WIDTH, 1)?;
-        Ok(ops::linear(features, &weight, Some(&bias)).map_err(Error::model)?.squeeze(1)?)
+        Ok(ebm_ops::linear(features, &weight, Some(&bias)).map_err(Error::model)?.squeeze(1)?)
     }
 }

@@ -4,7 +4,7 @@
 //! first-level cache, and each layer reads a weight once for a vector. A few rows of the batch are one task, whatever the
 //! number of threads, and the tasks' sums are added in order: results do not depend on that number.
 
-use ebm_nn::ops::arch;
+use ebm_ops::arch;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 

@@ -1,7 +1,6 @@
 //! The small networks beside f: those whose outputs are the parameters of a density.
 
 use candle_core::{DType, Device, Tensor, Var};
-use ebm_nn::ops;
 use ebm_seed::Key;
 use rand::Rng;
 
@@ -85,7 +84,7 @@ impl Heads {
 /// W a + b of the rows of `a`, (N, inputs), with the parameters at `layer` in θ; without b for a derivative.
 pub(crate) fn linear(theta: &Tensor, layer: &Linear, a: &Tensor, with_bias: bool) -> ebm_nn::Result<Tensor> {
     let bias = theta.narrow(0, layer.bias.start, layer.bias.len())?;
-    ops::linear(a, &weight(theta, layer)?, with_bias.then_some(&bias))
+    ebm_ops::linear(a, &weight(theta, layer)?, with_bias.then_some(&bias))
 }
 
 /// W, (outputs, inputs).

@@ -1,7 +1,7 @@
 //! The kernel as an operation on tensors with a gradient.
 
 use candle_core::{CpuStorage, CustomOp3, DType, Layout as Strides, Result, Shape, Tensor, bail};
-use ebm_nn::ops::elements;
+use ebm_ops::elements;
 
 use crate::kernel::{Part, Pass};
 use crate::layout::{Layout, Network, WIDTH};

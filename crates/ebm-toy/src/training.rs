@@ -2,7 +2,7 @@
 
 use candle_core::{Device, Tensor, Var};
 use ebm_experiment::config::settings;
-use ebm_nn::optim::{Adam, Optimizer, ParamGroup};
+use ebm_ops::optim::{Adam, Optimizer, ParamGroup};
 use ebm_seed::Key;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};

@@ -7,11 +7,11 @@ use candle_core::{DType, Device, Tensor};
 use ebm_data::transform::Normalise;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::WeightBytes;
-use ebm_nn::norm::BatchNormConfig;
 use ebm_nn::onnx::{Graph, Value};
-use ebm_nn::ops::of_channels_last;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
+use ebm_ops::nhwc::to_nchw;
+use ebm_ops::nn::BatchNormConfig;
 use ebm_seed::Key;
 
 use crate::{Error, Result};
@@ -135,7 +135,7 @@ impl Backbone {
             Network::ResNet(network) => network.forward_stages(images, STAGES, false)?,
             Network::Lite0(network) => {
                 let maps = network.forward_channels_last(&rescaled(images)?, LITE0_MAPS, false)?;
-                maps.iter().map(of_channels_last).collect::<ebm_nn::Result<_>>()?
+                maps.iter().map(to_nchw).collect::<ebm_nn::Result<_>>()?
             }
         };
         let [layer2, layer3] = last_two(maps)?;

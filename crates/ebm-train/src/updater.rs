@@ -9,9 +9,9 @@ use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor};
 use ebm_distributed::Group;
 use ebm_nn::import::LoadPolicy;
-use ebm_nn::optim::{Optimizer, clip_grad_norm, grad_norm};
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
+use ebm_ops::optim::{Optimizer, clip_grad_norm, grad_norm};
 use std::collections::BTreeMap;
 
 /// An optimiser with its schedule and an upper bound of the gradient's norm.
@@ -55,7 +55,7 @@ impl Updater {
             candle_core::Error::Msg("the loss has no part; at least one is needed".to_owned())
         })?;
         let total = terms.try_fold(first, |total, value| total + value)?;
-        let mut gradients = ebm_nn::ops::backward(&total)?;
+        let mut gradients = ebm_ops::backward(&total)?;
         let named: Vec<_> = parts.iter().filter_map(|part| Some((part.name?, &part.value))).collect();
         let values = std::iter::once(&total).chain(named.iter().map(|(_, value)| *value));
         let values = values.map(|value| Ok(f64::from(value.to_scalar::<f32>()?)));
@@ -152,7 +152,7 @@ impl Updater {
 mod tests {
     use super::*;
     use candle_core::{Device, Var};
-    use ebm_nn::optim::{ParamGroup, Sgd};
+    use ebm_ops::optim::{ParamGroup, Sgd};
 
     #[test]
     fn a_step_follows_the_clipped_gradient_at_the_scheduled_rate() {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use ebm_data::fetch::Hub;
 use ebm_libraries::{CudaDevice, Inventory};
-use ebm_nn::device::{Choice, HAS_CUDA, built_for, open};
+use ebm_ops::device::{Choice, HAS_CUDA, built_for, open};
 use serde::Serialize;
 use serde_json::json;
 

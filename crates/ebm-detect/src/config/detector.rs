@@ -2,11 +2,8 @@
 
 use candle_core::DType;
 use ebm_experiment::config::{Setting, settings};
-use ebm_nn::{
-    boxes::BoxConvention,
-    device::Precision,
-    resnet::{Norm, ResNetConfig},
-};
+use ebm_nn::resnet::{Norm, ResNetConfig};
+use ebm_ops::{boxes::BoxConvention, device::Precision};
 use serde::{Deserialize, Serialize};
 
 use super::BodyKind;

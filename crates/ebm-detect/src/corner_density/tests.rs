@@ -1,6 +1,6 @@
 //! Closed forms of densities of boxes.
 
-use ebm_nn::boxes::BBox;
+use ebm_ops::boxes::BBox;
 use ebm_seed::Key;
 
 use super::*;

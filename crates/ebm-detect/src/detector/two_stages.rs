@@ -9,7 +9,7 @@ use ebm_data::{
     coco::CocoDataset,
     loader::{Loader, LoaderConfig, Sample},
 };
-use ebm_nn::boxes::{BBox, BoxConvention, area};
+use ebm_ops::boxes::{BBox, BoxConvention, area};
 use ebm_seed::Key;
 use rand::RngCore;
 

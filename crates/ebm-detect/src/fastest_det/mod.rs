@@ -11,7 +11,7 @@ use ebm_data::{
     resize::resize_pillow_box,
     transform::{ChannelOrder, Normalise},
 };
-use ebm_nn::boxes::{BoxConvention, batched_nms};
+use ebm_ops::boxes::{BoxConvention, batched_nms};
 
 use crate::{Result, box_head::Candidate, config::FastestDetConfig};
 

@@ -2,11 +2,11 @@
 
 use candle_core::{D, Tensor};
 use candle_nn::{VarBuilder, ops};
-use ebm_nn::{
-    layers::{Conv2d, Conv2dConfig},
-    norm::BatchNormConfig,
-    ops::{Padding, depthwise_conv2d_channels_last, upsample_nearest2d},
-    shufflenet::ShuffleNetV2,
+use ebm_nn::shufflenet::ShuffleNetV2;
+use ebm_ops::{
+    Padding, nhwc,
+    nn::{BatchNormConfig, Conv2d, Conv2dConfig},
+    upsample_nearest2d,
 };
 
 use crate::Result;
@@ -100,7 +100,7 @@ impl Pyramid {
 fn halved(map: &Tensor) -> Result<Tensor> {
     let channels = map.dim(D::Minus1)?;
     let ninth = Tensor::full(1f32 / 9., (channels, 1, 3, 3), map.device())?;
-    Ok(depthwise_conv2d_channels_last(map, &ninth, None, 2, Padding::Each(1))?)
+    Ok(nhwc::depthwise_conv2d(map, &ninth, None, 2, Padding::Each(1))?)
 }
 
 fn norm() -> BatchNormConfig {

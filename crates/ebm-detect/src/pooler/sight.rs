@@ -1,8 +1,8 @@
 //! Pooling for prediction: from all levels at once, without a graph.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_nn::boxes::BBox;
-use ebm_nn::ops::prroi_pool::Levels;
+use ebm_ops::boxes::BBox;
+use ebm_ops::roi::Levels;
 
 use super::{Pooler, View};
 use crate::Result;

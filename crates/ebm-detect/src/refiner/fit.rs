@@ -9,7 +9,8 @@ use ebm_core::{BoxSpace, GaussianMixture, GradientAscent, Proposal, TargetSpace}
 use ebm_data::{coco::CocoDataset, decode::read_image};
 use ebm_eval::Detection;
 use ebm_experiment::best;
-use ebm_nn::{boxes::BBox, import::load_safetensors};
+use ebm_nn::import::load_safetensors;
+use ebm_ops::boxes::BBox;
 use ebm_train::{ModelMetadata, Progress};
 use rand::RngCore;
 

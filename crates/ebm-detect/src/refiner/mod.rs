@@ -16,10 +16,12 @@ use candle_core::{DType, Device};
 use ebm_core::{GaussianMixture, GradientAscent, Tempered};
 use ebm_data::Image;
 use ebm_nn::{
-    boxes::{BBox, BoxConvention},
-    device::Precision,
     import::{LoadPolicy, WeightBytes},
     params::ParamStore,
+};
+use ebm_ops::{
+    boxes::{BBox, BoxConvention},
+    device::Precision,
 };
 use ebm_seed::Key;
 use ebm_train::Class;

@@ -3,12 +3,11 @@
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::{
-    device::Precision,
     fpn::Fpn,
     onnx::{Graph, Value},
-    ops,
     params::ParamStore,
 };
+use ebm_ops::device::Precision;
 use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
@@ -88,7 +87,7 @@ impl RefinerNetwork {
     pub fn pyramid(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut levels = self.fpn.forward_channels_last(maps)?;
         levels.truncate(maps.len());
-        let level = |level: &Tensor| Ok(ops::of_channels_last(&ops::relu(level)?)?);
+        let level = |level: &Tensor| Ok(ebm_ops::nhwc::to_nchw(&ebm_ops::relu(level)?)?);
         levels.iter().map(level).collect()
     }
 

@@ -7,7 +7,7 @@ use ebm_data::{
     coco::CocoDataset,
     loader::{DetectionRecipe, Loader, LoaderConfig},
 };
-use ebm_nn::{boxes::BoxConvention, ops};
+use ebm_ops::boxes::BoxConvention;
 use ebm_seed::Key;
 use ebm_train::Progress;
 use rand::Rng as _;
@@ -43,7 +43,7 @@ impl MirroredMaps {
         progress.begin("maps of the frozen body", 2 * dataset.images.len());
         let mut cache = FeatureCache::default();
         let half = |pixels: &Tensor| -> Result<Vec<Tensor>> {
-            let half = |map: &Tensor| Ok(ops::of_channels_last(&map.detach().to_dtype(DType::F16)?)?);
+            let half = |map: &Tensor| Ok(ebm_ops::nhwc::to_nchw(&map.detach().to_dtype(DType::F16)?)?);
             maps(pixels)?.iter().map(half).collect()
         };
         for flip_probability in [0.0, 1.0] {
@@ -71,7 +71,7 @@ impl MirroredMaps {
     fn batch_of(&self, positions: &[usize]) -> Result<CachedBatch> {
         let mut batch = self.cache.batch(positions)?;
         for map in &mut batch.maps {
-            *map = ops::to_channels_last(map)?.to_dtype(DType::F32)?;
+            *map = ebm_ops::nhwc::from_nchw(map)?.to_dtype(DType::F32)?;
         }
         Ok(batch)
     }
@@ -110,7 +110,7 @@ mod tests {
         for number in 0..2 * IMAGES {
             let (height, width) = if number % 2 == 0 { (2, 4) } else { (4, 2) };
             let map = Tensor::full(number as f32, (1, height, width, 3), &Device::Cpu).unwrap();
-            let map = ops::of_channels_last(&map.to_dtype(DType::F16).unwrap()).unwrap();
+            let map = ebm_ops::nhwc::to_nchw(&map.to_dtype(DType::F16).unwrap()).unwrap();
             cache.push(&[map], &[(8 * height, 8 * width)], vec![Default::default()]).unwrap();
         }
         let order = BatchOrder { batch_size: 2, part: 0..2, key: Key::new(1) };

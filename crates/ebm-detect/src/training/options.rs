@@ -10,7 +10,8 @@ use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::quarantine::Tolerance;
 use ebm_experiment::{Inputs, Session};
-use ebm_nn::{boxes::BoxConvention, params::ParamStore};
+use ebm_nn::params::ParamStore;
+use ebm_ops::boxes::BoxConvention;
 use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 

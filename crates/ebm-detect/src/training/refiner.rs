@@ -9,10 +9,10 @@ use ebm_core::{AnyObjective, GaussianMixture, Objective, Proposal};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_eval::{Detection, detections::check_ids, read_results};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
-use ebm_nn::{
+use ebm_nn::params::ParamStore;
+use ebm_ops::{
     boxes::{BBox, BoxConvention},
-    ops::sum_of_losses,
-    params::ParamStore,
+    sum_of_losses,
 };
 use ebm_seed::{Key, Rng};
 use ebm_train::model_file::file_digest;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use candle_core::Device;
 use ebm_data::loader::{ByStep, Loader};
 use ebm_data::transform::padded_size;
-use ebm_nn::{boxes::BoxConvention, device::Uploader};
+use ebm_ops::{boxes::BoxConvention, device::Uploader};
 
 use crate::{
     Error, Result,

@@ -11,10 +11,10 @@ use ebm_detect::{
     config::{ExperimentConfig, Settings},
 };
 use ebm_nn::{
-    boxes::{BBox, BoxConvention, iou},
     import::{LoadPolicy, load_safetensors},
     params::ParamStore,
 };
+use ebm_ops::boxes::{BBox, BoxConvention, iou};
 use ebm_seed::Key;
 use ebm_testing::fixture;
 

@@ -13,10 +13,10 @@ use ebm_detect::{
     training::{BatchSource, BranchTask},
 };
 use ebm_nn::{
-    boxes::{BBox, BoxConvention},
     import::{LoadPolicy, load_safetensors, save_safetensors},
     params::ParamStore,
 };
+use ebm_ops::boxes::{BBox, BoxConvention};
 use ebm_seed::Key;
 use ebm_train::TrainTask;
 

@@ -14,10 +14,8 @@ use ebm_detect::{
     input::to_original,
     weights::{ConvertOptions, Family, WeightFile, configuration, convert, read},
 };
-use ebm_nn::{
-    boxes::{BBox, BoxConvention, iou},
-    import::{self, load_safetensors, save_safetensors},
-};
+use ebm_nn::import::{self, load_safetensors, save_safetensors};
+use ebm_ops::boxes::{BBox, BoxConvention, iou};
 
 const CPU: Device = Device::Cpu;
 const PADDED: (usize, usize) = (256, 320);

@@ -8,7 +8,8 @@ use ebm_detect::{
     config::{ExperimentConfig, Settings},
     training::{BatchSource, BranchTask},
 };
-use ebm_nn::{boxes::BBox, params::ParamStore};
+use ebm_nn::params::ParamStore;
+use ebm_ops::boxes::BBox;
 use ebm_seed::Key;
 use ebm_train::{Group, Threads, TrainTask};
 

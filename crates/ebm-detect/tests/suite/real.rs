@@ -8,8 +8,8 @@ use ebm_detect::reproduce::{BaseOptions, Setup, StudyImages, StudyOptions, table
 use ebm_detect::weights;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::save_safetensors;
-use ebm_nn::norm::BatchNormConfig;
 use ebm_nn::params::ParamStore;
+use ebm_ops::nn::BatchNormConfig;
 use ebm_seed::Key;
 use ebm_synth::scenes::{self, SceneConfig};
 

@@ -4,9 +4,9 @@ use candle_core::Tensor;
 use candle_nn::VarBuilder;
 use ebm_experiment::config::settings;
 use ebm_nn::mobilefacenet::MobileFaceNet;
-use ebm_nn::norm::BatchNormConfig;
 use ebm_nn::onnx::{Graph, Value};
-use ebm_nn::ops::to_channels_last;
+use ebm_ops::nhwc::from_nchw;
+use ebm_ops::nn::BatchNormConfig;
 use serde::{Deserialize, Serialize};
 
 use super::{Backbone, check_images, mean_of_map, mean_of_map_onnx};
@@ -69,7 +69,7 @@ impl Backbone for MobileFaceNetBackbone {
 
     fn frozen_maps(&self, images: &Tensor) -> Result<Tensor> {
         check_images(images, 1, 1)?;
-        let x = to_channels_last(images)?;
+        let x = from_nchw(images)?;
         Ok(self.network.forward_channels_last(&x, 0..self.first_trained, false)?)
     }
 

@@ -6,8 +6,8 @@ use ebm_core::{AnyObjective, GradientAscent, StepRule};
 use ebm_data::faces::loader::{Augmentation, FaceTransform};
 use ebm_data::transform::{ChannelOrder, Normalise};
 use ebm_experiment::config::settings;
-use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
+use ebm_ops::optim::{Adam, ParamGroup};
 use ebm_train::Updater;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use candle_core::{DType, Device, Tensor};
 use ebm_data::faces::loader::{FaceBatch, FaceLoader, FaceTransform};
 use ebm_data::loader::ByStep;
-use ebm_nn::device::Uploader;
+use ebm_ops::device::Uploader;
 use ebm_seed::Key;
 use rand::Rng;
 use rand::seq::SliceRandom;

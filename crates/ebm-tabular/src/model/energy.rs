@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use candle_nn::{Linear, VarBuilder};
 use ebm_core::EnergyModel;
 use ebm_nn::init;
-use ebm_nn::ops::LateFusion;
+use ebm_ops::heads::LateFusion;
 
 use super::proposal::StudentProposal;
 use super::trunk::forward;

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use candle_nn::{Linear, VarBuilder};
 use ebm_nn::init;
-use ebm_nn::ops::linear;
+use ebm_ops::linear;
 
 use crate::Result;
 

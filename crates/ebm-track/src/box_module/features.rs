@@ -3,7 +3,7 @@
 use candle_core::{D, Device, Tensor};
 use ebm_core::{BoxSpace, TargetSpace};
 use ebm_data::sequences::Rect;
-use ebm_nn::boxes::paired_iou;
+use ebm_ops::boxes::paired_iou;
 
 use crate::Result;
 

@@ -2,12 +2,11 @@
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
-use ebm_nn::device::Precision;
 use ebm_nn::init;
-use ebm_nn::layers::{Conv2d, Conv2dConfig};
-use ebm_nn::norm::{BatchNorm, BatchNormConfig};
 use ebm_nn::onnx::{Graph, Value};
-use ebm_nn::ops::{PackedLinear, Padding, linear};
+use ebm_ops::device::Precision;
+use ebm_ops::nn::{BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, PackedLinear};
+use ebm_ops::{Padding, linear};
 
 use crate::Result;
 

@@ -9,9 +9,11 @@ use candle_nn::VarBuilder;
 use ebm_core::{EnergyModel, TargetSpace};
 use ebm_experiment::config::check_ranges;
 use ebm_nn::init;
-use ebm_nn::ops::{linear, prroi_pool, to_channels_last};
 use ebm_nn::params::ParamStore;
-use ebm_nn::prepared::{Prepared, are_constant, is_packable};
+use ebm_ops::linear;
+use ebm_ops::nhwc::from_nchw;
+use ebm_ops::nn::{Prepared, are_constant, is_packable};
+use ebm_ops::roi::prroi_pool;
 use ebm_seed::Key;
 
 use super::features::{Modulation, TargetFeatures, TestFeatures, corners};
@@ -132,10 +134,10 @@ impl BoxModule {
         let ReferenceBranch { convs, fc3, vectors } = &self.reference;
         let corners = corners(boxes)?.unsqueeze(1)?;
         let pool = |map: usize| -> Result<Tensor> {
-            let features = convs[map].forward(&to_channels_last(reference.maps()[map])?, train)?;
+            let features = convs[map].forward(&from_nchw(reference.maps()[map])?, train)?;
             pool(&features, &rois(&corners, images)?, self.config.reference_pool[map], map)
         };
-        let third = fc3.forward(&to_channels_last(&pool(0)?)?, train)?.flatten_from(1)?;
+        let third = fc3.forward(&from_nchw(&pool(0)?)?, train)?.flatten_from(1)?;
         let both = Tensor::cat(&[third, pool(1)?.flatten_from(1)?], 1)?.unsqueeze(1)?.unsqueeze(1)?;
         let vector = |layer: &ConvBlock| Ok::<_, Error>(layer.forward(&both, train)?.flatten_from(1)?);
         Ok(Modulation([vector(&vectors[0])?, vector(&vectors[1])?]))
@@ -149,8 +151,7 @@ impl BoxModule {
     ) -> Result<TestFeatures> {
         let map = |map: usize| -> Result<Tensor> {
             let [first, second] = &self.test[map];
-            let features =
-                second.forward(&first.forward(&to_channels_last(test.maps()[map])?, train)?, train)?;
+            let features = second.forward(&first.forward(&from_nchw(test.maps()[map])?, train)?, train)?;
             let vector = &modulation.0[map];
             Ok(scaled(&features, vector)?.permute((0, 3, 1, 2))?)
         };

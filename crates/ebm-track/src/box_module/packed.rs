@@ -4,8 +4,10 @@
 //! channels innermost; the layers' columns were put in that order when they were packed.
 
 use candle_core::{Device, Storage, Tensor};
-use ebm_nn::ops::prroi_pool::Pyramid;
-use ebm_nn::ops::{ChannelsLast, PackedLinear, Workspace};
+use ebm_ops::Workspace;
+use ebm_ops::nhwc::ChannelsLast;
+use ebm_ops::nn::PackedLinear;
+use ebm_ops::roi::Pyramid;
 
 use super::features::TestFeatures;
 use super::network::rois;

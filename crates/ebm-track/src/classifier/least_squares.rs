@@ -1,7 +1,8 @@
 //! The classifier's objective: Σ_j γ_j ‖φ(s_j) − t_j‖² + Σ_b λ_b ‖θ_b‖², with the scores s_j = filter ∗ x_j.
 
 use candle_core::Tensor;
-use ebm_nn::ops::{linear, linear_weight_gradient, spread_taps, sum_taps};
+use ebm_ops::heads::{linear_weight_gradient, spread_taps, sum_taps};
+use ebm_ops::linear;
 
 use crate::Result;
 

@@ -174,7 +174,7 @@ impl Classifier {
     pub fn scores(&self, features: &Projected) -> Result<Tensor> {
         let products = features.0.broadcast_matmul(&self.filter)?;
         let n = products.dim(0)?;
-        Ok(ebm_nn::ops::sum_taps(&products.reshape((n, self.size, self.size, ()))?)?)
+        Ok(ebm_ops::heads::sum_taps(&products.reshape((n, self.size, self.size, ()))?)?)
     }
 
     /// Remembers a frame in which the target is `offset` = (y, x) cells from the centre.

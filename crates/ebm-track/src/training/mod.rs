@@ -15,8 +15,8 @@ pub use task::BoxModuleTask;
 
 use candle_core::{Tensor, Var};
 use ebm_experiment::config::settings;
-use ebm_nn::optim::{Adam, ParamGroup};
 use ebm_nn::schedule::{Decay, Schedule};
+use ebm_ops::optim::{Adam, ParamGroup};
 use ebm_train::Updater;
 use serde::{Deserialize, Serialize};
 

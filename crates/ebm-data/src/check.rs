@@ -34,7 +34,7 @@ impl Checked {
 /// `decode`; otherwise they need only be there.
 ///
 /// # Errors
-/// [`Error::Io`], and [`Error::Data`] for a file that is too large or what has not the outline of an annotation
+/// [`Error::Io`], [`Error::TooLarge`], and [`Error::Data`] for what has not the outline of an annotation
 /// file.
 pub fn coco(annotations: &Path, images: &Path, decode: bool) -> Result<Checked> {
     let tolerance = Tolerance { max_bad_fraction: 1., report: None };

@@ -101,7 +101,7 @@ impl CocoDataset {
     /// A defective image is left out with its annotations; a defective annotation alone is left out.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Data`] for a file that is not readable, too large, not JSON, has no usable
+    /// [`Error::Io`], [`Error::TooLarge`]; [`Error::Data`] for a file that is not JSON, has no usable
     /// categories or those of another model, or nothing to train on;
     /// above the tolerated fraction [`Error::Data`] for missing images and [`Error::TooManyDefects`] for other
     /// defects, after the report was written.

@@ -40,7 +40,7 @@ impl DecodeLimits {
         let fits = width.checked_mul(height).is_some_and(|area| area <= max_pixels);
         if width > max_side || height > max_side || !fits {
             let limit = format!("the limit of {max_side} per side and {max_pixels} in all");
-            return Err(Error::Data(path.to_owned(), format!("{width}x{height} pixels exceed {limit}")));
+            return Err(Error::TooLarge(path.to_owned(), format!("{width}x{height} pixels exceed {limit}")));
         }
         Ok(())
     }
@@ -55,10 +55,9 @@ impl DecodeLimits {
 /// pixels. [`read_upright`] follows the tag.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Data`] above the limits, for any other format, or an
-/// incomplete or damaged image: also a JPEG whose data
-/// end before its last block. Other damage inside a JPEG's entropy-coded data often decodes to wrong pixels
-/// without a complaint; only a hash would find it.
+/// [`Error::Io`] if the file cannot be read, [`Error::TooLarge`] above the limits, [`Error::Data`] for any other
+/// format, or an incomplete or damaged image: also a JPEG whose data end before its last block. Other damage inside
+/// a JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
     read_image_limited(path, &DecodeLimits::default())
 }

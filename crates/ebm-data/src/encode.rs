@@ -44,9 +44,7 @@ pub fn write_png(path: &Path, image: &Image) -> Result<()> {
     let (Ok(width), Ok(height)) = (u32::try_from(image.width), u32::try_from(image.height)) else {
         return Err(fail(format!("{}x{} exceeds PNG's range", image.width, image.height)));
     };
-    if image.pixels.len() != 3 * image.width * image.height {
-        return Err(Error::image_shape(image.width, image.height, image.pixels.len()));
-    }
+    image.check()?;
     let mut bytes = Vec::new();
     ::image::codecs::png::PngEncoder::new(&mut bytes)
         .write_image(&image.pixels, width, height, ExtendedColorType::Rgb8)

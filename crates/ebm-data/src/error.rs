@@ -31,7 +31,10 @@ pub enum Error {
         /// What is wrong and what would be right.
         detail: String,
     },
-    /// A file, or what was fetched, is not what it is read as or too large for that; and what would be right.
+    /// A file or an image is larger than the limit set for its kind.
+    #[error("{}: {}", .0.display(), .1)]
+    TooLarge(PathBuf, String),
+    /// A file, or what was fetched, is not what it is read as; and what would be right.
     #[error("{}: {}", .0.display(), .1)]
     Data(PathBuf, String),
     /// More samples are defective than the configuration tolerates.
@@ -66,7 +69,7 @@ impl Error {
         match self {
             Self::Io { source, .. } => ErrorKind::of_io(source),
             Self::Argument { .. } => ErrorKind::Usage,
-            Self::Data(..) | Self::TooManyDefects { .. } => ErrorKind::Data,
+            Self::TooLarge(..) | Self::Data(..) | Self::TooManyDefects { .. } => ErrorKind::Data,
             Self::Network(..) | Self::Failure(..) => ErrorKind::Failure,
         }
     }

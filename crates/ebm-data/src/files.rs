@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 /// The whole content of a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::Data`] above the limit
+/// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::TooLarge`] above the limit
 /// (told from the file's size, before anything is read, and again while reading).
 pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     ebm_files::read_limited(path, limit).map_err(|error| match error {
         ReadError::Io(source) => Error::io("read", path, source),
         ReadError::TooLarge { size, limit } => {
             let advice = "raise the limit if the file is trusted";
-            Error::Data(path.to_owned(), format!("{size} bytes exceed the limit of {limit}; {advice}"))
+            Error::TooLarge(path.to_owned(), format!("{size} bytes exceed the limit of {limit}; {advice}"))
         }
     })
 }

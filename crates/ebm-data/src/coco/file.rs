@@ -31,7 +31,7 @@ impl AnnotationFile {
     /// found defective where they stand.
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::Data`] for a file that is too large or what has not the outline of an
+    /// [`Error::Io`], [`Error::TooLarge`], and [`Error::Data`] for what has not the outline of an
     /// annotation file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = read_utf8(path, 2 << 30)?;

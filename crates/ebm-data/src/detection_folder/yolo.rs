@@ -22,7 +22,8 @@ const CLASSES: &str = "classes.txt";
 
 /// The folder of images of each split, and the classes.
 pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
-    let Some(path) = yaml_file(root)? else { return Ok(Default::default()) };
+    let paths = ["data.yaml", "data.yml"].map(|name| root.join(name));
+    let Some(path) = paths.into_iter().find(|path| path.is_file()) else { return Ok(Default::default()) };
     let fail = |detail| Error::format(&path, "a data.yaml as Ultralytics writes it", detail);
     let yaml = DataYaml::parse(&read_settings(&path)?).map_err(fail)?;
     let text = |key| yaml.text(key).map_err(fail);
@@ -72,24 +73,6 @@ pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec
         Listed { file, image: Err(Finding::new(DefectCode::MissingFile, detail)), objects: Vec::new() }
     }));
     Ok(listed)
-}
-
-/// The file in `root` that tells where the splits are, if there is any.
-fn yaml_file(root: &Path) -> Result<Option<PathBuf>> {
-    let mut found = Vec::new();
-    for path in files_in(root, &["yaml", "yml"])?.into_iter().map(|name| root.join(name)) {
-        if read_settings(&path)?.lines().any(|line| line.starts_with("names:")) {
-            found.push(path);
-        }
-    }
-    // Of several the usual one is meant.
-    if found.len() > 1 {
-        found.retain(|path| stem(path) == "data");
-    }
-    match found.len() {
-        0 | 1 => Ok(found.pop()),
-        _ => Err(unusable(root, "several YAML files have names of classes; leave one".to_owned())),
-    }
 }
 
 /// The folder of a split. The `base` is often that of another machine, and `../train/images` is written where

@@ -62,7 +62,7 @@ impl Pixels {
     /// bytes are equal pixels.
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::Data`] for a file that is too large.
+    /// [`Error::Io`] and [`Error::TooLarge`].
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let read = |path: &PathBuf| read_limited(path, DecodeLimits::default().max_file_bytes);
         let (mut bytes, part) = match self {

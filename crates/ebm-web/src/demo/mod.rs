@@ -162,7 +162,7 @@ impl From<ebm_data::Error> for Refusal {
     fn from(error: ebm_data::Error) -> Self {
         use ebm_data::Error as E;
         let status = match &error {
-            E::ImageTooLarge { .. } | E::FileTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            E::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self::new(status, error.to_string())

@@ -124,22 +124,6 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     pub fn data(&self) -> &[T] {
         &self.data
     }
-
-    /// A tensor (N, C, H, W) on the CPU, stored as here.
-    ///
-    /// # Errors
-    /// When candle refuses the shape.
-    pub fn into_tensor(self) -> Result<Tensor> {
-        let [n, c, h, w] = self.shape;
-        let stored = Tensor::from_vec(self.data.into_owned(), (n, h, w, c), &candle_core::Device::Cpu)?;
-        Ok(stored.permute((0, 3, 1, 2))?)
-    }
-
-    /// The numbers as (N, H, W, C).
-    #[must_use]
-    pub fn into_data(self) -> Cow<'a, [T]> {
-        self.data
-    }
 }
 
 fn check_len(len: usize, shape: [usize; 4]) -> Result<()> {

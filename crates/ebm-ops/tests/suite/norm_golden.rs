@@ -1,17 +1,17 @@
 //! Batch normalisation against torch's, and its gradients against central differences.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::common::{CPU, assert_near, formula, golden, to_vec, value};
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{VarBuilder, VarMap};
 use ebm_ops::nn::{BatchNorm, BatchNormConfig};
 
-fn build(channels: usize, config: BatchNormConfig, dtype: DType) -> (HashMap<String, Var>, BatchNorm) {
+fn build(channels: usize, config: BatchNormConfig, dtype: DType) -> (BTreeMap<String, Var>, BatchNorm) {
     let variables = VarMap::new();
     let vb = VarBuilder::from_varmap(&variables, dtype, &CPU);
     let norm = BatchNorm::new(channels, config, vb).unwrap();
-    let variables = variables.data().lock().unwrap().clone();
+    let variables: BTreeMap<_, _> = variables.data().lock().unwrap().clone().into_iter().collect();
     for (name, var) in &variables {
         var.set(&value(name, var.dims()).to_dtype(dtype).unwrap()).unwrap();
     }

@@ -7,7 +7,7 @@ mod run;
 mod tracker;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Error, Result};
 use clap::Subcommand;

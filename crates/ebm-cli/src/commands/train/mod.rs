@@ -104,7 +104,7 @@ fn course<T: Training<Error: Into<anyhow::Error>>>(
         create_dir(run.spec.root)?;
         watch = Some(own.watch.begin(&own.run)?);
     }
-    ebm_experiment::train(training, &run, session).map_err(Into::into)?;
+    ebm_experiment::train(training, &run, session).map_err(Into::<anyhow::Error>::into)?;
     drop(watch);
     if session.group.is_first() {
         println!("{}", result(training, own)?.display());

@@ -34,7 +34,7 @@ fn prepare(root: &Path) {
     let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
     fs::copy(npz, datasets.join("biwi/BIWI_train.npz")).unwrap();
     let store = ParamStore::new(Key::new(1));
-    let form = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2, frozen_norm: false };
+    let form = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2 };
     ResNetBackbone::new(&form, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
     save_safetensors(&root.join("trunk.safetensors"), &store.tensors().unwrap()).unwrap();
 }

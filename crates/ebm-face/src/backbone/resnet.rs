@@ -19,16 +19,13 @@ settings! {
         pub layers: [usize; 4] where 1..=64,
         /// The channels of the stem.
         pub width: usize where 1..=1024,
-        /// Whether batch normalisation stays a fixed affine map in training; in the paper it is trained.
-        #[serde(default)]
-        pub frozen_norm: bool,
     }
 }
 
 impl ResNetBackboneConfig {
     /// ResNet-50, the paper's.
     pub fn resnet50() -> Self {
-        Self { layers: [3, 4, 6, 3], width: 64, frozen_norm: false }
+        Self { layers: [3, 4, 6, 3], width: 64 }
     }
 
     /// The length of g_x: 2048 for ResNet-50.
@@ -37,9 +34,7 @@ impl ResNetBackboneConfig {
     }
 
     fn resnet(&self) -> ResNetConfig {
-        let norm = if self.frozen_norm { Norm::Frozen { eps: 1e-5 } } else { Norm::Train };
-        let Self { layers, width, .. } = *self;
-        ResNetConfig { layers, width, ..ResNetConfig::resnet50(norm) }
+        ResNetConfig { layers: self.layers, width: self.width, ..ResNetConfig::resnet50(Norm::Train) }
     }
 }
 

@@ -181,7 +181,7 @@ fn convnext_has_its_gradients() {
 
 #[test]
 fn residual_networks_have_their_gradients() {
-    let trunk = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 4, frozen_norm: true };
+    let trunk = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 4 };
     let parameters = ["conv1.weight", "layer2.0.conv1.weight", "layer4.0.downsample.0.weight"];
     // A small step: few kinks of the rectifier are crossed.
     check_gradients(&BackboneConfig::Resnet(trunk), &[2, 3, 45, 38], &parameters, 1e-7, 1e-4);
@@ -286,7 +286,7 @@ fn published_files_load_by_their_names() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("weights.safetensors");
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &CPU).unwrap();
-    let resnet = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2, frozen_norm: false };
+    let resnet = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2 };
     for (config, images, surplus, one) in [
         (BackboneConfig::Resnet(resnet), [1, 3, 40, 40], "fc.weight", "layer1.0.bn3.running_mean"),
         (ATTO, [1, 3, 64, 64], "head.fc.weight", "stages.2.blocks.5.gamma"),

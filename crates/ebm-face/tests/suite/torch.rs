@@ -161,7 +161,7 @@ fn training_takes_torchs_steps() {
 fn a_network_end_to_end_has_torchs_gradients_and_statistics() {
     let case = case("end_to_end");
     let mut config = config();
-    let form = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2, frozen_norm: false };
+    let form = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2 };
     config.trunk = BackboneConfig::Resnet(form);
     config.head.hidden = 6;
     let (network, store) = network(&config, "direct_l2", 1);

@@ -45,8 +45,10 @@ impl TestFeatures {
 /// The modulated maps of B crops and, for each, the space of its boxes: all that f needs of x.
 #[derive(Clone, Debug)]
 pub struct TargetFeatures {
-    pub(super) test: TestFeatures,
-    space: BoxSpace,
+    /// The maps.
+    pub test: TestFeatures,
+    /// The space of y.
+    pub space: BoxSpace,
 }
 
 impl TargetFeatures {
@@ -58,16 +60,6 @@ impl TargetFeatures {
     pub fn new(test: TestFeatures, reference: &Tensor) -> Result<Self> {
         let space = BoxSpace::new(&corners(&reference.unsqueeze(1)?)?)?;
         Ok(Self { test, space })
-    }
-
-    /// The maps.
-    pub fn test(&self) -> &TestFeatures {
-        &self.test
-    }
-
-    /// The space of y.
-    pub fn space(&self) -> &BoxSpace {
-        &self.space
     }
 
     /// The IoU, `(B, M)`, of the boxes `y (B, M, 4)` with `y_i (B, 4)`.

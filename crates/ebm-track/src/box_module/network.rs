@@ -172,7 +172,7 @@ impl BoxModule {
     }
 
     fn energy(&self, features: &TargetFeatures, y: &Tensor, train: bool) -> ebm_core::Result<Tensor> {
-        let corners = features.space().decode(y)?;
+        let corners = features.space.decode(y)?;
         self.f(&features.test, &corners, train).map_err(ebm_core::Error::model)
     }
 }
@@ -211,16 +211,16 @@ impl EnergyModel for BoxModule {
     type Features = TargetFeatures;
 
     fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        let corners = features.space().decode(y)?;
-        self.corner_scores(features.test(), &corners).map_err(ebm_core::Error::model)
+        let corners = features.space.decode(y)?;
+        self.corner_scores(&features.test, &corners).map_err(ebm_core::Error::model)
     }
 
     fn score_and_grad(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
         let y = y.detach();
-        let corners = features.space().decode(&y)?;
+        let corners = features.space.decode(&y)?;
         let (f, gradient) =
-            self.corner_gradients(features.test(), &corners).map_err(ebm_core::Error::model)?;
-        Ok((f, features.space().decode_gradient(&y, &gradient)?))
+            self.corner_gradients(&features.test, &corners).map_err(ebm_core::Error::model)?;
+        Ok((f, features.space.decode_gradient(&y, &gradient)?))
     }
 
     fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {

@@ -35,7 +35,7 @@ pub(super) fn box_accuracy(
             let mut rng = key.index(number).rng();
             let starts = features.decode(&PerturbedBoxes.sample(&y, 1, &mut rng)?)?.squeeze(1)?;
             for (i, (start, truth)) in rects(&starts)?.into_iter().zip(&truth).enumerate() {
-                let own = features.test().crop(i)?;
+                let own = features.test.crop(i)?;
                 let refined = refine_box(network, own, start, refinement, config, device, &mut rng)?;
                 let after = refined.map_or(start, |(bbox, _)| bbox);
                 overlaps.push([start, after].map(|bbox| overlap(&bbox, truth)));

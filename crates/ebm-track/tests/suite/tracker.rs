@@ -290,8 +290,8 @@ impl EnergyModel for NormalEdges {
     type Features = TargetFeatures;
 
     fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        let corners = features.space().decode(y)?;
-        self.corner_scores(features.test(), &corners).map_err(ebm_core::Error::model)
+        let corners = features.space.decode(y)?;
+        self.corner_scores(&features.test, &corners).map_err(ebm_core::Error::model)
     }
 }
 
@@ -425,7 +425,7 @@ fn boxes_are_ranked_by_f_before_the_last_step() {
     let first = networks.boxes.first.lock().unwrap().clone();
     let step = |u: f64| u - 16.0 * u.powi(3);
     let quartic = |u: [f64; 2]| -u[0].powi(4) - u[1].powi(4);
-    let space = TargetFeatures::new(test, &start_row).unwrap().space().clone();
+    let space = TargetFeatures::new(test, &start_row).unwrap().space;
     let mut boxes: Vec<(f64, f64, Rect)> = first
         .chunks_exact(4)
         .map(|row| {

@@ -104,8 +104,8 @@ fn course<T: Training<Error: Into<Error>>>(
 
 /// What to do where the disk is full; other errors speak for themselves.
 fn no_space(error: Error, run: &Path) -> Error {
-    let is_of_file = error.chain().any(|cause| cause.is::<std::io::Error>());
-    if !is_of_file || !exit::is_of_resources(&error) || error.to_string().starts_with("no space for") {
+    let is_of_memory = error.chain().any(|cause| cause.to_string().contains("OUT_OF_MEMORY"));
+    if is_of_memory || !exit::is_of_resources(&error) || error.to_string().starts_with("no space for") {
         return error;
     }
     let run = run.display();

@@ -19,7 +19,7 @@ const POINTS: usize = 1000;
 pub fn calibration(trained: &Trained, problem: Problem, key: Key) -> Result<Calibration> {
     let key = key.split(problem.name());
     let fresh = |name| predictions(trained, &problem.points(POINTS, &mut key.split(name).rng()));
-    Ok(fresh("test")?.calibration(&fresh("calibration")?)?)
+    fresh("test")?.calibration(&fresh("calibration")?)
 }
 
 /// p(y | x) for each point's x.

@@ -320,27 +320,27 @@ impl<S: Simd> Trace<S> {
         &mut self,
         simd: S,
         activation: Activation,
-        z: &[[S::f32s; WIDTH]; 2],
+        [z, first]: &[[S::f32s; WIDTH]; 2],
         v: usize,
     ) {
         let splat = |value: f32| simd.splat_f32s(value);
-        for o in 0..WIDTH {
+        for (o, (&z, &first)) in z.iter().zip(first).enumerate() {
             let (value, slope, curvature) = match activation {
                 Activation::Relu => {
-                    let positive = simd.greater_than_f32s(z[0][o], splat(0.0));
+                    let positive = simd.greater_than_f32s(z, splat(0.0));
                     let select = |one| simd.select_f32s(positive, one, splat(0.0));
-                    (select(z[0][o]), select(splat(1.0)), splat(0.0))
+                    (select(z), select(splat(1.0)), splat(0.0))
                 }
                 Activation::Tanh => {
-                    let value = tanh(simd, z[0][o]);
+                    let value = tanh(simd, z);
                     let slope = simd.negate_mul_add_f32s(value, value, splat(1.0));
                     (value, slope, simd.mul_f32s(splat(-2.0), simd.mul_f32s(value, slope)))
                 }
             };
             (self.output[0][o][v], self.slopes[o][v]) = (value, slope);
             if ORDERS > 1 {
-                self.output[1][o][v] = simd.mul_f32s(slope, z[1][o]);
-                self.bends[o][v] = simd.mul_f32s(curvature, z[1][o]);
+                self.output[1][o][v] = simd.mul_f32s(slope, first);
+                self.bends[o][v] = simd.mul_f32s(curvature, first);
             }
         }
     }

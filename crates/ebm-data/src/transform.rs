@@ -247,19 +247,8 @@ impl Transform {
         (data, size)
     }
 
-    /// Refuses a filter that resizes no parts of images.
-    pub(crate) fn check_windows(&self) -> Result<()> {
-        match self.resample {
-            Resample::TorchBilinear => Ok(()),
-            Resample::Pillow => {
-                let detail = "windows need the filter `torch`; Pillow's resizes whole images".to_owned();
-                Err(Error::Argument { name: "resample", detail })
-            }
-        }
-    }
-
-    /// Writes a window of the mirrored image, as [`check_windows`](Self::check_windows) allows it, to the
-    /// upper left of `target` and zeros to the rest of it; returns the window's `(height, width)`.
+    /// Writes a window of the mirrored image, by [`Resample::TorchBilinear`], to the upper left of `target` and zeros
+    /// to the rest of it; returns the window's `(height, width)`.
     pub(crate) fn write_window(
         &self,
         image: &Image,

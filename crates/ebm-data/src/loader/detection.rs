@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::object_crop::ObjectCrop;
 use crate::planes::Planes;
 use crate::quarantine::{Attempt, DefectCode, Finding};
-use crate::transform::{Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
+use crate::transform::{Resample, Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
 
 /// How an image of a COCO dataset becomes a detector's input; a batch is padded to the largest of its images.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +60,10 @@ impl Recipe for DetectionRecipe {
         self.transform.check()?;
         if let Some(crop) = &self.crop {
             crop.check()?;
-            self.transform.check_windows()?;
+            if self.transform.resample == Resample::Pillow {
+                let detail = "windows need the filter `torch`; Pillow's resizes whole images".to_owned();
+                return Err(Error::Argument { name: "resample", detail });
+            }
         }
         check_probability("flip_probability", self.flip_probability)
     }

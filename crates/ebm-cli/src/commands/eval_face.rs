@@ -6,9 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ebm_data::faces::{Faces, Tolerance, utkface};
-use ebm_eval::Table;
 use ebm_face::prediction::{AGE, HEAD_POSE};
-use ebm_face::reproduce::{Outcome, evaluate, runs};
+use ebm_face::reproduce::{Outcome, Row, evaluate, runs};
 use ebm_face::saved::{RunConfig, Saved};
 use serde_json::json;
 
@@ -18,6 +17,7 @@ use super::train::face::{FaceImages, PoseImages};
 use crate::model_path::ModelPath;
 use crate::progress::Console;
 use crate::schema::document;
+use crate::table_spec::TableSpec;
 
 /// Saved networks.
 #[derive(Args)]
@@ -106,7 +106,7 @@ pub fn age(args: &AgeArgs) -> Result<()> {
     let read = |split| utkface::load(images, split, &utkface::UtkOptions::default());
     let held_out = args.validation.as_deref().map(read).transpose()?;
     let dataset = dataset_name(args.split.as_deref().unwrap_or(&args.images));
-    score(&args.model, Scored { faces, held_out, dataset, task: AGE, json: args.json })
+    score(&args.model, faces, held_out, &dataset, AGE, args.json)
 }
 
 /// Runs `ebm eval head-pose`.
@@ -115,21 +115,18 @@ pub fn pose(args: &PoseArgs) -> Result<()> {
     let first = run.first().context("there is no network")?;
     let faces = args.images.read(&RunConfig::of_model(first)?.experiment.coordinates)?;
     let dataset = args.images.source().map(dataset_name).unwrap_or_default();
-    score(&args.model, Scored { faces, held_out: None, dataset, task: HEAD_POSE, json: args.json })
+    score(&args.model, faces, None, &dataset, HEAD_POSE, args.json)
 }
 
-/// What networks are scored on.
-struct Scored {
+/// Scores networks for `task`, the title of their configurations, on `faces`; densities are calibrated on `held_out`.
+fn score(
+    model: &RunArgs,
     faces: Faces,
-    /// What densities are calibrated on.
     held_out: Option<Faces>,
-    dataset: String,
-    /// The title of its configurations.
+    dataset: &str,
     task: &'static str,
-    json: bool,
-}
-
-fn score(model: &RunArgs, Scored { faces, held_out, dataset, task, json: as_json }: Scored) -> Result<()> {
+    as_json: bool,
+) -> Result<()> {
     let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
     let (place, known) = (model.run.given().display(), &config.title);
@@ -150,31 +147,21 @@ fn score(model: &RunArgs, Scored { faces, held_out, dataset, task, json: as_json
         });
         println!("{}", document(if task == AGE { "eval age" } else { "eval head-pose" }, object));
     } else {
-        println!("{}", table(&config.coordinates, &outcome)?.render());
+        println!("{}", table(&config.coordinates, &outcome)?);
         if !outcome.calibration.is_empty() {
-            println!("{}", calibration(&outcome.calibration)?.render());
+            println!("{}", calibration(&outcome.calibration)?);
         }
     }
     Ok(())
 }
 
-fn table(coordinates: &[String], outcome: &Outcome) -> Result<Table> {
-    let mut header = vec!["method", "seed", "refined", "MAE"];
-    if coordinates.len() > 1 {
-        header.extend(coordinates.iter().map(String::as_str));
-    }
-    let mut table = Table::new(header);
-    for row in &outcome.rows {
-        let mut cells = vec![
-            row.method.clone(),
-            row.seed.to_string(),
-            if row.refined { "yes" } else { "no" }.to_owned(),
-            format!("{:.3}", row.mae),
-        ];
-        if coordinates.len() > 1 {
-            cells.extend(row.coordinates.iter().map(|mae| format!("{mae:.3}")));
-        }
-        table.push(cells)?;
-    }
-    Ok(table)
+fn table(coordinates: &[String], outcome: &Outcome) -> Result<String> {
+    let several = coordinates.iter().filter(|_| coordinates.len() > 1);
+    TableSpec::new()
+        .text("method", |row: &&Row| row.method.clone())
+        .text("seed", |row| row.seed)
+        .text("refined", |row| if row.refined { "yes" } else { "no" })
+        .number("MAE", 3, |row| row.mae)
+        .numbers(several, 3, |row, k| row.coordinates[k])
+        .render(&outcome.rows)
 }

@@ -242,15 +242,15 @@ fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
         outcome.images,
         lengths.join(", ")
     );
-    text += &tables::methods(config, outcome)?.render();
+    text += &tables::methods(config, outcome)?;
     if config.dim() > 1 {
-        text += &format!("\nBy coordinate:\n\n{}", tables::coordinates(config, outcome)?.render());
+        text += &format!("\nBy coordinate:\n\n{}", tables::coordinates(config, outcome)?);
     }
     if !outcome.paired.is_empty() {
         text += &format!(
             "\nRefined less unrefined, of the same images, with its 95 % bootstrap interval over images and seeds, the share \
              of images that come nearer, and the λ that would have been best there:\n\n{}",
-            tables::paired(config, outcome)?.render()
+            tables::paired(config, outcome)?
         );
     }
     if !outcome.calibration.is_empty() {
@@ -258,13 +258,13 @@ fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
             "\nDensities before refinement, in {}, and after split-conformal calibration on the validation split; the MAE \
              where the 50 % regions are narrowest:\n\n{}",
             config.unit,
-            tables::calibration(&outcome.calibration)?.render()
+            tables::calibration(&outcome.calibration)?
         );
     }
     if !outcome.ablation.is_empty() {
         text += &format!(
             "\nOther energy models, MAE of all baselines refined, on the validation split, seed 0:\n\n{}",
-            tables::ablation(config, outcome)?.render()
+            tables::ablation(config, outcome)?
         );
     }
     Ok(text)

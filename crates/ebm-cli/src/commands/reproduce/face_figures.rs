@@ -10,8 +10,7 @@ use ebm_face::reproduce::{Data, Example, Outcome};
 
 use ebm_plot::{DensityMaps, DensityPanel};
 
-use crate::density_panel::density_panel;
-use crate::picture::{grid, level};
+use crate::picture::{density_panel, grid, level};
 
 /// One sheet of all examples, a row for each: the image, then the density of each coordinate, or of both
 /// where there are two.

@@ -8,7 +8,7 @@ use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Comparison, Example};
 
-use crate::picture::{AFTER, BEFORE, Colour, TRUTH, enlarge, grid, level, outline};
+use crate::picture::{AFTER, BEFORE, Canvas, Colour, TRUTH, grid, level};
 
 /// Frames of the example that are shown.
 const SHOWN: usize = 6;
@@ -61,21 +61,12 @@ fn sheet(example: &Example) -> Result<Image> {
         let Some(path) = example.sequence.frames.path(frame) else { continue };
         let image = read_image(&path)?;
         let factor = WIDTH.div_ceil(image.width).max(1);
-        let mut image = enlarge(&image, factor);
-        let mut draw = |bbox: [f64; 4], colour| {
-            if bbox.iter().all(|number| number.is_finite()) {
-                outline(&mut image, bbox.map(|number| number * factor as f64), colour, 2);
-            }
-        };
-        if let Some(bbox) = example.sequence.boxes.get(frame) {
-            draw(*bbox, TRUTH);
+        let mut canvas = Canvas::whole(image).enlarged(factor);
+        let found = example.boxes.iter().map(|(method, boxes)| (boxes, colour(method)));
+        for (boxes, colour) in std::iter::once((&example.sequence.boxes, TRUTH)).chain(found) {
+            boxes.get(frame).iter().for_each(|bbox| canvas.outline(**bbox, colour, 2));
         }
-        for (method, boxes) in &example.boxes {
-            if let Some(bbox) = boxes.get(frame) {
-                draw(*bbox, colour(method));
-            }
-        }
-        shown.push(image);
+        shown.push(canvas.image);
     }
     let rows: Vec<_> = shown.chunks(COLUMNS).map(level).collect();
     Ok(grid(&rows, [255; 3])?)

@@ -4,7 +4,7 @@ use anyhow::Result;
 use ebm_data::{Image, resize::resize_pillow};
 use ebm_plot::{Label, label_width, labelled};
 
-use crate::picture::{Colour, grid, outline, paste};
+use crate::picture::{Canvas, Colour, grid, paste};
 
 const PAGE: Colour = [34, 34, 34];
 const INK: Colour = [235, 235, 235];
@@ -17,7 +17,7 @@ const LINE: usize = 20;
 pub const EM: f64 = 12.0;
 const COLUMNS: usize = 4;
 
-/// A box in the pixels of its picture.
+/// A box in the pixels of its image.
 pub struct Mark {
     /// Left, top, width, height.
     pub bbox: [f64; 4],
@@ -30,32 +30,32 @@ pub struct Mark {
 
 /// A picture, what is drawn over it, and two lines below it.
 pub struct Tile {
-    pub image: Image,
+    pub canvas: Canvas,
     pub marks: Vec<Mark>,
     pub caption: [String; 2],
 }
 
 /// The tiles in reading order, on a dark page below a legend.
-pub fn contact_sheet(tiles: &[Tile], legend: &[(Colour, &str)]) -> Result<Image> {
+pub fn contact_sheet(tiles: Vec<Tile>, legend: &[(Colour, &str)]) -> Result<Image> {
     let (mut x, mut labels) = (LINE / 2, Vec::new());
     for &(colour, text) in legend {
         labels.push(grounded(text.to_owned(), x as i32, 2, EM, colour));
         x += label_width(text, EM)?.ceil() as usize + LINE;
     }
     let mut rows = vec![vec![labelled(Image::filled(x, LINE, PAGE)?, &labels)?]];
-    for row in tiles.chunks(COLUMNS) {
-        rows.push(row.iter().map(draw).collect::<Result<_>>()?);
-    }
+    let tiles = tiles.into_iter().map(draw).collect::<Result<Vec<_>>>()?;
+    rows.extend(tiles.chunks(COLUMNS).map(<[Image]>::to_vec));
     Ok(grid(&rows, PAGE)?)
 }
 
 /// The tile's picture, as large as there is room, above its caption.
-fn draw(Tile { image, marks, caption }: &Tile) -> Result<Image> {
+fn draw(Tile { canvas, marks, caption }: Tile) -> Result<Image> {
+    let image = &canvas.image;
     let [width, height] = [image.width, image.height].map(|side| side as f64);
     let scale = (WIDTH as f64 / width).min(HEIGHT as f64 / height);
     let side = |length: f64, room: usize| ((length * scale).round() as usize).clamp(1, room);
-    let picture = resize_pillow(image, side(width, WIDTH), side(height, HEIGHT));
-    let picture = with_marks(picture, scale, EM, marks, "")?;
+    let image = resize_pillow(image, side(width, WIDTH), side(height, HEIGHT));
+    let picture = with_marks(Canvas { image, scale, ..canvas }, EM, &marks, "")?;
     let mut tile = Image::filled(WIDTH, HEIGHT + 2 * LINE, PAGE)?;
     paste(&mut tile, &picture, (WIDTH - picture.width) / 2, HEIGHT - picture.height);
     let mut labels = Vec::new();
@@ -66,13 +66,12 @@ fn draw(Tile { image, marks, caption }: &Tile) -> Result<Image> {
     Ok(labelled(tile, &labels)?)
 }
 
-/// `picture` with boxes that are `scale` times as large in it as their marks say, with texts of this em, and a
-/// line of text in its lower left corner.
-pub fn with_marks(mut picture: Image, scale: f64, em: f64, marks: &[Mark], foot: &str) -> Result<Image> {
-    let mut labels = Vec::new();
+/// The canvas with boxes, with texts of this em, and a line of text in its lower left corner.
+pub fn with_marks(mut canvas: Canvas, em: f64, marks: &[Mark], foot: &str) -> Result<Image> {
+    marks.iter().for_each(|mark| canvas.outline(mark.bbox, mark.colour, mark.thickness));
+    let (picture, mut labels) = (&canvas.image, Vec::new());
     for mark in marks {
-        let bbox = mark.bbox.map(|value| value * scale);
-        outline(&mut picture, bbox, mark.colour, mark.thickness);
+        let bbox = canvas.place(mark.bbox);
         let text = shorten(&mark.text, em, picture.width.saturating_sub(4))?;
         let wide = label_width(&text, em)?.ceil() as usize;
         // Where many small objects stand close together, their texts would hide them and one another.
@@ -88,7 +87,7 @@ pub fn with_marks(mut picture: Image, scale: f64, em: f64, marks: &[Mark], foot:
     let text = shorten(foot, em, picture.width.saturating_sub(em as usize))?;
     let (x, y) = ((em / 2.0) as i32, picture.height as i32 - (1.5 * em) as i32);
     labels.extend((!text.is_empty()).then(|| grounded(text, x, y, em, DARK)));
-    Ok(labelled(picture, &labels)?)
+    Ok(labelled(canvas.image, &labels)?)
 }
 
 /// A text that can be read on any picture, since it stands on a ground of its own.
@@ -122,7 +121,7 @@ mod tests {
     fn tile(width: usize, height: usize) -> Tile {
         let mark = Mark { bbox: [0.0, 0.0, 10.0, 10.0], colour: RED, thickness: 2, text: String::new() };
         Tile {
-            image: Image::filled(width, height, [90; 3]).unwrap(),
+            canvas: Canvas::whole(Image::filled(width, height, [90; 3]).unwrap()),
             marks: vec![mark],
             caption: ["name".into(), String::new()],
         }
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn tiles_stand_in_reading_order_at_one_scale_each() {
         let legend = [(RED, "wrong")];
-        let sheet = contact_sheet(&[tile(40, 30), tile(10, 30), tile(40, 10)], &legend).unwrap();
+        let sheet = contact_sheet(vec![tile(40, 30), tile(10, 30), tile(40, 10)], &legend).unwrap();
         let (gap, top) = (8, 8 + LINE + 8);
         assert_eq!((sheet.width, sheet.height), (gap + 3 * (WIDTH + gap), top + HEIGHT + 2 * LINE + gap));
         // The text's ground is wider than the text on the left.
@@ -160,7 +159,7 @@ mod tests {
         // A text at the edge of a tiny picture does not fail.
         let mut tiny = tile(1, 300);
         tiny.marks[0].text = "category 0.95".into();
-        assert!(contact_sheet(&[tiny], &[]).is_ok());
+        assert!(contact_sheet(vec![tiny], &[]).is_ok());
     }
 
     #[test]
@@ -169,7 +168,7 @@ mod tests {
             let drawn = |text: &str| {
                 let bbox = [0.0, 0.0, width, 40.0];
                 let mark = Mark { bbox, colour: RED, thickness: 2, text: text.into() };
-                with_marks(Image::filled(200, 100, [90; 3]).unwrap(), 1.0, EM, &[mark], "").unwrap()
+                with_marks(Canvas::whole(Image::filled(200, 100, [90; 3]).unwrap()), EM, &[mark], "").unwrap()
             };
             drawn(text) != drawn("")
         };
@@ -181,10 +180,10 @@ mod tests {
     fn texts_differ_from_their_ground_whatever_the_picture() {
         for picture in [[0; 3], [255; 3], [60, 230, 90]] {
             for colour in [[60, 230, 90], [235, 85, 10], [40, 30, 60]] {
-                let image = Image::filled(200, 100, picture).unwrap();
+                let canvas = Canvas::whole(Image::filled(200, 100, picture).unwrap());
                 let bbox = [20.0, 20.0, 150.0, 60.0];
                 let mark = Mark { bbox, colour, thickness: 2, text: "MMMMMM".into() };
-                let drawn = with_marks(image, 1.0, 14.0, &[mark], "").unwrap();
+                let drawn = with_marks(canvas, 14.0, &[mark], "").unwrap();
                 let row: Vec<_> = (26..90).map(|x| pixel(&drawn, x, 30)).collect();
                 let light = |[red, green, blue]: Colour| {
                     0.299 * f64::from(red) + 0.587 * f64::from(green) + 0.114 * f64::from(blue)

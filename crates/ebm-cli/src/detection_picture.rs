@@ -6,7 +6,7 @@ use ebm_data::Image;
 use ebm_detect::{BoxDensity, Corner, Detection, Error};
 
 use crate::contact_sheet::{EM, Mark, with_marks};
-use crate::picture::{AFTER, BEFORE, Colour, REGION, TRUTH, cut, enlarge, heat, shade_bands};
+use crate::picture::{AFTER, BEFORE, Canvas, Colour, REGION, TRUTH};
 
 /// Bands that are not to be believed.
 const DOUBTFUL: Colour = [150, 150, 150];
@@ -46,18 +46,14 @@ impl Found {
 /// The image with its boxes, each refined one with its class and score and, where there is a density, the
 /// bands in which its edges lie; they are grey where the density has too few effective samples, and a line
 /// below says so. `truth` has labels and boxes.
-///
-/// A line below says which model it is, if there is a name.
-pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found], model: &str) -> Result<Image> {
+pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> Result<Image> {
     let longest = image.width.max(image.height);
-    let factor = (ROOMY / longest).max(1);
-    let scale = factor as f64;
     let size = (longest as f64 / UNIT).round().max(1.0);
-    let mut large = enlarge(image, factor);
+    let mut canvas = Canvas::whole(image.clone()).enlarged((ROOMY / longest).max(1));
     for one in found {
         let Some(edges) = &one.edges else { continue };
         let colour = if one.is_reliable() { REGION } else { DOUBTFUL };
-        shade_bands(&mut large, edges, one.detection.bbox, scale, colour);
+        canvas.bands(edges, one.detection.bbox, colour);
     }
     let mark = |bbox, colour, text| Mark { bbox, colour, thickness: 2 * size as usize, text };
     let truth = truth.iter().map(|&(_, bbox)| mark(bbox, TRUTH, String::new()));
@@ -65,9 +61,7 @@ pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found], mode
         [mark(detection.before, BEFORE, String::new()), mark(detection.bbox, AFTER, caption(detection))]
     });
     let marks: Vec<Mark> = truth.chain(boxes).collect();
-    let lines = [model.to_owned(), warning(found)];
-    let said: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
-    with_marks(large, scale, size * EM, &marks, &said.join(": "))
+    with_marks(canvas, size * EM, &marks, &warning(found))
 }
 
 fn caption(found: &Detection) -> String {
@@ -84,35 +78,25 @@ fn warning(found: &[Found]) -> String {
     }
 }
 
-/// The density of a corner of a detection, and its boxes; none where it was not computed or has no spread.
-pub fn panel(
-    image: &Image,
-    truth: &[(usize, [f64; 4])],
-    found: &Found,
-    corner: Corner,
-) -> Result<Option<Image>> {
+/// The density of a detection's upper right corner, and its boxes; none where it was not computed or has no spread.
+pub fn panel(image: &Image, truth: &[(usize, [f64; 4])], found: &Found) -> Result<Option<Image>> {
     let Found { detection, edges: Some(_) } = found else { return Ok(None) };
     let Some(density) = &detection.density else { return Ok(None) };
-    let map = density.corner(corner, POINTS)?;
     let [x, y, width, height] = detection.bbox;
     let around = AROUND * width.max(height);
     let limit = |value: f64, length: usize| value.clamp(0.0, length as f64) as usize;
     let (left, top) = (limit(x - around, image.width - 1), limit(y - around, image.height - 1));
     let right = limit((x + width + around).ceil(), image.width).max(left + 1);
     let bottom = limit((y + height + around).ceil(), image.height).max(top + 1);
-    let part = cut(image, left, top, right - left, bottom - top);
-    let factor = SIDE.div_ceil(part.width.max(part.height)).max(1);
-    let (mut panel, scale, origin) = (enlarge(&part, factor), factor as f64, [left as f64, top as f64]);
-    let first = [0, 1].map(|axis| (map.first[axis] - origin[axis]) * scale);
-    heat(&mut panel, first, map.step.map(|step| step * scale), map.size, &map.p);
-    let mark = |[x, y, width, height]: [f64; 4], colour| {
-        let bbox = [x - origin[0], y - origin[1], width, height];
-        Mark { bbox, colour, thickness: 2, text: String::new() }
-    };
+    let (width, height) = (right - left, bottom - top);
+    let canvas = Canvas::part(image, [left, top, width, height]);
+    let mut canvas = canvas.enlarged(SIDE.div_ceil(width.max(height)).max(1));
+    canvas.heat(&density.corner(Corner::TopRight, POINTS)?);
+    let mark = |bbox, colour| Mark { bbox, colour, thickness: 2, text: String::new() };
     let same = truth.iter().filter(|(label, _)| *label == detection.label);
     let mut marks: Vec<Mark> = same.map(|&(_, bbox)| mark(bbox, TRUTH)).collect();
     marks.extend([mark(detection.before, BEFORE), mark(detection.bbox, AFTER)]);
-    with_marks(panel, scale, EM, &marks, &warning(std::slice::from_ref(found))).map(Some)
+    with_marks(canvas, EM, &marks, &warning(std::slice::from_ref(found))).map(Some)
 }
 
 #[cfg(test)]
@@ -130,7 +114,7 @@ mod tests {
     fn bands_lie_along_the_edges() {
         let image = Image::filled(640, 640, [40; 3]).unwrap();
         let bbox = [100.0, 200.0, 300.0, 240.0];
-        let drawn = picture(&image, &[], &[found(bbox, Some([100.0, 200.0, 400.0, 440.0]))], "").unwrap();
+        let drawn = picture(&image, &[], &[found(bbox, Some([100.0, 200.0, 400.0, 440.0]))]).unwrap();
         let pixel =
             |x: usize, y: usize| <[u8; 3]>::try_from(&drawn.pixels[3 * (640 * y + x)..][..3]).unwrap();
         // Beside the lines, which are inside the box, and on them.
@@ -145,7 +129,7 @@ mod tests {
     fn lines_and_letters_grow_with_the_image() {
         let thick = |side: usize| {
             let image = Image::filled(side, 100, [40; 3]).unwrap();
-            let drawn = picture(&image, &[], &[found([10.0, 10.0, 80.0, 80.0], None)], "").unwrap();
+            let drawn = picture(&image, &[], &[found([10.0, 10.0, 80.0, 80.0], None)]).unwrap();
             let row = &drawn.pixels[3 * drawn.width * (drawn.height / 2)..][..3 * drawn.width];
             row.chunks_exact(3)
                 .skip_while(|pixel| *pixel != AFTER)

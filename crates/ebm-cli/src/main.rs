@@ -5,7 +5,6 @@ mod output;
 
 mod commands;
 mod contact_sheet;
-mod density_panel;
 mod detection_picture;
 mod device;
 mod environment;
@@ -19,6 +18,7 @@ mod placement;
 mod progress;
 mod schema;
 mod signals;
+mod table_spec;
 mod video;
 mod weights_path;
 mod workers;

@@ -1,7 +1,9 @@
-//! Boxes drawn into images, and images side by side.
+//! Boxes and densities drawn into images, and images side by side.
 
-use ebm_core::Region;
+use anyhow::Result;
+use ebm_core::{DensityMap, GridDensity, Region};
 use ebm_data::{Image, resize::resize_pillow};
+use ebm_plot::DensityCurves;
 
 /// An outline colour, RGB.
 pub type Colour = [u8; 3];
@@ -16,31 +18,100 @@ pub const AFTER: Colour = [60, 230, 90];
 pub const REGION: Colour = [255, 220, 40];
 const BAND: f64 = 0.45;
 
-/// `image` with every pixel repeated `factor` times in both directions, so that sub-pixel moves of a box
-/// show.
-pub fn enlarge(image: &Image, factor: usize) -> Image {
-    let mut pixels = Vec::with_capacity(image.pixels.len() * factor * factor);
-    for row in image.pixels.chunks_exact(3 * image.width) {
-        let wide: Vec<u8> = row.chunks_exact(3).flat_map(|pixel| pixel.repeat(factor)).collect();
-        for _ in 0..factor {
-            pixels.extend_from_slice(&wide);
-        }
-    }
-    Image { width: image.width * factor, height: image.height * factor, pixels }
+/// A part of an image, enlarged, on which is drawn in the pixels of the whole image.
+pub struct Canvas {
+    pub image: Image,
+    /// Where its corner is in the whole image.
+    pub origin: [f64; 2],
+    /// How many times larger it is than it was.
+    pub scale: f64,
 }
 
-/// Draws the outline of `[x, y, width, height]`, in the image's pixels, `thickness` pixels wide; parts
-/// outside the image are left out.
-pub fn outline(image: &mut Image, [x, y, width, height]: [f64; 4], colour: Colour, thickness: usize) {
-    let [x0, y0, x1, y1] = [x, y, x + width, y + height].map(f64::round);
-    let wide = thickness as f64;
-    for line in [
-        [x0, y0, x1, (y0 + wide).min(y1)],
-        [x0, (y1 - wide).max(y0), x1, y1],
-        [x0, y0, (x0 + wide).min(x1), y1],
-        [(x1 - wide).max(x0), y0, x1, y1],
-    ] {
-        shade(image, line, colour, 1.0);
+impl Canvas {
+    /// All of an image.
+    pub fn whole(image: Image) -> Self {
+        Self { image, origin: [0.0; 2], scale: 1.0 }
+    }
+
+    /// The part of `image` from `(left, top)` on, of this width and height, which must lie inside.
+    pub fn part(image: &Image, [left, top, width, height]: [usize; 4]) -> Self {
+        let row = |y: usize| {
+            let at = 3 * ((top + y) * image.width + left);
+            &image.pixels[at..at + 3 * width]
+        };
+        let pixels = (0..height).flat_map(|y| row(y).iter().copied()).collect();
+        let image = Image { width, height, pixels };
+        Self { image, origin: [left as f64, top as f64], scale: 1.0 }
+    }
+
+    /// Every pixel repeated `factor` times in both directions, so that sub-pixel moves of a box show.
+    pub fn enlarged(self, factor: usize) -> Self {
+        let Image { width, height, pixels } = &self.image;
+        let mut large = Vec::with_capacity(pixels.len() * factor * factor);
+        for row in pixels.chunks_exact(3 * width) {
+            let wide: Vec<u8> = row.chunks_exact(3).flat_map(|pixel| pixel.repeat(factor)).collect();
+            for _ in 0..factor {
+                large.extend_from_slice(&wide);
+            }
+        }
+        let image = Image { width: width * factor, height: height * factor, pixels: large };
+        Self { image, scale: self.scale * factor as f64, ..self }
+    }
+
+    /// Where an x (axis 0) or y (1) is on the canvas.
+    fn along(&self, axis: usize, value: f64) -> f64 {
+        (value - self.origin[axis]) * self.scale
+    }
+
+    /// Where `[x, y, width, height]` is on the canvas.
+    pub fn place(&self, [x, y, width, height]: [f64; 4]) -> [f64; 4] {
+        [self.along(0, x), self.along(1, y), width * self.scale, height * self.scale]
+    }
+
+    /// Draws the outline of `[x, y, width, height]`, `thickness` pixels of the canvas wide. Parts outside it are left
+    /// out, and so is a box that is not finite.
+    pub fn outline(&mut self, bbox: [f64; 4], colour: Colour, thickness: usize) {
+        if bbox.iter().any(|number| !number.is_finite()) {
+            return;
+        }
+        let [x, y, width, height] = self.place(bbox);
+        let [x0, y0, x1, y1] = [x, y, x + width, y + height].map(f64::round);
+        let wide = thickness as f64;
+        for line in [
+            [x0, y0, x1, (y0 + wide).min(y1)],
+            [x0, (y1 - wide).max(y0), x1, y1],
+            [x0, y0, (x0 + wide).min(x1), y1],
+            [(x1 - wide).max(x0), y0, x1, y1],
+        ] {
+            shade(&mut self.image, line, colour, 1.0);
+        }
+    }
+
+    /// Paints a density: the more likely, the more of the colour.
+    pub fn heat(&mut self, DensityMap { first, step, size, p }: &DensityMap) {
+        let highest = p.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        for (i, p) in p.iter().enumerate() {
+            let at = |axis: usize, place: usize, half: f64| {
+                self.along(axis, first[axis] + (place as f64 + half) * step[axis])
+            };
+            let [[left, top], [right, bottom]] =
+                [-0.5, 0.5].map(|half| [at(0, i % size, half), at(1, i / size, half)]);
+            // The square root, so that what is a hundred times less likely is still seen.
+            shade(&mut self.image, [left, top, right, bottom], BEFORE, (p / highest).sqrt().min(0.9));
+        }
+    }
+
+    /// Shades where the edges of a box lie: left, top, right and bottom, each along its whole side.
+    pub fn bands(&mut self, regions: &[Region; 4], [x, y, width, height]: [f64; 4], colour: Colour) {
+        for (edge, region) in regions.iter().enumerate() {
+            for &[from, to] in &region.intervals {
+                let upright = edge % 2 == 0;
+                let band = if upright { [from, y, to, y + height] } else { [x, from, x + width, to] };
+                let [x0, y0, x1, y1] = [0, 1, 2, 3].map(|edge| self.along(edge % 2, band[edge]));
+                // A pixel at least.
+                shade(&mut self.image, [x0, y0, x1.max(x0 + 1.0), y1.max(y0 + 1.0)], colour, BAND);
+            }
+        }
     }
 }
 
@@ -70,39 +141,6 @@ fn projected_axes(pose: [f64; 3]) -> [[f64; 2]; 3] {
     [[cr * cy, sr * cp - cr * sy * sp], [-sr * cy, cr * cp + sr * sy * sp], [-sy, -cy * sp]]
 }
 
-/// Paints a density over `size × size` points over the image, the first point at `first` and the others `step`
-/// apart (x, y): the more likely, the more of the colour.
-pub fn heat(image: &mut Image, first: [f64; 2], step: [f64; 2], size: usize, p: &[f64]) {
-    let highest = p.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    for (i, p) in p.iter().enumerate() {
-        let [column, row] = [i % size, i / size].map(|place| place as f64);
-        let [left, right] = [-0.5, 0.5].map(|half| first[0] + (column + half) * step[0]);
-        let [top, bottom] = [-0.5, 0.5].map(|half| first[1] + (row + half) * step[1]);
-        // The square root, so that what is a hundred times less likely is still seen.
-        shade(image, [left, top, right, bottom], BEFORE, (p / highest).sqrt().min(0.9));
-    }
-}
-
-/// Shades where the edges of a box lie: left, top, right and bottom, each along its whole side. The picture is
-/// `scale` times as large as what they are of.
-pub fn shade_bands(
-    picture: &mut Image,
-    regions: &[Region; 4],
-    [x, y, width, height]: [f64; 4],
-    scale: f64,
-    colour: Colour,
-) {
-    for (edge, region) in regions.iter().enumerate() {
-        for &[from, to] in &region.intervals {
-            let upright = edge % 2 == 0;
-            let band = if upright { [from, y, to, y + height] } else { [x, from, x + width, to] };
-            let [x0, y0, x1, y1] = band.map(|value| value * scale);
-            // A pixel at least.
-            shade(picture, [x0, y0, x1.max(x0 + 1.0), y1.max(y0 + 1.0)], colour, BAND);
-        }
-    }
-}
-
 /// Mixes `colour` into the rectangle between two corners, in the image's pixels; parts outside it are left
 /// out.
 fn shade(image: &mut Image, [x0, y0, x1, y1]: [f64; 4], colour: Colour, strength: f64) {
@@ -121,13 +159,26 @@ fn shade(image: &mut Image, [x0, y0, x1, y1]: [f64; 4], colour: Colour, strength
     }
 }
 
-/// The part of `image` from `(left, top)` on, of this width and height, which must lie inside.
-pub fn cut(image: &Image, left: usize, top: usize, width: usize, height: usize) -> Image {
-    let row = |y: usize| {
-        let at = 3 * ((top + y) * image.width + left);
-        &image.pixels[at..at + 3 * width]
-    };
-    Image { width, height, pixels: (0..height).flat_map(|y| row(y).iter().copied()).collect() }
+/// The mass of the shaded highest-density region.
+pub const LEVEL: f64 = 0.9;
+
+/// The density with its region of mass [`LEVEL`]; `marks` outside its grid are left out.
+pub fn density_panel(
+    title: &str,
+    y_label: &str,
+    density: &GridDensity,
+    marks: &[(f64, &str)],
+) -> Result<Image> {
+    let range = density.grid().lo()..=density.grid().hi();
+    let inside = marks.iter().filter(|(y, _)| range.contains(y));
+    Ok(ebm_plot::render(&DensityCurves {
+        title,
+        y_label,
+        grid: &density.grid().points(),
+        curves: &[("p(y|x)".to_owned(), density.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
+        regions: &density.highest_density_region(LEVEL)?.intervals,
+        marks: &inside.map(|(y, name)| (*y, (*name).to_owned())).collect::<Vec<_>>(),
+    })?)
 }
 
 /// The height of [`level`] images.
@@ -179,18 +230,21 @@ mod tests {
 
     #[test]
     fn an_outline_is_hollow_and_stays_inside() {
-        let mut image = Image::filled(6, 5, [0; 3]).unwrap();
-        outline(&mut image, [1.0, 1.0, 3.0, 3.0], TRUTH, 1);
-        assert_eq!(painted(&image), [(1, 1), (2, 1), (3, 1), (1, 2), (3, 2), (1, 3), (2, 3), (3, 3)]);
-        let mut image = Image::filled(6, 5, [0; 3]).unwrap();
-        outline(&mut image, [-1e12, -3.0, 1e12 + 2.0, 5.0], TRUTH, 1);
-        assert_eq!(painted(&image), [(1, 0), (0, 1), (1, 1)]);
+        let mut canvas = Canvas::whole(Image::filled(6, 5, [0; 3]).unwrap());
+        canvas.outline([1.0, 1.0, 3.0, 3.0], TRUTH, 1);
+        canvas.outline([1.0, f64::NAN, 9.0, 9.0], TRUTH, 1);
+        assert_eq!(painted(&canvas.image), [(1, 1), (2, 1), (3, 1), (1, 2), (3, 2), (1, 3), (2, 3), (3, 3)]);
+        let mut canvas = Canvas::whole(Image::filled(6, 5, [0; 3]).unwrap());
+        canvas.outline([-1e12, -3.0, 1e12 + 2.0, 5.0], TRUTH, 1);
+        assert_eq!(painted(&canvas.image), [(1, 0), (0, 1), (1, 1)]);
     }
 
     #[test]
     fn a_density_is_strongest_at_its_peak() {
-        let mut image = Image::filled(6, 4, [0; 3]).unwrap();
-        heat(&mut image, [1.0, 1.0], [2.0, 2.0], 2, &[0.0, 1.0, 0.25, 0.0]);
+        let mut canvas = Canvas::whole(Image::filled(6, 4, [0; 3]).unwrap());
+        let p = vec![0.0, 1.0, 0.25, 0.0];
+        canvas.heat(&DensityMap { first: [1.0, 1.0], step: [2.0, 2.0], size: 2, p });
+        let image = canvas.image;
         assert_eq!(painted(&image), [(2, 0), (3, 0), (2, 1), (3, 1), (0, 2), (1, 2), (0, 3), (1, 3)]);
         let red = |x: usize, y: usize| f64::from(image.pixels[3 * (6 * y + x)]) / f64::from(BEFORE[0]);
         assert!((red(2, 0) - 0.9).abs() < 0.01 && (red(0, 2) - 0.5).abs() < 0.01);
@@ -201,7 +255,7 @@ mod tests {
         let mut image = Image::filled(4, 3, [0; 3]).unwrap();
         shade(&mut image, [2.0, -5.0, 99.0, 1.2], [200, 100, 0], 0.5);
         assert_eq!(painted(&image), [(2, 0), (3, 0)]);
-        let part = cut(&image, 1, 0, 2, 2);
+        let part = Canvas::part(&image, [1, 0, 2, 2]).image;
         assert_eq!((part.width, part.height), (2, 2));
         assert_eq!(part.pixels[..6], [0, 0, 0, 100, 50, 0]);
     }
@@ -209,7 +263,7 @@ mod tests {
     #[test]
     fn enlarging_repeats_pixels() {
         let image = Image::new(2, 1, vec![1, 2, 3, 4, 5, 6]).unwrap();
-        let large = enlarge(&image, 2);
+        let large = Canvas::whole(image).enlarged(2).image;
         assert_eq!((large.width, large.height), (4, 2));
         assert_eq!(large.pixels[..12], [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6]);
         assert_eq!(large.pixels[..12], large.pixels[12..]);

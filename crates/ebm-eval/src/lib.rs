@@ -1,5 +1,5 @@
 //! Metrics and seed statistics: detection files and their checks, COCO average precision, success and
-//! precision of trackers, calibration of predicted densities, mean and spread over seeds, and tables as text.
+//! precision of trackers, calibration of predicted densities, and mean and spread over seeds.
 //!
 //! **Invariants**: knows no network and no tensor library; never prints; scores nothing that it has
 //! not checked.
@@ -19,7 +19,6 @@
 //! | [`expected`] | [`Expected`]: what an experiment should come to, compared with what it came to |
 //! | [`json`] | how figures stand in JSON |
 //! | [`stats`] | [`Summary`]: mean, standard deviation and standard error over seeds |
-//! | [`table`] | [`Table`]: aligned markdown |
 
 pub mod absolute_error;
 pub mod calibration;
@@ -35,7 +34,6 @@ pub mod image_errors;
 pub mod json;
 pub mod result_entries;
 pub mod stats;
-pub mod table;
 pub mod tracking;
 
 pub use absolute_error::AbsoluteError;
@@ -50,7 +48,6 @@ pub use ground_truth::{GroundTruth, GroundTruthBox};
 pub use image_errors::{Diagnosis, ImageErrors, OperatingPoint, Outcome, diagnose, operating_point};
 pub use result_entries::{ResultEntry, read_entries, write_entries};
 pub use stats::{Spread, Summary};
-pub use table::Table;
 pub use tracking::{Convention, TrackingGroundTruth, TrackingReport};
 
 /// Its examples are tests.

@@ -1,9 +1,12 @@
 //! `ebm data`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use ebm_data::check::{Checked, coco};
+use ebm_data::quarantine::Defect;
 use ebm_data::{
     decode::read_image,
     encode::write_png,
@@ -12,8 +15,10 @@ use ebm_data::{
 use ebm_seed::Key;
 use ebm_synth::scenes::{self, SceneConfig};
 use ebm_synth::videos::{self, VideoConfig};
+use serde_json::json;
 
 use super::data_get::{self, GetArgs};
+use crate::schema::document;
 
 /// What to make.
 #[derive(Subcommand)]
@@ -31,7 +36,7 @@ pub enum Data {
         out: PathBuf,
     },
     /// Find every defect of a dataset: a line for each, exit code 3 if there are any.
-    Check(super::data_check::CheckArgs),
+    Check(CheckArgs),
     /// Generate detection scenes in COCO format.
     Scenes {
         /// Where they go; must not exist, unless it holds the same scenes already.
@@ -93,13 +98,65 @@ fn run_unpack(args: &UnpackArgs) -> Result<()> {
     Ok(())
 }
 
+/// How to check.
+#[derive(Args)]
+pub struct CheckArgs {
+    #[command(subcommand)]
+    what: What,
+    /// One JSON object instead of a line for each defect.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Only ask whether images are there, without decoding them.
+    #[arg(long, global = true)]
+    no_decode: bool,
+}
+
+/// What to check.
+#[derive(Subcommand)]
+enum What {
+    /// An annotation file in COCO's format and its images.
+    Coco {
+        /// The annotation file.
+        annotations: PathBuf,
+        /// The folder with its images.
+        #[arg(long)]
+        images: PathBuf,
+    },
+}
+
+/// Checks. Defects are an error, so that the exit code says that there are some.
+fn run_check(args: &CheckArgs) -> Result<()> {
+    let What::Coco { annotations, images } = &args.what;
+    let checked = coco(annotations, images, !args.no_decode)?;
+    print(&checked, args.json);
+    Ok(checked.verdict(annotations)?)
+}
+
+fn print(checked: &Checked, as_json: bool) {
+    let Checked { samples, quarantine } = checked;
+    let counts: BTreeMap<String, usize> =
+        quarantine.counts().into_iter().map(|(code, count)| (code.to_string(), count)).collect();
+    if as_json {
+        let report = json!({"samples": samples, "counts": counts, "defects": quarantine.defects});
+        println!("{:#}", document("data check", report));
+        return;
+    }
+    for defect in &quarantine.defects {
+        let Defect { file, sample, code, detail } = defect;
+        println!("{}: {sample}: {code}: {detail}", file.display());
+    }
+    let counts: Vec<String> = counts.iter().map(|(code, count)| format!("{code} {count}")).collect();
+    let counts = if counts.is_empty() { "no defect".to_owned() } else { counts.join(", ") };
+    eprintln!("{samples} samples: {counts}");
+}
+
 /// Runs the command.
 pub fn run(command: Data) -> Result<()> {
     match command {
         Data::Get(args) => data_get::run(&args),
         Data::Unpack(args) => run_unpack(&args),
         Data::Decode { image, out } => Ok(write_png(&out, &read_image(&image)?)?),
-        Data::Check(args) => super::data_check::run(&args),
+        Data::Check(args) => run_check(&args),
         Data::Scenes { out, count, seed } => {
             let set = scenes::generate(&out, &SceneConfig::default(), count, Key::new(seed))?;
             println!("{}", set.annotations.display());

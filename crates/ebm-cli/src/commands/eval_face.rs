@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_eval::Table;
 use ebm_face::prediction::{AGE, HEAD_POSE};
-use ebm_face::reproduce::{Outcome, evaluate, runs};
+use ebm_face::reproduce::{Outcome, Row, evaluate, runs};
 use ebm_face::saved::Saved;
 use ebm_face::training::FaceSource;
 use serde_json::json;
@@ -18,6 +17,7 @@ use super::train::face::{AgeImages, FaceImages, PoseImages};
 use crate::model_path::ModelPath;
 use crate::progress::Console;
 use crate::schema::document;
+use crate::table_spec::TableSpec;
 
 /// Saved networks.
 #[derive(Args)]
@@ -146,31 +146,21 @@ fn score(model: &RunArgs, scored: &Scored) -> Result<()> {
         });
         println!("{}", document(if task == AGE { "eval age" } else { "eval head-pose" }, object));
     } else {
-        println!("{}", table(&config.coordinates, &outcome)?.render());
+        println!("{}", table(&config.coordinates, &outcome)?);
         if !outcome.calibration.is_empty() {
-            println!("{}", calibration(&outcome.calibration)?.render());
+            println!("{}", calibration(&outcome.calibration)?);
         }
     }
     Ok(())
 }
 
-fn table(coordinates: &[String], outcome: &Outcome) -> Result<Table> {
-    let mut header = vec!["method", "seed", "refined", "MAE"];
-    if coordinates.len() > 1 {
-        header.extend(coordinates.iter().map(String::as_str));
-    }
-    let mut table = Table::new(header);
-    for row in &outcome.rows {
-        let mut cells = vec![
-            row.method.clone(),
-            row.seed.to_string(),
-            if row.refined { "yes" } else { "no" }.to_owned(),
-            format!("{:.3}", row.mae),
-        ];
-        if coordinates.len() > 1 {
-            cells.extend(row.coordinates.iter().map(|mae| format!("{mae:.3}")));
-        }
-        table.push(cells)?;
-    }
-    Ok(table)
+fn table(coordinates: &[String], outcome: &Outcome) -> Result<String> {
+    let several = coordinates.iter().filter(|_| coordinates.len() > 1);
+    TableSpec::new()
+        .text("method", |row: &&Row| row.method.clone())
+        .text("seed", |row| row.seed)
+        .text("refined", |row| if row.refined { "yes" } else { "no" })
+        .number("MAE", 3, |row| row.mae)
+        .numbers(several, 3, |row, k| row.coordinates[k])
+        .render(&outcome.rows)
 }

@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use ebm_data::files::write_atomic;
-use ebm_eval::Table as TextTable;
 use ebm_eval::calibration::{PitHistogram, calibration_curve};
 use ebm_plot::{DensityCurves, LinePlot, PointPanel, PointPlot};
 use ebm_tabular::{
-    DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, TargetEvaluation, evaluate,
+    DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, TargetDensity, TargetEvaluation,
+    evaluate,
 };
 use serde_json::json;
 
 use super::{create_dir, dataset_name};
 use crate::model_path::ModelPath;
 use crate::schema::document;
+use crate::table_spec::TableSpec;
 
 /// Arguments of `ebm eval table`.
 #[derive(Args)]
@@ -52,37 +53,30 @@ pub fn run(args: &TableArgs) -> Result<()> {
         });
         println!("{}", document("eval table", body));
     } else {
-        println!("{}", describe(&found)?.render());
+        println!("{}", describe(&found)?);
     }
     Ok(())
 }
 
 /// The figures as a table for people.
-pub fn describe(found: &Evaluation) -> Result<TextTable> {
-    let header = ["target", "log-likelihood", "RMSE", "MAE", "CRPS", "90 % holds", "calibrated", "width"];
-    let mut table = TextTable::new(header);
+pub fn describe(found: &Evaluation) -> Result<String> {
     let together = found.log_likelihood.map_or_else(String::new, |mean| {
         format!("{mean:.3} ± {:.3}", found.log_likelihood_error.unwrap_or(f64::NAN))
     });
-    for target in &found.targets {
-        let density = target.density.as_ref();
-        let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
-        table.push(vec![
-            target.name.clone(),
-            together.clone(),
-            format!("{:.4}", target.rmse),
-            format!("{:.4}", target.mae),
-            number(density.map(|density| density.crps)),
-            number(density.map(|density| density.coverage)),
-            number(density.map(|density| density.conformal_coverage)),
-            number(density.map(|density| density.conformal_width)),
-        ])?;
-    }
-    Ok(table)
+    TableSpec::new()
+        .text("target", |target: &&TargetEvaluation| target.name.clone())
+        .text("log-likelihood", |_| together.clone())
+        .number("RMSE", 4, |target| target.rmse)
+        .number("MAE", 4, |target| target.mae)
+        .number("CRPS", 4, |target| target.density.as_ref().map(|density| density.crps))
+        .number("90 % holds", 4, |target| target.density.as_ref().map(|density| density.coverage))
+        .number("calibrated", 4, |target| target.density.as_ref().map(|density| density.conformal_coverage))
+        .number("width", 4, |target| target.density.as_ref().map(|density| density.conformal_width))
+        .render(&found.targets)
 }
 
 /// Writes `report.md` and its pictures into `out`: figures, densities of three rows, calibration, where y lies in its
-/// density, residuals, and which columns go with wide regions.
+/// density, and residuals.
 pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, out: &Path) -> Result<()> {
     let predictions = regressor.predict(table)?;
     let calibrated = if regressor.is_calibrated() {
@@ -95,34 +89,32 @@ pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, o
         regressor.fitted().method,
         regressor.fitted().rows,
         found.samples,
-        describe(found)?.render()
+        describe(found)?
     );
     for (k, target) in found.targets.iter().enumerate() {
         let Some(density) = &target.density else { continue };
         let stem = format!("target{}", k + 1);
+        let place = |name: &str| out.join(format!("{stem}_{name}"));
         writeln!(text, "\n## {}\n", target.name)?;
         let mass = regressor.mass(k, 0.9)?;
         let widths = predictions.iter().map(|prediction| prediction.targets[k].width(mass));
         let widths = widths.collect::<ebm_tabular::Result<Vec<f64>>>()?;
         for (row, name) in chosen(&widths) {
-            let drawn = draw_density(&predictions[row], k, mass, &target.name, name)?;
-            ebm_plot::write(&drawn.figure(), &out.join(format!("{stem}_{name}")))?;
+            draw_density(&predictions[row].targets[k], mass, &target.name, name, &place(name))?;
             writeln!(text, "![p(y|x) of line {}, of {name} region]({stem}_{name}.png)\n", table.line(row))?;
         }
-        draw_calibration(density, &out.join(&stem))?;
-        draw_residuals(&predictions, table, k, target, &widths, &out.join(&stem))?;
+        draw_calibration(density, &place)?;
+        draw_residuals(&predictions, table, k, target, &widths, &place("residuals"))?;
         writeln!(
             text,
             "![Calibration]({stem}_calibration.png)\n\n![F(y)]({stem}_pit.png)\n\n![Residuals]({stem}_residuals.png)\n"
         )?;
-        writeln!(text, "Columns that go with wide regions, by the rank correlation of both:\n")?;
-        writeln!(text, "{}", widening(regressor, table, &widths)?.render())?;
     }
     Ok(write_atomic(&out.join("report.md"), text.as_bytes())?)
 }
 
-/// Writes pictures of how often y lies below quantiles and of F(y); their names begin with `stem`.
-fn draw_calibration(density: &DensityEvaluation, stem: &Path) -> Result<()> {
+/// Writes pictures of how often y lies below quantiles and of F(y) to the places of their names.
+fn draw_calibration(density: &DensityEvaluation, place: &dyn Fn(&str) -> PathBuf) -> Result<()> {
     let levels: Vec<f64> = (0..=20).map(|level| f64::from(level) / 20.0).collect();
     let observed = calibration_curve(&density.pit, &levels)?;
     let curves = [("observed".to_owned(), observed), ("ideal".to_owned(), levels)]
@@ -134,7 +126,7 @@ fn draw_calibration(density: &DensityEvaluation, stem: &Path) -> Result<()> {
         y: 0.0..100.0,
         curves: &curves,
     };
-    ebm_plot::write(&figure, &named(stem, "calibration"))?;
+    ebm_plot::write(&figure, &place("calibration"))?;
     let bins = 10;
     let counts = PitHistogram::new(&density.pit, bins)?.counts;
     let bar = |(bin, count): (usize, &usize)| {
@@ -147,7 +139,7 @@ fn draw_calibration(density: &DensityEvaluation, stem: &Path) -> Result<()> {
         connected: true,
     }];
     let figure = PointPlot { x_label: "F(y), the probability below y", panels: &panels };
-    ebm_plot::write(&figure, &named(stem, "pit"))?;
+    ebm_plot::write(&figure, &place("pit"))?;
     Ok(())
 }
 
@@ -161,7 +153,7 @@ fn draw_residuals(
     k: usize,
     target: &TargetEvaluation,
     widths: &[f64],
-    stem: &Path,
+    place: &Path,
 ) -> Result<()> {
     let column = table.column(&target.name)?;
     let mut points = vec![];
@@ -173,15 +165,8 @@ fn draw_residuals(
     let title = "y less the median, ± half the width of the 90 % region".to_owned();
     let x_label = &format!("the median of {}", target.name);
     let figure = PointPlot { x_label, panels: &[PointPanel { title, points, connected: false }] };
-    ebm_plot::write(&figure, &named(stem, "residuals"))?;
+    ebm_plot::write(&figure, place)?;
     Ok(())
-}
-
-/// `stem` with `_name` behind it.
-fn named(stem: &Path, name: &str) -> PathBuf {
-    let mut path = stem.as_os_str().to_owned();
-    path.push(format!("_{name}"));
-    path.into()
 }
 
 /// The rows of the narrowest, the middle and the widest region.
@@ -191,79 +176,20 @@ fn chosen(widths: &[f64]) -> [(usize, &'static str); 3] {
     [(order[0], "narrowest"), (order[order.len() / 2], "middle"), (order[order.len() - 1], "widest")]
 }
 
-/// What a picture of a density is drawn from.
-struct Drawn {
-    title: String,
-    y_label: String,
-    grid: Vec<f64>,
-    curves: Vec<(String, Vec<f64>)>,
-    regions: Vec<[f64; 2]>,
-    marks: Vec<(f64, String)>,
-}
-
-impl Drawn {
-    fn figure(&self) -> DensityCurves<'_> {
-        let Self { title, y_label, grid, curves, regions, marks } = self;
-        DensityCurves { title, y_label, grid, curves, regions, marks }
-    }
-}
-
-fn draw_density(prediction: &Prediction, k: usize, mass: f64, name: &str, which: &str) -> Result<Drawn> {
-    let density = &prediction.targets[k];
+/// Writes a picture of p(y|x) of a row, the `which` of the regions of this mass.
+fn draw_density(density: &TargetDensity, mass: f64, name: &str, which: &str, place: &Path) -> Result<()> {
     // All but the outermost thousandths, so that a narrow density can be seen.
     let [low, high] = [density.quantile(0.001)?, density.quantile(0.999)?];
     let curve = density.curve().into_iter().filter(|[y, p]| (low..=high).contains(y) && p.is_finite());
     let (grid, p): (Vec<f64>, Vec<f64>) = curve.map(|[y, p]| (y, p)).unzip();
-    let median = density.quantile(0.5)?;
-    Ok(Drawn {
-        title: format!("The {which} of the 90 % regions"),
-        y_label: name.to_owned(),
-        grid,
-        curves: vec![("p(y|x)".to_owned(), p)],
-        regions: density.region(mass)?,
-        marks: vec![(median, "median".to_owned())],
-    })
-}
-
-/// The columns whose numbers go with the width of regions.
-fn widening(regressor: &TabularRegressor, table: &Table, widths: &[f64]) -> Result<TextTable> {
-    let x = regressor.inputs(table)?.to_vec2::<f32>()?;
-    let width_ranks = ranks(widths);
-    let mut place = 0;
-    let mut found = Vec::new();
-    for column in regressor.fitted().features.columns() {
-        for part in column.parts() {
-            let values: Vec<f64> = x.iter().map(|row| f64::from(row[place])).collect();
-            found.push((part, correlation(&ranks(&values), &width_ranks)));
-            place += 1;
-        }
-    }
-    found.retain(|(_, correlation)| correlation.is_finite());
-    found.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-    let mut text = TextTable::new(["column", "rank correlation"]);
-    for (name, correlation) in found.into_iter().take(8) {
-        text.push(vec![name, format!("{correlation:+.2}")])?;
-    }
-    Ok(text)
-}
-
-/// The rank of each value, equal values sharing the mean of theirs.
-fn ranks(values: &[f64]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let of = |value: &f64| {
-        let first = sorted.partition_point(|other| other < value);
-        let last = sorted.partition_point(|other| other <= value);
-        0.5 * (first + last) as f64
+    let figure = DensityCurves {
+        title: &format!("The {which} of the 90 % regions"),
+        y_label: name,
+        grid: &grid,
+        curves: &[("p(y|x)".to_owned(), p)],
+        regions: &density.region(mass)?,
+        marks: &[(density.quantile(0.5)?, "median".to_owned())],
     };
-    values.iter().map(of).collect()
-}
-
-fn correlation(a: &[f64], b: &[f64]) -> f64 {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let (mean_a, mean_b) = (mean(a), mean(b));
-    let products = |x: &[f64], y: &[f64], mx: f64, my: f64| {
-        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum::<f64>()
-    };
-    products(a, b, mean_a, mean_b) / (products(a, a, mean_a, mean_a) * products(b, b, mean_b, mean_b)).sqrt()
+    ebm_plot::write(&figure, place)?;
+    Ok(())
 }

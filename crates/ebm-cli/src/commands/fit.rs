@@ -5,18 +5,18 @@ use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use ebm_eval::Table as TextTable;
 use ebm_experiment::PairedDifference;
 use ebm_seed::Key;
 use ebm_tabular::{
-    ColumnRoles, Evaluation, FitOptions, Support, Table, TabularConfig, TabularRegressor, TargetSpec,
-    evaluate, refined_rmse,
+    ColumnRoles, DensityEvaluation, Evaluation, FitOptions, Support, Table, TabularConfig, TabularRegressor,
+    TargetEvaluation, TargetSpec, evaluate, refined_rmse,
 };
 use rand::seq::SliceRandom;
 
 use super::create_dir;
 use super::settings::SettingsArgs;
 use crate::commands::eval_table::{describe, report};
+use crate::table_spec::TableSpec;
 
 /// Arguments of `ebm fit`.
 #[derive(Args)]
@@ -106,7 +106,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     let separator = table.delimiter();
     eprintln!("{} rows, separated by {separator:?}{decimals}", table.rows());
     if args.compare {
-        println!("{}", compare(&table, &options, &config)?.render());
+        println!("{}", compare(&table, &options, &config)?);
     }
     let start = Instant::now();
     let regressor = TabularRegressor::fit(&table, &options, &config, &mut |text| eprintln!("{text}"))?;
@@ -121,7 +121,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
         let held_out = table.select(&fitted.held_out);
         let found = evaluate(&regressor, &held_out)?;
         eprintln!("{} rows that nothing was learnt from, on which regions are calibrated:", found.samples);
-        eprintln!("{}", describe(&found)?.render());
+        eprintln!("{}", describe(&found)?);
         report(&regressor, &held_out, &found, &args.run)?;
     }
     println!("{place}");
@@ -129,7 +129,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
 }
 
 /// Every method on the same rows.
-fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Result<TextTable> {
+fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Result<String> {
     let mut order: Vec<usize> = (0..table.rows()).collect();
     order.shuffle(&mut Key::new(options.seed).split("compare").rng());
     let learnt = order.split_off(table.rows() / 5);
@@ -146,22 +146,11 @@ fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Resul
             Err(error) => eprintln!("{} is left out: {error}", method.title),
         }
     }
-    let header = [
-        "method",
-        "log-likelihood",
-        "less the EBM's, 95 %",
-        "RMSE",
-        "refined",
-        "CRPS",
-        "90 % holds",
-        "width",
-    ];
-    let mut found = TextTable::new(header);
-    let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
     let energy = rows.iter().find(|(regressor, _)| regressor.fitted().method == "ebm");
+    let mut lines = Vec::new();
     for (regressor, own) in &rows {
         let method = config.method(&regressor.fitted().method)?;
-        let (mut difference, mut refined) = (String::new(), String::new());
+        let (mut difference, mut refined) = (String::new(), None);
         if let Some((best, other)) = energy.filter(|_| method.key != "ebm") {
             if own.log_probs.len() == other.log_probs.len() {
                 let each = own.log_probs.iter().zip(&other.log_probs).map(|(a, b)| a - b).collect();
@@ -169,20 +158,21 @@ fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Resul
                 difference =
                     format!("{:+.3} [{:+.3}, {:+.3}]", found.mean, found.interval[0], found.interval[1]);
             }
-            refined = format!("{:.4}", refined_rmse(best, regressor, &judged)?[0][1]);
+            refined = Some(refined_rmse(best, regressor, &judged)?[0][1]);
         }
-        let first = &own.targets[0];
-        let density = first.density.as_ref();
-        found.push(vec![
-            method.title.clone(),
-            number(own.log_likelihood),
-            difference,
-            format!("{:.4}", first.rmse),
-            refined,
-            number(density.map(|density| density.crps)),
-            number(density.map(|density| density.conformal_coverage)),
-            number(density.map(|density| density.conformal_width)),
-        ])?;
+        lines.push((&method.title, own.log_likelihood, difference, refined, &own.targets[0]));
     }
-    Ok(found)
+    let density =
+        |target: &TargetEvaluation, value: fn(&DensityEvaluation) -> f64| target.density.as_ref().map(value);
+    type Line<'a> = (&'a String, Option<f64>, String, Option<f64>, &'a TargetEvaluation);
+    TableSpec::new()
+        .text("method", |line: &Line<'_>| line.0.clone())
+        .number("log-likelihood", 4, |line| line.1)
+        .text("less the EBM's, 95 %", |line| line.2.clone())
+        .number("RMSE", 4, |line| line.4.rmse)
+        .number("refined", 4, |line| line.3)
+        .number("CRPS", 4, |line| density(line.4, |density| density.crps))
+        .number("90 % holds", 4, |line| density(line.4, |density| density.conformal_coverage))
+        .number("width", 4, |line| density(line.4, |density| density.conformal_width))
+        .render(lines)
 }

@@ -2,7 +2,6 @@
 
 pub mod calibrate;
 pub mod data;
-pub mod data_check;
 pub mod data_get;
 pub mod demo;
 pub mod doctor;
@@ -27,7 +26,6 @@ pub mod track;
 pub mod track_dataset;
 pub mod train;
 pub mod weights;
-pub mod weights_card;
 
 use std::path::{Path, PathBuf};
 

@@ -62,30 +62,6 @@ impl ModelArgs {
         self.detector.as_ref().map_or_else(|| "the detector".into(), given)
     }
 
-    /// What the detector is called beside others.
-    pub fn name(&self) -> String {
-        let stem =
-            |path: &ModelPath| path.given().file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let parts = [&self.detector, &self.head, &self.refiner].into_iter().flatten().map(stem);
-        let name = parts.collect::<Vec<_>>().join(" and ");
-        if name.is_empty() { "FastestDet and refiner".to_owned() } else { name }
-    }
-
-    /// Another detector, of `DETECTOR[,HEAD]`, on the same device, with its name.
-    pub fn other(&self, files: &str, min_score: f32) -> Result<(String, Detector)> {
-        let (detector, head) = files.split_once(',').map_or((files, None), |(a, b)| (a, Some(b)));
-        let other = Self {
-            config: None,
-            detector: Some(detector.into()),
-            head: head.map(ModelPath::from),
-            refiner: None,
-            method: None,
-            step_factor: None,
-            device: self.device,
-        };
-        Ok((other.name(), other.open(min_score)?))
-    }
-
     /// The detector that the arguments name, with its branch; its refiner is not asked about detections of
     /// less than `min_score`.
     pub fn open(&self, min_score: f32) -> Result<Detector> {

@@ -1,34 +1,33 @@
 //! `ebm predict detection`.
 
-pub mod session;
-
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use ebm_core::Region;
+use ebm_data::Image;
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::{read_image, read_upright};
-use ebm_detect::Corner;
+use ebm_detect::{DensityOptions, Detector};
+use ebm_seed::Key;
+use ebm_train::Progress;
+use serde_json::json;
 
-use self::session::{Frame, Session};
 use super::predict::ModelArgs;
-use super::predict_inputs::{Format, image_and_video_files, image_files, is_video, picture_names};
+use super::predict_inputs::{PictureFolder, image_and_video_files, image_files, is_video, picture_names};
+use crate::detection_picture::{Found, panel, picture};
+use crate::progress::Console;
+use crate::schema::document;
+use crate::video::{self, Video};
 
 /// What the lines on standard output say, for the long help.
 pub const LINES: &str = "\
 Output:
-  One JSON object a line for each detection, best first; docs/json.md has every key.
-    image                the file; of a video also frame, from 0, and time, in seconds
-    label, label_name, category_id, score
-    bbox, bbox_before    [left, top, width, height], after and before refinement
-    edges_90             with --density: left, top, right, bottom, each a list of intervals [from, to] that
-                         hold the edge with probability 0.9
-    effective_sample_size, reliable
-                         how many draws the density is worth; whether they are enough to believe edges_90
-
-  All of them are in pixels, with fractions. The origin is the upper left corner of the image, not the middle of
-  its first pixel; x goes to the right, y down. So a box of the whole image is [0, 0, its width, its height], and
-  right and bottom in edges_90 are left + width and top + height. The image is meant as viewers show it, turned
-  as its orientation tag (EXIF) says; with --annotations as it is stored, which is what annotations refer to.";
+  One JSON object a line for each detection, best first; docs/json.md has every key. Boxes are in pixels, with
+  fractions, from the upper left corner of the image: left, top, width, height. The image is meant as viewers show
+  it, turned as its orientation tag (EXIF) says; with --annotations as it is stored.";
 
 /// Arguments of `ebm predict detection`.
 #[derive(Args)]
@@ -43,13 +42,6 @@ pub struct DetectionArgs {
     /// video beside it.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// What the pictures are.
-    #[arg(long, value_enum, default_value = "png", requires = "out")]
-    format: Format,
-    /// Draw what another detector finds beside it, at the same size: its weights and, after a comma, those of its branch. The
-    /// lines are of the first detector alone. Can be given several times.
-    #[arg(long, value_name = "DETECTOR[,HEAD]", requires = "out")]
-    beside: Vec<String>,
     /// Detections from this score on are printed, drawn, and given densities. The detector itself drops those
     /// below its score_threshold.
     #[arg(long, default_value_t = 0.5)]
@@ -63,12 +55,9 @@ pub struct DetectionArgs {
     annotations: Option<PathBuf>,
     /// p(y|x) of each detection: the lines say where its edges lie with probability 0.9, the picture shows
     /// these bands in yellow, in grey where the samples are too few, and NAME-INDEX.png is a picture of the
-    /// detection's own, with the density of a corner.
+    /// detection's own, with the density of its upper right corner.
     #[arg(long)]
     density: bool,
-    /// Which corner.
-    #[arg(long, value_enum, default_value = "top_right", requires = "density")]
-    corner: CornerName,
     /// Samples for each density.
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
     samples: u32,
@@ -82,26 +71,6 @@ pub struct DetectionArgs {
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
     rate.ok_or_else(|| format!("{text:?} is no number of frames a second; write a positive number"))
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum CornerName {
-    TopLeft,
-    TopRight,
-    BottomLeft,
-    BottomRight,
-}
-
-impl From<CornerName> for Corner {
-    fn from(name: CornerName) -> Self {
-        match name {
-            CornerName::TopLeft => Self::TopLeft,
-            CornerName::TopRight => Self::TopRight,
-            CornerName::BottomLeft => Self::BottomLeft,
-            CornerName::BottomRight => Self::BottomRight,
-        }
-    }
 }
 
 /// Runs the command.
@@ -118,9 +87,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     if args.density {
         detector.check_density().context("--density")?;
     }
-    let others = args.beside.iter().map(|files| args.model.other(files, args.min_score));
-    let others = others.collect::<Result<Vec<_>>>()?;
-    let mut session = Session::new(args, &detector, &others, &inputs)?;
+    let mut session = Session::new(args, &detector, &inputs)?;
     session.begin("looking for objects", images.len());
     let mut drawn = Vec::new();
     for (number, (path, name)) in images.iter().enumerate() {
@@ -137,4 +104,217 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         session.video(path, name)?;
     }
     session.end()
+}
+
+/// An image, and where it is from.
+struct Frame<'a> {
+    path: &'a Path,
+    image: &'a Image,
+    /// Its number in the video and its time in seconds.
+    at: Option<(usize, f64)>,
+    /// What its picture is called.
+    name: &'a str,
+}
+
+/// The detector, where its results go, and how many there were.
+struct Session<'a> {
+    args: &'a DetectionArgs,
+    detector: &'a Detector,
+    pictures: Option<PictureFolder<'a>>,
+    annotations: Option<CocoDataset>,
+    progress: Console,
+    start: Instant,
+    /// Images before the stage that is shown.
+    before: usize,
+    images: usize,
+    detections: usize,
+    /// Frames of videos without a detection.
+    without: usize,
+    /// What images could not be read for.
+    unreadable: Vec<ebm_data::Error>,
+}
+
+impl<'a> Session<'a> {
+    fn new(args: &'a DetectionArgs, detector: &'a Detector, inputs: &[PathBuf]) -> Result<Self> {
+        let folder = |out| PictureFolder::new(out, inputs);
+        let pictures = args.out.as_deref().map(folder).transpose()?;
+        let annotations = args.annotations.as_deref().map(|path| annotated(path, detector)).transpose()?;
+        Ok(Self {
+            args,
+            detector,
+            pictures,
+            annotations,
+            progress: Console::new(),
+            start: Instant::now(),
+            before: 0,
+            images: 0,
+            detections: 0,
+            without: 0,
+            unreadable: Vec::new(),
+        })
+    }
+
+    /// Shows how far it is in so many images. Where the lines are seen, they tell it themselves.
+    fn begin(&mut self, name: &str, total: usize) {
+        self.before = self.images;
+        if total > 1 && !std::io::stdout().is_terminal() {
+            self.progress.begin(name, total);
+        }
+    }
+
+    /// The image, if it could be read; what else there is of it waits for the [end](Self::end).
+    fn readable(&mut self, read: Result<Image, ebm_data::Error>) -> Option<Image> {
+        read.map_err(|error| self.unreadable.push(error)).ok()
+    }
+
+    /// Prints what is found and draws it; the picture's place.
+    fn look(&mut self, frame: &Frame<'_>) -> Result<Option<PathBuf>> {
+        let truth = self.truth(frame.path)?;
+        let found = self.found(frame)?;
+        for found in &found {
+            println!("{}", line(frame, found));
+        }
+        self.images += 1;
+        self.detections += found.len();
+        self.progress.advance(self.images - self.before, "");
+        let Some(pictures) = &self.pictures else { return Ok(None) };
+        let place = pictures.write(frame.name, &picture(frame.image, &truth, &found)?)?;
+        for (index, found) in found.iter().enumerate() {
+            let Some(panel) = panel(frame.image, &truth, found)? else { continue };
+            pictures.write(&format!("{}-{index}", frame.name), &panel)?;
+        }
+        Ok(Some(place))
+    }
+
+    /// The labels and boxes, `[x, y, width, height]`, that the annotations have for the image.
+    fn truth(&self, image: &Path) -> Result<Vec<(usize, [f64; 4])>> {
+        let Some(dataset) = &self.annotations else { return Ok(vec![]) };
+        let known = dataset.images.iter().find(|known| image.file_name() == Some(known.file_name.as_ref()));
+        let known = known.with_context(|| format!("the annotations have no image {}", image.display()))?;
+        let corners = known.objects.iter().map(|object| (object.label, object.bbox.map(f64::from)));
+        Ok(corners.map(|(label, [x0, y0, x1, y1])| (label, [x0, y0, x1 - x0, y1 - y0])).collect())
+    }
+
+    /// What scores enough; where nothing does, that is said, of videos at the end.
+    fn found(&mut self, frame: &Frame<'_>) -> Result<Vec<Found>> {
+        let Frame { path, image, at, .. } = *frame;
+        let min_score = self.args.min_score;
+        let mut found = if self.args.density {
+            // Its own samples for each image, whatever the other images are.
+            let key = Key::new(self.args.seed).split(&path.file_name().unwrap_or_default().to_string_lossy());
+            let mut rng = at.map_or(key, |(number, _)| key.index(number as u64)).rng();
+            let options = DensityOptions { min_score, samples: self.args.samples as usize };
+            self.detector.detect_with_density(image, &options, &mut rng)?
+        } else {
+            self.detector.detect(image)?
+        };
+        let best = found.iter().map(|found| found.score).reduce(f32::max);
+        found.retain(|found| found.score >= min_score);
+        if found.is_empty() && at.is_some() {
+            self.without += 1;
+        } else if found.is_empty() {
+            let best =
+                best.map_or("nothing is found".to_owned(), |best| format!("the best score is {best:.2}"));
+            let path = path.display();
+            self.progress
+                .message(&format!("{path}: no detection of --min-score {min_score} or more; {best}"));
+        }
+        found.into_iter().map(Found::new).collect()
+    }
+
+    /// Looks at every frame of a video; its pictures go into a folder `name`, and into a video beside it.
+    fn video(&mut self, path: &Path, name: &str) -> Result<()> {
+        let mut video = Video::open(path)?;
+        let rate = video.rate();
+        self.begin(&path.display().to_string(), video.expected().unwrap_or(0));
+        let mut drawn = Vec::new();
+        for number in 0.. {
+            let Some(image) = video.frame()? else { break };
+            let at = Some((number, number as f64 / rate));
+            let name = format!("{name}/{number:06}");
+            drawn.extend(self.look(&Frame { path, image: &image, at, name: &name })?);
+        }
+        self.make_video(&format!("{name}.mp4"), &drawn, rate)
+    }
+
+    /// Makes a video of the pictures that were drawn.
+    fn make_video(&self, name: &str, drawn: &[PathBuf], rate: f64) -> Result<()> {
+        match &self.pictures {
+            Some(pictures) if drawn.len() > 1 => video::make(&pictures.place(name)?, drawn, rate),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says what was done, and names the images that could not be read.
+    ///
+    /// # Errors
+    /// That of the first of those images.
+    fn end(mut self) -> Result<()> {
+        let Self { images, detections, without, .. } = self;
+        let left_out = self.unreadable.len();
+        let mut unreadable = std::mem::take(&mut self.unreadable).into_iter();
+        let first = unreadable.next();
+        for error in unreadable {
+            self.progress.message(&error.to_string());
+        }
+        let plural =
+            |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let mut said = format!(
+            "{}, {} of --min-score {} or more, {:.1} s",
+            plural(images, "image"),
+            plural(detections, "detection"),
+            self.args.min_score,
+            self.start.elapsed().as_secs_f64()
+        );
+        if without > 0 {
+            said.push_str(&format!("; nothing in {}", plural(without, "frame")));
+        }
+        if let Some(out) = &self.args.out {
+            said.push_str(&format!("; pictures in {}", out.display()));
+        }
+        self.progress.end_with(&said);
+        first.map_or(Ok(()), |error| {
+            let all = images + left_out;
+            Err(error).with_context(|| format!("{left_out} of {all} images cannot be read and were left out"))
+        })
+    }
+}
+
+fn line(frame: &Frame<'_>, Found { detection, edges }: &Found) -> serde_json::Value {
+    let mut line = json!({
+        "image": frame.path, "label": detection.label, "score": detection.score,
+        "bbox": detection.bbox, "bbox_before": detection.before,
+    });
+    if let Some((number, time)) = frame.at {
+        line["frame"] = json!(number);
+        line["time"] = json!(time);
+    }
+    if let Some(class) = &detection.class {
+        line["label_name"] = json!(class.name);
+        line["category_id"] = json!(class.id);
+    }
+    if let Some(density) = &detection.density {
+        line["effective_sample_size"] = json!(density.effective_sample_size());
+        line["reliable"] = json!(density.is_reliable());
+        line["calibrated"] = json!(density.is_calibrated());
+    }
+    if let Some(edges) = edges {
+        line["edges_90"] = intervals(edges);
+    }
+    document("predict detection", line)
+}
+
+/// The intervals of each edge.
+pub fn intervals(edges: &[Region; 4]) -> serde_json::Value {
+    let [left, top, right, bottom] = edges.each_ref().map(|region| &region.intervals);
+    json!({ "left": left, "top": top, "right": right, "bottom": bottom })
+}
+
+/// The annotations with the detector's labels.
+fn annotated(annotations: &Path, detector: &Detector) -> Result<CocoDataset> {
+    let labels = detector.labels();
+    let options = LoadOptions { check_files: false, labels, ..LoadOptions::new(Purpose::Eval) };
+    let dataset = CocoDataset::load(annotations, Path::new(""), &options)?;
+    detector.check_classes(annotations, &dataset)?;
+    Ok(dataset)
 }

@@ -18,10 +18,9 @@ use serde_json::json;
 
 use super::eval_face::NetworkArgs;
 use super::parse_box;
-use super::predict_inputs::{Format, PictureFolder, image_files, picture_names};
-use crate::density_panel::{LEVEL, density_panel};
+use super::predict_inputs::{PictureFolder, image_files, picture_names};
 use crate::model_path::ModelPath;
-use crate::picture::{axes, enlarge, grid, level};
+use crate::picture::{Canvas, LEVEL, axes, density_panel, grid, level};
 use crate::progress::Console;
 use crate::schema::document;
 use crate::weights_path;
@@ -83,8 +82,7 @@ pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
         );
     }
     let config = &predictor.energy().config.experiment;
-    let pictures =
-        args.out.as_deref().map(|out| PictureFolder::new(out, &images, Format::Png)).transpose()?;
+    let pictures = args.out.as_deref().map(|out| PictureFolder::new(out, &images)).transpose()?;
     let mut progress = Console::new();
     if images.len() > 1 {
         progress.begin("looking at faces", images.len());
@@ -130,7 +128,8 @@ fn line(path: &Path, config: &ExperimentConfig, prediction: &Prediction) -> Resu
 
 /// The image, with its axes where it is a pose, beside the densities.
 fn picture(config: &ExperimentConfig, image: &Image, prediction: &Prediction) -> Result<Image> {
-    let mut image = enlarge(image, 240usize.div_ceil(image.height.max(1)).max(1));
+    let factor = 240usize.div_ceil(image.height.max(1)).max(1);
+    let mut image = Canvas::whole(image.clone()).enlarged(factor).image;
     if let &[yaw, pitch, roll] = prediction.y.as_slice() {
         axes(&mut image, [yaw, pitch, roll]);
     }

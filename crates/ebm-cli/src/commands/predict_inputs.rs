@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use clap::ValueEnum;
 use ebm_data::Image;
-use ebm_data::encode::{write_jpeg, write_png};
+use ebm_data::encode::write_png;
 
 /// The endings of images that are read …
 const IMAGES: [&str; 5] = ["bmp", "jpeg", "jpg", "png", "webp"];
@@ -119,46 +118,23 @@ fn is_free(name: &str, taken: &BTreeSet<String>) -> bool {
         && !taken.range(numbered.clone()..).take_while(|other| other.starts_with(&numbered)).any(is_numbered)
 }
 
-/// What a picture's file is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Exact.
-    #[default]
-    Png,
-    /// Smaller.
-    Jpeg,
-}
-
-impl Format {
-    /// Of JPEG, out of 100.
-    const QUALITY: u8 = 92;
-
-    fn ending(self) -> &'static str {
-        match self {
-            Self::Png => "png",
-            Self::Jpeg => "jpg",
-        }
-    }
-}
-
 /// A folder for pictures, in which no input is overwritten.
 #[derive(Debug)]
 pub struct PictureFolder<'a> {
     folder: &'a Path,
     /// The inputs as the file system calls them.
     inputs: BTreeSet<PathBuf>,
-    format: Format,
 }
 
 impl<'a> PictureFolder<'a> {
     /// Makes the folder, if the inputs' own pictures have a place in it.
-    pub fn new(folder: &'a Path, inputs: &[PathBuf], format: Format) -> Result<Self> {
+    pub fn new(folder: &'a Path, inputs: &[PathBuf]) -> Result<Self> {
         super::create_dir(folder)?;
         // What is not there is missed where it is read.
         let known = inputs.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let pictures = Self { folder, inputs: known, format };
+        let pictures = Self { folder, inputs: known };
         for name in picture_names(inputs) {
-            pictures.place(&format!("{name}.{}", format.ending()))?;
+            pictures.place(&format!("{name}.png"))?;
         }
         Ok(pictures)
     }
@@ -171,13 +147,10 @@ impl<'a> PictureFolder<'a> {
         Ok(path)
     }
 
-    /// Writes `NAME.png`, or what else the format calls it.
+    /// Writes `NAME.png`.
     pub fn write(&self, name: &str, picture: &Image) -> Result<PathBuf> {
-        let path = self.place(&format!("{name}.{}", self.format.ending()))?;
-        match self.format {
-            Format::Png => write_png(&path, picture)?,
-            Format::Jpeg => write_jpeg(&path, picture, Format::QUALITY)?,
-        }
+        let path = self.place(&format!("{name}.png"))?;
+        write_png(&path, picture)?;
         Ok(path)
     }
 }
@@ -240,12 +213,10 @@ mod tests {
         }
         let image = Image::filled(2, 2, [0; 3]).unwrap();
         let refused = |error: anyhow::Error| assert!(error.to_string().contains("is an input"), "{error}");
-        refused(PictureFolder::new(dir.path(), std::slice::from_ref(&input), Format::Png).unwrap_err());
-        let pictures = PictureFolder::new(dir.path(), &[video], Format::Png).unwrap();
+        refused(PictureFolder::new(dir.path(), std::slice::from_ref(&input)).unwrap_err());
+        let pictures = PictureFolder::new(dir.path(), &[video]).unwrap();
         refused(pictures.place("clip.mp4").unwrap_err());
         assert_eq!(pictures.write("y", &image).unwrap(), dir.path().join("y.png"));
-        let pictures = PictureFolder::new(dir.path(), &[], Format::Jpeg).unwrap();
-        assert!(std::fs::read(pictures.write("z", &image).unwrap()).unwrap().starts_with(b"\xff\xd8"));
         assert_eq!(std::fs::read(&input).unwrap(), b"mine");
     }
 }

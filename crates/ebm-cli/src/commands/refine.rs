@@ -14,7 +14,7 @@ use ebm_seed::Key;
 use ebm_train::Progress;
 use serde_json::json;
 
-use super::predict_detection::session::intervals;
+use super::predict_detection::intervals;
 use super::predict_inputs::images_in;
 use crate::device::DeviceArgs;
 use crate::model_path::ModelPath;

@@ -18,11 +18,11 @@ use ebm_track::{Tracker, TrackerOptions};
 use ebm_train::Progress;
 use serde_json::{Value, json};
 
-use super::predict_detection::session::intervals;
+use super::predict_detection::intervals;
 use super::predict_inputs::{images_in, is_video};
 use super::{create_dir, parse_box};
 use crate::model_path::ModelPath;
-use crate::picture::{AFTER, REGION, TRUTH, enlarge, heat, outline, shade_bands};
+use crate::picture::{AFTER, Canvas, REGION, TRUTH};
 use crate::progress::Console;
 use crate::schema::document;
 use crate::video::{self, Video};
@@ -214,23 +214,19 @@ impl Session<'_> {
         let Some(out) = &self.args.out else { return Ok(()) };
         let frame = self.found.len();
         let factor = WIDTH.div_ceil(image.width).max(1);
-        let (mut picture, factor) = (enlarge(image, factor), factor as f64);
-        let scaled = |bbox: Rect| bbox.map(|number| number * factor);
+        let mut canvas = Canvas::whole(image.clone()).enlarged(factor);
         if let Some(density) = density.filter(|_| self.args.density) {
-            let map = density.corner(GRID)?;
-            let [first, step] = [map.first, map.step].map(|pair| pair.map(|number| number * factor));
-            heat(&mut picture, first, step, map.size, &map.p);
+            canvas.heat(&density.corner(GRID)?);
         }
         if let Some(bands) = bands {
-            shade_bands(&mut picture, bands, bbox, factor, REGION);
+            canvas.bands(bands, bbox, REGION);
         }
-        let truth = self.truth.get(frame).filter(|truth| truth.iter().all(|number| number.is_finite()));
-        if let Some(truth) = truth {
-            outline(&mut picture, scaled(*truth), TRUTH, 2);
+        if let Some(truth) = self.truth.get(frame) {
+            canvas.outline(*truth, TRUTH, 2);
         }
-        outline(&mut picture, scaled(bbox), AFTER, 3);
+        canvas.outline(bbox, AFTER, 3);
         let path = out.join(format!("{frame:06}.png"));
-        write_png(&path, &picture)?;
+        write_png(&path, &canvas.image)?;
         self.drawn.push(path);
         Ok(())
     }

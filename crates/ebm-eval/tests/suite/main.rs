@@ -6,5 +6,5 @@ mod coco;
 mod coco_tables;
 mod detections;
 mod error_breakdown;
-mod stats_and_table;
+mod stats;
 mod tracking;

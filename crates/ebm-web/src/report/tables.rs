@@ -91,17 +91,21 @@ impl Table {
         Ok(Self { title: title.to_owned(), header, rows })
     }
 
-    /// The tables of a JSON document: each list of objects is one, and what stands beside lists another.
+    /// The tables of a JSON document: each list of objects is one.
     pub fn from_json(title: &str, document: &Value) -> Vec<Self> {
-        let mut found = Vec::new();
-        let mut facts = BTreeMap::new();
-        collect(title, "", document, &mut found, &mut facts);
-        if !facts.is_empty() {
-            let rows = facts.into_iter().map(|(key, cell)| vec![Cell::Text(key), cell]).collect();
-            let header = ["key", "value"].map(str::to_owned).to_vec();
-            found.push(Self { title: format!("{title}: other values"), header, rows });
+        match document {
+            Value::Object(object) => {
+                let below = |(key, value): (&String, &Value)| {
+                    let joint = if title.contains(": ") { "." } else { ": " };
+                    Self::from_json(&format!("{title}{joint}{key}"), value)
+                };
+                object.iter().flat_map(below).collect()
+            }
+            Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_object) => {
+                vec![Self::of_objects(title.to_owned(), items)]
+            }
+            _ => Vec::new(),
         }
-        found
     }
 
     fn of_objects(title: String, items: &[Value]) -> Self {
@@ -178,32 +182,6 @@ fn mean(values: impl Iterator<Item = f64>) -> Cell {
     }
 }
 
-/// Each list of objects below `value` becomes a table, all else a fact.
-fn collect(
-    title: &str,
-    path: &str,
-    value: &Value,
-    found: &mut Vec<Table>,
-    facts: &mut BTreeMap<String, Cell>,
-) {
-    match value {
-        Value::Object(object) => {
-            for (key, value) in object {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                collect(title, &path, value, found, facts);
-            }
-        }
-        Value::Array(items) if items.is_empty() => {}
-        Value::Array(items) if items.iter().all(Value::is_object) => {
-            let name = [title, path].join(": ");
-            found.push(Table::of_objects(name.trim_end_matches(": ").to_owned(), items));
-        }
-        value => {
-            facts.insert(path.to_owned(), Cell::of(value));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,18 +193,18 @@ mod tests {
         let document =
             serde_json::json!({"rows": rows, "scale": "mini", "expected": {"figures": [], "missed": 0}});
         let tables = Table::from_json("results.json", &document);
-        assert_eq!(tables.len(), 2);
+        assert_eq!(tables.len(), 1);
         assert_eq!(tables[0].title, "results.json: rows");
         assert_eq!(tables[0].header, ["method", "seed", "ap", "n"]);
         assert_eq!(tables[0].rows[1][2], Cell::Number(0.7));
-        assert_eq!(tables[1].rows[0], [Cell::Text("expected.missed".into()), Cell::Number(0.0)]);
         let spread = tables[0].spread().unwrap();
         assert_eq!(spread.header, ["method", "seeds", "ap"]);
         let Cell::Spread { mean, shown } = &spread.rows[0][2] else { panic!("{:?}", spread.rows[0]) };
         // √((0.1² + 0.1²) / 1) = 0.1414
         assert!((mean - 0.6).abs() < 1e-12 && shown == "0.60 ± 0.14", "{mean} {shown}");
         assert_eq!(spread.rows[1], [Cell::Text("l2".into()), Cell::Number(1.0), Cell::Number(0.25)]);
-        assert_eq!(tables[1].spread(), None);
+        let nothing = serde_json::json!({"rows": [{"seed": 0, "ap": 0.5}]});
+        assert_eq!(Table::from_json("results.json", &nothing)[0].spread(), None);
     }
 
     #[test]

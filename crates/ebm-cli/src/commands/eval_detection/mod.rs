@@ -1,10 +1,10 @@
 //! `ebm eval detection`.
 
-mod detect;
 mod report;
 mod worst;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -14,11 +14,12 @@ use ebm_eval::{
     Detection, Error, GroundTruth, edge_coverage, read_entries, read_results_for, write_results,
     write_results_for_server,
 };
+use ebm_train::Progress;
 use serde_json::json;
 
-use self::detect::detect;
 use self::report::{Report, Wanted};
 use super::{create_dir, dataset_name};
+use crate::progress::Console;
 use crate::schema::document;
 use crate::workers::WorkersArgs;
 
@@ -193,10 +194,28 @@ fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<(Vec<Set>, Opti
     Ok((sets, Some(dataset)))
 }
 
-/// What the model finds on the images, and the images.
+/// What the model finds on the images: detections of the detector itself and, with a confidence, before and after
+/// refinement, or with a density under its method's name; and the images.
 fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, CocoDataset)> {
-    let load = |labels| args.dataset(labels);
-    detect(&args.model, args.source(), &load, args.limit, args.workers.count())
+    let detector = args.model.open(0.0)?;
+    let dataset = args.dataset(detector.labels());
+    let mut dataset =
+        dataset.with_context(|| format!("{} on these annotations", args.model.weights_name()))?;
+    detector.check_classes(args.source(), &dataset)?;
+    dataset.images.truncate(args.limit.unwrap_or(usize::MAX));
+    let dataset = Arc::new(dataset);
+    let mut progress = Console::new();
+    progress.begin("images", dataset.images.len());
+    let advance = &mut |done| progress.advance(done, "");
+    let evaluation = detector.evaluate(&dataset, args.workers.count(), advance)?;
+    progress.end();
+    let mut sets: Vec<Set> = vec![("direct".into(), evaluation.direct.detections)];
+    let method = detector.method();
+    sets.extend(evaluation.parametric.into_iter().map(|found| (method.into(), found.detections)));
+    for refined in evaluation.refined {
+        sets.extend([("before".into(), refined.before), ("refined".into(), refined.after)]);
+    }
+    Ok((sets, Arc::unwrap_or_clone(dataset)))
 }
 
 /// Writes the files for the server that alone knows the annotations.

@@ -4,10 +4,12 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use ebm_eval::{
-    CategoryFigures, CocoFigures, CocoTables, Detection, EdgeCoverage, ErrorBreakdown, GroundTruth, Table,
+    CategoryFigures, CocoFigures, CocoTables, Detection, EdgeCoverage, ErrorBreakdown, GroundTruth,
     coco_tables, error_breakdown,
 };
 use serde_json::{Value, json};
+
+use crate::table_spec::TableSpec;
 
 /// What to report beside the twelve figures.
 pub struct Wanted {
@@ -75,45 +77,40 @@ impl Report {
 }
 
 fn by_edge(edges: &EdgeCoverage) -> Result<String> {
-    let mut table = Table::new(["edge", "in its interval", "mean width / side"]);
-    let values = edges.edges.iter().zip(edges.mean_width);
-    for (name, (share, width)) in ["left", "top", "right", "bottom"].into_iter().zip(values) {
-        table.push([name.to_owned(), figure(*share), figure(width)])?;
-    }
     let EdgeCoverage { detections, coverage, .. } = edges;
-    Ok(format!(
-        "\n{} of the edges of {detections} right detections lie in their interval\n\n{}",
-        figure(*coverage),
-        table.render()
-    ))
+    let values = edges.edges.iter().zip(edges.mean_width);
+    let table = TableSpec::new()
+        .text("edge", |(name, _): &(&str, (&f64, f64))| (*name).to_owned())
+        .number("in its interval", 4, |(_, (share, _))| known(**share))
+        .number("mean width / side", 4, |(_, (_, width))| known(*width))
+        .render(["left", "top", "right", "bottom"].into_iter().zip(values))?;
+    let coverage = known(*coverage).map_or_else(|| "–".into(), |coverage| format!("{coverage:.4}"));
+    Ok(format!("\n{coverage} of the edges of {detections} right detections lie in their interval\n\n{table}"))
 }
 
 fn by_category(categories: &[CategoryFigures]) -> Result<String> {
-    let mut table = Table::new(["category", "objects", "AP", "AP50", "AP75"]);
-    for row in categories {
-        let values = [row.ap, row.ap50, row.ap75].map(figure);
-        table.push([row.name.clone(), row.objects.to_string()].into_iter().chain(values))?;
-    }
-    Ok(table.render())
+    let table = TableSpec::new()
+        .text("category", |row: &&CategoryFigures| row.name.clone())
+        .text("objects", |row| row.objects)
+        .numbers(["AP", "AP50", "AP75"], 4, |row, k| known([row.ap, row.ap50, row.ap75][k]));
+    table.render(categories)
 }
 
 fn by_kind(errors: &ErrorBreakdown) -> Result<String> {
-    let mut table = Table::new(["error", "count", "gain in AP50 if fixed"]);
-    for cost in &errors.kinds {
-        table.push([cost.kind.to_owned(), cost.count.to_string(), gain(cost.delta_ap50)])?;
-    }
     let wrong: u64 = errors.kinds.iter().take(5).map(|cost| cost.count).sum();
-    let row = |name: &str, count: String, delta| [name.to_owned(), count, gain(delta)];
-    table.push(row("all wrong detections", wrong.to_string(), errors.delta_false_positives))?;
-    table.push(row("all objects not found", String::new(), errors.delta_false_negatives))?;
-    Ok(table.render())
+    let kinds = errors.kinds.iter().map(|cost| (cost.kind, cost.count.to_string(), cost.delta_ap50));
+    let all = [
+        ("all wrong detections", wrong.to_string(), errors.delta_false_positives),
+        ("all objects not found", String::new(), errors.delta_false_negatives),
+    ];
+    let table = TableSpec::new()
+        .text("error", |(kind, ..): &(&str, String, f64)| (*kind).to_owned())
+        .text("count", |(_, count, _)| count.clone())
+        .text("gain in AP50 if fixed", |(.., gain)| format!("{:+.4}", gain.max(0.0)));
+    table.render(kinds.chain(all))
 }
 
-/// A figure, or a dash where there is nothing that it could be of.
-fn figure(value: f64) -> String {
-    if value < 0.0 { "–".into() } else { format!("{value:.4}") }
-}
-
-fn gain(value: f64) -> String {
-    format!("{:+.4}", value.max(0.0))
+/// A figure, or none where there is nothing that it could be of.
+fn known(value: f64) -> Option<f64> {
+    (value >= 0.0).then_some(value)
 }

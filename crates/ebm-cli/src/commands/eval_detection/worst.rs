@@ -8,7 +8,7 @@ use ebm_eval::{Detection, GroundTruth, Outcome, diagnose, operating_point};
 use serde_json::{Value, json};
 
 use crate::contact_sheet::{Mark, Tile, contact_sheet};
-use crate::picture::{Colour, TRUTH};
+use crate::picture::{Canvas, Colour, TRUTH};
 
 /// Colours that stay apart for colour-blind readers.
 const CORRECT: Colour = [0, 190, 130];
@@ -53,10 +53,10 @@ pub fn draw(
             "f1": errors.f1,
         }));
         let marks = marks(truth, &kept, &diagnosis.detections, image.id);
-        tiles.push(Tile { image: read_image(&image.path)?, marks, caption: [found, wrong] });
+        tiles.push(Tile { canvas: Canvas::whole(read_image(&image.path)?), marks, caption: [found, wrong] });
     }
     let legend = [(TRUTH, "object that was found"), (CORRECT, "right"), (WRONG, "wrong"), (MISSED, "missed")];
-    write_png(path, &contact_sheet(&tiles, &legend)?)?;
+    write_png(path, &contact_sheet(tiles, &legend)?)?;
     Ok((json!({ "path": path, "operating_point": point, "worst": images }), text))
 }
 

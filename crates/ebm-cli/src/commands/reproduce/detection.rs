@@ -10,7 +10,6 @@ use ebm_detect::{
         BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, step_lengths, table1, table2,
     },
 };
-use ebm_eval::Table;
 use serde::Serialize;
 use serde_json::json;
 
@@ -250,11 +249,11 @@ impl DetectionArgs {
 }
 
 /// A study of detection.
-fn of<R: Serialize>(title: &'static str, remarks: Vec<String>, rows: &[R], table: &Table) -> Result<Study> {
+fn of<R: Serialize>(title: &'static str, remarks: Vec<String>, rows: &[R], table: &str) -> Result<Study> {
     Ok(Study {
         title,
         rows: serde_json::to_value(rows)?,
-        tables: format!("{}\n\n{}", table.render(), remarks.join("\n")),
+        tables: format!("{table}\n\n{}", remarks.join("\n")),
         more: json!({ "remarks": remarks }),
         appendix: "",
         files: "detections, trained heads, metrics",

@@ -9,7 +9,7 @@ use ebm_detect::{config::ExperimentConfig, reproduce::Setup};
 use ebm_eval::{Detection, read_results, tracking::overlap};
 
 use crate::contact_sheet::{Mark, Tile, contact_sheet};
-use crate::picture::{AFTER, BEFORE, TRUTH, cut};
+use crate::picture::{AFTER, BEFORE, Canvas, TRUTH};
 
 /// Test images that are shown.
 const TILES: usize = 9;
@@ -51,15 +51,10 @@ pub fn draw_refined(setup: &Setup, run: &Path) -> Result<()> {
         };
         let left = start(x + width / 2.0, wide, pixels.width);
         let top = start(y + height / 2.0, tall, pixels.height);
-        let mark = |[x, y, width, height]: [f64; 4], colour| Mark {
-            bbox: [x - left, y - top, width, height],
-            colour,
-            thickness: 2,
-            text: String::new(),
-        };
+        let mark = |bbox, colour| Mark { bbox, colour, thickness: 2, text: String::new() };
         let truth = objects.iter().map(|bbox| mark(*bbox, TRUTH));
         tiles.push(Tile {
-            image: cut(&pixels, left as usize, top as usize, wide as usize, tall as usize),
+            canvas: Canvas::part(&pixels, [left, top, wide, tall].map(|side| side as usize)),
             marks: truth.chain([mark(before.bbox, BEFORE), mark(after.bbox, AFTER)]).collect(),
             caption: [
                 image.file_name.clone(),
@@ -68,5 +63,5 @@ pub fn draw_refined(setup: &Setup, run: &Path) -> Result<()> {
         });
     }
     let legend = [(TRUTH, "annotated"), (BEFORE, "before refinement"), (AFTER, "after refinement")];
-    Ok(write_png(&run.join("refined.png"), &contact_sheet(&tiles, &legend)?)?)
+    Ok(write_png(&run.join("refined.png"), &contact_sheet(tiles, &legend)?)?)
 }

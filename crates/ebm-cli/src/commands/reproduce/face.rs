@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use candle_core::Device;
 use clap::Args;
-use ebm_eval::Table;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::reproduce::{Data, Options, Outcome, Task, mini, on_features, paper};
 use serde_json::json;
@@ -196,23 +195,30 @@ fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
         outcome.images,
         lengths.join(", ")
     );
-    text += &tables::methods(config, outcome)?.render();
-    let mut add = |is_known: bool, heading: &str, table: Table| {
-        if is_known {
-            text += &format!("\n{heading}:\n\n{}", table.render());
-        }
-    };
-    add(config.dim() > 1, "By coordinate", tables::coordinates(config, outcome)?);
-    let heading = "Refined less unrefined, of the same images, with its 95 % bootstrap interval over images and seeds, the \
-                   share of images that come nearer, and the λ that would have been best there";
-    add(!outcome.paired.is_empty(), heading, tables::paired(config, outcome)?);
-    let heading = format!(
-        "Densities before refinement, in {}, and after split-conformal calibration on the validation split; the MAE where the \
-         50 % regions are narrowest",
-        config.unit
-    );
-    add(!outcome.calibration.is_empty(), &heading, tables::calibration(&outcome.calibration)?);
-    let heading = "Other energy models, MAE of all baselines refined, on the validation split, seed 0";
-    add(!outcome.ablation.is_empty(), heading, tables::ablation(config, outcome)?);
+    text += &tables::methods(config, outcome)?;
+    if config.dim() > 1 {
+        text += &format!("\nBy coordinate:\n\n{}", tables::coordinates(config, outcome)?);
+    }
+    if !outcome.paired.is_empty() {
+        text += &format!(
+            "\nRefined less unrefined, of the same images, with its 95 % bootstrap interval over images and seeds, the share \
+             of images that come nearer, and the λ that would have been best there:\n\n{}",
+            tables::paired(config, outcome)?
+        );
+    }
+    if !outcome.calibration.is_empty() {
+        text += &format!(
+            "\nDensities before refinement, in {}, and after split-conformal calibration on the validation split; the MAE \
+             where the 50 % regions are narrowest:\n\n{}",
+            config.unit,
+            tables::calibration(&outcome.calibration)?
+        );
+    }
+    if !outcome.ablation.is_empty() {
+        text += &format!(
+            "\nOther energy models, MAE of all baselines refined, on the validation split, seed 0:\n\n{}",
+            tables::ablation(config, outcome)?
+        );
+    }
     Ok(text)
 }

@@ -7,8 +7,7 @@ use ebm_data::encode::write_png;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::reproduce::{Data, Outcome};
 
-use crate::density_panel::density_panel;
-use crate::picture::{grid, level};
+use crate::picture::{density_panel, grid, level};
 
 /// One sheet of all examples, a row for each: the image, then the density of each coordinate.
 pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Outcome) -> Result<()> {

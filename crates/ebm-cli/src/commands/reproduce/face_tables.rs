@@ -3,90 +3,84 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_eval::{Spread, Summary, Table};
 use ebm_experiment::PairedDifference;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
-use ebm_face::reproduce::{AblationRow, Band, Data, DensityRow, Outcome, Row};
-use serde::Serialize;
+use ebm_face::reproduce::{AblationRow, Band, Data, DensityRow, MethodRow, Outcome, Row, StepLength};
 
 use crate::machine::{Machine, today};
+use crate::table_spec::{Group, TableSpec, grouped};
 
-/// Mean ± standard deviation of a value of the rows of a method.
-fn cell(
-    outcome: &Outcome,
-    method: &str,
-    refined: bool,
-    value: impl Fn(&Row) -> Option<f64>,
-) -> Result<String> {
+/// A value of the rows of a method, before refinement or after.
+fn each(outcome: &Outcome, method: &str, refined: bool, value: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
     let rows = outcome.rows.iter().filter(|row| row.method == method && row.refined == refined);
-    let values: Vec<f64> = rows.filter_map(value).filter(|value| value.is_finite()).collect();
-    if values.is_empty() {
-        return Ok("–".into());
-    }
-    Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 2))
+    rows.filter_map(value).filter(|value| value.is_finite()).collect()
 }
 
-/// A published figure with its spread.
-fn published(figure: Option<[f64; 2]>) -> String {
-    figure.map_or_else(|| "–".into(), |[mean, spread]| format!("{mean:.2} ± {spread:.2}"))
+/// Published figures, of which there may be none: with their spread, or alone.
+fn published(mean_and_spread: Option<[f64; 2]>) -> String {
+    mean_and_spread.map_or_else(|| "–".into(), |[mean, spread]| format!("{mean:.2} ± {spread:.2}"))
+}
+
+/// What a row of a table is called, whose figures it has, and what was published of it.
+struct Line<'a> {
+    title: String,
+    key: &'a str,
+    refined: bool,
+    published: Vec<String>,
 }
 
 /// Each method before and after refinement, then the energy model alone.
-pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let mut table = Table::new(["method", "MAE", "refined", "NLL", "paper: MAE", "refined"]);
-    let mae = |row: &Row| Some(row.mae);
-    for method in &config.methods {
-        table.push([
-            method.title.clone(),
-            cell(outcome, &method.key, false, mae)?,
-            cell(outcome, &method.key, true, mae)?,
-            cell(outcome, &method.key, false, |row| row.nll)?,
-            published(method.published),
-            published(method.published_refined),
-        ])?;
-    }
-    for row in &config.quoted {
-        let none = || "–".to_owned();
-        let published = format!("{:.2}", row.published);
-        table.push([row.title.clone(), none(), none(), none(), published, none()])?;
-    }
-    for name in ["mean", "median", "mode"] {
-        let key = format!("{ENERGY}_{name}");
-        if outcome.rows.iter().any(|row| row.method == key) {
-            let (mae, nll) = (cell(outcome, &key, false, mae)?, cell(outcome, &key, false, |row| row.nll)?);
-            let (title, none) = (format!("EBM alone, {name} of p(y|x)"), || "–".to_owned());
-            table.push([title, mae, none(), nll, none(), none()])?;
-        }
-    }
-    Ok(table)
+pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
+    let line = |title: String, key, published: [String; 2]| (title, key, published);
+    let methods = config.methods.iter().map(|method| {
+        let figures = [method.published, method.published_refined].map(published);
+        line(method.title.clone(), method.key.clone(), figures)
+    });
+    let quoted = config.quoted.iter().map(|row| {
+        line(row.title.clone(), String::new(), [format!("{:.2}", row.published), published(None)])
+    });
+    let alone = ["mean", "median", "mode"].map(|name| {
+        let title = format!("EBM alone, {name} of p(y|x)");
+        line(title, format!("{ENERGY}_{name}"), [None, None].map(published))
+    });
+    let is_there = |key: &String| outcome.rows.iter().any(|row| row.method == *key);
+    let alone = alone.into_iter().filter(|(_, key, _)| is_there(key));
+    TableSpec::new()
+        .text("method", |(title, ..): &(String, String, [String; 2])| title.clone())
+        .spread("MAE", 2, |(_, key, _)| each(outcome, key, false, |row| Some(row.mae)))
+        .spread("refined", 2, |(_, key, _)| each(outcome, key, true, |row| Some(row.mae)))
+        .spread("NLL", 2, |(_, key, _)| each(outcome, key, false, |row| row.nll))
+        .text("paper: MAE", |(.., figures)| figures[0].clone())
+        .text("refined", |(.., figures)| figures[1].clone())
+        .render(methods.chain(quoted).chain(alone))
 }
 
 /// The error of each coordinate before and after refinement, and the paper's.
-pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let names = config.coordinates.iter().cloned();
-    let paper = config.coordinates.iter().enumerate();
-    let paper = paper.map(|(k, name)| if k == 0 { format!("paper: {name}") } else { name.clone() });
-    let mut table = Table::new(std::iter::once("method".to_owned()).chain(names).chain(paper));
-    for method in &config.methods {
-        for (number, suffix) in ["", ", refined"].into_iter().enumerate() {
-            let mut row = vec![format!("{}{suffix}", method.title)];
-            for k in 0..config.dim() {
-                row.push(cell(outcome, &method.key, number == 1, |row| row.coordinates.get(k).copied())?);
-            }
-            for k in 0..config.dim() {
-                let figures = method.published_coordinates.as_ref().map(|parts| &parts[number]);
-                row.push(published(figures.and_then(|figures| figures.get(k).copied())));
-            }
-            table.push(row)?;
-        }
+pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
+    let methods = config.methods.iter().flat_map(|method| {
+        ["", ", refined"].into_iter().enumerate().map(move |(number, suffix)| {
+            let figures = method.published_coordinates.as_ref().map(|parts| &parts[number]);
+            let figure = |k: usize| published(figures.and_then(|figures| figures.get(k).copied()));
+            let published = (0..config.dim()).map(figure).collect();
+            let title = format!("{}{suffix}", method.title);
+            Line { title, key: &method.key, refined: number == 1, published }
+        })
+    });
+    let quoted = config.quoted.iter().map(|row| {
+        let published = row.published_coordinates.iter().map(|figure| format!("{figure:.2}")).collect();
+        Line { title: row.title.clone(), key: "", refined: false, published }
+    });
+    let mut table = TableSpec::new().text("method", |line: &Line| line.title.clone());
+    for (k, name) in config.coordinates.iter().enumerate() {
+        let of_row = move |row: &Row| row.coordinates.get(k).copied();
+        table = table.spread(name, 2, move |line| each(outcome, line.key, line.refined, of_row));
     }
-    for quoted in &config.quoted {
-        let none = config.coordinates.iter().map(|_| "–".to_owned());
-        let figures = quoted.published_coordinates.iter().map(|figure| format!("{figure:.2}"));
-        table.push(std::iter::once(quoted.title.clone()).chain(none).chain(figures))?;
+    for (k, name) in config.coordinates.iter().enumerate() {
+        let title = if k == 0 { format!("paper: {name}") } else { name.clone() };
+        table = table.text(title, move |line| line.published[k].clone());
     }
-    Ok(table)
+    table.render(methods.chain(quoted))
 }
 
 /// The figures of a [`DensityRow`] and their columns.
@@ -111,81 +105,63 @@ fn density_figures(row: &DensityRow) -> Vec<(&'static str, f64)> {
 }
 
 /// What is known of the densities, the mean over folds and seeds.
-pub fn calibration(rows: &[DensityRow]) -> Result<Table> {
-    let names =
-        rows.first().map(density_figures).unwrap_or_default().into_iter().map(|(name, _)| name.to_owned());
-    let mut table = Table::new(["method".to_owned(), "of".to_owned()].into_iter().chain(names));
-    let mut groups: Vec<(&str, &str)> = Vec::new();
-    for row in rows {
-        let group = (row.method.as_str(), row.coordinate.as_str());
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
-    for (method, coordinate) in groups {
-        let own =
-            rows.iter().filter(|row| (row.method.as_str(), row.coordinate.as_str()) == (method, coordinate));
-        let figures: Vec<Vec<(&str, f64)>> = own.map(density_figures).collect();
-        let count = figures.first().map_or(0, Vec::len);
-        let mean = |k: usize| figures.iter().map(|row| row[k].1).sum::<f64>() / figures.len() as f64;
-        let cells = (0..count).map(|k| format!("{:.2}", mean(k)));
-        table.push([method.to_owned(), coordinate.to_owned()].into_iter().chain(cells))?;
-    }
-    Ok(table)
+pub fn calibration(rows: &[DensityRow]) -> Result<String> {
+    type Own<'a> = Group<'a, (&'a String, &'a String), DensityRow>;
+    let figures = rows.first().map(density_figures).unwrap_or_default();
+    let mean = |group: &Own<'_>, k: usize| {
+        let values = group.each(|row| density_figures(row)[k].1);
+        values.iter().sum::<f64>() / values.len() as f64
+    };
+    TableSpec::new()
+        .text("method", |group: &Own<'_>| group.key.0.clone())
+        .text("of", |group| group.key.1.clone())
+        .numbers(figures.iter().map(|(name, _)| *name), 2, mean)
+        .render(grouped(rows, |row| (&row.method, &row.coordinate)))
 }
 
 /// What refinement changes, the mean over folds.
-pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let mut table = Table::new(["method", "fold", "difference", "95 %", "nearer", "best λ"]);
-    for row in &outcome.paired {
-        let all = outcome.by_step_length.iter();
-        let own = all.filter(|other| other.method == row.method && other.fold == row.fold);
-        let best = own.map(|other| &other.figures).min_by(|a, b| a.mae.total_cmp(&b.mae));
-        let PairedDifference { mean, interval: [low, high], lower } = row.figures;
-        table.push([
-            config.method(&row.method)?.title.clone(),
-            row.fold.map_or_else(|| "–".into(), |fold| fold.to_string()),
-            format!("{mean:+.3}"),
-            format!("{low:+.3} to {high:+.3}"),
-            format!("{lower:.2}"),
-            best.map_or_else(|| "–".into(), |best| best.step_length.to_string()),
-        ])?;
-    }
-    Ok(table)
+pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
+    let best = |row: &MethodRow<PairedDifference>| {
+        let own = |other: &&MethodRow<StepLength>| other.method == row.method && other.fold == row.fold;
+        let own = outcome.by_step_length.iter().filter(own);
+        own.min_by(|a, b| a.figures.mae.total_cmp(&b.figures.mae)).map(|best| best.figures.step_length)
+    };
+    let rows = outcome.paired.iter().map(|row| Ok((config.method(&row.method)?.title.clone(), row)));
+    let rows = rows.collect::<Result<Vec<_>>>()?;
+    TableSpec::new()
+        .text("method", |(title, _): &(String, &MethodRow<PairedDifference>)| title.clone())
+        .text("fold", |(_, row)| row.fold.map_or_else(|| "–".into(), |fold| fold.to_string()))
+        .text("difference", |(_, row)| format!("{:+.3}", row.figures.mean))
+        .text("95 %", |(_, row)| {
+            format!("{:+.3} to {:+.3}", row.figures.interval[0], row.figures.interval[1])
+        })
+        .number("nearer", 2, |(_, row)| row.figures.lower)
+        .full("best λ", |(_, row)| best(row))
+        .render(rows)
 }
 
 /// The studies of the energy model.
-pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<Table> {
-    let mut table = Table::new(["σ or objective", "λ", "MAE", "before", "lowered", "paper: MAE"]);
-    for row in &outcome.ablation {
-        let title = |key: &String| {
-            let known = config.objectives.iter().find(|objective| objective.key == *key);
-            known.map_or_else(|| "the table's own".to_owned(), |objective| objective.title.clone())
-        };
-        table.push([
-            row.objective.as_ref().map_or_else(|| sigmas(row, ", "), title),
-            row.step_length.to_string(),
-            format!("{:.2}", row.mae),
-            format!("{:.2}", row.mae_before),
-            row.lowered.to_string(),
-            row.published.map_or_else(|| "–".into(), |mae| format!("{mae:.2}")),
-        ])?;
-    }
-    Ok(table)
+pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
+    let title = |key: &String| {
+        let known = config.objectives.iter().find(|objective| objective.key == *key);
+        known.map_or_else(|| "the table's own".to_owned(), |objective| objective.title.clone())
+    };
+    TableSpec::new()
+        .text("σ or objective", |row: &&AblationRow| {
+            row.objective.as_ref().map_or_else(|| sigmas(row, ", "), title)
+        })
+        .full("λ", |row| row.step_length)
+        .numbers(["MAE", "before"], 2, |row, k| [row.mae, row.mae_before][k])
+        .text("lowered", |row| row.lowered)
+        .number("paper: MAE", 2, |row| row.published)
+        .render(&outcome.ablation)
 }
 
-/// A CSV file with a header.
-fn write(path: &Path, header: &[&str], rows: impl IntoIterator<Item = impl Serialize>) -> Result<()> {
-    let mut file = csv::Writer::from_path(path)?;
-    file.write_record(header)?;
-    for row in rows {
-        file.serialize(row)?;
-    }
-    Ok(file.flush()?)
-}
-
-fn number(value: f64) -> String {
-    format!("{value:.4}")
+/// Columns that begin every row of a CSV file: when, on what and with which images it was measured.
+fn measured<R>(scale: &str, split: &str, images: usize) -> TableSpec<'static, R> {
+    let values = [today(), Machine::here().short(), scale.to_owned(), split.to_owned(), images.to_string()];
+    let named = ["date", "device", "scale", "split", "images"].into_iter().zip(values);
+    named.fold(TableSpec::new(), |table, (name, value)| table.text(name, move |_| value.clone()))
 }
 
 /// `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
@@ -198,68 +174,72 @@ pub fn csv_files(
     data: &Data,
     outcome: &Outcome,
 ) -> Result<()> {
-    let (date, device) = (today(), Machine::here().short());
-    let taken = |split, images: usize| (&date, &device, scale, split, images);
-    let measured = || taken(outcome.part, outcome.images);
+    let number = |fold: Option<usize>| fold.map_or_else(String::new, |fold| fold.to_string());
+    let (mut rows, mut densities) =
+        (measured::<Row>(scale, outcome.part, outcome.images), measured(scale, outcome.part, outcome.images));
     // Only where there are folds.
-    let folds = outcome.rows.iter().any(|row| row.fold.is_some());
-    let fold: &[&str] = if folds { &["fold"] } else { &[] };
-    let of = |fold: Option<usize>| fold.into_iter().collect::<Vec<_>>();
-    let common = ["date", "device", "scale", "split", "images"];
+    if outcome.rows.iter().any(|row| row.fold.is_some()) {
+        rows = rows.text("fold", move |row| number(row.fold));
+        densities = densities.text("fold", move |row: &DensityRow| number(row.fold));
+    }
+    rows = rows.text("method", |row| row.method.clone()).text("refined", |row| row.refined);
+    rows = rows.text("seed", |row| row.seed).number("mae", 4, |row| row.mae);
     // One coordinate is the mean itself.
-    let angles: Vec<&str> =
-        config.coordinates.iter().filter(|_| config.dim() > 1).map(String::as_str).collect();
-    let header = [&common[..], fold, &["method", "refined", "seed", "mae"], &angles, &["nll"]].concat();
-    let rows = outcome.rows.iter().map(|row| {
-        let errors: Vec<String> = row.coordinates.iter().take(angles.len()).copied().map(number).collect();
-        let key = (&row.method, row.refined, row.seed, number(row.mae));
-        (measured(), of(row.fold), key, errors, row.nll.map(number))
-    });
-    write(&run.join("results.csv"), &header, rows)?;
+    let coordinates = config.coordinates.iter().filter(|_| config.dim() > 1);
+    rows.numbers(coordinates, 4, |row, k| row.coordinates.get(k).copied())
+        .number("nll", 4, |row| row.nll)
+        .write_csv(&run.join("results.csv"), &outcome.rows)?;
     if let Some(first) = outcome.calibration.first() {
-        let figures: Vec<&str> = density_figures(first).into_iter().map(|(name, _)| name).collect();
-        let header = [&common[..], fold, &["method", "seed", "coordinate"], &figures].concat();
-        let rows = outcome.calibration.iter().map(|row| {
-            let figures: Vec<String> = density_figures(row).into_iter().map(|(_, f)| number(f)).collect();
-            (measured(), of(row.fold), (&row.method, row.seed, &row.coordinate), figures)
-        });
-        write(&run.join("calibration.csv"), &header, rows)?;
+        densities = densities.text("method", |row| row.method.clone()).text("seed", |row| row.seed);
+        densities = densities.text("coordinate", |row| row.coordinate.clone());
+        let figures = density_figures(first).into_iter().map(|(name, _)| name);
+        densities = densities.numbers(figures, 4, |row, k| density_figures(row)[k].1);
+        densities.write_csv(&run.join("calibration.csv"), &outcome.calibration)?;
     }
     if !outcome.ablation.is_empty() {
-        let figures = ["objective", "seed", "step_length", "mae", "mae_before", "lowered", "published"];
-        let rows = outcome.ablation.iter().map(|row| {
-            let what = row.objective.clone().unwrap_or_else(|| format!("sigmas {}", sigmas(row, " ")));
-            let mae = [row.mae, row.mae_before].map(number);
-            let figures = (what, 0, row.step_length, mae, row.lowered, row.published);
-            (taken("validation", data.validation.faces.len()), figures)
-        });
-        write(&run.join("ablation.csv"), &[&common[..], &figures].concat(), rows)?;
+        measured::<AblationRow>(scale, "validation", data.validation.faces.len())
+            .text("objective", |row| {
+                row.objective.clone().unwrap_or_else(|| format!("sigmas {}", sigmas(row, " ")))
+            })
+            .text("seed", |_| 0)
+            .full("step_length", |row| row.step_length)
+            .numbers(["mae", "mae_before"], 4, |row, k| [row.mae, row.mae_before][k])
+            .text("lowered", |row| row.lowered)
+            .full("published", |row| row.published)
+            .write_csv(&run.join("ablation.csv"), &outcome.ablation)?;
     }
     effect_files(run, outcome)
 }
 
 /// `paired.csv`, `bands.csv` and `step_lengths.csv`: what refinement changes, where it does, and what other λ would.
 fn effect_files(run: &Path, outcome: &Outcome) -> Result<()> {
+    let fold = |fold: Option<usize>| fold.map_or_else(String::new, |fold| fold.to_string());
     if !outcome.paired.is_empty() {
-        let rows = outcome.paired.iter().map(|row| {
-            let PairedDifference { mean, interval: [low, high], lower } = row.figures;
-            (row.fold, &row.method, [mean, low, high, lower].map(number))
-        });
-        write(&run.join("paired.csv"), &["fold", "method", "difference", "low", "high", "nearer"], rows)?;
-        let rows = outcome.by_step_length.iter();
-        let rows = rows.map(|row| (row.fold, &row.method, row.figures.step_length, number(row.figures.mae)));
-        write(&run.join("step_lengths.csv"), &["fold", "method", "step_length", "mae"], rows)?;
+        TableSpec::new()
+            .text("fold", |row: &MethodRow<PairedDifference>| fold(row.fold))
+            .text("method", |row| row.method.clone())
+            .number("difference", 4, |row| row.figures.mean)
+            .numbers(["low", "high"], 4, |row, k| row.figures.interval[k])
+            .number("nearer", 4, |row| row.figures.lower)
+            .write_csv(&run.join("paired.csv"), &outcome.paired)?;
+        TableSpec::new()
+            .text("fold", |row: &MethodRow<StepLength>| fold(row.fold))
+            .text("method", |row| row.method.clone())
+            .full("step_length", |row| row.figures.step_length)
+            .number("mae", 4, |row| row.figures.mae)
+            .write_csv(&run.join("step_lengths.csv"), &outcome.by_step_length)?;
     }
-    if !outcome.bands.is_empty() {
-        let header =
-            ["method", "from", "to", "images", "mae", "mae_refined", "bias", "bias_refined", "slope"];
-        let rows = outcome.bands.iter().map(|row| {
-            let Band { range, images, mae, bias, slope } = &row.figures;
-            (&row.method, range.map(number), images, mae.map(number), bias.map(number), number(*slope))
-        });
-        write(&run.join("bands.csv"), &header, rows)?;
+    if outcome.bands.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    TableSpec::new()
+        .text("method", |row: &MethodRow<Band>| row.method.clone())
+        .numbers(["from", "to"], 4, |row, k| row.figures.range[k])
+        .text("images", |row| row.figures.images)
+        .numbers(["mae", "mae_refined"], 4, |row, k| row.figures.mae[k])
+        .numbers(["bias", "bias_refined"], 4, |row, k| row.figures.bias[k])
+        .number("slope", 4, |row| row.figures.slope)
+        .write_csv(&run.join("bands.csv"), &outcome.bands)
 }
 
 /// σ of a proposal.

@@ -9,13 +9,15 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ebm_data::files::{read_settings, write_atomic};
-use ebm_eval::{Summary, Table as TextTable};
+use ebm_eval::{Spread, Summary};
 use ebm_seed::Key;
 use ebm_tabular::benchmark::{BenchmarkSet, Generated};
 use ebm_tabular::{FitOptions, TabularConfig, TabularRegressor, TargetSpec, evaluate, refined_rmse};
+use serde::Deserialize;
 
 use crate::commands::create_dir;
 use crate::commands::settings::SettingsArgs;
+use crate::table_spec::{Group, TableSpec, grouped};
 
 /// Arguments of `ebm reproduce tabular`.
 #[derive(Args)]
@@ -63,6 +65,20 @@ const TRUTH: &str = "truth";
 const HEADER: &str = "set,split,method,log_likelihood,rmse,refined_rmse,crps,coverage,conformal_coverage,\
                       coverage_50,conformal_coverage_50,ece,fit_seconds";
 
+/// What tables need of a row of `results.csv`.
+#[derive(Deserialize)]
+struct Record {
+    set: String,
+    split: usize,
+    method: String,
+    log_likelihood: Option<f64>,
+    rmse: Option<f64>,
+    crps: Option<f64>,
+    coverage: Option<f64>,
+    conformal_coverage: Option<f64>,
+    fit_seconds: Option<f64>,
+}
+
 /// Runs the command.
 pub fn run(args: &TabularArgs) -> Result<()> {
     let config: TabularConfig = args.settings.load(&args.config, false)?.settings;
@@ -101,8 +117,11 @@ pub fn run(args: &TabularArgs) -> Result<()> {
             }
         }
     }
-    println!("{}", summary(&path, &config)?.render());
-    let paired = paired(args.data.as_deref(), &read_settings(&path)?)?;
+    let records = csv::Reader::from_reader(read_settings(&path)?.as_bytes())
+        .into_deserialize()
+        .collect::<Result<Vec<Record>, _>>()?;
+    println!("{}", summary(&records, &config)?);
+    let paired = paired(args.data.as_deref(), &records)?;
     Ok(write_atomic(&args.out.join("paired.csv"), paired.as_bytes())?)
 }
 
@@ -153,12 +172,11 @@ type BySplit = BTreeMap<usize, [Option<f64>; 2]>;
 
 /// By how much the EBM's log-likelihood is above that of each other method on the same splits, with the standard error
 /// over the splits, and the same of the errors.
-fn paired(data: Option<&Path>, results: &str) -> Result<String> {
-    let rows: Vec<Vec<&str>> = results.lines().skip(1).map(|line| line.split(',').collect()).collect();
+fn paired(data: Option<&Path>, records: &[Record]) -> Result<String> {
     let mut figures: BTreeMap<(&str, &str), BySplit> = BTreeMap::new();
-    for row in &rows {
-        let values = [row[3].parse().ok(), row[4].parse().ok()];
-        figures.entry((row[0], row[2])).or_default().insert(row[1].parse()?, values);
+    for row in records {
+        let values = [row.log_likelihood, row.rmse];
+        figures.entry((row.set.as_str(), row.method.as_str())).or_default().insert(row.split, values);
     }
     let mut text = "set,method,splits,other_log_likelihood,other_rmse,log_likelihood_difference,\
                     log_likelihood_difference_error,rmse_difference,rmse_difference_error\n"
@@ -249,42 +267,23 @@ fn measure(
     Ok(figures.join(","))
 }
 
-/// The mean over the splits, with its standard error, of every set and method in the file.
-fn summary(path: &Path, config: &TabularConfig) -> Result<TextTable> {
-    let text = read_settings(path)?;
-    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split(',').collect()).collect();
-    let header =
-        ["set", "method", "splits", "log-likelihood", "RMSE", "CRPS", "90 % holds", "calibrated", "seconds"];
-    let mut table = TextTable::new(header);
-    let mut seen: Vec<(&str, &str)> = Vec::new();
-    for row in &rows {
-        if !seen.contains(&(row[0], row[2])) {
-            seen.push((row[0], row[2]));
-        }
-    }
-    for (set, key) in seen {
-        let own: Vec<&Vec<&str>> = rows.iter().filter(|row| row[0] == set && row[2] == key).collect();
-        let mean = |column: usize, digits: usize| -> Result<String> {
-            let values: Vec<f64> = own.iter().filter_map(|row| row[column].parse().ok()).collect();
-            if values.is_empty() {
-                return Ok(String::new());
-            }
-            let found = Summary::new(&values)?;
-            let error =
-                found.standard_error().map_or_else(String::new, |error| format!(" ± {error:.digits$}"));
-            Ok(format!("{:.digits$}{error}", found.mean))
-        };
-        table.push(vec![
-            set.to_owned(),
-            config.method(key).map_or_else(|_| key.to_owned(), |method| method.title.clone()),
-            own.len().to_string(),
-            mean(3, 3)?,
-            mean(4, 3)?,
-            mean(6, 3)?,
-            mean(7, 3)?,
-            mean(8, 3)?,
-            mean(12, 1)?,
-        ])?;
-    }
-    Ok(table)
+/// The mean over the splits, with its standard error, of every set and method.
+fn summary(records: &[Record], config: &TabularConfig) -> Result<String> {
+    type Own<'a> = Group<'a, (&'a str, &'a str), Record>;
+    let title = |key: &str| config.method(key).map_or_else(|_| key.to_owned(), |method| method.title.clone());
+    let mean = |values: Vec<f64>, decimals: usize| {
+        Summary::new(&values)
+            .map_or_else(|_| String::new(), |found| found.cell(Spread::StandardError, decimals))
+    };
+    TableSpec::new()
+        .text("set", |own: &Own<'_>| own.key.0.to_owned())
+        .text("method", |own| title(own.key.1))
+        .text("splits", |own| own.rows.len())
+        .text("log-likelihood", |own| mean(own.each(|row| row.log_likelihood), 3))
+        .text("RMSE", |own| mean(own.each(|row| row.rmse), 3))
+        .text("CRPS", |own| mean(own.each(|row| row.crps), 3))
+        .text("90 % holds", |own| mean(own.each(|row| row.coverage), 3))
+        .text("calibrated", |own| mean(own.each(|row| row.conformal_coverage), 3))
+        .text("seconds", |own| mean(own.each(|row| row.fit_seconds), 1))
+        .render(grouped(records, |row| (row.set.as_str(), row.method.as_str())))
 }

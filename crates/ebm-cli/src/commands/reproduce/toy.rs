@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
-use ebm_data::files::write_atomic;
-use ebm_eval::{Spread, Summary, Table};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use ebm_experiment::Calibration;
 use ebm_experiment::config::{Configured, check_ranges};
 use ebm_seed::Key;
@@ -23,26 +22,11 @@ use super::toy_figures::figures;
 use crate::commands::{fresh_run, run_name};
 use crate::machine::{Machine, today};
 use crate::progress::Console;
+use crate::table_spec::{Group, TableSpec, grouped};
 use crate::workers::MOST_THREADS;
 
 /// Methods whose calibration is measured, and that the figure shows.
 pub const SHOWN: [&str; 2] = ["Gaussian", "ML-IS"];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum NetworkArg {
-    /// The paper's.
-    Eccv,
-    /// The follow-up's, smooth in y.
-    Bmvc,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProblemArg {
-    /// Two modes and a log-normal density.
-    Dataset1,
-    /// A Gaussian of varying width.
-    Dataset2,
-}
 
 /// Arguments of `ebm reproduce toy`.
 #[derive(Args)]
@@ -51,15 +35,16 @@ pub struct ToyArgs {
     /// methods 5].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
-    /// The network of f.
-    #[arg(long, value_enum, default_value = "eccv")]
-    network: NetworkArg,
+    /// The network of f: eccv, the paper's, or bmvc, the follow-up's, smooth in y.
+    #[arg(long, value_parser = PossibleValuesParser::new(["eccv", "bmvc"]), default_value = "eccv")]
+    network: String,
     /// Only these methods, by their names in the table, separated by semicolons.
     #[arg(long, value_delimiter = ';')]
     methods: Vec<String>,
-    /// Only this problem; with --data the one whose settings the methods have.
-    #[arg(long, value_enum)]
-    problem: Option<ProblemArg>,
+    /// Only this problem: dataset1, of two modes and a log-normal density, or dataset2, a Gaussian of varying width;
+    /// with --data the one whose settings the methods have.
+    #[arg(long, value_parser = PossibleValuesParser::new(["dataset1", "dataset2"]))]
+    problem: Option<String>,
     /// Train on the points x,y of this CSV file, both from −3 to 3. A fifth is held out and tells how good a
     /// model is.
     #[arg(long)]
@@ -97,9 +82,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
     }
     let (common, reference) = (&args.common, args.common.reference(&configured));
     let reference = match () {
-        () if args.network == NetworkArg::Bmvc => {
-            reference.and(Err("the expected figures are of the paper's network"))
-        }
+        () if args.network == "bmvc" => reference.and(Err("the expected figures are of the paper's network")),
         () if args.data.is_some() => reference.and(Err("the expected figures are of the paper's points")),
         () => reference,
     };
@@ -114,9 +97,7 @@ pub fn run(args: ToyArgs) -> Result<()> {
     let (rows, trained) = train(experiment, &jobs, threads)?;
 
     let calibrations = calibrations(&jobs, &trained)?;
-    let (date, device) = (today(), Machine::here().short());
-    write_atomic(&run.join("results.csv"), &results_csv(&date, &device, &rows)?)?;
-    write_atomic(&run.join("calibration.csv"), &calibration_csv(&date, &device, &calibrations)?)?;
+    csv_files(&run, &rows, &calibrations)?;
     figures(&run, &datasets, &jobs, &rows, &trained)?;
     let study = Study {
         title: "Figure 2",
@@ -161,9 +142,9 @@ fn train(experiment: &Experiment, jobs: &[Job<'_>], threads: usize) -> Result<(V
 }
 
 fn problems(args: &ToyArgs) -> Vec<Problem> {
-    match (args.problem, &args.data) {
-        (Some(ProblemArg::Dataset2), _) => vec![Problem::Dataset2],
-        (Some(ProblemArg::Dataset1), _) | (None, Some(_)) => vec![Problem::Dataset1],
+    match (&args.problem, &args.data) {
+        (Some(name), _) => Problem::ALL.into_iter().filter(|problem| problem.name() == name).collect(),
+        (None, Some(_)) => vec![Problem::Dataset1],
         (None, None) => Problem::ALL.to_vec(),
     }
 }
@@ -172,7 +153,7 @@ fn problems(args: &ToyArgs) -> Vec<Problem> {
 fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
     let mut configured: Configured<Experiment> = args.common.settings.load("figure2", args.common.smoke)?;
     let experiment = &mut configured.settings;
-    if args.network == NetworkArg::Bmvc {
+    if args.network == "bmvc" {
         experiment.network = Network::Bmvc;
     }
     if let Some(models) = args.seeds {
@@ -214,23 +195,6 @@ fn calibrations(jobs: &[Job<'_>], trained: &[Trained]) -> Result<Vec<Calibration
         .collect()
 }
 
-/// The problems and methods in the order of the jobs, each with the values that `value` finds.
-fn grouped<T, V>(
-    items: &[T],
-    label: impl Fn(&T) -> (&'static str, &str),
-    value: impl Fn(&T) -> V,
-) -> Vec<(&'static str, String, Vec<V>)> {
-    let mut groups: Vec<(&'static str, String, Vec<V>)> = Vec::new();
-    for item in items {
-        let (dataset, method) = label(item);
-        match groups.iter_mut().find(|(d, m, _)| *d == dataset && m == method) {
-            Some((_, _, values)) => values.push(value(item)),
-            None => groups.push((dataset, method.to_owned(), vec![value(item)])),
-        }
-    }
-    groups
-}
-
 /// How far a model is from what it is compared with.
 pub fn distance(row: &Row) -> f64 {
     row.kl.or(row.held_out_nll).unwrap_or(f64::NAN)
@@ -252,9 +216,8 @@ fn report(
     calibrations: &[CalibrationRow],
 ) -> Result<String> {
     let mut text = String::new();
-    let groups = grouped(rows, |row| (row.dataset, &row.method), |row| (distance(row), row.train_seconds));
     for dataset in datasets {
-        let own: Vec<_> = groups.iter().filter(|(name, ..)| *name == dataset.name).collect();
+        let own = grouped(rows.iter().filter(|row| row.dataset == dataset.name), |row| row.method.as_str());
         writeln!(text, "## {}: {}\n", title(dataset), measure(dataset))?;
         if let (Some(path), Reference::HeldOut(held_out)) = (data, &dataset.reference) {
             let (all, held_out) = (dataset.points.x.len() + held_out.x.len(), held_out.x.len());
@@ -264,27 +227,22 @@ fn report(
                 "{all} points of `{path}`, of which {held_out} are held out. No truth is known.\n"
             )?;
         }
-        let most = own.iter().map(|(.., values)| values.len()).max().unwrap_or(0);
-        let fewer = own.iter().filter(|(.., values)| values.len() < most);
+        let most = own.iter().map(|group| group.rows.len()).max().unwrap_or(0);
+        let fewer = own.iter().filter(|group| group.rows.len() < most);
         let fewer: Vec<String> =
-            fewer.map(|(_, method, values)| format!("{} of {method}", values.len())).collect();
+            fewer.map(|group| format!("{} of {}", group.rows.len(), group.key)).collect();
         let fewer = if fewer.is_empty() { fewer.join("") } else { format!("; {}", fewer.join(", ")) };
         writeln!(
             text,
             "{most} models of each method{fewer}. Mean ± sample standard deviation over models.\n"
         )?;
         let name = if matches!(dataset.reference, Reference::Truth(_)) { "KL" } else { "−log p" };
-        let header = ["method", "models", name, "best", "worst", "best quarter", "seconds each"];
-        let mut table = Table::new(header);
-        for (_, method, values) in own {
-            table.push(divergence_row(method, values)?)?;
-        }
-        text += &table.render();
+        text += &divergences(name, own)?;
         text.push('\n');
     }
     if !calibrations.is_empty() {
         text += "## Calibration on fresh points\n\n";
-        text += &calibration_table(calibrations)?.render();
+        text += &calibration_table(calibrations)?;
     }
     Ok(text)
 }
@@ -297,79 +255,69 @@ pub fn title(dataset: &Dataset) -> &'static str {
     }
 }
 
-/// Mean ± sample standard deviation, and the published summary, the mean of the best quarter.
-fn divergence_row(method: &str, values: &[(f64, f64)]) -> Result<[String; 7]> {
-    let (mut distances, seconds): (Vec<f64>, Vec<f64>) = values.iter().copied().unzip();
-    distances.sort_by(f64::total_cmp);
-    let summary = Summary::new(&distances)?;
-    let quarter = Summary::new(&distances[..distances.len().div_ceil(4)])?;
-    Ok([
-        method.to_owned(),
-        distances.len().to_string(),
-        summary.cell(Spread::StandardDeviation, 3),
-        format!("{:.3}", summary.min),
-        format!("{:.3}", summary.max),
-        format!("{:.3}", quarter.mean),
-        format!("{:.1}", Summary::new(&seconds)?.mean),
-    ])
+/// The distances of each method's models, and the published summary, the mean of the best quarter.
+fn divergences(name: &str, methods: Vec<Group<'_, &str, Row>>) -> Result<String> {
+    let sorted = |group: &Group<'_, &str, Row>| {
+        let mut distances = group.each(distance);
+        distances.sort_by(f64::total_cmp);
+        distances
+    };
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    TableSpec::new()
+        .text("method", |group: &Group<'_, &str, Row>| group.key.to_owned())
+        .text("models", |group| group.rows.len())
+        .spread(name, 3, sorted)
+        .number("best", 3, |group| sorted(group).first().copied())
+        .number("worst", 3, |group| sorted(group).last().copied())
+        .number("best quarter", 3, |group| mean(&sorted(group)[..group.rows.len().div_ceil(4)]))
+        .number("seconds each", 1, |group| mean(&group.each(|row| row.train_seconds)))
+        .render(methods)
 }
 
 /// Calibration on fresh points: mean ± sample standard deviation over models.
-fn calibration_table(rows: &[CalibrationRow]) -> Result<Table> {
-    let header = [
-        "dataset",
-        "method",
-        "models",
-        "NLL",
-        "CRPS",
-        "ECE",
-        "90 % region: coverage",
-        "width",
-        "conformal: coverage",
-        "width",
-    ];
-    let mut table = Table::new(header);
-    for (dataset, method, values) in grouped(rows, |row| (row.dataset, &row.method), |row| row.figures) {
-        let cell = |value: fn(&Calibration) -> f64| -> Result<String> {
-            let values: Vec<f64> = values.iter().map(value).collect();
-            Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 3))
-        };
-        table.push([
-            dataset.to_owned(),
-            method,
-            values.len().to_string(),
-            cell(|c| c.nll)?,
-            cell(|c| c.crps)?,
-            cell(|c| c.ece)?,
-            cell(|c| c.coverage)?,
-            cell(|c| c.width)?,
-            cell(|c| c.conformal_coverage)?,
-            cell(|c| c.conformal_width)?,
-        ])?;
-    }
-    Ok(table)
+fn calibration_table(rows: &[CalibrationRow]) -> Result<String> {
+    type Own<'a> = Group<'a, (&'static str, &'a str), CalibrationRow>;
+    TableSpec::new()
+        .text("dataset", |group: &Own<'_>| group.key.0)
+        .text("method", |group| group.key.1.to_owned())
+        .text("models", |group| group.rows.len())
+        .spread("NLL", 3, |group| group.each(|row| row.figures.nll))
+        .spread("CRPS", 3, |group| group.each(|row| row.figures.crps))
+        .spread("ECE", 3, |group| group.each(|row| row.figures.ece))
+        .spread("90 % region: coverage", 3, |group| group.each(|row| row.figures.coverage))
+        .spread("width", 3, |group| group.each(|row| row.figures.width))
+        .spread("conformal: coverage", 3, |group| group.each(|row| row.figures.conformal_coverage))
+        .spread("width", 3, |group| group.each(|row| row.figures.conformal_width))
+        .render(grouped(rows, |row| (row.dataset, row.method.as_str())))
 }
 
-/// A row for each model, which was measured at that date on that device.
-fn results_csv(date: &str, device: &str, rows: &[Row]) -> Result<Vec<u8>> {
-    let mut file = csv::Writer::from_writer(Vec::new());
-    let header =
-        ["date", "device", "dataset", "method", "seed", "kl", "held_out_nll", "train_seconds", "final_loss"];
-    file.write_record(header)?;
-    for Row { dataset, method, seed, kl, held_out_nll, train_seconds, final_loss } in rows {
-        file.serialize((date, device, dataset, method, seed, kl, held_out_nll, train_seconds, final_loss))?;
-    }
-    Ok(file.into_inner()?)
+/// Columns that begin every row of a CSV file: when and on what it was measured.
+fn measured<R>() -> TableSpec<'static, R> {
+    let (date, device) = (today(), Machine::here().short());
+    TableSpec::new().text("date", move |_| date.clone()).text("device", move |_| device.clone())
 }
 
-/// A row for each model whose calibration was measured.
-fn calibration_csv(date: &str, device: &str, rows: &[CalibrationRow]) -> Result<Vec<u8>> {
-    let mut file = csv::Writer::from_writer(Vec::new());
-    let figures = ["nll", "crps", "ece", "coverage", "width", "conformal_coverage", "conformal_width"];
-    file.write_record([&["date", "device", "dataset", "method", "seed"][..], &figures].concat())?;
-    for CalibrationRow { dataset, method, seed, figures: c } in rows {
-        let figures = [c.nll, c.crps, c.ece, c.coverage, c.width, c.conformal_coverage, c.conformal_width];
-        file.serialize((date, device, dataset, method, seed, figures))?;
-    }
-    Ok(file.into_inner()?)
+/// Writes `results.csv`, a row for each model, and `calibration.csv`, one for each whose calibration was measured.
+fn csv_files(run: &Path, rows: &[Row], calibrations: &[CalibrationRow]) -> Result<()> {
+    measured()
+        .text("dataset", |row: &Row| row.dataset)
+        .text("method", |row| row.method.clone())
+        .text("seed", |row| row.seed)
+        .full("kl", |row| row.kl)
+        .full("held_out_nll", |row| row.held_out_nll)
+        .full("train_seconds", |row| row.train_seconds)
+        .full("final_loss", |row| row.final_loss)
+        .write_csv(&run.join("results.csv"), rows)?;
+    measured()
+        .text("dataset", |row: &CalibrationRow| row.dataset)
+        .text("method", |row| row.method.clone())
+        .text("seed", |row| row.seed)
+        .full("nll", |row| row.figures.nll)
+        .full("crps", |row| row.figures.crps)
+        .full("ece", |row| row.figures.ece)
+        .full("coverage", |row| row.figures.coverage)
+        .full("width", |row| row.figures.width)
+        .full("conformal_coverage", |row| row.figures.conformal_coverage)
+        .full("conformal_width", |row| row.figures.conformal_width)
+        .write_csv(&run.join("calibration.csv"), calibrations)
 }

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::{DType, Tensor};
-use ebm_core::{Grid, GridDensity};
+use ebm_core::Grid;
 use ebm_experiment::Calibration;
 use ebm_plot::{DensityCurves, DensityMaps, DensityPanel, SeedPlot, SeedRow};
 use ebm_toy::dataset::RANGE;
 use ebm_toy::{Dataset, Job, Points, Problem, Reference, Row, Trained};
 
 use super::toy::{SHOWN, distance, measure, title};
+use crate::table_spec::grouped;
 
 /// Columns of a panel's density over x.
 const COLUMNS: usize = 360;
@@ -38,16 +38,10 @@ pub fn figures(
         let own: Vec<usize> = (0..jobs.len()).filter(of_dataset).collect();
         density_maps(run, dataset, jobs, trained, &own)?;
 
-        let mut seeds: Vec<SeedRow> = Vec::new();
-        for &index in &own {
-            match seeds.iter_mut().find(|row| row.label == rows[index].method) {
-                Some(row) => row.values.push(distance(&rows[index])),
-                None => {
-                    let values = vec![distance(&rows[index])];
-                    seeds.push(SeedRow { label: rows[index].method.clone(), values });
-                }
-            }
-        }
+        let methods = grouped(own.iter().map(|&index| &rows[index]), |row| &row.method).into_iter();
+        let seeds: Vec<SeedRow> = methods
+            .map(|method| SeedRow { label: method.key.clone(), values: method.each(distance) })
+            .collect();
         let truth = matches!(dataset.reference, Reference::Truth(_));
         let references = match dataset.problem {
             Problem::Dataset1 if truth => vec![(BEST_GAUSSIAN, "best Gaussian".to_owned())],
@@ -122,7 +116,7 @@ fn curves(run: &Path, problem: Problem, trained: &Trained) -> Result<()> {
     let inside = |y: f64| (SHOWN_Y[0]..=SHOWN_Y[1]).contains(&y);
     let grid: Vec<f64> = points.iter().copied().filter(|&y| inside(y)).collect();
     let truth = grid.iter().map(|&y| problem.log_prob(CURVE_X, y).exp()).collect();
-    let density = densities(trained, &[CURVE_X], &y)?.remove(0);
+    let density = trained.densities(&[CURVE_X], &y)?.remove(0);
     let region = density.highest_density_region(Calibration::LEVEL)?;
     let model = grid.iter().map(|&y| density.log_prob(y).exp()).collect();
     let figure = DensityCurves {
@@ -139,17 +133,9 @@ fn curves(run: &Path, problem: Problem, trained: &Trained) -> Result<()> {
 
 /// The model's normalised density at the points of `y` that are shown, for each x.
 fn density(trained: &Trained, x: &[f64], y: &Grid, shown: impl Fn(f64) -> bool) -> Result<Vec<Vec<f64>>> {
-    let densities = densities(trained, x, y)?.into_iter().map(|density| {
+    let densities = trained.densities(x, y)?.into_iter().map(|density| {
         let pairs = y.points().into_iter().zip(density.log_prob_values().to_vec());
         pairs.filter(|(y, _)| shown(*y)).map(|(_, log_p)| log_p.exp()).collect()
     });
     Ok(densities.collect())
-}
-
-fn densities(trained: &Trained, x: &[f64], y: &Grid) -> Result<Vec<GridDensity>> {
-    let column = |values: &[f64]| -> Result<Tensor> {
-        Ok(Tensor::new(values, &candle_core::Device::Cpu)?.to_dtype(DType::F32)?.unsqueeze(1)?)
-    };
-    let f = trained.log_density(&column(x)?, &column(&y.points())?.t()?)?.to_dtype(DType::F64)?;
-    f.to_vec2::<f64>()?.into_iter().map(|f| Ok(GridDensity::from_scores(y, &f)?)).collect()
 }

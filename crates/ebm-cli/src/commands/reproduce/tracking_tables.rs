@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_eval::{Spread, Summary, Table};
+use ebm_eval::tracking::TrackingFigures;
 use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
-use ebm_track::reproduce::{Comparison, Row};
-use ebm_track::{Quoted, RivalConfig};
+use ebm_track::reproduce::{Comparison, HeldOutRow, Row};
+
+use crate::table_spec::{Group, TableSpec, grouped, of_each};
 
 /// `success.svg` and `.png`, Figure 3b, of the first dataset.
 pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> Result<()> {
@@ -38,130 +39,111 @@ pub fn tables(
     outcome: &Comparison,
     with_paper: bool,
 ) -> Result<String> {
-    let mut datasets: Vec<&str> = Vec::new();
-    for row in &outcome.rows {
-        if !datasets.contains(&row.dataset.as_str()) {
-            datasets.push(&row.dataset);
-        }
-    }
     let mut text = String::new();
+    let mut section = |title: &str, table: String| text += &format!("{title}\n\n{table}\n\n");
     if !outcome.held_out.is_empty() {
-        text.push_str(&format!(
-            "held-out boxes, overlap in percent ± standard error\n\n{}\n\n",
-            held_out(outcome)?.render()
-        ));
+        section("held-out boxes, overlap in percent ± standard error", held_out(outcome)?);
     }
-    for dataset in datasets {
-        let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.dataset == dataset).collect();
-        let table = if is_ablation { sigma(config, &rows)? } else { methods(config, &rows, with_paper)? };
-        text.push_str(&format!("{dataset}\n\n{}\n\n", table.render()));
+    for Group { key: dataset, rows } in grouped(&outcome.rows, |row| row.dataset.as_str()) {
+        section(
+            dataset,
+            if is_ablation { sigma(config, &rows)? } else { methods(config, &rows, with_paper)? },
+        );
     }
     if !is_ablation {
-        text.push_str(&format!("Table 3 of the paper\n\n{}\n\n", paper(config)?.render()));
+        section("Table 3 of the paper", paper(config)?);
     }
     Ok(text)
 }
 
-/// Mean ± sample standard deviation over seeds.
-fn cell(rows: &[&Row], value: fn(&Row) -> f64) -> Result<String> {
-    let values: Vec<f64> = rows.iter().map(|row| value(row)).collect();
-    Ok(Summary::new(&values)?.cell(Spread::StandardDeviation, 1))
+/// A line of a table: what was measured, and three figures of the paper: OP50, OP75 and AUC.
+struct Line {
+    title: String,
+    measured: Vec<TrackingFigures>,
+    rates: Vec<f64>,
+    paper: [Option<f64>; 3],
+}
+
+/// A figure of every run.
+fn each(value: fn(&TrackingFigures) -> f64) -> impl Fn(&Line) -> Vec<f64> {
+    move |line| line.measured.iter().map(value).collect()
 }
 
 /// The methods on a dataset; the paper's figures are those on UAV123.
-fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result<Table> {
-    let mut header = vec!["method", "AUC", "OP50", "OP75", "precision", "norm. precision", "frames/s"];
+fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result<String> {
+    let own = of_each(&config.methods, rows.iter().copied(), |method, row| row.method == method.key);
+    let own = own.into_iter().map(|group| Line {
+        title: group.key.title.clone(),
+        measured: group.rows.iter().map(|row| row.figures).collect(),
+        rates: group.each(|row| row.frames_per_second),
+        paper: group.key.published.map_or([None; 3], |published| published.uav123.map(Some)),
+    });
+    let mut table = TableSpec::new()
+        .text("method", |line: &Line| line.title.clone())
+        .spread("AUC", 1, each(|figures| figures.auc))
+        .spread("OP50", 1, each(|figures| figures.op50))
+        .spread("OP75", 1, each(|figures| figures.op75))
+        .spread("precision", 1, each(|figures| figures.precision))
+        .spread("norm. precision", 1, each(|figures| figures.norm_precision))
+        .spread("frames/s", 1, |line| line.rates.clone());
     if with_paper {
-        header.extend(["paper, UAV123: OP50", "OP75", "AUC"]);
+        table = table.numbers(["paper, UAV123: OP50", "OP75", "AUC"], 1, |line, k| line.paper[k]);
     }
-    let mut table = Table::new(header);
-    for method in &config.methods {
-        let own: Vec<&Row> = rows.iter().copied().filter(|row| row.method == method.key).collect();
-        if own.is_empty() {
-            continue;
-        }
-        let rates: Vec<f64> = own.iter().filter_map(|row| row.frames_per_second).collect();
-        let rate = match rates.as_slice() {
-            [] => "–".to_owned(),
-            rates => Summary::new(rates)?.cell(Spread::StandardDeviation, 1),
-        };
-        let mut cells = vec![
-            method.title.clone(),
-            cell(&own, |row| row.figures.auc)?,
-            cell(&own, |row| row.figures.op50)?,
-            cell(&own, |row| row.figures.op75)?,
-            cell(&own, |row| row.figures.precision)?,
-            cell(&own, |row| row.figures.norm_precision)?,
-            rate,
-        ];
-        if with_paper {
-            let published = method.published.map(|published| published.uav123);
-            cells.extend([0, 1, 2].map(|i| figure(published.map(|uav123| uav123[i]))));
-        }
-        table.push(cells)?;
-    }
-    Ok(table)
+    table.render(own)
 }
 
 /// The boxes that no module learned from, before and after refinement.
-fn held_out(outcome: &Comparison) -> Result<Table> {
-    let mut table = Table::new(["set", "method", "seed", "pairs", "boxes", "before", "after"]);
-    for row in &outcome.held_out {
-        let with_error = |mean: f64, error: Option<f64>| match error {
-            Some(error) => format!("{:.2} ± {:.2}", 100.0 * mean, 100.0 * error),
-            None => format!("{:.2}", 100.0 * mean),
-        };
-        let counts = [row.seed as usize, row.pairs, row.boxes].map(|count| count.to_string());
-        let overlaps = [with_error(row.before, row.before_error), with_error(row.after, row.after_error)];
-        let names = [row.set.clone(), row.method.clone()];
-        table.push(names.into_iter().chain(counts).chain(overlaps))?;
-    }
-    Ok(table)
+fn held_out(outcome: &Comparison) -> Result<String> {
+    let with_error = |mean: f64, error: Option<f64>| match error {
+        Some(error) => format!("{:.2} ± {:.2}", 100.0 * mean, 100.0 * error),
+        None => format!("{:.2}", 100.0 * mean),
+    };
+    TableSpec::new()
+        .text("set", |row: &&HeldOutRow| row.set.clone())
+        .text("method", |row| row.method.clone())
+        .text("seed", |row| row.seed)
+        .text("pairs", |row| row.pairs)
+        .text("boxes", |row| row.boxes)
+        .text("before", |row| with_error(row.before, row.before_error))
+        .text("after", |row| with_error(row.after, row.after_error))
+        .render(&outcome.held_out)
 }
 
 /// The supplement's ablation, whose figures are those on OTB-100 and NFS together.
-fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<Table> {
-    let mut table = Table::new(["σ", "OP50", "OP75", "AUC", "paper: OP50", "OP75", "AUC"]);
-    for ablated in &config.ablation {
-        let sigmas: Vec<String> = ablated.sigmas.iter().map(f64::to_string).collect();
-        let title = sigmas.join(", ");
-        let own = |row: &&Row| config.method(&row.method).is_ok_and(|method| method.title == title);
-        let own: Vec<&Row> = rows.iter().copied().filter(own).collect();
-        if own.is_empty() {
-            continue;
-        }
-        let mut cells = vec![
-            title,
-            cell(&own, |row| row.figures.op50)?,
-            cell(&own, |row| row.figures.op75)?,
-            cell(&own, |row| row.figures.auc)?,
-        ];
-        cells.extend(ablated.published.map(|value| format!("{value:.2}")));
-        table.push(cells)?;
-    }
-    Ok(table)
+fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<String> {
+    let title = |sigmas: &[f64]| sigmas.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
+    let groups = of_each(&config.ablation, rows.iter().copied(), |ablated, row| {
+        config.method(&row.method).is_ok_and(|method| method.title == title(&ablated.sigmas))
+    });
+    let lines = groups.into_iter().map(|group| Line {
+        title: title(&group.key.sigmas),
+        measured: group.rows.iter().map(|row| row.figures).collect(),
+        rates: vec![],
+        paper: group.key.published.map(Some),
+    });
+    TableSpec::new()
+        .text("σ", |line: &Line| line.title.clone())
+        .spread("OP50", 1, each(|figures| figures.op50))
+        .spread("OP75", 1, each(|figures| figures.op75))
+        .spread("AUC", 1, each(|figures| figures.auc))
+        .numbers(["paper: OP50", "OP75", "AUC"], 2, |line, k| line.paper[k])
+        .render(lines)
 }
 
 /// The paper's Table 3, every tracker a row. TrackingNet's figures come from its server alone.
-fn paper(config: &ExperimentConfig) -> Result<Table> {
-    let header =
-        ["tracker", "TrackingNet: precision", "norm. precision", "success", "UAV123: OP50", "OP75", "AUC"];
-    let mut table = Table::new(header);
-    let mut push = |name: &str, tracking_net: [f64; 3], uav123: [Option<f64>; 3]| {
-        let figures = tracking_net.map(Some).into_iter().chain(uav123).map(figure);
-        table.push(std::iter::once(name.to_owned()).chain(figures))
-    };
-    for RivalConfig { name, tracking_net, uav123: Quoted { op50, op75, auc } } in &config.rivals {
-        push(name, *tracking_net, [*op50, *op75, *auc])?;
-    }
-    for method in &config.methods {
-        if let Some(published) = method.published {
-            push(&method.title, published.tracking_net, published.uav123.map(Some))?;
-        }
-    }
-    Ok(table)
-}
-
-fn figure(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"))
+fn paper(config: &ExperimentConfig) -> Result<String> {
+    let rivals = config.rivals.iter().map(|rival| {
+        let uav123 = [rival.uav123.op50, rival.uav123.op75, rival.uav123.auc];
+        (rival.name.clone(), rival.tracking_net, uav123)
+    });
+    let methods = config.methods.iter().filter_map(|method| {
+        let published = method.published?;
+        Some((method.title.clone(), published.tracking_net, published.uav123.map(Some)))
+    });
+    type Published = (String, [f64; 3], [Option<f64>; 3]);
+    TableSpec::new()
+        .text("tracker", |(name, ..): &Published| name.clone())
+        .numbers(["TrackingNet: precision", "norm. precision", "success"], 1, |(_, figures, _), k| figures[k])
+        .numbers(["UAV123: OP50", "OP75", "AUC"], 1, |(.., figures), k| figures[k])
+        .render(rivals.chain(methods))
 }

@@ -1,6 +1,6 @@
-//! Closed forms of the statistics, and the layout of tables.
+//! Closed forms of the statistics.
 
-use ebm_eval::{Error, Spread, Summary, Table};
+use ebm_eval::{Error, Spread, Summary};
 use proptest::prelude::*;
 
 #[test]
@@ -48,29 +48,4 @@ proptest! {
         let (before, after) = (before.standard_deviation.unwrap(), after.standard_deviation.unwrap());
         prop_assert!((after - before * scale).abs() < 1e-9);
     }
-}
-
-#[test]
-fn a_table_is_aligned_markdown() {
-    let mut table = Table::new(["Method", "AP", "AP50"]);
-    table.push(["Faster-RCNN", "37.2", "58.9"]).unwrap();
-    table.push(["Ours | EBM", "39.40 ± 0.02", "–"]).unwrap();
-    let expected = "\
-| Method      |           AP | AP50 |
-| ----------- | -----------: | ---: |
-| Faster-RCNN |         37.2 | 58.9 |
-| Ours \\| EBM | 39.40 ± 0.02 |    – |
-";
-    assert_eq!(table.render(), expected);
-}
-
-#[test]
-fn a_cell_cannot_break_the_table() {
-    let mut table = Table::new(["a", "b"]);
-    table.push(["x\ny", "|"]).unwrap();
-    let text = table.render();
-    assert_eq!(text.lines().count(), 3);
-    assert!(text.contains("x y") && text.contains("\\|"));
-    let error = table.push(["one"]).unwrap_err();
-    assert!(matches!(error, Error::Lengths { found: 1, expected: 2, .. }));
 }

@@ -1,0 +1,234 @@
+//! Tables of results: what a column is called and what it holds, stated once for people and for CSV files.
+
+use std::path::Path;
+
+use anyhow::Result;
+use ebm_data::files::write_atomic;
+use ebm_eval::{Spread, Summary};
+use serde::Serialize;
+
+/// What stands in a table.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Cell {
+    Text(String),
+    /// A number that a CSV file has in full.
+    Number(f64),
+    None,
+}
+
+type Column<'a, R> = Box<dyn Fn(&R) -> Result<Cell> + 'a>;
+
+/// The columns of a table whose rows are made of `R`.
+pub struct TableSpec<'a, R> {
+    titles: Vec<String>,
+    columns: Vec<Column<'a, R>>,
+}
+
+impl<'a, R> TableSpec<'a, R> {
+    /// A table without columns.
+    pub fn new() -> Self {
+        Self { titles: Vec::new(), columns: Vec::new() }
+    }
+
+    fn with(mut self, title: impl Into<String>, cell: impl Fn(&R) -> Result<Cell> + 'a) -> Self {
+        self.titles.push(title.into());
+        self.columns.push(Box::new(cell));
+        self
+    }
+
+    /// A column of texts or whole numbers.
+    pub fn text<V: ToString>(self, title: impl Into<String>, value: impl Fn(&R) -> V + 'a) -> Self {
+        self.with(title, move |row| Ok(Cell::Text(value(row).to_string())))
+    }
+
+    /// A column of numbers in full.
+    pub fn full<V: Into<Option<f64>>>(self, title: &str, value: impl Fn(&R) -> V + 'a) -> Self {
+        self.with(title, move |row| Ok(value(row).into().map_or(Cell::None, Cell::Number)))
+    }
+
+    /// A column of numbers with so many decimals.
+    pub fn number<V: Into<Option<f64>>>(
+        self,
+        title: impl Into<String>,
+        decimals: usize,
+        value: impl Fn(&R) -> V + 'a,
+    ) -> Self {
+        let text = move |value: f64| Cell::Text(format!("{value:.decimals$}"));
+        self.with(title, move |row| Ok(value(row).into().map_or(Cell::None, text)))
+    }
+
+    /// Columns of numbers with so many decimals, which `value` finds by their places.
+    pub fn numbers<T: Into<String>, V: Into<Option<f64>>>(
+        self,
+        titles: impl IntoIterator<Item = T>,
+        decimals: usize,
+        value: impl Fn(&R, usize) -> V + Clone + 'a,
+    ) -> Self {
+        titles.into_iter().enumerate().fold(self, |table, (place, title)| {
+            let value = value.clone();
+            table.number(title, decimals, move |row| value(row, place))
+        })
+    }
+
+    /// A column of means ± sample standard deviations.
+    pub fn spread(
+        self,
+        title: impl Into<String>,
+        decimals: usize,
+        values: impl Fn(&R) -> Vec<f64> + 'a,
+    ) -> Self {
+        self.with(title, move |row| {
+            let values = values(row);
+            if values.is_empty() {
+                return Ok(Cell::None);
+            }
+            Ok(Cell::Text(Summary::new(&values)?.cell(Spread::StandardDeviation, decimals)))
+        })
+    }
+
+    /// The table of these rows as markdown that reads well as plain text, ending in a newline: the first column is
+    /// aligned to the left, the others, which hold numbers, to the right. A dash stands where there is nothing. A `|`
+    /// in a cell is escaped and a line break becomes a space, so that no cell can break the table.
+    ///
+    /// # Errors
+    /// When a value is not finite that a spread is of.
+    pub fn render(&self, rows: impl IntoIterator<Item = R>) -> Result<String> {
+        let plain = |text: &str| text.replace('|', "\\|").replace(['\n', '\r'], " ");
+        let text = |cell| match cell {
+            Cell::Text(text) => plain(&text),
+            Cell::Number(number) => number.to_string(),
+            Cell::None => "–".to_owned(),
+        };
+        let mut lines = vec![self.titles.iter().map(|title| plain(title)).collect::<Vec<_>>()];
+        for row in rows {
+            lines.push(self.columns.iter().map(|column| column(&row).map(text)).collect::<Result<_>>()?);
+        }
+        // A markdown rule needs at least three characters per column.
+        let width =
+            |column: usize| lines.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
+        let widths: Vec<usize> = (0..self.titles.len()).map(width).collect();
+        let rule = widths.iter().enumerate();
+        let rule = rule
+            .map(|(place, width)| if place == 0 { "-".repeat(*width) } else { "-".repeat(width - 1) + ":" });
+        lines.insert(1, rule.collect());
+        let line = |row: Vec<String>| {
+            let cells = row.iter().zip(&widths).enumerate().map(|(place, (cell, &width))| match place {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+        };
+        Ok(lines.into_iter().map(line).collect())
+    }
+
+    /// Writes the table of these rows as a CSV file.
+    ///
+    /// # Errors
+    /// As of [`render`](Self::render), and when the file cannot be written.
+    pub fn write_csv<'r>(&self, path: &Path, rows: impl IntoIterator<Item = &'r R>) -> Result<()>
+    where
+        R: 'r,
+    {
+        let mut file = csv::Writer::from_writer(Vec::new());
+        file.write_record(&self.titles)?;
+        for row in rows {
+            file.serialize(self.columns.iter().map(|column| column(row)).collect::<Result<Vec<_>>>()?)?;
+        }
+        Ok(write_atomic(path, &file.into_inner()?)?)
+    }
+}
+
+/// Rows that belong together.
+pub struct Group<'a, K, R> {
+    /// What they have in common.
+    pub key: K,
+    /// The rows.
+    pub rows: Vec<&'a R>,
+}
+
+impl<K, R> Group<'_, K, R> {
+    /// A value of each row that has one.
+    pub fn each<V: Into<Option<f64>>>(&self, value: impl Fn(&R) -> V) -> Vec<f64> {
+        self.rows.iter().filter_map(|row| value(row).into()).collect()
+    }
+}
+
+/// The rows that belong to each key; keys without any are left out.
+pub fn of_each<'a, K, R>(
+    keys: impl IntoIterator<Item = K>,
+    rows: impl IntoIterator<Item = &'a R> + Clone,
+    belongs: impl Fn(&K, &R) -> bool,
+) -> Vec<Group<'a, K, R>> {
+    let group = |key| {
+        let rows = rows.clone().into_iter().filter(|row| belongs(&key, row)).collect();
+        Group { key, rows }
+    };
+    keys.into_iter().map(group).filter(|group| !group.rows.is_empty()).collect()
+}
+
+/// The rows by what `key` says of them, in the order of their first.
+pub fn grouped<'a, K: PartialEq, R>(
+    rows: impl IntoIterator<Item = &'a R>,
+    key: impl Fn(&'a R) -> K,
+) -> Vec<Group<'a, K, R>> {
+    let mut groups: Vec<Group<'a, K, R>> = Vec::new();
+    for row in rows {
+        let key = key(row);
+        match groups.iter_mut().find(|group| group.key == key) {
+            Some(group) => group.rows.push(row),
+            None => groups.push(Group { key, rows: vec![row] }),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned_markdown_that_no_cell_can_break() {
+        type Row = (&'static str, Vec<f64>, Option<f64>);
+        let rows: [Row; 2] =
+            [("Faster-RCNN", vec![37.2], Some(58.9)), ("Ours | EBM\nx", vec![39.3, 39.4, 39.5], None)];
+        let table = TableSpec::new()
+            .text("Method", |row: &Row| row.0)
+            .spread("AP", 2, |row| row.1.clone())
+            .number("AP50", 1, |row| row.2);
+        let expected = "\
+| Method        |           AP | AP50 |
+| ------------- | -----------: | ---: |
+| Faster-RCNN   |        37.20 | 58.9 |
+| Ours \\| EBM x | 39.40 ± 0.10 |    – |
+";
+        assert_eq!(table.render(rows.clone()).unwrap(), expected);
+        assert!(table.render([("", vec![f64::NAN], None)]).is_err());
+    }
+
+    #[test]
+    fn a_csv_file_has_numbers_in_full_and_nothing_where_there_is_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.csv");
+        let table = TableSpec::new()
+            .text("name", |row: &(&str, Option<f64>)| row.0.to_owned())
+            .full("full", |row| row.1)
+            .numbers(["one", "two"], 1, |row, k| row.1.map(|value| value + k as f64));
+        table.write_csv(&path, &[("a,b", Some(1.0)), ("c", Some(1e-7)), ("d", None)]).unwrap();
+        let expected = "name,full,one,two\n\"a,b\",1.0,1.0,2.0\nc,1e-7,0.0,1.0\nd,,,\n";
+        assert_eq!(std::fs::read_to_string(path).unwrap(), expected);
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_their_first_or_of_the_keys() {
+        let rows = [("b", 1.0), ("a", 2.0), ("b", 3.0)];
+        let found: Vec<(&str, Vec<f64>)> =
+            grouped(&rows, |row| row.0).iter().map(|group| (group.key, group.each(|row| row.1))).collect();
+        assert_eq!(found, [("b", vec![1.0, 3.0]), ("a", vec![2.0])]);
+        let keys = of_each(["a", "c", "b"], &rows, |key, row| row.0 == *key);
+        assert_eq!(
+            keys.iter().map(|group| (group.key, group.rows.len())).collect::<Vec<_>>(),
+            [("a", 1), ("b", 2)]
+        );
+    }
+}

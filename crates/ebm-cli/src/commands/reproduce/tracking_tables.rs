@@ -74,7 +74,7 @@ fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result
     let own = of_each(&config.methods, rows.iter().copied(), |method, row| row.method == method.key);
     let own = own.into_iter().map(|group| Line {
         title: group.key.title.clone(),
-        measured: group.rows.iter().map(|row| row.figures).collect(),
+        measured: group.rows.iter().map(|row| row.figures.clone()).collect(),
         rates: group.each(|row| row.frames_per_second),
         paper: group.key.published.map_or([None; 3], |published| published.uav123.map(Some)),
     });
@@ -117,7 +117,7 @@ fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<String> {
     });
     let lines = groups.into_iter().map(|group| Line {
         title: title(&group.key.sigmas),
-        measured: group.rows.iter().map(|row| row.figures).collect(),
+        measured: group.rows.iter().map(|row| row.figures.clone()).collect(),
         rates: vec![],
         paper: group.key.published.map(Some),
     });

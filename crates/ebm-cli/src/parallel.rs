@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::{Error, Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
-use ebm_distributed::{Group, Launch, join_mpi};
+use ebm_train::distributed::{Group, Launch, join_mpi};
 use signal_hook::consts::SIGKILL;
 
 use crate::device::DeviceArgs;
@@ -89,7 +89,7 @@ pub fn leave(error: &Error) {
 
 #[cfg(feature = "cuda")]
 fn nccl(launch: &Launch, device: &Device) -> Result<Group> {
-    Ok(ebm_distributed::join_nccl(launch, device)?)
+    Ok(ebm_train::distributed::join_nccl(launch, device)?)
 }
 
 #[cfg(not(feature = "cuda"))]

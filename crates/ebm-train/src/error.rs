@@ -93,7 +93,7 @@ pub enum Error {
     },
     /// The processes that train together lost each other, or another of them failed.
     #[error(transparent)]
-    Together(#[from] ebm_distributed::Error),
+    Together(#[from] crate::distributed::Error),
     /// A gradient or a parameter is not what the optimiser takes.
     #[error(transparent)]
     Nn(#[from] ebm_nn::Error),

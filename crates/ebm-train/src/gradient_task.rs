@@ -1,8 +1,8 @@
 //! Training by gradient descent: what a task has to say is the loss of a step.
 
+use crate::distributed::Group;
 use candle_core::Tensor;
 use candle_core::backprop::GradStore;
-use ebm_distributed::Group;
 use ebm_nn::params::ParamStore;
 
 use crate::checkpoint::CheckpointData;

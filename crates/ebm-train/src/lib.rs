@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`trainer`] | the loop, resume, [`TrainTask`] |
 //! | [`together`] | [`train_together`]: the loop in several processes |
+//! | [`distributed`] | [`Group`]: several processes as one, over MPI, NCCL or threads |
 //! | [`updater`] | [`Updater`]: gradient, clipping, learning rate, optimiser |
 //! | [`progress`] | [`Progress`]: the stages of a long computation; [`train_run`]: the loop as one of them |
 //! | [`guard`] | [`NonFiniteGuard`]: skips updates with a NaN or infinite loss or gradient |
@@ -20,6 +21,7 @@
 
 pub mod base;
 pub mod checkpoint;
+pub mod distributed;
 mod dump;
 mod error;
 mod files;
@@ -40,7 +42,7 @@ pub use checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, Skipped, load_checkpoint,
     load_latest, sha256,
 };
-pub use ebm_distributed::{Group, Threads};
+pub use distributed::{Group, Threads};
 pub use error::{BoxError, Error, Result};
 pub use gradient_task::{Descent, GradientTask, Learner, Loss, LossPart};
 pub use guard::{NonFiniteGuard, Verdict};

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::distributed::Group;
 use crate::error::{Error, Result};
 use crate::run_dir::{Environment, RunDir};
 use crate::settings;
 use crate::trainer::{TrainTask, lead};
-use ebm_distributed::Group;
 
 /// Watches the stages of a reproduction; the library itself never prints.
 pub trait Progress {

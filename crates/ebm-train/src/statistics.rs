@@ -1,7 +1,7 @@
 //! Running statistics of normalisations in training.
 
+use crate::distributed::Group;
 use candle_core::{Result, Tensor, Var};
-use ebm_distributed::Group;
 use ebm_nn::params::ParamStore;
 
 /// The running means and variances of a network. A forward pass in training moves them; only a step that is

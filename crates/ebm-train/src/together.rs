@@ -6,12 +6,12 @@
 //! any of them is asked to. Where one fails, all do.
 
 use crate::checkpoint::{CheckpointData, decode, encode, sha256};
+use crate::distributed::Group;
 use crate::error::{Error, Result};
 use crate::guard::{NonFiniteGuard, Verdict};
 use crate::progress::{Progress, RunSpec, lead_run};
 use crate::run_dir::RunDir;
 use crate::trainer::TrainTask;
-use ebm_distributed::Group;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Those of [`train_run`](crate::train_run), on every rank; where one rank alone has failed, the others' is
-/// [`ebm_distributed::Error::Rank`], with its number and reason. The group is not used any more then.
+/// [`crate::distributed::Error::Rank`], with its number and reason. The group is not used any more then.
 pub fn train_together<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,

@@ -3,6 +3,7 @@
 use crate::checkpoint::{
     Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, SCHEMA_VERSION, load_latest,
 };
+use crate::distributed::Group;
 use crate::dump;
 use crate::error::{BoxError, Error, Result};
 use crate::guard::{NonFiniteGuard, Verdict};
@@ -10,7 +11,6 @@ use crate::metrics::{MetricsLog, MetricsRecord};
 use crate::progress::{Progress, RunSpec};
 use crate::run_dir::RunDir;
 use crate::together::{self, Start};
-use ebm_distributed::Group;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -2,12 +2,12 @@
 //! optimiser.
 
 use crate::checkpoint::CheckpointData;
+use crate::distributed::Group;
 use crate::error::Result;
 use crate::gradient_task::Loss;
 use crate::trainer::StepReport;
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor};
-use ebm_distributed::Group;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;

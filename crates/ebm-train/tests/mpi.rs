@@ -7,8 +7,8 @@ mod regression;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
-use ebm_distributed::{Group, Launch, join_mpi};
 use ebm_testing::mpi;
+use ebm_train::distributed::{Group, Launch, join_mpi};
 use ebm_train::{Error, RunSpec, train_together};
 use regression::{Fault, Regression};
 
@@ -32,7 +32,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-fn join() -> ebm_distributed::Result<Group> {
+fn join() -> ebm_train::distributed::Result<Group> {
     let launch = Launch::from_variables(&variable)?;
     join_mpi(&launch, &variable)
 }

@@ -5,11 +5,11 @@ use std::thread;
 
 use crate::regression::{Fault, Regression, StopAfter};
 use candle_core::{Device, Tensor, Var};
-use ebm_distributed::{Group, Threads};
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
 use ebm_ops::optim::{ParamGroup, Sgd};
 use ebm_seed::Key;
+use ebm_train::distributed::{Group, Threads};
 use ebm_train::{Error, Loss, Progress, RunSpec, RunningStatistics, Updater, read_metrics, train_together};
 
 const STEPS: usize = 12;
@@ -49,7 +49,7 @@ fn with_fault(root: &Path, faulty: usize, fault: Fault) -> Vec<Result<Vec<f32>, 
 /// `part`.
 fn is_of_rank(error: &Error, expected: usize, part: &str) -> bool {
     match error {
-        Error::Together(ebm_distributed::Error::Rank { rank, message }) => {
+        Error::Together(ebm_train::distributed::Error::Rank { rank, message }) => {
             *rank == expected && message.contains(part)
         }
         Error::Task { source, .. } => {

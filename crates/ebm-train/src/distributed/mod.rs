@@ -26,8 +26,3 @@ pub use mpi::join_mpi;
 #[cfg(feature = "cuda")]
 pub use nccl::join_nccl;
 pub use threads::Threads;
-
-/// Its examples are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

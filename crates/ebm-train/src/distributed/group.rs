@@ -8,7 +8,7 @@ use std::rc::Rc;
 use candle_core::{Device, Tensor};
 use ebm_seed::Key;
 
-use crate::error::{Error, Result, refuse};
+use crate::distributed::error::{Error, Result, refuse};
 
 /// Most elements that are sent in one message: 16 MiB of f32. A gradient's many small tensors are few
 /// messages.
@@ -27,7 +27,7 @@ pub trait Reduce {
     /// every rank.
     ///
     /// # Errors
-    /// [`Error::Distributed`](crate::Error::Distributed).
+    /// [`Error::Distributed`](crate::distributed::Error::Distributed).
     fn sum(&self, vector: &Tensor) -> Result<Tensor>;
 
     /// Parts from the others, which do the same.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::Reduce;
-use crate::error::{Result, refuse};
+use crate::distributed::Reduce;
+use crate::distributed::error::{Result, refuse};
 
 /// How long a rank waits for the others before it takes them for lost.
 const PATIENCE: Duration = Duration::from_secs(60);

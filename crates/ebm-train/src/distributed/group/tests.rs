@@ -3,7 +3,7 @@ use std::thread;
 use candle_core::{DType, Device};
 
 use super::*;
-use crate::Threads;
+use crate::distributed::Threads;
 
 /// What each rank's work returns.
 fn ranks<T: Send>(world: usize, work: impl Fn(Group) -> T + Sync) -> Vec<T> {

@@ -10,8 +10,8 @@ use std::ptr;
 use candle_core::{DType, Device, Tensor};
 use ebm_libraries::{MPI, SharedLibrary, open_first_mpi};
 
-use crate::error::{Error, Result, refuse};
-use crate::{Group, Launch, Reduce};
+use crate::distributed::error::{Error, Result, refuse};
+use crate::distributed::{Group, Launch, Reduce};
 
 /// `MPI_THREAD_FUNNELED`: one thread, the one that starts it, calls MPI; others compute. The same in both
 /// interfaces.

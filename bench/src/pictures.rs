@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_seed::Key;
+use ebm_base::Key;
 use ebm_synth::scenes::{SceneConfig, generate};
 
 use super::work::{Size, Task};

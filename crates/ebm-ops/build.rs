@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
         cuda::compile_kernels(&out)?;
         // Ours before candle's: the linker takes the first folder that has a library.
-        if let Some(stand_ins) = std::env::var_os("DEP_EBM_LIBRARIES_LINK") {
+        if let Some(stand_ins) = std::env::var_os("DEP_EBM_BASE_LINK") {
             println!("cargo::rustc-link-search=native={}", stand_ins.display());
         }
     }

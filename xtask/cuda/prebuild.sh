@@ -13,7 +13,7 @@ if [ -z "${CUDA_HOME:-}" ]; then
   source "$target/cuda-13.0/env"
 fi
 # One set of packages: another would build what is below them once more.
-packages=(-p ebm-libraries -p ebm-train -p ebm-ops -p ebm-nn -p ebm-cli -p ebm-bench --features ebm-cli/cuda --release --locked)
+packages=(-p ebm-base -p ebm-train -p ebm-ops -p ebm-nn -p ebm-cli -p ebm-bench --features ebm-cli/cuda --release --locked)
 cargo build "${packages[@]}"
 rm -rf "$out"
 mkdir -p "$out/tests"

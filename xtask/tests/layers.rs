@@ -10,7 +10,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 type Names = BTreeSet<String>;
 
 /// Every crate may use these in its tests, and the second nowhere else.
-const TEST_SUPPORT: [&str; 2] = ["ebm-seed", "ebm-testing"];
+const TEST_SUPPORT: [&str; 2] = ["ebm-base", "ebm-testing"];
 
 /// Two versions of one of these would be two incompatible sets of types, or the second copy of a parser of
 /// files from outside.
@@ -235,7 +235,7 @@ mod checkers {
     use super::*;
 
     const TABLE: &str = "Text.\n\n| crate | may use | never depends on |\n|---|---|---|\n\
-        | `ebm-seed` | — | — |\n| `low` | `ebm-seed` | `candle-*`, `zip` |\n| `top` | everything | — |\n\n| `x` | — | — |\n";
+        | `ebm-base` | — | — |\n| `low` | `ebm-base` | `candle-*`, `zip` |\n| `top` | everything | — |\n\n| `x` | — | — |\n";
 
     fn names(names: &[&str]) -> Names {
         names.iter().map(|name| name.to_string()).collect()
@@ -247,15 +247,15 @@ mod checkers {
     }
 
     fn violations(low: Manifest) -> Vec<String> {
-        let crates = [manifest("ebm-seed", &["rand"], &[]), manifest("top", &["low"], &[]), low];
+        let crates = [manifest("ebm-base", &["rand"], &[]), manifest("top", &["low"], &[]), low];
         edge_violations(&parse_table(TABLE).unwrap(), &crates)
     }
 
     #[test]
     fn the_table_ends_with_its_last_row() {
         let rules = parse_table(TABLE).unwrap();
-        assert_eq!(rules.keys().collect::<Vec<_>>(), ["ebm-seed", "low", "top"]);
-        let low = Rule { may_use: Some(names(&["ebm-seed"])), never: names(&["candle-*", "zip"]) };
+        assert_eq!(rules.keys().collect::<Vec<_>>(), ["ebm-base", "low", "top"]);
+        let low = Rule { may_use: Some(names(&["ebm-base"])), never: names(&["candle-*", "zip"]) };
         assert_eq!(rules["low"], low);
         assert_eq!(rules["top"].may_use, None);
     }
@@ -273,10 +273,10 @@ mod checkers {
 
     #[test]
     fn an_edge_outside_the_table_is_found() {
-        assert!(violations(manifest("low", &["ebm-seed", "rand"], &[])).is_empty());
+        assert!(violations(manifest("low", &["ebm-base", "rand"], &[])).is_empty());
         assert!(violations(manifest("low", &["top"], &[]))[0].contains("low may not use top"));
         assert!(violations(manifest("low", &[], &["top"]))[0].contains("low may not use top"));
-        assert!(violations(manifest("low", &["ebm-seed"], &["ebm-seed"])).is_empty());
+        assert!(violations(manifest("low", &["ebm-base"], &["ebm-base"])).is_empty());
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod checkers {
                 edge_violations(&rules, &[manifest("a", dependencies, dev), seed, testing])
             };
             assert!(with(&[], &TEST_SUPPORT).is_empty());
-            assert_eq!(with(&["ebm-seed"], &[]).is_empty(), all);
+            assert_eq!(with(&["ebm-base"], &[]).is_empty(), all);
             assert!(with(&["ebm-testing"], &[])[0].contains("dev-dependency"));
         }
     }

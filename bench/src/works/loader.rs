@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use ebm_base::Key;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::files::write_atomic;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::transform::{Normalise, Resample, ResizeRule, Transform};
-use ebm_seed::Key;
 use serde::Serialize;
 
 use super::Run;

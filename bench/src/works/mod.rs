@@ -16,8 +16,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_nn::params::{ParamStore, VarBuilder};
-use ebm_seed::Key;
 
 use super::work::Task;
 

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use candle_core::{Tensor, Var};
+use ebm_base::Key;
 use ebm_core::{GaussianMixture, MonteCarloNll, Objective};
 use ebm_detect::{BoxFeatures, EnergyHead};
 use ebm_nn::init;
 use ebm_ops::boxes::BBox;
-use ebm_seed::Key;
 
 use super::prediction::{boxes, config, pyramid};
 use super::{Place, Run};

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use candle_core::Tensor;
+use ebm_base::Key;
 use ebm_core::parametric::{Baseline, Direct, DirectLoss, Parametric};
 use ebm_core::{GradientAscent, StepRule, refine};
 use ebm_detect::config::{DetectorConfig, ExperimentConfig, Settings};
@@ -10,7 +11,6 @@ use ebm_face::{Backbone, BaselineHead, EnergyHeadConfig, ResNetBackbone, ResNetB
 use ebm_nn::init;
 use ebm_nn::params::VarBuilder;
 use ebm_ops::boxes::BBox;
-use ebm_seed::Key;
 use rand::Rng;
 
 use super::resnet::images;

@@ -2,11 +2,11 @@
 
 use anyhow::{Result, anyhow, bail};
 use candle_core::Tensor;
+use ebm_base::Key;
 use ebm_core::AnyObjective;
 use ebm_detect::config::{RefinerConfig, Settings};
 use ebm_detect::training::{BatchSource, RefinerTask};
 use ebm_detect::{CachedBatch, ImageBatch, Objects, RefinerNetwork};
-use ebm_seed::Key;
 use ebm_train::TrainTask;
 
 use super::prediction::boxes;

@@ -1,8 +1,8 @@
 //! A frame of the tracker.
 
 use anyhow::{Context, Result};
+use ebm_base::Key;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 use ebm_track::box_module::{BoxModule, BoxModuleConfig, BoxNetwork};
 use ebm_track::config::{ExperimentConfig, Settings};
 use ebm_track::tracker::{BoxConfig, refine_box};

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use ebm_files::ErrorKind;
+use ebm_base::files::ErrorKind;
 
 use crate::commands::reproduce::outcome::Missed;
 

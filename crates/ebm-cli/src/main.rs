@@ -87,7 +87,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    ebm_libraries::keep_freed_memory();
+    ebm_base::libraries::keep_freed_memory();
     let signals = Signals::default();
     let command = Cli::parse().command;
     let all = || prepare().inspect_err(parallel::leave).and_then(|()| run(command, &signals));

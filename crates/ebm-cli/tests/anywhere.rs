@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ebm_seed::Key;
+use ebm_base::Key;
 use ebm_synth::faces::generate_ages;
 use ebm_synth::videos::{VideoConfig, generate};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use ebm_seed::Key;
+use ebm_base::Key;
 use ebm_testing::signal;
 use rand::Rng;
 use training::Case;

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::server::Server;
-use ebm_seed::Key;
+use ebm_base::Key;
 use rand::{Rng as _, RngCore as _};
 use sha2::{Digest as _, Sha256};
 

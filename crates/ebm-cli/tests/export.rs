@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::EnergyModel;
 use ebm_detect::{BoxFeatures, BoxRefiner, RefinerNetwork};
 use ebm_face::config::{ExperimentConfig, Settings};
@@ -19,7 +20,6 @@ use ebm_face::saved::{BackboneSource, RunConfig, Saved, save};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_ops::boxes::BoxConvention;
-use ebm_seed::Key;
 use ebm_track::box_module::{BoxModule, BoxModuleConfig, BoxNetwork as _, corners};
 use ebm_track::config::ExperimentConfig as TrackingConfig;
 use ebm_track::saved::SavedConfig;

@@ -290,7 +290,7 @@ fn pointing(root: &Path) {
             std::fs::write(stem.with_extension("txt"), "photograph\n\nFace\n20\n15\n12\n12\n").unwrap();
         }
     }
-    let store = ebm_nn::params::ParamStore::new(ebm_seed::Key::new(1));
+    let store = ebm_nn::params::ParamStore::new(ebm_base::Key::new(1));
     let vb = store.var_builder(candle_core::DType::F32, &candle_core::Device::Cpu);
     ebm_nn::mobilefacenet::MobileFaceNet::new(ebm_nn::mobilefacenet::MobileFaceNet::NORM, &vb).unwrap();
     let weights = root.join("weights/mobilefacenet.safetensors");
@@ -337,7 +337,7 @@ fn pan_and_tilt_are_measured_in_folds_over_people() {
 fn the_repositorys_networks_tell_ages() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let dir = tempfile::tempdir().unwrap();
-    let ages = ebm_synth::faces::generate_ages(dir.path(), 64, 4, ebm_seed::Key::new(1)).unwrap();
+    let ages = ebm_synth::faces::generate_ages(dir.path(), 64, 4, ebm_base::Key::new(1)).unwrap();
     let face = std::fs::read_dir(&ages.images).unwrap().next().unwrap().unwrap().path();
     let output = ebm(&["predict", "age", text(&face)]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_face::{ResNetBackbone, ResNetBackboneConfig};
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_synth::faces::generate_ages;
 use serde_json::{Value, json};
 

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_data::encode::write_png;
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 use serde_json::{Value, json};
 

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_data::sequences::Rect;
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 use ebm_synth::videos::{VideoConfig, generate};
 use ebm_track::box_module::{BoxModule, BoxModuleConfig};
 use ebm_track::saved::SavedConfig;

@@ -5,8 +5,8 @@ use crate::common::schema;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ebm_base::Key;
 use ebm_data::{Image, encode::write_png};
-use ebm_seed::Key;
 use ebm_synth::videos::{VideoConfig, generate};
 use serde_json::{Value, json};
 

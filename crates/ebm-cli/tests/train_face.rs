@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ebm_base::Key;
 use ebm_face::saved::Saved;
-use ebm_seed::Key;
 use ebm_synth::faces::generate_ages;
 
 fn ebm(args: &[&str]) -> Output {

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 use ebm_synth::videos::{VideoConfig, generate};
 use ebm_track::Backbone;
 use ebm_track::saved::SavedConfig;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_nn::import::save_safetensors;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 use ebm_synth::faces::generate_ages;
 use ebm_synth::videos::{VideoConfig, generate};
 

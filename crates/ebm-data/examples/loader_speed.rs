@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ebm_base::Key;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::transform::{ResizeRule, Transform};
-use ebm_seed::Key;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -200,7 +200,7 @@ pub fn read_header(path: &Path) -> Result<Header> {
     let limits = DecodeLimits::default();
     let fail = |source| Error::io("read", path, source);
     let mut start = Vec::new();
-    ebm_files::open_input(path)
+    ebm_base::files::open_input(path)
         .and_then(|file| file.take(USUAL_BYTES).read_to_end(&mut start))
         .map_err(fail)?;
     let ((width, height), orientation) = match header(&start, path) {

@@ -24,7 +24,7 @@ pub(crate) fn shuffle(items: &mut [usize], rng: &mut dyn RngCore) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_seed::Key;
+    use ebm_base::Key;
 
     #[test]
     fn each_place_is_equally_likely() {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ebm_files::{ErrorKind, LockError};
+use ebm_base::files::{ErrorKind, LockError};
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path};
 
-use ebm_files::{Durability, ReadError};
+use ebm_base::files::{Durability, ReadError};
 
 use crate::error::{Error, Result};
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::TooLarge`] above the limit
 /// (told from the file's size, before anything is read, and again while reading).
 pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    ebm_files::read_limited(path, limit).map_err(|error| match error {
+    ebm_base::files::read_limited(path, limit).map_err(|error| match error {
         ReadError::Io(source) => Error::io("read", path, source),
         ReadError::TooLarge { size, limit } => {
             let advice = "raise the limit if the file is trusted";
@@ -79,7 +79,8 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|source| Error::io("create the directory of", path, source))?;
     }
-    ebm_files::replace(path, bytes, Durability::Atomic).map_err(|source| Error::io("write", path, source))
+    ebm_base::files::replace(path, bytes, Durability::Atomic)
+        .map_err(|source| Error::io("write", path, source))
 }
 
 /// The names in `folder` that are text, sorted.

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ebm_seed::Key;
+use ebm_base::Key;
 
 use crate::error::{Error, Result};
 use crate::quarantine::{Defect, Quarantine, Tolerance, Trouble};

@@ -103,7 +103,7 @@ impl Crop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_seed::Key;
+    use ebm_base::Key;
     use proptest::prelude::*;
 
     const CROP: ObjectCrop = ObjectCrop { side: 64, sizes: [20.0, 40.0], largest_factor: 4.0 };

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ebm_files::{Lock, LockError, remove_all};
+use ebm_base::files::{Lock, LockError, remove_all};
 
 use crate::error::{Error, Result};
 

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use ::tar::{Archive, EntryType};
 use ::zip::ZipArchive;
-use ebm_files::open_input;
+use ebm_base::files::open_input;
 use flate2::bufread::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

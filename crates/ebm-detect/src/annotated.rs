@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use candle_core::Device;
+use ebm_base::Key;
 use ebm_data::coco::CocoDataset;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_eval::{CocoFigures, Detection, GroundTruth, evaluate_coco_in_memory};
 use ebm_experiment::best;
-use ebm_seed::Key;
 use ebm_train::Progress;
 
 use crate::{

@@ -181,8 +181,8 @@ mod tests {
     use super::*;
     use crate::config::{ExperimentConfig, RefinerConfig, Settings};
     use candle_core::DType;
+    use ebm_base::Key;
     use ebm_nn::params::ParamStore;
-    use ebm_seed::Key;
 
     /// The maps of 64 × 96 pixels, and the names of the parameters that they need.
     fn maps(form: &BodyForm) -> (Vec<Tensor>, Vec<String>) {

@@ -366,8 +366,8 @@ struct Sample {
 mod tests {
     use super::*;
     use candle_core::{DType, Device};
+    use ebm_base::Key;
     use ebm_nn::params::ParamStore;
-    use ebm_seed::Key;
 
     use crate::config::{ExperimentConfig, Settings};
 

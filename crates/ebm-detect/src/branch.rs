@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::parametric::Baseline;
 use ebm_nn::params::ParamStore;
 use ebm_ops::device::Precision;
-use ebm_seed::Key;
 
 use crate::{
     Result, config::DetectorConfig, energy_head::EnergyHead, parametric_head::ParametricHead,

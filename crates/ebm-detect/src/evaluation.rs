@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use candle_core::Device;
+use ebm_base::Key;
 use ebm_data::{
     coco::CocoDataset,
     loader::{Loader, Sample},
 };
 use ebm_eval::{Detection, detections::MAX_COORDINATE};
-use ebm_seed::Key;
 
 use crate::{
     Error, Result,

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use candle_core::{Device, Tensor};
+use ebm_base::Key;
 use ebm_data::loader::{Batch, Loader};
 use ebm_ops::boxes::BoxConvention;
-use ebm_seed::Key;
 use ebm_train::Progress;
 use rand::seq::SliceRandom;
 

@@ -72,8 +72,8 @@ impl ForegroundPool {
 mod tests {
     use super::*;
     use candle_core::{DType, Device};
+    use ebm_base::Key;
     use ebm_nn::params::ParamStore;
-    use ebm_seed::Key;
     use rand::Rng;
     use std::rc::Rc;
 

@@ -97,7 +97,7 @@ fn draw(mut indices: Vec<usize>, count: usize, rng: &mut dyn RngCore) -> Vec<usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_seed::Key;
+    use ebm_base::Key;
 
     fn matcher(allow_low_quality: bool) -> Matcher {
         Matcher { foreground: 0.7, background: 0.3, allow_low_quality, convention: BoxConvention::HalfOpen }

@@ -2,8 +2,8 @@
 
 use crate::error::{BoxProblem, Error, Result};
 use crate::ground_truth::GroundTruth;
+use ebm_base::files::Durability;
 use ebm_data::files::read_utf8;
-use ebm_files::Durability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -187,6 +187,6 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
 
 /// Writes a file whole or not at all, and has it on the disk.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = ebm_files::replace(path, bytes, Durability::Synced);
+    let written = ebm_base::files::replace(path, bytes, Durability::Synced);
     written.map_err(|source| Error::Io { path: path.into(), action: "write", source })
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ebm_files::ErrorKind;
+use ebm_base::files::ErrorKind;
 
 use crate::tracking::TrackingProblem;
 

@@ -1,7 +1,7 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use ebm_files::ErrorKind;
+use ebm_base::files::ErrorKind;
 
 use crate::config::OutOfRange;
 

@@ -1,7 +1,7 @@
 //! What a change does to the error of the same items, with a bootstrap interval.
 
+use ebm_base::Key;
 use ebm_eval::{Error as MetricError, Summary};
-use ebm_seed::Key;
 use rand::Rng;
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::Result;
 ///
 /// ```
 /// use ebm_experiment::PairedDifference;
-/// use ebm_seed::Key;
+/// use ebm_base::Key;
 ///
 /// // Two seeds, four items: every difference is negative, so the interval is too.
 /// let found = PairedDifference::new(&[vec![-1.0, -2.0, -1.0, -2.0], vec![-2.0, -1.0, -2.0, -1.0]], Key::new(0))?;

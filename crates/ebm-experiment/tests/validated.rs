@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_experiment::{KeptBest, Run, Session, train_validated};
 use ebm_nn::schedule::Schedule;
 use ebm_nn::{import, init, params::ParamStore};
 use ebm_ops::optim::{ParamGroup, Sgd};
-use ebm_seed::Key;
 use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
 
 #[test]

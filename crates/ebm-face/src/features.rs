@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig, FaceTransform};
-use ebm_seed::Key;
 use ebm_train::Progress;
 
 use crate::training::{images, targets};

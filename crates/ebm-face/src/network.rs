@@ -1,10 +1,10 @@
 //! A whole network: g_x, and a head with what it is trained by.
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::parametric::{Baseline, OrdinalHead, Parametric};
 use ebm_core::{AnyObjective, Objective, Proposal};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use rand::RngCore;
 
 use crate::baseline_head::RANKS;

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::{EnergyModel, GradientAscent, GridDensity, refine};
 use ebm_data::Error as DataError;
 use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_nn::import::WeightBytes;
-use ebm_seed::Key;
 
 use crate::evaluation::{estimates, numbers};
 use crate::network::ENERGY;

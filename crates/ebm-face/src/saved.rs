@@ -11,12 +11,12 @@
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_core::GradientAscent;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::onnx::{Graph, Length, Part};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
 use ebm_train::{BaseNetwork, ModelMetadata, moved_with, sha256};
 use serde::{Deserialize, Serialize};

@@ -107,7 +107,7 @@ fn not_finite(a: f64, b: f64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_seed::Key;
+    use ebm_base::Key;
 
     fn moments(init: Init, shape: (usize, usize, usize, usize)) -> (f64, f64, f64) {
         let drawn = draw(&init, shape, DType::F64, &Device::Cpu, &mut Key::new(3).rng()).unwrap();

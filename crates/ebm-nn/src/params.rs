@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Shape, Tensor, Var};
 use candle_nn::Init;
 pub use candle_nn::VarBuilder;
 use candle_nn::var_builder::SimpleBackend;
-use ebm_seed::Key;
+use ebm_base::Key;
 
 use crate::import::{self, LoadPolicy, LoadReport};
 use crate::{Error, Result, init};

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor, Var};
 use common::{CPU, assert_summary, formula, golden, to_vec, value};
+use ebm_base::Key;
 use ebm_nn::fpn::Fpn;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_ops::device::{Choice, open};
-use ebm_seed::Key;
 
 /// Levels and gradients of a narrow ResNet with a pyramid, at odd sizes, with parameters of one type and maps
 /// of another.

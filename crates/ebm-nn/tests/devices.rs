@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor, Var};
 use common::{CPU, assert_near, formula, to_vec};
+use ebm_base::Key;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::fpn::Fpn;
 use ebm_nn::params::ParamStore;
@@ -15,7 +16,6 @@ use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_ops::device::{Choice, open};
 use ebm_ops::nn::{BatchNorm, BatchNormConfig};
 use ebm_ops::optim::{Adam, Optimizer, ParamGroup, Sgd, clip_grad_norm};
-use ebm_seed::Key;
 
 /// The GPU, or a printed reason.
 fn gpu() -> Option<Device> {

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use ebm_files::ErrorKind;
+use ebm_base::files::ErrorKind;
 
 /// What can go wrong with operations, with networks of them and with their files.
 #[derive(Debug, thiserror::Error)]

@@ -3,8 +3,8 @@
 use std::f32::consts::TAU;
 use std::ops::RangeInclusive;
 
+use ebm_base::Rng;
 use ebm_data::{Error, Image, Result};
-use ebm_seed::Rng;
 use rand::Rng as _;
 
 pub(crate) type Point = [f32; 2];
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn figures_lie_in_the_unit_disc() {
-        let mut rng = ebm_seed::Key::new(1).rng();
+        let mut rng = ebm_base::Key::new(1).rng();
         for category in (0..FIGURES.len()).cycle().take(60) {
             let corners = figure(category, &mut rng);
             assert!(corners.iter().all(|[x, y]| x.hypot(*y) < 1.001), "{}", FIGURES[category]);

@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ebm_base::{Key, Rng};
 use ebm_data::encode::write_png;
 use ebm_data::faces::{Face, Pixels};
 use ebm_data::files::write_atomic;
 use ebm_data::{Error, Image, Result};
-use ebm_seed::{Key, Rng};
 use rand::Rng as _;
 use rayon::prelude::*;
 

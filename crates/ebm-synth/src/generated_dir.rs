@@ -5,11 +5,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use ebm_base::Key;
 use ebm_data::fetch::hex;
 use ebm_data::files::{read_limited, write_atomic};
 use ebm_data::staging::{Busy, Staging};
 use ebm_data::{Error, Result};
-use ebm_seed::Key;
 use rand::RngCore as _;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};

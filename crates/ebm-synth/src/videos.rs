@@ -8,10 +8,10 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use ebm_base::{Key, Rng};
 use ebm_data::encode::write_jpeg;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes, write_boxes};
 use ebm_data::{Error, Image, Result};
-use ebm_seed::{Key, Rng};
 use rand::Rng as _;
 use rayon::prelude::*;
 use serde::Serialize;

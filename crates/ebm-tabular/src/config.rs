@@ -214,7 +214,7 @@ mod tests {
     fn the_embedded_settings_are_complete() {
         for (name, _) in TabularConfig::EMBEDDED {
             for method in &TabularConfig::embedded(name).unwrap().methods {
-                let mut rng = ebm_seed::Key::new(0).rng();
+                let mut rng = ebm_base::Key::new(0).rng();
                 method.model.build(&[[-3.0, 3.0]], &mut rng).unwrap();
             }
         }

@@ -157,7 +157,7 @@ pub fn refined_rmse(
     }
     let Complete { table, y, .. } = of_targets(targets, table)?;
     let x = energy.inputs(&table)?;
-    let mut rng = ebm_seed::Key::new(energy.fitted().seed).split("refinement").rng();
+    let mut rng = ebm_base::Key::new(energy.fitted().seed).split("refinement").rng();
     let features = energy.ensemble().features(&x, energy.config().density.samples, &mut rng)?;
     let initial = baseline.predict(&table)?;
     let z: Vec<f32> = initial

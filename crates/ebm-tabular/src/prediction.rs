@@ -1,9 +1,9 @@
 //! p(y | x) of a row.
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::rand::RngCore;
 use ebm_core::{EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, WeightedSamples};
-use ebm_seed::Key;
 
 use crate::model::{Ensemble, MemberFeatures, StudentProposal};
 use crate::regressor::TabularRegressor;

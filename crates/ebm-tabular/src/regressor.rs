@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use candle_core::Tensor;
+use ebm_base::Key;
 use ebm_eval::calibration::SplitConformal;
 use ebm_experiment::config::Settings;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};

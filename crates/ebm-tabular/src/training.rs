@@ -1,12 +1,12 @@
 //! The training of one network.
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::EnergyModel;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_ops::optim::{Adam, ParamGroup};
-use ebm_seed::Key;
 use ebm_train::{NonFiniteGuard, Updater, Verdict};
 use rand::Rng;
 
@@ -34,7 +34,7 @@ pub struct Rows<'a> {
 
 impl Rows<'_> {
     /// x and z, (B, F) and (B, D), of some rows; with a generator each y is spread over its resolution.
-    fn take(&self, rows: &[usize], mut spread: Option<&mut ebm_seed::Rng>) -> Result<(Tensor, Tensor)> {
+    fn take(&self, rows: &[usize], mut spread: Option<&mut ebm_base::Rng>) -> Result<(Tensor, Tensor)> {
         let places: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
         let places = Tensor::from_vec(places, rows.len(), &Device::Cpu)?;
         let mut z = Vec::with_capacity(rows.len() * self.targets.len());

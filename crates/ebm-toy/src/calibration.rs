@@ -1,8 +1,8 @@
 //! How well a fitted model knows its own uncertainty, on fresh data.
 
+use ebm_base::Key;
 use ebm_core::Grid;
 use ebm_experiment::{Calibration, Predictions};
-use ebm_seed::Key;
 
 use crate::Result;
 use crate::dataset::{Points, Problem, RANGE};

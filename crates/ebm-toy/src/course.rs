@@ -1,9 +1,9 @@
 //! A method's model and its training, which can stop after any step and go on.
 
 use candle_core::Device;
+use ebm_base::Key;
 use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{JointNce, Objective};
-use ebm_seed::Key;
 
 use crate::Result;
 use crate::dataset::Points;

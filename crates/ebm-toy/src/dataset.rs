@@ -159,7 +159,7 @@ impl Points {
 
 #[cfg(test)]
 mod tests {
-    use ebm_seed::Key;
+    use ebm_base::Key;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! The energy-based model of Figure 2.
 
 use candle_core::{DType, Device, Tensor, Var};
+use ebm_base::Key;
 use ebm_core::{DirectionalDerivatives, EnergyModel, Error, Order};
-use ebm_seed::Key;
 
 use crate::composed::{features, jets};
 use crate::layout::{Layout, Network, WIDTH};

@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use candle_core::{DType, Tensor};
+use ebm_base::Key;
 use ebm_core::parametric::{Gaussian, Parametric};
 use ebm_core::{AnyObjective, EnergyModel, Grid, GridDensity};
 use ebm_experiment::config::Settings;
 use ebm_experiment::config::settings;
-use ebm_seed::Key;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 

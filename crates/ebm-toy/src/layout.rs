@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use ebm_base::Key;
 use ebm_experiment::config::Setting;
-use ebm_seed::Key;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 

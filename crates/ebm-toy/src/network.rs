@@ -1,7 +1,7 @@
 //! The small networks beside f: those whose outputs are the parameters of a density.
 
 use candle_core::{DType, Device, Tensor, Var};
-use ebm_seed::Key;
+use ebm_base::Key;
 use rand::Rng;
 
 use crate::layout::{Linear, WIDTH};

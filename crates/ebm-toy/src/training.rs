@@ -1,9 +1,9 @@
 //! The training of Figure 2, the same for every method.
 
 use candle_core::{Device, Tensor, Var};
+use ebm_base::Key;
 use ebm_experiment::config::settings;
 use ebm_ops::optim::{Adam, Optimizer, ParamGroup};
-use ebm_seed::Key;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 //! The experiment in small: every method trains, and results depend on the seed alone.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use ebm_base::Key;
 use ebm_core::Grid;
 use ebm_experiment::config::Settings;
-use ebm_seed::Key;
 use ebm_toy::{
     Dataset, Error, Experiment, Job, Method, Points, Problem, Reference, Row, Schedule, Trained, Training,
     run_all, training_points,

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use candle_core::{DType, Device, Tensor, Var};
+use ebm_base::Key;
 use ebm_core::{EnergyModel, Order};
-use ebm_seed::Key;
 use ebm_toy::{Layout, Network, ToyEnergy, WIDTH};
 use rand::Rng;
 

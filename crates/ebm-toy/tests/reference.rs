@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{Device, Tensor};
+use ebm_base::Key;
 use ebm_experiment::config::Settings;
-use ebm_seed::Key;
 use ebm_toy::{Experiment, Network, Problem, Schedule, Trained, training_points};
 
 /// Points of the grids below on each axis.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_data::transform::Normalise;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::WeightBytes;
@@ -12,7 +13,6 @@ use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_ops::nhwc::to_nchw;
 use ebm_ops::nn::BatchNormConfig;
-use ebm_seed::Key;
 
 use crate::{Error, Result};
 

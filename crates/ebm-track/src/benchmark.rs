@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
+use ebm_base::Key;
 use ebm_data::decode::read_image;
 use ebm_data::files::{read_settings, write_atomic};
 use ebm_data::sequences::{Sequence, read_boxes};
@@ -12,7 +13,6 @@ use ebm_eval::tracking::{
     Convention, FailedSequence, ResultFormat, RunResult, TestSet, TrackingGroundTruth, TrackingReport,
     evaluate, read_times, write_result, write_times,
 };
-use ebm_seed::Key;
 use ebm_train::{Progress, settings};
 use serde::Serialize;
 

@@ -1,9 +1,9 @@
 //! A tracker on the frames of a sequence.
 
+use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::decode::read_image;
 use ebm_data::sequences::{Rect, Sequence};
-use ebm_seed::Key;
 
 use crate::box_module::BoxNetwork;
 use crate::tracker::{Networks, TargetTracker, Tracked, TrackerConfig};

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use candle_core::Device;
+use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_nn::import::WeightBytes;
-use ebm_seed::Key;
 
 use crate::Result;
 use crate::backbone::Backbone;

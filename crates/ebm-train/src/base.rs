@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ebm_files::Durability;
+use ebm_base::files::Durability;
 use ebm_nn::import::WeightBytes;
 
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ pub fn keep_base(file: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
         let bytes = WeightBytes::read(file)?.bytes;
         let write = || {
             std::fs::create_dir_all(folder)?;
-            ebm_files::replace(&kept, &bytes, Durability::Synced)
+            ebm_base::files::replace(&kept, &bytes, Durability::Synced)
         };
         write().map_err(|source| Error::Io { path: kept.clone(), action: "write", source })?;
     } else if file_digest(&kept)? != file_digest(file)? {

@@ -1,7 +1,7 @@
 //! What can go wrong in a run; every message names the place and the remedy.
 
 use crate::checkpoint::{SCHEMA_VERSION, Skipped};
-use ebm_files::ErrorKind;
+use ebm_base::files::ErrorKind;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Durable file operations: the only place of this crate that writes whole files.
 
 use crate::error::{Error, Result};
-use ebm_files::{Durability, UNFINISHED};
+use ebm_base::files::{Durability, UNFINISHED};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Replaces a file atomically: write beside it, rename, make the rename durable. What is there and is no
 /// regular file stays.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let replaced = fault("replace").and_then(|()| ebm_files::replace(path, bytes, Durability::Synced));
+    let replaced = fault("replace").and_then(|()| ebm_base::files::replace(path, bytes, Durability::Synced));
     replaced.map_err(|source| io_error(path, "write", bytes.len() as u64, source))?;
     sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
@@ -69,7 +69,7 @@ pub(crate) fn create_dir(path: &Path) -> Result<()> {
 
 /// Removes a file, a link or a directory with all that it holds, if there is one.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    let removed = fault("remove").and_then(|()| ebm_files::remove_all(path));
+    let removed = fault("remove").and_then(|()| ebm_base::files::remove_all(path));
     removed.map_err(|source| io_error(path, "remove", 0, source))
 }
 
@@ -102,7 +102,7 @@ pub(crate) const MAX_BYTES: u64 = ebm_nn::import::MAX_FILE_BYTES;
 /// Reads a whole file of at most `limit` bytes; none where there is no such file. Never maps it into memory:
 /// a file truncated while mapped kills the process.
 pub(crate) fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
-    match ebm_files::read_limited(path, limit).map_err(io::Error::from) {
+    match ebm_base::files::read_limited(path, limit).map_err(io::Error::from) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(source) if source.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(io_error(path, "read", 0, source)),

@@ -51,7 +51,7 @@ impl MetricsLog {
     pub fn open_at(path: impl Into<PathBuf>, len: u64) -> Result<Self> {
         let path = path.into();
         let open = || {
-            ebm_files::check_output(&path)?;
+            ebm_base::files::check_output(&path)?;
             let file = OpenOptions::new().create(true).append(true).open(&path)?;
             let text = std::fs::read(&path)?;
             let limit = usize::try_from(len).map_or(text.len(), |len| len.min(text.len()));

@@ -288,7 +288,7 @@ pub fn digest(parameters: &BTreeMap<String, Tensor>) -> Result<String> {
 /// [`Error::Io`].
 pub fn file_digest(path: &Path) -> Result<String> {
     let mut sum = Sha256::new();
-    let mut copy = || std::io::copy(&mut ebm_files::open_input(path)?, &mut sum);
+    let mut copy = || std::io::copy(&mut ebm_base::files::open_input(path)?, &mut sum);
     copy().map_err(|source| Error::Io { path: path.to_owned(), action: "read", source })?;
     Ok(hexadecimal(&sum.finalize()))
 }

@@ -12,7 +12,7 @@
 use crate::checkpoint::sha256;
 use crate::error::{Error, Result};
 use crate::files;
-use ebm_files::{Lock, LockError};
+use ebm_base::files::{Lock, LockError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;

@@ -46,7 +46,7 @@ fn main() -> Result<()> {
 
 /// Trains a network, or goes on with the training in the folder `run`; the one that was best on the validation pictures.
 fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter> {
-    let key = ebm_seed::Key::new(config.seed);
+    let key = ebm_base::Key::new(config.seed);
     let store = ParamStore::new(key.split("initial values"));
     let model = network::Counter::new(&store)?;
     let adam = Adam::new(store.trainable(), |_| ParamGroup::decay(1e-4));

@@ -178,7 +178,7 @@ pub fn ambient_randomness(sources: &[Source]) -> Vec<String> {
     ];
     let draws = |line: &str| sources_of_it.iter().any(|name| line.contains(name));
     let places = sources.iter().flat_map(|source| source.places(draws));
-    places.map(|place| format!("{place}: draw from a generator that an ebm_seed::Key made")).collect()
+    places.map(|place| format!("{place}: draw from a generator that an ebm_base::Key made")).collect()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use ebm_base::Key;
 use ebm_data::check::{Checked, coco};
 use ebm_data::quarantine::Defect;
 use ebm_data::{
@@ -12,7 +13,6 @@ use ebm_data::{
     encode::write_png,
     unpack::{Budget, unpack},
 };
-use ebm_seed::Key;
 use ebm_synth::scenes::{self, SceneConfig};
 use ebm_synth::videos::{self, VideoConfig};
 use serde_json::json;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use ebm_base::libraries::{CudaDevice, Inventory};
 use ebm_data::fetch::Hub;
-use ebm_libraries::{CudaDevice, Inventory};
 use ebm_ops::device::{Choice, HAS_CUDA, built_for, open};
 use serde::Serialize;
 use serde_json::json;
@@ -117,7 +117,7 @@ fn gpu(device: &CudaDevice) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebm_libraries::Library;
+    use ebm_base::libraries::Library;
 
     #[test]
     fn what_is_missing_is_named_with_what_it_is_for() {

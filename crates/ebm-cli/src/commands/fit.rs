@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use ebm_base::Key;
 use ebm_experiment::PairedDifference;
-use ebm_seed::Key;
 use ebm_tabular::{
     ColumnRoles, DensityEvaluation, Evaluation, FitOptions, Support, Table, TabularConfig, TabularRegressor,
     TargetEvaluation, TargetSpec, evaluate, refined_rmse,

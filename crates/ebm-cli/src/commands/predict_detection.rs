@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use ebm_base::Key;
 use ebm_core::Region;
 use ebm_data::Image;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::{read_image, read_upright};
 use ebm_detect::{DensityOptions, Detector};
-use ebm_seed::Key;
 use ebm_train::Progress;
 use serde_json::json;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use ebm_base::Key;
 use ebm_data::files::write_atomic;
-use ebm_seed::Key;
 use ebm_tabular::{Prediction, Table, TabularRegressor, TargetDensity};
 
 use crate::model_path::ModelPath;

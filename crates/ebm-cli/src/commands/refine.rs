@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::coco::AnnotationFile;
 use ebm_data::decode::{read_image, read_upright};
 use ebm_detect::{BoxRefiner, LabelledBox, RefinedBox, RefinerOptions};
 use ebm_eval::{BoxProblem, Error, ResultEntry, read_entries, write_entries};
-use ebm_seed::Key;
 use ebm_train::Progress;
 use serde_json::json;
 

@@ -44,7 +44,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
 /// Whether the file is a page that this program made.
 fn is_page(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
-    let read = ebm_files::open_input(path).and_then(|file| file.take(1024).read_to_end(&mut start));
+    let read = ebm_base::files::open_input(path).and_then(|file| file.take(1024).read_to_end(&mut start));
     read.with_context(|| format!("cannot read {}", path.display()))?;
     Ok(String::from_utf8_lossy(&start).contains(GENERATOR))
 }

@@ -54,7 +54,8 @@ pub(super) fn find(root: &Path) -> Result<Splits> {
 /// Whether a JSON file begins as an annotation file does.
 fn is_annotation_file(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
-    let read = ebm_files::open_input(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start));
+    let read =
+        ebm_base::files::open_input(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start));
     read.map_err(|source| Error::io("read", path, source))?;
     let text: String = String::from_utf8_lossy(&start).chars().filter(|c| !c.is_whitespace()).collect();
     // A list of objects: other files have lists of names.

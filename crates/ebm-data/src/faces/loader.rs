@@ -13,7 +13,7 @@
 //!
 //! let augmentation = Some(Augmentation::published(vec![-1., 1., -1.]));
 //! let transform = FaceTransform { size: 64, normalise: Normalise::IMAGENET, augmentation };
-//! let loader = FaceLoader::new(faces, FaceLoaderConfig::shuffled(transform, 32), ebm_seed::Key::new(0))?;
+//! let loader = FaceLoader::new(faces, FaceLoaderConfig::shuffled(transform, 32), ebm_base::Key::new(0))?;
 //! for batch in loader.epoch(0)? {
 //!     let batch = batch?;
 //!     assert_eq!(batch.shape, (1, 3, 64, 64));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ebm_seed::Key;
+use ebm_base::Key;
 use serde::Serialize;
 
 use super::Faces;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ebm_files::check_output;
+use ebm_base::files::check_output;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderName, HeaderValue, Response, Uri, header};
 use ureq::{Agent, Body};

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use ebm_files::{Durability, Lock, open_input};
+use ebm_base::files::{Durability, Lock, open_input};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
@@ -119,7 +119,7 @@ fn written(name: &str, path: &Path, sha256: &str) -> Result<State> {
         let detail = format!("the program's own file has SHA-256 {found} where {sha256} is expected");
         return Err(Error::Data(path.into(), detail));
     }
-    ebm_files::replace(path, &bytes, Durability::Atomic).map_err(at("write", path))?;
+    ebm_base::files::replace(path, &bytes, Durability::Atomic).map_err(at("write", path))?;
     Ok(State::There("written", found))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ebm_seed::Key;
+use ebm_base::Key;
 
 use super::LoaderConfig;
 use super::recipe::Recipe;

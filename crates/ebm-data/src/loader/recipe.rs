@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ebm_seed::Key;
+use ebm_base::Key;
 
 use crate::decode::{DecodeLimits, read_image_into};
 use crate::error::{Error, Result};

@@ -11,7 +11,7 @@
 //! let videos = Dataset::TrackingNetTrain.load("TrackingNet".as_ref(), &SequenceOptions::train())?;
 //! let sources = vec![Source { sequences: videos.sequences, weight: 1. }];
 //! let pairs = Arc::new(PairSampler::new(sources, PairSampling::PAPER)?);
-//! let loader = Loader::new(pairs, LoaderConfig::in_order(PairRecipe::ATOM, 64), ebm_seed::Key::new(0))?;
+//! let loader = Loader::new(pairs, LoaderConfig::in_order(PairRecipe::ATOM, 64), ebm_base::Key::new(0))?;
 //! for batch in loader.epoch(0)? {
 //!     assert_eq!(batch?.shape, (64, 3, 2 * 288, 288));
 //! }
@@ -21,7 +21,7 @@
 
 use std::path::PathBuf;
 
-use ebm_seed::Key;
+use ebm_base::Key;
 use rand::{Rng as _, RngCore};
 use rand_distr::StandardNormal;
 

@@ -1,6 +1,6 @@
 //! Which two frames are learned from together.
 
-use ebm_seed::Key;
+use ebm_base::Key;
 use rand::RngCore;
 
 use super::Sequence;

@@ -1,6 +1,6 @@
 //! What makes two crops of one still image as unlike as two frames of a video.
 
-use ebm_seed::Key;
+use ebm_base::Key;
 
 use super::crop::SearchArea;
 use crate::draw::unit;

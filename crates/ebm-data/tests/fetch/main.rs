@@ -9,9 +9,9 @@ mod server;
 use std::path::Path;
 use std::time::Duration;
 
+use ebm_base::Key;
 use ebm_data::Error;
 use ebm_data::fetch::{Entry, Event, FetchOptions, State, get_entry};
-use ebm_seed::Key;
 use rand::RngCore as _;
 use sha2::{Digest as _, Sha256};
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ebm_base::Key;
 use ebm_data::encode::write_png;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::quarantine::{DefectCode, Tolerance};
@@ -13,7 +14,6 @@ use ebm_data::sequences::variation::Variation;
 use ebm_data::sequences::{Frames, Sequence};
 use ebm_data::transform::Normalise;
 use ebm_data::{Error, Image};
-use ebm_seed::Key;
 
 const SIZE: usize = 48;
 /// Crops a third as large as ATOM's, otherwise the same.

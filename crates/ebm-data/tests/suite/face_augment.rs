@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::common::{golden, picture};
+use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::faces::loader::{Augmentation, FaceTransform, Placement};
 use ebm_data::resize::resize_pillow;
 use ebm_data::transform::{Normalise, Resample, ResizeRule, Transform};
-use ebm_seed::Key;
 use proptest::prelude::*;
 use serde::Deserialize;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{digest, golden, picture};
+use ebm_base::Key;
 use ebm_data::decode::read_image;
 use ebm_data::encode::{write_jpeg, write_png};
 use ebm_data::faces::loader::{
@@ -15,7 +16,6 @@ use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_data::quarantine::DefectCode;
 use ebm_data::transform::Normalise;
 use ebm_data::{Error, Image};
-use ebm_seed::Key;
 
 /// A size that is no multiple of 32.
 const SIZE: usize = 27;

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{picture, write_json};
+use ebm_base::Key;
 use ebm_data::Error;
 use ebm_data::check::coco as check_coco;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::quarantine::{DefectCode, Tolerance};
 use ebm_data::transform::{ResizeRule, Transform};
-use ebm_seed::Key;
 use serde_json::json;
 
 const COUNT: usize = 400;

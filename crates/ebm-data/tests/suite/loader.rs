@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{digest, size_of, write_dataset};
+use ebm_base::Key;
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::read_image;
@@ -11,7 +12,6 @@ use ebm_data::loader::{Batch, Loader, LoaderConfig};
 use ebm_data::object_crop::ObjectCrop;
 use ebm_data::quarantine::{DefectCode, Tolerance};
 use ebm_data::transform::{Normalise, Resample, ResizeRule, Transform};
-use ebm_seed::Key;
 use ebm_testing::fixture;
 
 const SMALL: Transform =

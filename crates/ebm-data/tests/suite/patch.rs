@@ -1,10 +1,10 @@
 //! Patches of images and the views of a first frame: torch's numbers and closed forms.
 
 use crate::common::{golden, picture};
+use ebm_base::Key;
 use ebm_data::patch::{PatchGeometry, PatchSampler, PatchTransform, PatchView, first_frame_views};
 use ebm_data::transform::Normalise;
 use ebm_data::{Error, Image};
-use ebm_seed::Key;
 use proptest::prelude::*;
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! Closed forms of densities of boxes.
 
+use ebm_base::Key;
 use ebm_ops::boxes::BBox;
-use ebm_seed::Key;
 
 use super::*;
 use crate::Error;

@@ -135,8 +135,8 @@ fn no_energy(reason: &str) -> Error {
 mod tests {
     use super::*;
     use crate::detector::DetectorOptions;
+    use ebm_base::Key;
     use ebm_data::decode::read_upright;
-    use ebm_seed::Key;
 
     /// What is animated is what is predicted: the last point of a path is the refined box.
     #[test]

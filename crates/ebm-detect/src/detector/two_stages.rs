@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use ebm_base::Key;
 use ebm_core::{GaussianMixture, GradientAscent};
 use ebm_data::{
     Image,
@@ -10,7 +11,6 @@ use ebm_data::{
     loader::{Loader, LoaderConfig, Sample},
 };
 use ebm_ops::boxes::{BBox, BoxConvention, area};
-use ebm_seed::Key;
 use rand::RngCore;
 
 use super::{DensityOptions, DetectorOptions};

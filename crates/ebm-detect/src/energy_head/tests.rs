@@ -1,7 +1,7 @@
 use super::*;
 use candle_core::DType;
+use ebm_base::Key;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use rand::Rng;
 
 use crate::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};

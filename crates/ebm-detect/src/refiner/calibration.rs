@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ebm_base::Key;
 use ebm_data::decode::read_image;
 use ebm_eval::{Detection, GroundTruth, Outcome, diagnose};
 use ebm_experiment::{CalibratedEdge, EdgeIntervals, best};
-use ebm_seed::Key;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 

@@ -13,6 +13,7 @@ mod seen;
 use std::path::Path;
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_core::{GaussianMixture, GradientAscent, Tempered};
 use ebm_data::Image;
 use ebm_nn::{
@@ -23,7 +24,6 @@ use ebm_ops::{
     boxes::{BBox, BoxConvention},
     device::Precision,
 };
-use ebm_seed::Key;
 use ebm_train::Class;
 use rand::RngCore;
 

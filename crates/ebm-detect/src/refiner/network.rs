@@ -2,13 +2,13 @@
 
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
+use ebm_base::Key;
 use ebm_nn::{
     fpn::Fpn,
     onnx::{Graph, Value},
     params::ParamStore,
 };
 use ebm_ops::device::Precision;
-use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
 use crate::{

@@ -6,9 +6,9 @@ use std::{
     sync::Arc,
 };
 
+use ebm_base::Key;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_eval::GroundTruth;
-use ebm_seed::Key;
 use ebm_synth::scenes::{self, GeneratedSet, SceneConfig};
 use ebm_train::Progress;
 

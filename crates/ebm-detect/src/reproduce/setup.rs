@@ -10,10 +10,10 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
+use ebm_base::Key;
 use ebm_data::{coco::CocoDataset, loader::LoaderConfig};
 use ebm_eval::{Detection, write_results};
 use ebm_experiment::Session;
-use ebm_seed::Key;
 use ebm_train::{Class, Group, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::{

@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use ebm_base::{Key, Rng};
 use ebm_core::{AnyObjective, Objective, Proposal};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_ops::{boxes::BBox, sum_of_losses};
-use ebm_seed::{Key, Rng};
 use ebm_train::{GradientTask, Group, Learner, Loss, ModelMetadata};
 use rand::seq::index;
 

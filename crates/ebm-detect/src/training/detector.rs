@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::{DType, Tensor};
+use ebm_base::Key;
 use ebm_data::coco::CocoDataset;
 use ebm_data::loader::LoaderConfig;
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
 use ebm_train::{GradientTask, Group, Learner, Loss};
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_data::{
     coco::CocoDataset,
     loader::{DetectionRecipe, Loader, LoaderConfig},
 };
 use ebm_ops::boxes::BoxConvention;
-use ebm_seed::Key;
 use ebm_train::Progress;
 use rand::Rng as _;
 

@@ -17,9 +17,9 @@ pub use refiner::{RefinerTask, RefinerTraining};
 pub use source::{BatchSource, CachedSource, StreamSource};
 
 use candle_core::{Tensor, Var};
+use ebm_base::Key;
 use ebm_nn::schedule::{Decay, Schedule, Warmup};
 use ebm_ops::optim::{Adam, Optimizer, ParamGroup, Sgd};
-use ebm_seed::Key;
 use ebm_train::Updater;
 
 use crate::Result;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::Tensor;
+use ebm_base::Key;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::loader::{Loader, LoaderConfig};
@@ -12,7 +13,6 @@ use ebm_data::quarantine::Tolerance;
 use ebm_experiment::{Inputs, Session};
 use ebm_nn::params::ParamStore;
 use ebm_ops::boxes::BoxConvention;
-use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
 use super::{MirroredMaps, StreamSource};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::{Key, Rng};
 use ebm_core::{AnyObjective, GaussianMixture, Objective, Proposal};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_eval::{Detection, detections::check_ids, read_results};
@@ -14,7 +15,6 @@ use ebm_ops::{
     boxes::{BBox, BoxConvention},
     sum_of_losses,
 };
-use ebm_seed::{Key, Rng};
 use ebm_train::model_file::file_digest;
 use ebm_train::{GradientTask, Group, Learner, Loss, ModelMetadata};
 use rand::Rng as _;

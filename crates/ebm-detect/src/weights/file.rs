@@ -6,11 +6,11 @@ use std::{
 };
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_nn::{
     import::{LoadPolicy, WeightBytes},
     params::ParamStore,
 };
-use ebm_seed::Key;
 use ebm_train::{ModelMetadata, model_file, moved_with};
 
 use super::{

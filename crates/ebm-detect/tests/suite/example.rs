@@ -1,7 +1,7 @@
 //! The example `train_detector` in small.
 
+use ebm_base::Key;
 use ebm_detect::Detector;
-use ebm_seed::Key;
 use ebm_synth::scenes::{self, SceneConfig};
 
 #[path = "../../examples/train_detector.rs"]

@@ -5,6 +5,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_data::{decode::read_image, transform::padded_size};
 use ebm_detect::{
     Candidate, FasterRcnn, ImageBatch,
@@ -15,7 +16,6 @@ use ebm_nn::{
     params::ParamStore,
 };
 use ebm_ops::boxes::{BBox, BoxConvention, iou};
-use ebm_seed::Key;
 use ebm_testing::fixture;
 
 use crate::formula::hashed;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_data::{Image, decode::read_image};
 use ebm_detect::{DensityOptions, Detection, Detector, DetectorOptions, weights::WeightFile};
 use ebm_eval::tracking::overlap;
-use ebm_seed::Key;
 use ebm_testing::{external, fixture};
 use serde::Deserialize;
 

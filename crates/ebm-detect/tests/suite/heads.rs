@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, path::Path, rc::Rc};
 
 use candle_core::{DType, Device, Tensor, backprop::GradStore};
+use ebm_base::Key;
 use ebm_core::{AnyObjective, MonteCarloNll, Proposal, QualityRegression, parametric::ConditionalVae};
 use ebm_detect::{
     BoxFeatures, Branch, CachedBatch, FasterRcnn, Foreground, ImageBatch,
@@ -17,7 +18,6 @@ use ebm_nn::{
     params::ParamStore,
 };
 use ebm_ops::boxes::{BBox, BoxConvention};
-use ebm_seed::Key;
 use ebm_train::TrainTask;
 
 use crate::formula::hashed;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ops::Range, rc::Rc, thread};
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_detect::{
     Branch, CachedBatch, FasterRcnn, ImageBatch, Objects,
     config::{ExperimentConfig, Settings},
@@ -10,7 +11,6 @@ use ebm_detect::{
 };
 use ebm_nn::params::ParamStore;
 use ebm_ops::boxes::BBox;
-use ebm_seed::Key;
 use ebm_train::{Group, Threads, TrainTask};
 
 use crate::formula::hashed;

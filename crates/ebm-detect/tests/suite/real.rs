@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_detect::config::{ExperimentConfig, Settings};
 use ebm_detect::reproduce::{BaseOptions, Setup, StudyImages, StudyOptions, table2};
 use ebm_detect::weights;
@@ -10,7 +11,6 @@ use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_ops::nn::BatchNormConfig;
-use ebm_seed::Key;
 use ebm_synth::scenes::{self, SceneConfig};
 
 /// EfficientNet-Lite0 with drawn weights.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_data::Image;
 use ebm_detect::config::{RefinerConfig, Settings};
 use ebm_detect::training::{BatchSource, RefinerTask};
@@ -11,7 +12,6 @@ use ebm_detect::{BoxRefiner, CachedBatch, ImageBatch, LabelledBox, Objects, Refi
 use ebm_nn::import::{save_safetensors, to_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 use ebm_train::{Class, TrainTask};
 use rand::Rng;
 

@@ -1,11 +1,11 @@
 //! Scores and calibration of predicted densities, against closed forms and simulations.
 
+use ebm_base::{Key, Rng};
 use ebm_eval::Error;
 use ebm_eval::calibration::{
     PitHistogram, SplitConformal, calibration_curve, calibration_error, coverage, crps_of_cdf,
     crps_of_samples, interval_score, mean_width, nll, risk_at_coverage,
 };
-use ebm_seed::{Key, Rng};
 use proptest::prelude::*;
 use rand::Rng as _;
 use rand_distr::StandardNormal;

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 
 use super::{Backbone, BackboneConfig};
 use crate::network::TRUNK;

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use ebm_base::Key;
 use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
-use ebm_seed::Key;
 use ebm_train::Progress;
 
 use super::Outcome;

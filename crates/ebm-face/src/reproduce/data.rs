@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ebm_base::Key;
 use ebm_data::faces::split::Split;
 use ebm_data::faces::{Faces, Tolerance, utkface};
-use ebm_seed::Key;
 use ebm_synth::faces::{generate_ages, poses};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! What refinement does to each baseline's estimates: in the mean, where on the axis of y, and with other λ.
 
 use candle_core::Tensor;
+use ebm_base::Key;
 use ebm_core::EnergyModel;
 use ebm_experiment::PairedDifference;
-use ebm_seed::Key;
 
 use super::networks::Entry;
 use super::results::{Band, MethodRow, StepLength};

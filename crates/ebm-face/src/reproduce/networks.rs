@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::import::WeightBytes;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
 use ebm_train::{Group, Progress, RunSpec, keep_base, train_run};
 

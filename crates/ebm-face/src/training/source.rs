@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_data::faces::loader::{FaceBatch, FaceLoader, FaceTransform};
 use ebm_data::loader::ByStep;
 use ebm_ops::device::Uploader;
-use ebm_seed::Key;
 use rand::Rng;
 use rand::seq::SliceRandom;
 

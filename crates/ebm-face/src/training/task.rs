@@ -1,7 +1,7 @@
 //! A network in training.
 
+use ebm_base::Key;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::{GradientTask, Group, Learner, Loss};
 
 use super::{Batch, BatchSource};

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_data::faces::Faces;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::Group;
 
 use super::{Batch, FaceTask, StreamSource, images, targets};

@@ -6,6 +6,7 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::Module;
 use candle_transformers::models::convnext::{Config, convnext, convnext_no_final_layer};
+use ebm_base::Key;
 use ebm_face::{
     Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, Error, MobileFaceNetConfig, ResNetBackboneConfig,
     preload_backbone,
@@ -14,7 +15,6 @@ use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::init::{draw, normal};
 use ebm_nn::mobilefacenet::{FaceEmbedding, MobileFaceNet};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 
 const CPU: Device = Device::Cpu;
 

@@ -1,12 +1,12 @@
 //! What several tests share.
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_face::Result;
 use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{Head, Network, TRUNK};
 use ebm_face::training::{Batch, BatchSource, FaceTask};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::TrainTask;
 
 pub const CPU: Device = Device::Cpu;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::common::CPU;
 use candle_core::DType;
+use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::encode::write_png;
 use ebm_data::faces::Faces;
@@ -12,7 +13,6 @@ use ebm_data::faces::split::folder_of;
 use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::reproduce::{Data, Options, on_features};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 
 /// Six people with six photographs each, whose brightness tells the pan.
 fn photographs(root: &Path) {

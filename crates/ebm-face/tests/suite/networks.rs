@@ -1,6 +1,7 @@
 //! The face networks against their published form.
 
 use candle_core::{DType, Device, Tensor, Var};
+use ebm_base::Key;
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_face::{
@@ -8,7 +9,6 @@ use ebm_face::{
 };
 use ebm_nn::init::{draw, normal};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 
 const CPU: Device = Device::Cpu;
 

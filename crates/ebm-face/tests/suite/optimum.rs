@@ -3,13 +3,13 @@
 
 use crate::common::{CPU, OneBatch, config, set, train};
 use candle_core::{DType, Tensor};
+use ebm_base::Key;
 use ebm_core::{AnyObjective, AnyProposal, GaussianMixture, Grid, MonteCarloNll};
 use ebm_face::config::{MethodConfig, TrainingConfig};
 use ebm_face::evaluation::{densities, estimates};
 use ebm_face::network::{ENERGY, Head, Network};
 use ebm_face::training::FaceTask;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 
 const STEPS: usize = 3000;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{CPU, OneBatch, config, network, train};
 use candle_core::{DType, Tensor, Var};
+use ebm_base::Key;
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::{GaussianMixture, MonteCarloNll, Objective, Proposal};
 use ebm_face::config::TrainingConfig;
@@ -13,7 +14,6 @@ use ebm_face::training::FaceTask;
 use ebm_face::{BackboneConfig, BaselineHead, EnergyHead, EnergyHeadConfig, ResNetBackboneConfig};
 use ebm_nn::import::{LoadPolicy, load_safetensors, metadata};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use rand::RngCore;
 use serde_json::Value;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::common::{CPU, config, network};
 use candle_core::{DType, Tensor};
+use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels};
@@ -21,7 +22,6 @@ use ebm_face::{BackboneConfig, Error, MobileFaceNetConfig};
 use ebm_nn::import::load_safetensors;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_synth::faces::generate_ages;
 use ebm_train::{Group, RunSpec, TrainTask, train_run};
 

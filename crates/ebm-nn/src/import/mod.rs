@@ -134,7 +134,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     /// The bytes that tell the format, and of a safetensors file the length of its header.
     const HEAD: u64 = 16;
     let io = |source| Error::Io { path: path.to_owned(), source };
-    let file = ebm_files::open_input(path).map_err(io)?;
+    let file = ebm_base::files::open_input(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
     if length > MAX_FILE_BYTES {
         let reason = format!("{length} bytes are more than the limit of {MAX_FILE_BYTES}");

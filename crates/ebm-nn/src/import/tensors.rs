@@ -5,7 +5,7 @@ use std::path::Path;
 
 use candle_core::safetensors::Load;
 use candle_core::{DType, Device, Tensor};
-use ebm_files::Durability;
+use ebm_base::files::Durability;
 use safetensors::{Dtype, SafeTensors};
 
 use super::{format_error, read};
@@ -151,6 +151,6 @@ pub fn save_safetensors_with(
     if path.file_name().is_none() {
         return Err(format_error(path, "not the name of a file"));
     }
-    let written = ebm_files::replace(path, &bytes, Durability::Synced);
+    let written = ebm_base::files::replace(path, &bytes, Durability::Synced);
     written.map_err(|source| Error::Io { path: path.to_owned(), source })
 }

@@ -2,10 +2,10 @@
 
 use crate::common::{CPU, assert_summary, assert_training_step, fill, formula, golden, to_vec};
 use candle_core::{DType, Tensor};
+use ebm_base::Key;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::params::ParamStore;
 use ebm_ops::nn::BatchNormConfig;
-use ebm_seed::Key;
 
 const MAPS: usize = EfficientNetLite0::STRIDES.len();
 

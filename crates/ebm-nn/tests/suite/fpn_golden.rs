@@ -2,9 +2,9 @@
 
 use crate::common::{CPU, assert_summary, fill, formula, golden, to_vec};
 use candle_core::{DType, Var};
+use ebm_base::Key;
 use ebm_nn::fpn::Fpn;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 
 #[test]
 fn levels_and_gradients_are_torchvisions() {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::common::{CPU, assert_near, assert_summary, assert_training_step, fill, formula, golden, to_vec};
 use candle_core::{DType, Tensor};
+use ebm_base::Key;
 use ebm_nn::import;
 use ebm_nn::mobilefacenet::{FaceEmbedding, MobileFaceNet};
 use ebm_nn::params::ParamStore;
 use ebm_ops::nhwc::from_nchw;
 use ebm_ops::nn::BatchNormConfig;
-use ebm_seed::Key;
 
 /// The blocks behind each of the golden file's maps.
 const MAPS: [usize; 4] = [2, 7, 14, MobileFaceNet::BLOCKS];

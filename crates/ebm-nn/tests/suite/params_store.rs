@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use crate::common::{CPU, formula, to_vec};
 use candle_core::{DType, Tensor};
 use candle_nn::{Module, VarBuilder};
+use ebm_base::Key;
 use ebm_nn::import::{self, LoadPolicy};
 use ebm_nn::init;
 use ebm_nn::params::ParamStore;
 use ebm_ops::nn::{BatchNorm, BatchNormConfig};
-use ebm_seed::Key;
 
 fn store() -> (ParamStore, VarBuilder<'static>) {
     let store = ParamStore::new(Key::new(5));

@@ -2,10 +2,10 @@
 
 use crate::common::{CPU, fill, formula};
 use candle_core::{DType, Tensor};
+use ebm_base::Key;
 use ebm_nn::fpn::Fpn;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 
 /// The largest difference over the largest element.
 fn relative_difference(a: &Tensor, b: &Tensor) -> f32 {

@@ -2,9 +2,9 @@
 
 use crate::common::{CPU, assert_summary, assert_training_step, fill, formula, golden, to_vec};
 use candle_core::DType;
+use ebm_base::Key;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig, is_norm};
-use ebm_seed::Key;
 
 fn build(config: &ResNetConfig, dtype: DType) -> (ParamStore, ResNet) {
     let store = ParamStore::new(Key::new(0));

@@ -18,7 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use candle_core::Device;
-use ebm_libraries::Inventory;
+use ebm_base::libraries::Inventory;
 
 pub use precision::Precision;
 pub use upload::Uploader;
@@ -147,7 +147,7 @@ fn cuda(number: usize) -> Result<Device> {
 /// Whether cuDNN was found; only then convolutions on a GPU go through it.
 #[cfg(feature = "cuda")]
 pub(crate) fn has_cudnn() -> bool {
-    ebm_libraries::cuda::load() == Ok(true)
+    ebm_base::libraries::cuda::load() == Ok(true)
 }
 
 #[cfg(test)]

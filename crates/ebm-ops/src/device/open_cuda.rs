@@ -13,7 +13,7 @@ pub(super) fn open(number: usize) -> Result<Device, String> {
     if let Some(device) = opened.get(&number) {
         return Ok(device.clone());
     }
-    ebm_libraries::cuda::load()?;
+    ebm_base::libraries::cuda::load()?;
     // A stream of its own, the same for every thread that computes.
     let device = Device::new_cuda_with_stream(number).map_err(|error| error.to_string())?;
     check_capability(&device)?;

@@ -1,10 +1,10 @@
 //! Absurd boxes, refused arguments and thread counts.
 
 use candle_core::{DType, Device, Tensor, Var};
+use ebm_base::Key;
 use ebm_ops::Error;
 use ebm_ops::boxes::{BoxConvention, iou_matrix, nms};
 use ebm_ops::roi::{prroi_pool, roi_align};
-use ebm_seed::Key;
 use proptest::prelude::*;
 use rand::{Rng, RngCore};
 

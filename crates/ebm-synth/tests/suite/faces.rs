@@ -1,9 +1,9 @@
 //! Discs with ages and poses.
 
+use ebm_base::Key;
 use ebm_data::faces::Pixels;
 use ebm_data::faces::utkface::load;
 use ebm_data::quarantine::Tolerance;
-use ebm_seed::Key;
 use ebm_synth::faces::{POSE_LIMITS, generate_ages, poses};
 
 #[test]

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use ebm_base::Key;
 use ebm_data::{Error, Result};
-use ebm_seed::Key;
 use ebm_synth::faces::generate_ages;
 use ebm_synth::scenes::{self, SceneConfig};
 use ebm_synth::videos::{self, VideoConfig};

@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use ebm_base::Key;
 use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::read_image;
-use ebm_seed::Key;
 use ebm_synth::scenes::{CATEGORIES, SceneConfig, SceneObject, generate, render_scene};
 use proptest::prelude::*;
 

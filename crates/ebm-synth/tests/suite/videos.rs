@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use ebm_base::Key;
 use ebm_data::Error;
 use ebm_data::decode::read_image;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::sequences::pairs::{PairRecipe, PairSample};
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
 use ebm_data::sequences::{Sequence, read_boxes};
-use ebm_seed::Key;
 use ebm_synth::videos::{Video, VideoConfig, generate};
 
 fn small() -> VideoConfig {

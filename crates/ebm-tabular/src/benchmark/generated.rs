@@ -1,6 +1,6 @@
 //! Sets whose density is known.
 
-use ebm_seed::Key;
+use ebm_base::Key;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 

@@ -92,7 +92,7 @@ mod tests {
     /// The mean of `exp f / q` over the samples is ∫ exp f, here that of a Gaussian of D coordinates.
     #[test]
     fn weights_of_a_gaussian_integrate_it() {
-        let mut rng = ebm_seed::Key::new(3).rng();
+        let mut rng = ebm_base::Key::new(3).rng();
         for (dim, tolerance) in [(1, 1e-4), (2, 1e-2), (3, 3e-2)] {
             let like = |value: f64| Tensor::full(value, (1, 1, dim), &Device::Cpu).unwrap();
             let proposal = StudentProposal { location: like(0.3), log_scale: like(0.2) };

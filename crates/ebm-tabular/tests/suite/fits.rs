@@ -1,6 +1,6 @@
 //! Fits to data whose truth is known.
 
-use ebm_seed::Key;
+use ebm_base::Key;
 use ebm_tabular::benchmark::Generated;
 use ebm_tabular::{FitOptions, Support, Table, TabularRegressor, TargetSpec, evaluate, refined_rmse};
 use rand::Rng;

@@ -1,9 +1,9 @@
 //! f(x, y) of a table's row.
 
 use candle_core::{DType, Device, Tensor, Var};
+use ebm_base::Key;
 use ebm_core::EnergyModel;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_tabular::model::EnergyHead;
 use rand::Rng;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::VarBuilder;
+use ebm_base::Key;
 use ebm_core::{EnergyModel, TargetSpace};
 use ebm_experiment::config::check_ranges;
 use ebm_nn::init;
@@ -14,7 +15,6 @@ use ebm_ops::linear;
 use ebm_ops::nhwc::from_nchw;
 use ebm_ops::nn::{Prepared, are_constant, is_packable};
 use ebm_ops::roi::prroi_pool;
-use ebm_seed::Key;
 
 use super::features::{Modulation, TargetFeatures, TestFeatures, corners};
 use super::layers::{ConvBlock, LinearBlock};

@@ -73,7 +73,7 @@ fn conjugate_gradient(
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device, Tensor};
-    use ebm_seed::Key;
+    use ebm_base::Key;
     use rand::Rng;
 
     use super::super::blocks::number;

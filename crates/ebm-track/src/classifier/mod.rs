@@ -228,7 +228,7 @@ fn rows_of_channels(features: &Tensor) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device};
-    use ebm_seed::Key;
+    use ebm_base::Key;
     use rand::Rng;
 
     use super::*;

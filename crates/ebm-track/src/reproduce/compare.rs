@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::Device;
+use ebm_base::Key;
 use ebm_data::sequences::Sequence;
 use ebm_eval::tracking::{Convention, FailedSequence, merge};
-use ebm_seed::Key;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 

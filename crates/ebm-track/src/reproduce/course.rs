@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_data::sequences::Sequence;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
-use ebm_seed::Key;
 use ebm_train::{Group, Progress, RunSpec, keep_base, load_latest, train_run};
 
 use super::compare::{Comparison, Setup, Test, Trained, module_name};

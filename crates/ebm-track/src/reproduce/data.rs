@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ebm_base::Key;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::sequences::Sequence;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
-use ebm_seed::Key;
 use ebm_synth::videos::{VideoConfig, generate};
 
 use crate::Result;

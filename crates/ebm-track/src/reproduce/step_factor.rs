@@ -1,9 +1,9 @@
 //! How well a box module refines boxes without a tracker around it, and the step lengths that held-out boxes choose.
 
+use ebm_base::Key;
 use ebm_core::{PerturbedBoxes, Proposal};
 use ebm_eval::tracking::overlap;
 use ebm_experiment::best;
-use ebm_seed::Key;
 use ebm_train::Progress;
 
 use crate::Result;

@@ -79,7 +79,7 @@ fn with_dropped(maps: &Tensor, copies: usize, p: f64, rng: &mut dyn RngCore) -> 
 
 #[cfg(test)]
 mod tests {
-    use ebm_seed::Key;
+    use ebm_base::Key;
 
     use super::*;
 

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
+use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::patch::{PatchGeometry, PatchSampler};
 use ebm_data::sequences::Rect;
 use ebm_data::transform::Normalise;
-use ebm_seed::Key;
 
 pub use self::box_density::BoxDensity;
 pub use self::config::{BoxConfig, TrackerConfig};

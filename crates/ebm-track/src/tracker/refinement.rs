@@ -96,7 +96,7 @@ fn best(boxes: Vec<(Rect, f64)>, config: &BoxConfig) -> Option<(Rect, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use ebm_seed::Key;
+    use ebm_base::Key;
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
+use ebm_base::Key;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::Group;
 
 use super::{BoxModuleTask, PairSource};

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::Device;
+use ebm_base::Key;
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, digest};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
-use ebm_seed::Key;
 use ebm_train::model_file::file_digest;
 use ebm_train::{Group, keep_base};
 

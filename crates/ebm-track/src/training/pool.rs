@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use candle_core::{DType, Tensor};
-use ebm_seed::Key;
+use ebm_base::Key;
 use rand::Rng;
 use rand::seq::SliceRandom;
 

@@ -1,9 +1,9 @@
 //! The box module in training.
 
 use candle_core::{DType, Tensor};
+use ebm_base::Key;
 use ebm_core::{AnyObjective, EnergyModel, Objective, Proposal};
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_train::{GradientTask, Group, Learner, Loss};
 use rand::RngCore;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 use ebm_testing::external;
 use ebm_track::{Backbone, Error};
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{D, DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_nn::import::{LoadPolicy, load_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_ops::roi::prroi_pool;
-use ebm_seed::Key;
 use ebm_track::box_module::{
     BoxModule, BoxModuleConfig, BoxNetwork, InTraining, Modulation, PixelSteps, TargetFeatures, TestFeatures,
     corners,

@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex};
 
 use candle_core::{D, DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::{EnergyModel, GaussianMixture, TargetSpace};
 use ebm_data::Image;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::Convention;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_seed::Key;
 use ebm_track::box_module::{
     BoxModule, BoxModuleConfig, BoxNetwork, Modulation, TargetFeatures, TestFeatures,
 };

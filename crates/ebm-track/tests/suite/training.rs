@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_core::AnyObjective;
 use ebm_nn::params::ParamStore;
-use ebm_seed::Key;
 use ebm_track::box_module::{BoxModule, BoxModuleConfig};
 use ebm_track::config::{ExperimentConfig, Settings};
 use ebm_track::training::{BoxModuleTask, BoxTraining, PairFeatures, PairSource};

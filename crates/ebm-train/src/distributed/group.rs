@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use candle_core::{Device, Tensor};
-use ebm_seed::Key;
+use ebm_base::Key;
 
 use crate::distributed::error::{Error, Result, refuse};
 

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_libraries::{MPI, SharedLibrary, open_first_mpi};
+use ebm_base::libraries::{MPI, SharedLibrary, open_first_mpi};
 
 use crate::distributed::error::{Error, Result, refuse};
 use crate::distributed::{Group, Launch, Reduce};
@@ -79,7 +79,7 @@ struct Handles<H> {
     in_place: isize,
 }
 
-ebm_libraries::functions! {
+ebm_base::functions! {
     /// MPI's functions that are called here (mpi.h); communicators, types and operations are of type H.
     struct Functions<H> {
         init = "MPI_Init_thread": (*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);

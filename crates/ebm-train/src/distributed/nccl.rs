@@ -11,7 +11,7 @@ use candle_core::cuda_backend::cudarc::nccl::safe::{Comm, Id, NcclType, ReduceOp
 use candle_core::cuda_backend::{CudaDType, WrapErr};
 use candle_core::op::BackpropOp;
 use candle_core::{CudaDevice, CudaStorage, DType, Device, Layout, Storage, Tensor};
-use ebm_libraries::{NCCL, open_first};
+use ebm_base::libraries::{NCCL, open_first};
 
 use crate::distributed::error::{Result, refuse};
 use crate::distributed::{Group, Launch, Reduce};

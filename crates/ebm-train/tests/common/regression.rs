@@ -2,10 +2,10 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
 use ebm_ops::optim::{ParamGroup, Sgd};
-use ebm_seed::Key;
 use ebm_train::distributed::Group;
 use ebm_train::{BoxError, CheckpointData, Loss, LossPart, Progress, StepReport, TrainTask, Updater};
 use rand::Rng;

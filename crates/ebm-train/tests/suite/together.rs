@@ -5,10 +5,10 @@ use std::thread;
 
 use crate::regression::{Fault, Regression, StopAfter};
 use candle_core::{Device, Tensor, Var};
+use ebm_base::Key;
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
 use ebm_ops::optim::{ParamGroup, Sgd};
-use ebm_seed::Key;
 use ebm_train::distributed::{Group, Threads};
 use ebm_train::{Error, Loss, Progress, RunSpec, RunningStatistics, Updater, read_metrics, train_together};
 

@@ -1,7 +1,7 @@
 //! The loop on a small noisy quadratic: closed form, exact resume, the guard, refusals.
 
 use candle_core::{Device, Tensor};
-use ebm_seed::Key;
+use ebm_base::Key;
 use ebm_train::{
     BoxError, CheckpointData, Error, Progress, RunSpec, StepReport, TrainTask, load_latest, read_metrics,
     train_run,

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use ebm_base::Key;
 use ebm_detect::{Corner, Detector, LabelledBox, PathPoint, Scene};
-use ebm_seed::Key;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

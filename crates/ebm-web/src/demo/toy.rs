@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use ebm_base::Key;
 use ebm_core::{Grid, GridDensity};
-use ebm_seed::Key;
 use ebm_toy::dataset::RANGE;
 use ebm_toy::evaluation::Truth;
 use ebm_toy::{Course, Experiment, Points, Problem, training_points};

@@ -29,7 +29,7 @@ impl Log {
     /// Gives each record that was added to `take`, and says how many lines are none. A last line that is not whole is
     /// read again the next time.
     pub fn gained<T: DeserializeOwned>(&mut self, mut take: impl FnMut(T)) -> io::Result<Option<String>> {
-        let mut file = match ebm_files::open_input(&self.path) {
+        let mut file = match ebm_base::files::open_input(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ebm_base::files::read_limited;
 use ebm_data::decode::{DecodeLimits, decode_image};
-use ebm_files::read_limited;
 
 use crate::page::data_uri;
 

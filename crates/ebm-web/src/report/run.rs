@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ebm_files::read_limited;
+use ebm_base::files::read_limited;
 use serde_json::Value;
 
 use super::comparison::Source;

@@ -25,7 +25,7 @@ const FOUR_BYTES: u64 = 5;
 /// A new file of events at `path`, in the place of one that may be there, with the version that a reader looks for first.
 /// `wall_time` are seconds since 1970.
 fn create(path: &Path, wall_time: f64) -> Result<File> {
-    ebm_files::check_output(path)?;
+    ebm_base::files::check_output(path)?;
     let mut file = File::create(path)?;
     file.write_all(&record(&[double(1, wall_time), bytes(3, b"brain.Event:2")].concat()))?;
     Ok(file)

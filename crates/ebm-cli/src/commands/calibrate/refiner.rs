@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ebm_base::Key;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_detect::weights::REFINER;
 use ebm_detect::{Annotated, CalibrationOptions, RefinedResults, RefinerFit};
 use ebm_eval::{detections::check_ids, read_results};
-use ebm_seed::Key;
 use ebm_train::ModelMetadata;
 
 use crate::device::DeviceArgs;

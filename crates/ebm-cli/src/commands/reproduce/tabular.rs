@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use ebm_base::Key;
 use ebm_data::files::{read_settings, write_atomic};
 use ebm_eval::{Spread, Summary};
-use ebm_seed::Key;
 use ebm_tabular::benchmark::{BenchmarkSet, Generated};
 use ebm_tabular::{FitOptions, TabularConfig, TabularRegressor, TargetSpec, evaluate, refined_rmse};
 use serde::Deserialize;

@@ -32,7 +32,7 @@ macro_rules! functions {
 
         impl $(<$handle>)? $table $(<$handle>)? {
             #[expect(unsafe_code, reason = "functions of a library that was opened at run time")]
-            fn of(library: $crate::SharedLibrary) -> ::std::result::Result<Self, &'static str> {
+            fn of(library: $crate::libraries::SharedLibrary) -> ::std::result::Result<Self, &'static str> {
                 Ok(Self { $($field: {
                     let name = $name;
                     let place = library.function(name).ok_or(name)?;

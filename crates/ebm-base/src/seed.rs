@@ -41,11 +41,6 @@ impl Key {
     }
 }
 
-/// Its examples are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 #[cfg(test)]
 mod tests {
     use super::*;

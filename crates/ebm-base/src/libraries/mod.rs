@@ -21,8 +21,3 @@ mod shared_library;
 pub use allocator::keep_freed_memory;
 pub use inventory::{CudaDevice, Inventory, Library, MPI, NCCL};
 pub use shared_library::{SharedLibrary, open_first, open_first_mpi};
-
-/// Its examples are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::check_output;
+use crate::files::check_output;
 
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,8 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
-use crate::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Library, NCCL, wanted};
-use crate::shared_library::open_first;
+use crate::libraries::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Library, NCCL, wanted};
+use crate::libraries::shared_library::open_first;
 
 /// cudarc's compiler at run time; the kernels here are compiled when the program is built.
 const NVRTC: Library =

@@ -136,11 +136,6 @@ fn check_regular(found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-/// Its examples are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! With the feature `cuda`: keeps the linker from tying programs to CUDA's libraries (`src/cuda.rs` opens
+//! With the feature `cuda`: keeps the linker from tying programs to CUDA's libraries (`src/libraries/cuda.rs` opens
 //! them when a device is asked for).
 
 use std::error::Error;

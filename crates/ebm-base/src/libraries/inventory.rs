@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 
 use serde::Serialize;
 
-use crate::shared_library::{open_first, open_first_mpi};
+use crate::libraries::shared_library::{open_first, open_first_mpi};
 
 /// What was found of CUDA on this machine.
 #[derive(Clone, Debug, Serialize)]

@@ -23,7 +23,6 @@ pub mod fetch;
 pub mod files;
 pub mod image;
 pub mod loader;
-pub mod object_crop;
 pub mod patch;
 mod planes;
 pub mod quarantine;

@@ -4,7 +4,6 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::object_crop::Crop;
 use crate::planes::Planes;
 use crate::resize::{Filtered, Unfiltered, Window};
 
@@ -245,23 +244,6 @@ impl Transform {
         let mut data = vec![0.; 3 * size.0 * size.1];
         self.write(image, false, &mut Planes::new(&mut data, size), &mut TransformMemory::default());
         (data, size)
-    }
-
-    /// Writes a window of the mirrored image, by [`Resample::TorchBilinear`], to the upper left of `target` and zeros
-    /// to the rest of it; returns the window's `(height, width)`.
-    pub(crate) fn write_window(
-        &self,
-        image: &Image,
-        mirror: bool,
-        Crop { size, window }: &Crop,
-        target: &mut Planes<'_>,
-        memory: &mut TransformMemory,
-    ) -> (usize, usize) {
-        let shown = (window.rows.len(), window.columns.len());
-        let tables = self.normalise.tables();
-        memory.unfiltered.resize(image, &tables, *size, window.clone(), mirror, target);
-        target.pad_below(shown.0);
-        shown
     }
 
     /// Writes the normalised planes of the resized image, mirrored left to right if asked for, to the upper

@@ -86,13 +86,13 @@ impl LoaderConfig {
     /// For training a detector: shuffled, grouped by aspect, mirrored with probability 0.5; otherwise as
     /// [`LoaderConfig::shuffled`].
     pub fn train(transform: Transform, batch_size: usize) -> Self {
-        let recipe = DetectionRecipe { transform, group_by_aspect: true, flip_probability: 0.5, crop: None };
+        let recipe = DetectionRecipe { transform, group_by_aspect: true, flip_probability: 0.5 };
         Self::shuffled(recipe, batch_size)
     }
 
     /// For evaluating a detector: each image once, in order, as it is; otherwise as [`LoaderConfig::train`].
     pub fn eval(transform: Transform, batch_size: usize) -> Self {
-        let recipe = DetectionRecipe { transform, group_by_aspect: false, flip_probability: 0., crop: None };
+        let recipe = DetectionRecipe { transform, group_by_aspect: false, flip_probability: 0. };
         Self::in_order(recipe, batch_size)
     }
 }

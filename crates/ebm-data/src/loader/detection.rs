@@ -4,10 +4,9 @@ use super::recipe::{Item, Recipe, read_sample};
 use crate::coco::CocoDataset;
 use crate::draw::unit;
 use crate::error::{Error, Result};
-use crate::object_crop::ObjectCrop;
 use crate::planes::Planes;
 use crate::quarantine::{Attempt, DefectCode, Finding};
-use crate::transform::{Resample, Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
+use crate::transform::{Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
 
 /// How an image of a COCO dataset becomes a detector's input; a batch is padded to the largest of its images.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,8 +17,6 @@ pub struct DetectionRecipe {
     pub group_by_aspect: bool,
     /// The probability of mirroring an image left to right.
     pub flip_probability: f64,
-    /// What of the image is shown, and how large, in place of all of it by the transform's rule for the size.
-    pub crop: Option<ObjectCrop>,
 }
 
 /// What a batch knows of one of its images.
@@ -58,13 +55,6 @@ impl Recipe for DetectionRecipe {
 
     fn check(&self, _: &CocoDataset) -> Result<()> {
         self.transform.check()?;
-        if let Some(crop) = &self.crop {
-            crop.check()?;
-            if self.transform.resample == Resample::Pillow {
-                let detail = "windows need the filter `torch`; Pillow's resizes whole images".to_owned();
-                return Err(Error::Argument { name: "resample", detail });
-            }
-        }
         check_probability("flip_probability", self.flip_probability)
     }
 
@@ -77,11 +67,8 @@ impl Recipe for DetectionRecipe {
         usize::from(self.group_by_aspect && portrait)
     }
 
-    /// By the annotated sizes, or the window's.
+    /// By the annotated sizes.
     fn input_size(&self, dataset: &CocoDataset, indices: &[usize]) -> (usize, usize) {
-        if let Some(crop) = &self.crop {
-            return padded_size([(crop.side, crop.side)]);
-        }
         let images = indices.iter().filter_map(|&index| dataset.images.get(index));
         padded_size(images.map(|image| self.transform.output_size(image.height, image.width)))
     }
@@ -101,8 +88,7 @@ impl Recipe for DetectionRecipe {
             return Err(Finding::new(DefectCode::SizeMismatch, detail).trouble(&image.path, name()));
         }
 
-        let mut rng = key.rng();
-        let flipped = unit(&mut rng) < self.flip_probability;
+        let flipped = unit(&mut key.rng()) < self.flip_probability;
         let original = (image.height, image.width);
         let (boxes, labels): (Vec<_>, Vec<_>) = image
             .objects
@@ -110,23 +96,9 @@ impl Recipe for DetectionRecipe {
             .filter(|object| !object.iscrowd)
             .map(|object| (object.bbox, object.label))
             .unzip();
-        let (boxes, labels, (height, width)) = match &self.crop {
-            None => {
-                let size = self.transform.write(&decoded, flipped, planes, &mut memory.transform);
-                let boxes = resize_boxes(&boxes, original, size);
-                (if flipped { flip_boxes(&boxes, size.1) } else { boxes }, labels, size)
-            }
-            Some(crop) => {
-                let boxes = if flipped { flip_boxes(&boxes, image.width) } else { boxes };
-                let crop = crop.draw(original, &boxes, &mut rng);
-                let size =
-                    self.transform.write_window(&decoded, flipped, &crop, planes, &mut memory.transform);
-                let shown = boxes.into_iter().zip(labels);
-                let shown = shown.filter_map(|(bbox, label)| Some((crop.shown(original, bbox)?, label)));
-                let (boxes, labels) = shown.unzip();
-                (boxes, labels, size)
-            }
-        };
+        let (height, width) = self.transform.write(&decoded, flipped, planes, &mut memory.transform);
+        let boxes = resize_boxes(&boxes, original, (height, width));
+        let boxes = if flipped { flip_boxes(&boxes, width) } else { boxes };
         memory.pixels = decoded.pixels;
         Ok(Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped })
     }

@@ -9,9 +9,8 @@ use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::decode::read_image;
 use ebm_data::loader::{Batch, Loader, LoaderConfig};
-use ebm_data::object_crop::ObjectCrop;
 use ebm_data::quarantine::{DefectCode, Tolerance};
-use ebm_data::transform::{Normalise, Resample, ResizeRule, Transform};
+use ebm_data::transform::{ResizeRule, Transform};
 use ebm_testing::fixture;
 
 const SMALL: Transform =
@@ -129,46 +128,6 @@ fn batches_hold_the_transformed_images() {
     }
     // 80 fair coins: outside 20..60 with probability 5e-6, and the seed is fixed.
     assert!(total == 80 && (20..60).contains(&flips), "{flips} of {total}");
-}
-
-#[test]
-fn windows_show_their_part_of_the_image_with_its_boxes() {
-    let dir = tempfile::tempdir().unwrap();
-    let dataset = dataset(dir.path(), 8);
-    let transform = Transform { normalise: Normalise::IDENTITY, ..Transform::TORCHVISION };
-    // The annotated box has 11 x 13 pixels and keeps them.
-    let size = 143f64.sqrt();
-    let crop = ObjectCrop { side: 20, sizes: [size; 2], largest_factor: 1.5 };
-    let mut config = LoaderConfig { workers: 1, tolerance: ANY, ..LoaderConfig::train(transform, 4) };
-    config.recipe.crop = Some(crop);
-    let loader = Loader::new(Arc::clone(&dataset), config.clone(), Key::new(2)).unwrap();
-    let (mut starts, mut flips) = (std::collections::BTreeSet::new(), 0);
-    for batch in loader.batches(0..10).unwrap() {
-        let batch = batch.unwrap();
-        assert_eq!(batch.shape, (4, 3, 32, 32));
-        for (sample, data) in batch.samples.iter().zip(batch.data.chunks_exact(3 * 32 * 32)) {
-            let image = read_image(&dataset.images[sample.index].path).unwrap();
-            let image = if sample.flipped { crate::common::mirrored(&image) } else { image };
-            let id = sample.image_id as usize;
-            let left = if sample.flipped { image.width - id - 11 } else { id };
-            let [x0, y0, x1, y1] = sample.boxes[0].map(|corner| corner as usize);
-            assert_eq!((x1 - x0, y1 - y0, sample.labels[0]), (11, 13, 1));
-            let start = [left - x0, 2 - y0];
-            assert_eq!((sample.width, sample.height), (image.width.min(20), image.height.min(20)));
-            for (place, &number) in data.iter().enumerate() {
-                let (channel, y, x) = (place / 1024, place / 32 % 32, place % 32);
-                let inside = y < sample.height && x < sample.width;
-                let pixel = ((start[1] + y) * image.width + start[0] + x) * 3 + channel;
-                assert_eq!(number, if inside { f32::from(image.pixels[pixel]) } else { 0.0 });
-            }
-            starts.insert(start);
-            flips += usize::from(sample.flipped);
-        }
-    }
-    assert!(starts.len() > 10 && (5..35).contains(&flips), "{starts:?} {flips}");
-    config.recipe.transform.resample = Resample::Pillow;
-    let refused = Loader::new(dataset, config, Key::new(2)).err().unwrap().to_string();
-    assert!(refused.contains("windows need the filter `torch`"), "{refused}");
 }
 
 #[test]

@@ -14,8 +14,7 @@ use crate::error::{Error, Result};
 ///
 /// | score | region |
 /// |---|---|
-/// | [`interval_score`], signed distance from a predicted interval | that interval, [widened](Self::interval) by Q |
-/// | −log p(y given x) | the level set where log p is at least [`log_level`](Self::log_level); several intervals where p is multimodal |
+/// | −log p(y given x) | the level set where log p is at least −Q; several intervals where p is multimodal |
 /// | mass of the smallest highest-density region that holds y | the highest-density region of mass Q |
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SplitConformal {
@@ -52,21 +51,4 @@ impl SplitConformal {
     pub fn contains(&self, score: f64) -> bool {
         score <= self.threshold
     }
-
-    /// The predicted interval `[from, to]` widened by Q at both ends, for a Q from [`interval_score`]; `None`
-    /// where a negative Q leaves nothing.
-    pub fn interval(&self, [from, to]: [f64; 2]) -> Option<[f64; 2]> {
-        let widened = [from - self.threshold, to + self.threshold];
-        (widened[0] <= widened[1]).then_some(widened)
-    }
-
-    /// −Q: where log p(y | x) is at least this, y is in the region, for a Q from the scores −log p.
-    pub fn log_level(&self) -> f64 {
-        -self.threshold
-    }
-}
-
-/// `max(from − y, y − to)`: how far y is outside of the interval, or, negative, inside.
-pub fn interval_score([from, to]: [f64; 2], y: f64) -> f64 {
-    (from - y).max(y - to)
 }

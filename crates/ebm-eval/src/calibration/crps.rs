@@ -29,29 +29,6 @@ pub fn crps_of_cdf(points: &[f64], cdf: &[f64], y: f64) -> Result<f64> {
     Ok(outside + inside.sum::<f64>())
 }
 
-/// The score of an unknown distribution of which there are n ≥ 2 independent `samples` s, for the observed
-/// `y`: `mean |s − y| − Σ_{i<j} |s_i − s_j| / (n (n − 1))`, whose expectation is that of the distribution
-/// itself (the "fair" form; with n² for n (n − 1) few samples would be penalised).
-///
-/// # Errors
-/// [`Error::Empty`], [`Error::TooFew`] for a single sample, [`Error::Value`] unless all numbers are finite.
-pub fn crps_of_samples(samples: &[f64], y: f64) -> Result<f64> {
-    check::values("samples", samples, "finite", f64::is_finite)?;
-    check::value("the observed y", y, "finite", y.is_finite())?;
-    let count = samples.len();
-    if count < 2 {
-        return Err(Error::TooFew { what: "samples", found: count, needed: 2 });
-    }
-    // Relative to y: what all have in common would cost digits.
-    let mut samples: Vec<f64> = samples.iter().map(|sample| sample - y).collect();
-    samples.sort_by(f64::total_cmp);
-    let n = count as f64;
-    let distance = samples.iter().map(|sample| sample.abs()).sum::<f64>() / n;
-    // In ascending order, sample i is the greater of i pairs and the lesser of n − 1 − i.
-    let pairs = samples.iter().enumerate().map(|(i, sample)| (2.0 * i as f64 - (n - 1.0)) * sample);
-    Ok(distance - pairs.sum::<f64>() / (n * (n - 1.0)))
-}
-
 /// ∫ g² over `length`, for g that goes linearly from `a` to `b`.
 fn square(length: f64, a: f64, b: f64) -> f64 {
     length * (a * a + a * b + b * b) / 3.0

@@ -30,10 +30,4 @@ impl PitHistogram {
         }
         Ok(Self { counts })
     }
-
-    /// The height of each bar, of which the mean is 1: 1 everywhere if the predictions are calibrated.
-    pub fn heights(&self) -> Vec<f64> {
-        let mean = self.counts.iter().sum::<usize>() as f64 / self.counts.len() as f64;
-        self.counts.iter().map(|&count| count as f64 / mean).collect()
-    }
 }

@@ -77,11 +77,6 @@ impl BoxSpace {
         let half = (y.narrow(D::Minus1, 2, 2)?.exp()? * 0.5)?;
         Ok(Tensor::cat(&[&center, &((&high - &low)? * half)?], D::Minus1)?)
     }
-
-    /// The reference sizes `(w₀, h₀)`, `(B, M, 2)` or `(B, 1, 2)`.
-    pub fn reference_size(&self) -> &Tensor {
-        &self.size
-    }
 }
 
 impl TargetSpace for BoxSpace {

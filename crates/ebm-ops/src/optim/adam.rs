@@ -9,13 +9,17 @@ use super::fused::{Blend, SubtractRatio};
 use super::{Optimizer, Param, ParamGroup, STEP, buffer, export, gradient, import, with_groups};
 use crate::{Error, Result};
 
+/// β₁ and β₂.
+const BETAS: [f64; 2] = [0.9, 0.999];
+
+/// ε.
+const EPS: f64 = 1e-8;
+
 /// `torch.optim.Adam` with coupled weight decay: with d = g + λp and t the parameter's own step count,
 /// m ← β₁m + (1−β₁)d, v ← β₂v + (1−β₂)d², p ← p − lr/(1−β₁ᵗ) · m / (√v/√(1−β₂ᵗ) + ε).
 #[derive(Debug)]
 pub struct Adam {
     params: Vec<Param>,
-    betas: [f64; 2],
-    eps: f64,
     first: BTreeMap<String, Var>,
     second: BTreeMap<String, Var>,
     steps: BTreeMap<String, i64>,
@@ -27,28 +31,16 @@ impl Adam {
     pub fn new(params: Vec<(String, Var)>, group: impl Fn(&str) -> ParamGroup) -> Self {
         Self {
             params: with_groups(params, group),
-            betas: [0.9, 0.999],
-            eps: 1e-8,
             first: BTreeMap::new(),
             second: BTreeMap::new(),
             steps: BTreeMap::new(),
         }
     }
-
-    /// Other decay rates of the moments.
-    pub fn with_betas(self, beta1: f64, beta2: f64) -> Self {
-        Self { betas: [beta1, beta2], ..self }
-    }
-
-    /// Another ε.
-    pub fn with_eps(self, eps: f64) -> Self {
-        Self { eps, ..self }
-    }
 }
 
 impl Optimizer for Adam {
     fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()> {
-        let [beta1, beta2] = self.betas;
+        let [beta1, beta2] = BETAS;
         for param in &self.params {
             let Some(grad) = gradient(param, grads)? else { continue };
             let (first, second) = (buffer(&mut self.first, param)?, buffer(&mut self.second, param)?);
@@ -59,7 +51,7 @@ impl Optimizer for Adam {
             Blend { keep: beta2, add: 1. - beta2, decay, square: true }.run(second, &grad, &param.var)?;
             let correction = |beta: f64| 1. - beta.powf(*step as f64);
             let rate = lr * param.group.lr_multiplier / correction(beta1);
-            let ratio = SubtractRatio { rate, root: correction(beta2).sqrt(), eps: self.eps };
+            let ratio = SubtractRatio { rate, root: correction(beta2).sqrt(), eps: EPS };
             ratio.run(&param.var, first, second)?;
         }
         Ok(())

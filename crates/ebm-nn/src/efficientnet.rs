@@ -1,7 +1,5 @@
 //! EfficientNet-Lite0 with the parameter names of its published weights.
 
-use std::ops::{Range, RangeInclusive};
-
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 use ebm_ops::nhwc::from_nchw;
@@ -115,25 +113,9 @@ impl EfficientNetLite0 {
         check(maps, self.groups.len())?;
         x.dims4()?;
         let stem = self.stem.forward_channels_last(&from_nchw(x)?, None, true, train)?;
-        let found = self.go_on(&stem, 0..maps, train)?;
+        let found = self.go_on(&stem, maps, train)?;
         Workspace::shared().recycle_input(stem, &found[0]);
         Ok(found)
-    }
-
-    /// The maps of these numbers, from 1, made of the one before them: what
-    /// [`forward_channels_last`](Self::forward_channels_last) makes of an image.
-    ///
-    /// # Errors
-    /// As there, and when there is no map before them.
-    pub fn forward_from(
-        &self,
-        map: &Tensor,
-        maps: RangeInclusive<usize>,
-        train: bool,
-    ) -> Result<Vec<Tensor>> {
-        check(*maps.end(), self.groups.len())?;
-        check(maps.start().saturating_sub(1), *maps.end())?;
-        self.go_on(map, maps.start() - 1..*maps.end(), train)
     }
 
     /// Its maps as operators: (N, 3, H, W) -> (N, channels\[0\], H/2, W/2) and so on, as many as were built.
@@ -153,9 +135,9 @@ impl EfficientNetLite0 {
     }
 
     /// The maps that these groups make of what is before them, which stays.
-    fn go_on(&self, x: &Tensor, groups: Range<usize>, train: bool) -> Result<Vec<Tensor>> {
-        let (mut x, mut found) = (x.clone(), Vec::with_capacity(groups.len()));
-        for group in &self.groups[groups] {
+    fn go_on(&self, x: &Tensor, maps: usize, train: bool) -> Result<Vec<Tensor>> {
+        let (mut x, mut found) = (x.clone(), Vec::with_capacity(maps));
+        for group in &self.groups[..maps] {
             for (i, block) in group.iter().enumerate() {
                 let y = block.forward(&x, train)?;
                 let input = std::mem::replace(&mut x, y);

@@ -90,16 +90,8 @@ fn fewer_maps_are_the_first_ones() {
 }
 
 #[test]
-fn maps_go_on_from_the_one_before_and_know_their_parameters() {
-    let (store, net) = build(EfficientNetLite0::NORM, DType::F32);
-    let all = net.forward_channels_last(&input(&[1, 3, 33, 40], DType::F32), MAPS, false).unwrap();
-    let later = net.forward_from(&all[1], 3..=MAPS, false).unwrap();
-    for (a, b) in later.iter().zip(&all[2..]) {
-        assert_eq!(to_vec(a), to_vec(b));
-    }
-    assert_eq!(later.len(), 3);
-    assert!(net.forward_from(&all[0], 1..=2, false).is_err());
-    assert!(net.forward_from(&all[0], 2..=MAPS + 1, false).is_err());
+fn maps_know_their_parameters() {
+    let (store, _) = build(EfficientNetLite0::NORM, DType::F32);
     let part = ParamStore::new(Key::new(0));
     for maps in 1..=MAPS {
         EfficientNetLite0::new(EfficientNetLite0::NORM, maps, part.var_builder(DType::F32, &CPU)).unwrap();

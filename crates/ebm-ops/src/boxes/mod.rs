@@ -59,22 +59,6 @@ fn ratio(intersection: f32, area_a: f32, area_b: f32) -> f32 {
     if union > 0.0 && union.is_finite() { intersection / union } else { 0.0 }
 }
 
-/// The IoU of every pair, row-major (a.len(), b.len()).
-#[must_use]
-pub fn iou_matrix(a: &[BBox], b: &[BBox], convention: BoxConvention) -> Vec<f32> {
-    let areas: Vec<f32> = b.iter().map(|bbox| area(bbox, convention)).collect();
-    let mut matrix = Vec::with_capacity(a.len() * b.len());
-    for first in a {
-        let own = area(first, convention);
-        matrix.extend(
-            b.iter()
-                .zip(&areas)
-                .map(|(second, &other)| iou_with_areas(first, own, second, other, convention)),
-        );
-    }
-    matrix
-}
-
 /// The box with its corners moved into the image: [0, width] × [0, height], or to the last pixel under
 /// [`BoxConvention::Inclusive`].
 #[must_use]

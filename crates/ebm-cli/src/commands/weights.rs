@@ -147,9 +147,6 @@ pub struct CardArgs {
     /// A trained model's folder: a run of `ebm train`, or one below a run of `ebm reproduce`, such as
     /// runs/detection-mini-1/ebm-0.
     run: PathBuf,
-    /// The model's name; the folder's by default.
-    #[arg(long)]
-    name: Option<String>,
     /// The licence that the weights are under, as the Hub abbreviates it.
     #[arg(long, default_value = "other")]
     licence: String,
@@ -177,8 +174,8 @@ fn run_card(args: &CardArgs) -> Result<()> {
     if out.exists() && !args.force {
         bail!("{} is there already; give another place with --out, or --force to replace it", out.display());
     }
-    let own = || std::path::absolute(&args.run).ok()?.file_name()?.to_str().map(str::to_owned);
-    let name = args.name.clone().or_else(own).unwrap_or_default();
+    let run = std::path::absolute(&args.run).unwrap_or_default();
+    let name = run.file_name().unwrap_or_default().to_string_lossy();
     write_atomic(&out, card(&name, &args.licence, &model, &files).as_bytes())?;
     println!("{}", out.display());
     Ok(())

@@ -36,9 +36,6 @@ pub struct TabularArgs {
     /// How many of the splits.
     #[arg(long, default_value_t = 20)]
     splits: usize,
-    /// The first split, counted from 0.
-    #[arg(long, default_value_t = 0)]
-    first: usize,
     /// The methods, by key; all by default. Estimates of the others are refined where the EBM is among them.
     #[arg(long, value_delimiter = ',')]
     methods: Vec<String>,
@@ -99,7 +96,7 @@ pub fn run(args: &TabularArgs) -> Result<()> {
     }
     for name in args.sets() {
         let set = args.set(name)?;
-        for split in args.first..args.first + args.splits {
+        for split in 0..args.splits {
             let mut energy = None;
             let parts = args.parts(&set, split);
             for key in set.truth.iter().map(|_| TRUTH).chain(keys.iter().map(String::as_str)) {
@@ -142,14 +139,13 @@ impl TabularArgs {
     }
 
     fn set(&self, name: &str) -> Result<BenchmarkSet> {
-        let splits = self.first + self.splits;
         if let Some(generated) = Generated::ALL.into_iter().find(|generated| generated.name() == name) {
-            return Ok(generated.set(GENERATED_ROWS, splits, Key::new(self.seed).split("sets"))?);
+            return Ok(generated.set(GENERATED_ROWS, self.splits, Key::new(self.seed).split("sets"))?);
         }
         let data = self.data.as_ref().with_context(|| {
             format!("{name} is not generated; --data names the folder UCI_Datasets that holds it")
         })?;
-        Ok(BenchmarkSet::uci(&data.join(name), splits)?)
+        Ok(BenchmarkSet::uci(&data.join(name), self.splits)?)
     }
 }
 

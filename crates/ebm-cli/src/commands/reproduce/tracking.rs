@@ -47,9 +47,6 @@ pub struct TrackingArgs {
     /// Mini, stills: a folder of sequences laid out like OTB to measure on as well.
     #[arg(long)]
     sequences: Option<PathBuf>,
-    /// Where generated videos go; by default below the datasets.
-    #[arg(long)]
-    generated: Option<PathBuf>,
 }
 
 fn parse_annotated(text: &str) -> Result<Annotated, String> {
@@ -194,7 +191,7 @@ impl TrackingArgs {
             false => (VideoConfig::default().frames, "generated/videos"),
         };
         Ok(StillsData {
-            generated: self.generated.clone().unwrap_or_else(|| self.task.datasets.join(folder)),
+            generated: self.task.datasets.join(folder),
             video: VideoConfig { frames, ..VideoConfig::default() },
             stills: self.stills.clone(),
             held_out: self.held_out.clone(),

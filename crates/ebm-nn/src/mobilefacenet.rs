@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use candle_core::Tensor;
-use candle_nn::{Linear, VarBuilder};
-use ebm_ops::nn::{BatchNorm, BatchNormConfig, Chain, Conv2d, Conv2dConfig};
-use ebm_ops::{Padding, Workspace, linear};
+use candle_nn::VarBuilder;
+use ebm_ops::Workspace;
+use ebm_ops::nn::{BatchNormConfig, Chain, Conv2d, Conv2dConfig};
 
 use crate::onnx::{Graph, Value};
 use crate::{Error, Result, init};
@@ -148,50 +148,6 @@ impl MobileFaceNet {
     /// When a parameter cannot be read.
     pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
         self.blocks.iter().try_fold(x.clone(), |x, block| graph.chain(block, &x))
-    }
-}
-
-/// What a [`MobileFaceNet`] has behind its last map: a filter of the whole map for each channel, and a layer to
-/// 128 numbers, of which the direction tells the person.
-#[derive(Clone, Debug)]
-pub struct FaceEmbedding {
-    whole: Conv2d,
-    linear: Linear,
-    norm: BatchNorm,
-}
-
-impl FaceEmbedding {
-    /// The length of an embedding.
-    pub const LENGTH: usize = 128;
-
-    /// The side of the map, that of an image of 112 × 112 pixels.
-    const SIDE: usize = 7;
-
-    /// The layers whose parameters are those of `vb`, normalised as [`MobileFaceNet::new`] says, the embedding
-    /// with an ε of its own.
-    ///
-    /// # Errors
-    /// When `vb` refuses a tensor.
-    pub fn new(norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
-        let channels = MobileFaceNet::CHANNELS;
-        let config =
-            Conv2dConfig { padding: Padding::Each(0), ..Conv2dConfig::depthwise(channels, Self::SIDE) };
-        let last = BatchNormConfig { eps: 2e-5, ..norm };
-        Ok(Self {
-            whole: normalised(config, norm, "conv_6dw7_7", vb)?,
-            linear: init::linear(channels, Self::LENGTH, vb.pp("pre_fc1"))?,
-            norm: BatchNorm::new(Self::LENGTH, last, vb.pp("fc1"))?,
-        })
-    }
-
-    /// (N, 7, 7, 512) -> (N, 128).
-    ///
-    /// # Errors
-    /// When the map has another shape.
-    pub fn forward(&self, map: &Tensor, train: bool) -> Result<Tensor> {
-        let pooled = self.whole.forward_channels_last(map, None, false, train)?;
-        let pooled = pooled.reshape((map.dim(0)?, MobileFaceNet::CHANNELS))?;
-        self.norm.forward(&linear(&pooled, self.linear.weight(), self.linear.bias())?, train)
     }
 }
 

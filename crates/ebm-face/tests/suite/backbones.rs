@@ -13,7 +13,7 @@ use ebm_face::{
 };
 use ebm_nn::import::{load_safetensors, save_safetensors};
 use ebm_nn::init::{draw, normal};
-use ebm_nn::mobilefacenet::{FaceEmbedding, MobileFaceNet};
+use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 
 const CPU: Device = Device::Cpu;
@@ -221,7 +221,7 @@ fn published_small_networks_load_without_what_is_behind_their_maps() {
     let published = ParamStore::new(Key::new(1));
     let vb = published.var_builder(DType::F32, &CPU);
     MobileFaceNet::new(MobileFaceNet::NORM, &vb).unwrap();
-    FaceEmbedding::new(MobileFaceNet::NORM, &vb).unwrap();
+    ebm_nn::init::linear(MobileFaceNet::CHANNELS, 128, vb.pp("pre_fc1")).unwrap();
     save_safetensors(&path, &published.tensors().unwrap()).unwrap();
     let config = BackboneConfig::Mobilefacenet(MobileFaceNetConfig { trained_blocks: 4, frozen_norm: false });
     let store = ParamStore::new(Key::new(0));

@@ -30,6 +30,11 @@ pub trait GradientTask {
 
     /// The same, to be changed.
     fn learner_mut(&mut self) -> &mut Learner;
+
+    /// The network's parameters.
+    fn store(&self) -> &ParamStore {
+        self.learner().store()
+    }
 }
 
 /// A [`GradientTask`] that is no more than a function of the step.

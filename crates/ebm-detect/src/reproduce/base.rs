@@ -10,7 +10,9 @@ use candle_core::Tensor;
 use ebm_base::Key;
 use ebm_data::coco::CocoDataset;
 use ebm_experiment::Session;
-use ebm_train::{BaseNetwork, Group, ModelMetadata, Progress, RunSpec, keep_base, model_file, train_run};
+use ebm_train::{
+    BaseNetwork, GradientTask, Group, ModelMetadata, Progress, RunSpec, keep_base, model_file, train_run,
+};
 
 use super::setup::StudyOptions;
 use crate::{

@@ -14,7 +14,7 @@ use ebm_base::Key;
 use ebm_data::{coco::CocoDataset, loader::LoaderConfig};
 use ebm_eval::{Detection, write_results};
 use ebm_experiment::Session;
-use ebm_train::{Class, Group, ModelMetadata, Progress, RunSpec, train_run};
+use ebm_train::{Class, GradientTask, Group, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::{
     base::BaseOptions,

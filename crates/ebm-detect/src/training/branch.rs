@@ -121,11 +121,6 @@ impl BranchTask {
         })
     }
 
-    /// The branch's parameters.
-    pub fn store(&self) -> &ParamStore {
-        self.learner.store()
-    }
-
     /// The mean loss of a confidence on a batch, and over how many objects; `sum` adds up those of parts of it.
     fn confidence_loss(
         &self,

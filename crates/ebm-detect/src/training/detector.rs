@@ -50,11 +50,6 @@ impl DetectorTask {
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
-
-    /// The network's parameters.
-    pub fn store(&self) -> &ParamStore {
-        self.learner.store()
-    }
 }
 
 impl GradientTask for DetectorTask {

@@ -82,11 +82,6 @@ impl RefinerTask {
         mean_loss(images, key, |image, key| self.loss_of(image, key))
     }
 
-    /// The network's parameters.
-    pub fn store(&self) -> &ParamStore {
-        self.learner.store()
-    }
-
     /// The mean loss of an image's objects, and how many there are.
     fn loss_of(&self, image: &CachedBatch, key: Key) -> Result<(Tensor, usize)> {
         let maps = match image.maps.as_slice() {

@@ -12,7 +12,7 @@ use ebm_detect::{BoxRefiner, CachedBatch, ImageBatch, LabelledBox, Objects, Refi
 use ebm_nn::import::{save_safetensors, to_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use ebm_train::{Class, TrainTask};
+use ebm_train::{Class, GradientTask, TrainTask};
 use rand::Rng;
 
 /// A few channels on images of 64 × 64 pixels.

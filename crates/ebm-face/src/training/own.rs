@@ -8,6 +8,7 @@ use ebm_data::faces::split::Split;
 use ebm_data::faces::utkface;
 use ebm_data::faces::{Faces, Tolerance, listed};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
+use ebm_train::GradientTask;
 use ebm_train::model_file::file_digest;
 
 use super::{Batch, FaceTask, StreamSource, whole_batches, whole_network};

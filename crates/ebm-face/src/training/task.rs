@@ -45,11 +45,6 @@ impl<S: BatchSource> FaceTask<S> {
         Ok(sum / count)
     }
 
-    /// The network's parameters.
-    pub fn store(&self) -> &ParamStore {
-        self.learner.store()
-    }
-
     /// The network, trained so far, and its parameters.
     pub fn into_network(self) -> (Network, ParamStore) {
         (self.network, self.learner.into_store())

@@ -7,7 +7,7 @@ use ebm_base::Key;
 use ebm_data::sequences::Sequence;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
-use ebm_train::{Group, Progress, RunSpec, keep_base, load_latest, train_run};
+use ebm_train::{GradientTask, Group, Progress, RunSpec, keep_base, load_latest, train_run};
 
 use super::compare::{Comparison, Setup, Test, Trained, module_name};
 use super::data::{loader_of, pair_sampler};

@@ -11,7 +11,7 @@ use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, digest};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_train::model_file::file_digest;
-use ebm_train::{Group, keep_base};
+use ebm_train::{GradientTask, Group, keep_base};
 
 use super::{BoxModuleTask, ModuleTraining, PairFeatures, PairSource, StreamPairs};
 use crate::backbone::Backbone;

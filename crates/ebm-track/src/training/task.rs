@@ -68,11 +68,6 @@ impl<S: PairSource> BoxModuleTask<S> {
     pub fn module(&self) -> &BoxModule {
         &self.module
     }
-
-    /// The module's parameters.
-    pub fn store(&self) -> &ParamStore {
-        self.learner.store()
-    }
 }
 
 impl<S: PairSource> GradientTask for BoxModuleTask<S> {

@@ -10,7 +10,7 @@ use ebm_track::box_module::{BoxModule, BoxModuleConfig};
 use ebm_track::config::{ExperimentConfig, Settings};
 use ebm_track::training::{BoxModuleTask, BoxTraining, PairFeatures, PairSource};
 use ebm_track::{BackboneFeatures, Result};
-use ebm_train::TrainTask;
+use ebm_train::{GradientTask, TrainTask};
 use rand::Rng;
 
 const CPU: Device = Device::Cpu;

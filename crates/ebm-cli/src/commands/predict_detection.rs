@@ -25,9 +25,19 @@ use crate::video::{self, Video};
 /// What the lines on standard output say, for the long help.
 pub const LINES: &str = "\
 Output:
-  One JSON object a line for each detection, best first; docs/json.md has every key. Boxes are in pixels, with
-  fractions, from the upper left corner of the image: left, top, width, height. The image is meant as viewers show
-  it, turned as its orientation tag (EXIF) says; with --annotations as it is stored.";
+  One JSON object a line for each detection, best first; docs/json.md has every key.
+    image                the file; of a video also frame, from 0, and time, in seconds
+    label, label_name, category_id, score
+    bbox, bbox_before    [left, top, width, height], after and before refinement
+    edges_90             with --density: left, top, right, bottom, each a list of intervals [from, to] that
+                         hold the edge with probability 0.9
+    effective_sample_size, reliable
+                         how many draws the density is worth; whether they are enough to believe edges_90
+
+  All of them are in pixels, with fractions. The origin is the upper left corner of the image, not the middle of
+  its first pixel; x goes to the right, y down. So a box of the whole image is [0, 0, its width, its height], and
+  right and bottom in edges_90 are left + width and top + height. The image is meant as viewers show it, turned
+  as its orientation tag (EXIF) says; with --annotations as it is stored, which is what annotations refer to.";
 
 /// Arguments of `ebm predict detection`.
 #[derive(Args)]

@@ -289,7 +289,7 @@ fn published_files_load_by_their_names() {
     let resnet = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2 };
     for (config, images, surplus, one) in [
         (BackboneConfig::Resnet(resnet), [1, 3, 40, 40], "fc.weight", "layer1.0.bn3.running_mean"),
-        (ATTO, [1, 3, 64, 64], "head.fc.weight", "stages.2.blocks.5.gamma"),
+        (ATTO, [1, 3, 64, 64], "head.fc.weight", "stages.2.blocks.5.norm.weight"),
     ] {
         let (store, backbone) = build(&config, DType::F32);
         let images = noise(&images, DType::F32, 1);

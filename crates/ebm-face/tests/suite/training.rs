@@ -296,7 +296,7 @@ fn the_last_blocks_are_trained_on_the_maps_of_those_before_them() {
     let data =
         Data { train: faces(32), validation: faces(8), test: Some(faces(12)), whole: None, split: None };
     let options = Options { seeds: 1, ablation: false, run: dir.path().join("run"), resume: false };
-    let outcome = on_features(&config, &[data.clone()], &weights, &options, &mut ()).unwrap();
+    let outcome = on_features(&config, std::slice::from_ref(&data), &weights, &options, &mut ()).unwrap();
     assert_eq!(outcome.rows.len(), 2 * 2 + 3);
     let saved = load_safetensors(&options.run.join("direct_l2-0/model.safetensors"), &CPU).unwrap();
     let before = store.tensors().unwrap();

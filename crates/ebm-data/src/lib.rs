@@ -29,9 +29,7 @@ pub mod quarantine;
 pub mod rect;
 pub mod resize;
 pub mod sequences;
-pub mod staging;
 pub mod transform;
-pub mod unpack;
 
 pub use crate::error::{Error, Result};
 pub use crate::image::Image;

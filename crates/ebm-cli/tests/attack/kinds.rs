@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::base::{entries, files};
+use super::base::files;
 use super::case::Case;
 use super::damage::{self, HOSTILE};
 use super::program::{words, write};
@@ -31,33 +31,6 @@ impl Case<'_> {
         write(&path, &damage::bytes(&mut self.random, &read(&sound)?))?;
         Ok(path)
     }
-
-    /// Notes what is in a folder beside these names.
-    fn nothing_but(&mut self, folder: &Path, names: &[&str]) -> Result<()> {
-        for path in entries(folder)? {
-            if !names.iter().any(|name| path.file_name().is_some_and(|own| own == *name)) {
-                self.note("written elsewhere", &path.display().to_string());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// An archive of somebody's: nothing lands outside of its folder, which is there whole or not at all.
-pub fn archive(case: &mut Case<'_>) -> Result<()> {
-    let archive = case.damaged(&case.base.archives)?;
-    let mut program = case.ebm("data unpack {} t --max-files 500 --max-gib 1", &[&archive]);
-    // Of an archive with several folders, `--top` is a matter of usage.
-    let top = case.random.below(3) == 0;
-    program.words.extend(top.then(|| "--top".into()));
-    let code = case.run(&program, if top { &[0, 2, 3] } else { &OF_DATA })?;
-    let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let target = if code == Some(0) { "t" } else { "" };
-    let dir = case.dir.clone();
-    for (folder, names) in dir.ancestors().zip([&[&*name, ".t.lock", target][..], &["b"], &["a"]]) {
-        case.nothing_but(folder, names)?;
-    }
-    Ok(())
 }
 
 /// Weights that are converted, or that something is predicted with.

@@ -6,7 +6,7 @@
 
 mod jpeg;
 
-use std::io::{Cursor, Read};
+use std::io::Cursor;
 use std::path::Path;
 
 use ::image::metadata::Orientation;
@@ -59,7 +59,7 @@ impl DecodeLimits {
 /// format, or an incomplete or damaged image: also a JPEG whose data end before its last block. Other damage inside
 /// a JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
-    read_image_limited(path, &DecodeLimits::default())
+    read_image_into(path, Vec::new())
 }
 
 /// As [`read_image`], turned and mirrored as the orientation tag (EXIF) says: the way viewers show the
@@ -87,17 +87,10 @@ pub fn decode_upright(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Resul
     Image::new(width, height, image.into_rgb8().into_raw())
 }
 
-/// As [`read_image`], with other limits.
-///
-/// # Errors
-/// Those of [`read_image`].
-pub fn read_image_limited(path: &Path, limits: &DecodeLimits) -> Result<Image> {
-    read_image_into(path, limits, Vec::new())
-}
-
-/// As [`read_image_limited`], with memory for the pixels.
-pub(crate) fn read_image_into(path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
-    decode_into(&read_limited(path, limits.max_file_bytes)?, path, limits, memory)
+/// As [`read_image`], with memory for the pixels.
+pub(crate) fn read_image_into(path: &Path, memory: Vec<u8>) -> Result<Image> {
+    let limits = DecodeLimits::default();
+    decode_into(&read_limited(path, limits.max_file_bytes)?, path, &limits, memory)
 }
 
 /// As [`read_image`], of bytes in memory; `path` is the name for errors.
@@ -135,11 +128,10 @@ fn format(bytes: &[u8], path: &Path) -> Result<ImageFormat> {
     }
 }
 
-/// Whether the end of a file is there; of a BMP the decoder tells.
+/// Whether the end of a PNG or WebP is there; of others the decoder tells.
 fn is_whole(bytes: &[u8], format: ImageFormat) -> bool {
     let length = || bytes.get(4..)?.first_chunk().map(|length| u64::from(u32::from_le_bytes(*length)));
     match format {
-        ImageFormat::Jpeg => jpeg::Parts::read(bytes).is_whole,
         ImageFormat::Png => bytes.ends_with(b"IEND\xae\x42\x60\x82"),
         ImageFormat::WebP => length().is_some_and(|length| length + 8 <= bytes.len() as u64),
         _ => true,
@@ -196,20 +188,8 @@ pub struct Header {
 /// # Errors
 /// Those of [`read_image`], but that damage behind the header is not seen.
 pub fn read_header(path: &Path) -> Result<Header> {
-    const USUAL_BYTES: u64 = 1 << 17;
     let limits = DecodeLimits::default();
-    let fail = |source| Error::io("read", path, source);
-    let mut start = Vec::new();
-    ebm_base::files::open_input(path)
-        .and_then(|file| file.take(USUAL_BYTES).read_to_end(&mut start))
-        .map_err(fail)?;
-    let ((width, height), orientation) = match header(&start, path) {
-        // A colour profile or a thumbnail may come first.
-        Err(_) if start.len() as u64 == USUAL_BYTES => {
-            header(&read_limited(path, limits.max_file_bytes)?, path)
-        }
-        found => found,
-    }?;
+    let ((width, height), orientation) = header(&read_limited(path, limits.max_file_bytes)?, path)?;
     limits.check(path, width, height)?;
     Ok(Header { width, height, is_turned: orientation != Orientation::NoTransforms })
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ebm_base::Key;
 
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, Quarantine, Tolerance};
+use crate::quarantine::{Defect, Quarantine};
 
 pub use crate::planes::Planes;
 pub use batches::{Batch, Batches, ByStep};
@@ -123,9 +123,6 @@ impl<R: Recipe> Shared<R> {
         }
         let tolerance = &self.config.tolerance;
         tolerance.list(&found.quarantine)?;
-        let (bad, total) = (found.indices.len(), R::count(&self.dataset));
-        // Of nothing no batch is made, however much is tolerated.
-        let none_left = Tolerance { max_bad_fraction: 0.0, ..tolerance.clone() };
-        if bad < total { tolerance } else { &none_left }.check(&found.quarantine, bad, total)
+        tolerance.check_left(&found.quarantine, found.indices.len(), R::count(&self.dataset))
     }
 }

@@ -180,6 +180,12 @@ impl Tolerance {
         Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
     }
 
+    /// As [`Tolerance::check`]; of nothing something must be left, however much is tolerated.
+    pub(crate) fn check_left(&self, quarantine: &Quarantine, bad: usize, total: usize) -> Result<()> {
+        let none_left = Self { max_bad_fraction: 0., report: self.report.clone() };
+        if bad < total { self } else { &none_left }.check(quarantine, bad, total)
+    }
+
     /// Writes the report, then checks that the defects, each of another sample, are not too many for `sound`
     /// others.
     pub(crate) fn apply(&self, quarantine: &Quarantine, sound: usize) -> Result<()> {

@@ -100,7 +100,7 @@ impl Recipe for FaceTransform {
 
     fn prepare(
         &self,
-        Item { dataset, index, key, limits, .. }: Item<'_, Faces>,
+        Item { dataset, index, key, .. }: Item<'_, Faces>,
         planes: &mut Planes<'_>,
         memory: &mut FaceMemory,
     ) -> Attempt<FaceSample> {
@@ -111,9 +111,9 @@ impl Recipe for FaceTransform {
             self.augmentation.as_ref().map(|augmentation| augmentation.draw(self.size, &mut key.rng()));
         match pixels {
             Pixels::File(path) | Pixels::Region { path, .. } => {
-                let mut image = read_sample(path, sample, limits, std::mem::take(decoded))?;
+                let mut image = read_sample(path, sample, std::mem::take(decoded))?;
                 if let Pixels::Region { region, .. } = pixels {
-                    let part = crop(&image, *region, limits, std::mem::take(cropped));
+                    let part = crop(&image, *region, std::mem::take(cropped));
                     let part = part.map_err(|finding| finding.trouble(path, sample()))?;
                     *cropped = std::mem::replace(&mut image, part).pixels;
                 }

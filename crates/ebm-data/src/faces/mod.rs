@@ -49,11 +49,8 @@ impl Pixels {
     pub fn decode(&self) -> Result<Image> {
         match self {
             Self::File(path) => read_image(path),
-            Self::Region { path, region } => {
-                let limits = DecodeLimits::default();
-                region::crop(&read_image(path)?, *region, &limits, Vec::new())
-                    .map_err(|finding| Error::decode(path, finding.detail))
-            }
+            Self::Region { path, region } => region::crop(&read_image(path)?, *region, Vec::new())
+                .map_err(|finding| Error::decode(path, finding.detail)),
             Self::Memory(image) => Ok((**image).clone()),
         }
     }

@@ -6,12 +6,7 @@ use crate::image::Image;
 use crate::quarantine::{DefectCode, Finding};
 
 /// The part `[x0, y0, x1, y1]` of an image, black beyond it, in `memory`; or why there is none.
-pub(super) fn crop(
-    image: &Image,
-    [x0, y0, x1, y1]: [i64; 4],
-    limits: &DecodeLimits,
-    memory: Vec<u8>,
-) -> Result<Image, Finding> {
+pub(super) fn crop(image: &Image, [x0, y0, x1, y1]: [i64; 4], memory: Vec<u8>) -> Result<Image, Finding> {
     let say = |what: &str| format!("the region {:?} {what}", [x0, y0, x1, y1]);
     let side = |start: i64, end: i64| end.checked_sub(start).and_then(|side| usize::try_from(side).ok());
     let (Some(width @ 1..), Some(height @ 1..)) = (side(x0, x1), side(y0, y1)) else {
@@ -28,6 +23,7 @@ pub(super) fn crop(
         let size = format!("has no pixel of the image of {}x{}", image.width, image.height);
         return Err(Finding::new(DefectCode::BadBox, say(&size)));
     }
+    let limits = DecodeLimits::default();
     let fits = width.checked_mul(height).is_some_and(|area| area <= limits.max_pixels);
     if width > limits.max_side || height > limits.max_side || !fits {
         let limits = format!("exceeds {} pixels per side or {} in all", limits.max_side, limits.max_pixels);
@@ -75,7 +71,7 @@ pub fn crop_face(image: &Image, bbox: [f64; 4], scale: f64) -> crate::Result<Ima
         return Err(say(format!("{x},{y},{width},{height} has no pixel of the image, which is {size}")));
     }
     let region = square_about([x + width / 2., y + height / 2., width, height], scale);
-    crop(image, region, &DecodeLimits::default(), Vec::new()).map_err(|finding| say(finding.detail))
+    crop(image, region, Vec::new()).map_err(|finding| say(finding.detail))
 }
 
 #[cfg(test)]
@@ -87,7 +83,7 @@ mod tests {
     }
 
     fn cropped(region: [i64; 4]) -> Result<Image, Finding> {
-        crop(&image(), region, &DecodeLimits::default(), vec![7; 100])
+        crop(&image(), region, vec![7; 100])
     }
 
     #[test]
@@ -121,7 +117,7 @@ mod tests {
     }
 
     fn crop_region(image: &Image, region: [i64; 4]) -> Image {
-        crop(image, region, &DecodeLimits::default(), Vec::new()).unwrap()
+        crop(image, region, Vec::new()).unwrap()
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl<R: Recipe> Maker<R> {
         let mut indices = plan.get(place).cloned().unwrap_or_default();
         self.plan = Some((epoch, plan));
         let augment = key.split("augment").index(epoch);
-        let (dataset, recipe, limits) = (&**dataset, &config.recipe, &config.limits);
+        let (dataset, recipe) = (&**dataset, &config.recipe);
         let mut defects = Vec::new();
         loop {
             let (height, width) = recipe.input_size(dataset, &indices);
@@ -69,7 +69,7 @@ impl<R: Recipe> Maker<R> {
                 let place = &mut data.numbers[samples.len() * image_len..][..image_len];
                 let mut planes = Planes::new(place, (height, width));
                 let key = augment.index(index as u64);
-                let item = Item { dataset, index, key, epoch: augment, limits };
+                let item = Item { dataset, index, key, epoch: augment };
                 match recipe.prepare(item, &mut planes, &mut self.memory) {
                     Ok(sample) => {
                         samples.push(sample);

@@ -75,13 +75,13 @@ impl Recipe for DetectionRecipe {
 
     fn prepare(
         &self,
-        Item { dataset, index, key, limits, .. }: Item<'_, CocoDataset>,
+        Item { dataset, index, key, .. }: Item<'_, CocoDataset>,
         planes: &mut Planes<'_>,
         memory: &mut DetectionMemory,
     ) -> Attempt<Sample> {
         let image = &dataset.images[index];
         let name = || format!("image {}", image.id);
-        let decoded = read_sample(&image.path, name, limits, std::mem::take(&mut memory.pixels))?;
+        let decoded = read_sample(&image.path, name, std::mem::take(&mut memory.pixels))?;
         if (decoded.width, decoded.height) != (image.width, image.height) {
             let found = format!("{}x{}", decoded.width, decoded.height);
             let detail = format!("{found}, annotated {}x{}", image.width, image.height);

@@ -29,7 +29,6 @@ use super::crop::{CropMemory, SearchArea};
 use super::sampler::{Pair, PairSampler};
 use super::variation::{Change, Variation};
 use super::{Rect, Sequence};
-use crate::decode::DecodeLimits;
 use crate::draw::unit;
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -114,7 +113,7 @@ impl PairRecipe {
     }
 
     fn read(&self, frame: &Frame<'_>, memory: &mut PairMemory) -> Attempt<Image> {
-        read_sample(&frame.path(), || frame.name(), frame.limits, std::mem::take(&mut memory.decoded))
+        read_sample(&frame.path(), || frame.name(), std::mem::take(&mut memory.decoded))
     }
 
     /// Cuts `image` around `around` into `pixels`; returns the target's box in the crop.
@@ -164,9 +163,9 @@ impl PairRecipe {
 
     /// What the reference crop and the test crop of `pair` are made of.
     fn shots<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> [Shot<'a>; 2] {
-        let Item { dataset, key, limits, .. } = *item;
+        let Item { dataset, key, .. } = *item;
         let sequence = dataset.sequence(pair);
-        let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place, limits });
+        let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place });
         let [first, second] = self.colours(key.split("augment"));
         let vary = |crop: u64| key.split("vary").index(crop);
         let own = match self.variation {
@@ -181,7 +180,7 @@ impl PairRecipe {
             let change = self.variation.map_or(Change::NONE, |variation| variation.draw(key.split("change")));
             let behind = change.margins.map(|_| {
                 let other = dataset.draw(key.split("background"));
-                let frame = Frame { sequence: dataset.sequence(&other), place: other.reference, limits };
+                let frame = Frame { sequence: dataset.sequence(&other), place: other.reference };
                 (frame, self.jitter(frame.target(), &mut key.split("behind").rng()))
             });
             Shot { frame, around, colours, change, background: behind }
@@ -212,7 +211,6 @@ fn jittered(target: Rect, [scale, centre]: [f64; 2], rng: &mut dyn RngCore) -> R
 struct Frame<'a> {
     sequence: &'a Sequence,
     place: usize,
-    limits: &'a DecodeLimits,
 }
 
 impl Frame<'_> {

@@ -9,13 +9,13 @@ pub use file::{
     AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord, with_words_for_non_finite,
 };
 pub(crate) use sound::{Origin, misplaced};
-use sound::{Sound, crowded, keep_sound};
+use sound::{Sound, keep_sound};
 
 use std::path::{Path, PathBuf};
 
 use crate::digest::digest;
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, DefectCode, Finding, Quarantine, SHOWN, Tolerance};
+use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, Tolerance};
 
 /// What an annotation file is read as.
 const COCO: &str = "a COCO annotation file";
@@ -142,15 +142,7 @@ impl CocoDataset {
         origin: &Origin<'_>,
         options: &LoadOptions,
     ) -> Result<Self> {
-        let (tolerance, Sound { mut images, mut quarantine, mut bad_of_total }) = (&options.tolerance, sound);
-        images.retain(|image| {
-            let finding = crowded(image.objects.len());
-            bad_of_total[0].0 += usize::from(finding.is_some());
-            let defect =
-                |finding: Finding| finding.in_sample(origin.annotations, format!("image {}", image.id));
-            quarantine.defects.extend(finding.clone().map(defect));
-            finding.is_none()
-        });
+        let (tolerance, Sound { mut images, quarantine, bad_of_total }) = (&options.tolerance, sound);
         tolerance.list(&quarantine)?;
         let is_missing = |defect: &&Defect| defect.code == DefectCode::MissingFile;
         let missing: Vec<&Defect> = quarantine.defects.iter().filter(is_missing).collect();

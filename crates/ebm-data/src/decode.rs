@@ -59,7 +59,8 @@ impl DecodeLimits {
 /// format, or an incomplete or damaged image: also a JPEG whose data end before its last block. Other damage inside
 /// a JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
-    read_image_into(path, Vec::new())
+    let limits = DecodeLimits::default();
+    decode_image(&read_limited(path, limits.max_file_bytes)?, path, &limits)
 }
 
 /// As [`read_image`], turned and mirrored as the orientation tag (EXIF) says: the way viewers show the
@@ -87,24 +88,14 @@ pub fn decode_upright(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Resul
     Image::new(width, height, image.into_rgb8().into_raw())
 }
 
-/// As [`read_image`], with memory for the pixels.
-pub(crate) fn read_image_into(path: &Path, memory: Vec<u8>) -> Result<Image> {
-    let limits = DecodeLimits::default();
-    decode_into(&read_limited(path, limits.max_file_bytes)?, path, &limits, memory)
-}
-
 /// As [`read_image`], of bytes in memory; `path` is the name for errors.
 ///
 /// # Errors
 /// Those of [`read_image`].
 pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
-    decode_into(bytes, path, limits, Vec::new())
-}
-
-fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
     let format = format(bytes, path)?;
     if format == ImageFormat::Jpeg {
-        return jpeg::decode(bytes, path, limits, memory);
+        return jpeg::decode(bytes, path, limits);
     }
     if !is_whole(bytes, format) {
         return Err(Error::decode(path, "truncated: it does not end as its format wants"));

@@ -1,5 +1,6 @@
 //! Writing images.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use ::image::{ExtendedColorType, ImageEncoder};
@@ -33,7 +34,9 @@ pub fn write_jpeg(path: &Path, image: &Image, quality: u8) -> Result<()> {
 /// [`Error::Failure`] if the pixels cannot be encoded, [`Error::Io`] if the file cannot be written.
 pub fn write_png(path: &Path, image: &Image) -> Result<()> {
     image.check()?;
-    let [width, height] = [image.width, image.height].map(|side| u32::try_from(side).unwrap_or(u32::MAX));
+    let (Ok(width), Ok(height)) = (u32::try_from(image.width), u32::try_from(image.height)) else {
+        return Err(failure(path, format!("{}x{} exceeds PNG's range", image.width, image.height)));
+    };
     let mut bytes = Vec::new();
     ::image::codecs::png::PngEncoder::new(&mut bytes)
         .write_image(&image.pixels, width, height, ExtendedColorType::Rgb8)
@@ -41,6 +44,6 @@ pub fn write_png(path: &Path, image: &Image) -> Result<()> {
     write_atomic(path, &bytes)
 }
 
-fn failure(path: &Path, detail: impl ToString) -> Error {
-    Error::Failure(path.to_owned(), format!("cannot encode the image: {}", detail.to_string()))
+fn failure(path: &Path, detail: impl Display) -> Error {
+    Error::Failure(path.to_owned(), format!("cannot encode the image: {detail}"))
 }

@@ -24,7 +24,7 @@ pub use crate::planes::Planes;
 pub use batches::{Batch, Batches, ByStep};
 pub use block::Block;
 pub use config::LoaderConfig;
-pub(crate) use detection::check_probability;
+pub(crate) use detection::check_range;
 pub use detection::{DetectionRecipe, Sample};
 pub use recipe::{Item, Recipe};
 

@@ -277,9 +277,9 @@ impl Transform {
 
 /// Memory that serves one image after another.
 #[derive(Default)]
-pub(crate) struct TransformMemory {
-    pub filtered: Filtered,
-    pub unfiltered: Unfiltered,
+pub struct TransformMemory {
+    pub(crate) filtered: Filtered,
+    pub(crate) unfiltered: Unfiltered,
 }
 
 /// Boxes `(x0, y0, x1, y1)` of an image of size `from` (height, width) in the pixels of its resized copy

@@ -98,8 +98,8 @@ fn next_segment(bytes: &[u8], mut at: usize) -> Option<(u8, usize, usize)> {
     }
 }
 
-/// Decodes a file into `memory`.
-pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
+/// Decodes a file.
+pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
     let parts = Parts::read(bytes);
     if !parts.is_whole {
         return Err(Error::decode(path, "truncated: the end-of-image marker is missing"));
@@ -115,10 +115,7 @@ pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: V
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&parts.stream[..]), options);
     let fail = |error| Error::decode(path, format!("{error:?}"));
     decoder.decode_headers().map_err(fail)?;
-    let mut pixels = memory;
-    // Zeros everywhere: what the decoder leaves out of a damaged file must not show an earlier image.
-    pixels.clear();
-    pixels.resize(decoder.output_buffer_size().unwrap_or(0), 0);
+    let mut pixels = vec![0; decoder.output_buffer_size().unwrap_or(0)];
     decoder.decode_into(&mut pixels).map_err(fail)?;
     Image::new(width, height, pixels).map_err(|error| Error::decode(path, error))
 }

@@ -6,7 +6,7 @@ use rand::RngCore;
 use crate::draw::{below, unit};
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::loader::{Planes, check_probability};
+use crate::loader::{Planes, check_range};
 use crate::resize::{Window, resize_pillow};
 use crate::transform::{Normalise, TransformMemory};
 
@@ -52,7 +52,7 @@ impl Augmentation {
     }
 
     fn check(&self, size: usize) -> Result<()> {
-        check_probability("flip_probability", self.flip_probability)?;
+        check_range("flip_probability", self.flip_probability, 1.)?;
         let fail = |name, detail| Err(Error::Argument { name, detail });
         if self.flip_signs.iter().any(|sign| sign.abs() != 1.) {
             return fail("flip_signs", format!("{:?}: give 1 or -1 for each number", self.flip_signs));

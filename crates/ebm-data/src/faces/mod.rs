@@ -49,7 +49,7 @@ impl Pixels {
     pub fn decode(&self) -> Result<Image> {
         match self {
             Self::File(path) => read_image(path),
-            Self::Region { path, region } => region::crop(&read_image(path)?, *region, Vec::new())
+            Self::Region { path, region } => region::crop(&read_image(path)?, *region)
                 .map_err(|finding| Error::decode(path, finding.detail)),
             Self::Memory(image) => Ok((**image).clone()),
         }

@@ -5,8 +5,8 @@ use crate::decode::DecodeLimits;
 use crate::image::Image;
 use crate::quarantine::{DefectCode, Finding};
 
-/// The part `[x0, y0, x1, y1]` of an image, black beyond it, in `memory`; or why there is none.
-pub(super) fn crop(image: &Image, [x0, y0, x1, y1]: [i64; 4], memory: Vec<u8>) -> Result<Image, Finding> {
+/// The part `[x0, y0, x1, y1]` of an image, black beyond it; or why there is none.
+pub(super) fn crop(image: &Image, [x0, y0, x1, y1]: [i64; 4]) -> Result<Image, Finding> {
     let say = |what: &str| format!("the region {:?} {what}", [x0, y0, x1, y1]);
     let side = |start: i64, end: i64| end.checked_sub(start).and_then(|side| usize::try_from(side).ok());
     let (Some(width @ 1..), Some(height @ 1..)) = (side(x0, x1), side(y0, y1)) else {
@@ -29,9 +29,7 @@ pub(super) fn crop(image: &Image, [x0, y0, x1, y1]: [i64; 4], memory: Vec<u8>) -
         let limits = format!("exceeds {} pixels per side or {} in all", limits.max_side, limits.max_pixels);
         return Err(Finding::new(DefectCode::UnreadableImage, say(&limits)));
     }
-    let mut pixels = memory;
-    pixels.clear();
-    pixels.resize(3 * width * height, 0);
+    let mut pixels = vec![0; 3 * width * height];
     let targets = pixels.chunks_exact_mut(3 * width).skip(top);
     let sources = image.pixels.chunks_exact(3 * image.width).skip(rows.start).take(rows.len());
     for (target, source) in targets.zip(sources) {
@@ -71,7 +69,7 @@ pub fn crop_face(image: &Image, bbox: [f64; 4], scale: f64) -> crate::Result<Ima
         return Err(say(format!("{x},{y},{width},{height} has no pixel of the image, which is {size}")));
     }
     let region = square_about([x + width / 2., y + height / 2., width, height], scale);
-    crop(image, region, Vec::new()).map_err(|finding| say(finding.detail))
+    crop(image, region).map_err(|finding| say(finding.detail))
 }
 
 #[cfg(test)]
@@ -83,7 +81,7 @@ mod tests {
     }
 
     fn cropped(region: [i64; 4]) -> Result<Image, Finding> {
-        crop(&image(), region, vec![7; 100])
+        crop(&image(), region)
     }
 
     #[test]
@@ -117,7 +115,7 @@ mod tests {
     }
 
     fn crop_region(image: &Image, region: [i64; 4]) -> Image {
-        crop(image, region, Vec::new()).unwrap()
+        crop(image, region).unwrap()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ebm_base::Key;
 
-use crate::decode::read_image_into;
+use crate::decode::read_image;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
@@ -63,9 +63,9 @@ pub struct Item<'a, D> {
     pub epoch: Key,
 }
 
-/// Decodes an image file into `memory`; `sample` is what a defect calls it.
-pub(crate) fn read_sample(path: &Path, sample: impl FnOnce() -> String, memory: Vec<u8>) -> Attempt<Image> {
-    read_image_into(path, memory).map_err(|error| {
+/// Decodes an image file; `sample` is what a defect calls it.
+pub(crate) fn read_sample(path: &Path, sample: impl FnOnce() -> String) -> Attempt<Image> {
+    read_image(path).map_err(|error| {
         let (code, detail) = match &error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 (DefectCode::MissingFile, source.to_string())

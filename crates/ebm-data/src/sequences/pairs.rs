@@ -33,7 +33,7 @@ use crate::draw::unit;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::recipe::read_sample;
-use crate::loader::{Item, Planes, Recipe, check_probability};
+use crate::loader::{Item, Planes, Recipe, check_range};
 use crate::quarantine::{Attempt, DefectCode, Finding};
 use crate::transform::Normalise;
 
@@ -98,22 +98,14 @@ impl PairRecipe {
     fn check(&self) -> Result<()> {
         self.area.check()?;
         self.normalise.check()?;
-        check_probability("grey_probability", self.grey_probability)?;
-        check_probability("brightness", self.brightness)?;
-        self.variation.map_or(Ok(()), |variation| variation.check())?;
+        check_range("grey_probability", self.grey_probability, 1.)?;
+        check_range("brightness", self.brightness, 1.)?;
+        check_range("scale_jitter", self.scale_jitter, f64::MAX)?;
+        check_range("centre_jitter", self.centre_jitter, f64::MAX)?;
         if self.views == 0 {
             return Err(Error::Argument { name: "views", detail: "must be at least 1".to_owned() });
         }
-        for (name, jitter) in [("scale_jitter", self.scale_jitter), ("centre_jitter", self.centre_jitter)] {
-            if !(jitter >= 0. && jitter.is_finite()) {
-                return Err(Error::Argument { name, detail: format!("{jitter} is negative or not finite") });
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&self, frame: &Frame<'_>, memory: &mut PairMemory) -> Attempt<Image> {
-        read_sample(&frame.path(), || frame.name(), std::mem::take(&mut memory.decoded))
+        self.variation.map_or(Ok(()), |variation| variation.check())
     }
 
     /// Cuts `image` around `around` into `pixels`; returns the target's box in the crop.
@@ -143,7 +135,7 @@ impl PairRecipe {
     ) -> Attempt<[f32; 4]> {
         let target = self.cut((&shot.frame, image), shot.around, &mut memory.cropped, &mut memory.crop)?;
         if let Some((frame, around)) = &shot.background {
-            let behind = self.read(frame, memory)?;
+            let behind = frame.read()?;
             self.cut((frame, &behind), *around, &mut memory.background, &mut memory.crop)?;
         }
         let (colours, change, size) = (shot.colours, shot.change, self.area.size);
@@ -218,6 +210,10 @@ impl Frame<'_> {
         self.sequence.frames.path(self.place).unwrap_or_default()
     }
 
+    fn read(&self) -> Attempt<Image> {
+        read_sample(&self.path(), || self.name())
+    }
+
     fn name(&self) -> String {
         format!("frame {} of sequence {}", self.place + 1, self.sequence.name)
     }
@@ -264,7 +260,6 @@ pub struct PairSample {
 /// What one thread uses again from pair to pair.
 #[derive(Default)]
 pub struct PairMemory {
-    decoded: Vec<u8>,
     cropped: Vec<u8>,
     background: Vec<u8>,
     crop: CropMemory,
@@ -299,14 +294,12 @@ impl Recipe for PairRecipe {
         let object = epoch.index((index - index % self.views) as u64).split("pair");
         let pair = dataset.draw_view(object, index % self.views);
         let [reference, test] = &self.shots(&item, &pair);
-        let mut image = self.read(&reference.frame, memory)?;
+        let mut image = reference.frame.read()?;
         let reference_box = self.write(reference, &image, (&mut *planes, 0), memory)?;
         if pair.reference != pair.test {
-            memory.decoded = image.pixels;
-            image = self.read(&test.frame, memory)?;
+            image = test.frame.read()?;
         }
         let test_box = self.write(test, &image, (planes, self.area.size), memory)?;
-        memory.decoded = image.pixels;
         Ok(PairSample { index, pair, reference_box, test_box })
     }
 }

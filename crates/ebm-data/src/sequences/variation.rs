@@ -4,8 +4,8 @@ use ebm_base::Key;
 
 use super::crop::SearchArea;
 use crate::draw::unit;
-use crate::error::{Error, Result};
-use crate::loader::{Planes, check_probability};
+use crate::error::Result;
+use crate::loader::{Planes, check_range};
 use crate::patch::{PatchTransform, PatchView};
 
 /// The least standard deviation of a blur in pixels: it is hardly visible.
@@ -51,24 +51,16 @@ impl Variation {
     };
 
     pub(super) fn check(&self) -> Result<()> {
-        for (name, probability) in [
-            ("mirror_probability", self.mirror_probability),
-            ("tint", self.tint),
-            ("blur_probability", self.blur_probability),
-            ("paste_probability", self.paste_probability),
-        ] {
-            check_probability(name, probability)?;
-        }
-        for (name, value, most) in [
+        let settings = [
+            ("mirror_probability", self.mirror_probability, 1.),
+            ("tint", self.tint, 1.),
+            ("blur_probability", self.blur_probability, 1.),
+            ("paste_probability", self.paste_probability, 1.),
             ("reference scale_jitter", self.scale_jitter, f64::MAX),
             ("reference centre_jitter", self.centre_jitter, f64::MAX),
             ("blur", self.blur, MAX_BLUR),
-        ] {
-            if !(0. ..=most).contains(&value) {
-                return Err(Error::Argument { name, detail: format!("{value} is not in 0 to {most}") });
-            }
-        }
-        Ok(())
+        ];
+        settings.into_iter().try_for_each(|(name, number, most)| check_range(name, number, most))
     }
 
     /// What becomes of one crop: a pure function of the key.

@@ -111,14 +111,15 @@ impl CocoDataset {
         Self::from_file(file, &origin, options)
     }
 
-    /// As [`load`](Self::load), of a file that was read. SHA-256 of all that is trained on but the pixels:
-    /// names, sizes and objects of the images, wherever they lie.
+    /// SHA-256 of all that is trained on but the pixels: names, sizes and objects of the images, wherever they
+    /// lie.
     pub fn digest(&self) -> String {
         digest(
             self.images.iter().map(|image| (&image.file_name, [image.width, image.height], &image.objects)),
         )
     }
 
+    /// As [`load`](Self::load), of a file that was read.
     pub(crate) fn from_file(
         mut file: AnnotationFile,
         origin: &Origin<'_>,

@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
-use crate::resize::{Filtered, Unfiltered, Window};
+use crate::resize::{Filtered, Unfiltered, neighbours};
 
 /// Which library's resizing to follow, in the rule for the size as well as in the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,8 +266,9 @@ impl Transform {
                 });
             }
             Resample::TorchBilinear => {
-                let window = Window { rows: 0..size.0, columns: 0..size.1 };
-                memory.unfiltered.resize(image, &normalise.tables(), size, window, mirror, target);
+                let rows = neighbours(image.height, size.0, 0..size.0);
+                let columns = neighbours(image.width, size.1, 0..size.1);
+                memory.unfiltered.interpolate(image, &normalise.tables(), rows, columns, mirror, target);
             }
         }
         target.pad_below(size.0);

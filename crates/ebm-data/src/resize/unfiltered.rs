@@ -1,20 +1,11 @@
 //! torch's `interpolate(mode="bilinear", align_corners=False)`: four neighbours, no antialiasing.
 
-use std::ops::Range;
-
 use pulp::{Arch, Simd, WithSimd};
 
-use super::taps::{Neighbours, neighbours};
+use super::taps::Neighbours;
 use crate::image::Image;
 use crate::planes::Planes;
 use crate::transform::Tables;
-
-/// A part of the resized image.
-#[derive(Clone, Debug)]
-pub(crate) struct Window {
-    pub rows: Range<usize>,
-    pub columns: Range<usize>,
-}
 
 /// Memory that serves one image after another.
 #[derive(Default)]
@@ -27,24 +18,8 @@ pub(crate) struct Unfiltered {
 }
 
 impl Unfiltered {
-    /// Writes what `window` shows of the image, mirrored left to right if asked for and resized to
-    /// `(height, width)`, to the upper left of `target`, with the numbers that `tables` has for the samples.
-    pub fn resize(
-        &mut self,
-        image: &Image,
-        tables: &Tables,
-        (height, width): (usize, usize),
-        window: Window,
-        mirror: bool,
-        target: &mut Planes<'_>,
-    ) {
-        let columns = neighbours(image.width, width, window.columns);
-        let rows = neighbours(image.height, height, window.rows);
-        self.interpolate(image, tables, rows, columns, mirror, target);
-    }
-
-    /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked
-    /// for, to the upper left of `target`. Columns must not decrease.
+    /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked for, to the
+    /// upper left of `target`, with the numbers that `tables` has for the samples. Columns must not decrease.
     pub fn interpolate(
         &mut self,
         image: &Image,

@@ -138,18 +138,18 @@ impl PairRecipe {
             let behind = frame.read()?;
             self.cut((frame, &behind), *around, &mut memory.background, &mut memory.crop)?;
         }
-        let (colours, change, size) = (shot.colours, shot.change, self.area.size);
+        let (change, size) = (shot.change, self.area.size);
         let target = change.rearrange(&mut memory.cropped, &memory.background, size, target);
-        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * colours.brightness) as f32));
+        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * shot.brightness) as f32));
         for (y, pixels) in memory.cropped.chunks_exact(3 * size).enumerate() {
             let [first, second, third] = planes.rows(row + y, size);
             let targets = first.iter_mut().zip(second).zip(third);
             for (((first, second), third), &pixel) in targets.zip(pixels.as_chunks::<3>().0) {
-                let pixel = if colours.grey { [luma(pixel); 3] } else { pixel };
+                let pixel = if shot.grey { [luma(pixel); 3] } else { pixel };
                 [*first, *second, *third, _] = tables.pixel(pixel);
             }
         }
-        change.blur(planes, row, self.area)?;
+        change.blur(planes, row, size)?;
         Ok(target)
     }
 
@@ -158,7 +158,9 @@ impl PairRecipe {
         let Item { dataset, key, .. } = *item;
         let sequence = dataset.sequence(pair);
         let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place });
-        let [first, second] = self.colours(key.split("augment"));
+        let rng = &mut key.split("augment").rng();
+        let grey = unit(rng) < self.grey_probability;
+        let [first, second] = [(); 2].map(|()| 1. + self.brightness * (2. * unit(rng) - 1.));
         let vary = |crop: u64| key.split("vary").index(crop);
         let own = match self.variation {
             None => reference.target(),
@@ -168,23 +170,16 @@ impl PairRecipe {
             }
         };
         let around = self.jitter(test.target(), &mut key.split("jitter").rng());
-        let shot = |key: Key, frame, around, colours| {
+        let shot = |key: Key, frame, around, brightness| {
             let change = self.variation.map_or(Change::NONE, |variation| variation.draw(key.split("change")));
             let behind = change.margins.map(|_| {
                 let other = dataset.draw(key.split("background"));
                 let frame = Frame { sequence: dataset.sequence(&other), place: other.reference };
                 (frame, self.jitter(frame.target(), &mut key.split("behind").rng()))
             });
-            Shot { frame, around, colours, change, background: behind }
+            Shot { frame, around, grey, brightness, change, background: behind }
         };
         [shot(vary(0), reference, own, first), shot(vary(1), test, around, second)]
-    }
-
-    /// Of the reference crop and of the test crop.
-    fn colours(&self, key: Key) -> [Colours; 2] {
-        let rng = &mut key.rng();
-        let grey = unit(rng) < self.grey_probability;
-        [(); 2].map(|()| Colours { grey, brightness: 1. + self.brightness * (2. * unit(rng) - 1.) })
     }
 }
 
@@ -227,16 +222,11 @@ impl Frame<'_> {
 struct Shot<'a> {
     frame: Frame<'a>,
     around: Rect,
-    colours: Colours,
+    grey: bool,
+    brightness: f64,
     change: Change,
     /// What the object is copied onto, and the box around which that lies.
     background: Option<(Frame<'a>, Rect)>,
-}
-
-#[derive(Clone, Copy)]
-struct Colours {
-    grey: bool,
-    brightness: f64,
 }
 
 /// The grey of a pixel (ITU-R BT.601: 0.299, 0.587, 0.114), rounded.

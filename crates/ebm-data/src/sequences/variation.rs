@@ -2,7 +2,6 @@
 
 use ebm_base::Key;
 
-use super::crop::SearchArea;
 use crate::draw::unit;
 use crate::error::Result;
 use crate::loader::{Planes, check_range};
@@ -112,13 +111,8 @@ impl Change {
         [(size - 1) as f32 - x - width, y, width, height]
     }
 
-    /// Blurs the crop in rows `row` to `row + S − 1` of `planes`.
-    pub fn blur(
-        &self,
-        planes: &mut Planes<'_>,
-        row: usize,
-        SearchArea { size, .. }: SearchArea,
-    ) -> Result<()> {
+    /// Blurs the crop of `size` pixels in the rows of `planes` from `row` on.
+    pub fn blur(&self, planes: &mut Planes<'_>, row: usize, size: usize) -> Result<()> {
         let Some(sigma) = self.blur else { return Ok(()) };
         let view = PatchView { transform: PatchTransform::Blur { sigma }, shift: [0, 0] };
         let mut crop: [Vec<f32>; 3] = [(); 3].map(|()| Vec::with_capacity(size * size));

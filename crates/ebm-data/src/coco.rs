@@ -128,22 +128,8 @@ impl CocoDataset {
         let fail = |detail: String| Error::format(origin.annotations, COCO, detail);
         let mut categories = categories::sound(std::mem::take(&mut file.categories)).map_err(fail)?;
         categories::relabel(&mut categories, options.labels, origin.annotations)?;
-        let sound = keep_sound(file, origin, &categories);
-        let dataset = Self::settle(sound, categories, origin, options)?;
-        if options.purpose == Purpose::Train && dataset.images.is_empty() {
-            return Err(fail("no image with an object to train on".to_owned()));
-        }
-        Ok(dataset)
-    }
-
-    /// What is kept of the sound records, unless too many are not.
-    fn settle(
-        sound: Sound,
-        categories: Vec<Category>,
-        origin: &Origin<'_>,
-        options: &LoadOptions,
-    ) -> Result<Self> {
-        let (tolerance, Sound { mut images, quarantine, bad_of_total }) = (&options.tolerance, sound);
+        let Sound { mut images, quarantine, bad_of_total } = keep_sound(file, origin, &categories);
+        let tolerance = &options.tolerance;
         tolerance.list(&quarantine)?;
         let is_missing = |defect: &&Defect| defect.code == DefectCode::MissingFile;
         let missing: Vec<&Defect> = quarantine.defects.iter().filter(is_missing).collect();
@@ -161,6 +147,9 @@ impl CocoDataset {
         }
         if options.purpose == Purpose::Train {
             images.retain_mut(keep_for_training);
+            if images.is_empty() {
+                return Err(fail("no image with an object to train on".to_owned()));
+            }
         }
         Ok(Self { images, categories, quarantine })
     }

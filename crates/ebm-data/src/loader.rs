@@ -41,12 +41,6 @@ pub struct Loader<R: Recipe = DetectionRecipe> {
     shared: Arc<Shared<R>>,
 }
 
-impl<R: Recipe> Clone for Loader<R> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
 struct Shared<R: Recipe> {
     dataset: Arc<R::Dataset>,
     config: LoaderConfig<R>,

@@ -1,6 +1,6 @@
 //! From an image and its boxes to a network's input.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -127,7 +127,13 @@ impl Normalise {
     /// The normalised planes of a row of pixels, of which the fourth sample is ignored.
     pub(crate) fn write_row(&self, arch: Arch, row: &[[u8; 4]], target: [&mut [f32]; 3]) {
         for (channel, (target, source)) in target.into_iter().zip(self.sources()).enumerate() {
-            arch.dispatch(NormalisedRow { normalise: self, channel, source, row, target });
+            arch.dispatch(|| {
+                for (number, &pixel) in target.iter_mut().zip(row) {
+                    // The shift is one instruction for many pixels, which indexing is not.
+                    let sample = (u32::from_le_bytes(pixel) >> (8 * source)) as u8;
+                    *number = self.number(sample, channel);
+                }
+            });
         }
     }
 
@@ -172,29 +178,6 @@ impl Tables {
         };
         let [a, b, c] = &self.channels;
         [a[usize::from(first)], b[usize::from(green)], c[usize::from(third)], 0.]
-    }
-}
-
-/// One channel of a row of pixels.
-struct NormalisedRow<'a> {
-    normalise: &'a Normalise,
-    channel: usize,
-    source: usize,
-    row: &'a [[u8; 4]],
-    target: &'a mut [f32],
-}
-
-impl WithSimd for NormalisedRow<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { normalise, channel, source, row, target } = self;
-        for (number, &pixel) in target.iter_mut().zip(row) {
-            // The shift is one instruction for many pixels, which indexing is not.
-            let sample = (u32::from_le_bytes(pixel) >> (8 * source)) as u8;
-            *number = normalise.number(sample, channel);
-        }
     }
 }
 

@@ -94,7 +94,9 @@ impl Faces {
 
     /// The faces if no more are defective than is tolerated; the report is written first.
     fn within(self, tolerance: &Tolerance) -> Result<Self> {
-        tolerance.apply(&self.quarantine, self.faces.len())?;
+        let bad = self.quarantine.defects.len();
+        tolerance.list(&self.quarantine)?;
+        tolerance.check(&self.quarantine, bad, bad + self.faces.len())?;
         Ok(self)
     }
 

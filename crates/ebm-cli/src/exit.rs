@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(code(&missing.into(), 130), 3);
         let report: anyhow::Result<()> = Err(full()).context("report.md");
         assert_eq!(code(&report.unwrap_err(), 130), RESOURCES);
-        let unpacking = DataError::Io { action: "write", path: "a".into(), source: full() };
-        assert_eq!(code(&unpacking.into(), 130), RESOURCES);
+        let writing = DataError::Io { action: "write", path: "a".into(), source: full() };
+        assert_eq!(code(&writing.into(), 130), RESOURCES);
         let gpu = anyhow!("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")").context("training");
         assert_eq!(code(&gpu, 130), RESOURCES);
         assert_eq!(code(&anyhow!("anything"), 130), 1);

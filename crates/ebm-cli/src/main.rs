@@ -68,7 +68,7 @@ enum Command {
     Reproduce(commands::reproduce::Reproduce),
     /// Show runs as one page for a browser: curves, settings, tables, pictures.
     Report(commands::report::ReportArgs),
-    /// Get, check, unpack and generate data.
+    /// Get, check and generate data.
     #[command(subcommand)]
     Data(commands::data::Data),
     /// Write a trained energy model as ONNX files, for other runtimes.

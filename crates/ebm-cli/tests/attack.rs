@@ -55,8 +55,7 @@ const fn kind(name: &'static str, cases: usize, run: fn(&mut Case<'_>) -> Result
     Kind { name, cases, run }
 }
 
-const KINDS: [Kind; 8] = [
-    kind("archives", 300, kinds::archive),
+const KINDS: [Kind; 7] = [
     kind("weights", 500, kinds::weights),
     kind("folders", 240, kinds::folder),
     kind("settings", 200, kinds::settings),

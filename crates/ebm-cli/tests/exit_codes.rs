@@ -110,9 +110,6 @@ fn damaged_data_are_too() {
     let image = place.path("image.jpg");
     std::fs::write(&image, [0xff, 0xd8, 0xff, 0xe0, 1, 2, 3]).unwrap();
     leaves_with(DATA, &["predict", "detection", &image, "--detector", DETECTOR], "image.jpg");
-    let archive = place.path("a.zip");
-    std::fs::write(&archive, b"PK\x03\x04 and no more").unwrap();
-    leaves_with(DATA, &["data", "unpack", &archive, &place.path("unpacked")], "a.zip");
     // A run whose configuration was tampered with.
     let branch = ["train", "branch", "--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
     let own = ["--annotations", &annotations, "--images", &images, "--run", &place.path("tampered")];
@@ -134,7 +131,6 @@ const BAD_DATA: &[&str] = &[
     "data check coco bad.json --images .",
     "data decode noise.jpg out.png",
     "data get resnet18 --offline --weights w",
-    "data unpack noise.jpg out",
     "demo --detector w/model.safetensors",
     "eval age --run w --images faces --split pose.csv",
     "eval detection --results bad.json --annotations bad.json",
@@ -250,7 +246,7 @@ fn what_is_not_there_is_no_damaged_file() {
     let place = Place::new();
     let [images, absent] = ["scenes/images", "absent.safetensors"].map(|name| place.path(name));
     leaves_with(FAILURE, &["predict", "detection", &images, "--detector", &absent], "absent");
-    leaves_with(FAILURE, &["data", "unpack", &place.path("absent.zip"), &place.path("unpacked")], "absent");
+    leaves_with(FAILURE, &["data", "decode", &place.path("absent.jpg"), &place.path("out.png")], "absent");
     let detector = ["predict", "detection", "--detector", DETECTOR];
     leaves_with(FAILURE, &[&detector[..], &[&place.path("absent.jpg")]].concat(), "absent");
 }

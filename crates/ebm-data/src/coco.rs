@@ -9,13 +9,13 @@ pub use file::{
     AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord, with_words_for_non_finite,
 };
 pub(crate) use sound::{Origin, misplaced};
-use sound::{Sound, crowded, keep_sound};
+use sound::{Sound, keep_sound};
 
 use std::path::{Path, PathBuf};
 
 use crate::digest::digest;
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, DefectCode, Finding, Quarantine, SHOWN, Tolerance};
+use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, Tolerance};
 
 /// What an annotation file is read as.
 const COCO: &str = "a COCO annotation file";
@@ -111,14 +111,15 @@ impl CocoDataset {
         Self::from_file(file, &origin, options)
     }
 
-    /// As [`load`](Self::load), of a file that was read. SHA-256 of all that is trained on but the pixels:
-    /// names, sizes and objects of the images, wherever they lie.
+    /// SHA-256 of all that is trained on but the pixels: names, sizes and objects of the images, wherever they
+    /// lie.
     pub fn digest(&self) -> String {
         digest(
             self.images.iter().map(|image| (&image.file_name, [image.width, image.height], &image.objects)),
         )
     }
 
+    /// As [`load`](Self::load), of a file that was read.
     pub(crate) fn from_file(
         mut file: AnnotationFile,
         origin: &Origin<'_>,
@@ -127,30 +128,8 @@ impl CocoDataset {
         let fail = |detail: String| Error::format(origin.annotations, COCO, detail);
         let mut categories = categories::sound(std::mem::take(&mut file.categories)).map_err(fail)?;
         categories::relabel(&mut categories, options.labels, origin.annotations)?;
-        let sound = keep_sound(file, origin, &categories);
-        let dataset = Self::settle(sound, categories, origin, options)?;
-        if options.purpose == Purpose::Train && dataset.images.is_empty() {
-            return Err(fail("no image with an object to train on".to_owned()));
-        }
-        Ok(dataset)
-    }
-
-    /// What is kept of the sound records, unless too many are not.
-    fn settle(
-        sound: Sound,
-        categories: Vec<Category>,
-        origin: &Origin<'_>,
-        options: &LoadOptions,
-    ) -> Result<Self> {
-        let (tolerance, Sound { mut images, mut quarantine, mut bad_of_total }) = (&options.tolerance, sound);
-        images.retain(|image| {
-            let finding = crowded(image.objects.len());
-            bad_of_total[0].0 += usize::from(finding.is_some());
-            let defect =
-                |finding: Finding| finding.in_sample(origin.annotations, format!("image {}", image.id));
-            quarantine.defects.extend(finding.clone().map(defect));
-            finding.is_none()
-        });
+        let Sound { mut images, quarantine, bad_of_total } = keep_sound(file, origin, &categories);
+        let tolerance = &options.tolerance;
         tolerance.list(&quarantine)?;
         let is_missing = |defect: &&Defect| defect.code == DefectCode::MissingFile;
         let missing: Vec<&Defect> = quarantine.defects.iter().filter(is_missing).collect();
@@ -168,6 +147,9 @@ impl CocoDataset {
         }
         if options.purpose == Purpose::Train {
             images.retain_mut(keep_for_training);
+            if images.is_empty() {
+                return Err(fail("no image with an object to train on".to_owned()));
+            }
         }
         Ok(Self { images, categories, quarantine })
     }

@@ -2,11 +2,11 @@
 //!
 //! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls it a
 //! success: the sample would train on a lie instead of reaching the quarantine. The size that a header tells
-//! is compared with [`DecodeLimits`] before anything of that size is allocated.
+//! is compared with the limits here before anything of that size is allocated.
 
 mod jpeg;
 
-use std::io::{Cursor, Read};
+use std::io::Cursor;
 use std::path::Path;
 
 use ::image::metadata::Orientation;
@@ -16,37 +16,24 @@ use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
 
-/// How large a file and its image may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DecodeLimits {
-    /// Bytes of the file.
-    pub max_file_bytes: u64,
-    /// Pixels per side, checked in the header before any pixel is allocated.
-    pub max_side: usize,
-    /// Pixels in all, checked in the header before any pixel is allocated.
-    pub max_pixels: usize,
-}
+/// Bytes of the largest file that is read.
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
+/// The longest side of an image, in pixels.
+pub(crate) const MAX_SIDE: usize = 16384;
+/// Pixels of the largest image (192 MiB of RGB): far above any image of the datasets.
+pub const MAX_PIXELS: usize = 1 << 26;
 
-impl Default for DecodeLimits {
-    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB): far above any image of the datasets.
-    fn default() -> Self {
-        Self { max_file_bytes: 64 << 20, max_side: 16384, max_pixels: 1 << 26 }
+/// Refuses an image that its header says to be too large, before any pixel is allocated.
+fn check_size(path: &Path, width: usize, height: usize, max_pixels: usize) -> Result<()> {
+    let fits = width.checked_mul(height).is_some_and(|area| area <= max_pixels);
+    if width > MAX_SIDE || height > MAX_SIDE || !fits {
+        let limit = format!("the limit of {MAX_SIDE} per side and {max_pixels} in all");
+        return Err(Error::TooLarge(path.to_owned(), format!("{width}x{height} pixels exceed {limit}")));
     }
+    Ok(())
 }
 
-impl DecodeLimits {
-    fn check(&self, path: &Path, width: usize, height: usize) -> Result<()> {
-        let Self { max_side, max_pixels, .. } = *self;
-        let fits = width.checked_mul(height).is_some_and(|area| area <= max_pixels);
-        if width > max_side || height > max_side || !fits {
-            let limit = format!("the limit of {max_side} per side and {max_pixels} in all");
-            return Err(Error::TooLarge(path.to_owned(), format!("{width}x{height} pixels exceed {limit}")));
-        }
-        Ok(())
-    }
-}
-
-/// Reads a JPEG, PNG, BMP or WebP file as RGB, with [`DecodeLimits::default`].
+/// Reads a JPEG, PNG, BMP or WebP file as RGB, of at most [`MAX_FILE_BYTES`] and [`MAX_PIXELS`].
 ///
 /// The format is told from the content, not from the name. Grey and CMYK JPEGs become RGB; of PNGs 16-bit
 /// samples are scaled to 8 bits, grey and palette become RGB and alpha is dropped (as Pillow's
@@ -59,7 +46,7 @@ impl DecodeLimits {
 /// format, or an incomplete or damaged image: also a JPEG whose data end before its last block. Other damage inside
 /// a JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
-    read_image_limited(path, &DecodeLimits::default())
+    decode_image(&read_limited(path, MAX_FILE_BYTES)?, path, MAX_PIXELS)
 }
 
 /// As [`read_image`], turned and mirrored as the orientation tag (EXIF) says: the way viewers show the
@@ -68,16 +55,15 @@ pub fn read_image(path: &Path) -> Result<Image> {
 /// # Errors
 /// Those of [`read_image`].
 pub fn read_upright(path: &Path) -> Result<Image> {
-    let limits = DecodeLimits::default();
-    decode_upright(&read_limited(path, limits.max_file_bytes)?, path, &limits)
+    decode_upright(&read_limited(path, MAX_FILE_BYTES)?, path, MAX_PIXELS)
 }
 
-/// As [`read_upright`], of bytes in memory; `path` is the name for errors.
+/// As [`read_upright`], of bytes in memory with at most `max_pixels`; `path` is the name for errors.
 ///
 /// # Errors
 /// Those of [`read_image`].
-pub fn decode_upright(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
-    let Image { width, height, pixels } = decode_image(bytes, path, limits)?;
+pub fn decode_upright(bytes: &[u8], path: &Path, max_pixels: usize) -> Result<Image> {
+    let Image { width, height, pixels } = decode_image(bytes, path, max_pixels)?;
     let buffer = u32::try_from(width).ok().zip(u32::try_from(height).ok());
     let buffer = buffer.and_then(|(width, height)| RgbImage::from_raw(width, height, pixels));
     let mut image =
@@ -87,31 +73,14 @@ pub fn decode_upright(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Resul
     Image::new(width, height, image.into_rgb8().into_raw())
 }
 
-/// As [`read_image`], with other limits.
+/// As [`read_image`], of bytes in memory with at most `max_pixels`; `path` is the name for errors.
 ///
 /// # Errors
 /// Those of [`read_image`].
-pub fn read_image_limited(path: &Path, limits: &DecodeLimits) -> Result<Image> {
-    read_image_into(path, limits, Vec::new())
-}
-
-/// As [`read_image_limited`], with memory for the pixels.
-pub(crate) fn read_image_into(path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
-    decode_into(&read_limited(path, limits.max_file_bytes)?, path, limits, memory)
-}
-
-/// As [`read_image`], of bytes in memory; `path` is the name for errors.
-///
-/// # Errors
-/// Those of [`read_image`].
-pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
-    decode_into(bytes, path, limits, Vec::new())
-}
-
-fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
+pub fn decode_image(bytes: &[u8], path: &Path, max_pixels: usize) -> Result<Image> {
     let format = format(bytes, path)?;
     if format == ImageFormat::Jpeg {
-        return jpeg::decode(bytes, path, limits, memory);
+        return jpeg::decode(bytes, path, max_pixels);
     }
     if !is_whole(bytes, format) {
         return Err(Error::decode(path, "truncated: it does not end as its format wants"));
@@ -119,7 +88,7 @@ fn decode_into(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>
     let decoder = decoder(bytes, format, path)?;
     let (width, height) = decoder.dimensions();
     let (width, height) = (width as usize, height as usize);
-    limits.check(path, width, height)?;
+    check_size(path, width, height, max_pixels)?;
     let rgb = DynamicImage::from_decoder(decoder).map_err(|error| Error::decode(path, error))?.into_rgb8();
     Image::new(width, height, rgb.into_raw()).map_err(|error| Error::decode(path, error))
 }
@@ -135,11 +104,10 @@ fn format(bytes: &[u8], path: &Path) -> Result<ImageFormat> {
     }
 }
 
-/// Whether the end of a file is there; of a BMP the decoder tells.
+/// Whether the end of a PNG or WebP is there; of others the decoder tells.
 fn is_whole(bytes: &[u8], format: ImageFormat) -> bool {
     let length = || bytes.get(4..)?.first_chunk().map(|length| u64::from(u32::from_le_bytes(*length)));
     match format {
-        ImageFormat::Jpeg => jpeg::Parts::read(bytes).is_whole,
         ImageFormat::Png => bytes.ends_with(b"IEND\xae\x42\x60\x82"),
         ImageFormat::WebP => length().is_some_and(|length| length + 8 <= bytes.len() as u64),
         _ => true,
@@ -196,21 +164,8 @@ pub struct Header {
 /// # Errors
 /// Those of [`read_image`], but that damage behind the header is not seen.
 pub fn read_header(path: &Path) -> Result<Header> {
-    const USUAL_BYTES: u64 = 1 << 17;
-    let limits = DecodeLimits::default();
-    let fail = |source| Error::io("read", path, source);
-    let mut start = Vec::new();
-    ebm_base::files::open_input(path)
-        .and_then(|file| file.take(USUAL_BYTES).read_to_end(&mut start))
-        .map_err(fail)?;
-    let ((width, height), orientation) = match header(&start, path) {
-        // A colour profile or a thumbnail may come first.
-        Err(_) if start.len() as u64 == USUAL_BYTES => {
-            header(&read_limited(path, limits.max_file_bytes)?, path)
-        }
-        found => found,
-    }?;
-    limits.check(path, width, height)?;
+    let ((width, height), orientation) = header(&read_limited(path, MAX_FILE_BYTES)?, path)?;
+    check_size(path, width, height, MAX_PIXELS)?;
     Ok(Header { width, height, is_turned: orientation != Orientation::NoTransforms })
 }
 

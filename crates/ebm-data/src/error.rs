@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ebm_base::files::{ErrorKind, LockError};
+use ebm_base::files::ErrorKind;
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -93,24 +93,6 @@ impl Error {
         let advice = "give the annotations of the categories that it was trained on, or the configuration that \
                       belongs to these";
         Self::Data(path, format!("{detail}; {advice}"))
-    }
-
-    /// `len` bytes are no image of `width` columns.
-    pub(crate) fn image_shape(width: usize, height: usize, len: usize) -> Self {
-        let detail = format!("{len} bytes are not an RGB image of {width}x{height} pixels");
-        Self::Failure("pixels".into(), detail)
-    }
-
-    /// The lock `path` of `target` is not to be had.
-    pub(crate) fn lock(path: &Path, target: &Path, error: LockError) -> Self {
-        match error {
-            LockError::Io(source) => Self::io("lock", path, source),
-            LockError::Held { holder } => {
-                let detail =
-                    format!("process {holder} is writing here; wait until it has ended and run again");
-                Self::Failure(target.to_owned(), detail)
-            }
-        }
     }
 }
 

@@ -28,7 +28,8 @@ impl Image {
         let Self { width, height, pixels } = self;
         let expected = width.checked_mul(*height).and_then(|area| area.checked_mul(3));
         if pixels.is_empty() || expected != Some(pixels.len()) {
-            return Err(Error::image_shape(*width, *height, pixels.len()));
+            let detail = format!("{} bytes are not an RGB image of {width}x{height} pixels", pixels.len());
+            return Err(Error::Failure("pixels".into(), detail));
         }
         Ok(())
     }

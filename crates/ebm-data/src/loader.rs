@@ -9,7 +9,6 @@ mod block;
 mod config;
 mod detection;
 mod plan;
-mod pool;
 pub(crate) mod recipe;
 
 use std::collections::BTreeSet;
@@ -19,15 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ebm_base::Key;
 
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, Quarantine, Tolerance, Trouble};
-
-use block::BufferPool;
+use crate::quarantine::{Defect, Quarantine};
 
 pub use crate::planes::Planes;
 pub use batches::{Batch, Batches, ByStep};
 pub use block::Block;
 pub use config::LoaderConfig;
-pub(crate) use detection::check_probability;
+pub(crate) use detection::check_range;
 pub use detection::{DetectionRecipe, Sample};
 pub use recipe::{Item, Recipe};
 
@@ -42,12 +39,6 @@ pub use recipe::{Item, Recipe};
 /// ends with [`Error::TooManyDefects`].
 pub struct Loader<R: Recipe = DetectionRecipe> {
     shared: Arc<Shared<R>>,
-}
-
-impl<R: Recipe> Clone for Loader<R> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
 }
 
 struct Shared<R: Recipe> {
@@ -93,7 +84,7 @@ impl<R: Recipe> Loader<R> {
     /// # Errors
     /// [`Error::Io`] if the worker threads cannot be started.
     pub fn batches(&self, range: Range<u64>) -> Result<Batches<R>> {
-        Batches::new(Arc::clone(&self.shared), range)
+        Batches::new(&self.shared, range)
     }
 
     /// The batches of one epoch.
@@ -111,55 +102,7 @@ impl<R: Recipe> Loader<R> {
     }
 }
 
-/// One batch to make.
-struct Job {
-    epoch: u64,
-    step: u64,
-    indices: Vec<usize>,
-}
-
-/// A batch, and the samples left out of it.
-type Loaded<R> = (Option<Batch<<R as Recipe>::Sample>>, Vec<(usize, Defect)>);
-
 impl<R: Recipe> Shared<R> {
-    fn load(&self, job: Job, buffers: &Arc<BufferPool>, memory: &mut R::Memory) -> Result<Loaded<R>> {
-        let Job { epoch, step, mut indices } = job;
-        let augment = self.key.split("augment").index(epoch);
-        let (dataset, recipe, limits) = (&*self.dataset, &self.config.recipe, &self.config.limits);
-        let mut defects = Vec::new();
-        loop {
-            let (height, width) = recipe.input_size(dataset, &indices);
-            let image_len = 3 * height * width;
-            let mut data = buffers.take(indices.len() * image_len);
-            let mut samples = Vec::with_capacity(indices.len());
-            let mut kept = Vec::with_capacity(indices.len());
-            for &index in &indices {
-                let place = &mut data.numbers[samples.len() * image_len..][..image_len];
-                let mut planes = Planes::new(place, (height, width));
-                let key = augment.index(index as u64);
-                let item = Item { dataset, index, key, epoch: augment, limits };
-                match recipe.prepare(item, &mut planes, memory) {
-                    Ok(sample) => {
-                        samples.push(sample);
-                        kept.push(index);
-                    }
-                    Err(Trouble::Defect(defect)) => defects.push((index, defect)),
-                    Err(Trouble::Fatal(error)) => return Err(error),
-                }
-            }
-            if samples.is_empty() {
-                return Ok((None, defects));
-            }
-            if recipe.input_size(dataset, &kept) == (height, width) {
-                data.numbers.truncate(samples.len() * image_len);
-                let shape = (samples.len(), 3, height, width);
-                return Ok((Some(Batch { epoch, step, data, shape, samples }), defects));
-            }
-            // The room was for an image that is left out: once more, for the others alone.
-            indices = kept;
-        }
-    }
-
     /// Records what was left out; called in the order of the steps, so that an error has a fixed place.
     fn record(&self, defects: Vec<(usize, Defect)>) -> Result<()> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,9 +117,6 @@ impl<R: Recipe> Shared<R> {
         }
         let tolerance = &self.config.tolerance;
         tolerance.list(&found.quarantine)?;
-        let (bad, total) = (found.indices.len(), R::count(&self.dataset));
-        // Of nothing no batch is made, however much is tolerated.
-        let none_left = Tolerance { max_bad_fraction: 0.0, ..tolerance.clone() };
-        if bad < total { tolerance } else { &none_left }.check(&found.quarantine, bad, total)
+        tolerance.check_left(&found.quarantine, found.indices.len(), R::count(&self.dataset))
     }
 }

@@ -109,20 +109,6 @@ pub struct Quarantine {
 }
 
 impl Quarantine {
-    /// Writes one JSON object per line, atomically.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the file cannot be written.
-    pub fn write_jsonl(&self, path: &Path) -> Result<()> {
-        let mut bytes = Vec::new();
-        for defect in &self.defects {
-            serde_json::to_writer(&mut bytes, defect)
-                .map_err(|error| Error::io("write", path, std::io::Error::other(error)))?;
-            bytes.push(b'\n');
-        }
-        write_atomic(path, &bytes)
-    }
-
     /// How often each kind occurs, in the order of [`DefectCode`].
     pub fn counts(&self) -> std::collections::BTreeMap<DefectCode, usize> {
         let mut counts = std::collections::BTreeMap::new();
@@ -163,11 +149,20 @@ impl Tolerance {
         Err(Error::Argument { name: "max_bad_fraction", detail })
     }
 
-    /// Writes the report, if one is asked for and there is something to tell; fails for a fraction that is none.
+    /// Writes the report, if one is asked for and there is something to tell, atomically; fails for a fraction that is
+    /// none.
     pub(crate) fn list(&self, quarantine: &Quarantine) -> Result<()> {
         self.validate()?;
-        let report = self.report.as_deref().filter(|_| !quarantine.defects.is_empty());
-        report.map_or(Ok(()), |path| quarantine.write_jsonl(path))
+        let Some(path) = self.report.as_deref().filter(|_| !quarantine.defects.is_empty()) else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        for defect in &quarantine.defects {
+            serde_json::to_writer(&mut bytes, defect)
+                .map_err(|error| Error::io("write", path, std::io::Error::other(error)))?;
+            bytes.push(b'\n');
+        }
+        write_atomic(path, &bytes)
     }
 
     /// Fails if `bad` of `total` samples are more than the tolerated fraction.
@@ -180,12 +175,10 @@ impl Tolerance {
         Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
     }
 
-    /// Writes the report, then checks that the defects, each of another sample, are not too many for `sound`
-    /// others.
-    pub(crate) fn apply(&self, quarantine: &Quarantine, sound: usize) -> Result<()> {
-        let bad = quarantine.defects.len();
-        self.list(quarantine)?;
-        self.check(quarantine, bad, bad + sound)
+    /// As [`Tolerance::check`]; of nothing something must be left, however much is tolerated.
+    pub(crate) fn check_left(&self, quarantine: &Quarantine, bad: usize, total: usize) -> Result<()> {
+        let none_left = Self { max_bad_fraction: 0., report: self.report.clone() };
+        if bad < total { self } else { &none_left }.check(quarantine, bad, total)
     }
 }
 

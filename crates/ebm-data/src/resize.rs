@@ -10,7 +10,7 @@ mod unfiltered;
 pub(crate) use filtered::Filtered;
 use taps::Filter;
 pub(crate) use taps::{Neighbours, neighbours};
-pub(crate) use unfiltered::{Unfiltered, Window};
+pub(crate) use unfiltered::Unfiltered;
 
 use crate::image::Image;
 

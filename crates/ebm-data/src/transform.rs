@@ -1,11 +1,11 @@
 //! From an image and its boxes to a network's input.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
-use crate::resize::{Filtered, Unfiltered, Window};
+use crate::resize::{Filtered, Unfiltered, neighbours};
 
 /// Which library's resizing to follow, in the rule for the size as well as in the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,13 @@ impl Normalise {
     /// The normalised planes of a row of pixels, of which the fourth sample is ignored.
     pub(crate) fn write_row(&self, arch: Arch, row: &[[u8; 4]], target: [&mut [f32]; 3]) {
         for (channel, (target, source)) in target.into_iter().zip(self.sources()).enumerate() {
-            arch.dispatch(NormalisedRow { normalise: self, channel, source, row, target });
+            arch.dispatch(|| {
+                for (number, &pixel) in target.iter_mut().zip(row) {
+                    // The shift is one instruction for many pixels, which indexing is not.
+                    let sample = (u32::from_le_bytes(pixel) >> (8 * source)) as u8;
+                    *number = self.number(sample, channel);
+                }
+            });
         }
     }
 
@@ -172,29 +178,6 @@ impl Tables {
         };
         let [a, b, c] = &self.channels;
         [a[usize::from(first)], b[usize::from(green)], c[usize::from(third)], 0.]
-    }
-}
-
-/// One channel of a row of pixels.
-struct NormalisedRow<'a> {
-    normalise: &'a Normalise,
-    channel: usize,
-    source: usize,
-    row: &'a [[u8; 4]],
-    target: &'a mut [f32],
-}
-
-impl WithSimd for NormalisedRow<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { normalise, channel, source, row, target } = self;
-        for (number, &pixel) in target.iter_mut().zip(row) {
-            // The shift is one instruction for many pixels, which indexing is not.
-            let sample = (u32::from_le_bytes(pixel) >> (8 * source)) as u8;
-            *number = normalise.number(sample, channel);
-        }
     }
 }
 
@@ -266,8 +249,9 @@ impl Transform {
                 });
             }
             Resample::TorchBilinear => {
-                let window = Window { rows: 0..size.0, columns: 0..size.1 };
-                memory.unfiltered.resize(image, &normalise.tables(), size, window, mirror, target);
+                let rows = neighbours(image.height, size.0, 0..size.0);
+                let columns = neighbours(image.width, size.1, 0..size.1);
+                memory.unfiltered.interpolate(image, &normalise.tables(), rows, columns, mirror, target);
             }
         }
         target.pad_below(size.0);
@@ -277,9 +261,9 @@ impl Transform {
 
 /// Memory that serves one image after another.
 #[derive(Default)]
-pub(crate) struct TransformMemory {
-    pub filtered: Filtered,
-    pub unfiltered: Unfiltered,
+pub struct TransformMemory {
+    pub(crate) filtered: Filtered,
+    pub(crate) unfiltered: Unfiltered,
 }
 
 /// Boxes `(x0, y0, x1, y1)` of an image of size `from` (height, width) in the pixels of its resized copy

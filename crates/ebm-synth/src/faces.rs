@@ -3,15 +3,14 @@
 //! A disc's radius tells its age, 21 to 60 years. Two dots on it tell the pose in degrees: the larger moves left with yaw and up with pitch, the smaller
 //! stands at the disc's crown and turns clockwise with roll. A mirrored picture has the pose (−yaw, pitch, −roll).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ebm_base::{Key, Rng};
 use ebm_data::encode::write_png;
 use ebm_data::faces::{Face, Pixels};
-use ebm_data::files::write_atomic;
-use ebm_data::{Error, Image, Result};
+use ebm_data::files::{create_dir, write_atomic};
+use ebm_data::{Image, Result};
 use rand::Rng as _;
 use rayon::prelude::*;
 
@@ -38,18 +37,18 @@ pub struct GeneratedAges {
 /// Writes `count` pictures of `size` × `size` pixels with an age into `dir` as PNG files, or reuses them if `dir` holds them already.
 ///
 /// # Errors
-/// [`Error::Argument`] if `size` or `count` is out of range or `dir` holds anything else; [`Error::Io`] or [`Error::Failure`] if a file cannot be
+/// [`ebm_data::Error::Argument`] if `size` or `count` is out of range or `dir` holds anything else; [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be
 /// written.
 pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<GeneratedAges> {
     check_faces(size, count)?;
     let age_of = |index: usize| key.split("age").index(index as u64).rng().random_range(YOUNGEST..=OLDEST);
     let name = |index: usize| format!("{}_0_0_{index:06}.png", age_of(index));
     let files = |dir: &Path| {
-        Ok((0..count).map(|index| dir.join(IMAGES).join(name(index))).chain([dir.join(SPLIT)]).collect())
+        (0..count).map(|index| dir.join(IMAGES).join(name(index))).chain([dir.join(SPLIT)]).collect()
     };
     let write = |dir: &Path| {
         let images = dir.join(IMAGES);
-        fs::create_dir(&images).map_err(|source| Error::io("create", &images, source))?;
+        create_dir(&images)?;
         (0..count).into_par_iter().try_for_each(|index| {
             let radius = 0.15 + 0.25 * f32::from(age_of(index) - YOUNGEST) / f32::from(OLDEST - YOUNGEST);
             let picture = draw(size, radius, [0.0; 3], &mut key.split("picture").index(index as u64).rng());
@@ -67,7 +66,7 @@ pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<
 /// Returns `count` pictures of `size` × `size` pixels with yaw, pitch and roll in degrees; their names are the indices in decimal.
 ///
 /// # Errors
-/// [`Error::Argument`] if `size` or `count` is out of range.
+/// [`ebm_data::Error::Argument`] if `size` or `count` is out of range.
 pub fn poses(size: usize, count: usize, key: Key) -> Result<Vec<Face>> {
     check_faces(size, count)?;
     let face = |index: usize| {

@@ -6,9 +6,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ebm_base::Key;
+use ebm_base::files::{Lock, remove_all};
 use ebm_data::fetch::hex;
-use ebm_data::files::{read_limited, write_atomic};
-use ebm_data::staging::{Busy, Staging};
+use ebm_data::files::{create_dir, read_limited, write_atomic};
 use ebm_data::{Error, Result};
 use rand::RngCore as _;
 use rayon::prelude::*;
@@ -39,34 +39,46 @@ struct Manifest {
 /// Makes the dataset of `config`, `count` and `key` in `dir` unless it is there.
 /// `write` writes its files into a directory; `files` are their paths in it.
 ///
+/// All is written to `.<name>.partial` beside `dir`, which becomes `dir` when it is whole. Whoever holds the lock `.<name>.lock` owns that
+/// directory: what is in it when the lock is taken is a killed process'.
+///
 /// # Errors
-/// [`Error::Argument`] if `dir` holds anything else; else those of `write`, and [`Error::Io`].
+/// [`Error::Argument`] if `dir` has no name or holds anything else; else those of `write`, and [`Error::Io`].
 pub(crate) fn make(
     dir: &Path,
     kind: &Kind,
     config: &impl Serialize,
     count: usize,
     key: Key,
-    files: impl Fn(&Path) -> Result<Vec<PathBuf>>,
+    files: impl Fn(&Path) -> Vec<PathBuf>,
     write: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
     let fail = |error: serde_json::Error| Error::Argument { name: "config", detail: error.to_string() };
     let digest = digest(kind, &serde_json::to_string(config).map_err(fail)?, count, key);
-    let size = |dir: &Path| Ok(size_of(&files(dir)?));
+    let size = |dir: &Path| size_of(&files(dir));
     let whole = || holds(dir, kind, &digest, &size);
     if whole()? {
         return Ok(());
     }
-    let staging = Staging::beside(dir, Busy::Wait)?;
+    let detail = format!("{} does not name a directory to be made", dir.display());
+    let name = dir.file_name().ok_or(Error::Argument { name: "dir", detail })?.display();
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    create_dir(parent)?;
+    let [partial, lock] = ["partial", "lock"].map(|suffix| parent.join(format!(".{name}.{suffix}")));
+    let _lock = Lock::wait(&lock).map_err(|source| Error::io("lock", &lock, source))?;
     // Whoever was waited for may have made the same dataset.
     if whole()? {
         return Ok(());
     }
-    write(staging.path())?;
-    let bytes = size(staging.path())?;
-    write_json(&staging.path().join(kind.manifest), &Manifest { digest: digest.clone(), bytes })?;
-    let finished = staging.path().to_owned();
-    staging.finish(&finished)
+    remove_all(&partial).map_err(|source| Error::io("remove what is left in", &partial, source))?;
+    let made = create_dir(&partial).and_then(|()| write(&partial)).and_then(|()| {
+        let manifest = Manifest { digest: digest.clone(), bytes: size(&partial) };
+        write_json(&partial.join(kind.manifest), &manifest)?;
+        fs::rename(&partial, dir).map_err(|source| Error::io("move the finished files to", dir, source))
+    });
+    // Absent after the rename; a failure here must not hide the error that led to it.
+    let _ = remove_all(&partial);
+    made
 }
 
 /// The size of the files in bytes; too small if one is missing or cut short.
@@ -89,7 +101,7 @@ fn digest(kind: &Kind, config: &str, count: usize, key: Key) -> String {
 }
 
 /// Whether `dir` holds all of it; `false` if it does not exist or is empty.
-fn holds(dir: &Path, kind: &Kind, digest: &str, size: &impl Fn(&Path) -> Result<u64>) -> Result<bool> {
+fn holds(dir: &Path, kind: &Kind, digest: &str, size: &impl Fn(&Path) -> u64) -> Result<bool> {
     let what = kind.what;
     let occupied = |why: String| Error::Argument {
         name: "dir",
@@ -111,7 +123,7 @@ fn holds(dir: &Path, kind: &Kind, digest: &str, size: &impl Fn(&Path) -> Result<
     if manifest.digest != digest {
         return Err(occupied(format!("{what} of another configuration, count, seed or version")));
     }
-    if size(dir)? == manifest.bytes {
+    if size(dir) == manifest.bytes {
         Ok(true)
     } else {
         Err(occupied(format!("these {what}, but files are missing or cut short")))

@@ -3,13 +3,13 @@
 //! A scene is a textured ground with a few figures of six categories, each of a hue about its category's. Later ones hide parts of earlier ones, and the
 //! image's border cuts some. A box is tight around the pixels that show its figure in half or more.
 
-use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use ebm_base::{Key, Rng};
 use ebm_data::encode::write_jpeg;
-use ebm_data::{Error, Image, Result};
+use ebm_data::files::create_dir;
+use ebm_data::{Image, Result};
 use rand::Rng as _;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -80,7 +80,7 @@ pub struct SceneObject {
 /// Draws one scene and its objects from back to front, a function of configuration and key alone.
 ///
 /// # Errors
-/// [`Error::Argument`] if the configuration is not valid.
+/// [`ebm_data::Error::Argument`] if the configuration is not valid.
 pub fn render_scene(config: &SceneConfig, key: Key) -> Result<(Image, Vec<SceneObject>)> {
     config.validate()?;
     let &SceneConfig { width, height, noise, .. } = config;
@@ -166,19 +166,19 @@ pub struct GeneratedSet {
 /// The set is written beside `dir` and renamed at the end, so `dir` never holds half a set.
 ///
 /// # Errors
-/// [`Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than
-/// this set; [`Error::Io`] or [`Error::Failure`] if a file cannot be written.
+/// [`ebm_data::Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than
+/// this set; [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be written.
 pub fn generate(dir: &Path, config: &SceneConfig, count: usize, key: Key) -> Result<GeneratedSet> {
     config.validate()?;
     check("scenes", [("count", (1..=999_999).contains(&count), "be in 1..=999999")])?;
     let name = |index: usize| format!("{:06}.jpg", index + 1);
     let files = |dir: &Path| {
         let images = (0..count).map(|index| dir.join(IMAGES).join(name(index)));
-        Ok(images.chain([dir.join(ANNOTATIONS)]).collect())
+        images.chain([dir.join(ANNOTATIONS)]).collect()
     };
     let write = |dir: &Path| {
         let images = dir.join(IMAGES);
-        fs::create_dir(&images).map_err(|source| Error::io("create", &images, source))?;
+        create_dir(&images)?;
         let draw = |index: usize| {
             let (image, objects) = render_scene(config, key.index(index as u64))?;
             write_jpeg(&images.join(name(index)), &image, JPEG_QUALITY)?;

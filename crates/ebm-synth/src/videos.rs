@@ -4,14 +4,14 @@
 //! The target is in front. The bytes of a video depend on its key and configuration alone.
 
 use std::f32::consts::TAU;
-use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use ebm_base::{Key, Rng};
 use ebm_data::encode::write_jpeg;
+use ebm_data::files::create_dir;
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes, write_boxes};
-use ebm_data::{Error, Image, Result};
+use ebm_data::{Image, Result};
 use rand::Rng as _;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -138,7 +138,7 @@ impl Video {
     /// Draws everything but the frames.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the configuration is not valid.
+    /// [`ebm_data::Error::Argument`] if the configuration is not valid.
     pub fn new(config: &VideoConfig, key: Key) -> Result<Self> {
         config.validate()?;
         let surface = Surface::ground(&mut key.split("ground").rng());
@@ -167,7 +167,7 @@ impl Video {
     /// Draws frame `index`, counted from 0.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there is no such frame.
+    /// [`ebm_data::Error::Argument`] if there is no such frame.
     pub fn frame(&self, index: usize) -> Result<Image> {
         check("a video", [("frame", index < self.config.frames, "be one of its frames, counted from 0")])?;
         let mut canvas = self.ground.clone();
@@ -184,8 +184,8 @@ impl Video {
 /// Video `i` (from 0) is [`Video::new`]'s of `config` and `key.index(i)`, whatever `count` is. All is written beside `dir` and renamed at the end.
 ///
 /// # Errors
-/// [`Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds anything else than these videos;
-/// [`Error::Io`] or [`Error::Failure`] if a file cannot be written.
+/// [`ebm_data::Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds anything else than these videos;
+/// [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be written.
 pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Result<Vec<Sequence>> {
     config.validate()?;
     check("videos", [("count", (1..=MOST).contains(&count), "be in 1..=9999")])?;
@@ -197,13 +197,13 @@ pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Res
             let frames = (0..config.frames).map(|index| frame(&dir, index));
             frames.chain([dir.join(BOXES)]).collect::<Vec<_>>()
         };
-        Ok((0..count).flat_map(of_video).collect())
+        (0..count).flat_map(of_video).collect()
     };
     let write = |dir: &Path| {
         (0..count).into_par_iter().try_for_each(|index| {
             let dir = dir.join(name(index));
             let images = dir.join(IMAGES);
-            fs::create_dir_all(&images).map_err(|source| Error::io("create", &images, source))?;
+            create_dir(&images)?;
             let video = Video::new(config, key.index(index as u64))?;
             write_boxes(&dir.join(BOXES), &video.boxes(), ",", |number| format!("{number:.3}"))?;
             (0..config.frames)

@@ -8,11 +8,7 @@ use clap::{Args, Subcommand};
 use ebm_base::Key;
 use ebm_data::check::{Checked, coco};
 use ebm_data::quarantine::Defect;
-use ebm_data::{
-    decode::read_image,
-    encode::write_png,
-    unpack::{Budget, unpack},
-};
+use ebm_data::{decode::read_image, encode::write_png};
 use ebm_synth::scenes::{self, SceneConfig};
 use ebm_synth::videos::{self, VideoConfig};
 use serde_json::json;
@@ -25,9 +21,6 @@ use crate::schema::document;
 pub enum Data {
     /// Fetch datasets and weights from their publishers, or verify those that are there.
     Get(GetArgs),
-    /// Unpack a zip or tar file, which may be anybody's: nothing lands outside the folder, nothing above the
-    /// limits is written, and the folder is there whole or not at all.
-    Unpack(UnpackArgs),
     /// Decode an image as the loader does and write its pixels as PNG, to compare with other programs.
     Decode {
         /// A JPEG, PNG, BMP or WebP file.
@@ -64,38 +57,6 @@ pub enum Data {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
-}
-
-/// Arguments of `ebm data unpack`.
-#[derive(Args)]
-pub struct UnpackArgs {
-    /// The archive.
-    archive: PathBuf,
-    /// The folder to make.
-    folder: PathBuf,
-    /// The archive holds one folder, and that is the one to make.
-    #[arg(long)]
-    top: bool,
-    /// The most files and folders.
-    #[arg(long, default_value_t = 1_000_000)]
-    max_files: usize,
-    /// The most bytes of all files, in GiB.
-    #[arg(long, default_value_t = 50)]
-    max_gib: u64,
-}
-
-fn run_unpack(args: &UnpackArgs) -> Result<()> {
-    let bytes = args.max_gib.saturating_mul(1 << 30);
-    let budget = Budget { max_entries: args.max_files, max_bytes: bytes };
-    let unpacked = unpack(&args.archive, &args.folder, &budget, args.top)?;
-    println!(
-        "{}: {} files, {} bytes; the archive's SHA-256 is {}",
-        args.folder.display(),
-        unpacked.files,
-        unpacked.bytes,
-        unpacked.sha256
-    );
-    Ok(())
 }
 
 /// How to check.
@@ -154,7 +115,6 @@ fn print(checked: &Checked, as_json: bool) {
 pub fn run(command: Data) -> Result<()> {
     match command {
         Data::Get(args) => data_get::run(&args),
-        Data::Unpack(args) => run_unpack(&args),
         Data::Decode { image, out } => Ok(write_png(&out, &read_image(&image)?)?),
         Data::Check(args) => run_check(&args),
         Data::Scenes { out, count, seed } => {

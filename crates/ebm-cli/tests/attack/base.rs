@@ -26,8 +26,6 @@ pub struct Base {
     pub dir: PathBuf,
     /// How long a process may take.
     pub patience: Duration,
-    /// Hostile archives.
-    pub archives: Vec<PathBuf>,
     /// PNG files.
     pub pictures: Vec<PathBuf>,
     /// Files of torch, numpy and safetensors.
@@ -53,7 +51,6 @@ impl Base {
         };
         let tests = ["ebm-detect/tests/golden", "ebm-nn/tests/golden", "ebm-track/tests/golden"];
         let mut base = Self {
-            archives: golden(&["ebm-data/tests/attacks"], &["zip", "tar", "gz"])?,
             pictures: golden(&["ebm-data/tests/golden/images"], &["png"])?,
             weights: golden(&tests, &["pth", "pkl", "safetensors"])?,
             ebm: ebm.to_owned(),

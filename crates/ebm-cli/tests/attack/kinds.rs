@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::base::{entries, files};
+use super::base::files;
 use super::case::Case;
 use super::damage::{self, HOSTILE};
 use super::program::{words, write};
@@ -31,33 +31,6 @@ impl Case<'_> {
         write(&path, &damage::bytes(&mut self.random, &read(&sound)?))?;
         Ok(path)
     }
-
-    /// Notes what is in a folder beside these names.
-    fn nothing_but(&mut self, folder: &Path, names: &[&str]) -> Result<()> {
-        for path in entries(folder)? {
-            if !names.iter().any(|name| path.file_name().is_some_and(|own| own == *name)) {
-                self.note("written elsewhere", &path.display().to_string());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// An archive of somebody's: nothing lands outside of its folder, which is there whole or not at all.
-pub fn archive(case: &mut Case<'_>) -> Result<()> {
-    let archive = case.damaged(&case.base.archives)?;
-    let mut program = case.ebm("data unpack {} t --max-files 500 --max-gib 1", &[&archive]);
-    // Of an archive with several folders, `--top` is a matter of usage.
-    let top = case.random.below(3) == 0;
-    program.words.extend(top.then(|| "--top".into()));
-    let code = case.run(&program, if top { &[0, 2, 3] } else { &OF_DATA })?;
-    let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let target = if code == Some(0) { "t" } else { "" };
-    let dir = case.dir.clone();
-    for (folder, names) in dir.ancestors().zip([&[&*name, ".t.lock", target][..], &["b"], &["a"]]) {
-        case.nothing_but(folder, names)?;
-    }
-    Ok(())
 }
 
 /// Weights that are converted, or that something is predicted with.
@@ -150,34 +123,20 @@ pub fn chunks(case: &mut Case<'_>) -> Result<()> {
     case.run(&program, &OF_DATA).map(drop)
 }
 
-/// A folder of one's own in the form of COCO, Pascal VOC or YOLO, one file of which is damaged.
+/// A folder of one's own in YOLO's form, one file of which is damaged.
 pub fn folder(case: &mut Case<'_>) -> Result<()> {
     let image = read(&case.base.scene())?;
-    let voc = "<annotation>\n<filename>1.jpg</filename>\n<size><width>W</width><height>H</height></size>\n<object>\n\
-               <name>disc</name>\n<bndbox><xmin>10</xmin><ymin>20</ymin><xmax>50</xmax><ymax>60</ymax></bndbox>\n\
-               </object>\n</annotation>\n";
     let yaml = "path: .\ntrain: images\nnames:\n  0: disc\n  1: ring\n";
-    let coco = r#"{"images": [{"id": 1, "file_name": "1.jpg", "width": W, "height": H}],
-"annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 20, 40, 40], "area": 1600, "iscrowd": 0}],
-"categories": [{"id": 1, "name": "disc"}]}"#;
     let boxes = "0 0.5 0.5 0.2 0.3\n1 0.25 0.25 0.1 0.1\n";
-    let (texts, image_at): (&[(&str, &str)], &str) = match case.number % 3 {
-        0 => (&[("Annotations/1.xml", voc)], "JPEGImages/1.jpg"),
-        1 => (&[("data.yaml", yaml), ("labels/1.txt", boxes)], "images/1.jpg"),
-        _ => (&[("annotations/train.json", coco)], "images/1.jpg"),
-    };
-    let annotations: Value = serde_json::from_slice(&read(&case.base.scenes().join("annotations.json"))?)?;
-    let sides = ["width", "height"].map(|side| annotations["images"][0][side].to_string());
+    let texts = [("data.yaml", yaml), ("labels/1.txt", boxes)];
     let data = case.path("data");
     let spoilt = case.random.below(texts.len() + 1);
     for (i, (name, text)) in texts.iter().enumerate() {
-        let text = text.replace("W<", &format!("{}<", sides[0])).replace("H<", &format!("{}<", sides[1]));
-        let text = text.replace("W,", &format!("{},", sides[0])).replace("H}", &format!("{}}}", sides[1]));
-        let bytes = if i == spoilt { damage::text(&mut case.random, &text) } else { text.into_bytes() };
+        let bytes = if i == spoilt { damage::text(&mut case.random, text) } else { text.as_bytes().to_vec() };
         write(&data.join(name), &bytes)?;
     }
     let bytes = if spoilt == texts.len() { damage::bytes(&mut case.random, &image) } else { image };
-    write(&data.join(image_at), &bytes)?;
+    write(&data.join("images/1.jpg"), &bytes)?;
     let program = case
         .ebm("train detector --data {} --steps 1 --batch-size 1 --max-bad-fraction 1 --run run", &[&data]);
     case.run(&program, &OF_DATA).map(drop)

@@ -109,19 +109,14 @@ pub struct AnnotationRecord {
     pub iscrowd: Field<bool>,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
 struct AnnotationFields {
-    #[serde(default)]
     id: Value,
-    #[serde(default)]
     image_id: Value,
-    #[serde(default)]
     category_id: Value,
-    #[serde(default)]
     bbox: Value,
-    #[serde(default)]
     area: Value,
-    #[serde(default)]
     iscrowd: Value,
 }
 

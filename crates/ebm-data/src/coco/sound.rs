@@ -81,6 +81,14 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
             Err(finding) => record(1, &id, position, *finding),
         }
     }
+    images.retain(|image| {
+        let count = image.objects.len();
+        if count > MAX_OBJECTS {
+            let detail = format!("{count} objects, and at most {MAX_OBJECTS} of an image are read");
+            record(0, &Ok(image.id), 0, Finding::new(DefectCode::BadAnnotation, detail));
+        }
+        count <= MAX_OBJECTS
+    });
     images.sort_by_key(|image| image.id);
     Sound { images, quarantine, bad_of_total: [(bad[0], totals[0]), (bad[1], totals[1])] }
 }
@@ -133,12 +141,6 @@ fn sound_object<'a>(
 
 fn fail<T>(code: DefectCode, detail: String) -> Field<T> {
     Err(Box::new(Finding::new(code, detail)))
-}
-
-/// That an image has more objects than are read.
-pub(super) fn crowded(objects: usize) -> Option<Finding> {
-    let detail = || format!("{objects} objects, and at most {MAX_OBJECTS} of an image are read");
-    (objects > MAX_OBJECTS).then(|| Finding::new(DefectCode::BadAnnotation, detail()))
 }
 
 /// That a box `(x, y, w, h)` has no sides, or is where it cannot be in an image of `size`, columns and rows;

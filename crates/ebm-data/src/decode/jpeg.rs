@@ -8,7 +8,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::DecodeLimits;
+use super::{MAX_SIDE, check_size};
 use crate::error::{Error, Result};
 use crate::image::Image;
 
@@ -98,27 +98,24 @@ fn next_segment(bytes: &[u8], mut at: usize) -> Option<(u8, usize, usize)> {
     }
 }
 
-/// Decodes a file into `memory`.
-pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DecodeLimits, memory: Vec<u8>) -> Result<Image> {
+/// Decodes a file.
+pub(super) fn decode(bytes: &[u8], path: &Path, max_pixels: usize) -> Result<Image> {
     let parts = Parts::read(bytes);
     if !parts.is_whole {
         return Err(Error::decode(path, "truncated: the end-of-image marker is missing"));
     }
     let (width, height) =
         parts.size.ok_or_else(|| Error::decode(path, "it has no frame header with a size"))?;
-    limits.check(path, width, height)?;
+    check_size(path, width, height, max_pixels)?;
     let options = DecoderOptions::default()
         .set_strict_mode(true)
-        .set_max_width(limits.max_side)
-        .set_max_height(limits.max_side)
+        .set_max_width(MAX_SIDE)
+        .set_max_height(MAX_SIDE)
         .jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&parts.stream[..]), options);
     let fail = |error| Error::decode(path, format!("{error:?}"));
     decoder.decode_headers().map_err(fail)?;
-    let mut pixels = memory;
-    // Zeros everywhere: what the decoder leaves out of a damaged file must not show an earlier image.
-    pixels.clear();
-    pixels.resize(decoder.output_buffer_size().unwrap_or(0), 0);
+    let mut pixels = vec![0; decoder.output_buffer_size().unwrap_or(0)];
     decoder.decode_into(&mut pixels).map_err(fail)?;
     Image::new(width, height, pixels).map_err(|error| Error::decode(path, error))
 }

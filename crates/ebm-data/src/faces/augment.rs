@@ -6,8 +6,8 @@ use rand::RngCore;
 use crate::draw::{below, unit};
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::loader::{Planes, check_probability};
-use crate::resize::{Window, resize_pillow};
+use crate::loader::{Planes, check_range};
+use crate::resize::{neighbours, resize_pillow};
 use crate::transform::{Normalise, TransformMemory};
 
 /// The augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a
@@ -52,7 +52,7 @@ impl Augmentation {
     }
 
     fn check(&self, size: usize) -> Result<()> {
-        check_probability("flip_probability", self.flip_probability)?;
+        check_range("flip_probability", self.flip_probability, 1.)?;
         let fail = |name, detail| Err(Error::Argument { name, detail });
         if self.flip_signs.iter().any(|sign| sign.abs() != 1.) {
             return fail("flip_signs", format!("{:?}: give 1 or -1 for each number", self.flip_signs));
@@ -148,11 +148,12 @@ impl FaceTransform {
         let [first, second, third, _] = tables.pixel([0; 3]);
         planes.pad_with([first, second, third]);
         let shown = |start: usize| start.min(side)..start.saturating_add(size).min(side);
-        let window = Window { rows: shown(row), columns: shown(column) };
-        let height = if window.columns.is_empty() { 0 } else { window.rows.len() };
+        let (rows, columns) = (shown(row), shown(column));
+        let height = if columns.is_empty() { 0 } else { rows.len() };
         let square = ((image.height, image.width) != (size, size)).then(|| resize_pillow(image, size, size));
         let square = square.as_ref().unwrap_or(image);
-        memory.unfiltered.resize(square, &tables, (side, side), window, flipped, planes);
+        let (rows, columns) = (neighbours(size, side, rows), neighbours(size, side, columns));
+        memory.unfiltered.interpolate(square, &tables, rows, columns, flipped, planes);
         planes.pad_below(height);
     }
 }

@@ -56,18 +56,10 @@ pub struct FaceSample {
     pub flipped: bool,
 }
 
-/// What one thread uses again from face to face.
-#[derive(Default)]
-pub struct FaceMemory {
-    decoded: Vec<u8>,
-    cropped: Vec<u8>,
-    transform: TransformMemory,
-}
-
 impl Recipe for FaceTransform {
     type Dataset = Faces;
     type Sample = FaceSample;
-    type Memory = FaceMemory;
+    type Memory = TransformMemory;
 
     /// Also that all targets are finite and of one length, that of the signs if there are any.
     fn check(&self, dataset: &Faces) -> Result<()> {
@@ -100,32 +92,27 @@ impl Recipe for FaceTransform {
 
     fn prepare(
         &self,
-        Item { dataset, index, key, limits, .. }: Item<'_, Faces>,
+        Item { dataset, index, key, .. }: Item<'_, Faces>,
         planes: &mut Planes<'_>,
-        memory: &mut FaceMemory,
+        memory: &mut TransformMemory,
     ) -> Attempt<FaceSample> {
         let Face { name, pixels, target } = &dataset.faces[index];
         let sample = || format!("face {name}");
-        let FaceMemory { decoded, cropped, transform } = memory;
         let drawn =
             self.augmentation.as_ref().map(|augmentation| augmentation.draw(self.size, &mut key.rng()));
         match pixels {
-            Pixels::File(path) | Pixels::Region { path, .. } => {
-                let mut image = read_sample(path, sample, limits, std::mem::take(decoded))?;
-                if let Pixels::Region { region, .. } = pixels {
-                    let part = crop(&image, *region, limits, std::mem::take(cropped));
-                    let part = part.map_err(|finding| finding.trouble(path, sample()))?;
-                    *cropped = std::mem::replace(&mut image, part).pixels;
-                }
-                self.write(&image, drawn, planes, transform);
-                *decoded = image.pixels;
+            Pixels::File(path) => self.write(&read_sample(path, sample)?, drawn, planes, memory),
+            Pixels::Region { path, region } => {
+                let part = crop(&read_sample(path, sample)?, *region);
+                let part = part.map_err(|finding| finding.trouble(path, sample()))?;
+                self.write(&part, drawn, planes, memory);
             }
             Pixels::Memory(image) => {
                 image.check().map_err(|error| {
                     let finding = Finding::new(DefectCode::UnreadableImage, error.to_string());
                     finding.trouble(Path::new(name), sample())
                 })?;
-                self.write(image, drawn, planes, transform);
+                self.write(image, drawn, planes, memory);
             }
         }
         let flipped = drawn.is_some_and(|drawn| drawn.flipped);

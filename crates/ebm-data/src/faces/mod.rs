@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::decode::{DecodeLimits, read_image};
+use crate::decode::{MAX_FILE_BYTES, read_image};
 use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
@@ -49,11 +49,8 @@ impl Pixels {
     pub fn decode(&self) -> Result<Image> {
         match self {
             Self::File(path) => read_image(path),
-            Self::Region { path, region } => {
-                let limits = DecodeLimits::default();
-                region::crop(&read_image(path)?, *region, &limits, Vec::new())
-                    .map_err(|finding| Error::decode(path, finding.detail))
-            }
+            Self::Region { path, region } => region::crop(&read_image(path)?, *region)
+                .map_err(|finding| Error::decode(path, finding.detail)),
             Self::Memory(image) => Ok((**image).clone()),
         }
     }
@@ -64,7 +61,7 @@ impl Pixels {
     /// # Errors
     /// [`Error::Io`] and [`Error::TooLarge`].
     pub fn bytes(&self) -> Result<Vec<u8>> {
-        let read = |path: &PathBuf| read_limited(path, DecodeLimits::default().max_file_bytes);
+        let read = |path: &PathBuf| read_limited(path, MAX_FILE_BYTES);
         let (mut bytes, part) = match self {
             Self::File(path) => return read(path),
             Self::Region { path, region } => (read(path)?, region.to_vec()),
@@ -97,7 +94,9 @@ impl Faces {
 
     /// The faces if no more are defective than is tolerated; the report is written first.
     fn within(self, tolerance: &Tolerance) -> Result<Self> {
-        tolerance.apply(&self.quarantine, self.faces.len())?;
+        let bad = self.quarantine.defects.len();
+        tolerance.list(&self.quarantine)?;
+        tolerance.check(&self.quarantine, bad, bad + self.faces.len())?;
         Ok(self)
     }
 

@@ -6,11 +6,9 @@ use super::region::square_about;
 use super::{Face, Faces, Pixels, Tolerance};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
-use crate::files::{files_in, names_in, read_text};
+use crate::files::{files_in, names_in, read_settings};
 use crate::quarantine::{DefectCode, Finding};
 
-/// The largest box file, in bytes; the published ones have less than 100.
-const MAX_BOX_BYTES: u64 = 4 << 10;
 /// How the folder of a person begins; its number follows.
 const PERSON: &str = "Person";
 /// The largest angle, in degrees.
@@ -119,7 +117,7 @@ fn pose(stem: &str, person: &str) -> std::result::Result<Vec<f32>, String> {
 
 /// The centre's column and row, the width and the height of a box.
 fn read_box(path: &Path) -> std::result::Result<[f64; 4], String> {
-    let text = read_text(path, MAX_BOX_BYTES).map_err(|error| error.to_string())?;
+    let text = read_settings(path).map_err(|error| error.to_string())?;
     let words: Vec<&str> = text.split_whitespace().skip_while(|word| *word != "Face").skip(1).collect();
     let numbers = words.iter().map(|word| word.parse::<f64>().ok().filter(|number| number.abs() <= 1e6));
     let numbers: Option<Vec<f64>> = numbers.collect();

@@ -1,17 +1,12 @@
 //! Parts of images.
 
 use crate::Error;
-use crate::decode::DecodeLimits;
+use crate::decode::{MAX_PIXELS, MAX_SIDE};
 use crate::image::Image;
 use crate::quarantine::{DefectCode, Finding};
 
-/// The part `[x0, y0, x1, y1]` of an image, black beyond it, in `memory`; or why there is none.
-pub(super) fn crop(
-    image: &Image,
-    [x0, y0, x1, y1]: [i64; 4],
-    limits: &DecodeLimits,
-    memory: Vec<u8>,
-) -> Result<Image, Finding> {
+/// The part `[x0, y0, x1, y1]` of an image, black beyond it; or why there is none.
+pub(super) fn crop(image: &Image, [x0, y0, x1, y1]: [i64; 4]) -> Result<Image, Finding> {
     let say = |what: &str| format!("the region {:?} {what}", [x0, y0, x1, y1]);
     let side = |start: i64, end: i64| end.checked_sub(start).and_then(|side| usize::try_from(side).ok());
     let (Some(width @ 1..), Some(height @ 1..)) = (side(x0, x1), side(y0, y1)) else {
@@ -28,14 +23,12 @@ pub(super) fn crop(
         let size = format!("has no pixel of the image of {}x{}", image.width, image.height);
         return Err(Finding::new(DefectCode::BadBox, say(&size)));
     }
-    let fits = width.checked_mul(height).is_some_and(|area| area <= limits.max_pixels);
-    if width > limits.max_side || height > limits.max_side || !fits {
-        let limits = format!("exceeds {} pixels per side or {} in all", limits.max_side, limits.max_pixels);
+    let fits = width.checked_mul(height).is_some_and(|area| area <= MAX_PIXELS);
+    if width > MAX_SIDE || height > MAX_SIDE || !fits {
+        let limits = format!("exceeds {MAX_SIDE} pixels per side or {MAX_PIXELS} in all");
         return Err(Finding::new(DefectCode::UnreadableImage, say(&limits)));
     }
-    let mut pixels = memory;
-    pixels.clear();
-    pixels.resize(3 * width * height, 0);
+    let mut pixels = vec![0; 3 * width * height];
     let targets = pixels.chunks_exact_mut(3 * width).skip(top);
     let sources = image.pixels.chunks_exact(3 * image.width).skip(rows.start).take(rows.len());
     for (target, source) in targets.zip(sources) {
@@ -75,7 +68,7 @@ pub fn crop_face(image: &Image, bbox: [f64; 4], scale: f64) -> crate::Result<Ima
         return Err(say(format!("{x},{y},{width},{height} has no pixel of the image, which is {size}")));
     }
     let region = square_about([x + width / 2., y + height / 2., width, height], scale);
-    crop(image, region, &DecodeLimits::default(), Vec::new()).map_err(|finding| say(finding.detail))
+    crop(image, region).map_err(|finding| say(finding.detail))
 }
 
 #[cfg(test)]
@@ -87,7 +80,7 @@ mod tests {
     }
 
     fn cropped(region: [i64; 4]) -> Result<Image, Finding> {
-        crop(&image(), region, &DecodeLimits::default(), vec![7; 100])
+        crop(&image(), region)
     }
 
     #[test]
@@ -121,7 +114,7 @@ mod tests {
     }
 
     fn crop_region(image: &Image, region: [i64; 4]) -> Image {
-        crop(image, region, &DecodeLimits::default(), Vec::new()).unwrap()
+        crop(image, region).unwrap()
     }
 
     #[test]

@@ -221,20 +221,16 @@ impl Target<'_> {
             part.restart()?;
         }
         let response = self.ask(part.len, options)?;
-        let range = text(&response, header::CONTENT_RANGE);
-        let total = match response.status().as_u16() {
-            200 => {
-                part.restart()?;
-                text(&response, header::CONTENT_LENGTH)
-            }
-            206 if part.len > 0 && range.starts_with(&format!("bytes {}-", part.len)) => {
-                range.rsplit('/').next().unwrap_or_default()
-            }
-            _ => {
-                part.restart()?;
-                return Err(self.broken("there is no such part of it; starting over"));
-            }
-        };
+        let (status, range) = (response.status().as_u16(), text(&response, header::CONTENT_RANGE));
+        let goes_on = status == 206 && part.len > 0 && range.starts_with(&format!("bytes {}-", part.len));
+        if !goes_on {
+            part.restart()?;
+        }
+        if !(goes_on || status == 200) {
+            return Err(self.broken("there is no such part of it; starting over"));
+        }
+        let whole = text(&response, header::CONTENT_LENGTH);
+        let total = if goes_on { range.rsplit('/').next().unwrap_or_default() } else { whole };
         let total: Option<u64> = total.trim().parse().ok();
         let chunked = response.headers().contains_key(header::TRANSFER_ENCODING);
         match (self.size, total) {

@@ -21,10 +21,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use ebm_base::files::{Durability, Lock, open_input};
+use ebm_base::files::{Lock, LockError, open_input};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
+use crate::files::write_atomic;
 use download::{Target, beside};
 
 pub use download::FetchOptions;
@@ -119,14 +120,20 @@ fn written(name: &str, path: &Path, sha256: &str) -> Result<State> {
         let detail = format!("the program's own file has SHA-256 {found} where {sha256} is expected");
         return Err(Error::Data(path.into(), detail));
     }
-    ebm_base::files::replace(path, &bytes, Durability::Atomic).map_err(at("write", path))?;
+    write_atomic(path, &bytes)?;
     Ok(State::There("written", found))
 }
 
 /// The right to fetch `target`, without waiting for it.
 fn take_lock(target: &Path) -> Result<Lock> {
     let path = beside(target, "lock");
-    Lock::take(&path).map_err(|error| Error::lock(&path, target, error))
+    Lock::take(&path).map_err(|error| match error {
+        LockError::Io(source) => Error::io("lock", &path, source),
+        LockError::Held { holder } => {
+            let detail = format!("process {holder} is writing here; wait until it has ended and run again");
+            Error::Failure(target.to_owned(), detail)
+        }
+    })
 }
 
 /// How the file or folder stands; `None` if there is none.

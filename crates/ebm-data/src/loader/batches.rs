@@ -1,15 +1,18 @@
 //! The iteration over batches.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
 
 use super::block::{Block, BufferPool};
 use super::detection::{DetectionRecipe, Sample};
 use super::plan::plan;
-use super::pool::OrderedPool;
-use super::recipe::Recipe;
-use super::{Job, Loaded, Loader, LoaderConfig, Shared};
+use super::recipe::{Item, Recipe};
+use super::{Loader, LoaderConfig, Planes, Shared};
 use crate::error::{Error, Result};
+use crate::quarantine::{Defect, Trouble};
 
 /// Samples of one step.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,74 +29,126 @@ pub struct Batch<S = Sample> {
     pub samples: Vec<S>,
 }
 
+/// A batch, and the samples left out of it.
+type Loaded<R> = (Option<Batch<<R as Recipe>::Sample>>, Vec<(usize, Defect)>);
+
+/// Makes the batches of some steps, one after another, in memory of its own.
+struct Maker<R: Recipe> {
+    shared: Arc<Shared<R>>,
+    buffers: Arc<BufferPool>,
+    memory: R::Memory,
+    /// The epoch of the latest batch, and all batches of that epoch.
+    plan: Option<(u64, Vec<Vec<usize>>)>,
+}
+
+impl<R: Recipe> Maker<R> {
+    fn new(shared: &Arc<Shared<R>>, buffers: &Arc<BufferPool>) -> Self {
+        let (shared, buffers) = (Arc::clone(shared), Arc::clone(buffers));
+        Self { shared, buffers, memory: R::Memory::default(), plan: None }
+    }
+
+    fn make(&mut self, step: u64) -> Result<Loaded<R>> {
+        let Shared { dataset, config, key, steps_per_epoch, .. } = &*self.shared;
+        let (epoch, place) = (step / steps_per_epoch, (step % steps_per_epoch) as usize);
+        let plan = match self.plan.take().filter(|(planned, _)| *planned == epoch) {
+            Some((_, plan)) => plan,
+            None => plan(&**dataset, config, *key, epoch),
+        };
+        let mut indices = plan.get(place).cloned().unwrap_or_default();
+        self.plan = Some((epoch, plan));
+        let augment = key.split("augment").index(epoch);
+        let (dataset, recipe) = (&**dataset, &config.recipe);
+        let mut defects = Vec::new();
+        loop {
+            let (height, width) = recipe.input_size(dataset, &indices);
+            let image_len = 3 * height * width;
+            let mut data = self.buffers.take(indices.len() * image_len);
+            let mut samples = Vec::with_capacity(indices.len());
+            let mut kept = Vec::with_capacity(indices.len());
+            for &index in &indices {
+                let place = &mut data.numbers[samples.len() * image_len..][..image_len];
+                let mut planes = Planes::new(place, (height, width));
+                let key = augment.index(index as u64);
+                let item = Item { dataset, index, key, epoch: augment };
+                match recipe.prepare(item, &mut planes, &mut self.memory) {
+                    Ok(sample) => {
+                        samples.push(sample);
+                        kept.push(index);
+                    }
+                    Err(Trouble::Defect(defect)) => defects.push((index, defect)),
+                    Err(Trouble::Fatal(error)) => return Err(error),
+                }
+            }
+            if samples.is_empty() {
+                return Ok((None, defects));
+            }
+            if recipe.input_size(dataset, &kept) == (height, width) {
+                data.numbers.truncate(samples.len() * image_len);
+                let shape = (samples.len(), 3, height, width);
+                return Ok((Some(Batch { epoch, step, data, shape, samples }), defects));
+            }
+            // The room was for an image that is left out: once more, for the others alone.
+            indices = kept;
+        }
+    }
+}
+
+/// A thread that makes every n-th batch, and where its batches arrive.
+type Worker<R> = (Receiver<Result<Loaded<R>>>, JoinHandle<()>);
+
 /// An iterator over batches, in the order of their steps; after an error it ends.
 ///
 /// Dropping it stops the worker threads and waits for the batch that each is making.
 pub struct Batches<R: Recipe = DetectionRecipe> {
-    shared: Arc<Shared<R>>,
-    pool: Option<OrderedPool<Job, Result<Loaded<R>>>>,
-    buffers: Arc<BufferPool>,
-    /// For batches that the caller's thread makes.
-    memory: R::Memory,
-    next: u64,
-    submitted: u64,
-    end: u64,
-    /// The batches of the epoch that jobs are being taken from.
-    plan: Option<(u64, Vec<Vec<usize>>)>,
+    /// Step `i` after the first is the work of worker `i` modulo their number; without any, of the caller's thread.
+    workers: Vec<Worker<R>>,
+    own: Maker<R>,
+    steps: Range<u64>,
+    first: u64,
 }
 
 impl<R: Recipe> Batches<R> {
-    pub(super) fn new(shared: Arc<Shared<R>>, range: Range<u64>) -> Result<Self> {
-        let LoaderConfig { workers, prefetch, .. } = shared.config;
+    pub(super) fn new(shared: &Arc<Shared<R>>, steps: Range<u64>) -> Result<Self> {
+        let LoaderConfig { workers: count, prefetch, .. } = shared.config;
         // One more than in the making or ready: the one that the caller holds.
         let buffers = BufferPool::new(prefetch.saturating_add(1));
-        let pool = match workers {
-            0 => None,
-            _ => {
-                let (shared, buffers) = (Arc::clone(&shared), Arc::clone(&buffers));
-                let load = move |memory: &mut R::Memory, job: Job| shared.load(job, &buffers, memory);
-                Some(OrderedPool::new(workers, load)?)
-            }
-        };
-        let Range { start, end } = range;
-        let memory = R::Memory::default();
-        Ok(Self { shared, pool, buffers, memory, next: start, submitted: start, end, plan: None })
+        let (own, first) = (Maker::new(shared, &buffers), steps.start);
+        let mut batches = Self { workers: Vec::new(), own, steps: steps.clone(), first };
+        let count = count.min(prefetch);
+        for index in 0..count {
+            // Each has as many batches ready as are its share, less the one in the making.
+            let (send, receive) = sync_channel(prefetch / count - 1);
+            let mut maker = Maker::new(shared, &buffers);
+            let mut share = (first.saturating_add(index as u64)..steps.end).step_by(count);
+            // The sending fails as soon as nobody waits for a batch any more.
+            let work = move || while share.next().is_some_and(|step| send.send(maker.make(step)).is_ok()) {};
+            let thread = std::thread::Builder::new().name(format!("loader-{index}")).spawn(work);
+            let thread = thread.map_err(|error| Error::io("start", Path::new("a loader thread"), error))?;
+            batches.workers.push((receive, thread));
+        }
+        Ok(batches)
     }
 
-    fn job(&mut self, step: u64) -> Option<Job> {
-        let steps = self.shared.steps_per_epoch;
-        let epoch = step / steps;
-        let plan = match self.plan.take().filter(|(planned, _)| *planned == epoch) {
-            Some((_, plan)) => plan,
-            None => plan(&*self.shared.dataset, &self.shared.config, self.shared.key, epoch),
-        };
-        let indices = plan.get((step % steps) as usize).cloned();
-        self.plan = Some((epoch, plan));
-        Some(Job { epoch, step, indices: indices? })
-    }
-
-    /// The result of the next step; `None` at the end.
-    fn load_next(&mut self) -> Option<Result<Loaded<R>>> {
-        if self.next >= self.end {
-            return None;
+    fn load(&mut self, step: u64) -> Result<Loaded<R>> {
+        if self.workers.is_empty() {
+            return self.own.make(step);
         }
-        let step = self.next;
-        self.next += 1;
-        let Some(mut pool) = self.pool.take() else {
-            let job = self.job(step)?;
-            return Some(self.shared.load(job, &self.buffers, &mut self.memory));
-        };
-        while self.submitted < self.end && self.submitted - step < self.shared.config.prefetch as u64 {
-            let job = self.job(self.submitted)?;
-            pool.submit(job);
-            self.submitted += 1;
-        }
-        let result = pool.next().unwrap_or_else(|| {
+        let (results, _) = &self.workers[((step - self.first) % self.workers.len() as u64) as usize];
+        results.recv().unwrap_or_else(|_| {
             let detail = format!("it ended without delivering batch {step}");
             Err(Error::Failure("a loader thread".into(), detail))
-        });
-        self.pool = Some(pool);
-        Some(result)
+        })
+    }
+}
+
+impl<R: Recipe> Drop for Batches<R> {
+    fn drop(&mut self) {
+        let (results, threads): (Vec<_>, Vec<_>) = self.workers.drain(..).unzip();
+        drop(results);
+        for thread in threads {
+            // Why a thread panicked it has said itself.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -102,18 +157,16 @@ impl<R: Recipe> Iterator for Batches<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let outcome = self.load_next()?.and_then(|(batch, defects)| {
-                self.shared.record(defects)?;
+            let step = self.steps.next()?;
+            let outcome = self.load(step).and_then(|(batch, defects)| {
+                self.own.shared.record(defects)?;
                 Ok(batch)
             });
-            match outcome {
-                Ok(Some(batch)) => return Some(Ok(batch)),
-                Ok(None) => {}
-                Err(error) => {
-                    self.end = self.next;
-                    self.pool = None;
-                    return Some(Err(error));
+            if let Some(outcome) = outcome.transpose() {
+                if outcome.is_err() {
+                    self.steps = step..step;
                 }
+                return Some(outcome);
             }
         }
     }

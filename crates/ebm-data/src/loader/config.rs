@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::detection::DetectionRecipe;
-use crate::decode::DecodeLimits;
 use crate::error::{Error, Result};
 use crate::quarantine::Tolerance;
 use crate::transform::Transform;
@@ -28,8 +27,6 @@ pub struct LoaderConfig<R = DetectionRecipe> {
     pub prefetch: usize,
     /// How many of the dataset's images may not be decodable, and where these are listed.
     pub tolerance: Tolerance,
-    /// How large an image may be.
-    pub limits: DecodeLimits,
 }
 
 impl<R> LoaderConfig<R> {
@@ -45,7 +42,6 @@ impl<R> LoaderConfig<R> {
             workers: 2,
             prefetch: 4,
             tolerance: Tolerance::default(),
-            limits: DecodeLimits::default(),
         }
     }
 

@@ -41,21 +41,14 @@ pub struct Sample {
     pub flipped: bool,
 }
 
-/// What one thread uses again from image to image.
-#[derive(Default)]
-pub struct DetectionMemory {
-    pixels: Vec<u8>,
-    transform: TransformMemory,
-}
-
 impl Recipe for DetectionRecipe {
     type Dataset = CocoDataset;
     type Sample = Sample;
-    type Memory = DetectionMemory;
+    type Memory = TransformMemory;
 
     fn check(&self, _: &CocoDataset) -> Result<()> {
         self.transform.check()?;
-        check_probability("flip_probability", self.flip_probability)
+        check_range("flip_probability", self.flip_probability, 1.)
     }
 
     fn count(dataset: &CocoDataset) -> usize {
@@ -75,13 +68,13 @@ impl Recipe for DetectionRecipe {
 
     fn prepare(
         &self,
-        Item { dataset, index, key, limits, .. }: Item<'_, CocoDataset>,
+        Item { dataset, index, key, .. }: Item<'_, CocoDataset>,
         planes: &mut Planes<'_>,
-        memory: &mut DetectionMemory,
+        memory: &mut TransformMemory,
     ) -> Attempt<Sample> {
         let image = &dataset.images[index];
         let name = || format!("image {}", image.id);
-        let decoded = read_sample(&image.path, name, limits, std::mem::take(&mut memory.pixels))?;
+        let decoded = read_sample(&image.path, name)?;
         if (decoded.width, decoded.height) != (image.width, image.height) {
             let found = format!("{}x{}", decoded.width, decoded.height);
             let detail = format!("{found}, annotated {}x{}", image.width, image.height);
@@ -96,18 +89,17 @@ impl Recipe for DetectionRecipe {
             .filter(|object| !object.iscrowd)
             .map(|object| (object.bbox, object.label))
             .unzip();
-        let (height, width) = self.transform.write(&decoded, flipped, planes, &mut memory.transform);
+        let (height, width) = self.transform.write(&decoded, flipped, planes, memory);
         let boxes = resize_boxes(&boxes, original, (height, width));
         let boxes = if flipped { flip_boxes(&boxes, width) } else { boxes };
-        memory.pixels = decoded.pixels;
         Ok(Sample { image_id: image.id, index, height, width, original, boxes, labels, flipped })
     }
 }
 
-/// A probability must be one.
-pub(crate) fn check_probability(name: &'static str, probability: f64) -> Result<()> {
-    if (0.0..=1.0).contains(&probability) {
+/// Refuses a number that is not in 0 to `most`.
+pub(crate) fn check_range(name: &'static str, number: f64, most: f64) -> Result<()> {
+    if (0. ..=most).contains(&number) {
         return Ok(());
     }
-    Err(Error::Argument { name, detail: format!("{probability} is not in 0 to 1") })
+    Err(Error::Argument { name, detail: format!("{number} is not in 0 to {most:?}") })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ebm_base::Key;
 
-use crate::decode::{DecodeLimits, read_image_into};
+use crate::decode::read_image;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
@@ -61,18 +61,11 @@ pub struct Item<'a, D> {
     pub key: Key,
     /// That of its epoch, of which `key` is the branch `index`: what several samples have in common.
     pub epoch: Key,
-    /// How large its image may be.
-    pub limits: &'a DecodeLimits,
 }
 
-/// Decodes an image file into `memory`; `sample` is what a defect calls it.
-pub(crate) fn read_sample(
-    path: &Path,
-    sample: impl FnOnce() -> String,
-    limits: &DecodeLimits,
-    memory: Vec<u8>,
-) -> Attempt<Image> {
-    read_image_into(path, limits, memory).map_err(|error| {
+/// Decodes an image file; `sample` is what a defect calls it.
+pub(crate) fn read_sample(path: &Path, sample: impl FnOnce() -> String) -> Attempt<Image> {
+    read_image(path).map_err(|error| {
         let (code, detail) = match &error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 (DefectCode::MissingFile, source.to_string())

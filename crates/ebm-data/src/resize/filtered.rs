@@ -1,6 +1,6 @@
 //! Pillow's filter in fixed-point arithmetic, whose sums are exact in any order.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 
 use super::taps::{Filter, PRECISION_BITS, Taps};
 use crate::image::Image;
@@ -70,7 +70,7 @@ impl Filtered {
                                 &mut cell.as_chunks_mut().0[lane % BAND]
                             });
                         }
-                        arch.dispatch(Columns { band: &self.band, taps, resized });
+                        arch.dispatch(|| resize_columns(&self.band, taps, resized));
                     }
                 }
             }
@@ -81,7 +81,12 @@ impl Filtered {
                 // A single sample has the weight 1.
                 &ring[source..][..row_len]
             } else {
-                arch.dispatch(Row { ring, sources, weights, resized: &mut self.row });
+                let row = &mut self.row;
+                arch.dispatch(|| {
+                    for (place, lanes) in row.iter_mut().enumerate() {
+                        *lanes = weigh(sources.iter().map(|source| &ring[source + place]), weights);
+                    }
+                });
                 &self.row[..]
             };
             sink(index, &row.as_flattened().as_chunks().0[..width]);
@@ -104,49 +109,18 @@ fn copy_pixels<C>(row: &[u8], mirror: bool, cells: &mut [C], place: impl Fn(&mut
 }
 
 /// Resizes the columns of a band of rows, which are written one after the other.
-struct Columns<'a> {
-    band: &'a [Lanes],
-    taps: &'a Taps,
-    resized: &'a mut [Lanes],
-}
-
-impl WithSimd for Columns<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { band, taps, resized } = self;
-        let rows = resized.as_flattened_mut().as_chunks_mut::<4>().0;
-        let row_len = rows.len() / BAND;
-        let (top, rest) = rows.split_at_mut(row_len);
-        let (second, rest) = rest.split_at_mut(row_len);
-        let (third, bottom) = rest.split_at_mut(row_len);
-        let targets = top.iter_mut().zip(second).zip(third).zip(bottom);
-        for ((start, weights), (((top, second), third), bottom)) in taps.iter().zip(targets) {
-            let lanes = weigh(band[start..start + weights.len()].iter(), weights);
-            if let [a, b, c, d] = *lanes.as_chunks::<4>().0 {
-                (*top, *second, *third, *bottom) = (a, b, c, d);
-            }
-        }
-    }
-}
-
-/// One row of the output from the rows of the ring that begin at `sources`.
-struct Row<'a> {
-    ring: &'a [Lanes],
-    sources: &'a [usize],
-    weights: &'a [i32],
-    resized: &'a mut [Lanes],
-}
-
-impl WithSimd for Row<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { ring, sources, weights, resized } = self;
-        for (place, lanes) in resized.iter_mut().enumerate() {
-            *lanes = weigh(sources.iter().map(|source| &ring[source + place]), weights);
+#[inline(always)]
+fn resize_columns(band: &[Lanes], taps: &Taps, resized: &mut [Lanes]) {
+    let rows = resized.as_flattened_mut().as_chunks_mut::<4>().0;
+    let row_len = rows.len() / BAND;
+    let (top, rest) = rows.split_at_mut(row_len);
+    let (second, rest) = rest.split_at_mut(row_len);
+    let (third, bottom) = rest.split_at_mut(row_len);
+    let targets = top.iter_mut().zip(second).zip(third).zip(bottom);
+    for ((start, weights), (((top, second), third), bottom)) in taps.iter().zip(targets) {
+        let lanes = weigh(band[start..start + weights.len()].iter(), weights);
+        if let [a, b, c, d] = *lanes.as_chunks::<4>().0 {
+            (*top, *second, *third, *bottom) = (a, b, c, d);
         }
     }
 }

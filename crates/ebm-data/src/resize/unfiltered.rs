@@ -1,20 +1,11 @@
 //! torch's `interpolate(mode="bilinear", align_corners=False)`: four neighbours, no antialiasing.
 
-use std::ops::Range;
+use pulp::Arch;
 
-use pulp::{Arch, Simd, WithSimd};
-
-use super::taps::{Neighbours, neighbours};
+use super::taps::Neighbours;
 use crate::image::Image;
 use crate::planes::Planes;
 use crate::transform::Tables;
-
-/// A part of the resized image.
-#[derive(Clone, Debug)]
-pub(crate) struct Window {
-    pub rows: Range<usize>,
-    pub columns: Range<usize>,
-}
 
 /// Memory that serves one image after another.
 #[derive(Default)]
@@ -27,24 +18,8 @@ pub(crate) struct Unfiltered {
 }
 
 impl Unfiltered {
-    /// Writes what `window` shows of the image, mirrored left to right if asked for and resized to
-    /// `(height, width)`, to the upper left of `target`, with the numbers that `tables` has for the samples.
-    pub fn resize(
-        &mut self,
-        image: &Image,
-        tables: &Tables,
-        (height, width): (usize, usize),
-        window: Window,
-        mirror: bool,
-        target: &mut Planes<'_>,
-    ) {
-        let columns = neighbours(image.width, width, window.columns);
-        let rows = neighbours(image.height, height, window.rows);
-        self.interpolate(image, tables, rows, columns, mirror, target);
-    }
-
-    /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked
-    /// for, to the upper left of `target`. Columns must not decrease.
+    /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked for, to the
+    /// upper left of `target`, with the numbers that `tables` has for the samples. Columns must not decrease.
     pub fn interpolate(
         &mut self,
         image: &Image,
@@ -87,64 +62,30 @@ impl Unfiltered {
                 } else {
                     self.source.iter_mut().zip(pixels).for_each(look_up);
                 }
-                arch.dispatch(Columns {
-                    source: &self.source,
-                    columns: &self.columns,
-                    wide: &mut self.wide,
-                    resized: &mut self.rows[place],
-                });
+                arch.dispatch(|| self.resize_columns(place));
             }
             let places = [top, bottom].map(|row| usize::from(held[0] != Some(row)));
             let [upper, lower] = places.map(|place| self.rows[place].chunks_exact(shown));
             for ((target, upper), lower) in target.rows(index, shown).into_iter().zip(upper).zip(lower) {
-                arch.dispatch(Between { upper, lower, down, target });
+                arch.dispatch(|| {
+                    for ((number, upper), lower) in target.iter_mut().zip(upper).zip(lower) {
+                        *number = upper * (1. - down) + lower * down;
+                    }
+                });
             }
         }
     }
-}
 
-/// A row of one plane between two others.
-struct Between<'a> {
-    upper: &'a [f32],
-    lower: &'a [f32],
-    /// The weight of the lower row.
-    down: f32,
-    target: &'a mut [f32],
-}
-
-impl WithSimd for Between<'_> {
-    type Output = ();
-
+    /// Resizes the columns of the row of pixels in `source` to the three planes of `rows[place]`.
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { upper, lower, down, target } = self;
-        for ((number, upper), lower) in target.iter_mut().zip(upper).zip(lower) {
-            *number = upper * (1. - down) + lower * down;
-        }
-    }
-}
-
-/// Resizes the columns of a row of pixels.
-struct Columns<'a> {
-    source: &'a [[f32; 4]],
-    columns: &'a [Neighbours],
-    wide: &'a mut [[f32; 4]],
-    /// Three planes.
-    resized: &'a mut [f32],
-}
-
-impl WithSimd for Columns<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { source, columns, wide, resized } = self;
+    fn resize_columns(&mut self, place: usize) {
+        let Self { source, columns, wide, rows } = self;
         // All four numbers at once, also the one without meaning: a register then holds the pixel.
-        for (pixel, &(left, right, across)) in wide.iter_mut().zip(columns) {
+        for (pixel, &(left, right, across)) in wide.iter_mut().zip(&*columns) {
             let (left, right): ([f32; 4], [f32; 4]) = (source[left], source[right]);
             *pixel = std::array::from_fn(|k| left[k] * (1. - across) + right[k] * across);
         }
-        let (first, rest) = resized.split_at_mut(wide.len());
+        let (first, rest) = rows[place].split_at_mut(wide.len());
         let (second, third) = rest.split_at_mut(wide.len());
         for (((pixel, first), second), third) in wide.iter().zip(first).zip(second).zip(third) {
             [*first, *second, *third, _] = *pixel;

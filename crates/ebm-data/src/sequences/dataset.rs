@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::part::{Part, UAV123};
 use super::reader::{
-    SequenceOptions, annotation_trouble, collect, entries, folders, list, only_first_known, text_files,
-    visible,
+    SequenceOptions, annotation_trouble, entries, folders, list, read_flags, text_files, trouble,
 };
 use super::{Frames, Sequence, Sequences, otb, read_boxes};
 use crate::error::{Error, Result};
-use crate::quarantine::Attempt;
+use crate::quarantine::{Attempt, Defect, DefectCode, Trouble};
 
 /// The names of LaSOT's 280 sequences for tests, four of each class, a line each.
 pub const LASOT_TEST: &str = include_str!("lasot_test.txt");
@@ -80,13 +79,31 @@ impl Dataset {
     /// [`Error::Io`] for a folder or list that cannot be read, [`Error::Data`] for one without sequences,
     /// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its domain.
     pub fn load(&self, root: &Path, options: &SequenceOptions) -> Result<Sequences> {
-        options.tolerance.validate()?;
-        let is_part = matches!(self, Self::Otb100 | Self::Uav123);
-        let read = |place| self.read(place);
-        collect(self.places(root)?, read, is_part, options)?.ok_or_else(|| {
+        let SequenceOptions { every_frame, tolerance } = options;
+        tolerance.validate()?;
+        let places = self.places(root)?;
+        if places.is_empty() {
             let detail = format!("no sequence found; the files should be laid out as {}", self.layout());
-            Error::format(root, "a dataset of sequences", detail)
-        })
+            return Err(Error::format(root, "a dataset of sequences", detail));
+        }
+        let mut found = Sequences::default();
+        for place in &places {
+            let sequence = self.read(place).and_then(|sequence| {
+                self.check_frames(&sequence, &place.boxes, *every_frame)?;
+                Ok(sequence)
+            });
+            match sequence {
+                Ok(sequence) => found.sequences.push(sequence),
+                Err(Trouble::Defect(defect)) => {
+                    let sample = format!("sequence {}", place.name);
+                    found.quarantine.defects.push(Defect { sample, ..defect });
+                }
+                Err(Trouble::Fatal(error)) => return Err(error),
+            }
+        }
+        tolerance.list(&found.quarantine)?;
+        tolerance.check_left(&found.quarantine, found.quarantine.defects.len(), places.len())?;
+        Ok(found)
     }
 
     /// An example of the files.
@@ -144,26 +161,56 @@ impl Dataset {
         }
     }
 
-    fn read(&self, place: Place) -> Attempt<Sequence> {
+    fn read(&self, place: &Place) -> Attempt<Sequence> {
         let Place { name, boxes: file, frames: directory, numbers, part } = place;
-        let boxes = part.map_or_else(|| read_boxes(&file), |part| part.read_boxes(&file));
-        let mut boxes = boxes.map_err(|error| annotation_trouble(&file, error))?;
-        if let (Self::Got10kTest | Self::TrackingNetTest, &[first]) = (self, &boxes[..]) {
-            boxes = only_first_known(first, &directory)?;
-        }
-        let seen = |(files, seen)| visible(file.parent().unwrap_or(&directory), files, boxes.len(), seen);
-        let visible = self.flags().map(seen).transpose()?;
-        let frames = match numbers {
-            Some((first, digits)) => Frames::Numbered { directory, first, count: boxes.len(), digits },
-            None => {
-                let is_frame =
-                    |path: &Path| path.extension().is_some_and(|kind| kind == "jpg" || kind == "png");
-                let names = entries(&directory, is_frame);
-                let names = names.map_err(|error| annotation_trouble(&directory, error))?;
-                Frames::Listed(names.into_iter().map(|name| directory.join(name)).collect())
-            }
+        let boxes = part.map_or_else(|| read_boxes(file), |part| part.read_boxes(file));
+        let mut boxes = boxes.map_err(|error| annotation_trouble(file, error))?;
+        let listed = || {
+            let is_frame = |path: &Path| path.extension().is_some_and(|kind| kind == "jpg" || kind == "png");
+            entries(directory, is_frame).map_err(|error| annotation_trouble(directory, error))
         };
-        Ok(Sequence { name, frames, boxes, visible })
+        if matches!(self, Self::Got10kTest | Self::TrackingNetTest) && boxes.len() == 1 {
+            boxes.resize(listed()?.len().max(1), [f64::NAN; 4]);
+        }
+        let visible = self.flags().map(|(files, seen)| -> Attempt<Vec<bool>> {
+            let folder = file.parent().unwrap_or(directory);
+            let [first, second] = files.map(|flags| read_flags(&folder.join(flags), boxes.len()));
+            Ok(first?.into_iter().zip(second?).map(seen).collect())
+        });
+        let frames = match *numbers {
+            Some((first, digits)) => {
+                Frames::Numbered { directory: directory.clone(), first, count: boxes.len(), digits }
+            }
+            None => Frames::Listed(listed()?.into_iter().map(|name| directory.join(name)).collect()),
+        };
+        Ok(Sequence { name: name.clone(), frames, boxes, visible: visible.transpose()? })
+    }
+
+    /// Whether there are as many frames as boxes in `file`. Of OTB-100 and UAV123, whose sequences may be parts of their
+    /// folders, frames may go on behind the last box.
+    fn check_frames(&self, sequence: &Sequence, file: &Path, every_frame: bool) -> Attempt<()> {
+        let frames = &sequence.frames;
+        let (count, boxes) = (frames.len(), sequence.boxes.len());
+        let fail = |path: &Path, code, detail| Err(trouble(path, code, detail));
+        if boxes == 0 || count != boxes {
+            return fail(file, DefectCode::BadAnnotation, format!("{boxes} boxes for {count} frames"));
+        }
+        let step = if every_frame { 1 } else { (count - 1).max(1) };
+        let absent = |i| frames.path(i).filter(|path| !path.is_file()).map(|path| (i, path));
+        if let Some((i, path)) = (0..count).step_by(step).find_map(absent) {
+            let detail = format!("frame {} of {count}, as many as there are boxes, is not there", i + 1);
+            // Without the first there is no folder or another numbering; without a later one there are too few.
+            let code = if i == 0 { DefectCode::MissingFile } else { DefectCode::BadAnnotation };
+            return fail(&path, code, detail);
+        }
+        let is_part = matches!(self, Self::Otb100 | Self::Uav123);
+        match frames.numbered(count).filter(|next| !is_part && next.exists()) {
+            Some(next) => {
+                let detail = format!("{boxes} boxes, but the folder has more frames");
+                fail(&next, DefectCode::BadAnnotation, detail)
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -29,12 +29,11 @@ use super::crop::{CropMemory, SearchArea};
 use super::sampler::{Pair, PairSampler};
 use super::variation::{Change, Variation};
 use super::{Rect, Sequence};
-use crate::decode::DecodeLimits;
 use crate::draw::unit;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::recipe::read_sample;
-use crate::loader::{Item, Planes, Recipe, check_probability};
+use crate::loader::{Item, Planes, Recipe, check_range};
 use crate::quarantine::{Attempt, DefectCode, Finding};
 use crate::transform::Normalise;
 
@@ -99,22 +98,14 @@ impl PairRecipe {
     fn check(&self) -> Result<()> {
         self.area.check()?;
         self.normalise.check()?;
-        check_probability("grey_probability", self.grey_probability)?;
-        check_probability("brightness", self.brightness)?;
-        self.variation.map_or(Ok(()), |variation| variation.check())?;
+        check_range("grey_probability", self.grey_probability, 1.)?;
+        check_range("brightness", self.brightness, 1.)?;
+        check_range("scale_jitter", self.scale_jitter, f64::MAX)?;
+        check_range("centre_jitter", self.centre_jitter, f64::MAX)?;
         if self.views == 0 {
             return Err(Error::Argument { name: "views", detail: "must be at least 1".to_owned() });
         }
-        for (name, jitter) in [("scale_jitter", self.scale_jitter), ("centre_jitter", self.centre_jitter)] {
-            if !(jitter >= 0. && jitter.is_finite()) {
-                return Err(Error::Argument { name, detail: format!("{jitter} is negative or not finite") });
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&self, frame: &Frame<'_>, memory: &mut PairMemory) -> Attempt<Image> {
-        read_sample(&frame.path(), || frame.name(), frame.limits, std::mem::take(&mut memory.decoded))
+        self.variation.map_or(Ok(()), |variation| variation.check())
     }
 
     /// Cuts `image` around `around` into `pixels`; returns the target's box in the crop.
@@ -144,30 +135,32 @@ impl PairRecipe {
     ) -> Attempt<[f32; 4]> {
         let target = self.cut((&shot.frame, image), shot.around, &mut memory.cropped, &mut memory.crop)?;
         if let Some((frame, around)) = &shot.background {
-            let behind = self.read(frame, memory)?;
+            let behind = frame.read()?;
             self.cut((frame, &behind), *around, &mut memory.background, &mut memory.crop)?;
         }
-        let (colours, change, size) = (shot.colours, shot.change, self.area.size);
+        let (change, size) = (shot.change, self.area.size);
         let target = change.rearrange(&mut memory.cropped, &memory.background, size, target);
-        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * colours.brightness) as f32));
+        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * shot.brightness) as f32));
         for (y, pixels) in memory.cropped.chunks_exact(3 * size).enumerate() {
             let [first, second, third] = planes.rows(row + y, size);
             let targets = first.iter_mut().zip(second).zip(third);
             for (((first, second), third), &pixel) in targets.zip(pixels.as_chunks::<3>().0) {
-                let pixel = if colours.grey { [luma(pixel); 3] } else { pixel };
+                let pixel = if shot.grey { [luma(pixel); 3] } else { pixel };
                 [*first, *second, *third, _] = tables.pixel(pixel);
             }
         }
-        change.blur(planes, row, self.area)?;
+        change.blur(planes, row, size)?;
         Ok(target)
     }
 
     /// What the reference crop and the test crop of `pair` are made of.
     fn shots<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> [Shot<'a>; 2] {
-        let Item { dataset, key, limits, .. } = *item;
+        let Item { dataset, key, .. } = *item;
         let sequence = dataset.sequence(pair);
-        let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place, limits });
-        let [first, second] = self.colours(key.split("augment"));
+        let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place });
+        let rng = &mut key.split("augment").rng();
+        let grey = unit(rng) < self.grey_probability;
+        let [first, second] = [(); 2].map(|()| 1. + self.brightness * (2. * unit(rng) - 1.));
         let vary = |crop: u64| key.split("vary").index(crop);
         let own = match self.variation {
             None => reference.target(),
@@ -177,23 +170,16 @@ impl PairRecipe {
             }
         };
         let around = self.jitter(test.target(), &mut key.split("jitter").rng());
-        let shot = |key: Key, frame, around, colours| {
+        let shot = |key: Key, frame, around, brightness| {
             let change = self.variation.map_or(Change::NONE, |variation| variation.draw(key.split("change")));
             let behind = change.margins.map(|_| {
                 let other = dataset.draw(key.split("background"));
-                let frame = Frame { sequence: dataset.sequence(&other), place: other.reference, limits };
+                let frame = Frame { sequence: dataset.sequence(&other), place: other.reference };
                 (frame, self.jitter(frame.target(), &mut key.split("behind").rng()))
             });
-            Shot { frame, around, colours, change, background: behind }
+            Shot { frame, around, grey, brightness, change, background: behind }
         };
         [shot(vary(0), reference, own, first), shot(vary(1), test, around, second)]
-    }
-
-    /// Of the reference crop and of the test crop.
-    fn colours(&self, key: Key) -> [Colours; 2] {
-        let rng = &mut key.rng();
-        let grey = unit(rng) < self.grey_probability;
-        [(); 2].map(|()| Colours { grey, brightness: 1. + self.brightness * (2. * unit(rng) - 1.) })
     }
 }
 
@@ -212,12 +198,15 @@ fn jittered(target: Rect, [scale, centre]: [f64; 2], rng: &mut dyn RngCore) -> R
 struct Frame<'a> {
     sequence: &'a Sequence,
     place: usize,
-    limits: &'a DecodeLimits,
 }
 
 impl Frame<'_> {
     fn path(&self) -> PathBuf {
         self.sequence.frames.path(self.place).unwrap_or_default()
+    }
+
+    fn read(&self) -> Attempt<Image> {
+        read_sample(&self.path(), || self.name())
     }
 
     fn name(&self) -> String {
@@ -233,16 +222,11 @@ impl Frame<'_> {
 struct Shot<'a> {
     frame: Frame<'a>,
     around: Rect,
-    colours: Colours,
+    grey: bool,
+    brightness: f64,
     change: Change,
     /// What the object is copied onto, and the box around which that lies.
     background: Option<(Frame<'a>, Rect)>,
-}
-
-#[derive(Clone, Copy)]
-struct Colours {
-    grey: bool,
-    brightness: f64,
 }
 
 /// The grey of a pixel (ITU-R BT.601: 0.299, 0.587, 0.114), rounded.
@@ -266,7 +250,6 @@ pub struct PairSample {
 /// What one thread uses again from pair to pair.
 #[derive(Default)]
 pub struct PairMemory {
-    decoded: Vec<u8>,
     cropped: Vec<u8>,
     background: Vec<u8>,
     crop: CropMemory,
@@ -301,14 +284,12 @@ impl Recipe for PairRecipe {
         let object = epoch.index((index - index % self.views) as u64).split("pair");
         let pair = dataset.draw_view(object, index % self.views);
         let [reference, test] = &self.shots(&item, &pair);
-        let mut image = self.read(&reference.frame, memory)?;
+        let mut image = reference.frame.read()?;
         let reference_box = self.write(reference, &image, (&mut *planes, 0), memory)?;
         if pair.reference != pair.test {
-            memory.decoded = image.pixels;
-            image = self.read(&test.frame, memory)?;
+            image = test.frame.read()?;
         }
         let test_box = self.write(test, &image, (planes, self.area.size), memory)?;
-        memory.decoded = image.pixels;
         Ok(PairSample { index, pair, reference_box, test_box })
     }
 }

@@ -2,10 +2,9 @@
 
 use ebm_base::Key;
 
-use super::crop::SearchArea;
 use crate::draw::unit;
-use crate::error::{Error, Result};
-use crate::loader::{Planes, check_probability};
+use crate::error::Result;
+use crate::loader::{Planes, check_range};
 use crate::patch::{PatchTransform, PatchView};
 
 /// The least standard deviation of a blur in pixels: it is hardly visible.
@@ -51,24 +50,16 @@ impl Variation {
     };
 
     pub(super) fn check(&self) -> Result<()> {
-        for (name, probability) in [
-            ("mirror_probability", self.mirror_probability),
-            ("tint", self.tint),
-            ("blur_probability", self.blur_probability),
-            ("paste_probability", self.paste_probability),
-        ] {
-            check_probability(name, probability)?;
-        }
-        for (name, value, most) in [
+        let settings = [
+            ("mirror_probability", self.mirror_probability, 1.),
+            ("tint", self.tint, 1.),
+            ("blur_probability", self.blur_probability, 1.),
+            ("paste_probability", self.paste_probability, 1.),
             ("reference scale_jitter", self.scale_jitter, f64::MAX),
             ("reference centre_jitter", self.centre_jitter, f64::MAX),
             ("blur", self.blur, MAX_BLUR),
-        ] {
-            if !(0. ..=most).contains(&value) {
-                return Err(Error::Argument { name, detail: format!("{value} is not in 0 to {most}") });
-            }
-        }
-        Ok(())
+        ];
+        settings.into_iter().try_for_each(|(name, number, most)| check_range(name, number, most))
     }
 
     /// What becomes of one crop: a pure function of the key.
@@ -120,13 +111,8 @@ impl Change {
         [(size - 1) as f32 - x - width, y, width, height]
     }
 
-    /// Blurs the crop in rows `row` to `row + S − 1` of `planes`.
-    pub fn blur(
-        &self,
-        planes: &mut Planes<'_>,
-        row: usize,
-        SearchArea { size, .. }: SearchArea,
-    ) -> Result<()> {
+    /// Blurs the crop of `size` pixels in the rows of `planes` from `row` on.
+    pub fn blur(&self, planes: &mut Planes<'_>, row: usize, size: usize) -> Result<()> {
         let Some(sigma) = self.blur else { return Ok(()) };
         let view = PatchView { transform: PatchTransform::Blur { sigma }, shift: [0, 0] };
         let mut crop: [Vec<f32>; 3] = [(); 3].map(|()| Vec::with_capacity(size * size));

@@ -19,4 +19,3 @@ mod loader;
 mod patch;
 mod plain;
 mod transform;
-mod unpack;

@@ -1,0 +1,273 @@
+//! A user's folder of images with boxes in YOLO's form: a text file for each image, a line `class cx cy w h` for each
+//! object, and a `data.yaml` as Ultralytics and Roboflow write it.
+//!
+//! Images are in the folders that `data.yaml` names; their labels are in a folder `labels` instead of the last `images`
+//! in a folder's name, or beside the images. [`DetectionFolder::load`] gives a split as a [`CocoDataset`], whose
+//! categories have the order of the classes in every split. What is defective is named by file and line, and left out;
+//! above [`LoadOptions::tolerance`] it is an error.
+//!
+//! **Pixels.** The boxes of a `CocoDataset` are half-open: `x1 − x0` columns. YOLO's numbers are the centre and
+//! the sides as fractions of the image's sides; the image's header tells these.
+
+mod data_yaml;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use rayon::prelude::*;
+
+use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, misplaced};
+use crate::coco::{CocoDataset, LoadOptions, Origin};
+use crate::decode::{Header, read_header};
+use crate::error::{Error, Result};
+use crate::files::{files_in, read_limited, read_settings};
+use crate::quarantine::{DefectCode, Finding};
+use data_yaml::DataYaml;
+
+/// The largest file of labels that is read, in bytes.
+const MAX_LABEL_BYTES: u64 = 16 << 20;
+/// What images are called; the loader reads the first five and refuses the others.
+const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "gif", "heic", "avif"];
+/// A file beside the labels that is none: some tools write the classes' names to it.
+const CLASSES: &str = "classes.txt";
+
+/// What a part of a dataset is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Split {
+    /// To learn from.
+    Train,
+    /// To choose by.
+    Valid,
+    /// To report.
+    Test,
+}
+
+impl Split {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Valid, Self::Test];
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Train => "train",
+            Self::Valid => "valid",
+            Self::Test => "test",
+        })
+    }
+}
+
+/// A folder whose splits and classes are known.
+#[derive(Clone, Debug)]
+pub struct DetectionFolder {
+    root: PathBuf,
+    /// The folder of images of each split.
+    splits: BTreeMap<Split, PathBuf>,
+    /// In the order of their labels.
+    classes: Vec<String>,
+}
+
+impl DetectionFolder {
+    /// Reads the `data.yaml` in `root`.
+    ///
+    /// # Errors
+    /// [`Error::Data`] for a folder without one, or where it is not as Ultralytics writes it; [`Error::Io`].
+    pub fn open(root: &Path) -> Result<Self> {
+        let paths = ["data.yaml", "data.yml"].map(|name| root.join(name));
+        let path = paths.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+            let advice = "annotations in COCO's form are given by --annotations and --images";
+            unusable(root, format!("it has no data.yaml as YOLO's form wants; {advice}"))
+        })?;
+        let fail = |detail| Error::format(&path, "a data.yaml as Ultralytics writes it", detail);
+        let yaml = DataYaml::parse(&read_settings(&path)?).map_err(fail)?;
+        let text = |key| yaml.text(key).map_err(fail);
+        let base = text("path")?;
+        let mut splits = BTreeMap::new();
+        let keys =
+            [(Split::Train, "train"), (Split::Valid, "val"), (Split::Valid, "valid"), (Split::Test, "test")];
+        for (split, key) in keys {
+            if let Some(folder) = text(key)? {
+                let found = folder_of(root, base.as_deref(), &folder).ok_or_else(|| {
+                    let root = root.display();
+                    fail(format!("`{key}`: {folder} is no folder in {root}; give the folder of images"))
+                })?;
+                splits.insert(split, found);
+            }
+        }
+        if splits.is_empty() {
+            return Err(fail("none of `train`, `val` and `test`; give a folder of images".to_owned()));
+        }
+        Ok(Self { root: root.to_owned(), splits, classes: yaml.names })
+    }
+
+    /// The splits that there are.
+    pub fn splits(&self) -> Vec<Split> {
+        self.splits.keys().copied().collect()
+    }
+
+    /// The split as a dataset.
+    ///
+    /// # Errors
+    /// [`Error::Data`] for a split that the folder has not; those of [`CocoDataset::load`].
+    pub fn load(&self, split: Split, options: &LoadOptions) -> Result<CocoDataset> {
+        let Some(images) = self.splits.get(&split) else {
+            let names: Vec<String> = self.splits.keys().map(ToString::to_string).collect();
+            return Err(unusable(&self.root, format!("no split {split}; it has {}", names.join(", "))));
+        };
+        let file = read(&self.root, images, &self.classes)?;
+        let origin = Origin { annotations: &self.root, images: &self.root, check_files: options.check_files };
+        CocoDataset::from_file(file, &origin, options)
+    }
+}
+
+/// What is wrong with a folder, and what to do about it.
+fn unusable(path: &Path, detail: String) -> Error {
+    Error::format(path, "a folder of annotated images", detail)
+}
+
+/// The name of a file without its extension.
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// A thing, or what is wrong with it.
+type Sought<T> = std::result::Result<T, Finding>;
+
+/// What a file of labels says of its image.
+struct Labelled {
+    file: PathBuf,
+    /// The image with columns and rows, or why there is none.
+    image: Sought<(PathBuf, (usize, usize))>,
+    /// Line, counted from 1, and class, counted from 1, and box `(x, y, w, h)` of each object.
+    objects: Vec<(usize, Sought<(usize, [f64; 4])>)>,
+}
+
+/// What the labels of the images in a folder say, by the images' names, and then of labels without an image, as one
+/// file of annotations says it; ids count from 1.
+fn read(root: &Path, images: &Path, classes: &[String]) -> Result<AnnotationFile> {
+    let labels = labels_of(root, images);
+    let paths: Vec<PathBuf> =
+        files_in(images, &EXTENSIONS)?.into_iter().map(|name| images.join(name)).collect();
+    let texts = if labels.is_dir() { files_in(&labels, &["txt"])? } else { Vec::new() };
+    let mut texts: BTreeSet<PathBuf> =
+        texts.into_iter().map(|name| labels.join(name)).filter(|path| !path.ends_with(CLASSES)).collect();
+    if paths.is_empty() || texts.is_empty() {
+        let detail = format!("no images in {}, or no labels in {}", images.display(), labels.display());
+        return Err(unusable(root, format!("{detail}; each image's labels are a .txt file of its name")));
+    }
+    let label_file = |image: &Path| labels.join(format!("{}.txt", stem(image)));
+    let read = |path: &PathBuf| {
+        let file = label_file(path);
+        let text = if texts.contains(&file) { read_limited(&file, MAX_LABEL_BYTES)? } else { Vec::new() };
+        read_image(path, file, &String::from_utf8_lossy(&text), classes)
+    };
+    let mut labelled: Vec<Labelled> = paths.par_iter().map(read).collect::<Result<_>>()?;
+    for path in &paths {
+        texts.remove(&label_file(path));
+    }
+    labelled.extend(texts.into_iter().map(|file| {
+        let detail = format!("no image of this name in {}", images.display());
+        Labelled { file, image: Err(Finding::new(DefectCode::MissingFile, detail)), objects: Vec::new() }
+    }));
+    Ok(annotation_file(root, classes, labelled))
+}
+
+fn annotation_file(root: &Path, classes: &[String], labelled: Vec<Labelled>) -> AnnotationFile {
+    let category = |(id, name): (u64, &String)| CategoryRecord { id, name: Some(name.clone()) };
+    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    for (Labelled { file, image, objects }, id) in labelled.into_iter().zip(1..) {
+        let place = |Finding { code, detail }: Finding, line: String| {
+            Box::new(Finding::new(code, format!("{}{line}: {detail}", file.display())))
+        };
+        for (line, object) in objects {
+            annotations.push(AnnotationRecord {
+                id: Ok(annotations.len() as u64 + 1),
+                image_id: Ok(id),
+                category_id: Ok(object.as_ref().map_or(1, |(class, _)| *class as u64)),
+                bbox: object
+                    .map(|(_, bbox)| bbox)
+                    .map_err(|finding| place(finding, format!(": line {line}"))),
+                area: Ok(None),
+                iscrowd: Ok(false),
+            });
+        }
+        let (width, height) = image.as_ref().map_or((1, 1), |(_, size)| *size);
+        let name = image.map(|(path, _)| path.strip_prefix(root).unwrap_or(&path).display().to_string());
+        let file_name = name.map_err(|finding| place(finding, String::new()));
+        images.push(ImageRecord { id: Ok(id), file_name, width: Ok(width), height: Ok(height) });
+    }
+    let categories = (1..).zip(classes).map(category).collect();
+    AnnotationFile { images, annotations: Some(annotations), categories }
+}
+
+/// The folder of a split. The `base` is often that of another machine, and `../train/images` is written where
+/// `train/images` is meant.
+fn folder_of(root: &Path, base: Option<&str>, folder: &str) -> Option<PathBuf> {
+    let parts = Path::new(folder).components();
+    let shortened: PathBuf = parts.skip_while(|part| *part == Component::ParentDir).collect();
+    let bases: Vec<PathBuf> = base.map(|base| root.join(base)).into_iter().chain([root.to_owned()]).collect();
+    let candidates =
+        [Path::new(folder), &shortened].map(|folder| bases.iter().map(move |base| base.join(folder)));
+    candidates.into_iter().flatten().find(|folder| folder.is_dir())
+}
+
+/// Where the labels of a folder of images are: in `labels` instead of the last `images` below `root`, or
+/// beside the images.
+fn labels_of(root: &Path, images: &Path) -> PathBuf {
+    let (base, below) = images.strip_prefix(root).map_or((Path::new(""), images), |below| (root, below));
+    let mut parts: Vec<&std::ffi::OsStr> = below.iter().collect();
+    if let Some(part) = parts.iter_mut().rfind(|part| **part == "images") {
+        *part = "labels".as_ref();
+    }
+    base.join(parts.into_iter().collect::<PathBuf>())
+}
+
+/// An image and its labels; without any it has no object.
+fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> Result<Labelled> {
+    let (width, height) = match read_header(image) {
+        Ok(Header { is_turned: false, width, height }) => (width, height),
+        Err(error @ Error::Io { .. }) => return Err(error),
+        other => {
+            let finding = match other {
+                Err(error) => Finding::new(DefectCode::BadAnnotation, format!("no image size: {error}")),
+                Ok(_) => {
+                    let detail = "its orientation tag (EXIF) turns it, and what the labels mean is unknown; write it \
+                                  upright, for instance with `magick mogrify -auto-orient FILE`";
+                    Finding::new(DefectCode::UnreadableImage, format!("{}: {detail}", image.display()))
+                }
+            };
+            return Ok(Labelled { file, image: Err(finding), objects: Vec::new() });
+        }
+    };
+    let lines = (1..).zip(labels.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let objects = lines.map(|(number, line)| (number, parse_line(line, (width, height), classes))).collect();
+    Ok(Labelled { file, image: Ok((image.to_owned(), (width, height))), objects })
+}
+
+/// Class, counted from 1, and box in pixels, clipped to the image of `size`, columns and rows.
+fn parse_line(line: &str, size: (usize, usize), classes: &[String]) -> Sought<(usize, [f64; 4])> {
+    let fail = |why: &str| {
+        let shown: String = line.chars().take(80).collect();
+        Finding::new(DefectCode::BadAnnotation, format!("{shown:?} {why}; write `class cx cy w h`"))
+    };
+    let (class, fields) = line.trim().split_once(char::is_whitespace).unwrap_or((line, ""));
+    let class: usize = class.parse().map_err(|_| fail("does not begin with the index of a class"))?;
+    let number = |field: &str| field.parse().ok().filter(|number: &f64| number.is_finite());
+    let numbers: Option<Vec<f64>> = fields.split_whitespace().map(number).collect();
+    let numbers = numbers.ok_or_else(|| fail("has a field that is no number"))?;
+    let [cx, cy, w, h] =
+        numbers.try_into().map_err(|_| fail("has not five fields (a polygon, or key points?)"))?;
+    if class >= classes.len() {
+        let detail = format!("class {class}, but there are {}, from 0 on", classes.len());
+        return Err(Finding::new(DefectCode::UnknownCategory, detail));
+    }
+    let (width, height) = (size.0 as f64, size.1 as f64);
+    let [x0, y0] = [(cx - w / 2.) * width, (cy - h / 2.) * height];
+    let [x1, y1] = [(cx + w / 2.) * width, (cy + h / 2.) * height];
+    if let Some(Finding { code, detail }) = misplaced([x0, y0, x1 - x0, y1 - y0], size) {
+        return Err(Finding::new(code, format!("x, y, width and height {detail}")));
+    }
+    let [x0, y0, x1, y1] = [x0.max(0.), y0.max(0.), x1.min(width), y1.min(height)];
+    Ok((class + 1, [x0, y0, x1 - x0, y1 - y0]))
+}

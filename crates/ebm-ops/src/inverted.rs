@@ -15,7 +15,6 @@ use rayon::prelude::*;
 use self::band::Band;
 use super::Padding;
 use super::kernel::{Argument, Kernel};
-use super::layout::Order;
 use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, product, room};
 use super::relu::Activation;
 use super::storage::{elements, numbers};
@@ -175,12 +174,11 @@ struct Layer<'a> {
 }
 
 impl Kernel<1> for Layer<'_> {
-    fn name(&self) -> &'static str {
-        "inverted residual"
-    }
+    const NAME: &'static str = "inverted residual";
 
     fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        Ok(Order::ChannelsLast.shape(self.batch, self.parameters.project.columns(), self.output))
+        let [height, width] = self.output;
+        Ok(Shape::from((self.batch, height, width, self.parameters.project.columns())))
     }
 
     fn cpu(&self, [(storage, layout)]: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {

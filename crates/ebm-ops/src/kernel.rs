@@ -7,8 +7,6 @@
 
 use std::ops::Deref;
 
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
 use candle_core::backend::BackendStorage;
 use candle_core::op::BackpropOp;
 use candle_core::{CpuStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
@@ -20,31 +18,40 @@ use super::storage::elements;
 /// A tensor on the CPU.
 pub(crate) type Argument<'a> = (&'a CpuStorage, &'a Layout);
 
+/// A gradient in each of N arguments, where it is wanted.
+pub(crate) type Gradients<const N: usize> = Result<[Option<Tensor>; N]>;
+
 /// An operation on N tensors. What takes an optional last argument is a kernel of any N.
 pub(crate) trait Kernel<const N: usize>: Sized + Sync {
+    /// What errors call it.
+    const NAME: &'static str;
     /// Whether arguments may lie in any order; else they are made contiguous first.
     const STRIDED: bool = false;
 
-    /// What errors call it.
-    fn name(&self) -> &'static str;
+    /// The shape of the result: as a rule that of the first argument.
+    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
+        Ok(arguments[0].clone())
+    }
 
-    /// The shape of the result.
-    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape>;
+    /// The numbers of the result from those of contiguous arguments of one type, which the result has too.
+    fn host<T: Float>(&self, _: [&[T]; N]) -> Result<Vec<T>> {
+        bail!("{} runs on a GPU only", Self::NAME)
+    }
 
-    /// The numbers of the result, as a rule by [`by_type`].
-    fn cpu(&self, _: [Argument<'_>; N]) -> Result<CpuStorage> {
-        bail!("{} runs on a GPU only", self.name())
+    /// The storage of the result: as a rule what [`host`](Self::host) makes.
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> Result<CpuStorage> {
+        by_type!(Self::NAME, arguments, |all| self.host(all)?)
     }
 
     /// The same on a GPU.
     #[cfg(feature = "cuda")]
-    fn cuda(&self, _: [crate::cuda::Argument<'_>; N]) -> Result<CudaStorage> {
-        bail!("{} runs on the CPU only", self.name())
+    fn cuda(&self, _: [crate::cuda::Argument<'_>; N]) -> crate::cuda::Made {
+        bail!("{} runs on the CPU only", Self::NAME)
     }
 
     /// The gradients in the arguments that are tracked, from the one in the result.
-    fn gradients(&self, _: [&Tensor; N], _result: &Tensor, _grad: &Tensor) -> Result<[Option<Tensor>; N]> {
-        Err(candle_core::Error::BackwardNotSupported { op: self.name() }.bt())
+    fn gradients(&self, _: [&Tensor; N], _result: &Tensor, _grad: &Tensor) -> Gradients<N> {
+        Err(candle_core::Error::BackwardNotSupported { op: Self::NAME }.bt())
     }
 
     /// The operation outside any graph, for any number of arguments.
@@ -79,7 +86,7 @@ pub(crate) trait Kernel<const N: usize>: Sized + Sync {
             return Ok(Storage::Cuda(self.cuda(all)?));
         }
         let devices: Vec<_> = guards.iter().map(|(storage, _)| storage.device().location()).collect();
-        bail!("{}: there is no kernel for arguments on {devices:?}", self.name())
+        bail!("{}: there is no kernel for arguments on {devices:?}", Self::NAME)
     }
 
     /// The arguments, contiguous where they must be.

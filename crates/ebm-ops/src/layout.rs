@@ -1,17 +1,15 @@
 //! The two orders of a map's numbers, and from one to the other.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
 use std::borrow::Cow;
-use std::fmt;
 
 use candle_core::{CpuStorage, DType, Layout, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::float::Float;
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::storage::{elements, unwritten};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::error::{Error, Result};
 
 /// Pixels or channels that one task moves.
@@ -26,39 +24,26 @@ pub(crate) enum Order {
     ChannelsLast,
 }
 
-impl Order {
-    /// The shape of `batch` maps of `channels` and these heights and widths.
-    pub(crate) fn shape(self, batch: usize, channels: usize, [height, width]: [usize; 2]) -> Shape {
-        match self {
-            Self::ChannelsFirst => Shape::from((batch, channels, height, width)),
-            Self::ChannelsLast => Shape::from((batch, height, width, channels)),
-        }
-    }
-}
-
 /// Whether a map (N, C, H, W) is stored with the channels innermost, and not in the order of its dimensions
 /// as well.
 pub(crate) fn is_channels_last(map: &Tensor) -> bool {
     map.stride().get(1) == Some(&1) && !map.is_contiguous()
 }
 
-/// A map (N, C, H, W) that is stored with the channels innermost, as (N, H, W, C): in place. Nothing for
-/// others.
-pub(crate) fn innermost(map: &Tensor) -> Result<Option<Tensor>> {
-    if map.rank() != 4 || map.is_contiguous() {
-        return Ok(None);
+/// What `run` makes of a map (N, C, H, W) with the channels innermost, as (N, C, H, W). A map that is stored so is
+/// read in place.
+///
+/// # Errors
+/// [`Error::Argument`] of `op` for another number of dimensions, and those of `run`.
+pub(crate) fn with_channels_innermost(
+    op: &'static str,
+    map: &Tensor,
+    run: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if map.rank() != 4 {
+        return Err(Error::Argument { op, reason: format!("expected x (N, C, H, W), got {:?}", map.dims()) });
     }
-    let stored = map.permute((0, 2, 3, 1))?;
-    Ok(stored.is_contiguous().then_some(stored))
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ChannelsFirst => "(N, C, H, W)",
-            Self::ChannelsLast => "(N, H, W, C)",
-        })
-    }
+    channels_first(&run(&to_channels_last(map)?)?)
 }
 
 /// A batch of maps stored as (N, H, W, C).
@@ -207,7 +192,7 @@ pub fn of_channels_last(map: &Tensor) -> Result<Tensor> {
 
 /// Whether [`Reorder`] serves this tensor.
 fn has_kernel(map: &Tensor) -> bool {
-    map.device().is_cuda() || (map.device().is_cpu() && map.dtype() != DType::BF16)
+    map.device().is_cuda() || (map.device().is_cpu() && matches!(map.dtype(), DType::F32 | DType::F64))
 }
 
 /// From the other order to this one.
@@ -225,15 +210,13 @@ impl Reorder {
 }
 
 impl Kernel<1> for Reorder {
-    fn name(&self) -> &'static str {
-        "reorder"
-    }
+    const NAME: &'static str = "reorder";
 
     fn shape(&self, [map]: [&Shape; 1]) -> candle_core::Result<Shape> {
         let (n, a, b, c) = map.dims4()?;
         Ok(match self.0 {
-            Order::ChannelsFirst => self.0.shape(n, c, [a, b]),
-            Order::ChannelsLast => self.0.shape(n, a, [b, c]),
+            Order::ChannelsFirst => Shape::from((n, c, a, b)),
+            Order::ChannelsLast => Shape::from((n, b, c, a)),
         })
     }
 
@@ -243,16 +226,20 @@ impl Kernel<1> for Reorder {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [map]: [crate::cuda::Argument<'_>; 1]) -> candle_core::Result<candle_core::CudaStorage> {
-        cuda::swap(map, self.sizes(map.1.shape())?)
+    fn cuda(&self, [map]: [cuda::Argument<'_>; 1]) -> cuda::Made {
+        /// The side of the squares that a block of `reorder.cu` turns, and its threads.
+        const SIDE: usize = 32;
+        const THREADS: usize = 256;
+        let ([n, rows, columns], device) = (self.sizes(map.1.shape())?, cuda::device(map));
+        let ([r, c], threads) =
+            (cuda::sizes([rows, columns])?, n * rows.div_ceil(SIDE) * columns.div_ceil(SIDE) * THREADS);
+        cuda::by_any_type!(map, "reorder", T => {
+            let from = cuda::elements::<T>(map)?;
+            cuda::made!(device, REORDER::"reorder", T, threads => cuda::len(map); &from; &r, &c)
+        })
     }
 
-    fn gradients(
-        &self,
-        _: [&Tensor; 1],
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> candle_core::Result<[Option<Tensor>; 1]> {
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> Gradients<1> {
         Ok([Some(match self.0 {
             Order::ChannelsFirst => Self(Order::ChannelsLast).run([grad])?,
             // On a GPU a gradient that is no view is added up much faster.

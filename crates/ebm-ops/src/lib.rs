@@ -45,7 +45,7 @@ mod storage;
 mod sum_of_losses;
 mod sum_taps;
 #[cfg(test)]
-mod testing;
+mod tests;
 mod upsample;
 mod widened;
 

@@ -1,17 +1,19 @@
 //! Maximum pooling that differentiates for any kernel and stride, of maps in either order.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
-use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::float::Float;
-use super::kernel::{Apply, Argument, Kernel, by_type};
-use super::layout::{Order, innermost};
+use super::kernel::{Apply, Gradients, Kernel};
+use super::layout::with_channels_innermost;
 use super::storage::{unwritten, zeros};
-use super::widened::{is_narrow, on_gpu, widened};
+use super::widened::{is_narrow, widened};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::{Error, Result};
+
+/// The name in errors.
+const OP: &str = "max_pool2d";
 
 /// Maximum over square windows: `y[n, c, i, j] = max_{u, v < kernel} x[n, c, i·stride + u - padding, j·stride
 /// + v - padding]`, where positions outside the image do not count.
@@ -25,12 +27,7 @@ use crate::{Error, Result};
 /// stride is zero, the padding exceeds half the kernel (a window could lie outside), or the kernel exceeds
 /// the padded image.
 pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    let window = Window { kernel, stride, padding };
-    // A view of a map that is stored with the channels innermost is read in place.
-    match innermost(x)? {
-        Some(stored) => Ok(pool(&stored, Order::ChannelsLast, window)?.permute((0, 3, 1, 2))?),
-        None => pool(x, Order::ChannelsFirst, window),
-    }
+    with_channels_innermost(OP, x, |x| max_pool2d_channels_last(x, kernel, stride, padding))
 }
 
 /// [`max_pool2d`] of maps with the channels innermost: (N, H, W, C) gives (N, oh, ow, C).
@@ -38,14 +35,10 @@ pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> R
 /// # Errors
 /// As there.
 pub fn max_pool2d_channels_last(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    pool(x, Order::ChannelsLast, Window { kernel, stride, padding })
-}
-
-fn pool(x: &Tensor, order: Order, window: Window) -> Result<Tensor> {
     if is_narrow(x) {
-        return widened(x, |x| pool(x, order, window));
+        return widened(x, |x| max_pool2d_channels_last(x, kernel, stride, padding));
     }
-    Ok(MaxPool::checked(x, order, window)?.apply([x])?)
+    Ok(MaxPool::checked(x, Window { kernel, stride, padding })?.apply([x])?)
 }
 
 /// What is pooled together.
@@ -58,7 +51,6 @@ struct Window {
 
 #[derive(Clone, Copy)]
 struct MaxPool {
-    order: Order,
     batch: usize,
     channels: usize,
     /// Height and width.
@@ -67,15 +59,11 @@ struct MaxPool {
 }
 
 impl MaxPool {
-    fn checked(x: &Tensor, order: Order, window: Window) -> Result<Self> {
-        let refuse = |reason: String| Err(Error::Argument { op: "max_pool2d", reason });
+    fn checked(x: &Tensor, window: Window) -> Result<Self> {
+        let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
         let Window { kernel, stride, padding } = window;
-        let &[batch, a, b, c] = x.dims() else {
-            return refuse(format!("expected x {order}, got {:?}", x.dims()));
-        };
-        let (channels, input @ [height, width]) = match order {
-            Order::ChannelsFirst => (a, [b, c]),
-            Order::ChannelsLast => (c, [a, b]),
+        let &[batch, height, width, channels] = x.dims() else {
+            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
         };
         if x.elem_count() == 0 {
             return refuse(format!("x {:?} must have no zero extent", x.dims()));
@@ -90,10 +78,10 @@ impl MaxPool {
                 "a kernel of {kernel} does not fit {height} x {width} with padding {padding}"
             ));
         }
-        if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
+        if !matches!(x.dtype(), DType::F32 | DType::F64 | DType::BF16) {
             return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
         }
-        Ok(Self { order, batch, channels, input, window })
+        Ok(Self { batch, channels, input: [height, width], window })
     }
 
     /// The positions that output `i` of an axis reads.
@@ -107,29 +95,6 @@ impl MaxPool {
     fn output(&self) -> [usize; 2] {
         let Window { kernel, stride, padding } = self.window;
         self.input.map(|size| (size + 2 * padding - kernel) / stride + 1)
-    }
-
-    /// How many images there are, and how many numbers a pixel has in memory: a channel counts as an image of
-    /// its own where its numbers lie together.
-    fn images(&self) -> (usize, usize) {
-        match self.order {
-            Order::ChannelsFirst => (self.batch * self.channels, 1),
-            Order::ChannelsLast => (self.batch, self.channels),
-        }
-    }
-
-    fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
-        let ((images, inner), [height, width]) = (self.images(), self.output());
-        let mut y = unwritten(images * height * width * inner);
-        let image = x.len() / images;
-        let rows = y.par_chunks_mut(width * inner).enumerate().with_min_len(NUMBERS.div_ceil(width * inner));
-        rows.for_each(|(row, y)| {
-            let image = &x[row / height * image..][..image];
-            for (j, y) in y.chunks_exact_mut(inner).enumerate() {
-                self.maxima(image, row % height, j, y);
-            }
-        });
-        y
     }
 
     /// The maxima of output (i, j) of an image alone.
@@ -152,23 +117,15 @@ impl MaxPool {
             }
         }
     }
+}
 
-    fn backward<T: Float>(&self, x: &[T], dy: &[T]) -> Vec<T> {
-        let ((images, inner), [_, width]) = (self.images(), self.output());
-        let mut dx = zeros(x.len());
-        let (image, pooled) = (x.len() / images, dy.len() / images);
-        dx.par_chunks_mut(image).zip(x.par_chunks(image)).zip(dy.par_chunks(pooled)).for_each(
-            |((dx, x), dy)| {
-                let mut maxima = Maxima::new(inner);
-                for (pixel, dy) in dy.chunks_exact(inner).enumerate() {
-                    maxima.find(self, x, pixel / width, pixel % width);
-                    for (at, dy) in maxima.at.iter().zip(dy) {
-                        dx[*at] += *dy;
-                    }
-                }
-            },
-        );
-        dx
+#[cfg(feature = "cuda")]
+impl MaxPool {
+    /// What both of `max_pool.cu`'s kernels take.
+    fn parameters(&self) -> CandleResult<[i32; 8]> {
+        let ([height, width], [out_h, out_w]) = (self.input, self.output());
+        let Window { kernel, stride, padding } = self.window;
+        cuda::sizes([height, width, out_h, out_w, kernel, stride, padding, self.channels])
     }
 }
 
@@ -209,24 +166,40 @@ impl<T: Float> Maxima<T> {
 }
 
 impl Kernel<1> for MaxPool {
-    fn name(&self) -> &'static str {
-        "max_pool2d"
-    }
+    const NAME: &'static str = OP;
 
     fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        Ok(self.order.shape(self.batch, self.channels, self.output()))
+        let [height, width] = self.output();
+        Ok(Shape::from((self.batch, height, width, self.channels)))
     }
 
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        by_type!("max_pool2d", arguments, |[x]| self.forward(x))
+    fn host<T: Float>(&self, [x]: [&[T]; 1]) -> CandleResult<Vec<T>> {
+        let (images, inner, [height, width]) = (self.batch, self.channels, self.output());
+        let mut y = unwritten(images * height * width * inner);
+        let image = x.len() / images;
+        let rows = y.par_chunks_mut(width * inner).enumerate().with_min_len(NUMBERS.div_ceil(width * inner));
+        rows.for_each(|(row, y)| {
+            let image = &x[row / height * image..][..image];
+            for (j, y) in y.chunks_exact_mut(inner).enumerate() {
+                self.maxima(image, row % height, j, y);
+            }
+        });
+        Ok(y)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [x]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
-        self.cuda_forward(x)
+    fn cuda(&self, [x]: [cuda::Argument<'_>; 1]) -> cuda::Made {
+        let [h, w, oh, ow, kernel, stride, padding, inner] = self.parameters()?;
+        let device = cuda::device(x);
+        let len = self.batch * self.channels * self.output().iter().product::<usize>();
+        cuda::by_any_type!(x, OP, T => {
+            let x = cuda::elements::<T>(x)?;
+            cuda::made!(device, MAX_POOL::"max_pool_forward", T, len => len;
+                &x; &h, &w, &oh, &ow, &kernel, &stride, &padding, &inner)
+        })
     }
 
-    fn gradients(&self, [x]: [&Tensor; 1], _: &Tensor, dy: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+    fn gradients(&self, [x]: [&Tensor; 1], _: &Tensor, dy: &Tensor) -> Gradients<1> {
         Ok([Some(Gradient(*self).run([x, dy])?)])
     }
 }
@@ -235,21 +208,36 @@ impl Kernel<1> for MaxPool {
 struct Gradient(MaxPool);
 
 impl Kernel<2> for Gradient {
-    fn name(&self) -> &'static str {
-        "max_pool2d gradient"
-    }
+    const NAME: &'static str = "max_pool2d gradient";
 
-    fn shape(&self, [x, _]: [&Shape; 2]) -> CandleResult<Shape> {
-        Ok(x.clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!("max_pool2d", arguments, |[x, dy]| self.0.backward(x, dy))
+    fn host<T: Float>(&self, [x, dy]: [&[T]; 2]) -> CandleResult<Vec<T>> {
+        let pool = &self.0;
+        let (images, inner, [_, width]) = (pool.batch, pool.channels, pool.output());
+        let mut dx = zeros(x.len());
+        let (image, pooled) = (x.len() / images, dy.len() / images);
+        dx.par_chunks_mut(image).zip(x.par_chunks(image)).zip(dy.par_chunks(pooled)).for_each(
+            |((dx, x), dy)| {
+                let mut maxima = Maxima::new(inner);
+                for (pixel, dy) in dy.chunks_exact(inner).enumerate() {
+                    maxima.find(pool, x, pixel / width, pixel % width);
+                    for (at, dy) in maxima.at.iter().zip(dy) {
+                        dx[*at] += *dy;
+                    }
+                }
+            },
+        );
+        Ok(dx)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [x, dy]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        self.0.cuda_backward(x, dy)
+    fn cuda(&self, [x, dy]: [cuda::Argument<'_>; 2]) -> cuda::Made {
+        let [h, w, oh, ow, kernel, stride, padding, inner] = self.0.parameters()?;
+        let (device, len) = (cuda::device(x), cuda::len(x));
+        cuda::by_any_type!(x, OP, T => {
+            let (x, dy) = (cuda::elements::<T>(x)?, cuda::elements::<T>(dy)?);
+            cuda::made!(device, MAX_POOL::"max_pool_backward", T, len => len;
+                &x, &dy; &h, &w, &oh, &ow, &kernel, &stride, &padding, &inner)
+        })
     }
 }
 
@@ -258,8 +246,8 @@ mod tests {
     use candle_core::{Device, Var};
     use proptest::prelude::*;
 
-    use super::super::testing::{check_gradients, noise_tensor};
     use super::*;
+    use crate::tests::{check_gradients, noise_tensor};
 
     fn wrapped(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> CandleResult<Tensor> {
         max_pool2d(x, kernel, stride, padding).map_err(candle_core::Error::wrap)

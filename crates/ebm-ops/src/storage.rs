@@ -80,7 +80,8 @@ pub(crate) fn window_mut<'a, T>(values: &'a mut [T], layout: &Layout) -> Result<
     Ok(&mut values[start..end])
 }
 
-fn offsets(layout: &Layout) -> Result<(usize, usize)> {
+/// Where the numbers of a contiguous layout start and end.
+pub(crate) fn offsets(layout: &Layout) -> Result<(usize, usize)> {
     match layout.contiguous_offsets() {
         Some(offsets) => Ok(offsets),
         None => {

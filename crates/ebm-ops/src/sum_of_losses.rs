@@ -4,7 +4,7 @@ use candle_core::{CpuStorage, DType, Result, Shape, Tensor};
 
 use super::backward;
 use super::graph::sum;
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 
 /// The sum of `losses`, scalars of one type, differentiable in their variables and in nothing else; none where
 /// there is no loss.
@@ -59,9 +59,7 @@ fn nothing(variable: &Tensor, gradient: Tensor) -> Result<Tensor> {
 struct Known(Tensor);
 
 impl Kernel<1> for Known {
-    fn name(&self) -> &'static str {
-        "sum-of-losses"
-    }
+    const NAME: &'static str = "sum-of-losses";
 
     fn shape(&self, _: [&Shape; 1]) -> Result<Shape> {
         Ok(Shape::from(()))
@@ -71,7 +69,7 @@ impl Kernel<1> for Known {
         by_type!("sum-of-losses", arguments, |[_]| vec![0.0])
     }
 
-    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; 1]> {
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, g: &Tensor) -> Gradients<1> {
         let factor = g.to_dtype(DType::F64)?.to_scalar::<f64>()?;
         Ok([Some(if factor == 1.0 { self.0.clone() } else { (&self.0 * factor)? })])
     }
@@ -80,7 +78,7 @@ impl Kernel<1> for Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{devices, noise_tensor};
+    use crate::tests::{devices, noise_tensor};
     use crate::{linear, relu};
     use candle_core::{Device, Var};
 

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `op` | the candle operations, for both orders of a map's numbers |
+//! | `op` | the candle operations |
 //! | `bias` | the gradient in the bias |
 //! | `packed` | f32: implicit products with packed weights, channels innermost |
 //! | `cudnn` | on a GPU, channels innermost |
@@ -28,7 +28,7 @@ pub(crate) use self::epilogue::epilogue;
 use self::geometry::Geometry;
 use self::op::Conv2d;
 use crate::kernel::Apply;
-use crate::layout::{Order, channels_first, to_channels_last};
+use crate::layout::{channels_first, to_channels_last};
 use crate::relu::Activation;
 use crate::{Error, Result};
 pub(crate) use packed::PackedConv2d;
@@ -68,12 +68,7 @@ pub fn conv2d(
             None => y,
         });
     }
-    // A view of a map that is stored with the channels innermost is read in place.
-    let innermost = x.permute((0, 2, 3, 1))?;
-    if innermost.is_contiguous() && !x.is_contiguous() {
-        return channels_first(&apply(&innermost, w, bias, Conv2d { geometry, order: Order::ChannelsLast })?);
-    }
-    apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsFirst })
+    channels_first(&apply(&to_channels_last(x)?, w, bias, geometry)?)
 }
 
 /// Whether [`Conv2d`] serves maps of this kind.
@@ -169,13 +164,13 @@ pub fn conv2d_channels_last(
         return to_channels_last(&conv2d(&view, w, bias, stride, padding)?);
     }
     let geometry = check(&view, w, bias, stride, padding)?;
-    apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsLast })
+    apply(x, w, bias, geometry)
 }
 
-fn apply(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, op: Conv2d) -> Result<Tensor> {
+fn apply(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, geometry: Geometry) -> Result<Tensor> {
     Ok(match bias {
-        Some(bias) => op.apply([x, w, bias])?,
-        None => op.apply([x, w])?,
+        Some(bias) => Conv2d(geometry).apply([x, w, bias])?,
+        None => Conv2d(geometry).apply([x, w])?,
     })
 }
 

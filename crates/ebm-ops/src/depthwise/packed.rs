@@ -7,7 +7,6 @@ use super::geometry::{Geometry, Padding};
 use super::refuse;
 use crate::Result;
 use crate::kernel::{Argument, Kernel};
-use crate::layout::Order;
 use crate::packed::Workspace;
 use crate::relu::Activation;
 use crate::storage::{elements, numbers};
@@ -64,13 +63,11 @@ struct Layer<'a> {
 }
 
 impl Kernel<1> for Layer<'_> {
-    fn name(&self) -> &'static str {
-        "depthwise conv2d"
-    }
+    const NAME: &'static str = "depthwise conv2d";
 
     fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
         let g = &self.geometry;
-        Ok(Order::ChannelsLast.shape(g.batch, g.channels, g.output))
+        Ok(Shape::from((g.batch, g.output[0], g.output[1], g.channels)))
     }
 
     fn cpu(&self, [(storage, layout)]: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {

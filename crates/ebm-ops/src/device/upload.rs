@@ -120,7 +120,7 @@ mod cuda {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::devices;
+    use crate::tests::devices;
 
     #[test]
     fn batches_arrive_and_stay() {

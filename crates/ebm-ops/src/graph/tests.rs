@@ -2,7 +2,7 @@ use candle_core::{Device, Var};
 
 use super::*;
 use crate::conv2d::conv2d_channels_last;
-use crate::testing::{check_devices, check_gradients, devices, distance, noise_tensor};
+use crate::tests::{check_devices, check_gradients, devices, distance, noise_tensor};
 use crate::{add_relu, prelu, relu};
 
 fn var(shape: &[usize], salt: u64) -> Var {
@@ -124,9 +124,7 @@ impl CustomOp1 for End {
 struct Stuck;
 
 impl Kernel<1> for Stuck {
-    fn name(&self) -> &'static str {
-        "stuck"
-    }
+    const NAME: &'static str = "stuck";
 
     fn shape(&self, [x]: [&Shape; 1]) -> Result<Shape> {
         Ok(x.clone())

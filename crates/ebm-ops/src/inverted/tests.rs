@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::conv2d::conv2d_channels_last;
 use crate::depthwise::depthwise_conv2d_channels_last;
-use crate::testing::{distance, noise_tensor};
+use crate::tests::{distance, noise_tensor};
 use crate::{PackedConv2d, PackedDepthwise, relu6};
 
 #[derive(Clone, Copy, Debug)]

@@ -248,9 +248,7 @@ impl Score {
 }
 
 impl Kernel<3> for Score {
-    fn name(&self) -> &'static str {
-        "late-fusion"
-    }
+    const NAME: &'static str = "late-fusion";
 
     fn shape(&self, [_, y, _]: [&Shape; 3]) -> CandleResult<Shape> {
         let (batch, count, _) = y.dims3()?;
@@ -311,9 +309,7 @@ impl Gradients<'_> {
 }
 
 impl Kernel<4> for Gradients<'_> {
-    fn name(&self) -> &'static str {
-        "late-fusion gradients"
-    }
+    const NAME: &'static str = "late-fusion gradients";
 
     fn shape(&self, [a, y, theta, _]: [&Shape; 4]) -> CandleResult<Shape> {
         let part = |wanted: bool, shape: &Shape| if wanted { shape.elem_count() } else { 0 };

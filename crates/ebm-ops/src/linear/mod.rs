@@ -10,7 +10,7 @@ mod products;
 use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
 use self::products::{Form, Products, product};
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::packed::Sizes;
 use super::relu::Activation;
 use crate::{Error, Result};
@@ -103,9 +103,7 @@ impl Linear {
 }
 
 impl<const N: usize> Kernel<N> for Linear {
-    fn name(&self) -> &'static str {
-        "linear"
-    }
+    const NAME: &'static str = "linear";
 
     fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
         Ok(Shape::from((arguments[0].dims2()?.0, arguments[1].dims2()?.0)))
@@ -126,12 +124,7 @@ impl<const N: usize> Kernel<N> for Linear {
         x.matmul(w, (1, rows, outputs, inputs), lx, &lw.transpose(0, 1)?)
     }
 
-    fn gradients(
-        &self,
-        arguments: [&Tensor; N],
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> CandleResult<[Option<Tensor>; N]> {
+    fn gradients(&self, arguments: [&Tensor; N], _: &Tensor, grad: &Tensor) -> Gradients<N> {
         let (x, w, grad) = (arguments[0], arguments[1], grad.contiguous()?);
         let on_cpu = grad.device().is_cpu();
         let mut gradients = [const { None }; N];
@@ -163,9 +156,7 @@ impl Product {
 }
 
 impl Kernel<2> for Product {
-    fn name(&self) -> &'static str {
-        "linear-gradient"
-    }
+    const NAME: &'static str = "linear-gradient";
 
     fn shape(&self, arguments: [&Shape; 2]) -> CandleResult<Shape> {
         let Sizes { rows, columns, .. } = self.sizes(arguments)?;
@@ -183,7 +174,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::testing::{check_gradients, noise_tensor};
+    use crate::tests::{check_gradients, noise_tensor};
 
     fn inputs(rows: usize, inputs: usize, outputs: usize) -> [Tensor; 3] {
         [

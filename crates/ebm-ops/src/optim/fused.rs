@@ -1,8 +1,5 @@
 //! In-place elementwise updates in one pass over memory.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{
@@ -11,6 +8,8 @@ use candle_core::{
 };
 use rayon::prelude::*;
 
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::storage::{window, window_mut};
 
 /// Elements per task: enough to pay for handing it out.
@@ -175,11 +174,12 @@ fn zip3<T: WithDType>(x: &mut [T], a: &[T], b: &[T], f: impl Fn(T, T, T) -> T + 
     });
 }
 
+/// `$op` as an operation of candle's, and on a GPU the kernel `$kernel` with these fields as numbers of its type.
 macro_rules! inplace_op3 {
-    ($op:ty, $name:literal) => {
+    ($op:ty, $kernel:literal, $($field:ident: $number:ident),*) => {
         impl InplaceOp3 for $op {
             fn name(&self) -> &'static str {
-                $name
+                concat!("optim-", $kernel)
             }
 
             fn cpu_fwd(
@@ -198,7 +198,7 @@ macro_rules! inplace_op3 {
                     (CpuStorage::F64(x), CpuStorage::F64(a), CpuStorage::F64(b)) => {
                         self.update(window_mut(x, l1)?, window(a, l2)?, window(b, l3)?)
                     }
-                    _ => return Err(unsupported($name)),
+                    _ => return Err(unsupported(self.name())),
                 }
                 Ok(())
             }
@@ -213,14 +213,21 @@ macro_rules! inplace_op3 {
                 s3: &candle_core::CudaStorage,
                 l3: &Layout,
             ) -> Result<()> {
-                self.cuda((s1, l1), (s2, l2), (s3, l3))
+                let (device, len) = (cuda::device((s2, l2)), l1.shape().elem_count());
+                $(let $field = $number::from(self.$field);)*
+                cuda::by_type!((s2, l2), self.name(), T => {
+                    let (a, b) = (cuda::elements::<T>((s2, l2))?, cuda::elements::<T>((s3, l3))?);
+                    let mut x = cuda::elements_mut::<T>(s1, l1)?;
+                    cuda::launch!(device, UPDATES::$kernel, T, len; &mut x, &a, &b, $(&$field),*);
+                    Ok(())
+                })
             }
         }
     };
 }
 
-inplace_op3!(Blend, "optim-blend");
-inplace_op3!(SubtractRatio, "optim-subtract-ratio");
+inplace_op3!(Blend, "blend", keep: f64, add: f64, decay: f64, square: i32);
+inplace_op3!(SubtractRatio, "subtract_ratio", rate: f64, root: f64, eps: f64);
 
 fn unsupported(op: &'static str) -> Error {
     Error::Msg(format!("{op}: the operands must all be f32 or all be f64"))
@@ -229,7 +236,7 @@ fn unsupported(op: &'static str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::devices;
+    use crate::tests::devices;
     use candle_core::Device;
 
     fn var(seed: f64, dtype: DType, device: &Device) -> Var {

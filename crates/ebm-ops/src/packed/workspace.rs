@@ -1,5 +1,6 @@
 //! Buffers that are used again from call to call.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
@@ -70,6 +71,13 @@ impl Workspace {
     pub fn recycle_input(&self, map: Tensor, result: &Tensor) {
         if !result.track_op() {
             self.recycle(map);
+        }
+    }
+
+    /// Hands a buffer back where these numbers are in one.
+    pub(crate) fn give_owned(&self, numbers: Cow<'_, [f32]>) {
+        if let Cow::Owned(buffer) = numbers {
+            self.give(buffer);
         }
     }
 

@@ -4,9 +4,11 @@ use candle_core::{CpuStorage, DType, Shape, Storage, Tensor};
 
 use super::rois::{Roi, Span, parse};
 use super::weights::{AxisWeights, BoxWeights};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::kernel::{Apply, Argument, Kernel, by_type};
+use crate::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use crate::layout::{ChannelsLast, Order, channels_last, is_channels_last};
 use crate::storage::elements;
 
@@ -24,9 +26,9 @@ pub(crate) trait Axes: Copy + Send + Sync + 'static {
 
     /// The weights of all boxes of a pooling on a GPU, and their slopes where wanted; `map` is (N, C, H, W).
     #[cfg(feature = "cuda")]
-    fn weigh<T: crate::cuda::Element>(
+    fn weigh<T: cuda::Element>(
         pool: &RoiPool<Self>,
-        rois: crate::cuda::Argument<'_>,
+        rois: cuda::Argument<'_>,
         map: &Shape,
         slopes: bool,
     ) -> CandleResult<super::cuda::Weights<T>>;
@@ -160,9 +162,7 @@ fn gradient_for(features: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
 impl<A: Axes> Kernel<2> for RoiPool<A> {
     const STRIDED: bool = true;
 
-    fn name(&self) -> &'static str {
-        A::OP
-    }
+    const NAME: &'static str = A::OP;
 
     fn shape(&self, [features, rois]: [&Shape; 2]) -> CandleResult<Shape> {
         let ((_, channels, _, _), (boxes, _)) = (features.dims4()?, rois.dims2()?);
@@ -174,19 +174,12 @@ impl<A: Axes> Kernel<2> for RoiPool<A> {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(
-        &self,
-        [features, rois]: [crate::cuda::Argument<'_>; 2],
-    ) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::forward(self, features, rois)
+    fn cuda(&self, [features, rois]: [cuda::Argument<'_>; 2]) -> cuda::Made {
+        let map = features.1.shape();
+        cuda::by_type!(rois, A::OP, T => A::weigh::<T>(self, rois, map, false)?.forward(features, rois))
     }
 
-    fn gradients(
-        &self,
-        [features, rois]: [&Tensor; 2],
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> CandleResult<[Option<Tensor>; 2]> {
+    fn gradients(&self, [features, rois]: [&Tensor; 2], _: &Tensor, grad: &Tensor) -> Gradients<2> {
         let of_features = features.track_op().then(|| self.map_gradient(features, rois, grad));
         let of_rois = rois.track_op().then(|| match A::MOVES {
             true => self.box_gradient(features, rois, grad),
@@ -209,9 +202,7 @@ struct MapGradient<A> {
 impl<A: Axes> Kernel<2> for MapGradient<A> {
     const STRIDED: bool = true;
 
-    fn name(&self) -> &'static str {
-        A::OP
-    }
+    const NAME: &'static str = A::OP;
 
     fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
         let (n, c, h, w) = self.map.dims4()?;
@@ -223,8 +214,9 @@ impl<A: Axes> Kernel<2> for MapGradient<A> {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::backward_map(&self.pool, &self.map, arguments)
+    fn cuda(&self, [grad, rois]: [cuda::Argument<'_>; 2]) -> cuda::Made {
+        let Self { pool, map, .. } = self;
+        cuda::by_type!(rois, A::OP, T => A::weigh::<T>(pool, rois, map, false)?.backward_map(grad, rois))
     }
 }
 
@@ -234,9 +226,7 @@ struct BoxGradient<A>(RoiPool<A>);
 impl<A: Axes> Kernel<3> for BoxGradient<A> {
     const STRIDED: bool = true;
 
-    fn name(&self) -> &'static str {
-        A::OP
-    }
+    const NAME: &'static str = A::OP;
 
     fn shape(&self, [_, rois, _]: [&Shape; 3]) -> CandleResult<Shape> {
         Ok(rois.clone())
@@ -247,7 +237,10 @@ impl<A: Axes> Kernel<3> for BoxGradient<A> {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 3]) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::backward_boxes(&self.0, arguments)
+    fn cuda(&self, [map, rois, grad]: [cuda::Argument<'_>; 3]) -> cuda::Made {
+        let (pool, shape) = (&self.0, map.1.shape());
+        cuda::by_type!(rois, A::OP, T => {
+            A::weigh::<T>(pool, rois, shape, true)?.backward_boxes(grad, map, rois, pool.spatial_scale)
+        })
     }
 }

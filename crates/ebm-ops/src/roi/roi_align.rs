@@ -1,11 +1,10 @@
 //! RoIAlign: the mean of bilinear samples on a regular grid in each bin.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
 use candle_core::Tensor;
 
 use super::{Axes, AxisWeights, RoiPool, Span};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::error::Result;
 use crate::float::Float;
 
@@ -75,13 +74,20 @@ impl Axes for RoiAlign {
     }
 
     #[cfg(feature = "cuda")]
-    fn weigh<T: crate::cuda::Element>(
+    fn weigh<T: cuda::Element>(
         pool: &RoiPool<Self>,
-        rois: crate::cuda::Argument<'_>,
+        rois: cuda::Argument<'_>,
         map: &candle_core::Shape,
         slopes: bool,
     ) -> candle_core::Result<super::cuda::Weights<T>> {
-        cuda::weigh(pool, rois, map, slopes)
+        let (mut weights, rows) = super::cuda::Weights::<T>::new(rois, map, pool.out, slopes)?;
+        let boxes = cuda::elements::<T>(rois)?;
+        let [r, images, height, width, out_h, out_w] = &weights.axes;
+        let [ratio, aligned] = cuda::sizes([pool.axes.sampling_ratio, usize::from(pool.axes.aligned)])?;
+        cuda::launch!(cuda::device(rois), ROI_ALIGN::"roi_align_weights", T, rows;
+            &boxes, &mut weights.spans, &mut weights.tables, &pool.spatial_scale, &ratio, &aligned,
+            r, images, height, width, out_h, out_w);
+        Ok(weights)
     }
 }
 

@@ -161,7 +161,7 @@ fn suppress(order: &[usize], boxes: &[BBox], threshold: f32, convention: BoxConv
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{devices, noise};
+    use crate::tests::{devices, noise};
 
     #[test]
     fn every_device_keeps_the_same_boxes() {

@@ -9,7 +9,7 @@ use candle_core::Result;
 use rayon::prelude::*;
 
 use super::super::geometry::Geometry;
-use super::border::{Frame, Framed, framed};
+use super::border::{Frame, framed};
 use super::filters::Filters;
 use super::weights::Weights;
 use crate::packed::{Epilogue, Rows, Workspace, product};
@@ -47,7 +47,7 @@ pub(super) fn input_gradient(
             convolve_phase([down, across], &image, &frame, w, g, &mut dx, workspace)?;
         }
     }
-    image.recycle(workspace);
+    workspace.give_owned(image);
     Ok(dx)
 }
 
@@ -86,7 +86,7 @@ fn frame(g: &Geometry, phases: &[Vec<Phase>; 2]) -> Frame {
 
 fn convolve_phase(
     phase: [&Phase; 2],
-    image: &Framed<'_>,
+    image: &[f32],
     frame: &Frame,
     w: Weights<'_>,
     g: &Geometry,
@@ -100,14 +100,7 @@ fn convolve_phase(
     let panels = w.backward(phase.map(|p| p.taps.as_slice()));
     // The gradient that the last tap, the first in order, meets.
     let corner = [0, 1].map(|axis| frame.before[axis] + phase[axis].q + 1 - taps[axis]);
-    let mut starts = Vec::with_capacity(g.batch * counts[0] * counts[1]);
-    for n in 0..g.batch {
-        for i in 0..counts[0] {
-            starts.extend((0..counts[1]).map(|j| frame.offset(n, corner[0] + i, corner[1] + j)));
-        }
-    }
-    let runs: Vec<_> =
-        (0..taps[0]).map(|t| frame.offset(0, t, 0)).map(|start| start..start + taps[1] * g.filters).collect();
+    let (starts, runs) = (frame.starts(corner, counts, 1), frame.runs(taps));
     let mut part = workspace.take(starts.len() * g.channels);
     product(Rows { data: image, starts: &starts, runs: &runs }, &panels, Epilogue::default(), &mut part)?;
     scatter(&part, phase, g, dx);

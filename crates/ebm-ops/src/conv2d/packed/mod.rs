@@ -2,17 +2,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `direct` | a convolution as a matrix product over an image with a border of zeros |
 //! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications, or four ninths |
 //! | `input_gradient` | convolutions of the output's gradient with mirrored kernels |
 //! | `weight_gradient` | a product summed over the pixels |
 //! | `stored` | all three for small maps of many channels, whose weights are not packed |
-//! | `weights`, `filters` | the packed orders, and the choice of the method |
+//! | `weights`, `filters` | the packed orders, and the choice of the method: else a product over an image with a border of zeros |
 //!
 //! The products themselves are [`crate::packed`].
 
 mod border;
-mod direct;
 mod filters;
 mod input_gradient;
 mod stored;
@@ -28,7 +26,6 @@ use self::filters::Filters;
 use self::weights::Weights;
 use super::geometry::Geometry;
 use crate::kernel::{Argument, Kernel};
-use crate::layout::Order;
 use crate::packed::{Epilogue, Workspace};
 use crate::relu::Activation;
 use crate::storage::{elements, numbers, unwritten};
@@ -161,12 +158,11 @@ struct Layer<'a> {
 }
 
 impl<const N: usize> Kernel<N> for Layer<'_> {
-    fn name(&self) -> &'static str {
-        "conv2d"
-    }
+    const NAME: &'static str = "conv2d";
 
     fn shape(&self, _: [&Shape; N]) -> CandleResult<Shape> {
-        Ok(Order::ChannelsLast.shape(self.geometry.batch, self.geometry.filters, self.geometry.output()))
+        let [height, width] = self.geometry.output();
+        Ok(Shape::from((self.geometry.batch, height, width, self.geometry.filters)))
     }
 
     fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {

@@ -37,7 +37,7 @@ pub(super) fn forward(
     let panels = Panels::transposed(&columns, g.depth(), 1);
     let sizes = Sizes { rows: g.filters, depth: g.depth(), columns: pixels(g) };
     dense(Left::Rows(w), Right::Panels(&panels), sizes, Output::Columns(y))?;
-    recycle(columns, workspace);
+    workspace.give_owned(columns);
     if !bias.is_empty() {
         for pixel in y.chunks_exact_mut(g.filters) {
             pixel.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
@@ -77,14 +77,8 @@ pub(super) fn weight_gradient(
     let sizes = Sizes { rows: g.filters, depth: pixels(g), columns: g.depth() };
     let output = Output::Rows(&mut dw, Epilogue::default());
     dense(Left::Columns(dy), Right::Rows(&columns), sizes, output)?;
-    recycle(columns, workspace);
+    workspace.give_owned(columns);
     Ok(dw)
-}
-
-fn recycle(columns: Cow<'_, [f32]>, workspace: &Workspace) {
-    if let Cow::Owned(buffer) = columns {
-        workspace.give(buffer);
-    }
 }
 
 /// The numbers that each output pixel meets, in the order of the weights: row n · oh · ow + i · ow + j, column

@@ -41,7 +41,7 @@ pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry, workspace: &W
         }
     }
     tasks.into_par_iter().for_each(|task| arch.dispatch(task));
-    image.recycle(workspace);
+    workspace.give_owned(image);
     Weights::unpack(&result, g.channels, g.taps())
 }
 

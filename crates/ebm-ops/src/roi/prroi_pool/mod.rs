@@ -12,8 +12,6 @@
 //! [`prroi_pool()`] works on tensors; [`Pyramid`] works on slices, without a graph and with the channels
 //! innermost, where boxes have maps of several scales, and [`Levels`] does the same on tensors on any device.
 
-#[cfg(feature = "cuda")]
-mod cuda;
 mod levels;
 mod pyramid;
 #[cfg(test)]
@@ -23,6 +21,8 @@ mod weights;
 use candle_core::Tensor;
 
 use super::{Axes, AxisWeights, RoiPool, Span};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::error::Result;
 use crate::float::Float;
 pub use levels::Levels;
@@ -68,12 +68,18 @@ impl Axes for Precise {
     }
 
     #[cfg(feature = "cuda")]
-    fn weigh<T: crate::cuda::Element>(
+    fn weigh<T: cuda::Element>(
         pool: &RoiPool<Self>,
-        rois: crate::cuda::Argument<'_>,
+        rois: cuda::Argument<'_>,
         map: &candle_core::Shape,
         slopes: bool,
     ) -> candle_core::Result<super::cuda::Weights<T>> {
-        cuda::weigh(pool, rois, map, slopes)
+        let (mut weights, rows) = super::cuda::Weights::<T>::new(rois, map, pool.out, slopes)?;
+        let (boxes, slopes) = (cuda::elements::<T>(rois)?, i32::from(slopes));
+        let [r, images, height, width, out_h, out_w] = &weights.axes;
+        cuda::launch!(cuda::device(rois), PRROI_POOL::"prroi_weights", T, rows;
+            &boxes, &mut weights.spans, &mut weights.tables, &pool.spatial_scale, &slopes,
+            r, images, height, width, out_h, out_w);
+        Ok(weights)
     }
 }

@@ -97,7 +97,7 @@ impl<'a, T: Float> Pyramid<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::noise_tensor;
+    use crate::tests::noise_tensor;
 
     fn map(side: usize, seed: u64) -> ChannelsLast<'static, f64> {
         let data: Vec<f64> =

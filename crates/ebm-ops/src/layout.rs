@@ -30,22 +30,6 @@ pub(crate) fn is_channels_last(map: &Tensor) -> bool {
     map.stride().get(1) == Some(&1) && !map.is_contiguous()
 }
 
-/// What `run` makes of a map (N, C, H, W) with the channels innermost, as (N, C, H, W). A map that is stored so is
-/// read in place.
-///
-/// # Errors
-/// [`Error::Argument`] of `op` for another number of dimensions, and those of `run`.
-pub(crate) fn with_channels_innermost(
-    op: &'static str,
-    map: &Tensor,
-    run: impl FnOnce(&Tensor) -> Result<Tensor>,
-) -> Result<Tensor> {
-    if map.rank() != 4 {
-        return Err(Error::Argument { op, reason: format!("expected x (N, C, H, W), got {:?}", map.dims()) });
-    }
-    channels_first(&run(&to_channels_last(map)?)?)
-}
-
 /// A batch of maps stored as (N, H, W, C).
 #[derive(Clone, Debug)]
 pub struct ChannelsLast<'a, T: Float> {

@@ -1,11 +1,10 @@
-//! Maximum pooling that differentiates for any kernel and stride, of maps in either order.
+//! Maximum pooling that differentiates for any kernel and stride.
 
 use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::float::Float;
 use super::kernel::{Apply, Gradients, Kernel};
-use super::layout::with_channels_innermost;
 use super::storage::{unwritten, zeros};
 use super::widened::{is_narrow, widened};
 #[cfg(feature = "cuda")]
@@ -15,10 +14,10 @@ use crate::{Error, Result};
 /// The name in errors.
 const OP: &str = "max_pool2d";
 
-/// Maximum over square windows: `y[n, c, i, j] = max_{u, v < kernel} x[n, c, i·stride + u - padding, j·stride
-/// + v - padding]`, where positions outside the image do not count.
+/// Maximum over square windows: `y[n, i, j, c] = max_{u, v < kernel} x[n, i·stride + u - padding, j·stride + v -
+/// padding, c]`, where positions outside the image do not count.
 ///
-/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …)`. The
+/// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …, C)`. The
 /// gradient goes to the first maximum of a window in row order, and adds up where windows overlap. NaN wins,
 /// as it would with PyTorch.
 ///
@@ -27,16 +26,8 @@ const OP: &str = "max_pool2d";
 /// stride is zero, the padding exceeds half the kernel (a window could lie outside), or the kernel exceeds
 /// the padded image.
 pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    with_channels_innermost(OP, x, |x| max_pool2d_channels_last(x, kernel, stride, padding))
-}
-
-/// [`max_pool2d`] of maps with the channels innermost: (N, H, W, C) gives (N, oh, ow, C).
-///
-/// # Errors
-/// As there.
-pub fn max_pool2d_channels_last(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
     if is_narrow(x) {
-        return widened(x, |x| max_pool2d_channels_last(x, kernel, stride, padding));
+        return widened(x, |x| max_pool2d(x, kernel, stride, padding));
     }
     Ok(MaxPool::checked(x, Window { kernel, stride, padding })?.apply([x])?)
 }
@@ -247,16 +238,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::layout::{channels_first, to_channels_last};
     use crate::tests::{check_gradients, noise_tensor};
 
-    fn wrapped(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> CandleResult<Tensor> {
-        max_pool2d(x, kernel, stride, padding).map_err(candle_core::Error::wrap)
+    /// Of maps (N, C, H, W).
+    fn first(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
+        channels_first(&max_pool2d(&to_channels_last(x)?, kernel, stride, padding)?)
     }
 
-    /// The gradient of `sum(max_pool2d(x) * weights)`.
+    fn wrapped(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> CandleResult<Tensor> {
+        first(x, kernel, stride, padding).map_err(candle_core::Error::wrap)
+    }
+
+    /// The gradient of `sum(first(x) * weights)`.
     fn gradient(x: &Tensor, weights: &Tensor, (k, s, p): (usize, usize, usize)) -> Vec<f64> {
         let x = Var::from_tensor(x).unwrap();
-        let loss = (max_pool2d(&x, k, s, p).unwrap() * weights).unwrap().sum_all().unwrap();
+        let loss = (first(&x, k, s, p).unwrap() * weights).unwrap().sum_all().unwrap();
         loss.backward().unwrap().get(&x).unwrap().flatten_all().unwrap().to_vec1().unwrap()
     }
 
@@ -280,7 +277,7 @@ mod tests {
     fn padding_never_wins_and_the_first_maximum_takes_the_gradient() {
         // All negative: zero padding would win.
         let x = Tensor::full(-1.0f64, (1, 1, 4, 4), &Device::Cpu).unwrap();
-        let y = max_pool2d(&x, 3, 2, 1).unwrap();
+        let y = first(&x, 3, 2, 1).unwrap();
         assert_eq!(y.flatten_all().unwrap().to_vec1::<f64>().unwrap(), vec![-1.0; 4]);
         // Windows start at elements (0, 0), (0, 1), (1, 0) and (1, 1) of the image.
         let weights = Tensor::new(&[[[[1.0f64, 2.0], [4.0, 8.0]]]], &Device::Cpu).unwrap();
@@ -301,9 +298,7 @@ mod tests {
     #[test]
     fn nan_is_passed_on() {
         let x = Tensor::new(&[[[[f32::NAN, 1.0], [2.0, 3.0]]]], &Device::Cpu).unwrap();
-        assert!(
-            max_pool2d(&x, 2, 2, 0).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()[0].is_nan()
-        );
+        assert!(first(&x, 2, 2, 0).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()[0].is_nan());
     }
 
     #[test]
@@ -325,7 +320,7 @@ mod tests {
         let t = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
         let x = t(&[1, 2, 4, 4]);
         for (x, k, s, p, reason) in [
-            (&t(&[4, 4]), 2, 2, 0, "(N, C, H, W)"),
+            (&t(&[4, 4]), 2, 2, 0, "(N, H, W, C)"),
             (&t(&[0, 2, 4, 4]), 2, 2, 0, "zero extent"),
             (&x, 0, 2, 0, "positive"),
             (&x, 2, 0, 0, "positive"),
@@ -343,24 +338,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_pooling_of_the_other_order() {
-        for (kernel, stride, padding) in [(3, 2, 1), (2, 2, 0), (1, 2, 0), (3, 1, 1)] {
-            let x = noise_tensor(&[2, 5, 7, 3], 1).unwrap();
-            let x = if kernel == 2 { x.affine(f64::NAN, 0.0).unwrap() } else { x };
-            let y = max_pool2d_channels_last(&x, kernel, stride, padding).unwrap();
-            let view = x.permute((0, 3, 1, 2)).unwrap();
-            let expected = max_pool2d(&view, kernel, stride, padding).unwrap().permute((0, 2, 3, 1)).unwrap();
-            let flat = |t: Tensor| t.flatten_all().unwrap().to_vec1::<f64>().unwrap();
-            for (y, expected) in flat(y).into_iter().zip(flat(expected)) {
-                assert!(y == expected || (y.is_nan() && expected.is_nan()));
-            }
-        }
-    }
-
-    #[test]
     fn gradients_with_the_channels_innermost() {
         let x = noise_tensor(&[2, 4, 5, 3], 2).unwrap();
-        let pool = |t: &[Tensor]| max_pool2d_channels_last(&t[0], 3, 2, 1).map_err(candle_core::Error::wrap);
+        let pool = |t: &[Tensor]| max_pool2d(&t[0], 3, 2, 1).map_err(candle_core::Error::wrap);
         check_gradients(pool, &[x], 1e-6, 1e-8).unwrap();
     }
 }

@@ -74,22 +74,6 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
     Activation::Relu.of(x, None)
 }
 
-/// [`relu`] of a + b, which have the same shape: the end of a residual block, in one pass.
-///
-/// # Errors
-/// When the shapes differ.
-pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    Activation::Relu.of(a, Some(b))
-}
-
-/// min(max(x, 0), 6), of any shape; the derivatives at 0 and 6 are 0.
-///
-/// # Errors
-/// When a tensor operation fails.
-pub fn relu6(x: &Tensor) -> Result<Tensor> {
-    Activation::Relu6.of(x, None)
-}
-
 /// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32,
 /// f64 or on a GPU bf16.
 ///
@@ -195,13 +179,13 @@ mod tests {
         for device in devices() {
             let a = Var::new(&[[1f32, -2.], [3., 1.]], &device).unwrap();
             let b = Var::new(&[[1f32, 5.], [-4., -1.]], &device).unwrap();
-            let y = add_relu(&a.t().unwrap(), &b.t().unwrap()).unwrap();
+            let y = Activation::Relu.of(&a.t().unwrap(), Some(&b.t().unwrap())).unwrap();
             assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
             let grads = y.sum_all().unwrap().backward().unwrap();
             for var in [&a, &b] {
                 assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
             }
-            assert!(add_relu(&a, &b.get(0).unwrap()).is_err());
+            assert!(Activation::Relu.of(&a, Some(&b.get(0).unwrap())).is_err());
         }
     }
 
@@ -209,7 +193,7 @@ mod tests {
     fn relu6_is_flat_at_both_ends() {
         for device in devices() {
             let x = Var::new(&[-1.5f64, 0., 2., 6., 7.], &device).unwrap();
-            let y = relu6(&x).unwrap();
+            let y = Activation::Relu6.of(&x, None).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2., 6., 6.]);
             // torch.nn.functional.hardtanh passes nothing at its bounds.
             let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();

@@ -5,7 +5,6 @@ use rayon::prelude::*;
 
 use super::float::Float;
 use super::kernel::{Apply, Gradients, Kernel};
-use super::layout::with_channels_innermost;
 use super::storage::{unwritten, zeros};
 use super::widened::{is_narrow, widened};
 #[cfg(feature = "cuda")]
@@ -15,24 +14,16 @@ use crate::{Error, Result};
 /// The name in errors.
 const OP: &str = "upsample_nearest2d";
 
-/// Resizes by repeating or dropping pixels: `y[n, c, i, j] = x[n, c, r(i, H, out_h), r(j, W, out_w)]` with
+/// Resizes by repeating or dropping pixels: `y[n, i, j, c] = x[n, r(i, H, out_h), r(j, W, out_w), c]` with
 /// `r(i, size, out) = ⌊i · size / out⌋`.
 ///
-/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in
+/// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, out_h, out_w, C)` for any sizes. The index is computed in
 /// f32 as PyTorch computes it (mode `nearest`), which for some size pairs is one less than the exact quotient
 /// where that is an integer. The gradient of a pixel is the sum over its copies.
 ///
 /// # Errors
 /// [`Error::Argument`] where x is not of rank 4, is of another type, or a size is zero.
 pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
-    with_channels_innermost(OP, x, |x| upsample_nearest2d_channels_last(x, out_h, out_w))
-}
-
-/// [`upsample_nearest2d`] of maps with the channels innermost: (N, H, W, C) gives (N, out_h, out_w, C).
-///
-/// # Errors
-/// As there.
-pub fn upsample_nearest2d_channels_last(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
     let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
     let &[batch, height, width, channels] = x.dims() else {
         return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
@@ -41,7 +32,7 @@ pub fn upsample_nearest2d_channels_last(x: &Tensor, out_h: usize, out_w: usize) 
         return refuse(format!("x {:?} to {out_h} x {out_w}: no size may be zero", x.dims()));
     }
     if is_narrow(x) {
-        return widened(x, |x| upsample_nearest2d_channels_last(x, out_h, out_w));
+        return widened(x, |x| upsample_nearest2d(x, out_h, out_w));
     }
     if !matches!(x.dtype(), DType::F32 | DType::F64 | DType::BF16) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
@@ -147,10 +138,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::layout::{channels_first, to_channels_last};
     use crate::tests::{check_gradients, noise_tensor};
 
+    /// Of maps (N, C, H, W).
     fn wrapped(x: &Tensor, out_h: usize, out_w: usize) -> CandleResult<Tensor> {
-        upsample_nearest2d(x, out_h, out_w).map_err(candle_core::Error::wrap)
+        let y = to_channels_last(x).and_then(|x| upsample_nearest2d(&x, out_h, out_w));
+        y.and_then(|y| channels_first(&y)).map_err(candle_core::Error::wrap)
     }
 
     #[test]
@@ -162,7 +156,7 @@ mod tests {
         // Rounding in f32, as PyTorch's: exactly, 7 * 62 / 14 is 31.
         assert_eq!(sources(62, 14)[7], 30);
         let x = Tensor::new(&[[[[1.0f32, 2.0]]]], &Device::Cpu).unwrap();
-        let y = upsample_nearest2d(&x, 2, 3).unwrap();
+        let y = wrapped(&x, 2, 3).unwrap();
         assert_eq!(y.dims(), [1, 1, 2, 3]);
         assert_eq!(y.flatten_all().unwrap().to_vec1::<f32>().unwrap(), [1.0, 1.0, 2.0, 1.0, 1.0, 2.0]);
     }
@@ -208,7 +202,7 @@ mod tests {
         let t = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
         let x = t(&[1, 2, 4, 4]);
         for (x, h, w, reason) in [
-            (&t(&[4, 4]), 2, 2, "(N, C, H, W)"),
+            (&t(&[4, 4]), 2, 2, "(N, H, W, C)"),
             (&t(&[0, 2, 4, 4]), 2, 2, "zero"),
             (&x, 0, 2, "zero"),
             (&x, 2, 0, "zero"),

@@ -3,7 +3,7 @@ use candle_core::{Device, Var};
 use super::*;
 use crate::conv2d::conv2d_channels_last;
 use crate::tests::{check_devices, check_gradients, devices, distance, noise_tensor};
-use crate::{add_relu, prelu, relu};
+use crate::{Activation, prelu, relu};
 
 fn var(shape: &[usize], salt: u64) -> Var {
     var_on(&Device::Cpu, shape, salt)
@@ -19,10 +19,10 @@ fn mixed(x: &Tensor, w: &Tensor) -> Tensor {
     let kernel = w.unsqueeze(2).unwrap().unsqueeze(3).unwrap();
     let y = conv2d_channels_last(&wide, &kernel, None, 1, 0).unwrap().squeeze(0).unwrap().squeeze(0).unwrap();
     let r = relu(&y).unwrap();
-    let sum = add_relu(&r, &y).unwrap();
-    let both = add_relu(&sum, &sum).unwrap();
+    let sum = Activation::Relu.of(&r, Some(&y)).unwrap();
+    let both = Activation::Relu.of(&sum, Some(&sum)).unwrap();
     let product = (both * &r).unwrap();
-    let again = add_relu(&product, &relu(x).unwrap()).unwrap();
+    let again = Activation::Relu.of(&product, Some(&relu(x).unwrap())).unwrap();
     ((again + y.sqr().unwrap()).unwrap() + relu(w).unwrap().matmul(w).unwrap()).unwrap()
 }
 

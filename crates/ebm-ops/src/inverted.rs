@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use self::band::Band;
 use super::Padding;
 use super::kernel::{Argument, Kernel};
-use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, product, room};
+use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, panel_width, product, room};
 use super::relu::Activation;
 use super::storage::{elements, numbers};
 use crate::simd::arch;
@@ -95,18 +95,10 @@ impl PackedInverted {
             Some(expand) => Some((packed(expand, inputs)?, bias(expand, channels)?)),
             None => None,
         };
-        let mut project_panels = Panels::zeros(channels, outputs);
-        let width = project_panels.width();
+        let (width, weights) = (panel_width(), numbers(project.weight)?);
         let padded = channels.next_multiple_of(width);
-        if padded > channels {
-            project_panels = Panels::zeros(padded, outputs);
-        }
-        let weights = numbers(project.weight)?;
-        for (panel, to) in project_panels.panels_mut_in_order().enumerate() {
-            for (j, row) in weights.chunks_exact(channels).skip(panel * width).take(width).enumerate() {
-                row.iter().zip(to[j..].iter_mut().step_by(width)).for_each(|(w, to)| *to = *w);
-            }
-        }
+        let mut project_panels = Panels::zeros(padded, outputs);
+        project_panels.fill(|k, output| if k < channels { weights[output * channels + k] } else { 0.0 });
         let area = kernel * kernel;
         let mut taps = vec![0.0; padded * area];
         for (channel, own) in numbers(depthwise.weight)?.chunks_exact(area).enumerate() {

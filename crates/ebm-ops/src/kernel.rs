@@ -65,25 +65,16 @@ pub(crate) trait Kernel<const N: usize>: Sized + Sync {
     fn compute(&self, arguments: [&Tensor; N]) -> Result<(Storage, Shape)> {
         let shape = self.shape(arguments.map(|argument| argument.shape()))?;
         let guards = arguments.map(Tensor::storage_and_layout);
-        let storage = if let Some(all) = all(&guards, |storage| match storage {
-            Storage::Cpu(storage) => Some(storage),
-            _ => None,
-        }) {
-            Storage::Cpu(on_pool(all, || self.cpu(all))?)
-        } else {
-            self.elsewhere(&guards)?
-        };
-        Ok((storage, shape))
-    }
-
-    /// [`cuda`](Self::cuda) on the storages of [`run`](Self::run).
-    fn elsewhere<G: Deref<Target = Storage>>(&self, guards: &[(G, &Layout); N]) -> Result<Storage> {
+        if let Some(all) =
+            all(&guards, |storage| if let Storage::Cpu(storage) = storage { Some(storage) } else { None })
+        {
+            return Ok((Storage::Cpu(on_pool(all, || self.cpu(all))?), shape));
+        }
         #[cfg(feature = "cuda")]
-        if let Some(all) = all(guards, |storage| match storage {
-            Storage::Cuda(storage) => Some(storage),
-            _ => None,
-        }) {
-            return Ok(Storage::Cuda(self.cuda(all)?));
+        if let Some(all) =
+            all(&guards, |storage| if let Storage::Cuda(storage) = storage { Some(storage) } else { None })
+        {
+            return Ok((Storage::Cuda(self.cuda(all)?), shape));
         }
         let devices: Vec<_> = guards.iter().map(|(storage, _)| storage.device().location()).collect();
         bail!("{}: there is no kernel for arguments on {devices:?}", Self::NAME)

@@ -44,19 +44,12 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     /// [`Error::Argument`] where the number of elements is not N·C·H·W.
     pub fn new(data: impl Into<Cow<'a, [T]>>, shape: (usize, usize, usize, usize)) -> Result<Self> {
         let data = data.into();
-        let (n, c, h, w) = shape;
-        check_len(data.len(), [n, c, h, w])?;
-        Ok(Self { data, shape: [n, c, h, w] })
-    }
-
-    /// Copies numbers that are stored as (N, C, H, W), in parallel.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] where the number of elements is not N·C·H·W.
-    pub fn from_channels_first(data: &[T], shape: (usize, usize, usize, usize)) -> Result<Self> {
-        let (n, c, h, w) = shape;
-        check_len(data.len(), [n, c, h, w])?;
-        Ok(Self { data: Cow::Owned(swap(data, n, c, h * w)), shape: [n, c, h, w] })
+        let shape: [usize; 4] = shape.into();
+        if shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d)) == Some(data.len()) {
+            return Ok(Self { data, shape });
+        }
+        let reason = format!("{} numbers cannot be a map of shape (N, C, H, W) = {shape:?}", data.len());
+        Err(Error::Argument { op: "channels_last", reason })
     }
 
     /// A tensor (N, C, H, W) on the CPU in either layout: borrowed where the channels are innermost already,
@@ -65,14 +58,13 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     /// # Errors
     /// For another layout, number of dimensions or type.
     pub fn of_storage(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<Self> {
-        let shape = layout.shape().dims4()?;
-        let innermost = layout.permute(&[0, 2, 3, 1])?;
-        let map = if innermost.is_contiguous() {
-            Self::new(elements::<T>(storage, &innermost)?, shape)
+        let (shape, innermost) = (layout.shape().dims4()?, layout.permute(&[0, 2, 3, 1])?);
+        let data: Cow<'a, [T]> = if innermost.is_contiguous() {
+            elements::<T>(storage, &innermost)?.into()
         } else {
-            Self::from_channels_first(elements::<T>(storage, layout)?, shape)
+            swap(elements::<T>(storage, layout)?, shape.0, shape.1, shape.2 * shape.3).into()
         };
-        map.map_err(candle_core::Error::wrap)
+        Self::new(data, shape).map_err(candle_core::Error::wrap)
     }
 
     /// (N, C, H, W).
@@ -93,17 +85,6 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     pub fn data(&self) -> &[T] {
         &self.data
     }
-}
-
-fn check_len(len: usize, shape: [usize; 4]) -> Result<()> {
-    let expected = shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d));
-    if expected == Some(len) {
-        return Ok(());
-    }
-    Err(Error::Argument {
-        op: "channels_last",
-        reason: format!("{len} numbers cannot be a map of shape (N, C, H, W) = {shape:?}"),
-    })
 }
 
 /// Turns `n` matrices of (rows × columns) into (columns × rows), in parallel.

@@ -84,12 +84,8 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: 
     if let Some(bias) = bias.filter(|bias| bias.dims() != [channels]) {
         return refuse(format!("expected a bias ({channels}), got {:?}", bias.dims()));
     }
-    for (name, other) in [("w", Some(w)), ("bias", bias)] {
-        let Some(other) = other else { continue };
-        if other.dtype() != x.dtype() || !other.device().same_device(x.device()) {
-            let [(dtype, place), (own, here)] = [other, x].map(|t| (t.dtype(), t.device().location()));
-            return refuse(format!("x is {own:?} on {here:?}, {name} is {dtype:?} on {place:?}"));
-        }
+    if let Some(reason) = super::conv2d::unlike(x, x.dtype(), w, bias) {
+        return refuse(reason);
     }
     if !matches!(x.dtype(), DType::F32 | DType::F64) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));

@@ -34,7 +34,8 @@ pub(crate) trait Axes: Copy + Send + Sync + 'static {
     ) -> CandleResult<super::cuda::Weights<T>>;
 }
 
-/// `(features (N, C, H, W), rois (R, 5)) -> (R, C, ph, pw)`.
+/// `(features (N, C, H, W), rois (R, 5)) -> (R, C, ph, pw)`, and with the gradient in that as a third argument that in
+/// the rois, (R, 5).
 #[derive(Clone, Copy)]
 pub(crate) struct RoiPool<A> {
     pub(crate) axes: A,
@@ -120,7 +121,7 @@ impl<A: Axes> RoiPool<A> {
     }
 
     fn box_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
-        BoxGradient(*self).run([features, rois, &gradient_for(features, grad)?])
+        self.run([features, rois, &gradient_for(features, grad)?])
     }
 
     fn map_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
@@ -159,34 +160,48 @@ fn gradient_for(features: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
     }
 }
 
-impl<A: Axes> Kernel<2> for RoiPool<A> {
+impl<A: Axes, const N: usize> Kernel<N> for RoiPool<A> {
+    const NAME: &'static str = A::OP;
     const STRIDED: bool = true;
 
-    const NAME: &'static str = A::OP;
-
-    fn shape(&self, [features, rois]: [&Shape; 2]) -> CandleResult<Shape> {
-        let ((_, channels, _, _), (boxes, _)) = (features.dims4()?, rois.dims2()?);
-        Ok(Shape::from((boxes, channels, self.out.0, self.out.1)))
+    fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
+        let ((_, channels, _, _), (boxes, _)) = (arguments[0].dims4()?, arguments[1].dims2()?);
+        Ok(if N == 2 { Shape::from((boxes, channels, self.out.0, self.out.1)) } else { arguments[1].clone() })
     }
 
-    fn cpu(&self, [features, rois]: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, [rois], |[rois]| self.pooled(features, rois)?)
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        let (features, rois) = (arguments[0], arguments[1]);
+        match arguments.get(2) {
+            None => by_type!(A::OP, [rois], |[rois]| self.pooled(features, rois)?),
+            Some(grad) => {
+                by_type!(A::OP, [rois, *grad], |numbers| self.slopes_in_image(features, numbers)?)
+            }
+        }
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [features, rois]: [cuda::Argument<'_>; 2]) -> cuda::Made {
-        let map = features.1.shape();
-        cuda::by_type!(rois, A::OP, T => A::weigh::<T>(self, rois, map, false)?.forward(features, rois))
+    fn cuda(&self, arguments: [cuda::Argument<'_>; N]) -> cuda::Made {
+        let (map, rois, grad) = (arguments[0], arguments[1], arguments.get(2).copied());
+        cuda::by_type!(rois, A::OP, T => {
+            let weights = A::weigh::<T>(self, rois, map.1.shape(), grad.is_some())?;
+            match grad {
+                None => weights.forward(map, rois),
+                Some(grad) => weights.backward_boxes(grad, map, rois, self.spatial_scale),
+            }
+        })
     }
 
-    fn gradients(&self, [features, rois]: [&Tensor; 2], _: &Tensor, grad: &Tensor) -> Gradients<2> {
+    fn gradients(&self, arguments: [&Tensor; N], _: &Tensor, grad: &Tensor) -> Gradients<N> {
+        let (features, rois) = (arguments[0], arguments[1]);
         let of_features = features.track_op().then(|| self.map_gradient(features, rois, grad));
         let of_rois = rois.track_op().then(|| match A::MOVES {
             true => self.box_gradient(features, rois, grad),
             // A tracked intermediate must get a gradient.
             false => rois.zeros_like(),
         });
-        Ok([of_features.transpose()?, of_rois.transpose()?])
+        let mut gradients = [const { None }; N];
+        (gradients[0], gradients[1]) = (of_features.transpose()?, of_rois.transpose()?);
+        Ok(gradients)
     }
 }
 
@@ -217,30 +232,5 @@ impl<A: Axes> Kernel<2> for MapGradient<A> {
     fn cuda(&self, [grad, rois]: [cuda::Argument<'_>; 2]) -> cuda::Made {
         let Self { pool, map, .. } = self;
         cuda::by_type!(rois, A::OP, T => A::weigh::<T>(pool, rois, map, false)?.backward_map(grad, rois))
-    }
-}
-
-/// `(features, rois, gradient of the pooled boxes) -> gradient of the rois`, (R, 5).
-struct BoxGradient<A>(RoiPool<A>);
-
-impl<A: Axes> Kernel<3> for BoxGradient<A> {
-    const STRIDED: bool = true;
-
-    const NAME: &'static str = A::OP;
-
-    fn shape(&self, [_, rois, _]: [&Shape; 3]) -> CandleResult<Shape> {
-        Ok(rois.clone())
-    }
-
-    fn cpu(&self, [features, rois, grad]: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, [rois, grad], |numbers| self.0.slopes_in_image(features, numbers)?)
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda(&self, [map, rois, grad]: [cuda::Argument<'_>; 3]) -> cuda::Made {
-        let (pool, shape) = (&self.0, map.1.shape());
-        cuda::by_type!(rois, A::OP, T => {
-            A::weigh::<T>(pool, rois, shape, true)?.backward_boxes(grad, map, rois, pool.spatial_scale)
-        })
     }
 }

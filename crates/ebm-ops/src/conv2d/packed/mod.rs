@@ -71,9 +71,8 @@ fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
 /// of threads.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedConv2d {
-    filters: usize,
-    channels: usize,
-    kernel: [usize; 2],
+    /// (O, C, kh, kw).
+    weight: [usize; 4],
     stride: usize,
     padding: usize,
     packed: Filters,
@@ -100,9 +99,10 @@ impl PackedConv2d {
             Some(bias) if bias.dims() == [filters] => numbers(bias)?,
             Some(bias) => return refuse(format!("expected a bias ({filters}), got {:?}", bias.dims())),
         };
-        let (weight, kernel) = (numbers(weight)?, [kernel_h, kernel_w]);
-        let panels = Weights { data: &weight, filters, channels, kernel }.forward();
-        Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::kept(panels), bias })
+        let (data, kernel) = (numbers(weight)?, [kernel_h, kernel_w]);
+        let panels = Weights { data: &data, filters, channels, kernel }.forward();
+        let weight = [filters, channels, kernel_h, kernel_w];
+        Ok(Self { weight, stride, padding, packed: Filters::kept(panels), bias })
     }
 
     /// x (N, H, W, C), `residual` like the result and `activation` give (N, ⌊(H + 2·padding − kh) / stride⌋ +
@@ -117,7 +117,11 @@ impl PackedConv2d {
         residual: Option<&Tensor>,
         activation: Activation,
     ) -> Result<Tensor> {
-        let geometry = self.geometry(x)?;
+        let &[batch, height, width, channels] = x.dims() else {
+            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
+        };
+        let maps = [batch, height, width, channels];
+        let geometry = Geometry::new(maps, self.weight, self.stride, self.padding).or_else(refuse)?;
         let [height, width] = geometry.output();
         let shape = [geometry.batch, height, width, geometry.filters];
         let layer = Layer { conv: self, geometry, activation };
@@ -128,25 +132,6 @@ impl PackedConv2d {
             Some(residual) => Ok(layer.run([x, residual])?),
             None => Ok(layer.run([x])?),
         }
-    }
-
-    fn geometry(&self, x: &Tensor) -> Result<Geometry> {
-        let &[batch, height, width, channels] = x.dims() else {
-            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
-        };
-        let &Self { filters, kernel, stride, padding, .. } = self;
-        if channels != self.channels {
-            return refuse(format!("x has {channels} channels, the weight expects {}", self.channels));
-        }
-        let fits = |size: usize, kernel: usize| {
-            padding.checked_mul(2).and_then(|p| p.checked_add(size)).is_some_and(|size| size >= kernel)
-        };
-        if x.elem_count() == 0 || !fits(height, kernel[0]) || !fits(width, kernel[1]) {
-            return refuse(format!(
-                "a kernel {kernel:?} with padding {padding} does not fit {batch} maps of {height} x {width}"
-            ));
-        }
-        Ok(Geometry { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
     }
 }
 

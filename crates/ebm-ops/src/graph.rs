@@ -55,10 +55,9 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 }
 
 fn backward_here(loss: &Tensor) -> Result<GradStore> {
-    let _pass = Pass::begin();
-    let aside = Aside::open(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
+    let pass = Pass::begin(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
     let mut gradients = loss.backward()?;
-    for (variable, gradient) in aside.close() {
+    for (variable, gradient) in pass.kept() {
         let gradient = match gradients.remove(&variable) {
             Some(other) => sum(&other, &gradient)?,
             None => gradient,
@@ -71,29 +70,6 @@ fn backward_here(loss: &Tensor) -> Result<GradStore> {
 thread_local! {
     /// The number of this thread's pass: what was handed over under another counts for nothing.
     static PASS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// A backward pass with a number of its own; when it ends, this thread goes on with the one that it was called in.
-struct Pass {
-    outer: u64,
-}
-
-impl Pass {
-    fn begin() -> Self {
-        Self { outer: PASS.replace(Self::number()) }
-    }
-
-    /// One that no pass has had.
-    fn number() -> u64 {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        NUMBERS.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        PASS.set(self.outer);
-    }
 }
 
 /// The gradients of variables that a [`backward`] keeps aside.
@@ -109,38 +85,48 @@ thread_local! {
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The time in which gradients of variables are kept aside.
-struct Aside;
+/// A backward pass with a number of its own, in which gradients of variables are kept aside; when it ends, this thread
+/// goes on with the one that it was called in.
+struct Pass {
+    outer: u64,
+}
 
-impl Aside {
-    fn open(nodes: HashSet<TensorId>) -> Self {
+impl Pass {
+    fn begin(nodes: HashSet<TensorId>) -> Self {
         KEPT.with_borrow_mut(|all| all.push(Kept { nodes, gradients: Vec::new() }));
-        Self
+        Self { outer: PASS.replace(Self::number()) }
     }
 
-    /// What was kept.
-    fn close(self) -> Vec<(Tensor, Tensor)> {
+    /// One that no pass has had.
+    fn number() -> u64 {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        NUMBERS.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The gradients that were kept aside, with their variables.
+    fn kept(self) -> Vec<(Tensor, Tensor)> {
         KEPT.with_borrow_mut(|all| {
             all.last_mut().map(|kept| std::mem::take(&mut kept.gradients)).unwrap_or_default()
         })
     }
+}
 
-    /// Keeps a gradient that comes from this node, unless no [`backward`] asks for it: then it comes back.
-    fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
-        KEPT.with_borrow_mut(|all| match all.last_mut().filter(|kept| kept.nodes.contains(&node.id())) {
-            Some(kept) => {
-                kept.gradients.push((variable.clone(), gradient));
-                None
-            }
-            None => Some(gradient),
-        })
+impl Drop for Pass {
+    fn drop(&mut self) {
+        PASS.set(self.outer);
+        KEPT.with_borrow_mut(Vec::pop);
     }
 }
 
-impl Drop for Aside {
-    fn drop(&mut self) {
-        KEPT.with_borrow_mut(Vec::pop);
-    }
+/// Keeps a gradient that comes from this node, unless no [`backward`] asks for it: then it comes back.
+fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
+    KEPT.with_borrow_mut(|all| match all.last_mut().filter(|kept| kept.nodes.contains(&node.id())) {
+        Some(kept) => {
+            kept.gradients.push((variable.clone(), gradient));
+            None
+        }
+        None => Some(gradient),
+    })
 }
 
 thread_local! {
@@ -230,7 +216,7 @@ impl<K: Kernel<N>, const N: usize> Node<K, N> {
         for ((gradient, argument), inbox) in gradients.iter_mut().zip(&self.arguments).zip(&self.inboxes) {
             *gradient = match (gradient.take(), inbox) {
                 (Some(gradient), Some(inbox)) => Some(inbox.add(gradient)?),
-                (Some(gradient), None) if argument.is_variable() => Aside::keep(token, argument, gradient),
+                (Some(gradient), None) if argument.is_variable() => keep(token, argument, gradient),
                 (gradient, _) => gradient,
             };
         }

@@ -9,15 +9,15 @@ mod band;
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use candle_core::{Result as CandleResult, Tensor};
 use rayon::prelude::*;
 
 use self::band::Band;
 use super::Padding;
-use super::kernel::{Argument, Kernel};
+use super::kernel::computed;
 use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, panel_width, product, room};
 use super::relu::Activation;
-use super::storage::{elements, numbers};
+use super::storage::numbers;
 use crate::simd::arch;
 use crate::{Error, Result};
 
@@ -142,7 +142,6 @@ impl PackedInverted {
         };
         let layer = Layer {
             parameters: self,
-            batch,
             input: [height, width],
             before: [down.0, across.0],
             output: [down.1, across.1],
@@ -151,13 +150,13 @@ impl PackedInverted {
         if residual && (layer.output, self.project.columns()) != (layer.input, inputs) {
             return refuse(format!("x {:?} is not of the result's shape", x.dims()));
         }
-        Ok(layer.run([x])?)
+        let [height, width] = layer.output;
+        Ok(computed([x], (batch, height, width, self.project.columns()), |[x]| layer.of(x))?)
     }
 }
 
 struct Layer<'a> {
     parameters: &'a PackedInverted,
-    batch: usize,
     input: [usize; 2],
     /// The zeros above and left of a map.
     before: [usize; 2],
@@ -165,19 +164,12 @@ struct Layer<'a> {
     residual: bool,
 }
 
-impl Kernel<1> for Layer<'_> {
-    const NAME: &'static str = "inverted residual";
-
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        let [height, width] = self.output;
-        Ok(Shape::from((self.batch, height, width, self.parameters.project.columns())))
-    }
-
-    fn cpu(&self, [(storage, layout)]: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+impl Layer<'_> {
+    fn of(&self, x: &[f32]) -> CandleResult<Vec<f32>> {
         let PackedInverted { project, project_bias, inputs, .. } = self.parameters;
-        let (x, workspace) = (elements::<f32>(storage, layout)?, Workspace::shared());
+        let (workspace, image) = (Workspace::shared(), self.input[0] * self.input[1] * inputs);
         let (pixels, width) = (self.output[0] * self.output[1], project.width());
-        let mut y = workspace.take(self.batch * pixels * project.columns());
+        let mut y = workspace.take(x.len() / image * pixels * project.columns());
         let mut buffer = workspace.take(room(project.depth() * pixels));
         let start = line_start(&buffer);
         let middle = &mut buffer[start..][..project.depth() * pixels];
@@ -185,7 +177,7 @@ impl Kernel<1> for Layer<'_> {
         let starts: Vec<usize> = (0..pixels).map(|pixel| pixel * width).collect();
         let runs = (0..project.depth() / width).map(|panel| panel * pixels * width);
         let runs: Vec<Range<usize>> = runs.map(|at| at..at + width).collect();
-        let images = x.chunks_exact(self.input[0] * self.input[1] * inputs);
+        let images = x.chunks_exact(image);
         for (x, y) in images.zip(y.chunks_exact_mut(pixels * project.columns())) {
             self.middle(x, middle);
             let residual = self.residual.then_some(x);
@@ -193,11 +185,9 @@ impl Kernel<1> for Layer<'_> {
             product(Rows { data: middle, starts: &starts, runs: &runs }, project, epilogue, y)?;
         }
         workspace.give(buffer);
-        Ok(CpuStorage::F32(y))
+        Ok(y)
     }
-}
 
-impl Layer<'_> {
     /// What the projection reads, of an image x (H, W, I).
     fn middle(&self, x: &[f32], middle: &mut [f32]) {
         let PackedInverted { kernel, stride, project, .. } = self.parameters;

@@ -9,7 +9,7 @@ use std::ops::Deref;
 
 use candle_core::backend::BackendStorage;
 use candle_core::op::BackpropOp;
-use candle_core::{CpuStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
+use candle_core::{CpuStorage, DType, Device, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
 
 use super::float::Float;
 pub(crate) use super::graph::Apply;
@@ -100,6 +100,24 @@ const LARGE: usize = 1 << 14;
 fn on_pool<R: Send, const N: usize>(arguments: [Argument<'_>; N], f: impl FnOnce() -> R + Send) -> R {
     let numbers: usize = arguments.iter().map(|(_, layout)| layout.shape().elem_count()).sum();
     if numbers < LARGE { f() } else { rayon::scope(|_| f()) }
+}
+
+/// What `f` makes of the numbers of f32 tensors on the CPU: a tensor of this shape, outside any graph.
+pub(crate) fn computed<const N: usize>(
+    arguments: [&Tensor; N],
+    shape: impl Into<Shape>,
+    f: impl FnOnce([&[f32]; N]) -> Result<Vec<f32>> + Send,
+) -> Result<Tensor> {
+    let mut arguments = arguments.map(Tensor::clone);
+    for argument in &mut arguments {
+        *argument = argument.contiguous()?;
+    }
+    let guards = arguments.each_ref().map(Tensor::storage_and_layout);
+    let found =
+        all(&guards, |storage| if let Storage::Cpu(storage) = storage { Some(storage) } else { None });
+    let Some(found) = found else { bail!("a layer with packed parameters computes on the CPU alone") };
+    let numbers = on_pool(found, || f(slices(found)?))?;
+    Tensor::from_vec(numbers, shape.into(), &Device::Cpu)
 }
 
 /// What `of` finds in all the storages, each with its layout.

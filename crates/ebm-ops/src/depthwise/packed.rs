@@ -1,15 +1,15 @@
 //! A depthwise convolution of constant parameters with what follows it, in one pass: f32, on the CPU.
 
-use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use candle_core::Tensor;
 
 use super::cpu::{Epilogue, forward_to};
 use super::geometry::{Geometry, Padding};
 use super::refuse;
 use crate::Result;
-use crate::kernel::{Argument, Kernel};
+use crate::kernel::computed;
 use crate::packed::Workspace;
 use crate::relu::Activation;
-use crate::storage::{elements, numbers};
+use crate::storage::numbers;
 
 /// `y = activation(depthwise(x, w) + bias)` with w in the order in which channels meet. For inference: no
 /// gradient.
@@ -52,29 +52,12 @@ impl PackedDepthwise {
     /// the kernel.
     pub(crate) fn forward(&self, x: &Tensor, activation: Activation) -> Result<Tensor> {
         let geometry = Geometry::new(x, self.bias.len(), self.kernel, self.stride, self.padding)?;
-        Ok(Layer { parameters: self, geometry, activation }.run([x])?)
-    }
-}
-
-struct Layer<'a> {
-    parameters: &'a PackedDepthwise,
-    geometry: Geometry,
-    activation: Activation,
-}
-
-impl Kernel<1> for Layer<'_> {
-    const NAME: &'static str = "depthwise conv2d";
-
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        let g = &self.geometry;
-        Ok(Shape::from((g.batch, g.output[0], g.output[1], g.channels)))
-    }
-
-    fn cpu(&self, [(storage, layout)]: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        let (g, parameters) = (&self.geometry, self.parameters);
-        let mut y = Workspace::shared().take(g.batch * g.output[0] * g.output[1] * g.channels);
-        let epilogue = Epilogue { bias: &parameters.bias, activation: self.activation };
-        forward_to(elements(storage, layout)?, &parameters.taps, g, epilogue, &mut y);
-        Ok(CpuStorage::F32(y))
+        let [height, width] = geometry.output;
+        let y = computed([x], (geometry.batch, height, width, geometry.channels), |[x]| {
+            let mut y = Workspace::shared().take(geometry.batch * height * width * geometry.channels);
+            forward_to(x, &self.taps, &geometry, Epilogue { bias: &self.bias, activation }, &mut y);
+            Ok(y)
+        });
+        Ok(y?)
     }
 }

@@ -20,15 +20,15 @@ mod weight_gradient;
 mod weights;
 mod winograd;
 
-use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use candle_core::{Result as CandleResult, Tensor};
 
 use self::filters::Filters;
 use self::weights::Weights;
 use super::geometry::Geometry;
-use crate::kernel::{Argument, Kernel};
+use crate::kernel::computed;
 use crate::packed::{Epilogue, Workspace};
 use crate::relu::Activation;
-use crate::storage::{elements, numbers, unwritten};
+use crate::storage::{numbers, unwritten};
 use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
@@ -123,41 +123,22 @@ impl PackedConv2d {
         let maps = [batch, height, width, channels];
         let geometry = Geometry::new(maps, self.weight, self.stride, self.padding).or_else(refuse)?;
         let [height, width] = geometry.output();
-        let shape = [geometry.batch, height, width, geometry.filters];
-        let layer = Layer { conv: self, geometry, activation };
+        let shape = [batch, height, width, geometry.filters];
+        let run = |x: &[f32], residual: Option<&[f32]>| -> CandleResult<Vec<f32>> {
+            let epilogue = Epilogue { bias: &self.bias, residual, activation };
+            let mut y = Workspace::shared().take(shape.iter().product());
+            self.packed.convolve(x, &geometry, epilogue, &mut y, Workspace::shared())?;
+            Ok(y)
+        };
         match residual {
             Some(residual) if residual.dims() != shape => {
                 refuse(format!("the result is {shape:?}, the residual {:?}", residual.dims()))
             }
-            Some(residual) => Ok(layer.run([x, residual])?),
-            None => Ok(layer.run([x])?),
+            Some(residual) => {
+                Ok(computed([x, residual], &shape[..], |[x, residual]| run(x, Some(residual)))?)
+            }
+            None => Ok(computed([x], &shape[..], |[x]| run(x, None))?),
         }
-    }
-}
-
-/// The convolution of x (N, H, W, C), and with a second argument, the residual.
-struct Layer<'a> {
-    conv: &'a PackedConv2d,
-    geometry: Geometry,
-    activation: Activation,
-}
-
-impl<const N: usize> Kernel<N> for Layer<'_> {
-    const NAME: &'static str = "conv2d";
-
-    fn shape(&self, _: [&Shape; N]) -> CandleResult<Shape> {
-        let [height, width] = self.geometry.output();
-        Ok(Shape::from((self.geometry.batch, height, width, self.geometry.filters)))
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
-        let (g, workspace) = (&self.geometry, Workspace::shared());
-        let residual = arguments.get(1).map(|(s, l)| elements::<f32>(s, l)).transpose()?;
-        let epilogue = Epilogue { bias: &self.conv.bias, residual, activation: self.activation };
-        let mut y = workspace.take(g.batch * g.pixels() * g.filters);
-        let (storage, layout) = arguments[0];
-        self.conv.packed.convolve(elements(storage, layout)?, g, epilogue, &mut y, workspace)?;
-        Ok(CpuStorage::F32(y))
     }
 }
 

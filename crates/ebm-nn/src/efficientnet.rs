@@ -116,7 +116,8 @@ impl EfficientNetLite0 {
         let mut found: Vec<Tensor> = Vec::with_capacity(maps);
         for group in &self.groups[..maps] {
             let x = found.last().unwrap_or(&stem);
-            found.push(through(group, x, |block, x| block.forward(x, train))?);
+            let y = through(group, x, |block, x| block.forward(x, train))?;
+            found.push(y);
         }
         Workspace::shared().recycle_input(stem, &found[0]);
         Ok(found)

@@ -3,32 +3,44 @@
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::{Layout, Result, Shape};
 
+use super::op::{Axes, RoiPool};
 use crate::cuda::{
     self, Argument, Element, Made, count, elements, from_first, launch, made, sizes, strides, unwritten,
 };
 
-/// The sizes that all kernels take: boxes, images, the map's height and width, the output's.
-pub(crate) type Sizes = [i32; 6];
-
 /// The one-dimensional weights of all boxes, by bin.
 pub(crate) struct Weights<T> {
     /// First pixel and end, for each box and each bin of y and then of x.
-    pub spans: CudaSlice<i32>,
+    spans: CudaSlice<i32>,
     /// A row of weights for each of those.
-    pub tables: CudaSlice<T>,
-    pub axes: Sizes,
+    tables: CudaSlice<T>,
+    /// Boxes, images, the map's height and width, the output's.
+    axes: [i32; 6],
 }
 
 impl<T: Element> Weights<T> {
-    /// Room for the weights of boxes (R, 5) on a map (N, C, H, W), and for their slopes where wanted; to be
-    /// filled by the operation's kernel. Gives the number of rows too.
-    pub fn new(rois: Argument<'_>, map: &Shape, out: (usize, usize), slopes: bool) -> Result<(Self, usize)> {
-        let device = cuda::device(rois);
+    /// Those of boxes (R, 5) on a map (N, C, H, W), and their slopes where wanted.
+    pub fn new(pool: &RoiPool, rois: Argument<'_>, map: &Shape, slopes: bool) -> Result<Self> {
+        let (device, out, scale) = (cuda::device(rois), pool.out, &pool.spatial_scale);
         let ((boxes, _), (images, _, height, width)) = (rois.1.shape().dims2()?, map.dims4()?);
         let rows = boxes * (out.0 + out.1);
         let table = boxes * (out.0 * height + out.1 * width) * if slopes { 3 } else { 1 };
-        let (spans, tables) = (unwritten(device, 2 * rows)?, unwritten(device, table)?);
-        Ok((Self { spans, tables, axes: sizes([boxes, images, height, width, out.0, out.1])? }, rows))
+        let (mut spans, mut tables) = (unwritten::<i32>(device, 2 * rows)?, unwritten::<T>(device, table)?);
+        let axes = sizes([boxes, images, height, width, out.0, out.1])?;
+        let ([r, n, h, w, out_h, out_w], boxes) = (&axes, elements::<T>(rois)?);
+        match pool.axes {
+            Axes::Precise => {
+                let slopes = i32::from(slopes);
+                launch!(device, PRROI_POOL::"prroi_weights", T, rows;
+                    &boxes, &mut spans, &mut tables, scale, &slopes, r, n, h, w, out_h, out_w);
+            }
+            Axes::Align { sampling_ratio, aligned } => {
+                let [ratio, aligned] = sizes([sampling_ratio, usize::from(aligned)])?;
+                launch!(device, ROI_ALIGN::"roi_align_weights", T, rows;
+                    &boxes, &mut spans, &mut tables, scale, &ratio, &aligned, r, n, h, w, out_h, out_w);
+            }
+        }
+        Ok(Self { spans, tables, axes })
     }
 
     fn bins(&self) -> usize {

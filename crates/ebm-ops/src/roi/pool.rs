@@ -8,7 +8,7 @@ use candle_core::{Result, Shape};
 use rayon::prelude::*;
 
 use super::kernels::{GradBox, PoolBox, ScatterBox};
-use super::op::{Axes, RoiPool};
+use super::op::RoiPool;
 use super::rois::{Roi, Span};
 use super::weights::BoxWeights;
 use crate::float::Float;
@@ -30,7 +30,7 @@ fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
     work
 }
 
-impl<A: Axes> RoiPool<A> {
+impl RoiPool {
     fn bins(&self) -> usize {
         self.out.0 * self.out.1
     }

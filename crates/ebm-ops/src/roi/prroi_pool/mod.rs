@@ -20,16 +20,14 @@ mod weights;
 
 use candle_core::Tensor;
 
-use super::{Axes, AxisWeights, RoiPool, Span};
-#[cfg(feature = "cuda")]
-use crate::cuda;
+use super::{Axes, RoiPool};
 use crate::error::Result;
-use crate::float::Float;
 pub use levels::Levels;
 pub use pyramid::Pyramid;
+pub(super) use weights::axis;
 
 /// The name in errors.
-const OP: &str = "prroi_pool";
+pub(super) const OP: &str = "prroi_pool";
 
 /// Precise RoI pooling (Jiang et al. 2018, "Acquisition of Localization Confidence for Accurate Object
 /// Detection").
@@ -52,34 +50,5 @@ pub fn prroi_pool(
     out: (usize, usize),
     spatial_scale: f64,
 ) -> Result<Tensor> {
-    RoiPool { axes: Precise, out, spatial_scale }.forward(features, rois)
-}
-
-/// The means of tents over the bins.
-#[derive(Clone, Copy, Debug)]
-struct Precise;
-
-impl Axes for Precise {
-    const OP: &'static str = OP;
-    const MOVES: bool = true;
-
-    fn axis<T: Float>(&self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
-        weights::axis(span, bins, size, to);
-    }
-
-    #[cfg(feature = "cuda")]
-    fn weigh<T: cuda::Element>(
-        pool: &RoiPool<Self>,
-        rois: cuda::Argument<'_>,
-        map: &candle_core::Shape,
-        slopes: bool,
-    ) -> candle_core::Result<super::cuda::Weights<T>> {
-        let (mut weights, rows) = super::cuda::Weights::<T>::new(rois, map, pool.out, slopes)?;
-        let (boxes, slopes) = (cuda::elements::<T>(rois)?, i32::from(slopes));
-        let [r, images, height, width, out_h, out_w] = &weights.axes;
-        cuda::launch!(cuda::device(rois), PRROI_POOL::"prroi_weights", T, rows;
-            &boxes, &mut weights.spans, &mut weights.tables, &pool.spatial_scale, &slopes,
-            r, images, height, width, out_h, out_w);
-        Ok(weights)
-    }
+    RoiPool { axes: Axes::Precise, out, spatial_scale }.forward(features, rois)
 }

@@ -61,12 +61,12 @@ impl Frame {
 }
 
 /// `x` with its border, or as it is where there is none.
-pub(super) fn framed<'a>(x: &'a [f32], frame: &Frame, workspace: &Workspace) -> Cow<'a, [f32]> {
+pub(super) fn framed<'a>(x: &'a [f32], frame: &Frame) -> Cow<'a, [f32]> {
     let &Frame { batch, channels, inner, before, outer } = frame;
     if inner == outer {
         return x.into();
     }
-    let mut image = workspace.take(batch * outer[0] * outer[1] * channels);
+    let mut image = Workspace::shared().take(batch * outer[0] * outer[1] * channels);
     let (row, margin, len) = (outer[1] * channels, before[1] * channels, inner[1] * channels);
     image.par_chunks_mut(row).enumerate().with_min_len(COPIED_ROWS).for_each(|(i, to)| {
         let (n, i) = (i / outer[0], (i % outer[0]).wrapping_sub(before[0]));

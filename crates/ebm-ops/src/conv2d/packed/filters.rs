@@ -38,21 +38,20 @@ impl Filters {
         g: &Geometry,
         epilogue: Epilogue<'_>,
         y: &mut [f32],
-        workspace: &Workspace,
     ) -> Result<()> {
         if let Some(form) = Form::of(g, self.kept) {
             let [large, small] = &self.winograd;
             let kept = if form == Form::Large { large } else { small };
             let winograd = kept.get_or_init(|| Winograd::new(form, &self.panels, g.channels));
-            winograd.convolve(x, g, epilogue, y, workspace);
+            winograd.convolve(x, g, epilogue, y);
             return Ok(());
         }
         // The numbers that a row of the kernel meets lie end to end: a row of A is a run for each of them.
         let frame = Frame::of(g);
-        let image = framed(x, &frame, workspace);
+        let image = framed(x, &frame);
         let (starts, runs) = (frame.starts([0, 0], g.output(), g.stride), frame.runs(g.kernel));
         let result = product(Rows { data: &image, starts: &starts, runs: &runs }, &self.panels, epilogue, y);
-        workspace.give_owned(image);
+        Workspace::shared().give_owned(image);
         result
     }
 }

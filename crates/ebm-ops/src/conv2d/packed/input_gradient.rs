@@ -16,12 +16,7 @@ use crate::packed::{Epilogue, Rows, Workspace, product};
 use crate::storage::{unwritten, zeros};
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
-pub(super) fn input_gradient(
-    dy: &[f32],
-    w: Weights<'_>,
-    g: &Geometry,
-    workspace: &Workspace,
-) -> Result<Vec<f32>> {
+pub(super) fn input_gradient(dy: &[f32], w: Weights<'_>, g: &Geometry) -> Result<Vec<f32>> {
     let len = g.batch * g.height * g.width * g.channels;
     if g.stride == 1 && g.padding[0] < g.kernel[0] && g.padding[1] < g.kernel[1] {
         let [height, width] = g.output();
@@ -36,18 +31,18 @@ pub(super) fn input_gradient(
         let taps = g.kernel.map(|size| (0..size).rev().collect::<Vec<_>>());
         let filters = Filters::once(w.backward([&taps[0], &taps[1]]));
         let mut dx = unwritten(len);
-        filters.convolve(dy, &mirrored, Epilogue::default(), &mut dx, workspace)?;
+        filters.convolve(dy, &mirrored, Epilogue::default(), &mut dx)?;
         return Ok(dx);
     }
     let phases = [0, 1].map(|axis| (0..g.stride).map(|a| Phase::new(g, axis, a)).collect::<Vec<_>>());
     let frame = frame(g, &phases);
-    let (image, mut dx) = (framed(dy, &frame, workspace), zeros(len));
+    let (image, mut dx) = (framed(dy, &frame), zeros(len));
     for down in &phases[0] {
         for across in &phases[1] {
-            convolve_phase([down, across], &image, &frame, w, g, &mut dx, workspace)?;
+            convolve_phase([down, across], &image, &frame, w, g, &mut dx)?;
         }
     }
-    workspace.give_owned(image);
+    Workspace::shared().give_owned(image);
     Ok(dx)
 }
 
@@ -91,7 +86,6 @@ fn convolve_phase(
     w: Weights<'_>,
     g: &Geometry,
     dx: &mut [f32],
-    workspace: &Workspace,
 ) -> Result<()> {
     let [taps, counts] = [phase.map(|p| p.taps.len()), phase.map(|p| p.count)];
     if taps.contains(&0) || counts.contains(&0) {
@@ -101,10 +95,10 @@ fn convolve_phase(
     // The gradient that the last tap, the first in order, meets.
     let corner = [0, 1].map(|axis| frame.before[axis] + phase[axis].q + 1 - taps[axis]);
     let (starts, runs) = (frame.starts(corner, counts, 1), frame.runs(taps));
-    let mut part = workspace.take(starts.len() * g.channels);
+    let mut part = Workspace::shared().take(starts.len() * g.channels);
     product(Rows { data: image, starts: &starts, runs: &runs }, &panels, Epilogue::default(), &mut part)?;
     scatter(&part, phase, g, dx);
-    workspace.give(part);
+    Workspace::shared().give(part);
     Ok(())
 }
 

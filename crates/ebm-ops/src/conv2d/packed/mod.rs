@@ -33,13 +33,13 @@ use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
 pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
-    let (mut y, workspace) = (unwritten(g.batch * g.pixels() * g.filters), Workspace::shared());
+    let mut y = unwritten(g.batch * g.pixels() * g.filters);
     let bias = bias.unwrap_or_default();
     if stored::suits(g) {
-        stored::forward(x, w, bias, g, &mut y, workspace)?;
+        stored::forward(x, w, bias, g, &mut y)?;
     } else {
         let epilogue = Epilogue { bias, ..Epilogue::default() };
-        Filters::once(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, workspace)?;
+        Filters::once(weights(w, g).forward()).convolve(x, g, epilogue, &mut y)?;
     }
     Ok(y)
 }
@@ -47,17 +47,17 @@ pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
 pub(super) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
     if stored::suits(g) {
-        return stored::input_gradient(dy, w, g, Workspace::shared());
+        return stored::input_gradient(dy, w, g);
     }
-    input_gradient::input_gradient(dy, weights(w, g), g, Workspace::shared())
+    input_gradient::input_gradient(dy, weights(w, g), g)
 }
 
 /// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
 pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
     if stored::suits(g) {
-        return stored::weight_gradient(x, dy, g, Workspace::shared());
+        return stored::weight_gradient(x, dy, g);
     }
-    Ok(weight_gradient::weight_gradient(x, dy, g, Workspace::shared()))
+    Ok(weight_gradient::weight_gradient(x, dy, g))
 }
 
 fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
@@ -127,7 +127,7 @@ impl PackedConv2d {
         let run = |x: &[f32], residual: Option<&[f32]>| -> CandleResult<Vec<f32>> {
             let epilogue = Epilogue { bias: &self.bias, residual, activation };
             let mut y = Workspace::shared().take(shape.iter().product());
-            self.packed.convolve(x, &geometry, epilogue, &mut y, Workspace::shared())?;
+            self.packed.convolve(x, &geometry, epilogue, &mut y)?;
             Ok(y)
         };
         match residual {

@@ -23,9 +23,9 @@ const TASKS: usize = 8;
 const PIXELS: usize = 128;
 
 /// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
-pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry, workspace: &Workspace) -> Vec<f32> {
+pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
     let frame = Frame::of(g);
-    let image = framed(x, &frame, workspace);
+    let image = framed(x, &frame);
     let dy = in_panels(dy, g);
     let chunks = chunks(g, &frame);
     let run = g.kernel[1] * g.channels;
@@ -41,7 +41,7 @@ pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry, workspace: &W
         }
     }
     tasks.into_par_iter().for_each(|task| arch.dispatch(task));
-    workspace.give_owned(image);
+    Workspace::shared().give_owned(image);
     Weights::unpack(&result, g.channels, g.taps())
 }
 

@@ -12,11 +12,16 @@ use super::super::geometry::Geometry;
 use super::border::{Frame, framed};
 use super::filters::Filters;
 use super::weights::Weights;
+use super::{stored, weights};
 use crate::packed::{Epilogue, Rows, Workspace, product};
 use crate::storage::{unwritten, zeros};
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
-pub(super) fn input_gradient(dy: &[f32], w: Weights<'_>, g: &Geometry) -> Result<Vec<f32>> {
+pub(in crate::conv2d) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> Result<Vec<f32>> {
+    if stored::suits(g) {
+        return stored::input_gradient(dy, w, g);
+    }
+    let w = weights(w, g);
     let len = g.batch * g.height * g.width * g.channels;
     if g.stride == 1 && g.padding[0] < g.kernel[0] && g.padding[1] < g.kernel[1] {
         let [height, width] = g.output();

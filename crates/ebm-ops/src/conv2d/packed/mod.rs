@@ -23,6 +23,8 @@ mod winograd;
 use candle_core::{Result as CandleResult, Tensor};
 
 use self::filters::Filters;
+pub(super) use self::input_gradient::input_gradient;
+pub(super) use self::weight_gradient::weight_gradient;
 use self::weights::Weights;
 use super::geometry::Geometry;
 use crate::kernel::computed;
@@ -42,22 +44,6 @@ pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) 
         Filters::once(weights(w, g).forward()).convolve(x, g, epilogue, &mut y)?;
     }
     Ok(y)
-}
-
-/// dx (N, H, W, C) from dy (N, oh, ow, O).
-pub(super) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
-    if stored::suits(g) {
-        return stored::input_gradient(dy, w, g);
-    }
-    input_gradient::input_gradient(dy, weights(w, g), g)
-}
-
-/// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
-pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
-    if stored::suits(g) {
-        return stored::weight_gradient(x, dy, g);
-    }
-    Ok(weight_gradient::weight_gradient(x, dy, g))
 }
 
 fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {

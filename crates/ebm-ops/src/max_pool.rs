@@ -88,6 +88,38 @@ impl MaxPool {
         self.input.map(|size| (size + 2 * padding - kernel) / stride + 1)
     }
 
+    fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
+        let (images, inner, [height, width]) = (self.batch, self.channels, self.output());
+        let mut y = unwritten(images * height * width * inner);
+        let image = x.len() / images;
+        let rows = y.par_chunks_mut(width * inner).enumerate().with_min_len(NUMBERS.div_ceil(width * inner));
+        rows.for_each(|(row, y)| {
+            let image = &x[row / height * image..][..image];
+            for (j, y) in y.chunks_exact_mut(inner).enumerate() {
+                self.maxima(image, row % height, j, y);
+            }
+        });
+        y
+    }
+
+    fn backward<T: Float>(&self, x: &[T], dy: &[T]) -> Vec<T> {
+        let (images, inner, [_, width]) = (self.batch, self.channels, self.output());
+        let mut dx = zeros(x.len());
+        let (image, pooled) = (x.len() / images, dy.len() / images);
+        dx.par_chunks_mut(image).zip(x.par_chunks(image)).zip(dy.par_chunks(pooled)).for_each(
+            |((dx, x), dy)| {
+                let mut maxima = Maxima::new(inner);
+                for (pixel, dy) in dy.chunks_exact(inner).enumerate() {
+                    maxima.find(self, x, pixel / width, pixel % width);
+                    for (at, dy) in maxima.at.iter().zip(dy) {
+                        dx[*at] += *dy;
+                    }
+                }
+            },
+        );
+        dx
+    }
+
     /// The maxima of output (i, j) of an image alone.
     fn maxima<T: Float>(&self, image: &[T], i: usize, j: usize, best: &mut [T]) {
         let (inner, [height, width]) = (best.len(), self.input);
@@ -107,16 +139,6 @@ impl MaxPool {
                 }
             }
         }
-    }
-}
-
-#[cfg(feature = "cuda")]
-impl MaxPool {
-    /// What both of `max_pool.cu`'s kernels take.
-    fn parameters(&self) -> CandleResult<[i32; 8]> {
-        let ([height, width], [out_h, out_w]) = (self.input, self.output());
-        let Window { kernel, stride, padding } = self.window;
-        cuda::sizes([height, width, out_h, out_w, kernel, stride, padding, self.channels])
     }
 }
 
@@ -156,79 +178,47 @@ impl<T: Float> Maxima<T> {
     }
 }
 
-impl Kernel<1> for MaxPool {
+/// `x -> y`, and `(x, dy) -> dx`.
+impl<const N: usize> Kernel<N> for MaxPool {
     const NAME: &'static str = OP;
 
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+    fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
         let [height, width] = self.output();
-        Ok(Shape::from((self.batch, height, width, self.channels)))
+        let result = Shape::from((self.batch, height, width, self.channels));
+        Ok(if N == 1 { result } else { arguments[0].clone() })
     }
 
-    fn host<T: Float>(&self, [x]: [&[T]; 1]) -> CandleResult<Vec<T>> {
-        let (images, inner, [height, width]) = (self.batch, self.channels, self.output());
-        let mut y = unwritten(images * height * width * inner);
-        let image = x.len() / images;
-        let rows = y.par_chunks_mut(width * inner).enumerate().with_min_len(NUMBERS.div_ceil(width * inner));
-        rows.for_each(|(row, y)| {
-            let image = &x[row / height * image..][..image];
-            for (j, y) in y.chunks_exact_mut(inner).enumerate() {
-                self.maxima(image, row % height, j, y);
-            }
-        });
-        Ok(y)
+    fn host<T: Float>(&self, all: [&[T]; N]) -> CandleResult<Vec<T>> {
+        Ok(match all.get(1) {
+            None => self.forward(all[0]),
+            Some(dy) => self.backward(all[0], dy),
+        })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [x]: [cuda::Argument<'_>; 1]) -> cuda::Made {
-        let [h, w, oh, ow, kernel, stride, padding, inner] = self.parameters()?;
-        let device = cuda::device(x);
-        let len = self.batch * self.channels * self.output().iter().product::<usize>();
+    fn cuda(&self, arguments: [cuda::Argument<'_>; N]) -> cuda::Made {
+        let (x, [height, width], [out_h, out_w]) = (arguments[0], self.input, self.output());
+        let Window { kernel, stride, padding } = self.window;
+        let sizes = cuda::sizes([height, width, out_h, out_w, kernel, stride, padding, self.channels])?;
+        let [h, w, oh, ow, kernel, stride, padding, inner] = &sizes;
+        let (device, pooled) = (cuda::device(x), self.batch * self.channels * out_h * out_w);
+        let len = cuda::len(x);
         cuda::by_any_type!(x, OP, T => {
             let x = cuda::elements::<T>(x)?;
-            cuda::made!(device, MAX_POOL::"max_pool_forward", T, len => len;
-                &x; &h, &w, &oh, &ow, &kernel, &stride, &padding, &inner)
-        })
-    }
-
-    fn gradients(&self, [x]: [&Tensor; 1], _: &Tensor, dy: &Tensor) -> Gradients<1> {
-        Ok([Some(Gradient(*self).run([x, dy])?)])
-    }
-}
-
-/// `(x, dy) -> dx`.
-struct Gradient(MaxPool);
-
-impl Kernel<2> for Gradient {
-    const NAME: &'static str = "max_pool2d gradient";
-
-    fn host<T: Float>(&self, [x, dy]: [&[T]; 2]) -> CandleResult<Vec<T>> {
-        let pool = &self.0;
-        let (images, inner, [_, width]) = (pool.batch, pool.channels, pool.output());
-        let mut dx = zeros(x.len());
-        let (image, pooled) = (x.len() / images, dy.len() / images);
-        dx.par_chunks_mut(image).zip(x.par_chunks(image)).zip(dy.par_chunks(pooled)).for_each(
-            |((dx, x), dy)| {
-                let mut maxima = Maxima::new(inner);
-                for (pixel, dy) in dy.chunks_exact(inner).enumerate() {
-                    maxima.find(pool, x, pixel / width, pixel % width);
-                    for (at, dy) in maxima.at.iter().zip(dy) {
-                        dx[*at] += *dy;
-                    }
-                }
-            },
-        );
-        Ok(dx)
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda(&self, [x, dy]: [cuda::Argument<'_>; 2]) -> cuda::Made {
-        let [h, w, oh, ow, kernel, stride, padding, inner] = self.0.parameters()?;
-        let (device, len) = (cuda::device(x), cuda::len(x));
-        cuda::by_any_type!(x, OP, T => {
-            let (x, dy) = (cuda::elements::<T>(x)?, cuda::elements::<T>(dy)?);
+            let Some(dy) = arguments.get(1) else {
+                return cuda::made!(device, MAX_POOL::"max_pool_forward", T, pooled => pooled;
+                    &x; h, w, oh, ow, kernel, stride, padding, inner);
+            };
+            let dy = cuda::elements::<T>(*dy)?;
             cuda::made!(device, MAX_POOL::"max_pool_backward", T, len => len;
-                &x, &dy; &h, &w, &oh, &ow, &kernel, &stride, &padding, &inner)
+                &x, &dy; h, w, oh, ow, kernel, stride, padding, inner)
         })
+    }
+
+    fn gradients(&self, arguments: [&Tensor; N], _: &Tensor, dy: &Tensor) -> Gradients<N> {
+        let mut gradients = [const { None }; N];
+        gradients[0] = Some(self.run([arguments[0], dy])?);
+        Ok(gradients)
     }
 }
 

@@ -1,6 +1,6 @@
 //! In-place elementwise updates in one pass over memory.
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::Cell;
 
 use candle_core::{
     CpuStorage, DType, Error, InplaceOp1, InplaceOp2, InplaceOp3, Layout, Result, Storage, Tensor, Var,
@@ -107,53 +107,40 @@ struct OfParameter<'a> {
     velocity: &'a Var,
 }
 
-/// [`Momentum`] of the velocity, with the parameter and the gradient at hand.
-struct OfVelocity<'a, T> {
-    rule: &'a Momentum,
-    p: Mutex<&'a mut [T]>,
-    g: &'a [T],
-}
-
 impl InplaceOp2 for OfParameter<'_> {
     fn name(&self) -> &'static str {
         "optim-momentum"
     }
 
     fn cpu_fwd(&self, s1: &mut CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<()> {
-        let rule = self.rule;
-        match (s1, s2) {
-            (CpuStorage::F32(p), CpuStorage::F32(g)) => {
-                let (p, g) = (Mutex::new(window_mut(p, l1)?), window(g, l2)?);
-                self.velocity.inplace_op1(&OfVelocity { rule, p, g })
+        let update = |s3: &mut CpuStorage, l3: &Layout| {
+            match (s1, s2, s3) {
+                (CpuStorage::F32(p), CpuStorage::F32(g), CpuStorage::F32(v)) => {
+                    self.rule.update(window_mut(p, l1)?, window_mut(v, l3)?, window(g, l2)?)
+                }
+                (CpuStorage::F64(p), CpuStorage::F64(g), CpuStorage::F64(v)) => {
+                    self.rule.update(window_mut(p, l1)?, window_mut(v, l3)?, window(g, l2)?)
+                }
+                _ => return Err(unsupported("optim-momentum")),
             }
-            (CpuStorage::F64(p), CpuStorage::F64(g)) => {
-                let (p, g) = (Mutex::new(window_mut(p, l1)?), window(g, l2)?);
-                self.velocity.inplace_op1(&OfVelocity { rule, p, g })
-            }
-            _ => Err(unsupported("optim-momentum")),
-        }
+            Ok(())
+        };
+        self.velocity.inplace_op1(&Once(Cell::new(Some(update))))
     }
 }
 
-macro_rules! of_velocity {
-    ($number:ty, $storage:ident) => {
-        impl InplaceOp1 for OfVelocity<'_, $number> {
-            fn name(&self) -> &'static str {
-                "optim-momentum"
-            }
+/// What is done with a tensor's numbers, once.
+struct Once<F>(Cell<Option<F>>);
 
-            fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-                let CpuStorage::$storage(v) = storage else { return Err(unsupported("optim-momentum")) };
-                let mut p = self.p.lock().unwrap_or_else(PoisonError::into_inner);
-                self.rule.update(&mut p, window_mut(v, layout)?, self.g);
-                Ok(())
-            }
-        }
-    };
+impl<F: FnOnce(&mut CpuStorage, &Layout) -> Result<()>> InplaceOp1 for Once<F> {
+    fn name(&self) -> &'static str {
+        "optim-momentum"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        self.0.take().map_or(Ok(()), |update| update(storage, layout))
+    }
 }
-
-of_velocity!(f32, F32);
-of_velocity!(f64, F64);
 
 impl SubtractRatio {
     pub(super) fn run(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {

@@ -235,31 +235,26 @@ impl Conv2d {
         let matrix = |(_, layout): Argument<'_>, rows: usize, columns: usize| {
             Layout::contiguous_with_offset((rows, columns), layout.start_offset())
         };
-        // The filters in the maps' type.
-        let (w, w_layout) = if matches!(self.role, Role::Data) { a } else { b };
-        let rounded = (w.dtype() != maps).then(|| w.to_dtype(w_layout, maps)).transpose()?;
-        let w = |given: Argument<'_>| match &rounded {
-            Some(_) => Layout::contiguous((filters, channels)),
-            None => matrix(given, filters, channels),
-        };
-        match self.role {
-            Role::Forward => {
-                let (x, w_layout) = (matrix(a, pixels, channels), w(b).transpose(0, 1)?);
-                a.0.matmul(rounded.as_ref().unwrap_or(b.0), (1, pixels, filters, channels), &x, &w_layout)
-            }
-            Role::Data => {
-                let (dy, w_layout) = (matrix(b, pixels, filters), w(a));
-                b.0.matmul(rounded.as_ref().unwrap_or(a.0), (1, pixels, channels, filters), &dy, &w_layout)
-            }
-            Role::Filter => {
-                let (x, dy) = (matrix(a, pixels, channels), matrix(b, pixels, filters).transpose(0, 1)?);
-                let dw = b.0.matmul(a.0, (1, filters, channels, pixels), &dy, &x)?;
-                match maps {
-                    DType::F32 => Ok(dw),
-                    _ => dw.to_dtype(&Layout::contiguous((filters, channels)), DType::F32),
-                }
-            }
+        if matches!(self.role, Role::Filter) {
+            let (x, dy) = (matrix(a, pixels, channels), matrix(b, pixels, filters).transpose(0, 1)?);
+            let dw = b.0.matmul(a.0, (1, filters, channels, pixels), &dy, &x)?;
+            return match maps {
+                DType::F32 => Ok(dw),
+                _ => dw.to_dtype(&Layout::contiguous((filters, channels)), DType::F32),
+            };
         }
+        let (map, w) = if matches!(self.role, Role::Data) { (b, a) } else { (a, b) };
+        // The filters in the maps' type.
+        let rounded = (w.0.dtype() != maps).then(|| w.0.to_dtype(w.1, maps)).transpose()?;
+        let (w, layout) = match &rounded {
+            Some(rounded) => (rounded, Layout::contiguous((filters, channels))),
+            None => (w.0, matrix(w, filters, channels)),
+        };
+        if matches!(self.role, Role::Data) {
+            return map.0.matmul(w, (1, pixels, channels, filters), &matrix(map, pixels, filters), &layout);
+        }
+        let (x, layout) = (matrix(map, pixels, channels), layout.transpose(0, 1)?);
+        map.0.matmul(w, (1, pixels, filters, channels), &x, &layout)
     }
 
     /// Whether filters (O, C, kh, kw) of the parameters' type are what cuDNN writes.

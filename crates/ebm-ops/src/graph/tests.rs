@@ -130,8 +130,8 @@ impl Kernel<1> for Stuck {
         Ok(x.clone())
     }
 
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> Result<CpuStorage> {
-        by_type!("stuck", arguments, |[x]| x.to_vec())
+    fn host<T: Float>(&self, [x]: [&[T]; 1]) -> Result<Vec<T>> {
+        Ok(x.to_vec())
     }
 
     #[cfg(feature = "cuda")]

@@ -103,13 +103,9 @@ impl PackedConv2d {
         residual: Option<&Tensor>,
         activation: Activation,
     ) -> Result<Tensor> {
-        let &[batch, height, width, channels] = x.dims() else {
-            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
-        };
-        let maps = [batch, height, width, channels];
-        let geometry = Geometry::new(maps, self.weight, self.stride, self.padding).or_else(refuse)?;
+        let geometry = self.geometry(x)?;
         let [height, width] = geometry.output();
-        let shape = [batch, height, width, geometry.filters];
+        let shape = [geometry.batch, height, width, geometry.filters];
         let run = |x: &[f32], residual: Option<&[f32]>| -> CandleResult<Vec<f32>> {
             let epilogue = Epilogue { bias: &self.bias, residual, activation };
             let mut y = Workspace::shared().take(shape.iter().product());
@@ -125,6 +121,14 @@ impl PackedConv2d {
             }
             None => Ok(computed([x], &shape[..], |[x]| run(x, None))?),
         }
+    }
+
+    fn geometry(&self, x: &Tensor) -> Result<Geometry> {
+        let &[batch, height, width, channels] = x.dims() else {
+            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
+        };
+        let maps = [batch, height, width, channels];
+        Geometry::new(maps, self.weight, self.stride, self.padding).or_else(refuse)
     }
 }
 

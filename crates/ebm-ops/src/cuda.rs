@@ -5,8 +5,7 @@ use candle_core::cuda_backend::cudarc::driver::{
     CudaSlice, CudaView, CudaViewMut, DeviceRepr, LaunchConfig, ValidAsZeroBits,
 };
 use candle_core::cuda_backend::{CudaDType, CudaDevice};
-use candle_core::op::BackpropOp;
-use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
+use candle_core::{CudaStorage, DType, Layout, Result, WithDType, bail};
 
 use crate::storage::offsets;
 
@@ -152,11 +151,6 @@ pub(crate) fn strides<const N: usize>(layout: &Layout) -> Result<[i64; N]> {
         Ok(strides) => Ok(strides.map(|stride| stride as i64)),
         Err(_) => bail!("expected {N} dimensions, got {:?}", layout.shape()),
     }
-}
-
-/// A tensor of these numbers, in no graph.
-pub(crate) fn tensor(storage: CudaStorage, shape: impl Into<Shape>) -> Tensor {
-    Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false)
 }
 
 /// The error of an operation on another type.

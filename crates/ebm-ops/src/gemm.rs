@@ -140,15 +140,8 @@ pub(super) fn multiply<T: Float>(
     rhs: MatRef<'_, T>,
 ) -> Result<()> {
     if lhs.rows != dst.rows || rhs.cols != dst.cols || lhs.cols != rhs.rows {
-        bail!(
-            "matrix product of {} x {} and {} x {} into {} x {}",
-            lhs.rows,
-            lhs.cols,
-            rhs.rows,
-            rhs.cols,
-            dst.rows,
-            dst.cols
-        );
+        let sizes = [(lhs.rows, lhs.cols), (rhs.rows, rhs.cols), (dst.rows, dst.cols)];
+        bail!("the factors and the result of a product are matrices of {sizes:?}");
     }
     // SAFETY: MatRef::new checked that every (i, j) of both operands lies in its slice, and MatMut's
     // invariant says so for dst, whose elements nothing else can touch during the call; slices are at most

@@ -17,9 +17,12 @@ use super::Padding;
 use super::kernel::computed;
 use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, panel_width, product, room};
 use super::relu::Activation;
-use super::storage::numbers;
+use super::storage::{bias_numbers, numbers};
 use crate::simd::arch;
 use crate::{Error, Result};
+
+/// The name in errors.
+const OP: &str = "inverted residual";
 
 /// Numbers of the map that a task expands: they stay in the second-level cache.
 const BAND: usize = 96 << 10;
@@ -92,7 +95,7 @@ impl PackedInverted {
             Ok::<_, Error>(Panels::transposed(&numbers(layer.weight)?, inputs, 1))
         };
         let expand = match expand {
-            Some(expand) => Some((packed(expand, inputs)?, bias(expand, channels)?)),
+            Some(expand) => Some((packed(expand, inputs)?, bias_numbers(OP, expand.bias, channels)?)),
             None => None,
         };
         let (width, weights) = (panel_width(), numbers(project.weight)?);
@@ -105,14 +108,14 @@ impl PackedInverted {
             let to = &mut taps[channel / width * width * area + channel % width..];
             own.iter().zip(to.iter_mut().step_by(width)).for_each(|(w, to)| *to = *w);
         }
-        let mut depthwise_bias = bias(depthwise, channels)?;
+        let mut depthwise_bias = bias_numbers(OP, depthwise.bias, channels)?;
         depthwise_bias.resize(padded, 0.0);
         Ok(Self {
             expand,
             taps,
             bias: depthwise_bias,
             project: project_panels,
-            project_bias: bias(project, outputs)?,
+            project_bias: bias_numbers(OP, project.bias, outputs)?,
             inputs,
             kernel,
             stride,
@@ -210,16 +213,8 @@ impl Layer<'_> {
     }
 }
 
-fn bias(layer: Parameters<'_>, len: usize) -> Result<Vec<f32>> {
-    match layer.bias {
-        None => Ok(vec![0.0; len]),
-        Some(bias) if bias.dims() == [len] => Ok(numbers(bias)?),
-        Some(bias) => refuse(format!("expected a bias ({len}), got {:?}", bias.dims())),
-    }
-}
-
 fn refuse<T>(reason: String) -> Result<T> {
-    Err(Error::Argument { op: "inverted residual", reason })
+    Err(Error::Argument { op: OP, reason })
 }
 
 #[cfg(test)]

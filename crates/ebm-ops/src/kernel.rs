@@ -82,13 +82,7 @@ pub(crate) trait Kernel<const N: usize>: Sized + Sync {
 
     /// The arguments, contiguous where they must be.
     fn in_order(&self, arguments: [&Tensor; N]) -> Result<[Tensor; N]> {
-        let mut arguments = arguments.map(Tensor::clone);
-        if !Self::STRIDED {
-            for argument in &mut arguments {
-                *argument = argument.contiguous()?;
-            }
-        }
-        Ok(arguments)
+        if Self::STRIDED { Ok(arguments.map(Tensor::clone)) } else { contiguous(arguments) }
     }
 }
 
@@ -102,16 +96,21 @@ fn on_pool<R: Send, const N: usize>(arguments: [Argument<'_>; N], f: impl FnOnce
     if numbers < LARGE { f() } else { rayon::scope(|_| f()) }
 }
 
+fn contiguous<const N: usize>(tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
+    let mut tensors = tensors.map(Tensor::clone);
+    for tensor in &mut tensors {
+        *tensor = tensor.contiguous()?;
+    }
+    Ok(tensors)
+}
+
 /// What `f` makes of the numbers of f32 tensors on the CPU: a tensor of this shape, outside any graph.
 pub(crate) fn computed<const N: usize>(
     arguments: [&Tensor; N],
     shape: impl Into<Shape>,
     f: impl FnOnce([&[f32]; N]) -> Result<Vec<f32>> + Send,
 ) -> Result<Tensor> {
-    let mut arguments = arguments.map(Tensor::clone);
-    for argument in &mut arguments {
-        *argument = argument.contiguous()?;
-    }
+    let arguments = contiguous(arguments)?;
     let guards = arguments.each_ref().map(Tensor::storage_and_layout);
     let found =
         all(&guards, |storage| if let Storage::Cpu(storage) = storage { Some(storage) } else { None });

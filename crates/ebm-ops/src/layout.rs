@@ -24,12 +24,6 @@ pub(crate) enum Order {
     ChannelsLast,
 }
 
-/// Whether a map (N, C, H, W) is stored with the channels innermost, and not in the order of its dimensions
-/// as well.
-pub(crate) fn is_channels_last(map: &Tensor) -> bool {
-    map.stride().get(1) == Some(&1) && !map.is_contiguous()
-}
-
 /// A batch of maps stored as (N, H, W, C).
 #[derive(Clone, Debug)]
 pub struct ChannelsLast<'a, T: Float> {

@@ -4,12 +4,12 @@ use candle_core::Tensor;
 
 use super::cpu::{Epilogue, forward_to};
 use super::geometry::{Geometry, Padding};
-use super::refuse;
+use super::{OP, refuse};
 use crate::Result;
 use crate::kernel::computed;
 use crate::packed::Workspace;
 use crate::relu::Activation;
-use crate::storage::numbers;
+use crate::storage::{bias_numbers, numbers};
 
 /// `y = activation(depthwise(x, w) + bias)` with w in the order in which channels meet. For inference: no
 /// gradient.
@@ -37,11 +37,8 @@ impl PackedDepthwise {
         let &[channels, 1, kernel_h, kernel_w] = weight.dims() else {
             return refuse(format!("expected a weight (C, 1, kh, kw), got {:?}", weight.dims()));
         };
-        if let Some(bias) = bias.filter(|bias| bias.dims() != [channels]) {
-            return refuse(format!("expected a bias ({channels}), got {:?}", bias.dims()));
-        }
         let taps = numbers(&weight.reshape((channels, ()))?.t()?)?;
-        let bias = bias.map_or_else(|| Ok(vec![0.0; channels]), numbers)?;
+        let bias = bias_numbers(OP, bias, channels)?;
         Ok(Self { taps, bias, kernel: [kernel_h, kernel_w], stride, padding })
     }
 

@@ -12,7 +12,7 @@ use crate::cuda;
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{Apply, Argument, Gradients, Kernel, by_type};
-use crate::layout::{ChannelsLast, Order, channels_last, is_channels_last};
+use crate::layout::{ChannelsLast, Order, channels_last};
 use crate::storage::elements;
 
 type CandleResult<T> = candle_core::Result<T>;
@@ -160,9 +160,11 @@ pub(crate) fn check_settings(op: &'static str, out: (usize, usize), spatial_scal
 
 /// A map in an order that the kernels read: on a GPU with the channels innermost, on the CPU in either.
 fn readable(features: &Tensor) -> Result<Tensor> {
-    match features.device().is_cpu() && !is_channels_last(features) {
-        true => Ok(features.contiguous()?),
-        false => channels_last(features),
+    let innermost = features.stride().get(1) == Some(&1) && !features.is_contiguous();
+    if features.device().is_cpu() && !innermost {
+        Ok(features.contiguous()?)
+    } else {
+        channels_last(features)
     }
 }
 

@@ -30,7 +30,7 @@ use super::geometry::Geometry;
 use crate::kernel::computed;
 use crate::packed::{Epilogue, Workspace};
 use crate::relu::Activation;
-use crate::storage::{numbers, unwritten};
+use crate::storage::{bias_numbers, numbers, unwritten};
 use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
@@ -80,11 +80,7 @@ impl PackedConv2d {
                 "the extents of the weight {shape:?} and the stride {stride} must be positive"
             ));
         }
-        let bias = match bias {
-            None => vec![0.0; filters],
-            Some(bias) if bias.dims() == [filters] => numbers(bias)?,
-            Some(bias) => return refuse(format!("expected a bias ({filters}), got {:?}", bias.dims())),
-        };
+        let bias = bias_numbers("PackedConv2d", bias, filters)?;
         let (data, kernel) = (numbers(weight)?, [kernel_h, kernel_w]);
         let panels = Weights { data: &data, filters, channels, kernel }.forward();
         let weight = [filters, channels, kernel_h, kernel_w];

@@ -61,7 +61,7 @@ pub(crate) fn capability() -> Option<(i32, i32)> {
 const BLOCK: u32 = 256;
 
 /// The elements of a contiguous tensor, in order.
-pub(crate) fn elements<'a, T: CudaDType>((storage, layout): Argument<'a>) -> Result<CudaView<'a, T>> {
+pub(crate) fn elements<T: CudaDType>((storage, layout): Argument<'_>) -> Result<CudaView<'_, T>> {
     let (start, end) = offsets(layout)?;
     Ok(storage.as_cuda_slice::<T>()?.slice(start..end))
 }
@@ -81,7 +81,7 @@ pub(crate) fn elements_mut<'a, T: Element>(
 }
 
 /// The numbers from a tensor's first element on, for a kernel that is given the strides.
-pub(crate) fn from_first<'a, T: Element>((storage, layout): Argument<'a>) -> Result<CudaView<'a, T>> {
+pub(crate) fn from_first<T: Element>((storage, layout): Argument<'_>) -> Result<CudaView<'_, T>> {
     Ok(storage.as_cuda_slice::<T>()?.slice(layout.start_offset()..))
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn config(count: u32) -> LaunchConfig {
 }
 
 /// The device of an argument.
-pub(crate) fn device<'a>((storage, _): Argument<'a>) -> &'a CudaDevice {
+pub(crate) fn device((storage, _): Argument<'_>) -> &CudaDevice {
     storage.device()
 }
 

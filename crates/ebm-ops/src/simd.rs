@@ -91,7 +91,7 @@ impl<L: Vectorized> WithSimd for Compiled<L> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        // All that have vectors have fused products.
+        // The vectors of x86-64 and aarch64 come with fused products.
         if S::F32_LANES > 1 { self.0.run::<true>() } else { self.0.run::<false>() }
     }
 }

@@ -6,7 +6,7 @@
 //! | `input_gradient` | convolutions of the output's gradient with mirrored kernels |
 //! | `weight_gradient` | a product summed over the pixels |
 //! | `stored` | all three for small maps of many channels, whose weights are not packed |
-//! | `weights`, `filters` | the packed orders, and the choice of the method: else a product over an image with a border of zeros |
+//! | `weights`, `filters` | the packed orders, and the choice between `winograd` and a product over an image with a border of zeros |
 //!
 //! The products themselves are [`crate::packed`].
 

@@ -7,7 +7,7 @@ use ebm_ops::nn::{BatchNormConfig, Chain, Conv2d, Conv2dConfig};
 use ebm_ops::{Padding, Workspace};
 
 use crate::onnx::{Graph, Value};
-use crate::{Error, Result, init};
+use crate::{Error, Result, init, through};
 
 /// A run of blocks of one shape.
 struct Stage {
@@ -113,7 +113,12 @@ impl EfficientNetLite0 {
         check(maps, self.groups.len())?;
         x.dims4()?;
         let stem = self.stem.forward_channels_last(&from_nchw(x)?, None, true, train)?;
-        let found = self.go_on(&stem, maps, train)?;
+        let mut found: Vec<Tensor> = Vec::with_capacity(maps);
+        for group in &self.groups[..maps] {
+            let x = found.last().unwrap_or(&stem);
+            let y = through(group, x, |block, x| block.forward(x, train))?;
+            found.push(y);
+        }
         Workspace::shared().recycle_input(stem, &found[0]);
         Ok(found)
     }
@@ -128,23 +133,6 @@ impl EfficientNetLite0 {
         for group in &self.groups {
             for block in group {
                 x = graph.chain(block, &x)?;
-            }
-            found.push(x.clone());
-        }
-        Ok(found)
-    }
-
-    /// The maps that these groups make of what is before them, which stays.
-    fn go_on(&self, x: &Tensor, maps: usize, train: bool) -> Result<Vec<Tensor>> {
-        let (mut x, mut found) = (x.clone(), Vec::with_capacity(maps));
-        for group in &self.groups[..maps] {
-            for (i, block) in group.iter().enumerate() {
-                let y = block.forward(&x, train)?;
-                let input = std::mem::replace(&mut x, y);
-                // The first block of a group reads a map that is kept.
-                if i > 0 {
-                    Workspace::shared().recycle_input(input, &x);
-                }
             }
             found.push(x.clone());
         }

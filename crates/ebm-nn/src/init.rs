@@ -56,52 +56,32 @@ pub fn draw(
     rng: &mut dyn RngCore,
 ) -> Result<Tensor> {
     let shape = shape.into();
-    let count = shape.elem_count();
-    let values = match *init {
-        Init::Const(value) => {
-            return Ok(Tensor::full(value, shape, device)?.to_dtype(dtype)?);
-        }
-        Init::Randn { mean, stdev } => normal_values(mean, stdev, count, rng)?,
-        Init::Uniform { lo, up } => uniform_values(lo, up, count, rng)?,
+    // The mean and the deviation, or the bounds.
+    let (is_normal, [a, b]) = match *init {
+        Init::Const(value) => return Ok(Tensor::full(value, shape, device)?.to_dtype(dtype)?),
+        Init::Randn { mean, stdev } => (true, [mean, stdev]),
+        Init::Uniform { lo, up } => (false, [lo, up]),
         Init::Kaiming { dist, fan, non_linearity } => {
             let std = non_linearity.gain() / (fan.for_shape(&shape).max(1) as f64).sqrt();
             match dist {
-                NormalOrUniform::Normal => normal_values(0., std, count, rng)?,
-                NormalOrUniform::Uniform => {
-                    let bound = 3f64.sqrt() * std;
-                    uniform_values(-bound, bound, count, rng)?
-                }
+                NormalOrUniform::Normal => (true, [0., std]),
+                NormalOrUniform::Uniform => (false, [-3f64.sqrt() * std, 3f64.sqrt() * std]),
             }
         }
     };
+    let refuse = |reason| Err(Error::Argument { op: "init::draw", reason });
+    if !(a.is_finite() && b.is_finite()) {
+        return refuse(format!("the distribution's parameters {a}, {b} are not finite"));
+    }
     if !dtype.is_float() {
-        return Err(Error::Argument {
-            op: "init::draw",
-            reason: format!("random values need a floating-point type, not {}", dtype.as_str()),
-        });
+        return refuse(format!("random values need a floating-point type, not {}", dtype.as_str()));
     }
+    let value = |_| match is_normal {
+        true => a + b * rng.sample::<f64, _>(StandardNormal),
+        false => a + (b - a) * rng.random::<f64>(),
+    };
+    let values: Vec<f64> = (0..shape.elem_count()).map(value).collect();
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
-}
-
-fn normal_values(mean: f64, std: f64, count: usize, rng: &mut dyn RngCore) -> Result<Vec<f64>> {
-    if !(mean.is_finite() && std.is_finite()) {
-        return Err(not_finite(mean, std));
-    }
-    Ok((0..count).map(|_| mean + std * rng.sample::<f64, _>(StandardNormal)).collect())
-}
-
-fn uniform_values(lo: f64, up: f64, count: usize, rng: &mut dyn RngCore) -> Result<Vec<f64>> {
-    if !(lo.is_finite() && up.is_finite()) {
-        return Err(not_finite(lo, up));
-    }
-    Ok((0..count).map(|_| lo + (up - lo) * rng.random::<f64>()).collect())
-}
-
-fn not_finite(a: f64, b: f64) -> Error {
-    Error::Argument {
-        op: "init::draw",
-        reason: format!("the distribution's parameters {a}, {b} are not finite"),
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,22 @@ pub mod resnet;
 pub mod schedule;
 pub mod shufflenet;
 
+use candle_core::Tensor;
+use ebm_ops::Workspace;
 pub use ebm_ops::{Error, Result};
+
+/// What the blocks make of x one after the other. The memory of the maps between them is used again; x stays.
+fn through<B>(blocks: &[B], x: &Tensor, run: impl Fn(&B, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let mut x = x.clone();
+    for (i, block) in blocks.iter().enumerate() {
+        let y = run(block, &x)?;
+        let input = std::mem::replace(&mut x, y);
+        if i > 0 {
+            Workspace::shared().recycle_input(input, &x);
+        }
+    }
+    Ok(x)
+}
 
 /// Its examples are tests.
 #[cfg(doctest)]

@@ -4,11 +4,10 @@ use std::ops::Range;
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
-use ebm_ops::Workspace;
 use ebm_ops::nn::{BatchNormConfig, Chain, Conv2d, Conv2dConfig};
 
 use crate::onnx::{Graph, Value};
-use crate::{Error, Result, init};
+use crate::{Error, Result, init, through};
 
 /// Blocks of one size of map, of which the first makes it, half as large as the one before.
 #[derive(Clone, Copy, Debug)]
@@ -130,16 +129,7 @@ impl MobileFaceNet {
             let reason = format!("there are no blocks {blocks:?} among {}", Self::BLOCKS);
             return Err(Error::Argument { op: "MobileFaceNet", reason });
         };
-        let mut x = x.clone();
-        for (i, block) in chosen.iter().enumerate() {
-            let y = block.forward(&x, train)?;
-            let input = std::mem::replace(&mut x, y);
-            // The first one is the caller's.
-            if i > 0 {
-                Workspace::shared().recycle_input(input, &x);
-            }
-        }
-        Ok(x)
+        through(chosen, x, |block, x| block.forward(x, train))
     }
 
     /// All blocks as operators: (N, 3, H, W) -> (N, 512, H/16, W/16).

@@ -39,13 +39,8 @@ type Predicate = Box<dyn Fn(&str) -> bool + Send>;
 struct Entry {
     var: Var,
     frozen: bool,
-    origin: Origin,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Origin {
-    Drawn,
-    Preloaded,
+    /// Whether its first value was given, not drawn.
+    preloaded: bool,
 }
 
 impl ParamStore {
@@ -114,7 +109,7 @@ impl ParamStore {
     /// Shapes that differ have failed the build already.
     pub fn preload_report(&self) -> LoadReport {
         let inner = self.lock();
-        let taken = |(_, entry): &(&String, &Entry)| entry.origin == Origin::Preloaded;
+        let taken = |(_, entry): &(&String, &Entry)| entry.preloaded;
         let (loaded, missing): (Vec<_>, Vec<_>) = inner.entries.iter().partition(taken);
         let names = |entries: Vec<(&String, &Entry)>| entries.into_iter().map(|(n, _)| n.clone()).collect();
         LoadReport {
@@ -183,6 +178,7 @@ impl Inner {
         self.rules.iter().any(|predicate| predicate(name))
     }
 
+    /// The first value of a parameter, and whether it was given.
     fn first_value(
         &mut self,
         shape: &Shape,
@@ -190,15 +186,15 @@ impl Inner {
         init: Init,
         dtype: DType,
         device: &Device,
-    ) -> Result<(Tensor, Origin)> {
+    ) -> Result<(Tensor, bool)> {
         let Some(tensor) = self.preloaded.get(name) else {
             let mut rng = self.key.split(name).rng();
-            return Ok((init::draw(&init, shape, dtype, device, &mut rng)?, Origin::Drawn));
+            return Ok((init::draw(&init, shape, dtype, device, &mut rng)?, false));
         };
         check_shape(name, shape, tensor.shape())?;
         let tensor = tensor.detach().to_dtype(dtype)?.to_device(device)?;
         self.preloaded.remove(name);
-        Ok((tensor, Origin::Preloaded))
+        Ok((tensor, true))
     }
 }
 
@@ -213,12 +209,12 @@ impl SimpleBackend for ParamStore {
     ) -> candle_core::Result<Tensor> {
         let mut inner = self.lock();
         if !inner.entries.contains_key(name) {
-            let (tensor, origin) = (inner.first_value(&shape, name, init, dtype, device))
+            let (tensor, preloaded) = (inner.first_value(&shape, name, init, dtype, device))
                 .map_err(|error| candle_core::Error::Msg(format!("parameter {name}: {error}")))?;
             // A copy: the tensor's owner may hold a variable that shares its storage.
             let var = Var::from_tensor(&tensor)?;
             let frozen = inner.is_frozen(name);
-            inner.entries.insert(name.to_owned(), Entry { var, frozen, origin });
+            inner.entries.insert(name.to_owned(), Entry { var, frozen, preloaded });
         }
         let Some(entry) = inner.entries.get(name) else {
             return Err(candle_core::Error::CannotFindTensor { path: name.to_owned() });

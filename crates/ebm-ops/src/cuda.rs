@@ -1,11 +1,13 @@
 //! Launching the kernels, which `build.rs` compiles from the `.cu` files beside the operations.
 
+use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
     CudaSlice, CudaView, CudaViewMut, DeviceRepr, LaunchConfig, ValidAsZeroBits,
 };
 use candle_core::cuda_backend::{CudaDType, CudaDevice};
-use candle_core::op::BackpropOp;
-use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
+use candle_core::{CudaStorage, DType, Layout, Result, WithDType, bail};
+
+use crate::storage::offsets;
 
 /// A module for each `.cu` file, as PTX.
 pub(crate) mod ptx {
@@ -14,6 +16,9 @@ pub(crate) mod ptx {
 
 /// A tensor on a GPU.
 pub(crate) type Argument<'a> = (&'a CudaStorage, &'a Layout);
+
+/// The numbers that a kernel makes.
+pub(crate) type Made = Result<CudaStorage>;
 
 /// The element types that kernels are compiled for: f32 and f64, and some for bf16.
 pub(crate) trait Element: CudaDType + DeviceRepr + ValidAsZeroBits + WithDType {
@@ -38,6 +43,11 @@ impl Element for f64 {
     const SUFFIX: &'static str = "f64";
 }
 
+/// A number in the type that kernels on elements of type T compute with.
+pub(crate) fn wide<T: Element>(number: f64) -> T::Wide {
+    T::Wide::from_f64(number)
+}
+
 /// The compute capability that the kernels were compiled for, `(major, minor)`: later devices compile their
 /// PTX too.
 pub(crate) fn capability() -> Option<(i32, i32)> {
@@ -51,11 +61,14 @@ pub(crate) fn capability() -> Option<(i32, i32)> {
 const BLOCK: u32 = 256;
 
 /// The elements of a contiguous tensor, in order.
-pub(crate) fn elements<'a, T: Element>(storage: &'a CudaStorage, layout: &Layout) -> Result<CudaView<'a, T>> {
-    let Some((start, end)) = layout.contiguous_offsets() else {
-        bail!("expected a contiguous tensor, got strides {:?} for {:?}", layout.stride(), layout.shape())
-    };
+pub(crate) fn elements<T: CudaDType>((storage, layout): Argument<'_>) -> Result<CudaView<'_, T>> {
+    let (start, end) = offsets(layout)?;
     Ok(storage.as_cuda_slice::<T>()?.slice(start..end))
+}
+
+/// The elements of parameters that meet maps of type T.
+pub(crate) fn parameters<T: Element>(argument: Argument<'_>) -> Result<CudaView<'_, T::Wide>> {
+    elements(argument)
 }
 
 /// The elements of a contiguous tensor, to be written to.
@@ -63,17 +76,12 @@ pub(crate) fn elements_mut<'a, T: Element>(
     storage: &'a mut CudaStorage,
     layout: &Layout,
 ) -> Result<CudaViewMut<'a, T>> {
-    let Some((start, end)) = layout.contiguous_offsets() else {
-        bail!("a parameter must be contiguous, not with strides {:?}", layout.stride())
-    };
+    let (start, end) = offsets(layout)?;
     Ok(storage.as_cuda_slice_mut::<T>()?.slice_mut(start..end))
 }
 
 /// The numbers from a tensor's first element on, for a kernel that is given the strides.
-pub(crate) fn from_first<'a, T: Element>(
-    storage: &'a CudaStorage,
-    layout: &Layout,
-) -> Result<CudaView<'a, T>> {
+pub(crate) fn from_first<T: Element>((storage, layout): Argument<'_>) -> Result<CudaView<'_, T>> {
     Ok(storage.as_cuda_slice::<T>()?.slice(layout.start_offset()..))
 }
 
@@ -99,6 +107,16 @@ pub(crate) fn config(count: u32) -> LaunchConfig {
         block_dim: (BLOCK, 1, 1),
         shared_mem_bytes: 0,
     }
+}
+
+/// The device of an argument.
+pub(crate) fn device((storage, _): Argument<'_>) -> &CudaDevice {
+    storage.device()
+}
+
+/// How many numbers an argument has.
+pub(crate) fn len((_, layout): Argument<'_>) -> usize {
+    layout.shape().elem_count()
 }
 
 /// A number of threads, or of elements, as the kernels count them: below 2³¹.
@@ -135,11 +153,6 @@ pub(crate) fn strides<const N: usize>(layout: &Layout) -> Result<[i64; N]> {
     }
 }
 
-/// A tensor of these numbers, in no graph.
-pub(crate) fn tensor(storage: CudaStorage, shape: impl Into<Shape>) -> Tensor {
-    Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false)
-}
-
 /// The error of an operation on another type.
 pub(crate) fn unsupported<T>(op: &str, dtype: DType) -> Result<T> {
     bail!("{op}: no kernel for {dtype:?}")
@@ -169,12 +182,31 @@ macro_rules! launch {
 }
 pub(crate) use launch;
 
-/// `$run::<f32>` or `$run::<f64>`, by the storage's type.
+/// The storage of `$len` numbers that [`launch!`] of the other arguments writes: they stand behind `$before`.
+macro_rules! made {
+    (
+        $device:expr, $module:ident::$name:literal, $t:ty, $count:expr => $len:expr;
+        $($before:expr),*; $($after:expr),* $(,)?
+    ) => {{
+        let mut made = $crate::cuda::unwritten::<$t>($device, $len)?;
+        $crate::cuda::launch!($device, $module::$name, $t, $count; $($before,)* &mut made, $($after),*);
+        Ok(candle_core::CudaStorage::wrap_cuda_slice(made, $device.clone()))
+    }};
+}
+pub(crate) use made;
+
+/// `$run` with `$t` as the type of the argument's numbers, f32 or f64.
 macro_rules! by_type {
-    ($storage:expr, $op:expr, $run:ident($($argument:expr),* $(,)?)) => {
-        match candle_core::backend::BackendStorage::dtype($storage) {
-            candle_core::DType::F32 => $run::<f32>($($argument),*),
-            candle_core::DType::F64 => $run::<f64>($($argument),*),
+    ($argument:expr, $op:expr, $t:ident => $run:expr) => {
+        match candle_core::backend::BackendStorage::dtype($argument.0) {
+            candle_core::DType::F32 => {
+                type $t = f32;
+                $run
+            }
+            candle_core::DType::F64 => {
+                type $t = f64;
+                $run
+            }
             other => $crate::cuda::unsupported($op, other),
         }
     };
@@ -183,10 +215,13 @@ pub(crate) use by_type;
 
 /// [`by_type`] for kernels that exist for bf16 too.
 macro_rules! by_any_type {
-    ($storage:expr, $op:expr, $run:ident($($argument:expr),* $(,)?)) => {
-        match candle_core::backend::BackendStorage::dtype($storage) {
-            candle_core::DType::BF16 => $run::<half::bf16>($($argument),*),
-            _ => $crate::cuda::by_type!($storage, $op, $run($($argument),*)),
+    ($argument:expr, $op:expr, $t:ident => $run:expr) => {
+        match candle_core::backend::BackendStorage::dtype($argument.0) {
+            candle_core::DType::BF16 => {
+                type $t = half::bf16;
+                $run
+            }
+            _ => $crate::cuda::by_type!($argument, $op, $t => $run),
         }
     };
 }

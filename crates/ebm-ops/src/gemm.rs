@@ -118,11 +118,6 @@ impl<'a, T: Float> MatMut<'a, T> {
         std::ptr::slice_from_raw_parts(start, rows.len() * self.row_stride)
     }
 
-    /// `(rows, columns)`.
-    pub(super) fn dims(&self) -> (usize, usize) {
-        (self.rows, self.cols)
-    }
-
     /// Row `i` as a slice; empty where `i` is not a row.
     #[expect(unsafe_code, reason = "a row of a rectangle is a slice that borrowing cannot express")]
     pub(super) fn row_mut(&mut self, i: usize) -> &mut [T] {
@@ -145,15 +140,8 @@ pub(super) fn multiply<T: Float>(
     rhs: MatRef<'_, T>,
 ) -> Result<()> {
     if lhs.rows != dst.rows || rhs.cols != dst.cols || lhs.cols != rhs.rows {
-        bail!(
-            "matrix product of {} x {} and {} x {} into {} x {}",
-            lhs.rows,
-            lhs.cols,
-            rhs.rows,
-            rhs.cols,
-            dst.rows,
-            dst.cols
-        );
+        let sizes = [(lhs.rows, lhs.cols), (rhs.rows, rhs.cols), (dst.rows, dst.cols)];
+        bail!("the factors and the result of a product are matrices of {sizes:?}");
     }
     // SAFETY: MatRef::new checked that every (i, j) of both operands lies in its slice, and MatMut's
     // invariant says so for dst, whose elements nothing else can touch during the call; slices are at most
@@ -194,7 +182,7 @@ pub(super) fn multiply_parallel<T: Float>(
     lhs: MatRef<'_, T>,
     rhs: MatRef<'_, T>,
 ) -> Result<()> {
-    let (rows, cols) = dst.dims();
+    let (rows, cols) = (dst.rows, dst.cols);
     let by_rows = rows >= cols;
     let half = (rows.max(cols) / 2).next_multiple_of(64);
     if rows * cols * lhs.cols <= TASK || half >= rows.max(cols) {
@@ -254,10 +242,10 @@ mod tests {
         let (left, right) = MatMut::new(&mut data, 5, 7).unwrap().split_cols(3);
         let (top, bottom) = right.split_rows(2);
         for (mark, mut part) in [left, top, bottom].into_iter().enumerate() {
-            for i in 0..part.dims().0 {
+            for i in 0..part.rows {
                 part.row_mut(i).iter_mut().for_each(|v| *v += mark as f64 + 1.0);
             }
-            let beyond = part.dims().0;
+            let beyond = part.rows;
             assert!(part.row_mut(beyond).is_empty());
         }
         for (i, v) in data.iter().enumerate() {

@@ -30,7 +30,8 @@ use candle_core::{
     CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Storage, Tensor, TensorId, bail,
 };
 
-use super::kernel::{Argument, Kernel, by_type};
+use super::float::Float;
+use super::kernel::Kernel;
 use super::storage::zip_map;
 
 /// A kernel as a part of the graph.
@@ -54,10 +55,9 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 }
 
 fn backward_here(loss: &Tensor) -> Result<GradStore> {
-    let _pass = Pass::begin();
-    let aside = Aside::open(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
+    let pass = Pass::begin(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
     let mut gradients = loss.backward()?;
-    for (variable, gradient) in aside.close() {
+    for (variable, gradient) in pass.kept() {
         let gradient = match gradients.remove(&variable) {
             Some(other) => sum(&other, &gradient)?,
             None => gradient,
@@ -70,29 +70,6 @@ fn backward_here(loss: &Tensor) -> Result<GradStore> {
 thread_local! {
     /// The number of this thread's pass: what was handed over under another counts for nothing.
     static PASS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// A backward pass with a number of its own; when it ends, this thread goes on with the one that it was called in.
-struct Pass {
-    outer: u64,
-}
-
-impl Pass {
-    fn begin() -> Self {
-        Self { outer: PASS.replace(Self::number()) }
-    }
-
-    /// One that no pass has had.
-    fn number() -> u64 {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        NUMBERS.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        PASS.set(self.outer);
-    }
 }
 
 /// The gradients of variables that a [`backward`] keeps aside.
@@ -108,38 +85,48 @@ thread_local! {
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The time in which gradients of variables are kept aside.
-struct Aside;
+/// A backward pass with a number of its own, in which gradients of variables are kept aside; when it ends, this thread
+/// goes on with the one that it was called in.
+struct Pass {
+    outer: u64,
+}
 
-impl Aside {
-    fn open(nodes: HashSet<TensorId>) -> Self {
+impl Pass {
+    fn begin(nodes: HashSet<TensorId>) -> Self {
         KEPT.with_borrow_mut(|all| all.push(Kept { nodes, gradients: Vec::new() }));
-        Self
+        Self { outer: PASS.replace(Self::number()) }
     }
 
-    /// What was kept.
-    fn close(self) -> Vec<(Tensor, Tensor)> {
+    /// One that no pass has had.
+    fn number() -> u64 {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        NUMBERS.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The gradients that were kept aside, with their variables.
+    fn kept(self) -> Vec<(Tensor, Tensor)> {
         KEPT.with_borrow_mut(|all| {
             all.last_mut().map(|kept| std::mem::take(&mut kept.gradients)).unwrap_or_default()
         })
     }
+}
 
-    /// Keeps a gradient that comes from this node, unless no [`backward`] asks for it: then it comes back.
-    fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
-        KEPT.with_borrow_mut(|all| match all.last_mut().filter(|kept| kept.nodes.contains(&node.id())) {
-            Some(kept) => {
-                kept.gradients.push((variable.clone(), gradient));
-                None
-            }
-            None => Some(gradient),
-        })
+impl Drop for Pass {
+    fn drop(&mut self) {
+        PASS.set(self.outer);
+        KEPT.with_borrow_mut(Vec::pop);
     }
 }
 
-impl Drop for Aside {
-    fn drop(&mut self) {
-        KEPT.with_borrow_mut(Vec::pop);
-    }
+/// Keeps a gradient that comes from this node, unless no [`backward`] asks for it: then it comes back.
+fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
+    KEPT.with_borrow_mut(|all| match all.last_mut().filter(|kept| kept.nodes.contains(&node.id())) {
+        Some(kept) => {
+            kept.gradients.push((variable.clone(), gradient));
+            None
+        }
+        None => Some(gradient),
+    })
 }
 
 thread_local! {
@@ -224,12 +211,12 @@ struct Node<K, const N: usize> {
 impl<K: Kernel<N>, const N: usize> Node<K, N> {
     fn gradients(&self, token: &Tensor, token_gradient: &Tensor) -> Result<[Option<Tensor>; N]> {
         let gradient = self.inbox.take(token_gradient)?;
-        let Some(result) = self.result.get() else { bail!("{} has no result", self.kernel.name()) };
+        let Some(result) = self.result.get() else { bail!("{} has no result", K::NAME) };
         let mut gradients = self.kernel.gradients(self.arguments.each_ref(), result, &gradient)?;
         for ((gradient, argument), inbox) in gradients.iter_mut().zip(&self.arguments).zip(&self.inboxes) {
             *gradient = match (gradient.take(), inbox) {
                 (Some(gradient), Some(inbox)) => Some(inbox.add(gradient)?),
-                (Some(gradient), None) if argument.is_variable() => Aside::keep(token, argument, gradient),
+                (Some(gradient), None) if argument.is_variable() => keep(token, argument, gradient),
                 (gradient, _) => gradient,
             };
         }
@@ -329,7 +316,7 @@ macro_rules! operation {
 
         impl<K: Kernel<$count>> $op for Token<K, $count> {
             fn name(&self) -> &'static str {
-                self.0.kernel.name()
+                K::NAME
             }
 
             fn cpu_fwd(
@@ -384,15 +371,9 @@ pub(crate) fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 struct Sum;
 
 impl Kernel<2> for Sum {
-    fn name(&self) -> &'static str {
-        "sum"
-    }
+    const NAME: &'static str = "sum";
 
-    fn shape(&self, [a, _]: [&Shape; 2]) -> Result<Shape> {
-        Ok(a.clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> Result<CpuStorage> {
-        by_type!("sum", arguments, |[a, b]| zip_map(a, b, |a, b| a + b))
+    fn host<T: Float>(&self, [a, b]: [&[T]; 2]) -> Result<Vec<T>> {
+        Ok(zip_map(a, b, |a, b| a + b))
     }
 }

@@ -9,18 +9,20 @@ mod band;
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use candle_core::{Result as CandleResult, Tensor};
 use rayon::prelude::*;
 
 use self::band::Band;
 use super::Padding;
-use super::kernel::{Argument, Kernel};
-use super::layout::Order;
-use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, product, room};
+use super::kernel::computed;
+use super::packed::{Epilogue, Panels, Rows, Workspace, line_start, panel_width, product, room};
 use super::relu::Activation;
-use super::storage::{elements, numbers};
+use super::storage::{bias_numbers, numbers};
 use crate::simd::arch;
 use crate::{Error, Result};
+
+/// The name in errors.
+const OP: &str = "inverted residual";
 
 /// Numbers of the map that a task expands: they stay in the second-level cache.
 const BAND: usize = 96 << 10;
@@ -93,35 +95,27 @@ impl PackedInverted {
             Ok::<_, Error>(Panels::transposed(&numbers(layer.weight)?, inputs, 1))
         };
         let expand = match expand {
-            Some(expand) => Some((packed(expand, inputs)?, bias(expand, channels)?)),
+            Some(expand) => Some((packed(expand, inputs)?, bias_numbers(OP, expand.bias, channels)?)),
             None => None,
         };
-        let mut project_panels = Panels::zeros(channels, outputs);
-        let width = project_panels.width();
+        let (width, weights) = (panel_width(), numbers(project.weight)?);
         let padded = channels.next_multiple_of(width);
-        if padded > channels {
-            project_panels = Panels::zeros(padded, outputs);
-        }
-        let weights = numbers(project.weight)?;
-        for (panel, to) in project_panels.panels_mut_in_order().enumerate() {
-            for (j, row) in weights.chunks_exact(channels).skip(panel * width).take(width).enumerate() {
-                row.iter().zip(to[j..].iter_mut().step_by(width)).for_each(|(w, to)| *to = *w);
-            }
-        }
+        let mut project_panels = Panels::zeros(padded, outputs);
+        project_panels.fill(|k, output| if k < channels { weights[output * channels + k] } else { 0.0 });
         let area = kernel * kernel;
         let mut taps = vec![0.0; padded * area];
         for (channel, own) in numbers(depthwise.weight)?.chunks_exact(area).enumerate() {
             let to = &mut taps[channel / width * width * area + channel % width..];
             own.iter().zip(to.iter_mut().step_by(width)).for_each(|(w, to)| *to = *w);
         }
-        let mut depthwise_bias = bias(depthwise, channels)?;
+        let mut depthwise_bias = bias_numbers(OP, depthwise.bias, channels)?;
         depthwise_bias.resize(padded, 0.0);
         Ok(Self {
             expand,
             taps,
             bias: depthwise_bias,
             project: project_panels,
-            project_bias: bias(project, outputs)?,
+            project_bias: bias_numbers(OP, project.bias, outputs)?,
             inputs,
             kernel,
             stride,
@@ -151,7 +145,6 @@ impl PackedInverted {
         };
         let layer = Layer {
             parameters: self,
-            batch,
             input: [height, width],
             before: [down.0, across.0],
             output: [down.1, across.1],
@@ -160,13 +153,13 @@ impl PackedInverted {
         if residual && (layer.output, self.project.columns()) != (layer.input, inputs) {
             return refuse(format!("x {:?} is not of the result's shape", x.dims()));
         }
-        Ok(layer.run([x])?)
+        let [height, width] = layer.output;
+        Ok(computed([x], (batch, height, width, self.project.columns()), |[x]| layer.of(x))?)
     }
 }
 
 struct Layer<'a> {
     parameters: &'a PackedInverted,
-    batch: usize,
     input: [usize; 2],
     /// The zeros above and left of a map.
     before: [usize; 2],
@@ -174,20 +167,12 @@ struct Layer<'a> {
     residual: bool,
 }
 
-impl Kernel<1> for Layer<'_> {
-    fn name(&self) -> &'static str {
-        "inverted residual"
-    }
-
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        Ok(Order::ChannelsLast.shape(self.batch, self.parameters.project.columns(), self.output))
-    }
-
-    fn cpu(&self, [(storage, layout)]: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
+impl Layer<'_> {
+    fn of(&self, x: &[f32]) -> CandleResult<Vec<f32>> {
         let PackedInverted { project, project_bias, inputs, .. } = self.parameters;
-        let (x, workspace) = (elements::<f32>(storage, layout)?, Workspace::shared());
+        let (workspace, image) = (Workspace::shared(), self.input[0] * self.input[1] * inputs);
         let (pixels, width) = (self.output[0] * self.output[1], project.width());
-        let mut y = workspace.take(self.batch * pixels * project.columns());
+        let mut y = workspace.take(x.len() / image * pixels * project.columns());
         let mut buffer = workspace.take(room(project.depth() * pixels));
         let start = line_start(&buffer);
         let middle = &mut buffer[start..][..project.depth() * pixels];
@@ -195,7 +180,7 @@ impl Kernel<1> for Layer<'_> {
         let starts: Vec<usize> = (0..pixels).map(|pixel| pixel * width).collect();
         let runs = (0..project.depth() / width).map(|panel| panel * pixels * width);
         let runs: Vec<Range<usize>> = runs.map(|at| at..at + width).collect();
-        let images = x.chunks_exact(self.input[0] * self.input[1] * inputs);
+        let images = x.chunks_exact(image);
         for (x, y) in images.zip(y.chunks_exact_mut(pixels * project.columns())) {
             self.middle(x, middle);
             let residual = self.residual.then_some(x);
@@ -203,11 +188,9 @@ impl Kernel<1> for Layer<'_> {
             product(Rows { data: middle, starts: &starts, runs: &runs }, project, epilogue, y)?;
         }
         workspace.give(buffer);
-        Ok(CpuStorage::F32(y))
+        Ok(y)
     }
-}
 
-impl Layer<'_> {
     /// What the projection reads, of an image x (H, W, I).
     fn middle(&self, x: &[f32], middle: &mut [f32]) {
         let PackedInverted { kernel, stride, project, .. } = self.parameters;
@@ -230,16 +213,8 @@ impl Layer<'_> {
     }
 }
 
-fn bias(layer: Parameters<'_>, len: usize) -> Result<Vec<f32>> {
-    match layer.bias {
-        None => Ok(vec![0.0; len]),
-        Some(bias) if bias.dims() == [len] => Ok(numbers(bias)?),
-        Some(bias) => refuse(format!("expected a bias ({len}), got {:?}", bias.dims())),
-    }
-}
-
 fn refuse<T>(reason: String) -> Result<T> {
-    Err(Error::Argument { op: "inverted residual", reason })
+    Err(Error::Argument { op: OP, reason })
 }
 
 #[cfg(test)]

@@ -7,11 +7,9 @@
 
 use std::ops::Deref;
 
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
 use candle_core::backend::BackendStorage;
 use candle_core::op::BackpropOp;
-use candle_core::{CpuStorage, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
+use candle_core::{CpuStorage, DType, Device, Layout, Result, Shape, Storage, Tensor, WithDType, bail};
 
 use super::float::Float;
 pub(crate) use super::graph::Apply;
@@ -20,31 +18,40 @@ use super::storage::elements;
 /// A tensor on the CPU.
 pub(crate) type Argument<'a> = (&'a CpuStorage, &'a Layout);
 
+/// A gradient in each of N arguments, where it is wanted.
+pub(crate) type Gradients<const N: usize> = Result<[Option<Tensor>; N]>;
+
 /// An operation on N tensors. What takes an optional last argument is a kernel of any N.
 pub(crate) trait Kernel<const N: usize>: Sized + Sync {
+    /// What errors call it.
+    const NAME: &'static str;
     /// Whether arguments may lie in any order; else they are made contiguous first.
     const STRIDED: bool = false;
 
-    /// What errors call it.
-    fn name(&self) -> &'static str;
+    /// The shape of the result: as a rule that of the first argument.
+    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
+        Ok(arguments[0].clone())
+    }
 
-    /// The shape of the result.
-    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape>;
+    /// The numbers of the result from those of contiguous arguments of one type, which the result has too.
+    fn host<T: Float>(&self, _: [&[T]; N]) -> Result<Vec<T>> {
+        bail!("{} runs on a GPU only", Self::NAME)
+    }
 
-    /// The numbers of the result, as a rule by [`by_type`].
-    fn cpu(&self, _: [Argument<'_>; N]) -> Result<CpuStorage> {
-        bail!("{} runs on a GPU only", self.name())
+    /// The storage of the result: as a rule what [`host`](Self::host) makes.
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> Result<CpuStorage> {
+        by_type!(Self::NAME, arguments, |all| self.host(all)?)
     }
 
     /// The same on a GPU.
     #[cfg(feature = "cuda")]
-    fn cuda(&self, _: [crate::cuda::Argument<'_>; N]) -> Result<CudaStorage> {
-        bail!("{} runs on the CPU only", self.name())
+    fn cuda(&self, _: [crate::cuda::Argument<'_>; N]) -> crate::cuda::Made {
+        bail!("{} runs on the CPU only", Self::NAME)
     }
 
     /// The gradients in the arguments that are tracked, from the one in the result.
-    fn gradients(&self, _: [&Tensor; N], _result: &Tensor, _grad: &Tensor) -> Result<[Option<Tensor>; N]> {
-        Err(candle_core::Error::BackwardNotSupported { op: self.name() }.bt())
+    fn gradients(&self, _: [&Tensor; N], _result: &Tensor, _grad: &Tensor) -> Gradients<N> {
+        Err(candle_core::Error::BackwardNotSupported { op: Self::NAME }.bt())
     }
 
     /// The operation outside any graph, for any number of arguments.
@@ -58,39 +65,24 @@ pub(crate) trait Kernel<const N: usize>: Sized + Sync {
     fn compute(&self, arguments: [&Tensor; N]) -> Result<(Storage, Shape)> {
         let shape = self.shape(arguments.map(|argument| argument.shape()))?;
         let guards = arguments.map(Tensor::storage_and_layout);
-        let storage = if let Some(all) = all(&guards, |storage| match storage {
-            Storage::Cpu(storage) => Some(storage),
-            _ => None,
-        }) {
-            Storage::Cpu(on_pool(all, || self.cpu(all))?)
-        } else {
-            self.elsewhere(&guards)?
-        };
-        Ok((storage, shape))
-    }
-
-    /// [`cuda`](Self::cuda) on the storages of [`run`](Self::run).
-    fn elsewhere<G: Deref<Target = Storage>>(&self, guards: &[(G, &Layout); N]) -> Result<Storage> {
+        if let Some(all) =
+            all(&guards, |storage| if let Storage::Cpu(storage) = storage { Some(storage) } else { None })
+        {
+            return Ok((Storage::Cpu(on_pool(all, || self.cpu(all))?), shape));
+        }
         #[cfg(feature = "cuda")]
-        if let Some(all) = all(guards, |storage| match storage {
-            Storage::Cuda(storage) => Some(storage),
-            _ => None,
-        }) {
-            return Ok(Storage::Cuda(self.cuda(all)?));
+        if let Some(all) =
+            all(&guards, |storage| if let Storage::Cuda(storage) = storage { Some(storage) } else { None })
+        {
+            return Ok((Storage::Cuda(self.cuda(all)?), shape));
         }
         let devices: Vec<_> = guards.iter().map(|(storage, _)| storage.device().location()).collect();
-        bail!("{}: there is no kernel for arguments on {devices:?}", self.name())
+        bail!("{}: there is no kernel for arguments on {devices:?}", Self::NAME)
     }
 
     /// The arguments, contiguous where they must be.
     fn in_order(&self, arguments: [&Tensor; N]) -> Result<[Tensor; N]> {
-        let mut arguments = arguments.map(Tensor::clone);
-        if !Self::STRIDED {
-            for argument in &mut arguments {
-                *argument = argument.contiguous()?;
-            }
-        }
-        Ok(arguments)
+        if Self::STRIDED { Ok(arguments.map(Tensor::clone)) } else { contiguous(arguments) }
     }
 }
 
@@ -102,6 +94,29 @@ const LARGE: usize = 1 << 14;
 fn on_pool<R: Send, const N: usize>(arguments: [Argument<'_>; N], f: impl FnOnce() -> R + Send) -> R {
     let numbers: usize = arguments.iter().map(|(_, layout)| layout.shape().elem_count()).sum();
     if numbers < LARGE { f() } else { rayon::scope(|_| f()) }
+}
+
+fn contiguous<const N: usize>(tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
+    let mut tensors = tensors.map(Tensor::clone);
+    for tensor in &mut tensors {
+        *tensor = tensor.contiguous()?;
+    }
+    Ok(tensors)
+}
+
+/// What `f` makes of the numbers of f32 tensors on the CPU: a tensor of this shape, outside any graph.
+pub(crate) fn computed<const N: usize>(
+    arguments: [&Tensor; N],
+    shape: impl Into<Shape>,
+    f: impl FnOnce([&[f32]; N]) -> Result<Vec<f32>> + Send,
+) -> Result<Tensor> {
+    let arguments = contiguous(arguments)?;
+    let guards = arguments.each_ref().map(Tensor::storage_and_layout);
+    let found =
+        all(&guards, |storage| if let Storage::Cpu(storage) = storage { Some(storage) } else { None });
+    let Some(found) = found else { bail!("a layer with packed parameters computes on the CPU alone") };
+    let numbers = on_pool(found, || f(slices(found)?))?;
+    Tensor::from_vec(numbers, shape.into(), &Device::Cpu)
 }
 
 /// What `of` finds in all the storages, each with its layout.

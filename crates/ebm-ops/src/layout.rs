@@ -1,17 +1,15 @@
 //! The two orders of a map's numbers, and from one to the other.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
 use std::borrow::Cow;
-use std::fmt;
 
 use candle_core::{CpuStorage, DType, Layout, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::float::Float;
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::storage::{elements, unwritten};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::error::{Error, Result};
 
 /// Pixels or channels that one task moves.
@@ -24,41 +22,6 @@ pub(crate) enum Order {
     ChannelsFirst,
     /// (N, H, W, C).
     ChannelsLast,
-}
-
-impl Order {
-    /// The shape of `batch` maps of `channels` and these heights and widths.
-    pub(crate) fn shape(self, batch: usize, channels: usize, [height, width]: [usize; 2]) -> Shape {
-        match self {
-            Self::ChannelsFirst => Shape::from((batch, channels, height, width)),
-            Self::ChannelsLast => Shape::from((batch, height, width, channels)),
-        }
-    }
-}
-
-/// Whether a map (N, C, H, W) is stored with the channels innermost, and not in the order of its dimensions
-/// as well.
-pub(crate) fn is_channels_last(map: &Tensor) -> bool {
-    map.stride().get(1) == Some(&1) && !map.is_contiguous()
-}
-
-/// A map (N, C, H, W) that is stored with the channels innermost, as (N, H, W, C): in place. Nothing for
-/// others.
-pub(crate) fn innermost(map: &Tensor) -> Result<Option<Tensor>> {
-    if map.rank() != 4 || map.is_contiguous() {
-        return Ok(None);
-    }
-    let stored = map.permute((0, 2, 3, 1))?;
-    Ok(stored.is_contiguous().then_some(stored))
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ChannelsFirst => "(N, C, H, W)",
-            Self::ChannelsLast => "(N, H, W, C)",
-        })
-    }
 }
 
 /// A batch of maps stored as (N, H, W, C).
@@ -75,19 +38,12 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     /// [`Error::Argument`] where the number of elements is not N·C·H·W.
     pub fn new(data: impl Into<Cow<'a, [T]>>, shape: (usize, usize, usize, usize)) -> Result<Self> {
         let data = data.into();
-        let (n, c, h, w) = shape;
-        check_len(data.len(), [n, c, h, w])?;
-        Ok(Self { data, shape: [n, c, h, w] })
-    }
-
-    /// Copies numbers that are stored as (N, C, H, W), in parallel.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] where the number of elements is not N·C·H·W.
-    pub fn from_channels_first(data: &[T], shape: (usize, usize, usize, usize)) -> Result<Self> {
-        let (n, c, h, w) = shape;
-        check_len(data.len(), [n, c, h, w])?;
-        Ok(Self { data: Cow::Owned(swap(data, n, c, h * w)), shape: [n, c, h, w] })
+        let shape: [usize; 4] = shape.into();
+        if shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d)) == Some(data.len()) {
+            return Ok(Self { data, shape });
+        }
+        let reason = format!("{} numbers cannot be a map of shape (N, C, H, W) = {shape:?}", data.len());
+        Err(Error::Argument { op: "channels_last", reason })
     }
 
     /// A tensor (N, C, H, W) on the CPU in either layout: borrowed where the channels are innermost already,
@@ -96,14 +52,13 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     /// # Errors
     /// For another layout, number of dimensions or type.
     pub fn of_storage(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<Self> {
-        let shape = layout.shape().dims4()?;
-        let innermost = layout.permute(&[0, 2, 3, 1])?;
-        let map = if innermost.is_contiguous() {
-            Self::new(elements::<T>(storage, &innermost)?, shape)
+        let (shape, innermost) = (layout.shape().dims4()?, layout.permute(&[0, 2, 3, 1])?);
+        let data: Cow<'a, [T]> = if innermost.is_contiguous() {
+            elements::<T>(storage, &innermost)?.into()
         } else {
-            Self::from_channels_first(elements::<T>(storage, layout)?, shape)
+            swap(elements::<T>(storage, layout)?, shape.0, shape.1, shape.2 * shape.3).into()
         };
-        map.map_err(candle_core::Error::wrap)
+        Self::new(data, shape).map_err(candle_core::Error::wrap)
     }
 
     /// (N, C, H, W).
@@ -124,17 +79,6 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     pub fn data(&self) -> &[T] {
         &self.data
     }
-}
-
-fn check_len(len: usize, shape: [usize; 4]) -> Result<()> {
-    let expected = shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d));
-    if expected == Some(len) {
-        return Ok(());
-    }
-    Err(Error::Argument {
-        op: "channels_last",
-        reason: format!("{len} numbers cannot be a map of shape (N, C, H, W) = {shape:?}"),
-    })
 }
 
 /// Turns `n` matrices of (rows × columns) into (columns × rows), in parallel.
@@ -207,7 +151,7 @@ pub fn of_channels_last(map: &Tensor) -> Result<Tensor> {
 
 /// Whether [`Reorder`] serves this tensor.
 fn has_kernel(map: &Tensor) -> bool {
-    map.device().is_cuda() || (map.device().is_cpu() && map.dtype() != DType::BF16)
+    map.device().is_cuda() || (map.device().is_cpu() && matches!(map.dtype(), DType::F32 | DType::F64))
 }
 
 /// From the other order to this one.
@@ -225,15 +169,13 @@ impl Reorder {
 }
 
 impl Kernel<1> for Reorder {
-    fn name(&self) -> &'static str {
-        "reorder"
-    }
+    const NAME: &'static str = "reorder";
 
     fn shape(&self, [map]: [&Shape; 1]) -> candle_core::Result<Shape> {
         let (n, a, b, c) = map.dims4()?;
         Ok(match self.0 {
-            Order::ChannelsFirst => self.0.shape(n, c, [a, b]),
-            Order::ChannelsLast => self.0.shape(n, a, [b, c]),
+            Order::ChannelsFirst => Shape::from((n, c, a, b)),
+            Order::ChannelsLast => Shape::from((n, b, c, a)),
         })
     }
 
@@ -243,16 +185,20 @@ impl Kernel<1> for Reorder {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [map]: [crate::cuda::Argument<'_>; 1]) -> candle_core::Result<candle_core::CudaStorage> {
-        cuda::swap(map, self.sizes(map.1.shape())?)
+    fn cuda(&self, [map]: [cuda::Argument<'_>; 1]) -> cuda::Made {
+        /// The side of the squares that a block of `reorder.cu` turns, and its threads.
+        const SIDE: usize = 32;
+        const THREADS: usize = 256;
+        let ([n, rows, columns], device) = (self.sizes(map.1.shape())?, cuda::device(map));
+        let ([r, c], threads) =
+            (cuda::sizes([rows, columns])?, n * rows.div_ceil(SIDE) * columns.div_ceil(SIDE) * THREADS);
+        cuda::by_any_type!(map, "reorder", T => {
+            let from = cuda::elements::<T>(map)?;
+            cuda::made!(device, REORDER::"reorder", T, threads => cuda::len(map); &from; &r, &c)
+        })
     }
 
-    fn gradients(
-        &self,
-        _: [&Tensor; 1],
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> candle_core::Result<[Option<Tensor>; 1]> {
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> Gradients<1> {
         Ok([Some(match self.0 {
             Order::ChannelsFirst => Self(Order::ChannelsLast).run([grad])?,
             // On a GPU a gradient that is no view is added up much faster.

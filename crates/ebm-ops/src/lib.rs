@@ -2,8 +2,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | this one | [`conv2d()`], pooling, up-sampling, activations and products of maps (N, C, H, W), as candle has them |
-//! | [`nhwc`] | the same with the channels innermost, (N, H, W, C), and from one order to the other |
+//! | this one | [`conv2d()`] of maps (N, C, H, W), as candle has it, activations and linear layers |
+//! | [`nhwc`] | convolution, pooling and up-sampling with the channels innermost, (N, H, W, C), and from one order to the other |
 //! | [`roi`] | PrRoIPool and RoIAlign, of one map and of several |
 //! | [`nn`] | layers with named parameters, which pack constant ones |
 //! | [`heads`] | the products of networks that join features of x with features of y |
@@ -45,7 +45,7 @@ mod storage;
 mod sum_of_losses;
 mod sum_taps;
 #[cfg(test)]
-mod testing;
+mod tests;
 mod upsample;
 mod widened;
 
@@ -58,16 +58,14 @@ pub use float::Float;
 pub use graph::backward;
 pub(crate) use inverted::{PackedInverted, Parameters};
 pub use linear::{linear, linear_relu};
-pub use max_pool::max_pool2d;
 pub use packed::Workspace;
 pub use prelu::prelu;
 pub(crate) use prelu::{prelu_in_place, where_positive};
-pub use relu::{Activation, add_relu, relu, relu_gradient, relu6};
+pub use relu::{Activation, relu, relu_gradient};
 pub(crate) use relu::{between, where_between};
 pub use simd::{InstructionSets, arch, instruction_sets};
 pub use storage::elements;
 pub use sum_of_losses::sum_of_losses;
-pub use upsample::upsample_nearest2d;
 
 /// Operations on maps with the channels innermost, (N, H, W, C), the order in which products run.
 pub mod nhwc {
@@ -75,8 +73,8 @@ pub mod nhwc {
     pub use crate::depthwise::depthwise_conv2d_channels_last as depthwise_conv2d;
     pub use crate::layout::{ChannelsLast, channels_last};
     pub use crate::layout::{of_channels_last as to_nchw, to_channels_last as from_nchw};
-    pub use crate::max_pool::max_pool2d_channels_last as max_pool2d;
-    pub use crate::upsample::upsample_nearest2d_channels_last as upsample_nearest2d;
+    pub use crate::max_pool::max_pool2d;
+    pub use crate::upsample::upsample_nearest2d;
 }
 
 /// Products of networks that join features of x with features of y, for many y for each x.

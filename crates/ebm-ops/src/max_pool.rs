@@ -1,22 +1,23 @@
-//! Maximum pooling that differentiates for any kernel and stride, of maps in either order.
+//! Maximum pooling that differentiates for any kernel and stride.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
-use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::float::Float;
-use super::kernel::{Apply, Argument, Kernel, by_type};
-use super::layout::{Order, innermost};
+use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::{unwritten, zeros};
-use super::widened::{is_narrow, on_gpu, widened};
+use super::widened::{is_narrow, widened};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::{Error, Result};
 
-/// Maximum over square windows: `y[n, c, i, j] = max_{u, v < kernel} x[n, c, i·stride + u - padding, j·stride
-/// + v - padding]`, where positions outside the image do not count.
+/// The name in errors.
+const OP: &str = "max_pool2d";
+
+/// Maximum over square windows: `y[n, i, j, c] = max_{u, v < kernel} x[n, i·stride + u - padding, j·stride + v -
+/// padding, c]`, where positions outside the image do not count.
 ///
-/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …)`. The
+/// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …, C)`. The
 /// gradient goes to the first maximum of a window in row order, and adds up where windows overlap. NaN wins,
 /// as it would with PyTorch.
 ///
@@ -25,27 +26,10 @@ use crate::{Error, Result};
 /// stride is zero, the padding exceeds half the kernel (a window could lie outside), or the kernel exceeds
 /// the padded image.
 pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    let window = Window { kernel, stride, padding };
-    // A view of a map that is stored with the channels innermost is read in place.
-    match innermost(x)? {
-        Some(stored) => Ok(pool(&stored, Order::ChannelsLast, window)?.permute((0, 3, 1, 2))?),
-        None => pool(x, Order::ChannelsFirst, window),
-    }
-}
-
-/// [`max_pool2d`] of maps with the channels innermost: (N, H, W, C) gives (N, oh, ow, C).
-///
-/// # Errors
-/// As there.
-pub fn max_pool2d_channels_last(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    pool(x, Order::ChannelsLast, Window { kernel, stride, padding })
-}
-
-fn pool(x: &Tensor, order: Order, window: Window) -> Result<Tensor> {
     if is_narrow(x) {
-        return widened(x, |x| pool(x, order, window));
+        return widened(x, |x| max_pool2d(x, kernel, stride, padding));
     }
-    Ok(MaxPool::checked(x, order, window)?.apply([x])?)
+    Ok(MaxPool::checked(x, Window { kernel, stride, padding })?.apply([x])?)
 }
 
 /// What is pooled together.
@@ -58,7 +42,6 @@ struct Window {
 
 #[derive(Clone, Copy)]
 struct MaxPool {
-    order: Order,
     batch: usize,
     channels: usize,
     /// Height and width.
@@ -67,15 +50,11 @@ struct MaxPool {
 }
 
 impl MaxPool {
-    fn checked(x: &Tensor, order: Order, window: Window) -> Result<Self> {
-        let refuse = |reason: String| Err(Error::Argument { op: "max_pool2d", reason });
+    fn checked(x: &Tensor, window: Window) -> Result<Self> {
+        let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
         let Window { kernel, stride, padding } = window;
-        let &[batch, a, b, c] = x.dims() else {
-            return refuse(format!("expected x {order}, got {:?}", x.dims()));
-        };
-        let (channels, input @ [height, width]) = match order {
-            Order::ChannelsFirst => (a, [b, c]),
-            Order::ChannelsLast => (c, [a, b]),
+        let &[batch, height, width, channels] = x.dims() else {
+            return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
         };
         if x.elem_count() == 0 {
             return refuse(format!("x {:?} must have no zero extent", x.dims()));
@@ -90,10 +69,10 @@ impl MaxPool {
                 "a kernel of {kernel} does not fit {height} x {width} with padding {padding}"
             ));
         }
-        if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
+        if !matches!(x.dtype(), DType::F32 | DType::F64 | DType::BF16) {
             return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
         }
-        Ok(Self { order, batch, channels, input, window })
+        Ok(Self { batch, channels, input: [height, width], window })
     }
 
     /// The positions that output `i` of an axis reads.
@@ -109,17 +88,8 @@ impl MaxPool {
         self.input.map(|size| (size + 2 * padding - kernel) / stride + 1)
     }
 
-    /// How many images there are, and how many numbers a pixel has in memory: a channel counts as an image of
-    /// its own where its numbers lie together.
-    fn images(&self) -> (usize, usize) {
-        match self.order {
-            Order::ChannelsFirst => (self.batch * self.channels, 1),
-            Order::ChannelsLast => (self.batch, self.channels),
-        }
-    }
-
     fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
-        let ((images, inner), [height, width]) = (self.images(), self.output());
+        let (images, inner, [height, width]) = (self.batch, self.channels, self.output());
         let mut y = unwritten(images * height * width * inner);
         let image = x.len() / images;
         let rows = y.par_chunks_mut(width * inner).enumerate().with_min_len(NUMBERS.div_ceil(width * inner));
@@ -130,6 +100,24 @@ impl MaxPool {
             }
         });
         y
+    }
+
+    fn backward<T: Float>(&self, x: &[T], dy: &[T]) -> Vec<T> {
+        let (images, inner, [_, width]) = (self.batch, self.channels, self.output());
+        let mut dx = zeros(x.len());
+        let (image, pooled) = (x.len() / images, dy.len() / images);
+        dx.par_chunks_mut(image).zip(x.par_chunks(image)).zip(dy.par_chunks(pooled)).for_each(
+            |((dx, x), dy)| {
+                let mut maxima = Maxima::new(inner);
+                for (pixel, dy) in dy.chunks_exact(inner).enumerate() {
+                    maxima.find(self, x, pixel / width, pixel % width);
+                    for (at, dy) in maxima.at.iter().zip(dy) {
+                        dx[*at] += *dy;
+                    }
+                }
+            },
+        );
+        dx
     }
 
     /// The maxima of output (i, j) of an image alone.
@@ -151,24 +139,6 @@ impl MaxPool {
                 }
             }
         }
-    }
-
-    fn backward<T: Float>(&self, x: &[T], dy: &[T]) -> Vec<T> {
-        let ((images, inner), [_, width]) = (self.images(), self.output());
-        let mut dx = zeros(x.len());
-        let (image, pooled) = (x.len() / images, dy.len() / images);
-        dx.par_chunks_mut(image).zip(x.par_chunks(image)).zip(dy.par_chunks(pooled)).for_each(
-            |((dx, x), dy)| {
-                let mut maxima = Maxima::new(inner);
-                for (pixel, dy) in dy.chunks_exact(inner).enumerate() {
-                    maxima.find(self, x, pixel / width, pixel % width);
-                    for (at, dy) in maxima.at.iter().zip(dy) {
-                        dx[*at] += *dy;
-                    }
-                }
-            },
-        );
-        dx
     }
 }
 
@@ -208,48 +178,47 @@ impl<T: Float> Maxima<T> {
     }
 }
 
-impl Kernel<1> for MaxPool {
-    fn name(&self) -> &'static str {
-        "max_pool2d"
+/// `x -> y`, and `(x, dy) -> dx`.
+impl<const N: usize> Kernel<N> for MaxPool {
+    const NAME: &'static str = OP;
+
+    fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
+        let [height, width] = self.output();
+        let result = Shape::from((self.batch, height, width, self.channels));
+        Ok(if N == 1 { result } else { arguments[0].clone() })
     }
 
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        Ok(self.order.shape(self.batch, self.channels, self.output()))
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        by_type!("max_pool2d", arguments, |[x]| self.forward(x))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda(&self, [x]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
-        self.cuda_forward(x)
-    }
-
-    fn gradients(&self, [x]: [&Tensor; 1], _: &Tensor, dy: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
-        Ok([Some(Gradient(*self).run([x, dy])?)])
-    }
-}
-
-/// `(x, dy) -> dx`.
-struct Gradient(MaxPool);
-
-impl Kernel<2> for Gradient {
-    fn name(&self) -> &'static str {
-        "max_pool2d gradient"
-    }
-
-    fn shape(&self, [x, _]: [&Shape; 2]) -> CandleResult<Shape> {
-        Ok(x.clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!("max_pool2d", arguments, |[x, dy]| self.0.backward(x, dy))
+    fn host<T: Float>(&self, all: [&[T]; N]) -> CandleResult<Vec<T>> {
+        Ok(match all.get(1) {
+            None => self.forward(all[0]),
+            Some(dy) => self.backward(all[0], dy),
+        })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [x, dy]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        self.0.cuda_backward(x, dy)
+    fn cuda(&self, arguments: [cuda::Argument<'_>; N]) -> cuda::Made {
+        let (x, [height, width], [out_h, out_w]) = (arguments[0], self.input, self.output());
+        let Window { kernel, stride, padding } = self.window;
+        let sizes = cuda::sizes([height, width, out_h, out_w, kernel, stride, padding, self.channels])?;
+        let [h, w, oh, ow, kernel, stride, padding, inner] = &sizes;
+        let (device, pooled) = (cuda::device(x), self.batch * self.channels * out_h * out_w);
+        let len = cuda::len(x);
+        cuda::by_any_type!(x, OP, T => {
+            let x = cuda::elements::<T>(x)?;
+            let Some(dy) = arguments.get(1) else {
+                return cuda::made!(device, MAX_POOL::"max_pool_forward", T, pooled => pooled;
+                    &x; h, w, oh, ow, kernel, stride, padding, inner);
+            };
+            let dy = cuda::elements::<T>(*dy)?;
+            cuda::made!(device, MAX_POOL::"max_pool_backward", T, len => len;
+                &x, &dy; h, w, oh, ow, kernel, stride, padding, inner)
+        })
+    }
+
+    fn gradients(&self, arguments: [&Tensor; N], _: &Tensor, dy: &Tensor) -> Gradients<N> {
+        let mut gradients = [const { None }; N];
+        gradients[0] = Some(self.run([arguments[0], dy])?);
+        Ok(gradients)
     }
 }
 
@@ -258,17 +227,23 @@ mod tests {
     use candle_core::{Device, Var};
     use proptest::prelude::*;
 
-    use super::super::testing::{check_gradients, noise_tensor};
     use super::*;
+    use crate::layout::{channels_first, to_channels_last};
+    use crate::tests::{check_gradients, noise_tensor};
 
-    fn wrapped(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> CandleResult<Tensor> {
-        max_pool2d(x, kernel, stride, padding).map_err(candle_core::Error::wrap)
+    /// Of maps (N, C, H, W).
+    fn first(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
+        channels_first(&max_pool2d(&to_channels_last(x)?, kernel, stride, padding)?)
     }
 
-    /// The gradient of `sum(max_pool2d(x) * weights)`.
+    fn wrapped(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> CandleResult<Tensor> {
+        first(x, kernel, stride, padding).map_err(candle_core::Error::wrap)
+    }
+
+    /// The gradient of `sum(first(x) * weights)`.
     fn gradient(x: &Tensor, weights: &Tensor, (k, s, p): (usize, usize, usize)) -> Vec<f64> {
         let x = Var::from_tensor(x).unwrap();
-        let loss = (max_pool2d(&x, k, s, p).unwrap() * weights).unwrap().sum_all().unwrap();
+        let loss = (first(&x, k, s, p).unwrap() * weights).unwrap().sum_all().unwrap();
         loss.backward().unwrap().get(&x).unwrap().flatten_all().unwrap().to_vec1().unwrap()
     }
 
@@ -292,7 +267,7 @@ mod tests {
     fn padding_never_wins_and_the_first_maximum_takes_the_gradient() {
         // All negative: zero padding would win.
         let x = Tensor::full(-1.0f64, (1, 1, 4, 4), &Device::Cpu).unwrap();
-        let y = max_pool2d(&x, 3, 2, 1).unwrap();
+        let y = first(&x, 3, 2, 1).unwrap();
         assert_eq!(y.flatten_all().unwrap().to_vec1::<f64>().unwrap(), vec![-1.0; 4]);
         // Windows start at elements (0, 0), (0, 1), (1, 0) and (1, 1) of the image.
         let weights = Tensor::new(&[[[[1.0f64, 2.0], [4.0, 8.0]]]], &Device::Cpu).unwrap();
@@ -313,9 +288,7 @@ mod tests {
     #[test]
     fn nan_is_passed_on() {
         let x = Tensor::new(&[[[[f32::NAN, 1.0], [2.0, 3.0]]]], &Device::Cpu).unwrap();
-        assert!(
-            max_pool2d(&x, 2, 2, 0).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()[0].is_nan()
-        );
+        assert!(first(&x, 2, 2, 0).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()[0].is_nan());
     }
 
     #[test]
@@ -337,7 +310,7 @@ mod tests {
         let t = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
         let x = t(&[1, 2, 4, 4]);
         for (x, k, s, p, reason) in [
-            (&t(&[4, 4]), 2, 2, 0, "(N, C, H, W)"),
+            (&t(&[4, 4]), 2, 2, 0, "(N, H, W, C)"),
             (&t(&[0, 2, 4, 4]), 2, 2, 0, "zero extent"),
             (&x, 0, 2, 0, "positive"),
             (&x, 2, 0, 0, "positive"),
@@ -355,24 +328,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_pooling_of_the_other_order() {
-        for (kernel, stride, padding) in [(3, 2, 1), (2, 2, 0), (1, 2, 0), (3, 1, 1)] {
-            let x = noise_tensor(&[2, 5, 7, 3], 1).unwrap();
-            let x = if kernel == 2 { x.affine(f64::NAN, 0.0).unwrap() } else { x };
-            let y = max_pool2d_channels_last(&x, kernel, stride, padding).unwrap();
-            let view = x.permute((0, 3, 1, 2)).unwrap();
-            let expected = max_pool2d(&view, kernel, stride, padding).unwrap().permute((0, 2, 3, 1)).unwrap();
-            let flat = |t: Tensor| t.flatten_all().unwrap().to_vec1::<f64>().unwrap();
-            for (y, expected) in flat(y).into_iter().zip(flat(expected)) {
-                assert!(y == expected || (y.is_nan() && expected.is_nan()));
-            }
-        }
-    }
-
-    #[test]
     fn gradients_with_the_channels_innermost() {
         let x = noise_tensor(&[2, 4, 5, 3], 2).unwrap();
-        let pool = |t: &[Tensor]| max_pool2d_channels_last(&t[0], 3, 2, 1).map_err(candle_core::Error::wrap);
+        let pool = |t: &[Tensor]| max_pool2d(&t[0], 3, 2, 1).map_err(candle_core::Error::wrap);
         check_gradients(pool, &[x], 1e-6, 1e-8).unwrap();
     }
 }

@@ -4,7 +4,7 @@ use candle_core::{CpuStorage, DType, InplaceOp2, Layout, Result as CandleResult,
 use rayon::prelude::*;
 
 use super::float::Float;
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::relu::relu;
 use super::rows::{ROWS, each, rows, sums};
 use super::storage::{elements, window_mut};
@@ -60,39 +60,32 @@ fn check(x: &Tensor, slope: &Tensor) -> Result<()> {
     Err(Error::Argument { op: OP, reason })
 }
 
-/// (x, slope) -> y.
+/// (x, slope) -> y, and (x, slope, g) -> dx: what x is multiplied with, times x or g.
 struct Prelu;
 
-impl Kernel<2> for Prelu {
-    fn name(&self) -> &'static str {
-        OP
-    }
+impl<const N: usize> Kernel<N> for Prelu {
+    const NAME: &'static str = OP;
 
-    fn shape(&self, [x, _]: [&Shape; 2]) -> CandleResult<Shape> {
-        Ok(x.clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(OP, arguments, |[x, slope]| {
-            each(slope.len(), x.len(), &|first, y: &mut [_]| {
-                for (y, x) in y.chunks_exact_mut(slope.len()).zip(rows(x, first, slope.len())) {
-                    for ((y, &x), &slope) in y.iter_mut().zip(x).zip(slope) {
-                        *y = where_positive(x, x, slope * x);
-                    }
+    fn host<T: Float>(&self, all: [&[T]; N]) -> CandleResult<Vec<T>> {
+        let (x, slope, channels) = (all[0], all[1], all[1].len());
+        let g = all.get(2).copied().unwrap_or(x);
+        Ok(each(channels, x.len(), &|first, to: &mut [T]| {
+            let rows = rows(x, first, channels).zip(rows(g, first, channels));
+            for (to, (x, g)) in to.chunks_exact_mut(channels).zip(rows) {
+                for (((to, &x), &g), &slope) in to.iter_mut().zip(x).zip(g).zip(slope) {
+                    *to = where_positive(x, g, slope * g);
                 }
-            })
-        })
+            }
+        }))
     }
 
-    fn gradients(
-        &self,
-        [x, slope]: [&Tensor; 2],
-        _: &Tensor,
-        g: &Tensor,
-    ) -> CandleResult<[Option<Tensor>; 2]> {
-        let dx = x.track_op().then(|| InputGradient.run([x, slope, g])).transpose()?;
+    fn gradients(&self, arguments: [&Tensor; N], _: &Tensor, g: &Tensor) -> Gradients<N> {
+        let (x, slope) = (arguments[0], arguments[1]);
+        let mut gradients = [const { None }; N];
+        gradients[0] = x.track_op().then(|| Prelu.run([x, slope, g])).transpose()?;
         let d_slope = || SlopeGradient.run([x, g])?.to_dtype(slope.dtype());
-        Ok([dx, slope.track_op().then(d_slope).transpose()?])
+        gradients[1] = slope.track_op().then(d_slope).transpose()?;
+        Ok(gradients)
     }
 }
 
@@ -115,40 +108,11 @@ impl InplaceOp2 for Prelu {
     }
 }
 
-/// (x, slope, g) -> dx.
-struct InputGradient;
-
-impl Kernel<3> for InputGradient {
-    fn name(&self) -> &'static str {
-        OP
-    }
-
-    fn shape(&self, [x, ..]: [&Shape; 3]) -> CandleResult<Shape> {
-        Ok(x.clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
-        by_type!(OP, arguments, |[x, slope, g]| {
-            each(slope.len(), x.len(), &|first, dx: &mut [_]| {
-                let channels = slope.len();
-                let all = rows(x, first, channels).zip(rows(g, first, channels));
-                for (dx, (x, g)) in dx.chunks_exact_mut(channels).zip(all) {
-                    for (((dx, &x), &g), &slope) in dx.iter_mut().zip(x).zip(g).zip(slope) {
-                        *dx = where_positive(x, g, slope * g);
-                    }
-                }
-            })
-        })
-    }
-}
-
 /// (x, g) -> the slope's gradient (C), in f64: Σ g · x over what is not positive.
 struct SlopeGradient;
 
 impl Kernel<2> for SlopeGradient {
-    fn name(&self) -> &'static str {
-        OP
-    }
+    const NAME: &'static str = OP;
 
     fn shape(&self, [x, _]: [&Shape; 2]) -> CandleResult<Shape> {
         Ok(Shape::from(x.dims().last().copied().unwrap_or(1)))
@@ -180,7 +144,7 @@ pub(crate) fn where_positive<T: Float>(x: T, yes: T, no: T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{check_devices, check_gradients, distance, noise_tensor};
+    use crate::tests::{check_devices, check_gradients, distance, noise_tensor};
     use candle_core::{Device, Var};
 
     fn wrapped(t: &[Tensor]) -> CandleResult<Tensor> {

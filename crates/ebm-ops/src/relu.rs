@@ -1,16 +1,15 @@
 //! ReLU and ReLU6 with torch's derivatives, which are 0 at their ends (candle's at 0 is 1), alone and after a
 //! sum.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
-use candle_core::{CpuStorage, Shape, Tensor};
+use candle_core::Tensor;
 
 use super::float::Float;
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::zip_map;
 use super::widened::{is_narrow, widened};
 use crate::Result;
+#[cfg(feature = "cuda")]
+use crate::cuda;
 
 /// What follows a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,22 +74,6 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
     Activation::Relu.of(x, None)
 }
 
-/// [`relu`] of a + b, which have the same shape: the end of a residual block, in one pass.
-///
-/// # Errors
-/// When the shapes differ.
-pub fn add_relu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    Activation::Relu.of(a, Some(b))
-}
-
-/// min(max(x, 0), 6), of any shape; the derivatives at 0 and 6 are 0.
-///
-/// # Errors
-/// When a tensor operation fails.
-pub fn relu6(x: &Tensor) -> Result<Tensor> {
-    Activation::Relu6.of(x, None)
-}
-
 /// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32,
 /// f64 or on a GPU bf16.
 ///
@@ -104,34 +87,33 @@ pub fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
 struct Rectify(Activation);
 
 impl<const N: usize> Kernel<N> for Rectify {
-    fn name(&self) -> &'static str {
-        "relu"
-    }
+    const NAME: &'static str = "relu";
 
-    fn shape(&self, arguments: [&Shape; N]) -> candle_core::Result<Shape> {
-        Ok(arguments[0].clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; N]) -> candle_core::Result<CpuStorage> {
-        by_type!("relu", arguments, |all| match all.get(1) {
-            Some(b) => map(all[0], b, self.0, |a, b, bounds| between(a + b, bounds)),
-            None => map(all[0], all[0], self.0, |x, _, bounds| between(x, bounds)),
+    fn host<T: Float>(&self, all: [&[T]; N]) -> candle_core::Result<Vec<T>> {
+        let bounds = self.0.bounds().map(T::from_f64);
+        Ok(match all.get(1) {
+            Some(b) => zip_map(all[0], b, |a, b| between(a + b, bounds)),
+            None => zip_map(all[0], all[0], |x, _| between(x, bounds)),
         })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(
-        &self,
-        arguments: [crate::cuda::Argument<'_>; N],
-    ) -> candle_core::Result<candle_core::CudaStorage> {
-        let [_, most] = self.0.bounds();
-        match arguments.get(1) {
-            Some(b) => cuda::add_relu(arguments[0], *b, most),
-            None => cuda::relu(arguments[0], most),
-        }
+    fn cuda(&self, arguments: [cuda::Argument<'_>; N]) -> cuda::Made {
+        let (x, [_, most]) = (arguments[0], self.0.bounds());
+        let (device, len) = (cuda::device(x), cuda::len(x));
+        cuda::by_any_type!(x, "relu", T => {
+            let (x, most) = (cuda::elements::<T>(x)?, cuda::wide::<T>(most));
+            match arguments.get(1) {
+                Some(b) => {
+                    let b = cuda::elements::<T>(*b)?;
+                    cuda::made!(device, RELU::"add_relu", T, len => len; &x, &b; &most)
+                }
+                None => cuda::made!(device, RELU::"relu", T, len => len; &x; &most),
+            }
+        })
     }
 
-    fn gradients(&self, _: [&Tensor; N], y: &Tensor, g: &Tensor) -> candle_core::Result<[Option<Tensor>; N]> {
+    fn gradients(&self, _: [&Tensor; N], y: &Tensor, g: &Tensor) -> Gradients<N> {
         let g = self.0.gradient(g, y)?;
         Ok(std::array::from_fn(|_| Some(g.clone())))
     }
@@ -141,23 +123,21 @@ impl<const N: usize> Kernel<N> for Rectify {
 struct Mask(Activation);
 
 impl Kernel<2> for Mask {
-    fn name(&self) -> &'static str {
-        "relu-grad"
-    }
+    const NAME: &'static str = "relu-grad";
 
-    fn shape(&self, [g, _]: [&Shape; 2]) -> candle_core::Result<Shape> {
-        Ok(g.clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> candle_core::Result<CpuStorage> {
-        by_type!("relu-grad", arguments, |[g, y]| map(g, y, self.0, |g, y, bounds| where_between(
-            y, bounds, g
-        )))
+    fn host<T: Float>(&self, [g, y]: [&[T]; 2]) -> candle_core::Result<Vec<T>> {
+        let bounds = self.0.bounds().map(T::from_f64);
+        Ok(zip_map(g, y, |g, y| where_between(y, bounds, g)))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [g, y]: [crate::cuda::Argument<'_>; 2]) -> candle_core::Result<candle_core::CudaStorage> {
-        cuda::mask(g, y, self.0.bounds()[1])
+    fn cuda(&self, [g, y]: [cuda::Argument<'_>; 2]) -> cuda::Made {
+        let (device, len, [_, most]) = (cuda::device(g), cuda::len(g), self.0.bounds());
+        let all = cuda::count(len)?;
+        cuda::by_any_type!(g, "relu", T => {
+            let (g, y, most) = (cuda::elements::<T>(g)?, cuda::elements::<T>(y)?, cuda::wide::<T>(most));
+            cuda::made!(device, RELU::"relu_mask", T, len.div_ceil(4) => len; &g, &y; &most, &all)
+        })
     }
 }
 
@@ -174,15 +154,10 @@ pub(crate) fn where_between<T: Float>(x: T, [least, most]: [T; 2], g: T) -> T {
     std::hint::select_unpredictable((x > least) & (x < most), g, T::zero())
 }
 
-fn map<T: Float>(a: &[T], b: &[T], of: Activation, f: impl Fn(T, T, [T; 2]) -> T + Sync) -> Vec<T> {
-    let bounds = of.bounds().map(T::from_f64);
-    zip_map(a, b, |a, b| f(a, b, bounds))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::devices;
+    use crate::tests::devices;
     use candle_core::Var;
 
     #[test]
@@ -204,13 +179,13 @@ mod tests {
         for device in devices() {
             let a = Var::new(&[[1f32, -2.], [3., 1.]], &device).unwrap();
             let b = Var::new(&[[1f32, 5.], [-4., -1.]], &device).unwrap();
-            let y = add_relu(&a.t().unwrap(), &b.t().unwrap()).unwrap();
+            let y = Activation::Relu.of(&a.t().unwrap(), Some(&b.t().unwrap())).unwrap();
             assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
             let grads = y.sum_all().unwrap().backward().unwrap();
             for var in [&a, &b] {
                 assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
             }
-            assert!(add_relu(&a, &b.get(0).unwrap()).is_err());
+            assert!(Activation::Relu.of(&a, Some(&b.get(0).unwrap())).is_err());
         }
     }
 
@@ -218,7 +193,7 @@ mod tests {
     fn relu6_is_flat_at_both_ends() {
         for device in devices() {
             let x = Var::new(&[-1.5f64, 0., 2., 6., 7.], &device).unwrap();
-            let y = relu6(&x).unwrap();
+            let y = Activation::Relu6.of(&x, None).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2., 6., 6.]);
             // torch.nn.functional.hardtanh passes nothing at its bounds.
             let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();

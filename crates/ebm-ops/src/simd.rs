@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use crate::{Error, Result};
 
@@ -10,25 +10,17 @@ use crate::{Error, Result};
 /// what a machine without the newer ones would do: `avx2`.
 const LIMIT: &str = "EBM_SIMD";
 
-/// The instruction sets that the kernels are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub(crate) enum Level {
-    /// What the build targets.
-    Base,
-    /// AVX2 and FMA.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// AVX-512 F, VL, DQ and FMA.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-/// The best level of this processor within the limit. The answer never changes within a process, so results do not
-/// either.
-pub(crate) fn detect() -> Level {
-    static BEST: LazyLock<Level> = LazyLock::new(|| {
-        let (best, limit) = (of_processor(), limit().ok().flatten());
-        limit.filter(|limit| *limit < best).unwrap_or(best)
+/// The best instruction sets of this processor within the limit of `EBM_SIMD`, for kernels that are written with
+/// vectors of any length. The answer never changes within a process, so results do not either.
+pub fn arch() -> Arch {
+    static BEST: LazyLock<Arch> = LazyLock::new(|| {
+        #[cfg(target_arch = "x86_64")]
+        if is_limited().unwrap_or(false)
+            && let Some(avx2) = pulp::x86::V3::try_new()
+        {
+            return Arch::V3(avx2);
+        }
+        Arch::new()
     });
     *BEST
 }
@@ -36,19 +28,7 @@ pub(crate) fn detect() -> Level {
 /// Whether this processor multiplies bf16, within the limit.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_bf16() -> bool {
-    detect() == Level::Avx512 && std::is_x86_feature_detected!("avx512bf16")
-}
-
-/// The best instruction sets of this processor within the limit of `EBM_SIMD`, for kernels that are written with
-/// vectors of any length.
-pub fn arch() -> Arch {
-    #[cfg(target_arch = "x86_64")]
-    if detect() == Level::Avx2
-        && let Some(avx2) = pulp::x86::V3::try_new()
-    {
-        return Arch::V3(avx2);
-    }
-    Arch::new()
+    matches!(arch(), Arch::V4(_)) && std::is_x86_feature_detected!("avx512bf16")
 }
 
 /// What the kernels on the CPU use in this process.
@@ -65,26 +45,25 @@ pub struct InstructionSets {
 /// # Errors
 /// [`Error::Argument`] where `EBM_SIMD` in the environment is neither empty nor `avx2`; kernels take it for empty.
 pub fn instruction_sets() -> Result<InstructionSets> {
-    let is_limited = limit()?.is_some();
-    let newest = match detect() {
-        Level::Base => "base",
+    let newest = match arch() {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => "AVX2",
+        Arch::V4(_) => "AVX-512",
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => "AVX-512",
+        Arch::V3(_) => "AVX2",
+        _ => "base",
     };
-    Ok(InstructionSets { newest, is_limited })
+    Ok(InstructionSets { newest, is_limited: is_limited()? })
 }
 
-fn limit() -> Result<Option<Level>> {
-    limit_of(std::env::var_os(LIMIT).unwrap_or_default().to_str())
+fn is_limited() -> Result<bool> {
+    limits(std::env::var_os(LIMIT).unwrap_or_default().to_str())
 }
 
-fn limit_of(value: Option<&str>) -> Result<Option<Level>> {
+fn limits(value: Option<&str>) -> Result<bool> {
     match value {
-        Some("") => Ok(None),
+        Some("") => Ok(false),
         #[cfg(target_arch = "x86_64")]
-        Some("avx2") => Ok(Some(Level::Avx2)),
+        Some("avx2") => Ok(true),
         value => {
             let reason =
                 format!("{LIMIT} in the environment is {value:?}; it can be \"avx2\" on x86-64, or unset");
@@ -93,55 +72,29 @@ fn limit_of(value: Option<&str>) -> Result<Option<Level>> {
     }
 }
 
-fn of_processor() -> Level {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let fma = std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma");
-        let avx512 = std::is_x86_feature_detected!("avx512f")
-            && std::is_x86_feature_detected!("avx512vl")
-            && std::is_x86_feature_detected!("avx512dq");
-        if fma && avx512 {
-            return Level::Avx512;
-        }
-        if fma {
-            return Level::Avx2;
-        }
+/// A loop that the compiler makes vectors of. Where it and what it calls are inlined, it is compiled for every
+/// instruction set.
+pub(crate) trait Vectorized: Sized {
+    /// Runs it, where `FMA` with fused products: without the instruction each is a library call.
+    fn run<const FMA: bool>(self);
+
+    /// Runs it with these instruction sets.
+    fn dispatch(self, arch: Arch) {
+        arch.dispatch(Compiled(self));
     }
-    Level::Base
 }
 
-/// Compiles the `#[inline(always)]` function `$body::<T, FMA>` once per [`Level`] and defines `$name`, which
-/// calls the copy for a level.
-macro_rules! multiversion {
-    ($(#[$doc:meta])* $vis:vis fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) = $body:ident) => {
-        $(#[$doc])*
-        $vis fn $name<$T: Float>(level: Level, $($arg: $ty),*) {
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma")]
-            fn avx2<$T: Float>($($arg: $ty),*) {
-                $body::<$T, true>($($arg),*);
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-            fn avx512<$T: Float>($($arg: $ty),*) {
-                $body::<$T, true>($($arg),*);
-            }
-            match level {
-                // Fused products are part of the base instruction set of aarch64.
-                Level::Base => $body::<$T, { cfg!(target_arch = "aarch64") }>($($arg),*),
-                #[cfg(target_arch = "x86_64")]
-                #[expect(unsafe_code, reason = "calling a function compiled for an instruction set found at run time")]
-                // SAFETY: `detect` is the only maker of this level outside tests, and it saw AVX2 and FMA.
-                Level::Avx2 => unsafe { avx2::<$T>($($arg),*) },
-                #[cfg(target_arch = "x86_64")]
-                #[expect(unsafe_code, reason = "calling a function compiled for an instruction set found at run time")]
-                // SAFETY: `detect` is the only maker of this level outside tests, and it saw these AVX-512 sets, AVX2 and FMA.
-                Level::Avx512 => unsafe { avx512::<$T>($($arg),*) },
-            }
-        }
-    };
+struct Compiled<L>(L);
+
+impl<L: Vectorized> WithSimd for Compiled<L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        // The vectors of x86-64 and aarch64 come with fused products.
+        if S::F32_LANES > 1 { self.0.run::<true>() } else { self.0.run::<false>() }
+    }
 }
-pub(crate) use multiversion;
 
 #[cfg(test)]
 mod tests {
@@ -166,8 +119,8 @@ mod tests {
 
     #[test]
     fn an_unknown_limit_is_refused() {
-        let error = limit_of(Some("avx9")).unwrap_err().to_string();
+        let error = limits(Some("avx9")).unwrap_err().to_string();
         assert!(error.contains("EBM_SIMD") && error.contains("avx9"), "{error}");
-        assert_eq!(limit_of(Some("")).unwrap(), None);
+        assert!(!limits(Some("")).unwrap());
     }
 }

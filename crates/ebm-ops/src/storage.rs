@@ -4,6 +4,7 @@ use candle_core::{CpuStorage, DType, Layout, Result, Tensor, WithDType, bail};
 use rayon::prelude::*;
 
 use super::float::Float;
+use crate::Error;
 
 /// Numbers from which on [`zeros`] uses all threads.
 const LARGE: usize = 1 << 19;
@@ -60,6 +61,21 @@ pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
     tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
 }
 
+/// The numbers of a bias of this length, zeros where there is none.
+///
+/// # Errors
+/// [`Error::Argument`] of `op` where the bias has another shape.
+pub(crate) fn bias_numbers(op: &'static str, bias: Option<&Tensor>, len: usize) -> crate::Result<Vec<f32>> {
+    match bias {
+        None => Ok(vec![0.0; len]),
+        Some(bias) if bias.dims() == [len] => Ok(numbers(bias)?),
+        Some(bias) => {
+            let reason = format!("expected a bias ({len}), got {:?}", bias.dims());
+            Err(Error::Argument { op, reason })
+        }
+    }
+}
+
 /// The elements of a contiguous tensor, in order: what a custom operation's `cpu_fwd` works on.
 ///
 /// # Errors
@@ -80,7 +96,8 @@ pub(crate) fn window_mut<'a, T>(values: &'a mut [T], layout: &Layout) -> Result<
     Ok(&mut values[start..end])
 }
 
-fn offsets(layout: &Layout) -> Result<(usize, usize)> {
+/// Where the numbers of a contiguous layout start and end.
+pub(crate) fn offsets(layout: &Layout) -> Result<(usize, usize)> {
     match layout.contiguous_offsets() {
         Some(offsets) => Ok(offsets),
         None => {

@@ -1,10 +1,11 @@
 //! Losses one after the other, of whose graphs there is one at a time.
 
-use candle_core::{CpuStorage, DType, Result, Shape, Tensor};
+use candle_core::{DType, Result, Shape, Tensor};
 
 use super::backward;
+use super::float::Float;
 use super::graph::sum;
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Gradients, Kernel};
 
 /// The sum of `losses`, scalars of one type, differentiable in their variables and in nothing else; none where
 /// there is no loss.
@@ -59,19 +60,17 @@ fn nothing(variable: &Tensor, gradient: Tensor) -> Result<Tensor> {
 struct Known(Tensor);
 
 impl Kernel<1> for Known {
-    fn name(&self) -> &'static str {
-        "sum-of-losses"
-    }
+    const NAME: &'static str = "sum-of-losses";
 
     fn shape(&self, _: [&Shape; 1]) -> Result<Shape> {
         Ok(Shape::from(()))
     }
 
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> Result<CpuStorage> {
-        by_type!("sum-of-losses", arguments, |[_]| vec![0.0])
+    fn host<T: Float>(&self, _: [&[T]; 1]) -> Result<Vec<T>> {
+        Ok(vec![T::zero()])
     }
 
-    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; 1]> {
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, g: &Tensor) -> Gradients<1> {
         let factor = g.to_dtype(DType::F64)?.to_scalar::<f64>()?;
         Ok([Some(if factor == 1.0 { self.0.clone() } else { (&self.0 * factor)? })])
     }
@@ -80,7 +79,7 @@ impl Kernel<1> for Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{devices, noise_tensor};
+    use crate::tests::{devices, noise_tensor};
     use crate::{linear, relu};
     use candle_core::{Device, Var};
 

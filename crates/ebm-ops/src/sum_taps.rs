@@ -5,16 +5,15 @@
 //! `sum_taps(x · filter)`. A map of the size of x never stands k² times in memory, and a product with k²
 //! columns runs at the speed of any other.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
 use std::ops::Range;
 
-use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::float::Float;
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Gradients, Kernel};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::{Error, Result};
 
 /// `y[n, i, j] = Σ p[n, i + u − ⌊k/2⌋, j + v − ⌊k/2⌋, u·k + v]` over the taps (u, v) inside the map: what a
@@ -54,8 +53,11 @@ pub fn spread_taps(g: &Tensor, kernel: usize) -> Result<Tensor> {
 
 fn apply(x: &Tensor, op: Taps) -> Result<Tensor> {
     if !matches!(x.dtype(), DType::F32 | DType::F64) {
-        let reason = format!("expected f32 or f64, got {:?}", x.dtype());
-        return Err(Error::Argument { op: op.name(), reason });
+        let name = if op.spread { "spread_taps" } else { "sum_taps" };
+        return Err(Error::Argument {
+            op: name,
+            reason: format!("expected f32 or f64, got {:?}", x.dtype()),
+        });
     }
     Ok(op.apply([x])?)
 }
@@ -77,13 +79,25 @@ impl Taps {
         let last = (size + half).saturating_sub(tap).min(size);
         (first..last.max(first), (first + tap).saturating_sub(half))
     }
+}
 
-    fn products<T: Float>(&self, x: &[T]) -> Vec<T> {
+impl Kernel<1> for Taps {
+    const NAME: &'static str = "sum_taps";
+
+    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
+        let [n, height, width] = self.shape;
+        Ok(match self.spread {
+            true => Shape::from((n, height, width, self.kernel * self.kernel)),
+            false => Shape::from((n, height, width)),
+        })
+    }
+
+    fn host<T: Float>(&self, [x]: [&[T]; 1]) -> CandleResult<Vec<T>> {
         let ([n, height, width], kernel) = (self.shape, self.kernel);
         let (plane, taps) = (height * width, kernel * kernel);
         let mut y = vec![T::zero(); n * plane * if self.spread { taps } else { 1 }];
         if y.is_empty() {
-            return y;
+            return Ok(y);
         }
         let (from, to) = if self.spread { (plane, plane * taps) } else { (plane * taps, plane) };
         y.par_chunks_exact_mut(to).zip(x.par_chunks_exact(from)).for_each(|(y, x)| {
@@ -103,33 +117,24 @@ impl Taps {
                 }
             }
         });
-        y
-    }
-}
-
-impl Kernel<1> for Taps {
-    fn name(&self) -> &'static str {
-        if self.spread { "spread_taps" } else { "sum_taps" }
-    }
-
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        let [n, height, width] = self.shape;
-        Ok(match self.spread {
-            true => Shape::from((n, height, width, self.kernel * self.kernel)),
-            false => Shape::from((n, height, width)),
-        })
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        by_type!(self.name(), arguments, |[x]| self.products(x))
+        Ok(y)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [x]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
-        self.on_gpu(x.0, x.1)
+    fn cuda(&self, [x]: [cuda::Argument<'_>; 1]) -> cuda::Made {
+        let ([n, height, width], device) = (self.shape, cuda::device(x));
+        let [h, w, kernel] = cuda::sizes([height, width, self.kernel])?;
+        let len = n * height * width * if self.spread { self.kernel * self.kernel } else { 1 };
+        cuda::by_type!(x, "sum_taps", T => {
+            let from = cuda::elements::<T>(x)?;
+            match self.spread {
+                false => cuda::made!(device, SUM_TAPS::"sum_taps", T, len => len; &from; &h, &w, &kernel),
+                true => cuda::made!(device, SUM_TAPS::"spread_taps", T, len => len; &from; &h, &w, &kernel),
+            }
+        })
     }
 
-    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> Gradients<1> {
         Ok([Some(Self { spread: !self.spread, ..*self }.run([grad])?)])
     }
 }
@@ -137,7 +142,7 @@ impl Kernel<1> for Taps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{check_gradients, noise_tensor};
+    use crate::tests::{check_gradients, noise_tensor};
 
     #[test]
     fn with_the_products_it_is_a_convolution() {

@@ -1,62 +1,44 @@
 //! Nearest-neighbour resizing whose gradient adds to what else reads its input.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
-use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
+use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::float::Float;
-use super::kernel::{Apply, Argument, Kernel, by_type};
-use super::layout::{Order, innermost};
+use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::{unwritten, zeros};
-use super::widened::{is_narrow, on_gpu, widened};
+use super::widened::{is_narrow, widened};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::{Error, Result};
 
-/// Resizes by repeating or dropping pixels: `y[n, c, i, j] = x[n, c, r(i, H, out_h), r(j, W, out_w)]` with
+/// The name in errors.
+const OP: &str = "upsample_nearest2d";
+
+/// Resizes by repeating or dropping pixels: `y[n, i, j, c] = x[n, r(i, H, out_h), r(j, W, out_w), c]` with
 /// `r(i, size, out) = ⌊i · size / out⌋`.
 ///
-/// x `(N, C, H, W)`, f32, f64 or bf16, gives `(N, C, out_h, out_w)` for any sizes. The index is computed in
+/// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, out_h, out_w, C)` for any sizes. The index is computed in
 /// f32 as PyTorch computes it (mode `nearest`), which for some size pairs is one less than the exact quotient
 /// where that is an integer. The gradient of a pixel is the sum over its copies.
 ///
 /// # Errors
 /// [`Error::Argument`] where x is not of rank 4, is of another type, or a size is zero.
 pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
-    // A view of a map that is stored with the channels innermost is read in place.
-    match innermost(x)? {
-        Some(stored) => Ok(upsample(&stored, Order::ChannelsLast, [out_h, out_w])?.permute((0, 3, 1, 2))?),
-        None => upsample(x, Order::ChannelsFirst, [out_h, out_w]),
-    }
-}
-
-/// [`upsample_nearest2d`] of maps with the channels innermost: (N, H, W, C) gives (N, out_h, out_w, C).
-///
-/// # Errors
-/// As there.
-pub fn upsample_nearest2d_channels_last(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
-    upsample(x, Order::ChannelsLast, [out_h, out_w])
-}
-
-fn upsample(x: &Tensor, order: Order, large: [usize; 2]) -> Result<Tensor> {
-    let refuse = |reason: String| Err(Error::Argument { op: "upsample_nearest2d", reason });
-    let &[batch, a, b, c] = x.dims() else {
-        return refuse(format!("expected x {order}, got {:?}", x.dims()));
+    let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
+    let &[batch, height, width, channels] = x.dims() else {
+        return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
     };
-    let (channels, small) = match order {
-        Order::ChannelsFirst => (a, [b, c]),
-        Order::ChannelsLast => (c, [a, b]),
-    };
-    if x.elem_count() == 0 || large.contains(&0) {
-        return refuse(format!("x {:?} to {} x {}: no size may be zero", x.dims(), large[0], large[1]));
+    if x.elem_count() == 0 || [out_h, out_w].contains(&0) {
+        return refuse(format!("x {:?} to {out_h} x {out_w}: no size may be zero", x.dims()));
     }
     if is_narrow(x) {
-        return widened(x, |x| upsample(x, order, large));
+        return widened(x, |x| upsample_nearest2d(x, out_h, out_w));
     }
-    if !matches!(x.dtype(), DType::F32 | DType::F64) && !on_gpu(x) {
+    if !matches!(x.dtype(), DType::F32 | DType::F64 | DType::BF16) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
     }
-    Ok(Nearest { order, planes: [batch, channels], small, large, adjoint: false }.apply([x])?)
+    let (small, large) = ([height, width], [out_h, out_w]);
+    Ok(Nearest { batch, channels, small, large, adjoint: false }.apply([x])?)
 }
 
 /// The input index of each of `out` output indices.
@@ -67,9 +49,8 @@ fn sources(size: usize, out: usize) -> Vec<usize> {
 
 #[derive(Clone, Copy)]
 struct Nearest {
-    order: Order,
-    /// Images and channels.
-    planes: [usize; 2],
+    batch: usize,
+    channels: usize,
     small: [usize; 2],
     large: [usize; 2],
     /// From the gradient of y to that of x.
@@ -82,22 +63,13 @@ impl Nearest {
         [sources(self.small[0], self.large[0]), sources(self.small[1], self.large[1])]
     }
 
-    /// How many planes there are, and how many numbers a pixel of them has in memory.
-    fn pixels(&self) -> (usize, usize) {
-        let [images, channels] = self.planes;
-        match self.order {
-            Order::ChannelsFirst => (images * channels, 1),
-            Order::ChannelsLast => (images, channels),
-        }
-    }
-
     fn forward<T: Float>(&self, x: &[T]) -> Vec<T> {
-        let ([rows, cols], (planes, inner), [height, width]) = (self.maps(), self.pixels(), self.large);
-        let (plane, line) = (x.len() / planes, self.small[1] * inner);
-        let mut y = unwritten(planes * height * width * inner);
+        let ([rows, cols], inner, [height, width]) = (self.maps(), self.channels, self.large);
+        let (image, line) = (x.len() / self.batch, self.small[1] * inner);
+        let mut y = unwritten(self.batch * height * width * inner);
         let lines = y.par_chunks_exact_mut(width * inner).enumerate();
         lines.with_min_len(NUMBERS.div_ceil(width * inner)).for_each(|(i, to)| {
-            let from = &x[i / height * plane + rows[i % height] * line..][..line];
+            let from = &x[i / height * image + rows[i % height] * line..][..line];
             for (to, &col) in to.chunks_exact_mut(inner).zip(&cols) {
                 to.copy_from_slice(&from[col * inner..(col + 1) * inner]);
             }
@@ -106,10 +78,10 @@ impl Nearest {
     }
 
     fn backward<T: Float>(&self, grad: &[T]) -> Vec<T> {
-        let ([rows, cols], (planes, inner)) = (self.maps(), self.pixels());
+        let ([rows, cols], inner) = (self.maps(), self.channels);
         let line = self.small[1] * inner;
-        let mut dx = zeros(planes * self.small[0] * line);
-        let gradients = grad.par_chunks_exact(grad.len() / planes);
+        let mut dx = zeros(self.batch * self.small[0] * line);
+        let gradients = grad.par_chunks_exact(grad.len() / self.batch);
         dx.par_chunks_exact_mut(self.small[0] * line).zip(gradients).for_each(|(dx, grad)| {
             for (from, &row) in grad.chunks_exact(self.large[1] * inner).zip(&rows) {
                 let to = &mut dx[row * line..][..line];
@@ -127,28 +99,35 @@ impl Nearest {
 const NUMBERS: usize = 1 << 12;
 
 impl Kernel<1> for Nearest {
-    fn name(&self) -> &'static str {
-        "upsample_nearest2d"
-    }
+    const NAME: &'static str = OP;
 
     fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        let [n, c] = self.planes;
-        Ok(self.order.shape(n, c, if self.adjoint { self.small } else { self.large }))
+        let [height, width] = if self.adjoint { self.small } else { self.large };
+        Ok(Shape::from((self.batch, height, width, self.channels)))
     }
 
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        by_type!("upsample_nearest2d", arguments, |[from]| match self.adjoint {
-            false => self.forward(from),
-            true => self.backward(from),
-        })
+    fn host<T: Float>(&self, [from]: [&[T]; 1]) -> CandleResult<Vec<T>> {
+        Ok(if self.adjoint { self.backward(from) } else { self.forward(from) })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [from]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
-        self.on_gpu(from.0, from.1)
+    fn cuda(&self, [from]: [cuda::Argument<'_>; 1]) -> cuda::Made {
+        let ([h, w], [out_h, out_w], [inner]) =
+            (cuda::sizes(self.small)?, cuda::sizes(self.large)?, cuda::sizes([self.channels])?);
+        let (device, to) = (cuda::device(from), if self.adjoint { self.small } else { self.large });
+        let len = self.batch * self.channels * to[0] * to[1];
+        cuda::by_any_type!(from, OP, T => {
+            let from = cuda::elements::<T>(from)?;
+            match self.adjoint {
+                false => cuda::made!(
+                    device, UPSAMPLE::"upsample_forward", T, len => len; &from; &h, &w, &out_h, &out_w, &inner),
+                true => cuda::made!(
+                    device, UPSAMPLE::"upsample_backward", T, len => len; &from; &h, &w, &out_h, &out_w, &inner),
+            }
+        })
     }
 
-    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> Gradients<1> {
         Ok([Some(Self { adjoint: !self.adjoint, ..*self }.run([grad])?)])
     }
 }
@@ -158,11 +137,14 @@ mod tests {
     use candle_core::Device;
     use proptest::prelude::*;
 
-    use super::super::testing::{check_gradients, noise_tensor};
     use super::*;
+    use crate::layout::{channels_first, to_channels_last};
+    use crate::tests::{check_gradients, noise_tensor};
 
+    /// Of maps (N, C, H, W).
     fn wrapped(x: &Tensor, out_h: usize, out_w: usize) -> CandleResult<Tensor> {
-        upsample_nearest2d(x, out_h, out_w).map_err(candle_core::Error::wrap)
+        let y = to_channels_last(x).and_then(|x| upsample_nearest2d(&x, out_h, out_w));
+        y.and_then(|y| channels_first(&y)).map_err(candle_core::Error::wrap)
     }
 
     #[test]
@@ -174,7 +156,7 @@ mod tests {
         // Rounding in f32, as PyTorch's: exactly, 7 * 62 / 14 is 31.
         assert_eq!(sources(62, 14)[7], 30);
         let x = Tensor::new(&[[[[1.0f32, 2.0]]]], &Device::Cpu).unwrap();
-        let y = upsample_nearest2d(&x, 2, 3).unwrap();
+        let y = wrapped(&x, 2, 3).unwrap();
         assert_eq!(y.dims(), [1, 1, 2, 3]);
         assert_eq!(y.flatten_all().unwrap().to_vec1::<f32>().unwrap(), [1.0, 1.0, 2.0, 1.0, 1.0, 2.0]);
     }
@@ -220,7 +202,7 @@ mod tests {
         let t = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
         let x = t(&[1, 2, 4, 4]);
         for (x, h, w, reason) in [
-            (&t(&[4, 4]), 2, 2, "(N, C, H, W)"),
+            (&t(&[4, 4]), 2, 2, "(N, H, W, C)"),
             (&t(&[0, 2, 4, 4]), 2, 2, "zero"),
             (&x, 0, 2, "zero"),
             (&x, 2, 0, "zero"),

@@ -1,16 +1,11 @@
 //! Maps in bf16: half the memory of f32. Only GPUs compute with them; the CPU takes them as f32 and rounds
 //! the result.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 
 /// Whether x is in bf16 where there is no kernel for it.
 pub(crate) fn is_narrow(x: &Tensor) -> bool {
     x.dtype() == DType::BF16 && !x.device().is_cuda()
-}
-
-/// Whether x is in bf16 where kernels may be for it.
-pub(crate) fn on_gpu(x: &Tensor) -> bool {
-    x.dtype() == DType::BF16 && matches!(x.device(), Device::Cuda(_))
 }
 
 /// `f` of x as f32, rounded to x's type.

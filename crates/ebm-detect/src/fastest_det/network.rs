@@ -6,7 +6,6 @@ use ebm_nn::shufflenet::ShuffleNetV2;
 use ebm_ops::{
     Padding, nhwc,
     nn::{BatchNormConfig, Conv2d, Conv2dConfig},
-    upsample_nearest2d,
 };
 
 use crate::Result;
@@ -83,8 +82,7 @@ impl Pyramid {
 
     fn forward(&self, [fine, middle, coarse]: &[Tensor; 3]) -> Result<Tensor> {
         let (_, height, width, _) = middle.dims4()?;
-        let coarse = upsample_nearest2d(&coarse.permute((0, 3, 1, 2))?, height, width)?;
-        let coarse = coarse.permute((0, 2, 3, 1))?.contiguous()?;
+        let coarse = nhwc::upsample_nearest2d(coarse, height, width)?;
         let x = Tensor::cat(&[&halved(fine)?, middle, &coarse], D::Minus1)?;
         let x = self.first.forward_channels_last(&x, None, true, false)?;
         let seen = |reach: &Vec<Conv2d>| {

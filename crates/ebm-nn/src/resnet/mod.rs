@@ -11,7 +11,7 @@ use ebm_ops::{Workspace, nhwc};
 
 use self::block::{Residual, Sizes, conv_norm};
 use crate::onnx::{Attribute, Graph, Value};
-use crate::{Error, Result};
+use crate::{Error, Result, through};
 
 /// What follows each convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -173,18 +173,10 @@ impl ResNet {
         Workspace::shared().recycle_input(stem, &x);
         let mut maps = Vec::with_capacity(stages);
         for stage in &self.stages[..stages] {
-            let mut blocks = stage.iter();
-            if let Some(first) = blocks.next() {
-                let y = first.forward(&x, train)?;
-                let input = std::mem::replace(&mut x, y);
-                // A later stage's input is the last one's output, which is kept.
-                if maps.is_empty() {
-                    Workspace::shared().recycle_input(input, &x);
-                }
-            }
-            for block in blocks {
-                let y = block.forward(&x, train)?;
-                let input = std::mem::replace(&mut x, y);
+            let y = through(stage, &x, |block, x| block.forward(x, train))?;
+            let input = std::mem::replace(&mut x, y);
+            // A later stage's input is the last one's output, which is kept.
+            if maps.is_empty() {
                 Workspace::shared().recycle_input(input, &x);
             }
             maps.push(x.clone());

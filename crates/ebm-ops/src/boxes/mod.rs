@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use crate::error::{Error, Result};
 
-pub use nms::{batched_nms, batched_nms_on, nms};
+pub use nms::{batched_nms, batched_nms_on};
 
 /// A box as (x0, y0, x1, y1) in pixels.
 pub type BBox = [f32; 4];

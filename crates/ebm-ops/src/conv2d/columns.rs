@@ -3,13 +3,15 @@
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use candle_core::{Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::geometry::Geometry;
 use crate::Result;
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::float::Float;
-use crate::kernel::{Apply, Argument, Kernel, by_type};
+use crate::kernel::{Apply, Gradients, Kernel};
 
 /// Numbers of columns that are made at a time, unless an image has more: 1 GiB of f32.
 const COLUMNS: usize = 1 << 28;
@@ -42,23 +44,6 @@ struct Columns {
 }
 
 impl Columns {
-    fn moved<T: Float>(&self, from: &[T]) -> Vec<T> {
-        let (g, mut to) = (&self.geometry, vec![T::zero(); self.len()]);
-        let images = to.par_chunks_mut(self.len() / g.batch).zip(from.par_chunks(from.len() / g.batch));
-        images.for_each(|(to, from)| {
-            runs(g, |column, pixel, len| {
-                if self.adjoint {
-                    let to = to[pixel..].iter_mut().step_by(g.stride);
-                    to.zip(&from[column..column + len]).for_each(|(to, from)| *to += *from);
-                } else {
-                    let from = from[pixel..].iter().step_by(g.stride);
-                    to[column..column + len].iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-                }
-            });
-        });
-        to
-    }
-
     fn len(&self) -> usize {
         let g = &self.geometry;
         g.batch * if self.adjoint { g.channels * g.plane() } else { g.depth() * g.pixels() }
@@ -88,9 +73,7 @@ fn runs(g: &Geometry, mut run: impl FnMut(usize, usize, usize)) {
 }
 
 impl Kernel<1> for Columns {
-    fn name(&self) -> &'static str {
-        if self.adjoint { "col2im" } else { "im2col" }
-    }
+    const NAME: &'static str = "im2col";
 
     fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
         let g = &self.geometry;
@@ -100,45 +83,41 @@ impl Kernel<1> for Columns {
         })
     }
 
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        by_type!(self.name(), arguments, |[from]| self.moved(from))
+    fn host<T: Float>(&self, [from]: [&[T]; 1]) -> CandleResult<Vec<T>> {
+        let (g, mut to) = (&self.geometry, vec![T::zero(); self.len()]);
+        let images = to.par_chunks_mut(self.len() / g.batch).zip(from.par_chunks(from.len() / g.batch));
+        images.for_each(|(to, from)| {
+            runs(g, |column, pixel, len| {
+                if self.adjoint {
+                    let to = to[pixel..].iter_mut().step_by(g.stride);
+                    to.zip(&from[column..column + len]).for_each(|(to, from)| *to += *from);
+                } else {
+                    let from = from[pixel..].iter().step_by(g.stride);
+                    to[column..column + len].iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                }
+            });
+        });
+        Ok(to)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [from]: [crate::cuda::Argument<'_>; 1]) -> CandleResult<candle_core::CudaStorage> {
-        cuda::columns(self, from.0, from.1)
-    }
-
-    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> CandleResult<[Option<Tensor>; 1]> {
-        Ok([Some(Self { adjoint: !self.adjoint, ..*self }.run([grad])?)])
-    }
-}
-
-#[cfg(feature = "cuda")]
-mod cuda {
-    use candle_core::backend::BackendStorage;
-    use candle_core::{CudaStorage, Layout, Result};
-
-    use super::Columns;
-    use crate::cuda::{Element, by_type, elements, launch, sizes, unwritten};
-
-    pub(super) fn columns(op: &Columns, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
-        fn run<T: Element>(op: &Columns, s: &CudaStorage, l: &Layout) -> Result<CudaStorage> {
-            let g = &op.geometry;
-            let ([kernel_h, kernel_w], [pad_h, pad_w], [out_h, out_w]) = (g.kernel, g.padding, g.output());
-            let sizes = sizes([g.height, g.width, kernel_h, kernel_w, g.stride, pad_h, pad_w, out_h, out_w])?;
-            let [h, w, kh, kw, stride, ph, pw, oh, ow] = &sizes;
-            let device = s.device();
-            let from = elements::<T>(s, l)?;
-            let len = op.len();
-            let mut to = unwritten::<T>(device, len)?;
-            if op.adjoint {
-                launch!(device, COLUMNS::"col2im", T, len; &from, &mut to, h, w, kh, kw, stride, ph, pw, oh, ow);
-            } else {
-                launch!(device, COLUMNS::"im2col", T, len; &from, &mut to, h, w, kh, kw, stride, ph, pw, oh, ow);
+    fn cuda(&self, [from]: [cuda::Argument<'_>; 1]) -> cuda::Made {
+        let (g, device, len) = (&self.geometry, cuda::device(from), self.len());
+        let ([kernel_h, kernel_w], [pad_h, pad_w], [out_h, out_w]) = (g.kernel, g.padding, g.output());
+        let sizes = [g.height, g.width, kernel_h, kernel_w, g.stride, pad_h, pad_w, out_h, out_w];
+        let [h, w, kh, kw, stride, ph, pw, oh, ow] = &cuda::sizes(sizes)?;
+        cuda::by_type!(from, "conv2d", T => {
+            let from = cuda::elements::<T>(from)?;
+            match self.adjoint {
+                false => cuda::made!(
+                    device, COLUMNS::"im2col", T, len => len; &from; h, w, kh, kw, stride, ph, pw, oh, ow),
+                true => cuda::made!(
+                    device, COLUMNS::"col2im", T, len => len; &from; h, w, kh, kw, stride, ph, pw, oh, ow),
             }
-            Ok(CudaStorage::wrap_cuda_slice(to, device.clone()))
-        }
-        by_type!(s, "conv2d", run(op, s, l))
+        })
+    }
+
+    fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> Gradients<1> {
+        Ok([Some(Self { adjoint: !self.adjoint, ..*self }.run([grad])?)])
     }
 }

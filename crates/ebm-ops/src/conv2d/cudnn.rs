@@ -19,8 +19,8 @@ use cudarc::cudnn::{
 };
 
 use super::geometry::Geometry;
-use crate::cuda::{Argument, Element, elements, launch, sizes, unsupported, unwritten};
-use crate::kernel::{Apply, Kernel};
+use crate::cuda::{Argument, Element, Made, elements, launch, sizes, unsupported, unwritten};
+use crate::kernel::{Apply, Gradients, Kernel};
 
 /// Bytes of scratch memory that an algorithm may want; beyond, one that needs none or little is taken.
 const WORKSPACE: usize = 1 << 30;
@@ -139,35 +139,29 @@ where
         use FilterAlgorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 as FILTER_1;
         use FilterAlgorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3 as FILTER_3;
         use ForwardAlgorithm::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM as IMPLICIT;
+        macro_rules! chosen {
+            ($op:expr, $of:path, $avoided:pat, $instead:ident) => {{
+                let op = $op;
+                let algorithm = op.pick_algorithm()?;
+                let workspace = op.get_workspace_size(algorithm)?;
+                if !matches!(algorithm, $avoided) && workspace <= WORKSPACE {
+                    return Ok(($of(algorithm), workspace));
+                }
+                Ok(($of($instead), op.get_workspace_size($instead)?))
+            }};
+        }
         let Self { conv, x, w, y } = self;
         match role {
-            Role::Forward => {
-                let op = ConvForward { conv, x, w, y };
-                let algorithm = op.pick_algorithm()?;
-                let workspace = op.get_workspace_size(algorithm)?;
-                if workspace <= WORKSPACE {
-                    return Ok((Algorithm::Forward(algorithm), workspace));
-                }
-                Ok((Algorithm::Forward(IMPLICIT), op.get_workspace_size(IMPLICIT)?))
-            }
+            Role::Forward => chosen!(ConvForward { conv, x, w, y }, Algorithm::Forward, IMPLICIT, IMPLICIT),
             Role::Data => {
-                let op = ConvBackwardData { conv, dx: x, w, dy: y };
-                let algorithm = op.pick_algorithm()?;
-                let workspace = op.get_workspace_size(algorithm)?;
-                if algorithm != DATA_0 && workspace <= WORKSPACE {
-                    return Ok((Algorithm::Data(algorithm), workspace));
-                }
-                Ok((Algorithm::Data(DATA_1), op.get_workspace_size(DATA_1)?))
+                chosen!(ConvBackwardData { conv, dx: x, w, dy: y }, Algorithm::Data, DATA_0, DATA_1)
             }
-            Role::Filter => {
-                let op = ConvBackwardFilter { conv, x, dw: w, dy: y };
-                let algorithm = op.pick_algorithm()?;
-                let workspace = op.get_workspace_size(algorithm)?;
-                if !matches!(algorithm, FILTER_0 | FILTER_3) && workspace <= WORKSPACE {
-                    return Ok((Algorithm::Filter(algorithm), workspace));
-                }
-                Ok((Algorithm::Filter(FILTER_1), op.get_workspace_size(FILTER_1)?))
-            }
+            Role::Filter => chosen!(
+                ConvBackwardFilter { conv, x, dw: w, dy: y },
+                Algorithm::Filter,
+                FILTER_0 | FILTER_3,
+                FILTER_1
+            ),
         }
     }
 
@@ -209,17 +203,17 @@ impl Conv2d {
         let (device, g) = (a.0.device(), &self.geometry);
         match self.role {
             Role::Forward => {
-                let (x, len) = (elements::<T>(a.0, a.1)?, g.batch * g.filters * g.pixels());
+                let (x, len) = (elements::<T>(a)?, g.batch * g.filters * g.pixels());
                 let y = self.with_filters::<T>(b, |w| self.product(device, (&x, w), len))?;
                 Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
             }
             Role::Data => {
-                let (dy, len) = (elements::<T>(b.0, b.1)?, g.batch * g.channels * g.plane());
+                let (dy, len) = (elements::<T>(b)?, g.batch * g.channels * g.plane());
                 let dx = self.with_filters::<T>(a, |w| self.product(device, (w, &dy), len))?;
                 Ok(CudaStorage::wrap_cuda_slice(dx, device.clone()))
             }
             Role::Filter => {
-                let (x, dy) = (elements::<T>(a.0, a.1)?, elements::<T>(b.0, b.1)?);
+                let (x, dy) = (elements::<T>(a)?, elements::<T>(b)?);
                 let len = g.filters * g.depth();
                 let dw: CudaSlice<T> = self.product(device, (&x, &dy), len)?;
                 if self.is_in_order::<T>() {
@@ -241,31 +235,26 @@ impl Conv2d {
         let matrix = |(_, layout): Argument<'_>, rows: usize, columns: usize| {
             Layout::contiguous_with_offset((rows, columns), layout.start_offset())
         };
-        // The filters in the maps' type.
-        let (w, w_layout) = if matches!(self.role, Role::Data) { a } else { b };
-        let rounded = (w.dtype() != maps).then(|| w.to_dtype(w_layout, maps)).transpose()?;
-        let w = |given: Argument<'_>| match &rounded {
-            Some(_) => Layout::contiguous((filters, channels)),
-            None => matrix(given, filters, channels),
-        };
-        match self.role {
-            Role::Forward => {
-                let (x, w_layout) = (matrix(a, pixels, channels), w(b).transpose(0, 1)?);
-                a.0.matmul(rounded.as_ref().unwrap_or(b.0), (1, pixels, filters, channels), &x, &w_layout)
-            }
-            Role::Data => {
-                let (dy, w_layout) = (matrix(b, pixels, filters), w(a));
-                b.0.matmul(rounded.as_ref().unwrap_or(a.0), (1, pixels, channels, filters), &dy, &w_layout)
-            }
-            Role::Filter => {
-                let (x, dy) = (matrix(a, pixels, channels), matrix(b, pixels, filters).transpose(0, 1)?);
-                let dw = b.0.matmul(a.0, (1, filters, channels, pixels), &dy, &x)?;
-                match maps {
-                    DType::F32 => Ok(dw),
-                    _ => dw.to_dtype(&Layout::contiguous((filters, channels)), DType::F32),
-                }
-            }
+        if matches!(self.role, Role::Filter) {
+            let (x, dy) = (matrix(a, pixels, channels), matrix(b, pixels, filters).transpose(0, 1)?);
+            let dw = b.0.matmul(a.0, (1, filters, channels, pixels), &dy, &x)?;
+            return match maps {
+                DType::F32 => Ok(dw),
+                _ => dw.to_dtype(&Layout::contiguous((filters, channels)), DType::F32),
+            };
         }
+        let (map, w) = if matches!(self.role, Role::Data) { (b, a) } else { (a, b) };
+        // The filters in the maps' type.
+        let rounded = (w.0.dtype() != maps).then(|| w.0.to_dtype(w.1, maps)).transpose()?;
+        let (w, layout) = match &rounded {
+            Some(rounded) => (rounded, Layout::contiguous((filters, channels))),
+            None => (w.0, matrix(w, filters, channels)),
+        };
+        if matches!(self.role, Role::Data) {
+            return map.0.matmul(w, (1, pixels, channels, filters), &matrix(map, pixels, filters), &layout);
+        }
+        let (x, layout) = (matrix(map, pixels, channels), layout.transpose(0, 1)?);
+        map.0.matmul(w, (1, pixels, filters, channels), &x, &layout)
     }
 
     /// Whether filters (O, C, kh, kw) of the parameters' type are what cuDNN writes.
@@ -282,16 +271,16 @@ impl Conv2d {
         let inner = layout.permute(&[0, 2, 3, 1])?;
         if !inner.is_contiguous() {
             let (device, g) = (w.device(), &self.geometry);
-            let (w, len) = (elements::<T::Wide>(w, layout)?, g.filters * g.depth());
+            let (w, len) = (elements::<T::Wide>((w, layout))?, g.filters * g.depth());
             let ([c, taps], mut to) = (sizes([g.channels, g.taps()])?, unwritten::<T>(device, len)?);
             launch!(device, FILTERS::"filters_pack", T, len; &w, &mut to, &c, &taps);
             return run(&to.slice(..));
         }
         if w.dtype() == T::DTYPE {
-            return run(&elements::<T>(w, &inner)?);
+            return run(&elements::<T>((w, &inner))?);
         }
         let rounded = w.to_dtype(&inner, T::DTYPE)?;
-        run(&elements::<T>(&rounded, &Layout::contiguous(inner.shape()))?)
+        run(&elements::<T>((&rounded, &Layout::contiguous(inner.shape())))?)
     }
 
     /// What cuDNN makes of two tensors: `len` numbers.
@@ -327,9 +316,7 @@ impl Kernel<2> for Conv2d {
     /// Filters may lie as [`innermost`] says.
     const STRIDED: bool = true;
 
-    fn name(&self) -> &'static str {
-        "conv2d by cuDNN"
-    }
+    const NAME: &'static str = "conv2d by cuDNN";
 
     fn shape(&self, _: [&Shape; 2]) -> Result<Shape> {
         let g = &self.geometry;
@@ -341,18 +328,18 @@ impl Kernel<2> for Conv2d {
         })
     }
 
-    fn cuda(&self, [a, b]: [Argument<'_>; 2]) -> Result<CudaStorage> {
+    fn cuda(&self, [a, b]: [Argument<'_>; 2]) -> Made {
         // A map, which says the type.
         let map = if matches!(self.role, Role::Data) { b } else { a };
         match map.0.dtype() {
             maps @ (DType::F32 | DType::BF16) if self.geometry.is_pointwise() => self.pointwise(a, b, maps),
             DType::F32 => self.made::<f32>(a, b),
             DType::BF16 => self.made::<half::bf16>(a, b),
-            other => unsupported(Kernel::name(self), other),
+            other => unsupported(Self::NAME, other),
         }
     }
 
-    fn gradients(&self, [x, w]: [&Tensor; 2], _: &Tensor, dy: &Tensor) -> Result<[Option<Tensor>; 2]> {
+    fn gradients(&self, [x, w]: [&Tensor; 2], _: &Tensor, dy: &Tensor) -> Gradients<2> {
         let (dy, with) = (dy.contiguous()?, |role| Self { role, ..*self });
         let dx = x.track_op().then(|| with(Role::Data).run([w, &dy])).transpose()?;
         let dw = w.track_op().then(|| with(Role::Filter).run([x, &dy])).transpose()?;

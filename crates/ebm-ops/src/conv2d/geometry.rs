@@ -14,6 +14,37 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
+    /// That of maps (N, H, W, C) and filters (O, C, kh, kw). The error says what does not fit.
+    pub(super) fn new(
+        [batch, height, width, channels]: [usize; 4],
+        [filters, expected, kernel_h, kernel_w]: [usize; 4],
+        stride: usize,
+        padding: usize,
+    ) -> Result<Self, String> {
+        if channels != expected {
+            return Err(format!("x has {channels} channels, w expects {expected}"));
+        }
+        if [batch, height, width, channels, filters, kernel_h, kernel_w].contains(&0) {
+            return Err(format!(
+                "{batch} maps of {height} x {width} x {channels} and {filters} filters of {kernel_h} x {kernel_w} must \
+                 have no zero extent"
+            ));
+        }
+        if stride == 0 {
+            return Err("the stride must be positive".to_owned());
+        }
+        let fits = |size: usize, kernel: usize| {
+            padding.checked_mul(2).and_then(|p| p.checked_add(size)).is_some_and(|size| size >= kernel)
+        };
+        if !fits(height, kernel_h) || !fits(width, kernel_w) {
+            return Err(format!(
+                "a kernel of {kernel_h} x {kernel_w} does not fit {height} x {width} with padding {padding}"
+            ));
+        }
+        let kernel = [kernel_h, kernel_w];
+        Ok(Self { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
+    }
+
     /// Output height and width, `floor((size + 2 padding - kernel) / stride) + 1`.
     pub(super) fn output(&self) -> [usize; 2] {
         let side = |size: usize, i: usize| (size + 2 * self.padding[i] - self.kernel[i]) / self.stride + 1;

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `op` | the candle operations, for both orders of a map's numbers |
+//! | `op` | the candle operations |
 //! | `bias` | the gradient in the bias |
 //! | `packed` | f32: implicit products with packed weights, channels innermost |
 //! | `cudnn` | on a GPU, channels innermost |
@@ -26,9 +26,9 @@ use candle_core::{DType, Tensor};
 #[cfg(feature = "cuda")]
 pub(crate) use self::epilogue::epilogue;
 use self::geometry::Geometry;
-use self::op::Conv2d;
+use self::op::{Conv2d, Made};
 use crate::kernel::Apply;
-use crate::layout::{Order, channels_first, to_channels_last};
+use crate::layout::{channels_first, to_channels_last};
 use crate::relu::Activation;
 use crate::{Error, Result};
 pub(crate) use packed::PackedConv2d;
@@ -68,12 +68,7 @@ pub fn conv2d(
             None => y,
         });
     }
-    // A view of a map that is stored with the channels innermost is read in place.
-    let innermost = x.permute((0, 2, 3, 1))?;
-    if innermost.is_contiguous() && !x.is_contiguous() {
-        return channels_first(&apply(&innermost, w, bias, Conv2d { geometry, order: Order::ChannelsLast })?);
-    }
-    apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsFirst })
+    channels_first(&apply(&to_channels_last(x)?, w, bias, geometry)?)
 }
 
 /// Whether [`Conv2d`] serves maps of this kind.
@@ -169,10 +164,11 @@ pub fn conv2d_channels_last(
         return to_channels_last(&conv2d(&view, w, bias, stride, padding)?);
     }
     let geometry = check(&view, w, bias, stride, padding)?;
-    apply(x, w, bias, Conv2d { geometry, order: Order::ChannelsLast })
+    apply(x, w, bias, geometry)
 }
 
-fn apply(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, op: Conv2d) -> Result<Tensor> {
+fn apply(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, geometry: Geometry) -> Result<Tensor> {
+    let op = Conv2d { geometry, made: Made::Map };
     Ok(match bias {
         Some(bias) => op.apply([x, w, bias])?,
         None => op.apply([x, w])?,
@@ -180,7 +176,9 @@ fn apply(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, op: Conv2d) -> Result<Te
 }
 
 fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Geometry> {
-    let refuse = |reason: String| Err(Error::Argument { op: "conv2d", reason });
+    fn refuse<T>(reason: String) -> Result<T> {
+        Err(Error::Argument { op: "conv2d", reason })
+    }
     let (&[batch, channels, height, width], &[filters, w_channels, kernel_h, kernel_w]) =
         (x.dims(), w.dims())
     else {
@@ -190,45 +188,25 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: 
             w.dims()
         ));
     };
-    if channels != w_channels {
-        return refuse(format!("x has {channels} channels, w expects {w_channels}"));
-    }
-    if let Some(bias) = bias
-        && bias.dims() != [filters]
-    {
+    if let Some(bias) = bias.filter(|bias| bias.dims() != [filters]) {
         return refuse(format!("expected a bias ({filters}), got {:?}", bias.dims()));
     }
-    if x.elem_count() == 0 || w.elem_count() == 0 {
-        return refuse(format!("x {:?} and w {:?} must have no zero extent", x.dims(), w.dims()));
-    }
-    if stride == 0 {
-        return refuse("the stride must be positive".into());
-    }
-    let room = |size: usize, kernel: usize| {
-        padding.checked_mul(2).and_then(|p| p.checked_add(size)).is_some_and(|size| size >= kernel)
-    };
-    if !room(height, kernel_h) || !room(width, kernel_w) {
-        return refuse(format!(
-            "a kernel of {kernel_h} x {kernel_w} does not fit {height} x {width} with padding {padding}"
-        ));
-    }
-    for (name, other) in [("w", Some(w)), ("bias", bias)] {
-        let Some(other) = other else { continue };
-        if other.dtype() != if x.dtype() == DType::BF16 { DType::F32 } else { x.dtype() }
-            || !other.device().same_device(x.device())
-        {
-            return refuse(format!(
-                "x is {:?} on {:?}, {name} is {:?} on {:?}",
-                x.dtype(),
-                x.device().location(),
-                other.dtype(),
-                other.device().location()
-            ));
-        }
+    let (maps, weight) = ([batch, height, width, channels], [filters, w_channels, kernel_h, kernel_w]);
+    let geometry = Geometry::new(maps, weight, stride, padding).or_else(refuse)?;
+    let parameters = if x.dtype() == DType::BF16 { DType::F32 } else { x.dtype() };
+    if let Some(reason) = unlike(x, parameters, w, bias) {
+        return refuse(reason);
     }
     if x.device().is_cpu() && !matches!(x.dtype(), DType::F32 | DType::F64) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
     }
-    let kernel = [kernel_h, kernel_w];
-    Ok(Geometry { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
+    Ok(geometry)
+}
+
+/// In what w or the bias differs, if it is of another type than this or not where x is.
+pub(crate) fn unlike(x: &Tensor, dtype: DType, w: &Tensor, bias: Option<&Tensor>) -> Option<String> {
+    let differs = |other: &&Tensor| other.dtype() != dtype || !other.device().same_device(x.device());
+    let other = [w].into_iter().chain(bias).find(differs)?;
+    let [(own, here), (other, there)] = [x, other].map(|t| (t.dtype(), t.device().location()));
+    Some(format!("x is {own:?} on {here:?}, w or the bias is {other:?} on {there:?}"))
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::{conv2d, conv2d_channels_last};
 use crate::Error;
-use crate::testing::{check_devices, check_gradients, noise_tensor};
+use crate::tests::{check_devices, check_gradients, noise_tensor};
 
 /// The definition, summed directly in f64.
 pub(super) fn naive(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Tensor {

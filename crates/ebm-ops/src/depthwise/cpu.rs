@@ -4,12 +4,11 @@
 use rayon::prelude::*;
 
 use super::geometry::{Geometry, Meeting};
-use super::kernels::{Lanes, Map, Row, Taps, row_gradient};
+use super::kernels::{Lanes, Map, Row, RowGradient, Taps};
 use crate::float::Float;
 use crate::gemm::even_ranges;
 use crate::relu::Activation;
-use crate::simd::arch;
-use crate::simd::detect;
+use crate::simd::{Vectorized, arch};
 use crate::storage::unwritten;
 
 /// Products of a task at least.
@@ -67,7 +66,7 @@ fn rows<T: Lanes>(
 
 /// dw (kh·kw, C) from x (N, H, W, C) and dy (N, oh, ow, C).
 pub(super) fn weight_gradient<T: Float>(x: &[T], dy: &[T], g: &Geometry) -> Vec<T> {
-    let ([height, width], [out_h, out_w], level) = (g.input, g.output, detect());
+    let ([height, width], [out_h, out_w], arch) = (g.input, g.output, arch());
     let (down, across) = (g.reads(0), g.reads(1));
     let (image, row_len) = (height * width * g.channels, out_w * g.channels);
     let partial = |rows: std::ops::Range<usize>| {
@@ -76,7 +75,8 @@ pub(super) fn weight_gradient<T: Float>(x: &[T], dy: &[T], g: &Geometry) -> Vec<
             let image = &x[row / out_h * image..][..image];
             let taps = Taps { w: &[], kernel_w: g.kernel[1], rows: &down[row % out_h], columns: &across };
             let dy = &dy[row * row_len..][..row_len];
-            row_gradient(level, &mut dw, Map { image, width, channels: g.channels }, taps, dy);
+            let from = Map { image, width, channels: g.channels };
+            RowGradient { dw: &mut dw, from, taps, dy }.dispatch(arch);
         }
         dw
     };

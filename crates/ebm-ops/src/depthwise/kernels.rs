@@ -4,7 +4,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::geometry::Meeting;
 use crate::float::Float;
-use crate::simd::{Level, multiversion};
+use crate::simd::Vectorized;
 
 /// The image (H, W, C) that is read.
 #[derive(Clone, Copy)]
@@ -185,23 +185,28 @@ lanes!(
     min_f64s
 );
 
-#[inline(always)]
-fn row_gradient_body<T: Float, const FMA: bool>(dw: &mut [T], from: Map<'_, T>, taps: Taps<'_, T>, dy: &[T]) {
-    let channels = from.channels;
-    for &(u, row) in taps.rows {
-        for (dy, columns) in dy.chunks_exact(channels).zip(taps.columns) {
-            for &(v, column) in columns {
-                let dw = &mut dw[(u * taps.kernel_w + v) * channels..][..channels];
-                for (dw, (x, dy)) in dw.iter_mut().zip(from.pixel(row, column).iter().zip(dy)) {
-                    *dw = dw.add_product::<FMA>(*x, *dy);
+/// Adds what a row dy (ow, C) of the result's gradient gives to that of the weights, (kh·kw, C).
+pub(super) struct RowGradient<'a, T> {
+    pub(super) dw: &'a mut [T],
+    pub(super) from: Map<'a, T>,
+    pub(super) taps: Taps<'a, T>,
+    pub(super) dy: &'a [T],
+}
+
+impl<T: Float> Vectorized for RowGradient<'_, T> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { dw, from, taps, dy } = self;
+        let channels = from.channels;
+        for &(u, row) in taps.rows {
+            for (dy, columns) in dy.chunks_exact(channels).zip(taps.columns) {
+                for &(v, column) in columns {
+                    let dw = &mut dw[(u * taps.kernel_w + v) * channels..][..channels];
+                    for (dw, (x, dy)) in dw.iter_mut().zip(from.pixel(row, column).iter().zip(dy)) {
+                        *dw = dw.add_product::<FMA>(*x, *dy);
+                    }
                 }
             }
         }
     }
-}
-
-multiversion! {
-    /// Adds what a row dy (ow, C) of the result's gradient gives to that of the weights, (kh·kw, C).
-    pub(super) fn row_gradient<T>(dw: &mut [T], from: Map<'_, T>, taps: Taps<'_, T>, dy: &[T])
-        = row_gradient_body
 }

@@ -4,12 +4,10 @@
 //! |---|---|
 //! | `geometry` | the sizes, the padding, and which taps of an axis meet which pixels |
 //! | `cpu`, `kernels` | the loops over rows, and those over channels |
-//! | `cuda`, `depthwise.cu` | the same on a GPU |
+//! | `depthwise.cu` | the same on a GPU |
 //! | `packed` | the layer of constant parameters |
 
 mod cpu;
-#[cfg(feature = "cuda")]
-mod cuda;
 mod geometry;
 mod kernels;
 mod packed;
@@ -19,10 +17,11 @@ mod tests;
 use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
 use self::geometry::Geometry;
-use super::kernel::{Apply, Argument, Kernel, by_type};
-use super::layout::Order;
+use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::relu::Activation;
 use super::widened::widened;
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::{Error, Result};
 
 pub use geometry::Padding;
@@ -85,12 +84,8 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: 
     if let Some(bias) = bias.filter(|bias| bias.dims() != [channels]) {
         return refuse(format!("expected a bias ({channels}), got {:?}", bias.dims()));
     }
-    for (name, other) in [("w", Some(w)), ("bias", bias)] {
-        let Some(other) = other else { continue };
-        if other.dtype() != x.dtype() || !other.device().same_device(x.device()) {
-            let [(dtype, place), (own, here)] = [other, x].map(|t| (t.dtype(), t.device().location()));
-            return refuse(format!("x is {own:?} on {here:?}, {name} is {dtype:?} on {place:?}"));
-        }
+    if let Some(reason) = super::conv2d::unlike(x, x.dtype(), w, bias) {
+        return refuse(reason);
     }
     if !matches!(x.dtype(), DType::F32 | DType::F64) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
@@ -120,15 +115,13 @@ enum Of {
 }
 
 impl Kernel<2> for Depthwise {
-    fn name(&self) -> &'static str {
-        OP
-    }
+    const NAME: &'static str = OP;
 
     fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
         let g = &self.geometry;
         Ok(match self.of {
-            Of::Map => Order::ChannelsLast.shape(g.batch, g.channels, g.output),
-            Of::InputGradient => Order::ChannelsLast.shape(g.batch, g.channels, g.input),
+            Of::Map => Shape::from((g.batch, g.output[0], g.output[1], g.channels)),
+            Of::InputGradient => Shape::from((g.batch, g.input[0], g.input[1], g.channels)),
             Of::WeightGradient => Shape::from((g.taps(), g.channels)),
         })
     }
@@ -142,15 +135,35 @@ impl Kernel<2> for Depthwise {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, [a, b]: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        match self.of {
-            Of::Map => cuda::correlate(&self.geometry, a, b, false),
-            Of::InputGradient => cuda::correlate(&self.geometry, a, b, true),
-            Of::WeightGradient => cuda::weight_gradient(&self.geometry, a, b),
-        }
+    fn cuda(&self, [a, b]: [cuda::Argument<'_>; 2]) -> cuda::Made {
+        /// Most shares of the result's rows whose sums for the weight's gradient are made apart.
+        const SHARES: usize = 64;
+        let (g, device) = (&self.geometry, cuda::device(a));
+        let len = self.shape([a.1.shape(), b.1.shape()])?.elem_count();
+        let ([h, w], [oh, ow], [kh, kw], [top, left]) = (g.input, g.output, g.kernel, g.before);
+        let sizes = cuda::sizes([h, w, oh, ow, kh, kw, g.stride, top, left, g.channels])?;
+        let [h, w, oh, ow, kh, kw, stride, top, left, c] = &sizes;
+        let rows = g.batch * g.output[0];
+        let num_shares = rows.clamp(1, SHARES);
+        let [n, k, weights] = &cuda::sizes([rows, num_shares, len])?;
+        cuda::by_type!(a, OP, T => {
+            let (a, b) = (cuda::elements::<T>(a)?, cuda::elements::<T>(b)?);
+            match self.of {
+                Of::Map => cuda::made!(device, DEPTHWISE::"depthwise_forward", T, len => len;
+                    &a, &b; h, w, oh, ow, kh, kw, stride, top, left, c),
+                Of::InputGradient => cuda::made!(device, DEPTHWISE::"depthwise_input", T, len => len;
+                    &a, &b; h, w, oh, ow, kh, kw, stride, top, left, c),
+                Of::WeightGradient => {
+                    let mut shares = cuda::unwritten::<T>(device, num_shares * len)?;
+                    cuda::launch!(device, DEPTHWISE::"depthwise_weight", T, num_shares * len;
+                        &a, &b, &mut shares, n, k, h, w, oh, ow, kh, kw, stride, top, left, c);
+                    cuda::made!(device, DEPTHWISE::"depthwise_gather", T, len => len; &shares; k, weights)
+                }
+            }
+        })
     }
 
-    fn gradients(&self, [x, w]: [&Tensor; 2], _: &Tensor, dy: &Tensor) -> CandleResult<[Option<Tensor>; 2]> {
+    fn gradients(&self, [x, w]: [&Tensor; 2], _: &Tensor, dy: &Tensor) -> Gradients<2> {
         let gradient = |of| Self { of, ..*self };
         let dx = x.track_op().then(|| gradient(Of::InputGradient).run([dy, w]));
         let dw = w.track_op().then(|| gradient(Of::WeightGradient).run([x, dy]));

@@ -1,16 +1,15 @@
 //! A depthwise convolution of constant parameters with what follows it, in one pass: f32, on the CPU.
 
-use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use candle_core::Tensor;
 
 use super::cpu::{Epilogue, forward_to};
 use super::geometry::{Geometry, Padding};
-use super::refuse;
+use super::{OP, refuse};
 use crate::Result;
-use crate::kernel::{Argument, Kernel};
-use crate::layout::Order;
+use crate::kernel::computed;
 use crate::packed::Workspace;
 use crate::relu::Activation;
-use crate::storage::{elements, numbers};
+use crate::storage::{bias_numbers, numbers};
 
 /// `y = activation(depthwise(x, w) + bias)` with w in the order in which channels meet. For inference: no
 /// gradient.
@@ -38,11 +37,8 @@ impl PackedDepthwise {
         let &[channels, 1, kernel_h, kernel_w] = weight.dims() else {
             return refuse(format!("expected a weight (C, 1, kh, kw), got {:?}", weight.dims()));
         };
-        if let Some(bias) = bias.filter(|bias| bias.dims() != [channels]) {
-            return refuse(format!("expected a bias ({channels}), got {:?}", bias.dims()));
-        }
         let taps = numbers(&weight.reshape((channels, ()))?.t()?)?;
-        let bias = bias.map_or_else(|| Ok(vec![0.0; channels]), numbers)?;
+        let bias = bias_numbers(OP, bias, channels)?;
         Ok(Self { taps, bias, kernel: [kernel_h, kernel_w], stride, padding })
     }
 
@@ -53,31 +49,12 @@ impl PackedDepthwise {
     /// the kernel.
     pub(crate) fn forward(&self, x: &Tensor, activation: Activation) -> Result<Tensor> {
         let geometry = Geometry::new(x, self.bias.len(), self.kernel, self.stride, self.padding)?;
-        Ok(Layer { parameters: self, geometry, activation }.run([x])?)
-    }
-}
-
-struct Layer<'a> {
-    parameters: &'a PackedDepthwise,
-    geometry: Geometry,
-    activation: Activation,
-}
-
-impl Kernel<1> for Layer<'_> {
-    fn name(&self) -> &'static str {
-        "depthwise conv2d"
-    }
-
-    fn shape(&self, _: [&Shape; 1]) -> CandleResult<Shape> {
-        let g = &self.geometry;
-        Ok(Order::ChannelsLast.shape(g.batch, g.channels, g.output))
-    }
-
-    fn cpu(&self, [(storage, layout)]: [Argument<'_>; 1]) -> CandleResult<CpuStorage> {
-        let (g, parameters) = (&self.geometry, self.parameters);
-        let mut y = Workspace::shared().take(g.batch * g.output[0] * g.output[1] * g.channels);
-        let epilogue = Epilogue { bias: &parameters.bias, activation: self.activation };
-        forward_to(elements(storage, layout)?, &parameters.taps, g, epilogue, &mut y);
-        Ok(CpuStorage::F32(y))
+        let [height, width] = geometry.output;
+        let y = computed([x], (geometry.batch, height, width, geometry.channels), |[x]| {
+            let mut y = Workspace::shared().take(geometry.batch * height * width * geometry.channels);
+            forward_to(x, &self.taps, &geometry, Epilogue { bias: &self.bias, activation }, &mut y);
+            Ok(y)
+        });
+        Ok(y?)
     }
 }

@@ -2,7 +2,7 @@ use candle_core::Device;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{check_devices, check_gradients, distance, noise_tensor};
+use crate::tests::{check_devices, check_gradients, distance, noise_tensor};
 
 const PADDINGS: [Padding; 4] = [Padding::Same, Padding::Each(0), Padding::Each(1), Padding::Each(2)];
 

@@ -108,17 +108,8 @@ pub fn open(choice: Choice) -> Result<Opened> {
 /// Those of [`open`], and where there are fewer GPUs than processes.
 pub fn open_for(choice: Choice, local_rank: usize) -> Result<Opened> {
     let opened = |device, why_cpu| Ok(Opened { device, why_cpu });
-    let own = || match local_rank {
-        0 => 0,
-        // A launcher may show each process its own GPU alone.
-        _ => {
-            if Inventory::take().devices.len() == 1 {
-                0
-            } else {
-                local_rank
-            }
-        }
-    };
+    // A launcher may show each process its own GPU alone.
+    let own = || if local_rank > 0 && Inventory::take().devices.len() == 1 { 0 } else { local_rank };
     match choice {
         Choice::Cpu => opened(Device::Cpu, None),
         Choice::Cuda(number) => opened(cuda(number)?, None),

@@ -52,10 +52,9 @@ impl Uploader {
 mod cuda {
     use candle_core::cuda_backend::WrapErr;
     use candle_core::cuda_backend::cudarc::driver::{CudaEvent, DevicePtrMut, PinnedHostSlice, result};
-    use candle_core::{CudaDevice, CudaStorage, Result, Shape, Tensor};
+    use candle_core::op::BackpropOp;
+    use candle_core::{CudaDevice, CudaStorage, Result, Shape, Storage, Tensor};
     use rayon::prelude::*;
-
-    use crate::cuda::tensor;
 
     /// Numbers that a thread copies at a time.
     const CHUNK: usize = 1 << 16;
@@ -106,7 +105,8 @@ mod cuda {
             unsafe { result::memcpy_htod_async(at, from, stream.cu_stream()) }.w()?;
         }
         copied.record(&stream).w()?;
-        Ok(tensor(CudaStorage::wrap_cuda_slice(to, device.clone()), shape))
+        let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(to, device.clone()));
+        Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
     }
 
     impl Drop for Stage {
@@ -120,7 +120,7 @@ mod cuda {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::devices;
+    use crate::tests::devices;
 
     #[test]
     fn batches_arrive_and_stay() {

@@ -2,8 +2,8 @@ use candle_core::{Device, Var};
 
 use super::*;
 use crate::conv2d::conv2d_channels_last;
-use crate::testing::{check_devices, check_gradients, devices, distance, noise_tensor};
-use crate::{add_relu, prelu, relu};
+use crate::tests::{check_devices, check_gradients, devices, distance, noise_tensor};
+use crate::{Activation, prelu, relu};
 
 fn var(shape: &[usize], salt: u64) -> Var {
     var_on(&Device::Cpu, shape, salt)
@@ -19,10 +19,10 @@ fn mixed(x: &Tensor, w: &Tensor) -> Tensor {
     let kernel = w.unsqueeze(2).unwrap().unsqueeze(3).unwrap();
     let y = conv2d_channels_last(&wide, &kernel, None, 1, 0).unwrap().squeeze(0).unwrap().squeeze(0).unwrap();
     let r = relu(&y).unwrap();
-    let sum = add_relu(&r, &y).unwrap();
-    let both = add_relu(&sum, &sum).unwrap();
+    let sum = Activation::Relu.of(&r, Some(&y)).unwrap();
+    let both = Activation::Relu.of(&sum, Some(&sum)).unwrap();
     let product = (both * &r).unwrap();
-    let again = add_relu(&product, &relu(x).unwrap()).unwrap();
+    let again = Activation::Relu.of(&product, Some(&relu(x).unwrap())).unwrap();
     ((again + y.sqr().unwrap()).unwrap() + relu(w).unwrap().matmul(w).unwrap()).unwrap()
 }
 
@@ -124,16 +124,14 @@ impl CustomOp1 for End {
 struct Stuck;
 
 impl Kernel<1> for Stuck {
-    fn name(&self) -> &'static str {
-        "stuck"
-    }
+    const NAME: &'static str = "stuck";
 
     fn shape(&self, [x]: [&Shape; 1]) -> Result<Shape> {
         Ok(x.clone())
     }
 
-    fn cpu(&self, arguments: [Argument<'_>; 1]) -> Result<CpuStorage> {
-        by_type!("stuck", arguments, |[x]| x.to_vec())
+    fn host<T: Float>(&self, [x]: [&[T]; 1]) -> Result<Vec<T>> {
+        Ok(x.to_vec())
     }
 
     #[cfg(feature = "cuda")]

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::conv2d::conv2d_channels_last;
 use crate::depthwise::depthwise_conv2d_channels_last;
-use crate::testing::{distance, noise_tensor};
-use crate::{PackedConv2d, PackedDepthwise, relu6};
+use crate::tests::{distance, noise_tensor};
+use crate::{PackedConv2d, PackedDepthwise};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -53,10 +53,14 @@ impl Case {
         let add = |y: Tensor, bias: &Tensor| y.broadcast_add(bias).unwrap();
         let pointwise =
             |x: &Tensor, i: usize| add(conv2d_channels_last(x, &t[i], None, 1, 0).unwrap(), &t[i + 1]);
-        let expanded = if self.expands { relu6(&pointwise(&t[0], 1)).unwrap() } else { t[0].clone() };
+        let expanded = if self.expands {
+            Activation::Relu6.of(&pointwise(&t[0], 1), None).unwrap()
+        } else {
+            t[0].clone()
+        };
         let middle =
             depthwise_conv2d_channels_last(&expanded, &t[3], None, self.stride, self.padding).unwrap();
-        let y = pointwise(&relu6(&add(middle, &t[4])).unwrap(), 5);
+        let y = pointwise(&Activation::Relu6.of(&add(middle, &t[4]), None).unwrap(), 5);
         if self.residual() { (y + &t[0]).unwrap() } else { y }
     }
 

@@ -157,7 +157,12 @@ impl LateFusion {
     }
 
     fn check(&self, a: &Tensor, y: &Tensor) -> Result<()> {
-        check_arguments(&self.sizes, a, y)?;
+        let (hidden, dim) = (self.sizes.hidden, self.sizes.dim());
+        let batch = a.dims().first().copied().unwrap_or_default();
+        if a.dims() != [batch, hidden] || !matches!(*y.dims(), [rows, _, d] if rows == batch && d == dim) {
+            let (a, y) = (a.dims(), y.dims());
+            return refuse(format!("expected a (B, {hidden}) and y (B, M, {dim}), got {a:?} and {y:?}"));
+        }
         if [a, y].into_iter().any(|t| t.dtype() != self.theta.dtype()) {
             return refuse("a, y and the parameters must have one type".to_owned());
         }
@@ -184,23 +189,6 @@ impl LateFusion {
         let f = h.matmul(&take(hidden)?.reshape((hidden, 1))?)?.broadcast_add(&take(1)?)?;
         Ok(f.reshape((batch, count))?)
     }
-}
-
-/// Shapes alone.
-fn check_arguments(sizes: &Sizes, a: &Tensor, y: &Tensor) -> Result<()> {
-    let batch = a.dims().first().copied().unwrap_or_default();
-    let fits = a.dims() == [batch, sizes.hidden]
-        && matches!(*y.dims(), [rows, _, dim] if rows == batch && dim == sizes.dim());
-    if fits {
-        return Ok(());
-    }
-    refuse(format!(
-        "expected a (B, {}) and y (B, M, {}), got {:?} and {:?}",
-        sizes.hidden,
-        sizes.dim(),
-        a.dims(),
-        y.dims()
-    ))
 }
 
 fn matrix(weight: &Tensor) -> Result<(usize, usize)> {
@@ -248,9 +236,7 @@ impl Score {
 }
 
 impl Kernel<3> for Score {
-    fn name(&self) -> &'static str {
-        "late-fusion"
-    }
+    const NAME: &'static str = "late-fusion";
 
     fn shape(&self, [_, y, _]: [&Shape; 3]) -> CandleResult<Shape> {
         let (batch, count, _) = y.dims3()?;
@@ -311,9 +297,7 @@ impl Gradients<'_> {
 }
 
 impl Kernel<4> for Gradients<'_> {
-    fn name(&self) -> &'static str {
-        "late-fusion gradients"
-    }
+    const NAME: &'static str = "late-fusion gradients";
 
     fn shape(&self, [a, y, theta, _]: [&Shape; 4]) -> CandleResult<Shape> {
         let part = |wanted: bool, shape: &Shape| if wanted { shape.elem_count() } else { 0 };

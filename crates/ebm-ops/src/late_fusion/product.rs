@@ -26,14 +26,7 @@ impl PackedProduct for f32 {
 
     fn pack(depth: usize, columns: usize, element: impl Fn(usize, usize) -> Self) -> Panels {
         let mut panels = Panels::zeros(depth, columns);
-        let width = panels.width();
-        for (panel, to) in panels.panels_mut_in_order().enumerate() {
-            for (k, row) in to.chunks_exact_mut(width).enumerate() {
-                for (value, column) in row.iter_mut().zip(panel * width..columns) {
-                    *value = element(k, column);
-                }
-            }
-        }
+        panels.fill(element);
         panels
     }
 

@@ -1,7 +1,7 @@
 use candle_core::{DType, Device, Tensor, Var};
 
-use super::super::testing::{check_gradients, devices, noise_tensor};
 use super::*;
+use crate::tests::{check_gradients, devices, noise_tensor};
 
 /// a, y, then the parameters: layers D → 3 → 4, W_y, w and its bias.
 fn arguments(batch: usize, count: usize, dim: usize, hidden: usize, widths: &[usize]) -> Vec<Tensor> {

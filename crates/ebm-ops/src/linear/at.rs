@@ -2,6 +2,8 @@
 
 use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::float::Float;
 use crate::kernel::{Argument, Kernel, by_type};
 use crate::storage::elements;
@@ -55,118 +57,81 @@ struct Pair<'a, T> {
     column: usize,
 }
 
-impl<T: Float> Pair<'_, T> {
-    fn all<'a>(x: &'a [T], w: &'a [T], columns: Argument<'_>) -> CandleResult<Vec<Pair<'a, T>>> {
+impl<'a, T: Float> Pair<'a, T> {
+    fn all(x: &'a [T], w: &'a [T], columns: Argument<'_>) -> CandleResult<Vec<Self>> {
         let columns = elements::<u32>(columns.0, columns.1)?;
         let depth = x.len() / columns.len().max(1);
         let pair = |(row, &column): (usize, &u32)| match w.chunks_exact(depth.max(1)).nth(column as usize) {
-            Some(w) => Ok(Pair { x: &x[row * depth..(row + 1) * depth], w, column: column as usize }),
+            Some(w) => Ok(Self { x: &x[row * depth..(row + 1) * depth], w, column: column as usize }),
             None => candle_core::bail!("{OP}: there is no output {column}"),
         };
         columns.iter().enumerate().map(pair).collect()
+    }
+
+    /// x · w.
+    fn product(&self) -> T {
+        self.x.iter().zip(self.w).fold(T::zero(), |sum, (x, w)| sum + *x * *w)
+    }
+
+    /// w where x is positive, else 0.
+    fn open(&self) -> impl Iterator<Item = T> {
+        self.x.iter().zip(self.w).map(|(x, w)| if *x > T::zero() { *w } else { T::zero() })
     }
 }
 
 /// `(x, w, bias, columns) -> y`.
 struct At;
 
-impl At {
-    fn on_host<T: Float>([x, w, bias]: [&[T]; 3], columns: Argument<'_>) -> CandleResult<Vec<T>> {
-        let dot = |Pair { x, w, column }: Pair<'_, T>| {
-            x.iter().zip(w).fold(T::zero(), |sum, (x, w)| sum + *x * *w) + bias[column]
-        };
-        Ok(Pair::all(x, w, columns)?.into_iter().map(dot).collect())
-    }
-}
-
 impl Kernel<4> for At {
-    fn name(&self) -> &'static str {
-        OP
-    }
+    const NAME: &'static str = OP;
 
     fn shape(&self, [.., columns]: [&Shape; 4]) -> CandleResult<Shape> {
         Ok(columns.clone())
     }
 
     fn cpu(&self, [x, w, bias, columns]: [Argument<'_>; 4]) -> CandleResult<CpuStorage> {
-        by_type!(OP, [x, w, bias], |numbers| Self::on_host(numbers, columns)?)
+        by_type!(OP, [x, w, bias], |[x, w, bias]| {
+            let pairs = Pair::all(x, w, columns)?;
+            pairs.iter().map(|pair| pair.product() + bias[pair.column]).collect::<Vec<_>>()
+        })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 4]) -> CandleResult<candle_core::CudaStorage> {
-        device::at(arguments)
+    fn cuda(&self, [x, w, bias, columns]: [cuda::Argument<'_>; 4]) -> cuda::Made {
+        /// Threads of a block, as in `at.cu`.
+        const THREADS: usize = 256;
+        let (device, (rows, depth)) = (cuda::device(x), x.1.shape().dims2()?);
+        let [depth, outputs] = cuda::sizes([depth, w.1.dims()[0]])?;
+        let columns = cuda::elements::<u32>(columns)?;
+        cuda::by_type!(x, OP, T => {
+            let [x, w, bias] = [cuda::elements::<T>(x)?, cuda::elements::<T>(w)?, cuda::elements::<T>(bias)?];
+            cuda::made!(device, AT::"at", T, rows * THREADS => rows; &x, &w, &bias, &columns; &depth, &outputs)
+        })
     }
 }
 
 /// `(x, w, columns) -> dx`.
 struct Gradient;
 
-impl Gradient {
-    fn on_host<T: Float>([x, w]: [&[T]; 2], columns: Argument<'_>) -> CandleResult<Vec<T>> {
-        let open = |(x, w): (&T, &T)| if *x > T::zero() { *w } else { T::zero() };
-        let pairs = Pair::all(x, w, columns)?.into_iter();
-        Ok(pairs.flat_map(|Pair { x, w, .. }| x.iter().zip(w).map(open)).collect())
-    }
-}
-
 impl Kernel<3> for Gradient {
-    fn name(&self) -> &'static str {
-        OP
-    }
-
-    fn shape(&self, [x, ..]: [&Shape; 3]) -> CandleResult<Shape> {
-        Ok(x.clone())
-    }
+    const NAME: &'static str = OP;
 
     fn cpu(&self, [x, w, columns]: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
-        by_type!(OP, [x, w], |numbers| Self::on_host(numbers, columns)?)
+        by_type!(OP, [x, w], |[x, w]| Pair::all(x, w, columns)?
+            .iter()
+            .flat_map(Pair::open)
+            .collect::<Vec<_>>())
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 3]) -> CandleResult<candle_core::CudaStorage> {
-        device::gradient(arguments)
-    }
-}
-
-/// On a GPU (`at.cu`).
-#[cfg(feature = "cuda")]
-mod device {
-    use candle_core::backend::BackendStorage;
-    use candle_core::cuda_backend::cudarc::driver::CudaView;
-    use candle_core::{CudaStorage, Result};
-
-    use crate::cuda::{Argument, Element, by_type, count, elements, launch, sizes, unwritten};
-
-    /// Threads of a block, as in `at.cu`.
-    const THREADS: usize = 256;
-
-    fn columns<'a>((storage, layout): Argument<'a>) -> Result<CudaView<'a, u32>> {
-        let start = layout.start_offset();
-        Ok(storage.as_cuda_slice::<u32>()?.slice(start..start + layout.shape().elem_count()))
-    }
-
-    pub(super) fn at(arguments: [Argument<'_>; 4]) -> Result<CudaStorage> {
-        fn run<T: Element>([x, w, bias, asked]: [Argument<'_>; 4]) -> Result<CudaStorage> {
-            let (device, (rows, depth)) = (x.0.device(), x.1.shape().dims2()?);
-            let (outputs, mut y) = (count(w.1.dims()[0])?, unwritten::<T>(device, rows)?);
-            let (x, w) = (elements::<T>(x.0, x.1)?, elements::<T>(w.0, w.1)?);
-            let (bias, columns, [depth]) = (elements::<T>(bias.0, bias.1)?, columns(asked)?, sizes([depth])?);
-            launch!(device, AT::"at", T, rows * THREADS; &x, &w, &bias, &columns, &mut y, &depth, &outputs);
-            Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
-        }
-        by_type!(arguments[0].0, super::OP, run(arguments))
-    }
-
-    pub(super) fn gradient(arguments: [Argument<'_>; 3]) -> Result<CudaStorage> {
-        fn run<T: Element>([x, w, asked]: [Argument<'_>; 3]) -> Result<CudaStorage> {
-            let (device, (rows, depth)) = (x.0.device(), x.1.shape().dims2()?);
-            let (len, outputs) = (rows * depth, count(w.1.dims()[0])?);
-            let (x, w, columns) = (elements::<T>(x.0, x.1)?, elements::<T>(w.0, w.1)?, columns(asked)?);
-            let ([depth], mut d) = (sizes([depth])?, unwritten::<T>(device, len)?);
-            launch!(device, AT::"at_gradient", T, len; &x, &w, &columns, &mut d, &depth, &outputs);
-            Ok(CudaStorage::wrap_cuda_slice(d, device.clone()))
-        }
-        by_type!(arguments[0].0, super::OP, run(arguments))
+    fn cuda(&self, [x, w, columns]: [cuda::Argument<'_>; 3]) -> cuda::Made {
+        let (device, (rows, depth)) = (cuda::device(x), x.1.shape().dims2()?);
+        let (len, [depth, outputs]) = (rows * depth, cuda::sizes([depth, w.1.dims()[0]])?);
+        let columns = cuda::elements::<u32>(columns)?;
+        cuda::by_type!(x, OP, T => {
+            let (x, w) = (cuda::elements::<T>(x)?, cuda::elements::<T>(w)?);
+            cuda::made!(device, AT::"at_gradient", T, len => len; &x, &w, &columns; &depth, &outputs)
+        })
     }
 }
 
@@ -175,7 +140,7 @@ mod tests {
     use candle_core::{DType, Device};
 
     use super::*;
-    use crate::testing::{devices, distance, noise_tensor};
+    use crate::tests::{devices, distance, noise_tensor};
     use crate::{linear, relu, relu_gradient};
 
     #[test]

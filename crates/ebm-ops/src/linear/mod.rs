@@ -10,7 +10,7 @@ mod products;
 use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
 use self::products::{Form, Products, product};
-use super::kernel::{Apply, Argument, Kernel, by_type};
+use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::packed::Sizes;
 use super::relu::Activation;
 use crate::{Error, Result};
@@ -43,10 +43,10 @@ fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, activation: Activation) 
         #[cfg(feature = "cuda")]
         Some(bias) if x.device().is_cuda() => {
             // One pass for what follows.
-            return Ok(super::conv2d::epilogue(&Linear.apply([x, w])?, bias, None, activation)?);
+            return Ok(super::conv2d::epilogue(&LINEAR.apply([x, w])?, bias, None, activation)?);
         }
-        Some(bias) => Linear.apply([x, w, bias])?,
-        None => Linear.apply([x, w])?,
+        Some(bias) => LINEAR.apply([x, w, bias])?,
+        None => LINEAR.apply([x, w])?,
     };
     activation.of(&y, None)
 }
@@ -87,51 +87,58 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     Ok(())
 }
 
-/// The layer of x and w; with a third argument, the bias.
-struct Linear;
+/// A product of two matrices, plus a bias where there is a third argument: the layer `x Wᵀ`, and the gradients in x
+/// and in w, `G W` and `Gᵀ x`.
+struct Product(Form);
 
-impl Linear {
-    fn rows<T: Products>(x: &[T], w: &[T], bias: Option<&[T]>, sizes: Sizes) -> CandleResult<Vec<T>> {
-        let mut y = product(Form::ByTransposed, x, w, sizes)?;
-        if let Some(bias) = bias {
+/// The layer.
+const LINEAR: Product = Product(Form::ByTransposed);
+
+impl Product {
+    /// Those of the factors as they are multiplied.
+    fn sizes(&self, a: &Shape, b: &Shape) -> CandleResult<Sizes> {
+        let ((first, second), (third, fourth)) = (a.dims2()?, b.dims2()?);
+        Ok(match self.0 {
+            Form::ByTransposed => Sizes { rows: first, depth: second, columns: third },
+            Form::By => Sizes { rows: first, depth: second, columns: fourth },
+            Form::TransposedBy => Sizes { rows: second, depth: first, columns: fourth },
+        })
+    }
+
+    fn made<T: Products>(&self, all: &[&[T]], sizes: Sizes) -> CandleResult<Vec<T>> {
+        let mut y = product(self.0, all[0], all[1], sizes)?;
+        if let Some(bias) = all.get(2) {
             for row in y.chunks_exact_mut(sizes.columns) {
-                row.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
+                row.iter_mut().zip(*bias).for_each(|(y, bias)| *y += *bias);
             }
         }
         Ok(y)
     }
 }
 
-impl<const N: usize> Kernel<N> for Linear {
-    fn name(&self) -> &'static str {
-        "linear"
-    }
+impl<const N: usize> Kernel<N> for Product {
+    const NAME: &'static str = "linear";
 
     fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
-        Ok(Shape::from((arguments[0].dims2()?.0, arguments[1].dims2()?.0)))
+        let Sizes { rows, columns, .. } = self.sizes(arguments[0], arguments[1])?;
+        Ok(Shape::from((rows, columns)))
     }
 
     fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
-        let ((rows, depth), (columns, _)) =
-            (arguments[0].1.shape().dims2()?, arguments[1].1.shape().dims2()?);
-        let sizes = Sizes { rows, depth, columns };
-        by_type!("linear", arguments, |all| Self::rows(all[0], all[1], all.get(2).copied(), sizes)?)
+        let sizes = self.sizes(arguments[0].1.shape(), arguments[1].1.shape())?;
+        by_type!("linear", arguments, |all| self.made(&all, sizes)?)
     }
 
+    /// Of the layer without its bias alone.
     #[cfg(feature = "cuda")]
-    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; N]) -> CandleResult<candle_core::CudaStorage> {
+    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; N]) -> crate::cuda::Made {
         use candle_core::backend::BackendStorage;
         let ((x, lx), (w, lw)) = (arguments[0], arguments[1]);
         let ((rows, inputs), outputs) = (lx.shape().dims2()?, lw.dims()[0]);
         x.matmul(w, (1, rows, outputs, inputs), lx, &lw.transpose(0, 1)?)
     }
 
-    fn gradients(
-        &self,
-        arguments: [&Tensor; N],
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> CandleResult<[Option<Tensor>; N]> {
+    fn gradients(&self, arguments: [&Tensor; N], _: &Tensor, grad: &Tensor) -> Gradients<N> {
         let (x, w, grad) = (arguments[0], arguments[1], grad.contiguous()?);
         let on_cpu = grad.device().is_cpu();
         let mut gradients = [const { None }; N];
@@ -150,40 +157,12 @@ impl<const N: usize> Kernel<N> for Linear {
     }
 }
 
-/// `G A`, or `Gᵀ A`: the gradients in x and in w.
-struct Product(Form);
-
-impl Product {
-    /// Those of the factors as they are multiplied.
-    fn sizes(&self, [grad, other]: [&Shape; 2]) -> CandleResult<Sizes> {
-        let ((first, second), (_, columns)) = (grad.dims2()?, other.dims2()?);
-        let (rows, depth) = if self.0 == Form::TransposedBy { (second, first) } else { (first, second) };
-        Ok(Sizes { rows, depth, columns })
-    }
-}
-
-impl Kernel<2> for Product {
-    fn name(&self) -> &'static str {
-        "linear-gradient"
-    }
-
-    fn shape(&self, arguments: [&Shape; 2]) -> CandleResult<Shape> {
-        let Sizes { rows, columns, .. } = self.sizes(arguments)?;
-        Ok(Shape::from((rows, columns)))
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        let sizes = self.sizes(arguments.map(|(_, layout)| layout.shape()))?;
-        by_type!("linear-gradient", arguments, |[grad, other]| product(self.0, grad, other, sizes)?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::testing::{check_gradients, noise_tensor};
+    use crate::tests::{check_gradients, noise_tensor};
 
     fn inputs(rows: usize, inputs: usize, outputs: usize) -> [Tensor; 3] {
         [

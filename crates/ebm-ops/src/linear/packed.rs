@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
     use crate::linear;
-    use crate::testing::noise_tensor;
+    use crate::tests::noise_tensor;
 
     fn noise(shape: &[usize], seed: u64) -> Tensor {
         noise_tensor(shape, seed).unwrap().to_dtype(DType::F32).unwrap()

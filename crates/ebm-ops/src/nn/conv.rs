@@ -8,9 +8,9 @@ use candle_nn::{Init, VarBuilder};
 use super::init::{default_bias, default_weight};
 use super::norm::{BatchNorm, BatchNormConfig, Following};
 use super::prepared::{Prepared, are_constant, is_packable};
-use crate::layout::to_channels_last;
+use crate::layout::{of_channels_last, to_channels_last};
 use crate::{Activation, PackedConv2d, PackedDepthwise, Padding, Result};
-use crate::{conv2d, conv2d_layer, depthwise_layer, in_order, prelu_in_place};
+use crate::{conv2d_layer, depthwise_layer, in_order, prelu_in_place};
 
 /// A square convolution with torch's names `weight` (O, I, k, k), depthwise (O, 1, k, k), and `bias` (O), and the
 /// normalisation of its outputs, if any.
@@ -139,22 +139,13 @@ impl Conv2d {
     /// When `x` has another number of channels or is smaller than the kernel, or `residual` has another
     /// shape.
     pub fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
-        let packs = self.is_constant([x].into_iter().chain(residual)) && is_packable(x);
-        let padding = match self.padding {
-            Padding::Each(padding) if !packs && !self.depthwise => padding,
-            _ => {
-                let residual = residual.map(to_channels_last).transpose()?;
-                let x = to_channels_last(x)?;
-                let y = self.forward_channels_last(&x, residual.as_ref(), false, false)?;
-                return Ok(y.permute((0, 3, 1, 2))?);
-            }
-        };
-        let (weight, bias) = self.folded()?;
-        let y = conv2d(x, &weight, bias.as_ref(), self.stride, padding)?;
-        Ok(match residual {
-            Some(residual) => (y + residual)?,
-            None => y,
-        })
+        let residual = residual.map(to_channels_last).transpose()?;
+        of_channels_last(&self.forward_channels_last(
+            &to_channels_last(x)?,
+            residual.as_ref(),
+            false,
+            false,
+        )?)
     }
 
     /// (N, H, W, I) -> (N, …, O): the convolution, normalised, with `residual` added, and with `relu` cut off

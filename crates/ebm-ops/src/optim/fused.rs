@@ -1,9 +1,6 @@
 //! In-place elementwise updates in one pass over memory.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
-use std::sync::{Mutex, PoisonError};
+use std::cell::Cell;
 
 use candle_core::{
     CpuStorage, DType, Error, InplaceOp1, InplaceOp2, InplaceOp3, Layout, Result, Storage, Tensor, Var,
@@ -11,6 +8,8 @@ use candle_core::{
 };
 use rayon::prelude::*;
 
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::storage::{window, window_mut};
 
 /// Elements per task: enough to pay for handing it out.
@@ -108,53 +107,40 @@ struct OfParameter<'a> {
     velocity: &'a Var,
 }
 
-/// [`Momentum`] of the velocity, with the parameter and the gradient at hand.
-struct OfVelocity<'a, T> {
-    rule: &'a Momentum,
-    p: Mutex<&'a mut [T]>,
-    g: &'a [T],
-}
-
 impl InplaceOp2 for OfParameter<'_> {
     fn name(&self) -> &'static str {
         "optim-momentum"
     }
 
     fn cpu_fwd(&self, s1: &mut CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<()> {
-        let rule = self.rule;
-        match (s1, s2) {
-            (CpuStorage::F32(p), CpuStorage::F32(g)) => {
-                let (p, g) = (Mutex::new(window_mut(p, l1)?), window(g, l2)?);
-                self.velocity.inplace_op1(&OfVelocity { rule, p, g })
+        let update = |s3: &mut CpuStorage, l3: &Layout| {
+            match (s1, s2, s3) {
+                (CpuStorage::F32(p), CpuStorage::F32(g), CpuStorage::F32(v)) => {
+                    self.rule.update(window_mut(p, l1)?, window_mut(v, l3)?, window(g, l2)?)
+                }
+                (CpuStorage::F64(p), CpuStorage::F64(g), CpuStorage::F64(v)) => {
+                    self.rule.update(window_mut(p, l1)?, window_mut(v, l3)?, window(g, l2)?)
+                }
+                _ => return Err(unsupported("optim-momentum")),
             }
-            (CpuStorage::F64(p), CpuStorage::F64(g)) => {
-                let (p, g) = (Mutex::new(window_mut(p, l1)?), window(g, l2)?);
-                self.velocity.inplace_op1(&OfVelocity { rule, p, g })
-            }
-            _ => Err(unsupported("optim-momentum")),
-        }
+            Ok(())
+        };
+        self.velocity.inplace_op1(&Once(Cell::new(Some(update))))
     }
 }
 
-macro_rules! of_velocity {
-    ($number:ty, $storage:ident) => {
-        impl InplaceOp1 for OfVelocity<'_, $number> {
-            fn name(&self) -> &'static str {
-                "optim-momentum"
-            }
+/// What is done with a tensor's numbers, once.
+struct Once<F>(Cell<Option<F>>);
 
-            fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-                let CpuStorage::$storage(v) = storage else { return Err(unsupported("optim-momentum")) };
-                let mut p = self.p.lock().unwrap_or_else(PoisonError::into_inner);
-                self.rule.update(&mut p, window_mut(v, layout)?, self.g);
-                Ok(())
-            }
-        }
-    };
+impl<F: FnOnce(&mut CpuStorage, &Layout) -> Result<()>> InplaceOp1 for Once<F> {
+    fn name(&self) -> &'static str {
+        "optim-momentum"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        self.0.take().map_or(Ok(()), |update| update(storage, layout))
+    }
 }
-
-of_velocity!(f32, F32);
-of_velocity!(f64, F64);
 
 impl SubtractRatio {
     pub(super) fn run(&self, p: &Var, m: &Var, v: &Var) -> Result<()> {
@@ -175,11 +161,12 @@ fn zip3<T: WithDType>(x: &mut [T], a: &[T], b: &[T], f: impl Fn(T, T, T) -> T + 
     });
 }
 
+/// `$op` as an operation of candle's, and on a GPU the kernel `$kernel` with these fields as numbers of its type.
 macro_rules! inplace_op3 {
-    ($op:ty, $name:literal) => {
+    ($op:ty, $kernel:literal, $($field:ident: $number:ident),*) => {
         impl InplaceOp3 for $op {
             fn name(&self) -> &'static str {
-                $name
+                concat!("optim-", $kernel)
             }
 
             fn cpu_fwd(
@@ -198,7 +185,7 @@ macro_rules! inplace_op3 {
                     (CpuStorage::F64(x), CpuStorage::F64(a), CpuStorage::F64(b)) => {
                         self.update(window_mut(x, l1)?, window(a, l2)?, window(b, l3)?)
                     }
-                    _ => return Err(unsupported($name)),
+                    _ => return Err(unsupported(self.name())),
                 }
                 Ok(())
             }
@@ -213,14 +200,21 @@ macro_rules! inplace_op3 {
                 s3: &candle_core::CudaStorage,
                 l3: &Layout,
             ) -> Result<()> {
-                self.cuda((s1, l1), (s2, l2), (s3, l3))
+                let (device, len) = (cuda::device((s2, l2)), l1.shape().elem_count());
+                $(let $field = $number::from(self.$field);)*
+                cuda::by_type!((s2, l2), self.name(), T => {
+                    let (a, b) = (cuda::elements::<T>((s2, l2))?, cuda::elements::<T>((s3, l3))?);
+                    let mut x = cuda::elements_mut::<T>(s1, l1)?;
+                    cuda::launch!(device, UPDATES::$kernel, T, len; &mut x, &a, &b, $(&$field),*);
+                    Ok(())
+                })
             }
         }
     };
 }
 
-inplace_op3!(Blend, "optim-blend");
-inplace_op3!(SubtractRatio, "optim-subtract-ratio");
+inplace_op3!(Blend, "blend", keep: f64, add: f64, decay: f64, square: i32);
+inplace_op3!(SubtractRatio, "subtract_ratio", rate: f64, root: f64, eps: f64);
 
 fn unsupported(op: &'static str) -> Error {
     Error::Msg(format!("{op}: the operands must all be f32 or all be f64"))
@@ -229,7 +223,7 @@ fn unsupported(op: &'static str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::devices;
+    use crate::tests::devices;
     use candle_core::Device;
 
     fn var(seed: f64, dtype: DType, device: &Device) -> Var {

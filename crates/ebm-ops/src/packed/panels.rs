@@ -76,6 +76,18 @@ impl Panels {
         self.data[self.start..][..all].par_chunks_exact_mut(len.max(1))
     }
 
+    /// Fills them, on this thread, where element (k, column) of B is `element(k, column)`.
+    pub(crate) fn fill(&mut self, element: impl Fn(usize, usize) -> f32) {
+        let (width, columns) = (self.width, self.columns);
+        for (panel, to) in self.panels_mut_in_order().enumerate() {
+            for (k, row) in to.chunks_exact_mut(width).enumerate() {
+                for (value, column) in row.iter_mut().zip(panel * width..columns) {
+                    *value = element(k, column);
+                }
+            }
+        }
+    }
+
     /// The number of rows of B.
     pub(crate) fn depth(&self) -> usize {
         self.depth
@@ -113,7 +125,7 @@ impl Panels {
 }
 
 /// The columns of a panel: the width of a register tile on this processor.
-pub(super) fn panel_width() -> usize {
+pub(crate) fn panel_width() -> usize {
     struct Width;
     impl WithSimd for Width {
         type Output = usize;

@@ -1,5 +1,6 @@
 //! Buffers that are used again from call to call.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
@@ -53,10 +54,11 @@ impl Workspace {
         buffer
     }
 
-    /// Takes the numbers of a map that nobody else holds, nor a view of it, as a buffer. A map that is a part
-    /// of a graph, or not f32 on the CPU, is dropped.
-    pub(crate) fn recycle(&self, map: Tensor) {
-        if map.track_op() || !crate::nn::is_packable(&map) {
+    /// Takes the numbers of a map that `result` was computed from as a buffer; nobody else holds the map, nor a view of
+    /// it. It is dropped where it is not f32 on the CPU, or a part of a graph, or a gradient that goes through `result`
+    /// will ask for it: the input of the first layer that is trained is a part of no graph itself.
+    pub fn recycle_input(&self, map: Tensor, result: &Tensor) {
+        if result.track_op() || map.track_op() || !crate::nn::is_packable(&map) {
             return;
         }
         // Nothing is computed, so that nothing can fail but the access to the map's numbers: they are dropped
@@ -64,12 +66,10 @@ impl Workspace {
         let _ = map.inplace_op1(&Taken(self));
     }
 
-    /// Takes the numbers of a map that `result` was computed from as a buffer, unless the map is held elsewhere or a
-    /// gradient that goes through `result` will ask for it: the input of the first layer that is trained is a part of
-    /// no graph itself.
-    pub fn recycle_input(&self, map: Tensor, result: &Tensor) {
-        if !result.track_op() {
-            self.recycle(map);
+    /// Hands a buffer back where these numbers are in one.
+    pub(crate) fn give_owned(&self, numbers: Cow<'_, [f32]>) {
+        if let Cow::Owned(buffer) = numbers {
+            self.give(buffer);
         }
     }
 
@@ -132,7 +132,9 @@ mod tests {
         let workspace = Workspace::new();
         let buffer = workspace.take(12);
         let pointer = buffer.as_ptr();
-        workspace.recycle(Tensor::from_vec(buffer, (3, 4), &candle_core::Device::Cpu).unwrap());
+        let map = Tensor::from_vec(buffer, (3, 4), &candle_core::Device::Cpu).unwrap();
+        let result = map.copy().unwrap();
+        workspace.recycle_input(map, &result);
         let again = workspace.take(12);
         assert_eq!(again.as_ptr(), pointer);
     }

@@ -4,7 +4,7 @@
 
 use super::weights::BoxWeights;
 use crate::float::Float;
-use crate::simd::{Level, multiversion};
+use crate::simd::Vectorized;
 
 /// Most vectors that one pass adds.
 const PASS: usize = 6;
@@ -71,129 +71,136 @@ fn combine<T: Float, const FMA: bool>(
     }
 }
 
-/// `to = Wy · F · Wxᵀ` per channel. `map` is (H, W, C), `to` (ph, pw, C), `line` (C).
-#[inline(always)]
-fn pool_box_body<T: Float, const FMA: bool>(
-    map: &[T],
-    width: usize,
-    weights: &BoxWeights<T>,
-    to: &mut [T],
-    line: &mut [T],
-) {
-    let c = line.len();
-    let bins = weights.x.len();
-    to.fill(T::zero());
-    let rows = &weights.y_by_pixel;
-    for y in 0..rows.len() {
-        let row = rows.row(y);
-        if row.index.is_empty() {
-            continue;
-        }
-        let pixels = &map[(rows.first() + y) * width * c..][..width * c];
-        for q in 0..bins {
-            let along_x = weights.x.row(q);
-            if along_x.index.is_empty() {
+/// Pools one box: `to = Wy · F · Wxᵀ` per channel.
+pub(super) struct PoolBox<'a, T> {
+    /// (H, W, C).
+    pub map: &'a [T],
+    pub width: usize,
+    pub weights: &'a BoxWeights<T>,
+    /// The tile (ph, pw, C).
+    pub to: &'a mut [T],
+    /// A scratch of C numbers.
+    pub line: &'a mut [T],
+}
+
+impl<T: Float> Vectorized for PoolBox<'_, T> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { map, width, weights, to, line } = self;
+        let c = line.len();
+        let bins = weights.x.len();
+        to.fill(T::zero());
+        let rows = &weights.y_by_pixel;
+        for y in 0..rows.len() {
+            let row = rows.row(y);
+            if row.index.is_empty() {
                 continue;
             }
-            combine::<T, FMA>(line, pixels, c, along_x.index, along_x.weight, false);
-            for (&p, &weight) in row.index.iter().zip(row.weight) {
-                let to = &mut to[(p * bins + q) * c..][..c];
-                for (to, &x) in to.iter_mut().zip(&*line) {
-                    *to = to.add_product::<FMA>(weight, x);
+            let pixels = &map[(rows.first() + y) * width * c..][..width * c];
+            for q in 0..bins {
+                let along_x = weights.x.row(q);
+                if along_x.index.is_empty() {
+                    continue;
                 }
-            }
-        }
-    }
-}
-
-multiversion! {
-    /// Pools one box: `to = Wy · F · Wxᵀ` per channel, of the map (H, W, C) into the tile (ph, pw, C). `line`
-    /// is a scratch of C numbers.
-    pub(crate) fn pool_box<T>(map: &[T], width: usize, weights: &BoxWeights<T>, to: &mut [T], line: &mut [T])
-        = pool_box_body
-}
-
-#[inline(always)]
-fn scatter_box_body<T: Float, const FMA: bool>(
-    tile: &[T],
-    weights: &BoxWeights<T>,
-    rows: std::ops::Range<usize>,
-    to: &mut [T],
-    width: usize,
-    lines: &mut [T],
-) {
-    let bins = weights.x.len();
-    let c = lines.len() / bins;
-    let by_row = &weights.y_by_pixel;
-    let columns = &weights.x_by_pixel;
-    for (y, to) in rows.clone().zip(to.chunks_exact_mut(width * c)) {
-        let along_y = by_row.row(y - by_row.first());
-        if along_y.index.is_empty() {
-            continue;
-        }
-        // The tile's rows p are whole lines of pw·C numbers: all q at once.
-        combine::<T, FMA>(lines, tile, bins * c, along_y.index, along_y.weight, false);
-        for x in 0..columns.len() {
-            let along_x = columns.row(x);
-            let to = &mut to[(columns.first() + x) * c..][..c];
-            combine::<T, FMA>(to, lines, c, along_x.index, along_x.weight, true);
-        }
-    }
-}
-
-multiversion! {
-    /// Adds one box's `Wyᵀ · G · Wx` to the map rows `rows` (a part of those that the box reads), stored as
-    /// (rows, W, C) in `to`. `tile` is G as (ph, pw, C), `lines` a scratch of pw·C numbers.
-    pub(super) fn scatter_box<T>(
-        tile: &[T],
-        weights: &BoxWeights<T>,
-        rows: std::ops::Range<usize>,
-        to: &mut [T],
-        width: usize,
-        lines: &mut [T],
-    ) = scatter_box_body
-}
-
-/// Channels whose products are summed side by side.
-const LANES: usize = 16;
-
-/// A pixel meets a bin by `Σ_c G·F`, which all four slopes share; no more is done for each channel.
-#[inline(always)]
-fn roi_grad_box_body<T: Float, const FMA: bool>(
-    map: &[T],
-    width: usize,
-    weights: &BoxWeights<T>,
-    tile: &[T],
-    to: &mut [f64; 4],
-) {
-    let bins = weights.x.len();
-    let c = tile.len() / (bins * weights.y.len());
-    let mut sums = [[T::zero(); LANES]; 4];
-    let (rows, columns) = (&weights.y_by_pixel, &weights.x_by_pixel);
-    for y in 0..rows.len() {
-        let pixels = &map[(rows.first() + y) * width * c..][..width * c];
-        for x in 0..columns.len() {
-            let pixel = &pixels[(columns.first() + x) * c..][..c];
-            for down in rows.row(y).entries() {
-                for across in columns.row(x).entries() {
-                    let tile = &tile[(down.index * bins + across.index) * c..][..c];
-                    let product = products::<T, FMA>(tile, pixel);
-                    let slopes = [
-                        down.weight * across.d_start,
-                        down.d_start * across.weight,
-                        down.weight * across.d_end,
-                        down.d_end * across.weight,
-                    ];
-                    for (sums, slope) in sums.iter_mut().zip(slopes) {
-                        for (sum, product) in sums.iter_mut().zip(product) {
-                            *sum = sum.add_product::<FMA>(slope, product);
-                        }
+                combine::<T, FMA>(line, pixels, c, along_x.index, along_x.weight, false);
+                for (&p, &weight) in row.index.iter().zip(row.weight) {
+                    let to = &mut to[(p * bins + q) * c..][..c];
+                    for (to, &x) in to.iter_mut().zip(&*line) {
+                        *to = to.add_product::<FMA>(weight, x);
                     }
                 }
             }
         }
     }
-    *to = sums.map(|sums| sums.iter().map(|v| v.to_f64()).sum());
+}
+
+/// Adds one box's `Wyᵀ · G · Wx` to some rows of the map.
+pub(super) struct ScatterBox<'a, T> {
+    /// G as (ph, pw, C).
+    pub tile: &'a [T],
+    pub weights: &'a BoxWeights<T>,
+    /// A part of those that the box reads.
+    pub rows: std::ops::Range<usize>,
+    /// (rows, W, C).
+    pub to: &'a mut [T],
+    pub width: usize,
+    /// A scratch of pw·C numbers.
+    pub lines: &'a mut [T],
+}
+
+impl<T: Float> Vectorized for ScatterBox<'_, T> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { tile, weights, rows, to, width, lines } = self;
+        let bins = weights.x.len();
+        let c = lines.len() / bins;
+        let by_row = &weights.y_by_pixel;
+        let columns = &weights.x_by_pixel;
+        for (y, to) in rows.zip(to.chunks_exact_mut(width * c)) {
+            let along_y = by_row.row(y - by_row.first());
+            if along_y.index.is_empty() {
+                continue;
+            }
+            // The tile's rows p are whole lines of pw·C numbers: all q at once.
+            combine::<T, FMA>(lines, tile, bins * c, along_y.index, along_y.weight, false);
+            for x in 0..columns.len() {
+                let along_x = columns.row(x);
+                let to = &mut to[(columns.first() + x) * c..][..c];
+                combine::<T, FMA>(to, lines, c, along_x.index, along_x.weight, true);
+            }
+        }
+    }
+}
+
+/// Channels whose products are summed side by side.
+const LANES: usize = 16;
+
+/// The gradient of `Σ G ∘ (Wy · F · Wxᵀ)` in the box's (x0, y0, x1, y1), in pixels of the map: the same product with
+/// one axis' weights replaced by their derivatives. A pixel meets a bin by `Σ_c G·F`, which all four slopes share; no
+/// more is done for each channel.
+pub(super) struct GradBox<'a, T> {
+    /// (H, W, C).
+    pub map: &'a [T],
+    pub width: usize,
+    pub weights: &'a BoxWeights<T>,
+    /// G as (ph, pw, C).
+    pub tile: &'a [T],
+    pub to: &'a mut [f64; 4],
+}
+
+impl<T: Float> Vectorized for GradBox<'_, T> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { map, width, weights, tile, to } = self;
+        let bins = weights.x.len();
+        let c = tile.len() / (bins * weights.y.len());
+        let mut sums = [[T::zero(); LANES]; 4];
+        let (rows, columns) = (&weights.y_by_pixel, &weights.x_by_pixel);
+        for y in 0..rows.len() {
+            let pixels = &map[(rows.first() + y) * width * c..][..width * c];
+            for x in 0..columns.len() {
+                let pixel = &pixels[(columns.first() + x) * c..][..c];
+                for down in rows.row(y).entries() {
+                    for across in columns.row(x).entries() {
+                        let tile = &tile[(down.index * bins + across.index) * c..][..c];
+                        let product = products::<T, FMA>(tile, pixel);
+                        let slopes = [
+                            down.weight * across.d_start,
+                            down.d_start * across.weight,
+                            down.weight * across.d_end,
+                            down.d_end * across.weight,
+                        ];
+                        for (sums, slope) in sums.iter_mut().zip(slopes) {
+                            for (sum, product) in sums.iter_mut().zip(product) {
+                                *sum = sum.add_product::<FMA>(slope, product);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        *to = sums.map(|sums| sums.iter().map(|v| v.to_f64()).sum());
+    }
 }
 
 /// The products of two vectors, those of every sixteenth element added up.
@@ -212,23 +219,11 @@ fn products<T: Float, const FMA: bool>(a: &[T], b: &[T]) -> [T; LANES] {
     sums
 }
 
-multiversion! {
-    /// The gradient of `Σ G ∘ (Wy · F · Wxᵀ)` in the box's (x0, y0, x1, y1), in pixels of the map: the same
-    /// product with one axis' weights replaced by their derivatives. `map` is (H, W, C), `tile` is G as (ph,
-    /// pw, C).
-    pub(crate) fn roi_grad_box<T>(
-        map: &[T],
-        width: usize,
-        weights: &BoxWeights<T>,
-        tile: &[T],
-        to: &mut [f64; 4],
-    ) = roi_grad_box_body
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::detect;
+    use crate::simd::arch;
+    use pulp::Arch;
 
     #[test]
     fn every_instruction_set_gives_the_same_sums() {
@@ -246,27 +241,27 @@ mod tests {
             }
         }
         weights.transpose();
-        let run = |level| {
+        let run = |arch: Arch| {
             let (mut out, mut line) = (vec![0.0; 4 * c], vec![0.0; c]);
-            pool_box(level, &map, w, &weights, &mut out, &mut line);
+            let (map, weights) = (&map[..], &weights);
+            PoolBox { map, width: w, weights, to: &mut out, line: &mut line }.dispatch(arch);
             let (mut grad, mut lines) = (vec![0.0; 3 * w * c], vec![0.0; 2 * c]);
-            scatter_box(level, &tile, &weights, 1..4, &mut grad, w, &mut lines);
+            let (tile, rows, to, lines) = (&tile[..], 1..4, &mut grad[..], &mut lines[..]);
+            ScatterBox { tile, weights, rows, to, width: w, lines }.dispatch(arch);
             let mut coordinates = [0.0; 4];
-            roi_grad_box(level, &map, w, &weights, &tile, &mut coordinates);
+            GradBox { map, width: w, weights, tile, to: &mut coordinates }.dispatch(arch);
             out.extend(grad);
             out.extend(coordinates.map(|v| v as f32));
             out
         };
-        let base = run(Level::Base);
-        let mut levels = vec![detect()];
+        let base = run(Arch::Scalar);
+        let mut archs = vec![arch()];
         #[cfg(target_arch = "x86_64")]
-        if detect() == Level::Avx512 {
-            levels.push(Level::Avx2);
-        }
+        archs.extend(pulp::x86::V3::try_new().map(Arch::V3));
         assert!(base.iter().any(|v| v.abs() > 0.1));
-        for level in levels {
-            for (i, (a, b)) in base.iter().zip(run(level)).enumerate() {
-                assert!((a - b).abs() <= 2e-5 * a.abs().max(10.0), "{level:?} element {i}: {a} against {b}");
+        for arch in archs {
+            for (i, (a, b)) in base.iter().zip(run(arch)).enumerate() {
+                assert!((a - b).abs() <= 2e-5 * a.abs().max(10.0), "{arch:?} element {i}: {a} against {b}");
             }
         }
     }

@@ -2,51 +2,68 @@
 
 use candle_core::{CpuStorage, DType, Shape, Storage, Tensor};
 
+#[cfg(feature = "cuda")]
+use super::cuda::Weights;
 use super::rois::{Roi, Span, parse};
 use super::weights::{AxisWeights, BoxWeights};
+use super::{prroi_pool, roi_align};
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::kernel::{Apply, Argument, Kernel, by_type};
-use crate::layout::{ChannelsLast, Order, channels_last, is_channels_last};
+use crate::kernel::{Apply, Argument, Gradients, Kernel, by_type};
+use crate::layout::{ChannelsLast, Order, channels_last};
 use crate::storage::elements;
 
 type CandleResult<T> = candle_core::Result<T>;
 
 /// What PrRoIPool and RoIAlign differ in: how the bins of a box weigh the pixels along either axis.
-pub(crate) trait Axes: Copy + Send + Sync + 'static {
-    /// The operation's name.
-    const OP: &'static str;
-    /// Whether the weights are differentiable in the box.
-    const MOVES: bool;
-
-    /// Fills the weights by bin of an axis of a box, on a map of `size` pixels along it.
-    fn axis<T: Float>(&self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>);
-
-    /// The weights of all boxes of a pooling on a GPU, and their slopes where wanted; `map` is (N, C, H, W).
-    #[cfg(feature = "cuda")]
-    fn weigh<T: crate::cuda::Element>(
-        pool: &RoiPool<Self>,
-        rois: crate::cuda::Argument<'_>,
-        map: &Shape,
-        slopes: bool,
-    ) -> CandleResult<super::cuda::Weights<T>>;
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Axes {
+    /// By the means of tents, which are differentiable in the box.
+    Precise,
+    /// By the means of interpolated samples.
+    Align { sampling_ratio: usize, aligned: bool },
 }
 
-/// `(features (N, C, H, W), rois (R, 5)) -> (R, C, ph, pw)`.
+impl Axes {
+    /// The operation's name.
+    fn op(self) -> &'static str {
+        if self.moves() { prroi_pool::OP } else { "roi_align" }
+    }
+
+    /// Whether the weights are differentiable in the box.
+    fn moves(self) -> bool {
+        matches!(self, Self::Precise)
+    }
+
+    /// Fills the weights by bin of an axis of a box, on a map of `size` pixels along it.
+    fn axis<T: Float>(self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
+        match self {
+            Self::Precise => prroi_pool::axis(span, bins, size, to),
+            Self::Align { sampling_ratio, aligned } => {
+                roi_align::axis(sampling_ratio, aligned, span, bins, size, to);
+            }
+        }
+    }
+}
+
+/// `(features (N, C, H, W), rois (R, 5)) -> (R, C, ph, pw)`, and with the gradient in that as a third argument that in
+/// the rois, (R, 5).
 #[derive(Clone, Copy)]
-pub(crate) struct RoiPool<A> {
-    pub(crate) axes: A,
+pub(crate) struct RoiPool {
+    pub(crate) axes: Axes,
     pub(crate) out: (usize, usize),
     pub(crate) spatial_scale: f64,
 }
 
-impl<A: Axes> RoiPool<A> {
+impl RoiPool {
     /// The pooled boxes; see [`prroi_pool`](crate::roi::prroi_pool()) and
     /// [`roi_align`](crate::roi::roi_align()).
     pub(crate) fn forward(self, features: &Tensor, rois: &Tensor) -> Result<Tensor> {
         self.check(features, rois)?;
         // What goes back through the boxes reads the map once more.
-        let features = match A::MOVES && rois.track_op() {
+        let features = match self.axes.moves() && rois.track_op() {
             true => channels_last(features)?,
             false => readable(features)?,
         };
@@ -55,7 +72,7 @@ impl<A: Axes> RoiPool<A> {
 
     /// Checks shapes, types and settings, and the rows of boxes where they can be read without a transfer.
     fn check(&self, features: &Tensor, rois: &Tensor) -> Result<()> {
-        let refuse = |reason: String| Err(Error::Argument { op: A::OP, reason });
+        let refuse = |reason: String| Err(Error::Argument { op: self.axes.op(), reason });
         let &[images, _, _, _] = features.dims() else {
             return refuse(format!("features must be (N, C, H, W), not {:?}", features.dims()));
         };
@@ -68,13 +85,13 @@ impl<A: Axes> RoiPool<A> {
                 "features and rois must both be f32 or both f64, not {features:?} and {rois:?}"
             ));
         }
-        check_settings(A::OP, self.out, self.spatial_scale)?;
+        check_settings(self.axes.op(), self.out, self.spatial_scale)?;
         let rois = rois.contiguous()?;
         let (storage, layout) = rois.storage_and_layout();
         if let Storage::Cpu(storage) = &*storage {
             match rois.dtype() {
-                DType::F64 => parse(A::OP, elements::<f64>(storage, layout)?, images, 1.0)?,
-                _ => parse(A::OP, elements::<f32>(storage, layout)?, images, 1.0)?,
+                DType::F64 => parse(self.axes.op(), elements::<f64>(storage, layout)?, images, 1.0)?,
+                _ => parse(self.axes.op(), elements::<f32>(storage, layout)?, images, 1.0)?,
             };
         }
         Ok(())
@@ -82,12 +99,12 @@ impl<A: Axes> RoiPool<A> {
 
     /// The boxes in pixels of a map of so many images.
     pub(super) fn boxes<T: Float>(&self, rois: &[T], images: usize) -> CandleResult<Vec<Roi>> {
-        parse(A::OP, rois, images, self.spatial_scale).map_err(candle_core::Error::wrap)
+        parse(self.axes.op(), rois, images, self.spatial_scale).map_err(candle_core::Error::wrap)
     }
 
     /// The weights by bin of a box on a map of this height and width; none for a box that can vanish and has no area.
     pub(crate) fn fill<T: Float>(&self, roi: &Roi, map: [usize; 2], to: &mut BoxWeights<T>) {
-        let is_empty = A::MOVES && [roi.x, roi.y].iter().any(|span| span.end <= span.start);
+        let is_empty = self.axes.moves() && [roi.x, roi.y].iter().any(|span| span.end <= span.start);
         let [height, width] = if is_empty { [0; 2] } else { map };
         self.axes.axis(roi.y, self.out.0, height, &mut to.y);
         self.axes.axis(roi.x, self.out.1, width, &mut to.x);
@@ -118,7 +135,7 @@ impl<A: Axes> RoiPool<A> {
     }
 
     fn box_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
-        BoxGradient(*self).run([features, rois, &gradient_for(features, grad)?])
+        self.run([features, rois, &gradient_for(features, grad)?])
     }
 
     fn map_gradient(&self, features: &Tensor, rois: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
@@ -143,9 +160,11 @@ pub(crate) fn check_settings(op: &'static str, out: (usize, usize), spatial_scal
 
 /// A map in an order that the kernels read: on a GPU with the channels innermost, on the CPU in either.
 fn readable(features: &Tensor) -> Result<Tensor> {
-    match features.device().is_cpu() && !is_channels_last(features) {
-        true => Ok(features.contiguous()?),
-        false => channels_last(features),
+    let innermost = features.stride().get(1) == Some(&1) && !features.is_contiguous();
+    if features.device().is_cpu() && !innermost {
+        Ok(features.contiguous()?)
+    } else {
+        channels_last(features)
     }
 }
 
@@ -157,61 +176,64 @@ fn gradient_for(features: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
     }
 }
 
-impl<A: Axes> Kernel<2> for RoiPool<A> {
+impl<const N: usize> Kernel<N> for RoiPool {
+    const NAME: &'static str = "RoI pooling";
     const STRIDED: bool = true;
 
-    fn name(&self) -> &'static str {
-        A::OP
+    fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
+        let ((_, channels, _, _), (boxes, _)) = (arguments[0].dims4()?, arguments[1].dims2()?);
+        Ok(if N == 2 { Shape::from((boxes, channels, self.out.0, self.out.1)) } else { arguments[1].clone() })
     }
 
-    fn shape(&self, [features, rois]: [&Shape; 2]) -> CandleResult<Shape> {
-        let ((_, channels, _, _), (boxes, _)) = (features.dims4()?, rois.dims2()?);
-        Ok(Shape::from((boxes, channels, self.out.0, self.out.1)))
-    }
-
-    fn cpu(&self, [features, rois]: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, [rois], |[rois]| self.pooled(features, rois)?)
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        let (features, rois) = (arguments[0], arguments[1]);
+        match arguments.get(2) {
+            None => by_type!(self.axes.op(), [rois], |[rois]| self.pooled(features, rois)?),
+            Some(grad) => {
+                by_type!(self.axes.op(), [rois, *grad], |numbers| self.slopes_in_image(features, numbers)?)
+            }
+        }
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(
-        &self,
-        [features, rois]: [crate::cuda::Argument<'_>; 2],
-    ) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::forward(self, features, rois)
+    fn cuda(&self, arguments: [cuda::Argument<'_>; N]) -> cuda::Made {
+        let (map, rois, grad) = (arguments[0], arguments[1], arguments.get(2).copied());
+        cuda::by_type!(rois, self.axes.op(), T => {
+            let weights = Weights::<T>::new(self, rois, map.1.shape(), grad.is_some())?;
+            match grad {
+                None => weights.forward(map, rois),
+                Some(grad) => weights.backward_boxes(grad, map, rois, self.spatial_scale),
+            }
+        })
     }
 
-    fn gradients(
-        &self,
-        [features, rois]: [&Tensor; 2],
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> CandleResult<[Option<Tensor>; 2]> {
+    fn gradients(&self, arguments: [&Tensor; N], _: &Tensor, grad: &Tensor) -> Gradients<N> {
+        let (features, rois) = (arguments[0], arguments[1]);
         let of_features = features.track_op().then(|| self.map_gradient(features, rois, grad));
-        let of_rois = rois.track_op().then(|| match A::MOVES {
+        let of_rois = rois.track_op().then(|| match self.axes.moves() {
             true => self.box_gradient(features, rois, grad),
             // A tracked intermediate must get a gradient.
             false => rois.zeros_like(),
         });
-        Ok([of_features.transpose()?, of_rois.transpose()?])
+        let mut gradients = [const { None }; N];
+        (gradients[0], gradients[1]) = (of_features.transpose()?, of_rois.transpose()?);
+        Ok(gradients)
     }
 }
 
 /// `(gradient of the pooled boxes, rois) -> gradient of the map`, as (N, C, H, W), or where `inner`, on a
 /// GPU, as (N, H, W, C).
-struct MapGradient<A> {
-    pool: RoiPool<A>,
+struct MapGradient {
+    pool: RoiPool,
     /// (N, C, H, W).
     map: Shape,
     inner: bool,
 }
 
-impl<A: Axes> Kernel<2> for MapGradient<A> {
+impl Kernel<2> for MapGradient {
     const STRIDED: bool = true;
 
-    fn name(&self) -> &'static str {
-        A::OP
-    }
+    const NAME: &'static str = "RoI pooling";
 
     fn shape(&self, _: [&Shape; 2]) -> CandleResult<Shape> {
         let (n, c, h, w) = self.map.dims4()?;
@@ -219,35 +241,16 @@ impl<A: Axes> Kernel<2> for MapGradient<A> {
     }
 
     fn cpu(&self, arguments: [Argument<'_>; 2]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, arguments, |[grad, rois]| self.pool.feature_gradient(&self.map, rois, grad)?)
+        by_type!(self.pool.axes.op(), arguments, |[grad, rois]| self
+            .pool
+            .feature_gradient(&self.map, rois, grad)?)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 2]) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::backward_map(&self.pool, &self.map, arguments)
-    }
-}
-
-/// `(features, rois, gradient of the pooled boxes) -> gradient of the rois`, (R, 5).
-struct BoxGradient<A>(RoiPool<A>);
-
-impl<A: Axes> Kernel<3> for BoxGradient<A> {
-    const STRIDED: bool = true;
-
-    fn name(&self) -> &'static str {
-        A::OP
-    }
-
-    fn shape(&self, [_, rois, _]: [&Shape; 3]) -> CandleResult<Shape> {
-        Ok(rois.clone())
-    }
-
-    fn cpu(&self, [features, rois, grad]: [Argument<'_>; 3]) -> CandleResult<CpuStorage> {
-        by_type!(A::OP, [rois, grad], |numbers| self.0.slopes_in_image(features, numbers)?)
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda(&self, arguments: [crate::cuda::Argument<'_>; 3]) -> CandleResult<candle_core::CudaStorage> {
-        super::cuda::backward_boxes(&self.0, arguments)
+    fn cuda(&self, [grad, rois]: [cuda::Argument<'_>; 2]) -> cuda::Made {
+        let Self { pool, map, .. } = self;
+        cuda::by_type!(rois, pool.axes.op(), T => {
+            Weights::<T>::new(pool, rois, map, false)?.backward_map(grad, rois)
+        })
     }
 }

@@ -7,13 +7,13 @@
 use candle_core::{Result, Shape};
 use rayon::prelude::*;
 
-use super::kernels::{pool_box, roi_grad_box, scatter_box};
-use super::op::{Axes, RoiPool};
+use super::kernels::{GradBox, PoolBox, ScatterBox};
+use super::op::RoiPool;
 use super::rois::{Roi, Span};
 use super::weights::BoxWeights;
 use crate::float::Float;
 use crate::layout::{ChannelsLast, Order, swap, transpose};
-use crate::simd::detect;
+use crate::simd::{Vectorized, arch};
 
 /// Boxes whose gradients are held at a time, with the channels innermost.
 const BOXES: usize = 128;
@@ -30,7 +30,7 @@ fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
     work
 }
 
-impl<A: Axes> RoiPool<A> {
+impl RoiPool {
     fn bins(&self) -> usize {
         self.out.0 * self.out.1
     }
@@ -43,7 +43,7 @@ impl<A: Axes> RoiPool<A> {
         order: Order,
         to: &mut [T],
     ) {
-        let (c, bins, isa) = (maps[0].shape().1, self.bins(), detect());
+        let (c, bins, isa) = (maps[0].shape().1, self.bins(), arch());
         if to.is_empty() {
             return;
         }
@@ -57,11 +57,12 @@ impl<A: Axes> RoiPool<A> {
                     return;
                 }
                 weights.transpose();
+                let map = map.image(roi.image);
                 match order {
-                    Order::ChannelsLast => pool_box(isa, map.image(roi.image), width, weights, to, line),
+                    Order::ChannelsLast => PoolBox { map, width, weights, to, line }.dispatch(isa),
                     Order::ChannelsFirst => {
                         tile.resize(bins * c, T::zero());
-                        pool_box(isa, map.image(roi.image), width, weights, tile, line);
+                        PoolBox { map, width, weights, to: tile, line }.dispatch(isa);
                         transpose(tile, c, bins, c, to, bins);
                     }
                 }
@@ -78,7 +79,7 @@ impl<A: Axes> RoiPool<A> {
         if result.is_empty() || boxes.is_empty() {
             return Ok(result);
         }
-        let level = detect();
+        let arch = arch();
         let row = w * c;
         let band =
             (BAND / (row * size_of::<T>())).clamp(1, (n * h).div_ceil(4 * rayon::current_num_threads()));
@@ -109,7 +110,8 @@ impl<A: Axes> RoiPool<A> {
                         let until = (reads + weights.y_by_pixel.len()).min(last);
                         if from < until {
                             let to = &mut to[(from - first) * row..(until - first) * row];
-                            scatter_box(level, tile, weights, from - top..until - top, to, w, lines);
+                            let rows = from - top..until - top;
+                            ScatterBox { tile, weights, rows, to, width: w, lines }.dispatch(arch);
                         }
                     }
                 },
@@ -127,7 +129,7 @@ impl<A: Axes> RoiPool<A> {
         order: Order,
         grad: &[T],
     ) -> Vec<[f64; 4]> {
-        let (c, bins, isa) = (maps[0].shape().1, self.bins(), detect());
+        let (c, bins, isa) = (maps[0].shape().1, self.bins(), arch());
         let mut result = vec![[0.0; 4]; boxes.len()];
         if grad.is_empty() {
             return result;
@@ -150,7 +152,7 @@ impl<A: Axes> RoiPool<A> {
                         tile
                     }
                 };
-                roi_grad_box(isa, map.image(roi.image), width, weights, tile, result);
+                GradBox { map: map.image(roi.image), width, weights, tile, to: result }.dispatch(isa);
             },
         );
         result

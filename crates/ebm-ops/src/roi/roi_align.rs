@@ -1,15 +1,10 @@
 //! RoIAlign: the mean of bilinear samples on a regular grid in each bin.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-
 use candle_core::Tensor;
 
 use super::{Axes, AxisWeights, RoiPool, Span};
 use crate::error::Result;
 use crate::float::Float;
-
-const OP: &str = "roi_align";
 
 /// RoIAlign (He et al. 2017, "Mask R-CNN") with torchvision's conventions.
 ///
@@ -34,54 +29,39 @@ pub fn roi_align(
     sampling_ratio: usize,
     aligned: bool,
 ) -> Result<Tensor> {
-    RoiPool { axes: RoiAlign { sampling_ratio, aligned }, out, spatial_scale }.forward(features, rois)
+    RoiPool { axes: Axes::Align { sampling_ratio, aligned }, out, spatial_scale }.forward(features, rois)
 }
 
-/// The means of interpolated samples.
-#[derive(Clone, Copy)]
-struct RoiAlign {
+/// Fills the weights by bin of an axis of a box, on a map of `size` pixels along it.
+pub(super) fn axis<T: Float>(
     sampling_ratio: usize,
     aligned: bool,
-}
-
-impl Axes for RoiAlign {
-    const OP: &'static str = OP;
-    const MOVES: bool = false;
-
-    fn axis<T: Float>(&self, Span { start, end }: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
-        to.clear();
-        let shift = if self.aligned { 0.5 } else { 0.0 };
-        let start = start - shift;
-        let length = (end - shift - start).max(if self.aligned { f64::NEG_INFINITY } else { 1.0 });
-        let bin_length = length / bins as f64;
-        let grid =
-            if self.sampling_ratio > 0 { self.sampling_ratio as f64 } else { bin_length.ceil().max(0.0) };
-        let step = bin_length / grid;
-        for bin in 0..bins {
-            let origin = start + bin as f64 * bin_length;
-            // Of a grid that reaches far outside, only the samples in [-1, size] are visited.
-            let (skipped, visited) = if self.sampling_ratio > 0 {
-                (0.0, self.sampling_ratio)
-            } else {
-                let skipped = ((-2.0 - origin) / step).floor().clamp(0.0, grid);
-                (skipped, (grid - skipped).min(2.0 * size as f64 + 8.0) as usize)
-            };
-            for sample in 0..visited {
-                let position = origin + (skipped + sample as f64 + 0.5) * step;
-                add_sample(position, size, 1.0 / grid, to);
-            }
-            to.end_row();
+    Span { start, end }: Span,
+    bins: usize,
+    size: usize,
+    to: &mut AxisWeights<T>,
+) {
+    to.clear();
+    let shift = if aligned { 0.5 } else { 0.0 };
+    let start = start - shift;
+    let length = (end - shift - start).max(if aligned { f64::NEG_INFINITY } else { 1.0 });
+    let bin_length = length / bins as f64;
+    let grid = if sampling_ratio > 0 { sampling_ratio as f64 } else { bin_length.ceil().max(0.0) };
+    let step = bin_length / grid;
+    for bin in 0..bins {
+        let origin = start + bin as f64 * bin_length;
+        // Of a grid that reaches far outside, only the samples in [-1, size] are visited.
+        let (skipped, visited) = if sampling_ratio > 0 {
+            (0.0, sampling_ratio)
+        } else {
+            let skipped = ((-2.0 - origin) / step).floor().clamp(0.0, grid);
+            (skipped, (grid - skipped).min(2.0 * size as f64 + 8.0) as usize)
+        };
+        for sample in 0..visited {
+            let position = origin + (skipped + sample as f64 + 0.5) * step;
+            add_sample(position, size, 1.0 / grid, to);
         }
-    }
-
-    #[cfg(feature = "cuda")]
-    fn weigh<T: crate::cuda::Element>(
-        pool: &RoiPool<Self>,
-        rois: crate::cuda::Argument<'_>,
-        map: &candle_core::Shape,
-        slopes: bool,
-    ) -> candle_core::Result<super::cuda::Weights<T>> {
-        cuda::weigh(pool, rois, map, slopes)
+        to.end_row();
     }
 }
 

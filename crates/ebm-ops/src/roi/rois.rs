@@ -43,13 +43,13 @@ pub(crate) fn parse<T: Float>(
     spatial_scale: f64,
 ) -> Result<Vec<Roi>> {
     let refuse = |reason: String| Err(Error::Argument { op, reason });
-    if !rois.len().is_multiple_of(5) {
+    let (rows, rest) = rois.as_chunks::<5>();
+    if !rest.is_empty() {
         return refuse(format!("rois holds {} numbers; 5 per box are expected", rois.len()));
     }
-    let mut boxes = Vec::with_capacity(rois.len() / 5);
-    for (row, values) in rois.chunks_exact(5).enumerate() {
-        let value = |i: usize| values.get(i).map_or(f64::NAN, |v| v.to_f64());
-        let all = [value(0), value(1), value(2), value(3), value(4)];
+    let mut boxes = Vec::with_capacity(rows.len());
+    for (row, values) in rows.iter().enumerate() {
+        let all = values.map(|value| value.to_f64());
         if all.iter().any(|v| !v.is_finite()) {
             return refuse(format!("row {row} of rois is not finite: {all:?}"));
         }

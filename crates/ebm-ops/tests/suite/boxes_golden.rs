@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_ops::Error;
-use ebm_ops::boxes::{BBox, BoxConvention, area, batched_nms, clip, iou, nms, paired_iou};
+use ebm_ops::boxes::{BBox, BoxConvention, area, batched_nms, clip, iou, paired_iou};
 use proptest::prelude::*;
 
 use BoxConvention::{HalfOpen, Inclusive};
@@ -20,6 +20,16 @@ fn boxes_of(t: &Tensor) -> Vec<BBox> {
 
 fn indices(t: &Tensor) -> Vec<usize> {
     t.to_vec1::<i64>().unwrap().into_iter().map(|i| i as usize).collect()
+}
+
+/// All in one group.
+fn nms(
+    boxes: &[BBox],
+    scores: &[f32],
+    threshold: f32,
+    convention: BoxConvention,
+) -> Result<Vec<usize>, Error> {
+    batched_nms(boxes, scores, &vec![0; boxes.len()], threshold, convention)
 }
 
 #[test]

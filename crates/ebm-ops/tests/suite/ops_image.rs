@@ -5,7 +5,8 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_ops::Result;
-use ebm_ops::{Padding, conv2d, max_pool2d, nhwc, upsample_nearest2d};
+use ebm_ops::nhwc::{from_nchw, to_nchw};
+use ebm_ops::{Padding, conv2d, nhwc};
 
 fn golden() -> HashMap<String, Tensor> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ops_image.safetensors");
@@ -75,7 +76,7 @@ fn depthwise_convolution_agrees_with_pytorch() {
 #[test]
 fn max_pooling_agrees_with_pytorch() {
     let cases = compare("max_pool2d", &["x"], |name, t| match numbers(name, &["k", "s", "p"])[..] {
-        [kernel, stride, padding] => max_pool2d(&t[0], kernel, stride, padding),
+        [kernel, stride, padding] => to_nchw(&nhwc::max_pool2d(&from_nchw(&t[0])?, kernel, stride, padding)?),
         _ => unreachable!("{name}"),
     });
     assert_eq!(cases, 3);
@@ -84,7 +85,7 @@ fn max_pooling_agrees_with_pytorch() {
 #[test]
 fn nearest_resizing_agrees_with_pytorch() {
     let cases = compare("upsample", &["x"], |name, t| match numbers(name, &[""])[..] {
-        [height, width] => upsample_nearest2d(&t[0], height, width),
+        [height, width] => to_nchw(&nhwc::upsample_nearest2d(&from_nchw(&t[0])?, height, width)?),
         _ => unreachable!("{name}"),
     });
     assert_eq!(cases, 4);

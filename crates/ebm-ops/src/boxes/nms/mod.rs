@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 
 const OP: &str = "nms";
 
-/// Greedy non-maximum suppression: indices of the kept boxes by descending score, ties by index.
+/// Greedy non-maximum suppression within each group (a class, a level, an image): boxes of different groups do not
+/// suppress each other. Gives the indices of the kept boxes of all groups together by descending score, ties by index.
 ///
 /// A box goes where its IoU with a kept one of higher rank exceeds `threshold` under
 /// [`BoxConvention::HalfOpen`], as in torchvision; under [`BoxConvention::Inclusive`] it goes at equality
@@ -19,18 +20,6 @@ const OP: &str = "nms";
 /// # Errors
 /// [`Error::Argument`] where the lengths differ or a score, a coordinate or the threshold is NaN or infinite:
 /// such a score has no rank.
-pub fn nms(boxes: &[BBox], scores: &[f32], threshold: f32, convention: BoxConvention) -> Result<Vec<usize>> {
-    check(boxes, scores, threshold)?;
-    let mut order: Vec<usize> = (0..boxes.len()).collect();
-    sort_by_score(&mut order, scores);
-    Ok(suppress(&order, boxes, threshold, convention))
-}
-
-/// [`nms`] within each group (a class, a level, an image): boxes of different groups do not suppress each
-/// other. The kept indices of all groups together are by descending score, ties by index.
-///
-/// # Errors
-/// As [`nms`], and where `groups` has another length.
 pub fn batched_nms(
     boxes: &[BBox],
     scores: &[f32],
@@ -38,15 +27,7 @@ pub fn batched_nms(
     threshold: f32,
     convention: BoxConvention,
 ) -> Result<Vec<usize>> {
-    check(boxes, scores, threshold)?;
-    check_groups(boxes, groups)?;
-    let (order, sizes) = in_groups(scores, groups);
-    let (mut kept, mut start) = (Vec::new(), 0);
-    for size in sizes {
-        kept.extend(suppress(&order[start..start + size], boxes, threshold, convention));
-        start += size;
-    }
-    Ok(ranked(kept, scores))
+    batched_nms_on(&Device::Cpu, boxes, scores, groups, threshold, convention)
 }
 
 /// [`batched_nms`], computed on `device`: the same boxes, which lie on the host, in the same order. More than
@@ -62,20 +43,24 @@ pub fn batched_nms_on(
     threshold: f32,
     convention: BoxConvention,
 ) -> Result<Vec<usize>> {
+    check(boxes, scores, groups, threshold)?;
+    let (order, sizes) = in_groups(scores, groups);
     #[cfg(feature = "cuda")]
     if let Device::Cuda(device) = device
         && (1..=MOST_ON_A_GPU).contains(&boxes.len())
     {
-        check(boxes, scores, threshold)?;
-        check_groups(boxes, groups)?;
-        let (order, sizes) = in_groups(scores, groups);
         let stays = cuda::suppress(device, &order, &sizes, boxes, threshold, convention)?;
         let kept = order.into_iter().zip(stays).filter_map(|(index, stays)| stays.then_some(index));
         return Ok(ranked(kept.collect(), scores));
     }
     #[cfg(not(feature = "cuda"))]
     let _ = device;
-    batched_nms(boxes, scores, groups, threshold, convention)
+    let (mut kept, mut start) = (Vec::new(), 0);
+    for size in sizes {
+        kept.extend(suppress(&order[start..start + size], boxes, threshold, convention));
+        start += size;
+    }
+    Ok(ranked(kept, scores))
 }
 
 /// The kernel keeps a bit for each pair of boxes.
@@ -100,22 +85,12 @@ fn ranked(mut kept: Vec<usize>, scores: &[f32]) -> Vec<usize> {
     kept
 }
 
-fn check_groups(boxes: &[BBox], groups: &[usize]) -> Result<()> {
-    if groups.len() == boxes.len() {
-        return Ok(());
-    }
-    let reason = format!("{} boxes come with {} groups; one for each is expected", boxes.len(), groups.len());
-    Err(Error::Argument { op: OP, reason })
-}
-
-fn check(boxes: &[BBox], scores: &[f32], threshold: f32) -> Result<()> {
+fn check(boxes: &[BBox], scores: &[f32], groups: &[usize], threshold: f32) -> Result<()> {
     let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
-    if boxes.len() != scores.len() {
-        return refuse(format!(
-            "{} boxes come with {} scores; one for each is expected",
-            boxes.len(),
-            scores.len()
-        ));
+    for (len, what) in [(scores.len(), "scores"), (groups.len(), "groups")] {
+        if boxes.len() != len {
+            return refuse(format!("{} boxes come with {len} {what}; one for each is expected", boxes.len()));
+        }
     }
     if !threshold.is_finite() {
         return refuse(format!("the threshold is {threshold}; a number in [0, 1] is expected"));
@@ -161,7 +136,7 @@ fn suppress(order: &[usize], boxes: &[BBox], threshold: f32, convention: BoxConv
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{devices, noise};
+    use crate::tests::{devices, noise};
 
     #[test]
     fn every_device_keeps_the_same_boxes() {

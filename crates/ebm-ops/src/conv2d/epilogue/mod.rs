@@ -1,11 +1,10 @@
 //! What follows a convolution on a GPU, in one pass over its maps: the bias, a residual, an activation.
 
-use candle_core::backend::BackendStorage;
-use candle_core::{CudaStorage, Result, Shape, Tensor, WithDType};
+use candle_core::{Result, Tensor};
 
 use crate::channel_sums::{channel_sums, extents};
-use crate::cuda::{Argument, Element, by_any_type, elements, launch, sizes, threads_by_channel, unwritten};
-use crate::kernel::{Apply, Kernel};
+use crate::cuda::{self, Argument, Made, by_any_type, elements, made, parameters, sizes, threads_by_channel};
+use crate::kernel::{Apply, Gradients, Kernel};
 use crate::relu::Activation;
 
 /// `activation` of x (…, C) + bias (C), plus a residual of x's shape. The bias of maps in bf16 is f32.
@@ -28,39 +27,23 @@ struct Epilogue {
 }
 
 impl<const N: usize> Kernel<N> for Epilogue {
-    fn name(&self) -> &'static str {
-        "the end of a convolution"
-    }
+    const NAME: &'static str = "the end of a convolution";
 
-    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
-        Ok(arguments[0].clone())
-    }
-
-    fn cuda(&self, arguments: [Argument<'_>; N]) -> Result<CudaStorage> {
-        fn run<T: Element>(
-            x: Argument<'_>,
-            bias: Argument<'_>,
-            residual: Option<Argument<'_>>,
-            activation: Activation,
-        ) -> Result<CudaStorage> {
-            let ([_, channels], len) = (extents(x.1.shape()), x.1.shape().elem_count());
-            let [c, n] = sizes([channels, len])?;
-            let has_residual = i32::from(residual.is_some());
-            let [least, most] = activation.bounds().map(T::Wide::from_f64);
-            let (residual, layout) = residual.unwrap_or(x);
-            let (residual, device) = (elements::<T>(residual, layout)?, x.0.device());
-            let (x, bias) = (elements::<T>(x.0, x.1)?, elements::<T::Wide>(bias.0, bias.1)?);
-            let mut y = unwritten::<T>(device, len)?;
-            launch!(device, EPILOGUE::"epilogue", T, threads_by_channel(len, channels);
-                &x, &bias, &residual, &mut y, &has_residual, &least, &most, &c, &n);
-            Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
-        }
+    fn cuda(&self, arguments: [Argument<'_>; N]) -> Made {
         let (x, bias, residual) = (arguments[0], arguments[1], arguments.get(2).copied());
-        by_any_type!(x.0, "conv2d", run(x, bias, residual, self.activation))
+        let ([_, channels], len, device) = (extents(x.1.shape()), cuda::len(x), cuda::device(x));
+        let ([c, n], has_residual) = (sizes([channels, len])?, i32::from(residual.is_some()));
+        by_any_type!(x, "conv2d", T => {
+            let ([least, most], residual) =
+                (self.activation.bounds().map(cuda::wide::<T>), elements::<T>(residual.unwrap_or(x))?);
+            let (x, bias) = (elements::<T>(x)?, parameters::<T>(bias)?);
+            made!(device, EPILOGUE::"epilogue", T, threads_by_channel(len, channels) => len;
+                &x, &bias, &residual; &has_residual, &least, &most, &c, &n)
+        })
     }
 
     /// Those in x and in a residual are the same.
-    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; N]> {
+    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Gradients<N> {
         let (g, bias) = (self.activation.gradient(g, y)?, arguments[1]);
         let mut gradients = std::array::from_fn(|_| Some(g.clone()));
         gradients[1] = bias.track_op().then(|| channel_sums(&g)?.to_dtype(bias.dtype())).transpose()?;
@@ -73,7 +56,7 @@ mod tests {
     use candle_core::{DType, Var};
 
     use super::*;
-    use crate::testing::{check_devices, devices, distance, noise_tensor};
+    use crate::tests::{check_devices, devices, distance, noise_tensor};
 
     /// The same by single operations, which the CPU has too.
     fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, f: Activation) -> Result<Tensor> {

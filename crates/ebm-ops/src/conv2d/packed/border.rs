@@ -1,7 +1,7 @@
 //! A border of zeros around an image.
 
 use std::borrow::Cow;
-use std::ops::Deref;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -41,35 +41,32 @@ impl Frame {
     pub(super) fn offset(&self, n: usize, i: usize, j: usize) -> usize {
         ((n * self.outer[0] + i) * self.outer[1] + j) * self.channels
     }
-}
 
-/// Images with a border, or as they were where there is none.
-pub(super) struct Framed<'a>(Cow<'a, [f32]>);
-
-impl Deref for Framed<'_> {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        &self.0
-    }
-}
-
-impl Framed<'_> {
-    /// Hands the buffer back, if there is one.
-    pub(super) fn recycle(self, workspace: &Workspace) {
-        if let Cow::Owned(buffer) = self.0 {
-            workspace.give(buffer);
+    /// Where the numbers of every `stride`th pixel start, from a corner on, so many of all images.
+    pub(super) fn starts(&self, corner: [usize; 2], counts: [usize; 2], stride: usize) -> Vec<usize> {
+        let mut starts = Vec::with_capacity(self.batch * counts[0] * counts[1]);
+        for n in 0..self.batch {
+            for i in 0..counts[0] {
+                let first = self.offset(n, corner[0] + i * stride, corner[1]);
+                starts.extend((0..counts[1]).map(|j| first + j * stride * self.channels));
+            }
         }
+        starts
+    }
+
+    /// The numbers that a kernel of this height and width meets, from its first on: a run for each of its rows.
+    pub(super) fn runs(&self, [height, width]: [usize; 2]) -> Vec<Range<usize>> {
+        (0..height).map(|u| self.offset(0, u, 0)).map(|at| at..at + width * self.channels).collect()
     }
 }
 
-/// `x` with its border.
-pub(super) fn framed<'a>(x: &'a [f32], frame: &Frame, workspace: &Workspace) -> Framed<'a> {
+/// `x` with its border, or as it is where there is none.
+pub(super) fn framed<'a>(x: &'a [f32], frame: &Frame) -> Cow<'a, [f32]> {
     let &Frame { batch, channels, inner, before, outer } = frame;
     if inner == outer {
-        return Framed(Cow::Borrowed(x));
+        return x.into();
     }
-    let mut image = workspace.take(batch * outer[0] * outer[1] * channels);
+    let mut image = Workspace::shared().take(batch * outer[0] * outer[1] * channels);
     let (row, margin, len) = (outer[1] * channels, before[1] * channels, inner[1] * channels);
     image.par_chunks_mut(row).enumerate().with_min_len(COPIED_ROWS).for_each(|(i, to)| {
         let (n, i) = (i / outer[0], (i % outer[0]).wrapping_sub(before[0]));
@@ -81,5 +78,5 @@ pub(super) fn framed<'a>(x: &'a [f32], frame: &Frame, workspace: &Workspace) -> 
         to[margin..margin + len].copy_from_slice(&x[(n * inner[0] + i) * len..][..len]);
         to[margin + len..].fill(0.0);
     });
-    Framed(Cow::Owned(image))
+    image.into()
 }

@@ -1,13 +1,14 @@
-//! Packed weights and the choice of the method.
+//! Packed weights and the choice of the method: Winograd's, or a product over an image with a border of zeros, without
+//! columns (implicit GEMM).
 
 use std::sync::OnceLock;
 
 use candle_core::Result;
 
 use super::super::geometry::Geometry;
-use super::direct;
+use super::border::{Frame, framed};
 use super::winograd::{Form, Winograd};
-use crate::packed::{Epilogue, Panels, Workspace};
+use crate::packed::{Epilogue, Panels, Rows, Workspace, product};
 
 /// Weights in the order of [`Weights::forward`](super::weights::Weights::forward).
 #[derive(Clone, Debug)]
@@ -37,15 +38,20 @@ impl Filters {
         g: &Geometry,
         epilogue: Epilogue<'_>,
         y: &mut [f32],
-        workspace: &Workspace,
     ) -> Result<()> {
         if let Some(form) = Form::of(g, self.kept) {
             let [large, small] = &self.winograd;
             let kept = if form == Form::Large { large } else { small };
             let winograd = kept.get_or_init(|| Winograd::new(form, &self.panels, g.channels));
-            winograd.convolve(x, g, epilogue, y, workspace);
+            winograd.convolve(x, g, epilogue, y);
             return Ok(());
         }
-        direct::convolve(x, g, &self.panels, epilogue, y, workspace)
+        // The numbers that a row of the kernel meets lie end to end: a row of A is a run for each of them.
+        let frame = Frame::of(g);
+        let image = framed(x, &frame);
+        let (starts, runs) = (frame.starts([0, 0], g.output(), g.stride), frame.runs(g.kernel));
+        let result = product(Rows { data: &image, starts: &starts, runs: &runs }, &self.panels, epilogue, y);
+        Workspace::shared().give_owned(image);
+        result
     }
 }

@@ -9,19 +9,19 @@ use candle_core::Result;
 use rayon::prelude::*;
 
 use super::super::geometry::Geometry;
-use super::border::{Frame, Framed, framed};
+use super::border::{Frame, framed};
 use super::filters::Filters;
 use super::weights::Weights;
+use super::{stored, weights};
 use crate::packed::{Epilogue, Rows, Workspace, product};
 use crate::storage::{unwritten, zeros};
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
-pub(super) fn input_gradient(
-    dy: &[f32],
-    w: Weights<'_>,
-    g: &Geometry,
-    workspace: &Workspace,
-) -> Result<Vec<f32>> {
+pub(in crate::conv2d) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> Result<Vec<f32>> {
+    if stored::suits(g) {
+        return stored::input_gradient(dy, w, g);
+    }
+    let w = weights(w, g);
     let len = g.batch * g.height * g.width * g.channels;
     if g.stride == 1 && g.padding[0] < g.kernel[0] && g.padding[1] < g.kernel[1] {
         let [height, width] = g.output();
@@ -36,18 +36,18 @@ pub(super) fn input_gradient(
         let taps = g.kernel.map(|size| (0..size).rev().collect::<Vec<_>>());
         let filters = Filters::once(w.backward([&taps[0], &taps[1]]));
         let mut dx = unwritten(len);
-        filters.convolve(dy, &mirrored, Epilogue::default(), &mut dx, workspace)?;
+        filters.convolve(dy, &mirrored, Epilogue::default(), &mut dx)?;
         return Ok(dx);
     }
     let phases = [0, 1].map(|axis| (0..g.stride).map(|a| Phase::new(g, axis, a)).collect::<Vec<_>>());
     let frame = frame(g, &phases);
-    let (image, mut dx) = (framed(dy, &frame, workspace), zeros(len));
+    let (image, mut dx) = (framed(dy, &frame), zeros(len));
     for down in &phases[0] {
         for across in &phases[1] {
-            convolve_phase([down, across], &image, &frame, w, g, &mut dx, workspace)?;
+            convolve_phase([down, across], &image, &frame, w, g, &mut dx)?;
         }
     }
-    image.recycle(workspace);
+    Workspace::shared().give_owned(image);
     Ok(dx)
 }
 
@@ -86,12 +86,11 @@ fn frame(g: &Geometry, phases: &[Vec<Phase>; 2]) -> Frame {
 
 fn convolve_phase(
     phase: [&Phase; 2],
-    image: &Framed<'_>,
+    image: &[f32],
     frame: &Frame,
     w: Weights<'_>,
     g: &Geometry,
     dx: &mut [f32],
-    workspace: &Workspace,
 ) -> Result<()> {
     let [taps, counts] = [phase.map(|p| p.taps.len()), phase.map(|p| p.count)];
     if taps.contains(&0) || counts.contains(&0) {
@@ -100,18 +99,11 @@ fn convolve_phase(
     let panels = w.backward(phase.map(|p| p.taps.as_slice()));
     // The gradient that the last tap, the first in order, meets.
     let corner = [0, 1].map(|axis| frame.before[axis] + phase[axis].q + 1 - taps[axis]);
-    let mut starts = Vec::with_capacity(g.batch * counts[0] * counts[1]);
-    for n in 0..g.batch {
-        for i in 0..counts[0] {
-            starts.extend((0..counts[1]).map(|j| frame.offset(n, corner[0] + i, corner[1] + j)));
-        }
-    }
-    let runs: Vec<_> =
-        (0..taps[0]).map(|t| frame.offset(0, t, 0)).map(|start| start..start + taps[1] * g.filters).collect();
-    let mut part = workspace.take(starts.len() * g.channels);
+    let (starts, runs) = (frame.starts(corner, counts, 1), frame.runs(taps));
+    let mut part = Workspace::shared().take(starts.len() * g.channels);
     product(Rows { data: image, starts: &starts, runs: &runs }, &panels, Epilogue::default(), &mut part)?;
     scatter(&part, phase, g, dx);
-    workspace.give(part);
+    Workspace::shared().give(part);
     Ok(())
 }
 

@@ -2,17 +2,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `direct` | a convolution as a matrix product over an image with a border of zeros |
 //! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications, or four ninths |
 //! | `input_gradient` | convolutions of the output's gradient with mirrored kernels |
 //! | `weight_gradient` | a product summed over the pixels |
 //! | `stored` | all three for small maps of many channels, whose weights are not packed |
-//! | `weights`, `filters` | the packed orders, and the choice of the method |
+//! | `weights`, `filters` | the packed orders, and the choice between `winograd` and a product over an image with a border of zeros |
 //!
 //! The products themselves are [`crate::packed`].
 
 mod border;
-mod direct;
 mod filters;
 mod input_gradient;
 mod stored;
@@ -22,45 +20,30 @@ mod weight_gradient;
 mod weights;
 mod winograd;
 
-use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
+use candle_core::{Result as CandleResult, Tensor};
 
 use self::filters::Filters;
+pub(super) use self::input_gradient::input_gradient;
+pub(super) use self::weight_gradient::weight_gradient;
 use self::weights::Weights;
 use super::geometry::Geometry;
-use crate::kernel::{Argument, Kernel};
-use crate::layout::Order;
+use crate::kernel::computed;
 use crate::packed::{Epilogue, Workspace};
 use crate::relu::Activation;
-use crate::storage::{elements, numbers, unwritten};
+use crate::storage::{bias_numbers, numbers, unwritten};
 use crate::{Error, Result};
 
 /// y (N, oh, ow, O) of x (N, H, W, C).
 pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
-    let (mut y, workspace) = (unwritten(g.batch * g.pixels() * g.filters), Workspace::shared());
+    let mut y = unwritten(g.batch * g.pixels() * g.filters);
     let bias = bias.unwrap_or_default();
     if stored::suits(g) {
-        stored::forward(x, w, bias, g, &mut y, workspace)?;
+        stored::forward(x, w, bias, g, &mut y)?;
     } else {
         let epilogue = Epilogue { bias, ..Epilogue::default() };
-        Filters::once(weights(w, g).forward()).convolve(x, g, epilogue, &mut y, workspace)?;
+        Filters::once(weights(w, g).forward()).convolve(x, g, epilogue, &mut y)?;
     }
     Ok(y)
-}
-
-/// dx (N, H, W, C) from dy (N, oh, ow, O).
-pub(super) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
-    if stored::suits(g) {
-        return stored::input_gradient(dy, w, g, Workspace::shared());
-    }
-    input_gradient::input_gradient(dy, weights(w, g), g, Workspace::shared())
-}
-
-/// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
-pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> CandleResult<Vec<f32>> {
-    if stored::suits(g) {
-        return stored::weight_gradient(x, dy, g, Workspace::shared());
-    }
-    Ok(weight_gradient::weight_gradient(x, dy, g, Workspace::shared()))
 }
 
 fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
@@ -74,9 +57,8 @@ fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
 /// of threads.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedConv2d {
-    filters: usize,
-    channels: usize,
-    kernel: [usize; 2],
+    /// (O, C, kh, kw).
+    weight: [usize; 4],
     stride: usize,
     padding: usize,
     packed: Filters,
@@ -98,14 +80,11 @@ impl PackedConv2d {
                 "the extents of the weight {shape:?} and the stride {stride} must be positive"
             ));
         }
-        let bias = match bias {
-            None => vec![0.0; filters],
-            Some(bias) if bias.dims() == [filters] => numbers(bias)?,
-            Some(bias) => return refuse(format!("expected a bias ({filters}), got {:?}", bias.dims())),
-        };
-        let (weight, kernel) = (numbers(weight)?, [kernel_h, kernel_w]);
-        let panels = Weights { data: &weight, filters, channels, kernel }.forward();
-        Ok(Self { filters, channels, kernel, stride, padding, packed: Filters::kept(panels), bias })
+        let bias = bias_numbers("PackedConv2d", bias, filters)?;
+        let (data, kernel) = (numbers(weight)?, [kernel_h, kernel_w]);
+        let panels = Weights { data: &data, filters, channels, kernel }.forward();
+        let weight = [filters, channels, kernel_h, kernel_w];
+        Ok(Self { weight, stride, padding, packed: Filters::kept(panels), bias })
     }
 
     /// x (N, H, W, C), `residual` like the result and `activation` give (N, ⌊(H + 2·padding − kh) / stride⌋ +
@@ -123,13 +102,20 @@ impl PackedConv2d {
         let geometry = self.geometry(x)?;
         let [height, width] = geometry.output();
         let shape = [geometry.batch, height, width, geometry.filters];
-        let layer = Layer { conv: self, geometry, activation };
+        let run = |x: &[f32], residual: Option<&[f32]>| -> CandleResult<Vec<f32>> {
+            let epilogue = Epilogue { bias: &self.bias, residual, activation };
+            let mut y = Workspace::shared().take(shape.iter().product());
+            self.packed.convolve(x, &geometry, epilogue, &mut y)?;
+            Ok(y)
+        };
         match residual {
             Some(residual) if residual.dims() != shape => {
                 refuse(format!("the result is {shape:?}, the residual {:?}", residual.dims()))
             }
-            Some(residual) => Ok(layer.run([x, residual])?),
-            None => Ok(layer.run([x])?),
+            Some(residual) => {
+                Ok(computed([x, residual], &shape[..], |[x, residual]| run(x, Some(residual)))?)
+            }
+            None => Ok(computed([x], &shape[..], |[x]| run(x, None))?),
         }
     }
 
@@ -137,46 +123,8 @@ impl PackedConv2d {
         let &[batch, height, width, channels] = x.dims() else {
             return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
         };
-        let &Self { filters, kernel, stride, padding, .. } = self;
-        if channels != self.channels {
-            return refuse(format!("x has {channels} channels, the weight expects {}", self.channels));
-        }
-        let fits = |size: usize, kernel: usize| {
-            padding.checked_mul(2).and_then(|p| p.checked_add(size)).is_some_and(|size| size >= kernel)
-        };
-        if x.elem_count() == 0 || !fits(height, kernel[0]) || !fits(width, kernel[1]) {
-            return refuse(format!(
-                "a kernel {kernel:?} with padding {padding} does not fit {batch} maps of {height} x {width}"
-            ));
-        }
-        Ok(Geometry { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
-    }
-}
-
-/// The convolution of x (N, H, W, C), and with a second argument, the residual.
-struct Layer<'a> {
-    conv: &'a PackedConv2d,
-    geometry: Geometry,
-    activation: Activation,
-}
-
-impl<const N: usize> Kernel<N> for Layer<'_> {
-    fn name(&self) -> &'static str {
-        "conv2d"
-    }
-
-    fn shape(&self, _: [&Shape; N]) -> CandleResult<Shape> {
-        Ok(Order::ChannelsLast.shape(self.geometry.batch, self.geometry.filters, self.geometry.output()))
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
-        let (g, workspace) = (&self.geometry, Workspace::shared());
-        let residual = arguments.get(1).map(|(s, l)| elements::<f32>(s, l)).transpose()?;
-        let epilogue = Epilogue { bias: &self.conv.bias, residual, activation: self.activation };
-        let mut y = workspace.take(g.batch * g.pixels() * g.filters);
-        let (storage, layout) = arguments[0];
-        self.conv.packed.convolve(elements(storage, layout)?, g, epilogue, &mut y, workspace)?;
-        Ok(CpuStorage::F32(y))
+        let maps = [batch, height, width, channels];
+        Geometry::new(maps, self.weight, self.stride, self.padding).or_else(refuse)
     }
 }
 

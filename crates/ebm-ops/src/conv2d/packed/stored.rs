@@ -25,19 +25,12 @@ fn pixels(g: &Geometry) -> usize {
 }
 
 /// `y ← conv(x, w) + bias`, x (N, H, W, C), w (O, C, kh, kw), y (N, oh, ow, O); an empty bias is none.
-pub(super) fn forward(
-    x: &[f32],
-    w: &[f32],
-    bias: &[f32],
-    g: &Geometry,
-    y: &mut [f32],
-    workspace: &Workspace,
-) -> Result<()> {
-    let columns = columns(x, g, workspace);
+pub(super) fn forward(x: &[f32], w: &[f32], bias: &[f32], g: &Geometry, y: &mut [f32]) -> Result<()> {
+    let columns = columns(x, g);
     let panels = Panels::transposed(&columns, g.depth(), 1);
     let sizes = Sizes { rows: g.filters, depth: g.depth(), columns: pixels(g) };
     dense(Left::Rows(w), Right::Panels(&panels), sizes, Output::Columns(y))?;
-    recycle(columns, workspace);
+    Workspace::shared().give_owned(columns);
     if !bias.is_empty() {
         for pixel in y.chunks_exact_mut(g.filters) {
             pixel.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
@@ -47,7 +40,7 @@ pub(super) fn forward(
 }
 
 /// dx (N, H, W, C) from dy (N, oh, ow, O).
-pub(super) fn input_gradient(dy: &[f32], w: &[f32], g: &Geometry, workspace: &Workspace) -> Result<Vec<f32>> {
+pub(super) fn input_gradient(dy: &[f32], w: &[f32], g: &Geometry) -> Result<Vec<f32>> {
     let len = g.batch * g.plane() * g.channels;
     let sizes = Sizes { rows: pixels(g), depth: g.filters, columns: g.depth() };
     let product =
@@ -58,42 +51,31 @@ pub(super) fn input_gradient(dy: &[f32], w: &[f32], g: &Geometry, workspace: &Wo
         return Ok(dx);
     }
     let mut dx = zeros(len);
-    let mut columns = workspace.take(pixels(g) * g.depth());
+    let mut columns = Workspace::shared().take(pixels(g) * g.depth());
     product(&mut columns)?;
     fold(&columns, g, &mut dx);
-    workspace.give(columns);
+    Workspace::shared().give(columns);
     Ok(dx)
 }
 
 /// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
-pub(super) fn weight_gradient(
-    x: &[f32],
-    dy: &[f32],
-    g: &Geometry,
-    workspace: &Workspace,
-) -> Result<Vec<f32>> {
-    let columns = columns(x, g, workspace);
+pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Result<Vec<f32>> {
+    let columns = columns(x, g);
     let mut dw = unwritten(g.filters * g.depth());
     let sizes = Sizes { rows: g.filters, depth: pixels(g), columns: g.depth() };
     let output = Output::Rows(&mut dw, Epilogue::default());
     dense(Left::Columns(dy), Right::Rows(&columns), sizes, output)?;
-    recycle(columns, workspace);
+    Workspace::shared().give_owned(columns);
     Ok(dw)
-}
-
-fn recycle(columns: Cow<'_, [f32]>, workspace: &Workspace) {
-    if let Cow::Owned(buffer) = columns {
-        workspace.give(buffer);
-    }
 }
 
 /// The numbers that each output pixel meets, in the order of the weights: row n · oh · ow + i · ow + j, column
 /// (c · kh + u) · kw + v.
-fn columns<'a>(x: &'a [f32], g: &Geometry, workspace: &Workspace) -> Cow<'a, [f32]> {
+fn columns<'a>(x: &'a [f32], g: &Geometry) -> Cow<'a, [f32]> {
     if g.is_pointwise() {
         return Cow::Borrowed(x);
     }
-    let mut columns = workspace.take(pixels(g) * g.depth());
+    let mut columns = Workspace::shared().take(pixels(g) * g.depth());
     let [height, width] = g.output();
     columns.par_chunks_mut(g.depth()).enumerate().for_each(|(pixel, to)| {
         let (n, i, j) = (pixel / (height * width), pixel / width % height, pixel % width);

@@ -1,10 +1,10 @@
 use candle_core::{DType, Device, Tensor};
 use proptest::prelude::*;
 
-use super::super::super::testing::noise_tensor;
 use super::super::tests::naive;
 use super::winograd::Form;
 use super::*;
+use crate::tests::noise_tensor;
 
 /// A geometry: N, C, (H, W), O, (kh, kw), stride, padding.
 type Case = (usize, usize, (usize, usize), usize, (usize, usize), usize, usize);

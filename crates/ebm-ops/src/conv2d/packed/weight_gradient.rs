@@ -7,11 +7,13 @@
 
 use std::ops::Range;
 
+use candle_core::Result;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::super::geometry::Geometry;
 use super::border::{Frame, framed};
+use super::stored;
 use super::weights::Weights;
 use crate::gemm::even_ranges;
 use crate::packed::{Panels, Segment, Strided, Workspace, accumulate, tile, tiles};
@@ -23,9 +25,12 @@ const TASKS: usize = 8;
 const PIXELS: usize = 128;
 
 /// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
-pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry, workspace: &Workspace) -> Vec<f32> {
+pub(in crate::conv2d) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Result<Vec<f32>> {
+    if stored::suits(g) {
+        return stored::weight_gradient(x, dy, g);
+    }
     let frame = Frame::of(g);
-    let image = framed(x, &frame, workspace);
+    let image = framed(x, &frame);
     let dy = in_panels(dy, g);
     let chunks = chunks(g, &frame);
     let run = g.kernel[1] * g.channels;
@@ -41,8 +46,8 @@ pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry, workspace: &W
         }
     }
     tasks.into_par_iter().for_each(|task| arch.dispatch(task));
-    image.recycle(workspace);
-    Weights::unpack(&result, g.channels, g.taps())
+    Workspace::shared().give_owned(image);
+    Ok(Weights::unpack(&result, g.channels, g.taps()))
 }
 
 /// dy's columns in panels, a row for each pixel.

@@ -2,15 +2,15 @@
 //! statistics stay on the device.
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CudaStorage, InplaceOp2, Layout, Result, Shape, Tensor, bail};
+use candle_core::{CpuStorage, CudaStorage, InplaceOp2, Layout, Result, Shape, Storage, Tensor, bail};
 
 use super::{Following, Fused};
-use crate::channel_sums::{extents, on_gpu, sums};
+use crate::channel_sums::{Sums, extents};
 use crate::cuda::{
-    Argument, Element, by_any_type, by_type, elements, elements_mut, launch, sizes, threads_by_channel,
-    unwritten,
+    self, Argument, Made, by_any_type, by_type, elements, elements_mut, launch, made, parameters, sizes,
+    threads_by_channel,
 };
-use crate::kernel::{Apply, Kernel};
+use crate::kernel::{Apply, Gradients, Kernel};
 use crate::{Activation, relu_gradient};
 
 /// y of x (…, C), and the batch's mean and biased variance, each (C) in f64; `affine` are γ and β (C). All but
@@ -25,7 +25,7 @@ pub(super) fn fused<'a>(
     let relu = activation == Activation::Relu && slope.is_none();
     let rest = if relu { Following::default() } else { Following { residual: None, ..following } };
     let x = x.contiguous()?;
-    let stats = sums(&x.detach(), None, eps)?;
+    let stats = Sums { eps }.run([&x])?;
     let op = Normalise { stats: stats.clone(), relu, eps };
     let affine = Pair.apply(affine)?;
     let y = match residual {
@@ -57,19 +57,13 @@ impl InplaceOp2 for Move {
         batch: &CudaStorage,
         lb: &Layout,
     ) -> Result<()> {
-        fn run<T: Element>(
-            op: &Move,
-            running: &mut CudaStorage,
-            layout: &Layout,
-            batch: Argument<'_>,
-        ) -> Result<()> {
-            let (batch, device) = (elements::<f64>(batch.0, batch.1)?, running.device().clone());
-            let len = layout.shape().elem_count();
-            let mut running = elements_mut::<T>(running, layout)?;
-            launch!(device, BATCH_NORM::"norm_move", T, len; &mut running, &batch, &op.momentum, &op.factor);
+        let (batch, device, len) =
+            (elements::<f64>((batch, lb))?, running.device().clone(), lr.shape().elem_count());
+        by_type!((&*running, lr), "batch-norm", T => {
+            let mut running = elements_mut::<T>(running, lr)?;
+            launch!(device, BATCH_NORM::"norm_move", T, len; &mut running, &batch, &self.momentum, &self.factor);
             Ok(())
-        }
-        by_type!(running, "batch-norm", run(self, running, lr, (batch, lb)))
+        })
     }
 }
 
@@ -77,26 +71,22 @@ impl InplaceOp2 for Move {
 struct Pair;
 
 impl Kernel<2> for Pair {
-    fn name(&self) -> &'static str {
-        "batch-norm"
-    }
+    const NAME: &'static str = "batch-norm";
 
     fn shape(&self, [weight, _]: [&Shape; 2]) -> Result<Shape> {
         Ok(Shape::from((2, weight.elem_count())))
     }
 
-    fn cuda(&self, [weight, bias]: [Argument<'_>; 2]) -> Result<CudaStorage> {
-        fn run<T: Element>(weight: Argument<'_>, bias: Argument<'_>) -> Result<CudaStorage> {
-            let (device, channels) = (weight.0.device(), weight.1.shape().elem_count());
-            let (weight, bias) = (elements::<T>(weight.0, weight.1)?, elements::<T>(bias.0, bias.1)?);
-            let ([c], mut affine) = (sizes([channels])?, unwritten::<T>(device, 2 * channels)?);
-            launch!(device, BATCH_NORM::"norm_pair", T, 2 * channels; &weight, &bias, &mut affine, &c);
-            Ok(CudaStorage::wrap_cuda_slice(affine, device.clone()))
-        }
-        by_type!(weight.0, "batch-norm", run(weight, bias))
+    fn cuda(&self, [weight, bias]: [Argument<'_>; 2]) -> Made {
+        let (device, channels) = (cuda::device(weight), cuda::len(weight));
+        let [c] = sizes([channels])?;
+        by_type!(weight, "batch-norm", T => {
+            let (weight, bias) = (elements::<T>(weight)?, elements::<T>(bias)?);
+            made!(device, BATCH_NORM::"norm_pair", T, 2 * channels => 2 * channels; &weight, &bias; &c)
+        })
     }
 
-    fn gradients(&self, _: [&Tensor; 2], _: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; 2]> {
+    fn gradients(&self, _: [&Tensor; 2], _: &Tensor, g: &Tensor) -> Gradients<2> {
         Ok([Some(g.get(0)?), Some(g.get(1)?)])
     }
 }
@@ -110,44 +100,31 @@ struct Normalise {
 }
 
 impl<const N: usize> Kernel<N> for Normalise {
-    fn name(&self) -> &'static str {
-        "batch-norm"
-    }
+    const NAME: &'static str = "batch-norm";
 
-    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
-        Ok(arguments[0].clone())
-    }
-
-    fn cuda(&self, arguments: [Argument<'_>; N]) -> Result<CudaStorage> {
-        fn run<T: Element>(
-            op: &Normalise,
-            x: Argument<'_>,
-            affine: Argument<'_>,
-            residual: Option<Argument<'_>>,
-        ) -> Result<CudaStorage> {
-            let [_, channels] = extents(x.1.shape());
-            let stats = op.stats.storage_and_layout();
-            let stats = elements::<f64>(on_gpu(&stats.0)?, stats.1)?;
-            let (device, len) = (x.0.device(), x.1.shape().elem_count());
-            let (has_residual, relu) = (i32::from(residual.is_some()), i32::from(op.relu));
-            let (residual, residual_layout) = residual.unwrap_or(x);
-            let residual = elements::<T>(residual, residual_layout)?;
-            let (x, affine) = (elements::<T>(x.0, x.1)?, elements::<T::Wide>(affine.0, affine.1)?);
-            let [c, n] = sizes([channels, len])?;
-            let mut y = unwritten::<T>(device, len)?;
-            launch!(device, BATCH_NORM::"norm_forward", T, threads_by_channel(len, channels);
-                &x, &affine, &residual, &stats, &mut y, &has_residual, &relu, &c, &n, &op.eps);
-            Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
-        }
+    fn cuda(&self, arguments: [Argument<'_>; N]) -> Made {
         let (x, affine, residual) = (arguments[0], arguments[1], arguments.get(2).copied());
-        by_any_type!(x.0, "batch-norm", run(self, x, affine, residual))
+        let ([_, channels], len, device) = (extents(x.1.shape()), cuda::len(x), cuda::device(x));
+        let stats = self.stats.storage_and_layout();
+        let Storage::Cuda(storage) = &*stats.0 else {
+            bail!("batch-norm: all tensors must be on one device")
+        };
+        let stats = elements::<f64>((storage, stats.1))?;
+        let (has_residual, relu) = (i32::from(residual.is_some()), i32::from(self.relu));
+        let [c, n] = sizes([channels, len])?;
+        by_any_type!(x, "batch-norm", T => {
+            let residual = elements::<T>(residual.unwrap_or(x))?;
+            let (x, affine) = (elements::<T>(x)?, parameters::<T>(affine)?);
+            made!(device, BATCH_NORM::"norm_forward", T, threads_by_channel(len, channels) => len;
+                &x, &affine, &residual, &stats; &has_residual, &relu, &c, &n, &self.eps)
+        })
     }
 
     /// Those in x, in (γ, β) and in a residual.
-    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; N]> {
+    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Gradients<N> {
         let (x, affine) = (arguments[0], arguments[1]);
         let g = if self.relu { relu_gradient(g, y)? } else { g.contiguous()? };
-        let sums = sums(&x.detach(), Some((&g, &self.stats)), self.eps)?;
+        let sums = Sums { eps: self.eps }.run([x, &g, &self.stats])?;
         let mut gradients = std::array::from_fn(|i| arguments[i].track_op().then(|| g.clone()));
         if x.track_op() {
             let op = InputGradient { eps: self.eps };
@@ -165,28 +142,16 @@ struct InputGradient {
 }
 
 impl Kernel<5> for InputGradient {
-    fn name(&self) -> &'static str {
-        "batch-norm"
-    }
+    const NAME: &'static str = "batch-norm";
 
-    fn shape(&self, arguments: [&Shape; 5]) -> Result<Shape> {
-        Ok(arguments[0].clone())
-    }
-
-    fn cuda(&self, arguments: [Argument<'_>; 5]) -> Result<CudaStorage> {
-        fn run<T: Element>([x, g, affine, stats, sums]: [Argument<'_>; 5], eps: f64) -> Result<CudaStorage> {
-            let [rows, channels] = extents(x.1.shape());
-            let (device, len) = (x.0.device(), x.1.shape().elem_count());
-            let (x, g) = (elements::<T>(x.0, x.1)?, elements::<T>(g.0, g.1)?);
-            let (affine, stats) =
-                (elements::<T::Wide>(affine.0, affine.1)?, elements::<f64>(stats.0, stats.1)?);
-            let (sums, total) = (elements::<f64>(sums.0, sums.1)?, rows as f64);
-            let [c, n] = sizes([channels, len])?;
-            let mut dx = unwritten::<T>(device, len)?;
-            launch!(device, BATCH_NORM::"norm_backward", T, threads_by_channel(len, channels);
-                &x, &g, &affine, &stats, &sums, &mut dx, &c, &n, &total, &eps);
-            Ok(CudaStorage::wrap_cuda_slice(dx, device.clone()))
-        }
-        by_any_type!(arguments[0].0, "batch-norm", run(arguments, self.eps))
+    fn cuda(&self, [x, g, affine, stats, sums]: [Argument<'_>; 5]) -> Made {
+        let ([rows, channels], len, device) = (extents(x.1.shape()), cuda::len(x), cuda::device(x));
+        let (stats, sums, total) = (elements::<f64>(stats)?, elements::<f64>(sums)?, rows as f64);
+        let [c, n] = sizes([channels, len])?;
+        by_any_type!(x, "batch-norm", T => {
+            let (x, g, affine) = (elements::<T>(x)?, elements::<T>(g)?, parameters::<T>(affine)?);
+            made!(device, BATCH_NORM::"norm_backward", T, threads_by_channel(len, channels) => len;
+                &x, &g, &affine, &stats, &sums; &c, &n, &total, &self.eps)
+        })
     }
 }

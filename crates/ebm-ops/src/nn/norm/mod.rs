@@ -81,23 +81,13 @@ impl BatchNorm {
     /// # Errors
     /// When `x` has another number of channels, or when there is one value per channel in training.
     pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        let channels = self.weight.elem_count();
-        if x.rank() < 2 || x.dim(1)? != channels {
-            let reason = format!("needs (N, {channels}, …), not {:?}", x.dims());
+        let rank = x.rank();
+        if rank < 2 {
+            let reason = format!("needs (N, {}, …), not {:?}", self.weight.elem_count(), x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        if x.dtype() == DType::BF16 && !(self.uses_batch(train) && x.device().is_cuda()) {
-            return widened(x, |x| self.forward(x, train));
-        }
-        if self.uses_batch(train) {
-            let y = self.by_batch(&x.permute(channels_last(x.rank()))?, Following::default())?;
-            return Ok(y.permute(channels_second(x.rank()))?);
-        }
-        let (scale, shift) = self.affine()?;
-        let mut shape = vec![1; x.rank()];
-        shape[1] = channels;
-        let (scale, shift) = (scale.reshape(shape.as_slice())?, shift.reshape(shape.as_slice())?);
-        Ok(x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
+        let y = self.followed(&x.permute(channels_last(rank))?, Following::default(), train)?;
+        Ok(y.permute(channels_second(rank))?)
     }
 
     /// [`forward`](Self::forward) of maps with the channels innermost, (N, …, C), and what follows it in a
@@ -131,12 +121,15 @@ impl BatchNorm {
             let reason = format!("x is {:?}, the residual {:?}", x.dims(), residual.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        if self.uses_batch(train) && (x.device().is_cuda() || x.dtype() != DType::BF16) {
+        let by_batch = self.uses_batch(train);
+        if x.dtype() == DType::BF16 && !(by_batch && x.device().is_cuda()) {
+            return following.of(&widened(x, |x| self.followed(x, Following::default(), train))?);
+        }
+        if by_batch {
             return self.by_batch(x, following);
         }
-        let (second, last) = (channels_second(x.rank()), channels_last(x.rank()));
-        let y = self.forward(&x.permute(second)?, train)?;
-        following.of(&y.permute(last)?)
+        let (scale, shift) = self.affine()?;
+        following.of(&x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
     }
 
     /// γ and β.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::relu::Activation;
-use crate::testing::noise_tensor;
+use crate::tests::noise_tensor;
 
 fn numbers(rows: usize, columns: usize, seed: u64) -> Vec<f32> {
     let noise = noise_tensor(&[rows, columns], seed).unwrap().to_dtype(candle_core::DType::F32).unwrap();

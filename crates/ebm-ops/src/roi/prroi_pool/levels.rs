@@ -4,10 +4,13 @@ use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
 use super::OP;
 use super::pyramid::Pyramid;
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{Argument, Kernel, by_type};
 use crate::layout::{ChannelsLast, channels_last};
+use crate::storage::elements;
 
 /// Most maps that boxes may lie in.
 const LEVELS: usize = 4;
@@ -66,7 +69,7 @@ impl Levels {
     pub fn pool(&self, rois: &Tensor) -> Result<Tensor> {
         check(rois)?;
         let [a, b, c, d] = &self.maps;
-        Ok(Pool(self.settings).run([&rois.contiguous()?, a, b, c, d])?)
+        Ok(Pool { settings: self.settings, shares: 0 }.run([&rois.contiguous()?, a, b, c, d])?)
     }
 
     /// The gradient in the boxes' coordinates x0, y0, x1, y1, `(R, 4)` on the CPU, from `grad (R, ph·pw·C)`.
@@ -83,7 +86,7 @@ impl Levels {
         let [a, b, c, d] = &self.maps;
         let shares = if rois.device().is_cpu() { 1 } else { self.settings.out.0 };
         let (rois, grad) = (rois.contiguous()?, grad.contiguous()?);
-        let found = Slopes { settings: self.settings, shares }.run([&rois, &grad, a, b, c, d])?;
+        let found = Pool { settings: self.settings, shares }.run([&rois, a, b, c, d, &grad])?;
         Ok(found.to_device(&candle_core::Device::Cpu)?.sum(1)?)
     }
 }
@@ -103,16 +106,17 @@ impl Settings {
         Shape::from((boxes, self.out.0 * self.out.1 * self.channels))
     }
 
-    /// On the CPU: what `run` makes of the pyramid of `maps`, the rows (image, x0, y0, x1, y1) and their levels.
+    /// On the CPU: the pooled boxes of the rows (level, image, x0, y0, x1, y1), or from the gradient in these that in
+    /// the boxes.
     fn on_host<T: Float>(
         &self,
         rows: &[T],
         maps: &[Argument<'_>],
-        run: impl FnOnce(&Pyramid<'_, T>, &[T], &[usize]) -> Result<Vec<T>>,
-    ) -> CandleResult<Vec<T>> {
+        grad: Option<&Argument<'_>>,
+    ) -> Result<Vec<T>> {
         let levels = maps.iter().zip(self.scales).take(self.count);
         let levels = levels.map(|(map, scale)| Ok((ChannelsLast::of_storage(map.0, map.1)?, scale)));
-        let pyramid = Pyramid::new(levels.collect::<CandleResult<_>>()?, self.out);
+        let pyramid = Pyramid::new(levels.collect::<CandleResult<_>>()?, self.out)?;
         let rows = rows.as_chunks::<6>().0;
         // What is no number of a level is refused as one that is not there.
         let level = |row: &[T; 6]| {
@@ -121,154 +125,70 @@ impl Settings {
         };
         let levels: Vec<usize> = rows.iter().map(level).collect();
         let boxes: Vec<T> = rows.iter().flat_map(|row| row[1..].iter().copied()).collect();
-        pyramid.and_then(|pyramid| run(&pyramid, &boxes, &levels)).map_err(candle_core::Error::wrap)
-    }
-
-    fn pooled_on_host<T: Float>(&self, rows: &[T], maps: &[Argument<'_>]) -> CandleResult<Vec<T>> {
-        self.on_host(rows, maps, |pyramid, boxes, levels| {
-            let mut tiles = vec![T::zero(); levels.len() * pyramid.tile_len()];
-            pyramid.pool(boxes, levels, &mut tiles)?;
-            Ok(tiles)
-        })
-    }
-
-    fn slopes_on_host<T: Float>(
-        &self,
-        [rows, grad]: [&[T]; 2],
-        maps: &[Argument<'_>],
-    ) -> CandleResult<Vec<T>> {
-        self.on_host(rows, maps, |pyramid, boxes, levels| {
-            Ok(pyramid.backward_rois(boxes, levels, grad)?.concat())
-        })
+        if let Some(grad) = grad {
+            return Ok(pyramid.backward_rois(&boxes, &levels, elements(grad.0, grad.1)?)?.concat());
+        }
+        let mut tiles = vec![T::zero(); levels.len() * pyramid.tile_len()];
+        pyramid.pool(&boxes, &levels, &mut tiles)?;
+        Ok(tiles)
     }
 }
 
-/// `(rois, maps) -> (R, ph·pw·C)`.
-struct Pool(Settings);
-
-impl Kernel<{ 1 + LEVELS }> for Pool {
-    const STRIDED: bool = true;
-
-    fn name(&self) -> &'static str {
-        OP
-    }
-
-    fn shape(&self, [rois, ..]: [&Shape; 1 + LEVELS]) -> CandleResult<Shape> {
-        Ok(self.0.pooled(rois.dims2()?.0))
-    }
-
-    fn cpu(&self, [rois, maps @ ..]: [Argument<'_>; 1 + LEVELS]) -> CandleResult<CpuStorage> {
-        by_type!(OP, [rois], |[rows]| self.0.pooled_on_host(rows, &maps)?)
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda(
-        &self,
-        [rois, maps @ ..]: [crate::cuda::Argument<'_>; 1 + LEVELS],
-    ) -> CandleResult<candle_core::CudaStorage> {
-        device::run(&self.0, rois, None, maps)
-    }
-}
-
-/// `(rois, gradient of the pooled boxes, maps) -> (R, shares, 4)`, whose sums are the gradient in the boxes.
-struct Slopes {
+/// `(rois, maps) -> (R, ph·pw·C)`, and with the gradient in that as the last argument `(R, shares, 4)`, whose sums are
+/// the gradient in the boxes.
+struct Pool {
     settings: Settings,
     shares: usize,
 }
 
-impl Kernel<{ 2 + LEVELS }> for Slopes {
+impl<const N: usize> Kernel<N> for Pool {
+    const NAME: &'static str = OP;
     const STRIDED: bool = true;
 
-    fn name(&self) -> &'static str {
-        OP
+    fn shape(&self, arguments: [&Shape; N]) -> CandleResult<Shape> {
+        let (boxes, _) = arguments[0].dims2()?;
+        Ok(if N > 1 + LEVELS { Shape::from((boxes, self.shares, 4)) } else { self.settings.pooled(boxes) })
     }
 
-    fn shape(&self, [rois, ..]: [&Shape; 2 + LEVELS]) -> CandleResult<Shape> {
-        Ok(Shape::from((rois.dims2()?.0, self.shares, 4)))
+    fn cpu(&self, arguments: [Argument<'_>; N]) -> CandleResult<CpuStorage> {
+        let (maps, grad) = (&arguments[1..=LEVELS], arguments.get(1 + LEVELS));
+        by_type!(OP, [arguments[0]], |[rows]| {
+            self.settings.on_host(rows, maps, grad).map_err(candle_core::Error::wrap)?
+        })
     }
 
-    fn cpu(&self, [rois, grad, maps @ ..]: [Argument<'_>; 2 + LEVELS]) -> CandleResult<CpuStorage> {
-        by_type!(OP, [rois, grad], |numbers| self.settings.slopes_on_host(numbers, &maps)?)
-    }
-
+    /// By `levels.cu`.
     #[cfg(feature = "cuda")]
-    fn cuda(
-        &self,
-        [rois, grad, maps @ ..]: [crate::cuda::Argument<'_>; 2 + LEVELS],
-    ) -> CandleResult<candle_core::CudaStorage> {
-        device::run(&self.settings, rois, Some(grad), maps)
-    }
-}
-
-/// On a GPU (`levels.cu`).
-#[cfg(feature = "cuda")]
-mod device {
-    use candle_core::backend::BackendStorage;
-    use candle_core::cuda_backend::cudarc::driver::CudaView;
-    use candle_core::{CudaStorage, Result};
-
-    use super::{LEVELS, Settings};
-    use crate::cuda::{Argument, Element, by_type, elements, launch, sizes, unwritten};
-
-    /// Threads of a block, as in `levels.cu`.
-    const THREADS: usize = 256;
-
-    /// The maps in pixels (height, width), and images, channels.
-    fn extents(maps: &[Argument<'_>; LEVELS], settings: &Settings) -> Result<([[i32; 2]; LEVELS], [i32; 5])> {
-        let mut of = [[0; 2]; LEVELS];
-        for (of, (_, layout)) in of.iter_mut().zip(maps) {
+    fn cuda(&self, arguments: [cuda::Argument<'_>; N]) -> cuda::Made {
+        /// Threads of a block, as in `levels.cu`.
+        const THREADS: usize = 256;
+        let (rois, maps, grad) = (arguments[0], &arguments[1..=LEVELS], arguments.get(1 + LEVELS));
+        let (device, (boxes, _), out) = (cuda::device(rois), rois.1.shape().dims2()?, self.settings.out);
+        // The height and width of each map.
+        let mut extents = [[0; 2]; LEVELS];
+        for (extents, (_, layout)) in extents.iter_mut().zip(maps) {
             let (_, _, height, width) = layout.shape().dims4()?;
-            *of = sizes([height, width])?;
+            *extents = cuda::sizes([height, width])?;
         }
         let (images, channels, _, _) = maps[0].1.shape().dims4()?;
-        let (rows, columns) = settings.out;
-        Ok((of, sizes([settings.count, images, channels, rows, columns])?))
-    }
-
-    macro_rules! launch_levels {
-        ($name:literal, $t:ty, $settings:expr, $rois:expr, $maps:expr; $($argument:expr),*) => {{
-            let ([h0, h1, h2, h3], [levels, images, channels, rows, columns]) = extents(&$maps, $settings)?;
-            let [a, b, c, d] = &$maps;
-            let [a, b, c, d] = [innermost::<$t>(a)?, innermost::<$t>(b)?, innermost::<$t>(c)?, innermost::<$t>(d)?];
-            let [s0, s1, s2, s3] = &$settings.scales;
-            let boxes = elements::<$t>($rois.0, $rois.1)?;
-            let blocks = $rois.1.shape().dims2()?.0 * $settings.out.0;
-            launch!($rois.0.device(), LEVELS::$name, $t, blocks * THREADS;
-                &boxes, $($argument,)* &a, &h0[0], &h0[1], s0, &b, &h1[0], &h1[1], s1, &c, &h2[0], &h2[1], s2,
-                &d, &h3[0], &h3[1], s3, &levels, &images, &channels, &rows, &columns);
-        }};
-    }
-
-    /// The pooled boxes, or with the gradient in those the shares of the boxes' own.
-    pub(super) fn run(
-        settings: &Settings,
-        rois: Argument<'_>,
-        grad: Option<Argument<'_>>,
-        maps: [Argument<'_>; LEVELS],
-    ) -> Result<CudaStorage> {
-        fn typed<T: Element>(
-            settings: &Settings,
-            rois: Argument<'_>,
-            grad: Option<Argument<'_>>,
-            maps: [Argument<'_>; LEVELS],
-        ) -> Result<CudaStorage> {
-            let (device, boxes) = (rois.0.device(), rois.1.shape().dims2()?.0);
-            let mut to;
+        let [levels, images, channels, rows, columns] =
+            &cuda::sizes([self.settings.count, images, channels, out.0, out.1])?;
+        let ([[h0, w0], [h1, w1], [h2, w2], [h3, w3]], [s0, s1, s2, s3]) = (&extents, &self.settings.scales);
+        let innermost = |i: usize| maps[i].1.permute(&[0, 2, 3, 1]);
+        let layouts = [innermost(0)?, innermost(1)?, innermost(2)?, innermost(3)?];
+        let threads = boxes * out.0 * THREADS;
+        cuda::by_type!(rois, OP, T => {
+            let map = |i: usize| cuda::elements::<T>((maps[i].0, &layouts[i]));
+            let (boxes_at, [a, b, c, d]) = (cuda::elements::<T>(rois)?, [map(0)?, map(1)?, map(2)?, map(3)?]);
             if let Some(grad) = grad {
-                to = unwritten::<T>(device, 4 * boxes * settings.out.0)?;
-                let grad = elements::<T>(grad.0, grad.1)?;
-                launch_levels!("levels_slopes", T, settings, rois, maps; &grad, &mut to);
-            } else {
-                to = unwritten::<T>(device, settings.pooled(boxes).elem_count())?;
-                launch_levels!("levels_pool", T, settings, rois, maps; &mut to);
+                let grad = cuda::elements::<T>(*grad)?;
+                return cuda::made!(device, LEVELS::"levels_slopes", T, threads => 4 * boxes * out.0;
+                    &boxes_at, &grad; &a, h0, w0, s0, &b, h1, w1, s1, &c, h2, w2, s2, &d, h3, w3, s3,
+                    levels, images, channels, rows, columns);
             }
-            Ok(CudaStorage::wrap_cuda_slice(to, device.clone()))
-        }
-        by_type!(rois.0, super::OP, typed(settings, rois, grad, maps))
-    }
-
-    /// The numbers of a map (N, C, H, W) with the channels innermost.
-    fn innermost<'a, T: Element>(map: &Argument<'a>) -> Result<CudaView<'a, T>> {
-        elements(map.0, &map.1.permute(&[0, 2, 3, 1])?)
+            cuda::made!(device, LEVELS::"levels_pool", T, threads => self.settings.pooled(boxes).elem_count();
+                &boxes_at; &a, h0, w0, s0, &b, h1, w1, s1, &c, h2, w2, s2, &d, h3, w3, s3,
+                levels, images, channels, rows, columns)
+        })
     }
 }

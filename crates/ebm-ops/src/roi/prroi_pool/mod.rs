@@ -12,8 +12,6 @@
 //! [`prroi_pool()`] works on tensors; [`Pyramid`] works on slices, without a graph and with the channels
 //! innermost, where boxes have maps of several scales, and [`Levels`] does the same on tensors on any device.
 
-#[cfg(feature = "cuda")]
-mod cuda;
 mod levels;
 mod pyramid;
 #[cfg(test)]
@@ -22,14 +20,14 @@ mod weights;
 
 use candle_core::Tensor;
 
-use super::{Axes, AxisWeights, RoiPool, Span};
+use super::{Axes, RoiPool};
 use crate::error::Result;
-use crate::float::Float;
 pub use levels::Levels;
 pub use pyramid::Pyramid;
+pub(super) use weights::axis;
 
 /// The name in errors.
-const OP: &str = "prroi_pool";
+pub(super) const OP: &str = "prroi_pool";
 
 /// Precise RoI pooling (Jiang et al. 2018, "Acquisition of Localization Confidence for Accurate Object
 /// Detection").
@@ -52,28 +50,5 @@ pub fn prroi_pool(
     out: (usize, usize),
     spatial_scale: f64,
 ) -> Result<Tensor> {
-    RoiPool { axes: Precise, out, spatial_scale }.forward(features, rois)
-}
-
-/// The means of tents over the bins.
-#[derive(Clone, Copy, Debug)]
-struct Precise;
-
-impl Axes for Precise {
-    const OP: &'static str = OP;
-    const MOVES: bool = true;
-
-    fn axis<T: Float>(&self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
-        weights::axis(span, bins, size, to);
-    }
-
-    #[cfg(feature = "cuda")]
-    fn weigh<T: crate::cuda::Element>(
-        pool: &RoiPool<Self>,
-        rois: crate::cuda::Argument<'_>,
-        map: &candle_core::Shape,
-        slopes: bool,
-    ) -> candle_core::Result<super::cuda::Weights<T>> {
-        cuda::weigh(pool, rois, map, slopes)
-    }
+    RoiPool { axes: Axes::Precise, out, spatial_scale }.forward(features, rois)
 }

@@ -1,10 +1,10 @@
 //! PrRoIPool from several maps of one image, on slices, with the channels innermost throughout.
 
-use super::{OP, Precise};
+use super::OP;
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::layout::{ChannelsLast, Order};
-use crate::roi::{Roi, RoiPool, check_settings, parse};
+use crate::roi::{Axes, Roi, RoiPool, check_settings, parse};
 
 /// The maps of a batch at several scales, finest first as a rule, to be pooled from without a graph.
 ///
@@ -69,8 +69,8 @@ impl<'a, T: Float> Pyramid<'a, T> {
         Ok(slopes.into_iter().zip(&boxes).map(in_image).collect())
     }
 
-    fn by_box(&self) -> RoiPool<Precise> {
-        RoiPool { axes: Precise, out: self.out, spatial_scale: 1.0 }
+    fn by_box(&self) -> RoiPool {
+        RoiPool { axes: Axes::Precise, out: self.out, spatial_scale: 1.0 }
     }
 
     /// The boxes in pixels of their levels.
@@ -97,7 +97,7 @@ impl<'a, T: Float> Pyramid<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::noise_tensor;
+    use crate::tests::noise_tensor;
 
     fn map(side: usize, seed: u64) -> ChannelsLast<'static, f64> {
         let data: Vec<f64> =

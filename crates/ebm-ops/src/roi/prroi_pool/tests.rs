@@ -3,7 +3,7 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use super::Levels;
 use super::prroi_pool;
 use crate::layout::channels_last;
-use crate::testing::{check_devices, check_gradients, devices, distance, noise_tensor};
+use crate::tests::{check_devices, check_gradients, devices, distance, noise_tensor};
 
 /// Rows (image, x0, y0, x1, y1) from coordinates (R, 4), the images being 0 and 1 in turn.
 fn with_images(coordinates: &Tensor) -> Result<Tensor> {

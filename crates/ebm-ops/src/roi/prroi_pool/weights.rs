@@ -38,7 +38,12 @@ fn tent_mean(a: f64, b: f64) -> TentMean {
 }
 
 /// Fills the weights by bin of an axis of a box, and their slopes, on a map of `size` pixels along it.
-pub(super) fn axis<T: Float>(Span { start, end }: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
+pub(in crate::roi) fn axis<T: Float>(
+    Span { start, end }: Span,
+    bins: usize,
+    size: usize,
+    to: &mut AxisWeights<T>,
+) {
     to.clear();
     let count = bins as f64;
     let width = (end - start) / count;

@@ -98,14 +98,7 @@ impl Winograd {
     }
 
     /// `y ← epilogue(conv(x, w))`, x (N, H, W, C), y (N, oh, ow, O).
-    pub(super) fn convolve(
-        &self,
-        x: &[f32],
-        g: &Geometry,
-        epilogue: Epilogue<'_>,
-        mut y: &mut [f32],
-        workspace: &Workspace,
-    ) {
+    pub(super) fn convolve(&self, x: &[f32], g: &Geometry, epilogue: Epilogue<'_>, mut y: &mut [f32]) {
         let ([height, width], outputs) = (g.output(), self.form.outputs());
         let (down, across) = (height.div_ceil(outputs), width.div_ceil(outputs));
         let (fewest, most) = TILES_AT_A_TIME;
@@ -120,7 +113,7 @@ impl Winograd {
             let len = (first_pixel_row(rows.end) - first) * width * g.filters;
             let (here, below) = y.split_at_mut(len);
             y = below;
-            tasks.push(Task { filters: self, x, g, epilogue, rows, at_a_time, first, y: here, workspace });
+            tasks.push(Task { filters: self, x, g, epilogue, rows, at_a_time, first, y: here });
         }
         let arch = arch();
         tasks.into_par_iter().for_each(|task| match self.form {
@@ -174,7 +167,6 @@ struct Task<'a> {
     /// The row of pixels, counted over all images, with which y starts.
     first: usize,
     y: &'a mut [f32],
-    workspace: &'a Workspace,
 }
 
 /// Where a tile's outputs start.
@@ -197,7 +189,7 @@ where
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let mut task = self.0;
-        let (channels, filters, workspace) = (task.g.channels, task.g.filters, task.workspace);
+        let (channels, filters, workspace) = (task.g.channels, task.g.filters, Workspace::shared());
         let [height, width] = task.g.output();
         let (down, across) = (height.div_ceil(O), width.div_ceil(O));
         let tiles = task.rows.start * across..task.rows.end * across;

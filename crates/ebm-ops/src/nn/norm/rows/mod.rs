@@ -13,7 +13,7 @@ use candle_core::{CpuStorage, DType, Result, Shape, Tensor};
 
 use self::followed::{Clamp, Followed, Identity, Slope};
 use super::{Following, Fused};
-use crate::kernel::{Apply, Argument, Kernel, by_type};
+use crate::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use crate::rows::{Loop, ROWS, blocks, each, rows, sums};
 use crate::{Activation, Float};
 
@@ -115,9 +115,7 @@ fn parts<T, const N: usize>(mut all: &mut [T], len: usize) -> [&mut [T]; N] {
 }
 
 impl Kernel<1> for Moments {
-    fn name(&self) -> &'static str {
-        "batch-norm-moments"
-    }
+    const NAME: &'static str = "batch-norm-moments";
 
     fn shape(&self, [x]: [&Shape; 1]) -> Result<Shape> {
         Ok(Shape::from((2, channels(x))))
@@ -168,13 +166,6 @@ impl Normalise {
             shift: (0..channels).map(shift).collect(),
             slope: if slope.is_empty() { vec![T::zero(); channels] } else { slope.to_vec() },
         }
-    }
-
-    fn forward<T: Float>(&self, x: &[T], affine: &[T], residual: Option<&[T]>) -> Vec<T> {
-        let (channels, map) = (self.mean.len(), self.map(affine));
-        by_followed!(self, affine, T, |followed| {
-            each(channels, x.len(), &Forward { x, residual, map: &map, followed })
-        })
     }
 }
 
@@ -227,22 +218,20 @@ struct Behind<'a, T, F> {
 }
 
 impl<const N: usize> Kernel<N> for Normalise {
-    fn name(&self) -> &'static str {
-        "batch-norm"
-    }
+    const NAME: &'static str = "batch-norm";
 
-    fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
-        Ok(arguments[0].clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; N]) -> Result<CpuStorage> {
-        by_type!("batch-norm", arguments, |all| self.forward(all[0], all[1], all.get(2).copied()))
+    fn host<T: Float>(&self, all: [&[T]; N]) -> Result<Vec<T>> {
+        let (x, affine, residual) = (all[0], all[1], all.get(2).copied());
+        let (channels, map) = (self.mean.len(), self.map(affine));
+        Ok(by_followed!(self, affine, T, |followed| {
+            each(channels, x.len(), &Forward { x, residual, map: &map, followed })
+        }))
     }
 
     /// With h the gradient g times the derivative of what follows, x̂ = (x − μ)·inv_std and m values per channel:
     /// ∂β = Σh, ∂γ = Σ h·x̂, ∂residual = h, ∂x = γ·inv_std·(h − ∂β/m − x̂·∂γ/m), and the slope of PReLU meets the
     /// sum of g·z where z is not positive.
-    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Result<[Option<Tensor>; N]> {
+    fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Gradients<N> {
         let (x, affine) = (arguments[0], arguments[1]);
         let mut gradients = std::array::from_fn(|_| None);
         // A residual's gradient is h, which is written then.
@@ -316,9 +305,7 @@ impl<T: Float, F: Followed<T>> Loop<T> for Sums<'_, T, F> {
 }
 
 impl Kernel<3> for GradSums<'_> {
-    fn name(&self) -> &'static str {
-        "batch-norm-grad-sums"
-    }
+    const NAME: &'static str = "batch-norm-grad-sums";
 
     fn shape(&self, [_, affine, _]: [&Shape; 3]) -> Result<Shape> {
         Ok(affine.clone())
@@ -334,18 +321,6 @@ impl Kernel<3> for GradSums<'_> {
 struct Combine<'a> {
     op: &'a Normalise,
     coefficients: Vec<[f64; 3]>,
-}
-
-impl Combine<'_> {
-    fn combined<T: Float>(&self, x: &[T], affine: &[T], g: &[T]) -> Vec<T> {
-        let map = &self.op.map(affine);
-        let coefficient = |i: usize| self.coefficients.iter().map(|all| T::from_f64(all[i])).collect();
-        let coefficients = [0, 1, 2].map(coefficient);
-        by_followed!(self.op, affine, T, |followed| {
-            let of = Combined { of: Behind { x, g, map, followed }, coefficients };
-            each(self.op.mean.len(), x.len(), &of)
-        })
-    }
 }
 
 /// p·h + q·x + r.
@@ -371,15 +346,15 @@ impl<T: Float, F: Followed<T>> Loop<T> for Combined<'_, T, F> {
 }
 
 impl Kernel<3> for Combine<'_> {
-    fn name(&self) -> &'static str {
-        "batch-norm-grad"
-    }
+    const NAME: &'static str = "batch-norm-grad";
 
-    fn shape(&self, [x, ..]: [&Shape; 3]) -> Result<Shape> {
-        Ok(x.clone())
-    }
-
-    fn cpu(&self, arguments: [Argument<'_>; 3]) -> Result<CpuStorage> {
-        by_type!("batch-norm", arguments, |[x, affine, g]| self.combined(x, affine, g))
+    fn host<T: Float>(&self, [x, affine, g]: [&[T]; 3]) -> Result<Vec<T>> {
+        let map = &self.op.map(affine);
+        let coefficient = |i: usize| self.coefficients.iter().map(|all| T::from_f64(all[i])).collect();
+        let coefficients = [0, 1, 2].map(coefficient);
+        Ok(by_followed!(self.op, affine, T, |followed| {
+            let of = Combined { of: Behind { x, g, map, followed }, coefficients };
+            each(self.op.mean.len(), x.len(), &of)
+        }))
     }
 }

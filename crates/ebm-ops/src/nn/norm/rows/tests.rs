@@ -1,7 +1,7 @@
 use candle_core::{D, Var};
 
 use super::*;
-use crate::testing::{check_gradients_there, noise_tensor};
+use crate::tests::{check_gradients_there, noise_tensor};
 
 /// [`fused`] as tensor operations, by autograd.
 fn composed(

@@ -1,11 +1,9 @@
 //! p(y | x) of a scalar y on a grid: normalisation and moments.
 
-use candle_core::{DType, Device};
-
 use super::grid_error::log_trapezoid;
-use super::scores::{is_score, scores};
+use super::scores::is_score;
 use super::{Grid, GridError};
-use crate::{EnergyModel, Error, Result};
+use crate::{Error, Result};
 
 /// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x and a scalar y, known on a [`Grid`].
 ///
@@ -28,20 +26,6 @@ pub struct GridDensity {
 }
 
 impl GridDensity {
-    /// See [`Conditional::grid`](crate::Conditional::grid).
-    pub(crate) fn of_model<M: EnergyModel>(
-        model: &M,
-        features: &M::Features,
-        batch: usize,
-        dtype: DType,
-        device: &Device,
-        grid: &Grid,
-    ) -> Result<Vec<Self>> {
-        crate::check::setting("batch", batch > 0, batch, "at least 1")?;
-        let rows = scores(model, features, &grid.candidates(batch, dtype, device)?)?;
-        rows.into_iter().enumerate().map(|(x, f)| Self::normalise(*grid, f, x)).collect()
-    }
-
     /// The density whose unnormalised logarithm is `f` at the grid's N points; any other distribution on the
     /// same footing, for instance a parametric baseline or the truth.
     ///

@@ -1,7 +1,7 @@
 //! p(y | x) in any number of dimensions by importance sampling.
 
 use candle_core::{Device, Tensor};
-use rand::{Rng, RngCore};
+use rand::RngCore;
 
 use super::scores::scores;
 use crate::log_sum::LogSum;
@@ -167,28 +167,5 @@ impl ImportanceDensity {
     pub fn variance(&self) -> Vec<f64> {
         let mean = self.mean();
         (0..self.dim).map(|d| self.expectation(|y| (y[d] - mean[d]).powi(2))).collect()
-    }
-
-    /// `count` draws, with replacement, of the samples in proportion to their weights: for large M draws from
-    /// p.
-    pub fn resample(&self, count: usize, rng: &mut dyn RngCore) -> Vec<Vec<f64>> {
-        let mut total = 0.0;
-        let sums: Vec<f64> = self
-            .weights
-            .iter()
-            .map(|weight| {
-                total += weight;
-                total
-            })
-            .collect();
-        // The first sum beyond a point belongs to a positive weight; where rounding leaves none, the last
-        // such does.
-        let last = self.weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
-        let draw = |_| {
-            let point = rng.random::<f64>() * total;
-            let index = sums.partition_point(|sum| *sum <= point).min(last);
-            self.samples[index * self.dim..(index + 1) * self.dim].to_vec()
-        };
-        (0..count).map(draw).collect()
     }
 }

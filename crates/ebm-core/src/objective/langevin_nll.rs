@@ -6,9 +6,8 @@ use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
 use super::Objective;
-use crate::density::{Langevin, langevin};
 use crate::model::checked_score;
-use crate::{EnergyModel, Result, check};
+use crate::{EnergyModel, Result, check, langevin};
 
 settings! {
     /// Maximum likelihood with samples of the model itself (ML-MCMC-L in Gustafsson et al., BMVC 2020): M
@@ -42,9 +41,8 @@ impl Objective for LangevinNll {
         let (batch, dim) = check::targets(y)?;
         check::at_least_one("num_samples", self.num_samples)?;
         let start = y.detach().unsqueeze(1)?;
-        let settings = Langevin { steps: self.steps, step_size: self.step_size, adjusted: false };
         let chains = start.broadcast_as((batch, self.num_samples, dim))?.contiguous()?;
-        let samples = langevin(model, features, &chains, &settings, rng)?.y;
+        let samples = langevin(model, features, &chains, self.steps, self.step_size, rng)?;
         let f = checked_score(model, features, &Tensor::cat(&[&start, &samples], 1)?)?;
         let difference = f.narrow(1, 1, self.num_samples)?.broadcast_sub(&f.narrow(1, 0, 1)?)?;
         Ok(difference.mean_all()?)

@@ -9,91 +9,60 @@ use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The twelve figures of the COCO box evaluation and a thirteenth, each a fraction in \[0, 1\].
-///
-/// A figure over ground truth that does not exist (no small object, or no annotation at all) is −1, as
-/// in pycocotools. No detections at all against existing ground truth gives 0.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CocoFigures {
-    /// Average precision over IoU 0.50:0.05:0.95, at most 100 detections per image and category.
-    #[serde(with = "crate::json::or_null")]
-    pub ap: f64,
-    /// Average precision at IoU 0.50.
-    #[serde(with = "crate::json::or_null")]
-    pub ap50: f64,
-    /// Average precision at IoU 0.75.
-    #[serde(with = "crate::json::or_null")]
-    pub ap75: f64,
-    /// `ap` of objects below 32² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ap_small: f64,
-    /// `ap` of objects from 32² to 96² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ap_medium: f64,
-    /// `ap` of objects above 96² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ap_large: f64,
-    /// Average recall over IoU 0.50:0.05:0.95 with 1 detection per image and category.
-    #[serde(with = "crate::json::or_null")]
-    pub ar1: f64,
-    /// Average recall with 10.
-    #[serde(with = "crate::json::or_null")]
-    pub ar10: f64,
-    /// Average recall with 100.
-    #[serde(with = "crate::json::or_null")]
-    pub ar100: f64,
-    /// `ar100` of objects below 32² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ar_small: f64,
-    /// `ar100` of objects from 32² to 96² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ar_medium: f64,
-    /// `ar100` of objects above 96² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ar_large: f64,
-    /// Average precision at IoU 0.90, which pycocotools computes and does not print: how tight boxes are.
-    #[serde(with = "crate::json::or_null")]
-    pub ap90: f64,
+/// Defines the figures, pycocotools' twelve in its order and `ap90`, each a number that is null in JSON where it is −1.
+macro_rules! figures {
+    ($(#[$doc:meta])* $name:ident { $($(#[$meaning:meta])* $figure:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$meaning])* #[serde(with = "crate::json::or_null")] pub $figure: f64,)*
+        }
+
+        impl $name {
+            /// The figures with their names: pycocotools' twelve in its order, and `ap90`.
+            pub fn named(&self) -> [(&'static str, f64); 13] {
+                [$((stringify!($figure), self.$figure)),*]
+            }
+
+            fn new([$($figure),*]: [f64; 13]) -> Self {
+                Self { $($figure),* }
+            }
+        }
+    };
 }
 
-impl CocoFigures {
-    /// The figures with their names: pycocotools' twelve in its order, and `ap90`.
-    pub fn named(&self) -> [(&'static str, f64); 13] {
-        [
-            ("ap", self.ap),
-            ("ap50", self.ap50),
-            ("ap75", self.ap75),
-            ("ap_small", self.ap_small),
-            ("ap_medium", self.ap_medium),
-            ("ap_large", self.ap_large),
-            ("ar1", self.ar1),
-            ("ar10", self.ar10),
-            ("ar100", self.ar100),
-            ("ar_small", self.ar_small),
-            ("ar_medium", self.ar_medium),
-            ("ar_large", self.ar_large),
-            ("ap90", self.ap90),
-        ]
-    }
-
-    fn new(stats: [f64; 12], ap90: f64) -> Self {
-        let [ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100, ar_small, ar_medium, ar_large] =
-            stats;
-        Self {
-            ap,
-            ap50,
-            ap75,
-            ap_small,
-            ap_medium,
-            ap_large,
-            ar1,
-            ar10,
-            ar100,
-            ar_small,
-            ar_medium,
-            ar_large,
-            ap90,
-        }
+figures! {
+    /// The twelve figures of the COCO box evaluation and a thirteenth, each a fraction in \[0, 1\].
+    ///
+    /// A figure over ground truth that does not exist (no small object, or no annotation at all) is −1, as
+    /// in pycocotools. No detections at all against existing ground truth gives 0.
+    CocoFigures {
+        /// Average precision over IoU 0.50:0.05:0.95, at most 100 detections per image and category.
+        ap,
+        /// Average precision at IoU 0.50.
+        ap50,
+        /// Average precision at IoU 0.75.
+        ap75,
+        /// `ap` of objects below 32² pixels.
+        ap_small,
+        /// `ap` of objects from 32² to 96² pixels.
+        ap_medium,
+        /// `ap` of objects above 96² pixels.
+        ap_large,
+        /// Average recall over IoU 0.50:0.05:0.95 with 1 detection per image and category.
+        ar1,
+        /// Average recall with 10.
+        ar10,
+        /// Average recall with 100.
+        ar100,
+        /// `ar100` of objects below 32² pixels.
+        ar_small,
+        /// `ar100` of objects from 32² to 96² pixels.
+        ar_medium,
+        /// `ar100` of objects above 96² pixels.
+        ar_large,
+        /// Average precision at IoU 0.90, which pycocotools computes and does not print: how tight boxes are.
+        ap90,
     }
 }
 
@@ -129,9 +98,9 @@ pub(crate) fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Resu
 
 /// The figures of what has been [`accumulated`].
 pub(crate) fn figures(evaluation: &COCOeval) -> Result<CocoFigures> {
-    let stats: Option<[f64; 12]> = evaluation.stats().and_then(|stats| stats.try_into().ok());
-    let stats = stats.ok_or_else(|| missing("twelve figures"))?;
-    Ok(CocoFigures::new(stats, precision(evaluation, Some(0.9), None)?))
+    let stats = evaluation.stats().unwrap_or_default();
+    let figures = [stats, &[precision(evaluation, Some(0.9), None)?]].concat();
+    Ok(CocoFigures::new(figures.try_into().map_err(|_| missing("twelve figures"))?))
 }
 
 /// The mean precision over the recalls and those categories that have objects, at one IoU threshold or over all,

@@ -75,14 +75,9 @@ pub enum Error {
         /// The id.
         id: u64,
     },
-    /// The annotations contain no image or no category: nothing can be scored.
-    #[error("{origin}: no {what}; pass the annotation file of the split that was detected on")]
-    NothingToScore {
-        /// The file, or "annotations in memory".
-        origin: String,
-        /// "images" or "categories".
-        what: &'static str,
-    },
+    /// The annotations, of this file or in memory, contain no images or no categories: nothing can be scored.
+    #[error("{0}: no {1}; pass the annotation file of the split that was detected on")]
+    NothingToScore(String, &'static str),
     /// The evaluator refused what our checks let through.
     #[error("these detections cannot be scored on these annotations: {0}")]
     Evaluator(#[from] hotcoco::Error),
@@ -129,16 +124,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: TrackingProblem,
     },
-    /// Not one sequence could be scored.
-    #[error("none of the {count} sequences could be scored; first: {name}: {reason}")]
-    NoSequence {
-        /// How many there were.
-        count: usize,
-        /// The first.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// No sequence could be scored: their number, the name of the first, and what is wrong with it.
+    #[error("none of the {0} sequences could be scored; first: {1}: {2}")]
+    NoSequence(usize, String, String),
     /// Reports that were not made in the same way: the first and the one of this number, from 1.
     #[error("run {0} was scored by other conventions than run 1; score all runs alike")]
     OtherConvention(usize),
@@ -153,20 +141,7 @@ impl Error {
         match self {
             Self::Io { source, .. } => ErrorKind::of_io(source),
             Self::Data(error) => error.kind(),
-            Self::Json { .. }
-            | Self::Detection { .. }
-            | Self::NotAnnotated(_)
-            | Self::Annotation { .. }
-            | Self::DuplicateId { .. }
-            | Self::NothingToScore { .. }
-            | Self::Evaluator(_)
-            | Self::Empty(_)
-            | Self::Value { .. }
-            | Self::Lengths { .. }
-            | Self::TooFew { .. }
-            | Self::Tracking { .. }
-            | Self::NoSequence { .. }
-            | Self::OtherConvention(_) => ErrorKind::Data,
+            _ => ErrorKind::Data,
         }
     }
 }
@@ -180,67 +155,33 @@ fn more(count: usize, total: usize) -> String {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BoxProblem {
-    /// A coordinate or the score is NaN or infinite.
-    #[error("{field} is {value}")]
-    NonFinite {
-        /// "x", "y", "width", "height", "area" or "score".
-        field: &'static str,
-        /// Its value.
-        value: f64,
-    },
-    /// The width, height or area is below zero.
-    #[error("{field} is {value}, below zero (boxes are x, y, width, height)")]
-    Negative {
-        /// "width", "height" or "area".
-        field: &'static str,
-        /// Its value.
-        value: f64,
-    },
-    /// A magnitude that no image or score has.
-    #[error("{field} is {value}, beyond ±{limit}")]
-    Absurd {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: f64,
-        /// The largest magnitude that is accepted.
-        limit: f64,
-    },
+    /// A coordinate, the area or the score, called so, is NaN or infinite.
+    #[error("{0} is {1}")]
+    NonFinite(&'static str, f64),
+    /// A width, height or area, called so, is below zero.
+    #[error("{0} is {1}, below zero (boxes are x, y, width, height)")]
+    Negative(&'static str, f64),
+    /// The magnitude of a field, called so, is beyond the last number: no image or score has it.
+    #[error("{0} is {1}, beyond ±{2}")]
+    Absurd(&'static str, f64, f64),
     /// An image that the annotations do not have.
     #[error("image id {0} is not in the annotations (wrong split?)")]
     UnknownImage(u64),
     /// A category that the annotations do not have.
     #[error("category id {0} is not in the annotations (a class index instead of a category id?)")]
     UnknownCategory(u64),
-    /// A field that is missing, or no number where one must be.
-    #[error("{field} is {value}, not {expected}")]
-    Malformed {
-        /// "image_id", "category_id", "bbox" or "score".
-        field: &'static str,
-        /// What stands there.
-        value: String,
-        /// What should.
-        expected: &'static str,
-    },
+    /// A field, called so, with what stands there and what should.
+    #[error("{0} is {1}, not {2}")]
+    Malformed(&'static str, String, &'static str),
     /// A box without extent, which has no y.
     #[error("width or height is 0")]
     NoExtent,
-    /// A box that lies beside its image.
-    #[error("[{}, {}, {}, {}] lies outside of the image, {} x {}", bbox[0], bbox[1], bbox[2], bbox[3], size[0], size[1])]
-    Outside {
-        /// Left, top, width, height.
-        bbox: [f64; 4],
-        /// Columns and rows of the image.
-        size: [usize; 2],
-    },
-    /// An image that cannot be read.
-    #[error("image id {image_id}: {reason}")]
-    Unreadable {
-        /// The image.
-        image_id: u64,
-        /// Why.
-        reason: String,
-    },
+    /// A box (left, top, width, height) that lies beside its image, whose columns and rows follow.
+    #[error("[{}, {}, {}, {}] lies outside of the image, {} x {}", .0[0], .0[1], .0[2], .0[3], .1[0], .1[1])]
+    Outside([f64; 4], [usize; 2]),
+    /// The image of this id cannot be read, for this reason.
+    #[error("image id {0}: {1}")]
+    Unreadable(u64, String),
     /// A category that a network does not know.
     #[error("category id {0} is not a class of the refiner")]
     UnknownClass(u64),
@@ -263,10 +204,10 @@ impl BoxProblem {
             Self::NoProbability(_) => {
                 "only the order of scores counts: map them to 0..1, by a sigmoid or a division by their maximum"
             }
-            Self::Malformed { .. } | Self::NoExtent | Self::Outside { .. } | Self::UnknownClass(_) => {
+            Self::Malformed(..) | Self::NoExtent | Self::Outside(..) | Self::UnknownClass(_) => {
                 "repair it, or have it kept as it is with --keep-unrefined"
             }
-            Self::Unreadable { .. } => {
+            Self::Unreadable(..) => {
                 "repair the image, or have its boxes kept as they are with --keep-unrefined"
             }
             Self::Repeated(_) => "drop repeated detections: each would count as a false one",

@@ -104,7 +104,7 @@ impl GroundTruth {
     pub fn check(&self, origin: &str) -> Result<()> {
         for (what, ids) in [("images", &self.images), ("categories", &self.categories)] {
             if ids.is_empty() {
-                return Err(Error::NothingToScore { origin: origin.into(), what });
+                return Err(Error::NothingToScore(origin.into(), what));
             }
         }
         check_unique("image", self.images.iter().copied(), origin)?;

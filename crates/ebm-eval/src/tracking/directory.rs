@@ -9,7 +9,7 @@ use super::annotations::{Annotations, is_text, list};
 use super::convention::Convention;
 use super::matching::ResultFiles;
 use super::report::{TrackingReport, collect};
-use super::sequence::{SequenceScores, TrackingGroundTruth, score_from};
+use super::sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
 use crate::error::{Error, Result};
 
 /// Scores the result files in `dir`, one for each sequence and run, in any of the
@@ -58,7 +58,10 @@ fn score_file(
     convention: &Convention,
 ) -> Result<SequenceScores> {
     let prediction = read_boxes(path)?;
-    score_from(truth, &prediction, convention, &path.display().to_string())
+    score_sequence(truth, &prediction, convention).map_err(|error| match error {
+        Error::Tracking { problem, .. } => Error::Tracking { origin: path.display().to_string(), problem },
+        other => other,
+    })
 }
 
 /// The result files of each run, at least of one.

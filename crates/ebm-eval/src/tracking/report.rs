@@ -55,7 +55,7 @@ impl TrackingReport {
             let Some(FailedSequence { name, reason }) = failed.first().cloned() else {
                 return Err(Error::Empty("sequences"));
             };
-            return Err(Error::NoSequence { count: failed.len(), name, reason });
+            return Err(Error::NoSequence(failed.len(), name, reason));
         }
         let weight =
             |row: &SequenceScores| if convention.weight_by_frames { row.counted as f64 } else { 1.0 };

@@ -67,17 +67,7 @@ pub fn score_sequence(
     prediction: &[Rect],
     convention: &Convention,
 ) -> Result<SequenceScores> {
-    score_from(truth, prediction, convention, &truth.name)
-}
-
-/// As [`score_sequence`], the predictions from `origin`.
-pub(super) fn score_from(
-    truth: &TrackingGroundTruth<'_>,
-    prediction: &[Rect],
-    convention: &Convention,
-    origin: &str,
-) -> Result<SequenceScores> {
-    let fail = |problem| Error::Tracking { origin: origin.to_owned(), problem };
+    let fail = |problem| Error::Tracking { origin: truth.name.to_string(), problem };
     let frames = truth.boxes.len();
     if let Some(visible) = &truth.visible
         && visible.len() != frames

@@ -62,7 +62,7 @@ fn each_bad_value_is_named() {
     assert_eq!(edit(&|d| d.bbox[3] = 1e6), "height is 1000000, beyond ±100000");
     assert_eq!(edit(&|d| d.score = f64::NAN), "score is NaN");
     let absurd = Detection { score: 1e308, ..GOOD }.check().unwrap_err();
-    assert!(matches!(absurd, BoxProblem::Absurd { field: "score", .. }));
+    assert!(matches!(absurd, BoxProblem::Absurd("score", ..)));
 }
 
 #[test]

@@ -14,13 +14,12 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::predictions;
-use crate::course::Course;
+use crate::course::{Course, Schedule};
 use crate::dataset::{POINTS, Points, Problem, RANGE};
 use crate::energy::ToyEnergy;
 use crate::evaluation::{ROWS, Truth, column};
 use crate::layout::Network;
 use crate::network::Heads;
-use crate::training::Schedule;
 use crate::{Error, Result};
 
 settings! {
@@ -246,7 +245,7 @@ impl Experiment {
     /// What the training reports.
     pub fn train(&self, method: &Method, points: &Points, key: Key) -> Result<(Trained, Vec<f64>)> {
         let mut course = self.begin(method, points.clone(), key)?;
-        course.train(|training| training.history().len() < self.schedule.epochs)?;
+        course.train(|course| course.history().len() < self.schedule.epochs)?;
         Ok(course.end())
     }
 

@@ -36,9 +36,7 @@ mod baseline;
 mod bins;
 mod conditional_vae;
 mod direct;
-mod gaussian;
-mod joint_laplace;
-mod laplace;
+mod location_scale;
 mod mean_shift;
 mod mixture;
 mod mixture_density;
@@ -52,9 +50,7 @@ pub use baseline::Baseline;
 pub use bins::Bins;
 pub use conditional_vae::{ConditionalVae, LatentVariableModel};
 pub use direct::{Direct, DirectLoss};
-pub use gaussian::{Gaussian, gaussian_kl};
-pub use joint_laplace::JointLaplace;
-pub use laplace::Laplace;
+pub use location_scale::{Gaussian, JointLaplace, Laplace, gaussian_kl};
 pub use mixture::MixtureOfGaussians;
 pub use mixture_density::GaussianMixtureDensity;
 pub use ordinal::{Ordinal, OrdinalHead, coral_logits};
@@ -117,44 +113,6 @@ pub trait Parametric {
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>>;
 }
 
-/// The methods of [`Parametric`], each that of another model.
-macro_rules! as_another {
-    ($self:ident => $other:expr) => {
-        fn dim(&$self) -> usize {
-            $other.dim()
-        }
-
-        fn num_outputs(&$self) -> usize {
-            $other.num_outputs()
-        }
-
-        fn loss(&$self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
-            $other.loss(outputs, y)
-        }
-
-        fn mean(&$self, outputs: &Tensor) -> Result<Tensor> {
-            $other.mean(outputs)
-        }
-
-        fn mode(&$self, outputs: &Tensor) -> Result<Tensor> {
-            $other.mode(outputs)
-        }
-
-        fn predict(&$self, outputs: &Tensor) -> Result<Tensor> {
-            $other.predict(outputs)
-        }
-
-        fn log_prob(&$self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
-            $other.log_prob(outputs, y)
-        }
-    };
-}
-use as_another;
-
-impl<P: Parametric + ?Sized> Parametric for &P {
-    as_another!(self => (**self));
-}
-
 /// What the errors call the tensor `(B, P)`.
 const OUTPUTS: &str = "the network's outputs";
 
@@ -182,17 +140,4 @@ fn count(model: &impl Parametric, outputs: &Tensor, y: &Tensor) -> Result<usize>
         return Err(Error::Empty { what: "y", shape: y.dims().to_vec() });
     }
     Ok(count)
-}
-
-/// The location and log-scale halves, each `(B, 1, D)`, of outputs `(B, 2D)`.
-fn location_and_log_scale(model: &impl Parametric, outputs: &Tensor) -> Result<(Tensor, Tensor)> {
-    batch(model, outputs)?;
-    let outputs = outputs.unsqueeze(1)?;
-    Ok((outputs.narrow(2, 0, model.dim())?, outputs.narrow(2, model.dim(), model.dim())?))
-}
-
-/// The location `(B, D)` of outputs `(B, 2D)`.
-fn location(model: &impl Parametric, outputs: &Tensor) -> Result<Tensor> {
-    batch(model, outputs)?;
-    Ok(outputs.narrow(1, 0, model.dim())?)
 }

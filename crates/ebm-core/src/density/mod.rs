@@ -7,22 +7,18 @@
 
 mod conditional;
 mod density_map;
-mod distribution;
 mod grid;
 mod grid_density;
-mod grid_error;
 mod importance;
 mod langevin;
-mod peaks;
 mod region;
 mod scores;
 mod weighted_samples;
 
 pub use conditional::Conditional;
 pub use density_map::DensityMap;
-pub use grid::Grid;
+pub use grid::{Grid, GridError};
 pub use grid_density::GridDensity;
-pub use grid_error::GridError;
 pub use importance::ImportanceDensity;
 pub use langevin::langevin;
 pub use region::Region;

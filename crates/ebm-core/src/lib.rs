@@ -100,8 +100,7 @@ mod tempered;
 
 pub use candle_core;
 pub use density::{
-    Conditional, DensityMap, Grid, GridDensity, GridError, ImportanceDensity, Region, WeightedSamples,
-    langevin,
+    Conditional, DensityMap, Grid, GridDensity, ImportanceDensity, Region, WeightedSamples, langevin,
 };
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};

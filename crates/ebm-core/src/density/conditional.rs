@@ -80,9 +80,6 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
     /// product of one of `grids` for each. All the marginals of an x have its log Z. f is computed in passes:
     /// memory does not grow with the product of the grids' N.
     ///
-    /// Each marginal's [`error`](GridDensity::error) is that of its own coordinate; to first order they add
-    /// up.
-    ///
     /// # Errors
     /// [`Error::Setting`] for another D; else as [`grid`](Self::grid).
     pub fn marginals(&self, grids: &[Grid]) -> Result<Vec<Vec<GridDensity>>> {

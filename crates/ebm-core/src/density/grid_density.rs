@@ -2,9 +2,9 @@
 
 use rand::{Rng, RngCore};
 
-use super::grid::log_trapezoid;
+use super::Grid;
 use super::scores::is_score;
-use super::{Grid, GridError};
+use crate::log_sum::LogSum;
 use crate::{Error, Result, check};
 
 /// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x and a scalar y, known on a [`Grid`].
@@ -24,7 +24,6 @@ pub struct GridDensity {
     /// P(Y ≤ y) at the points, from exactly 0 to exactly 1.
     pub(super) cdf: Vec<f64>,
     log_z: f64,
-    error: GridError,
 }
 
 impl GridDensity {
@@ -47,11 +46,11 @@ impl GridDensity {
 
     /// Normalises the values `f` of input `x`, none of them NaN or +∞.
     pub(super) fn normalise(grid: Grid, f: Vec<f64>, x: usize) -> Result<Self> {
-        let log_z = log_trapezoid(&grid, &f, 1);
+        let terms: Vec<f64> = f.iter().enumerate().map(|(index, f)| f + grid.log_weight(index)).collect();
+        let log_z = LogSum::of(&terms);
         if log_z == f64::NEG_INFINITY {
             return Err(Error::NoMass { x });
         }
-        let error = GridError::estimate(&grid, &f, log_z);
         let log_prob: Vec<f64> = f.into_iter().map(|f| f - log_z).collect();
         let prob: Vec<f64> = log_prob.iter().map(|log_prob| log_prob.exp()).collect();
         let mut cdf = Vec::with_capacity(prob.len());
@@ -64,7 +63,7 @@ impl GridDensity {
         for value in &mut cdf {
             *value /= mass; // 1 up to rounding
         }
-        Ok(Self { grid, log_prob, prob, cdf, log_z, error })
+        Ok(Self { grid, log_prob, prob, cdf, log_z })
     }
 
     /// The grid.
@@ -75,11 +74,6 @@ impl GridDensity {
     /// log Z(x), in nats, by the trapezoid rule.
     pub fn log_z(&self) -> f64 {
         self.log_z
-    }
-
-    /// How far [`log_z`](Self::log_z) can be trusted.
-    pub fn error(&self) -> &GridError {
-        &self.error
     }
 
     /// log p at the N points.

@@ -1,6 +1,6 @@
 //! Eq. 1 in full: `p(y | x) = exp f(x, y) / Z(x)` with its normalisation, its statistics and its samples.
 //!
-//! For a scalar y a [`GridDensity`] has them all, with an estimate of its own error;
+//! For a scalar y a [`GridDensity`] has them all;
 //! [`Conditional::marginals`](crate::Conditional::marginals) has those of two or three coordinates. In any
 //! number of dimensions an [`ImportanceDensity`] has what is an expectation, [`WeightedSamples`] have the
 //! marginals, and [`langevin`] draws samples.
@@ -17,7 +17,7 @@ mod weighted_samples;
 
 pub use conditional::Conditional;
 pub use density_map::DensityMap;
-pub use grid::{Grid, GridError};
+pub use grid::Grid;
 pub use grid_density::GridDensity;
 pub use importance::ImportanceDensity;
 pub use langevin::langevin;

@@ -89,10 +89,6 @@ impl Parametric for Baseline {
         self.model().mean(outputs)
     }
 
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        self.model().mode(outputs)
-    }
-
     fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
         self.model().predict(outputs)
     }

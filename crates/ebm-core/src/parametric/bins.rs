@@ -129,13 +129,4 @@ impl Bins {
         let indices = Tensor::from_vec(indices, (batch, dim, count), log_probabilities.device())?;
         Ok((log_probabilities.contiguous()?.gather(&indices, 2)? + offsets)?.sum(1)?)
     }
-
-    /// The centre, `(B, D)`, of the bin with the highest density, given the `log_probabilities`, `(B, D, C)`.
-    pub(super) fn highest(&self, log_probabilities: &Tensor) -> Result<Tensor> {
-        let (batch, dim, count) = check::dims3("the log-probabilities", log_probabilities)?;
-        let log_widths = host::tensor(self.log_widths(), count, log_probabilities)?;
-        let best = log_probabilities.detach().broadcast_sub(&log_widths)?.argmax(2)?;
-        let centers = host::tensor(self.centers.clone(), count, log_probabilities)?;
-        Ok(centers.index_select(&best.flatten_all()?, 0)?.reshape((batch, dim))?)
-    }
 }

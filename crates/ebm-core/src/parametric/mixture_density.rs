@@ -1,11 +1,10 @@
 //! Mixtures of Gaussians, one for each input.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 
 use super::OUTPUTS;
-use super::mean_shift::MeanShift;
 use crate::math::{log_normal, log_softmax, log_sum_exp};
 use crate::{Error, Result, check, host};
 
@@ -90,7 +89,9 @@ impl GaussianMixtureDensity {
     pub fn sample(&self, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
         check::at_least_one("num_samples", num_samples)?;
         let (batch, components, dim) = self.sizes()?;
-        self.check_finite()?;
+        for parameters in [&self.log_weights, &self.means, &self.log_variances] {
+            check::finite(OUTPUTS, parameters)?;
+        }
         let weights = host::values(&self.log_weights)?;
         let means = host::values(&self.means)?;
         let log_variances = host::values(&self.log_variances)?;
@@ -116,51 +117,5 @@ impl GaussianMixtureDensity {
             }
         }
         host::tensor(samples, (batch, num_samples, dim), &self.means)
-    }
-
-    /// The highest point, `(B, D)`, without history: the best of the K modes that are reached by mean shift
-    /// from the component means. No step of it descends, so the result is at least as high as every component
-    /// mean.
-    ///
-    /// # Errors
-    /// [`Error::NonFinite`] when a parameter is not finite.
-    pub fn mode(&self) -> Result<Tensor> {
-        let (batch, components, dim) = self.sizes()?;
-        self.check_finite()?;
-        let host = self.on_host()?;
-        let weights = host::values(&host.log_weights)?;
-        let means = host::values(&host.means)?;
-        let log_variances = host::values(&host.log_variances)?;
-        let rows = weights.chunks_exact(components);
-        let rows =
-            rows.zip(means.chunks_exact(components * dim)).zip(log_variances.chunks_exact(components * dim));
-        let modes: Vec<f64> = rows
-            .flat_map(|((weights, means), log_variances)| {
-                MeanShift::new(weights, means, log_variances).modes()
-            })
-            .collect();
-
-        let candidates = Tensor::from_slice(&modes, (batch, components, dim), &Device::Cpu)?;
-        let best = host.log_prob(&candidates)?.argmax(1)?.to_vec1::<u32>()?;
-        let rows = best.iter().zip(modes.chunks_exact(components * dim));
-        let best = rows.flat_map(|(&best, row)| row[best as usize * dim..][..dim].to_vec()).collect();
-        host::tensor(best, (batch, dim), &self.means)
-    }
-
-    fn check_finite(&self) -> Result<()> {
-        [&self.log_weights, &self.means, &self.log_variances]
-            .into_iter()
-            .try_for_each(|parameters| check::finite(OUTPUTS, parameters))
-    }
-
-    /// The same densities in f64 on the CPU, without their history.
-    fn on_host(&self) -> Result<Self> {
-        // The cast comes after the move: some devices have no f64.
-        let moved = |t: &Tensor| t.detach().to_device(&Device::Cpu)?.to_dtype(DType::F64);
-        Ok(Self {
-            log_weights: moved(&self.log_weights)?,
-            means: moved(&self.means)?,
-            log_variances: moved(&self.log_variances)?,
-        })
     }
 }

@@ -1,8 +1,8 @@
 //! Section 2 and the supplement: the models that the paper compares with and refines.
 //!
 //! Each is a family of densities `p(y; φ)` whose parameters φ a network outputs for x, or a loss that is
-//! thought of as one. All are [`Parametric`]: a loss for training, and mean, mode, prediction and density of
-//! the result.
+//! thought of as one. All are [`Parametric`]: a loss for training, and mean, prediction and density of the
+//! result.
 //!
 //! | in the paper | here |
 //! |---|---|
@@ -37,7 +37,6 @@ mod bins;
 mod conditional_vae;
 mod direct;
 mod location_scale;
-mod mean_shift;
 mod mixture;
 mod mixture_density;
 mod ordinal;
@@ -63,8 +62,7 @@ use crate::{Error, Result, check};
 /// network.
 ///
 /// A batch of B inputs has the outputs `(B, P)`, laid out as each family says. All results are differentiable
-/// in the outputs, except those of [`mode`](Self::mode) and of a [`predict`](Self::predict) that selects or
-/// counts.
+/// in the outputs, except those of a [`predict`](Self::predict) that selects or counts.
 pub trait Parametric {
     /// D, the number of coordinates of a target.
     fn dim(&self) -> usize;
@@ -86,21 +84,12 @@ pub trait Parametric {
     /// [`Error::Empty`] and [`Error::Shape`].
     fn mean(&self, outputs: &Tensor) -> Result<Tensor>;
 
-    /// Where the density is highest, `(B, D)`; without a density, what the method predicts. The mean, unless a
-    /// family says otherwise.
-    ///
-    /// # Errors
-    /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not
-    /// be.
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        self.mean(outputs)
-    }
-
     /// What the paper takes as the prediction, `(B, D)`, and as the initial estimate that it refines: the
     /// mean, unless a family says otherwise.
     ///
     /// # Errors
-    /// Those of [`mode`](Self::mode).
+    /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not
+    /// be.
     fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
         self.mean(outputs)
     }
@@ -109,7 +98,7 @@ pub trait Parametric {
     /// constants the loss leaves out. `None` for a method that defines no density.
     ///
     /// # Errors
-    /// Those of [`mode`](Self::mode).
+    /// Those of [`predict`](Self::predict).
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>>;
 }
 

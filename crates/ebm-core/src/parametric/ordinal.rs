@@ -141,18 +141,6 @@ impl Parametric for Ordinal {
         Ok((probabilities.broadcast_mul(&gaps)?.sum_keepdim(1)? + ranks[0])?)
     }
 
-    /// For CORAL the rank with the largest probability for its width; for Niu et al. the prediction.
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        match self.head {
-            OrdinalHead::Niu => self.predict(outputs),
-            OrdinalHead::Coral => {
-                batch(self, outputs)?;
-                check::finite(OUTPUTS, outputs)?;
-                self.ranks.highest(&self.log_probabilities(&outputs.detach())?)
-            }
-        }
-    }
-
     fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
         let logits = self.logits(outputs)?;
         check::finite(OUTPUTS, outputs)?;

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use super::Bins;
-use super::{OUTPUTS, Parametric, batch, count, targets};
+use super::{Parametric, batch, count, targets};
 use crate::math::log_softmax;
 use crate::{Error, Result, check, host};
 
@@ -102,14 +102,6 @@ impl Parametric for Softmax {
 
     fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
         Ok(self.expectation(&self.log_probabilities(outputs)?.exp()?)?.0.squeeze(2)?)
-    }
-
-    /// The centre of the bin with the largest probability for its width; with evenly spaced bins, the
-    /// arg-max.
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        let log_p = self.log_probabilities(outputs)?;
-        check::finite(OUTPUTS, outputs)?;
-        self.bins.highest(&log_p)
     }
 
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {

@@ -41,7 +41,6 @@ fn correlated_coordinates_have_the_marginals_of_the_closed_form() {
     let of_x = marginals(&model, 1, &[grid, grid]);
     for p in &of_x[0] {
         assert_close(&[p.log_z(), p.variance()], &[(0.6 * std::f64::consts::TAU).ln(), 1.0], 1e-9);
-        assert!(p.error().total() < 1e-9);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Normalised densities and a sampler against closed forms.
 
-mod error;
 mod grid;
 mod importance;
 mod langevin;

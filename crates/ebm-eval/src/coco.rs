@@ -1,4 +1,4 @@
-//! The twelve COCO box figures, as pycocotools computes them, and AP at IoU 0.90.
+//! The twelve COCO box figures, as pycocotools computes them, and AP at IoU 0.90; average precision by category.
 
 use crate::detections::{Detection, check_boxes, check_ids, read_results_for};
 use crate::error::Result;
@@ -86,8 +86,58 @@ pub fn evaluate_coco_in_memory(truth: &GroundTruth, detections: &[Detection]) ->
     figures(&accumulated(truth, detections)?)
 }
 
+/// The figures with what they are means of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CocoTables {
+    /// The thirteen figures.
+    pub figures: CocoFigures,
+    /// One row for each category, by ascending id.
+    pub categories: Vec<CategoryFigures>,
+}
+
+/// Average precision of one category, at most 100 detections per image.
+///
+/// −1 where the category has no object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CategoryFigures {
+    /// The category's id.
+    pub id: u64,
+    /// Its name, or its id where the annotations have no name.
+    pub name: String,
+    /// Annotated objects, crowds not counted.
+    pub objects: usize,
+    /// Average precision over IoU 0.50:0.05:0.95.
+    #[serde(with = "crate::json::or_null")]
+    pub ap: f64,
+    /// Average precision at IoU 0.50.
+    #[serde(with = "crate::json::or_null")]
+    pub ap50: f64,
+    /// Average precision at IoU 0.75.
+    #[serde(with = "crate::json::or_null")]
+    pub ap75: f64,
+}
+
+/// Scores detections in memory as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does, by
+/// category too.
+///
+/// # Errors
+/// Those of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
+pub fn coco_tables(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoTables> {
+    let evaluation = accumulated(truth, detections)?;
+    let row = |(place, &id): (usize, &u64)| {
+        let objects =
+            truth.boxes.iter().filter(|object| object.category_id == id && !object.is_crowd).count();
+        let at = |iou| precision(&evaluation, iou, Some(place));
+        let (ap, ap50, ap75) = (at(None)?, at(Some(0.5))?, at(Some(0.75))?);
+        Ok(CategoryFigures { id, name: truth.category_name(id), objects, ap, ap50, ap75 })
+    };
+    let ids = evaluation.accumulated().map_or(&[][..], |curves| &curves.cat_ids);
+    let categories = ids.iter().enumerate().map(row).collect::<Result<_>>()?;
+    Ok(CocoTables { figures: figures(&evaluation)?, categories })
+}
+
 /// The curves and statistics of detections under COCO's parameters.
-pub(crate) fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
+fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
     let mut evaluation = evaluator(truth, detections)?;
     evaluation.evaluate()?;
     evaluation.accumulate();
@@ -97,7 +147,7 @@ pub(crate) fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Resu
 }
 
 /// The figures of what has been [`accumulated`].
-pub(crate) fn figures(evaluation: &COCOeval) -> Result<CocoFigures> {
+fn figures(evaluation: &COCOeval) -> Result<CocoFigures> {
     let stats = evaluation.stats().unwrap_or_default();
     let figures = [stats, &[precision(evaluation, Some(0.9), None)?]].concat();
     Ok(CocoFigures::new(figures.try_into().map_err(|_| missing("twelve figures"))?))
@@ -105,7 +155,7 @@ pub(crate) fn figures(evaluation: &COCOeval) -> Result<CocoFigures> {
 
 /// The mean precision over the recalls and those categories that have objects, at one IoU threshold or over all,
 /// of the category at one place or of all; −1 without any object.
-pub(crate) fn precision(evaluation: &COCOeval, iou: Option<f64>, category: Option<usize>) -> Result<f64> {
+fn precision(evaluation: &COCOeval, iou: Option<f64>, category: Option<usize>) -> Result<f64> {
     let params = &evaluation.params;
     let curves = evaluation.accumulated().ok_or_else(|| missing("curves"))?;
     let threshold =

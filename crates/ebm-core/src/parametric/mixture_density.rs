@@ -6,7 +6,7 @@ use rand_distr::StandardNormal;
 
 use super::OUTPUTS;
 use crate::math::{log_normal, log_softmax, log_sum_exp};
-use crate::{Error, Result, check, host};
+use crate::{Error, Proposal, Result, check, host};
 
 /// B densities `Σ_k w_k N(y; μ_k, diag(σ_k²))` of K components in D coordinates, one for each input.
 ///
@@ -117,5 +117,18 @@ impl GaussianMixtureDensity {
             }
         }
         host::tensor(samples, (batch, num_samples, dim), &self.means)
+    }
+}
+
+/// `q(y | x)` of a mixture density network (Gustafsson et al., AISTATS 2022), one density for each input of
+/// the batch; the target does not matter, so that it serves where none is known. Training it:
+/// [`JointNce`](crate::JointNce).
+impl Proposal for GaussianMixtureDensity {
+    fn sample(&self, _center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+        GaussianMixtureDensity::sample(self, num_samples, rng)
+    }
+
+    fn log_prob(&self, y: &Tensor, _center: &Tensor) -> Result<Tensor> {
+        GaussianMixtureDensity::log_prob(self, y)
     }
 }

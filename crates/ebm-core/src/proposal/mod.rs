@@ -2,7 +2,6 @@
 
 mod gaussian_mixture;
 mod iou_stratified;
-mod learned;
 mod perturbed_boxes;
 mod shared_offsets;
 mod uniform;

@@ -3,16 +3,16 @@
 mod energy;
 mod ensemble;
 mod proposal;
-mod trunk;
 
 use candle_core::{DType, Device, Tensor};
-use candle_nn::Linear;
+use candle_nn::{Linear, VarBuilder};
 use ebm_core::math::log_mean_exp;
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::rand::RngCore;
 use ebm_core::{EnergyModel, Objective, Proposal};
 use ebm_nn::init;
 use ebm_nn::params::ParamStore;
+use ebm_ops::linear;
 
 pub use energy::{EnergyFeatures, EnergyHead};
 pub use ensemble::{Ensemble, MemberFeatures};
@@ -20,7 +20,6 @@ pub use proposal::StudentProposal;
 
 use crate::Result;
 use crate::config::{Built, NetworkConfig};
-use trunk::{Trunk, forward};
 
 /// One network of an ensemble.
 #[derive(Clone, Debug)]
@@ -139,5 +138,34 @@ impl Network {
                 Err(candle_core::Error::Msg("the features are another network's".to_owned()).into())
             }
         }
+    }
+}
+
+/// x (B, inputs) -> (B, outputs) of a fully-connected layer.
+fn forward(layer: &Linear, x: &Tensor) -> Result<Tensor> {
+    Ok(linear(x, layer.weight(), layer.bias())?)
+}
+
+/// Layers with `z · sigmoid(z)` behind each.
+#[derive(Clone, Debug)]
+struct Trunk(Vec<Linear>);
+
+impl Trunk {
+    /// `depth` layers of `width` units on `inputs` numbers.
+    fn new(inputs: usize, width: usize, depth: usize, vb: VarBuilder) -> Result<Self> {
+        let layer = |index: usize| {
+            let inputs = if index == 0 { inputs } else { width };
+            Ok(init::linear(inputs, width, vb.pp(format!("layer{}", index + 1)))?)
+        };
+        Ok(Self((0..depth).map(layer).collect::<Result<_>>()?))
+    }
+
+    /// x (B, F) -> (B, width).
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut h = x.clone();
+        for layer in &self.0 {
+            h = forward(layer, &h)?.silu()?;
+        }
+        Ok(h)
     }
 }

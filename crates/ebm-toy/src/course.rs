@@ -48,19 +48,32 @@ pub struct Course {
     history: Vec<f64>,
 }
 
-impl Course {
-    /// As [`Experiment::begin`].
-    pub(crate) fn begin(experiment: &Experiment, method: &Method, points: Points, key: Key) -> Result<Self> {
+impl Experiment {
+    /// Trains one model; also returns the mean loss of each epoch.
+    ///
+    /// # Errors
+    /// What the training reports.
+    pub fn train(&self, method: &Method, points: &Points, key: Key) -> Result<(Trained, Vec<f64>)> {
+        let mut course = self.begin(method, points.clone(), key)?;
+        course.train(|course| course.history.len() < self.schedule.epochs)?;
+        Ok((course.trained, course.history))
+    }
+
+    /// A model before its first step.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a bad schedule, and without points.
+    pub fn begin(&self, method: &Method, points: Points, key: Key) -> Result<Course> {
         let zero = |name, value: usize| match value {
             0 => Err(Error::config(name, "0 is not allowed: it must be at least 1")),
             _ => Ok(()),
         };
-        zero("batch_size", experiment.schedule.batch_size)?;
+        zero("batch_size", self.schedule.batch_size)?;
         zero("points", points.x.len())?;
         let init = key.split("init");
         let trained = match &method.model {
             ModelConfig::Gaussian => Trained::Gaussian(Heads::gaussian(init)?),
-            _ => Trained::Energy(ToyEnergy::new(experiment.network, init, &Device::Cpu)?),
+            _ => Trained::Energy(ToyEnergy::new(self.network, init, &Device::Cpu)?),
         };
         let proposal = match method.model {
             ModelConfig::JointNce { components, .. } => {
@@ -74,11 +87,11 @@ impl Course {
         };
         let others = proposal.iter().flat_map(|heads| heads.parameters("proposal"));
         let parameters = own.into_iter().chain(others).collect();
-        Ok(Self {
+        Ok(Course {
             method: method.clone(),
             trained,
             proposal,
-            schedule: experiment.schedule.clone(),
+            schedule: self.schedule.clone(),
             order: (0..points.x.len()).collect(),
             points,
             optimizer: Adam::new(parameters, |_| ParamGroup { lr_multiplier: 1.0, weight_decay: 0.0 }),
@@ -89,7 +102,9 @@ impl Course {
             history: Vec::new(),
         })
     }
+}
 
+impl Course {
     /// Goes on while `goes_on` says so, which is asked before every step; what comes of it depends on the number of steps
     /// alone.
     ///
@@ -175,11 +190,6 @@ impl Course {
     /// What it trains on.
     pub fn points(&self) -> &Points {
         &self.points
-    }
-
-    /// The model, and the mean loss of each epoch.
-    pub(crate) fn end(self) -> (Trained, Vec<f64>) {
-        (self.trained, self.history)
     }
 
     /// Trains on one more point, in this epoch already.

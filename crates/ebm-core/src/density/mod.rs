@@ -6,7 +6,6 @@
 //! marginals, and [`langevin`] draws samples.
 
 mod conditional;
-mod density_map;
 mod grid;
 mod grid_density;
 mod importance;
@@ -16,10 +15,9 @@ mod scores;
 mod weighted_samples;
 
 pub use conditional::Conditional;
-pub use density_map::DensityMap;
 pub use grid::Grid;
 pub use grid_density::GridDensity;
 pub use importance::ImportanceDensity;
 pub use langevin::langevin;
 pub use region::Region;
-pub use weighted_samples::WeightedSamples;
+pub use weighted_samples::{DensityMap, WeightedSamples};

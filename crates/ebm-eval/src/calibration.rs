@@ -206,7 +206,7 @@ impl SplitConformal {
         let rank = ((1.0 - alpha) * (count + 1) as f64 - 1e-9).ceil() as usize;
         if rank > count {
             let needed = ((1.0 - alpha) / alpha - 1e-9).ceil() as usize;
-            return Err(Error::TooFew { what: "calibration scores", found: count, needed });
+            return Err(Error::TooFew("calibration scores", count, needed));
         }
         let mut scores = scores.to_vec();
         scores.sort_by(f64::total_cmp);

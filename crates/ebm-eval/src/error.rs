@@ -65,16 +65,10 @@ pub enum Error {
         /// What is wrong with it.
         problem: BoxProblem,
     },
-    /// An image or category id occurs twice, so that figures would depend on which one is meant.
-    #[error("{origin}: {what} id {id} occurs twice; give every {what} its own id")]
-    DuplicateId {
-        /// The file, or "annotations in memory".
-        origin: String,
-        /// "image", "category" or "annotation".
-        what: &'static str,
-        /// The id.
-        id: u64,
-    },
+    /// In this file or in memory, an image, a category or an annotation has the id of another, so that figures would
+    /// depend on which one is meant.
+    #[error("{0}: {1} id {2} occurs twice; give every {1} its own id")]
+    DuplicateId(String, &'static str, u64),
     /// The annotations, of this file or in memory, contain no images or no categories: nothing can be scored.
     #[error("{0}: no {1}; pass the annotation file of the split that was detected on")]
     NothingToScore(String, &'static str),
@@ -106,24 +100,12 @@ pub enum Error {
         /// How many there must be.
         expected: usize,
     },
-    /// More examples are needed.
-    #[error("{found} {what} are too few; pass at least {needed}")]
-    TooFew {
-        /// Of what.
-        what: &'static str,
-        /// How many there are.
-        found: usize,
-        /// How many are needed.
-        needed: usize,
-    },
-    /// A sequence that can not be scored.
-    #[error("{origin}: {problem}")]
-    Tracking {
-        /// The result file, or the sequence's name.
-        origin: String,
-        /// What is wrong with it.
-        problem: TrackingProblem,
-    },
+    /// More examples of a kind are needed than there are: their name, how many there are, and how many are needed.
+    #[error("{1} {0} are too few; pass at least {2}")]
+    TooFew(&'static str, usize, usize),
+    /// A sequence, by its name or its result file, that can not be scored.
+    #[error("{0}: {1}")]
+    Tracking(String, TrackingProblem),
     /// No sequence could be scored: their number, the name of the first, and what is wrong with it.
     #[error("none of the {0} sequences could be scored; first: {1}: {2}")]
     NoSequence(usize, String, String),

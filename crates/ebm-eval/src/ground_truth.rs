@@ -183,7 +183,7 @@ fn check_unique(what: &'static str, ids: impl Iterator<Item = u64>, origin: &str
     let mut seen = BTreeSet::new();
     for id in ids {
         if !seen.insert(id) {
-            return Err(Error::DuplicateId { origin: origin.into(), what, id });
+            return Err(Error::DuplicateId(origin.into(), what, id));
         }
     }
     Ok(())

@@ -49,7 +49,7 @@ impl GridDensity {
         let terms: Vec<f64> = f.iter().enumerate().map(|(index, f)| f + grid.log_weight(index)).collect();
         let log_z = LogSum::of(&terms);
         if log_z == f64::NEG_INFINITY {
-            return Err(Error::NoMass { x });
+            return Err(Error::NoMass(x));
         }
         let log_prob: Vec<f64> = f.into_iter().map(|f| f - log_z).collect();
         let prob: Vec<f64> = log_prob.iter().map(|log_prob| log_prob.exp()).collect();

@@ -83,7 +83,7 @@ impl ImportanceDensity {
         let (_, dim) = check::dims2("the centre", center)?;
         check::dims("the centre", center, "(1, D), one input,", &[1, dim])?;
         // One row of centres has one density.
-        let only = |found: Vec<Self>| found.into_iter().next().ok_or(Error::NoMass { x: 0 });
+        let only = |found: Vec<Self>| found.into_iter().next().ok_or(Error::NoMass(0));
         let (mut center, mut adapted) = (center.clone(), proposal.clone());
         for _ in 0..PILOTS {
             let pilot = num_samples.div_ceil(4);
@@ -113,7 +113,7 @@ impl ImportanceDensity {
         let log_weights: Vec<f64> = f.iter().zip(log_q).map(|(f, log_q)| f - log_q).collect();
         let log_sum = LogSum::of(&log_weights);
         if log_sum == f64::NEG_INFINITY {
-            return Err(Error::NoMass { x });
+            return Err(Error::NoMass(x));
         }
         let weights = log_weights.iter().map(|log_weight| (log_weight - log_sum).exp()).collect();
         Ok(Self { dim, samples, weights, log_z: log_sum - (log_weights.len() as f64).ln() })

@@ -124,7 +124,7 @@ impl<const N: usize> WeightedSamples<N> {
         let spread = if spread > 0.0 { spread } else { deviation };
         let width = 0.9 * spread * self.effective_sample_size.powf(-1.0 / root);
         if !(width > 0.0 && width.is_finite()) {
-            return Err(Error::NoSpread { effective_sample_size: self.effective_sample_size });
+            return Err(Error::NoSpread(self.effective_sample_size));
         }
         let (low, high) = (quantile(TAIL) - REACH * width, quantile(1.0 - TAIL) + REACH * width);
         Ok(Axis { low, high, width })

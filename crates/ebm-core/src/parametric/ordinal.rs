@@ -91,7 +91,7 @@ impl Ordinal {
             let ascent = values.windows(2).position(|pair| pair[1] > pair[0]);
             if let Some(at) = ascent {
                 let (lower, upper) = (values[at], values[at + 1]);
-                return Err(Error::InconsistentRanks { row, threshold: at + 1, lower, upper });
+                return Err(Error::InconsistentRanks(row, at + 1, lower, upper));
             }
         }
         let (yes, no) = (log_sigmoid(&logits)?, log_sigmoid(&logits.neg()?)?);

@@ -44,7 +44,7 @@ fn evaluate_files(
     paths.truncate(annotations.sequences.len());
     let scored = annotations.sequences.iter().zip(paths).map(|(truth, path)| {
         let scores = path
-            .map_err(|problem| Error::Tracking { origin: truth.name.to_string(), problem })
+            .map_err(|problem| Error::Tracking(truth.name.to_string(), problem))
             .and_then(|path| score_file(truth, &path, convention));
         (truth.name.to_string(), scores)
     });
@@ -59,7 +59,7 @@ fn score_file(
 ) -> Result<SequenceScores> {
     let prediction = read_boxes(path)?;
     score_sequence(truth, &prediction, convention).map_err(|error| match error {
-        Error::Tracking { problem, .. } => Error::Tracking { origin: path.display().to_string(), problem },
+        Error::Tracking(_, problem) => Error::Tracking(path.display().to_string(), problem),
         other => other,
     })
 }

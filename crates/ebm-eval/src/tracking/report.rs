@@ -102,7 +102,7 @@ pub(super) fn collect(
         let scores = if names.insert(name.clone()) {
             scores
         } else {
-            Err(Error::Tracking { origin: name.clone(), problem: TrackingProblem::Duplicate })
+            Err(Error::Tracking(name.clone(), TrackingProblem::Duplicate))
         };
         match scores {
             Ok(scores) => rows.push(scores),

@@ -71,7 +71,7 @@ pub fn write_result(
     for (i, &found) in boxes.iter().enumerate() {
         if found.iter().any(|value| !value.is_finite()) || found[2] < 0.0 || found[3] < 0.0 {
             let problem = TrackingProblem::Malformed(i + 1, found);
-            return Err(Error::Tracking { origin: path.display().to_string(), problem });
+            return Err(Error::Tracking(path.display().to_string(), problem));
         }
     }
     write_boxes(&path, boxes, ",", |value| format.number(value))?;
@@ -105,10 +105,9 @@ pub fn write_times(dir: &Path, name: &str, seconds: &[&[f64]], format: ResultFor
 pub fn read_times(path: &Path) -> Result<Vec<f64>> {
     let bytes = read_limited(path, TIMES_LIMIT)?;
     let parse = |(line, text): (usize, &str)| {
-        text.trim().parse().map_err(|_| Error::Tracking {
-            origin: path.display().to_string(),
-            problem: TrackingProblem::Times(line + 1),
-        })
+        text.trim()
+            .parse()
+            .map_err(|_| Error::Tracking(path.display().to_string(), TrackingProblem::Times(line + 1)))
     };
     String::from_utf8_lossy(&bytes).lines().enumerate().map(parse).collect()
 }

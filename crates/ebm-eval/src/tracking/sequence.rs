@@ -67,7 +67,7 @@ pub fn score_sequence(
     prediction: &[Rect],
     convention: &Convention,
 ) -> Result<SequenceScores> {
-    let fail = |problem| Error::Tracking { origin: truth.name.to_string(), problem };
+    let fail = |problem| Error::Tracking(truth.name.to_string(), problem);
     let frames = truth.boxes.len();
     if let Some(visible) = &truth.visible
         && visible.len() != frames

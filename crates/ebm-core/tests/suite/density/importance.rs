@@ -134,7 +134,7 @@ fn bad_inputs_have_typed_errors() {
     let error = refuse(log, &center, 3);
     assert!(matches!(&error, Error::NonFiniteScore { x: 0 | 1, y, .. } if y[0] < 0.0), "{error}");
     let error = refuse(|y| Ok((flat_zero(y)? - f64::INFINITY)?), &center, 3);
-    assert!(matches!(error, Error::NoMass { x: 0 }), "{error}");
+    assert!(matches!(error, Error::NoMass(0)), "{error}");
     let error = refuse(log, &center, 0);
     assert!(matches!(error, Error::Setting { name: "num_samples", .. }), "{error}");
     let error = refuse(log, &Tensor::zeros((0, 1), DType::F64, &Device::Cpu).unwrap(), 3);

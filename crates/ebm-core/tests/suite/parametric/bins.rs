@@ -145,7 +145,7 @@ fn inconsistent_ranks_are_no_density() {
     let outputs = rows(&[&[2.0, 1.0, 0.0], &[2.0, 0.5, 0.75]]);
     let y = candidates(2, &[&[1.0], &[2.0]]);
     let error = model.log_prob(&outputs, &y).unwrap_err();
-    let expected = matches!(error, Error::InconsistentRanks { row: 1, threshold: 2, .. });
+    let expected = matches!(error, Error::InconsistentRanks(1, 2, ..));
     assert!(expected && error.to_string().contains("0.75"), "{error}");
     // Prediction and loss do not need a density.
     assert_eq!(flat(&model.predict(&outputs).unwrap()), [3.0, 4.0]);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Objective;
 use super::weighted::Candidates;
 use crate::math::log_mean_exp;
+use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check};
 
 settings! {
@@ -53,7 +54,7 @@ impl<P: Proposal, L: Proposal> Objective for KullbackLeibler<P, L> {
         } else {
             log_w.exp()?
         };
-        let f = candidates.score_samples(model, features)?;
+        let f = checked_score(model, features, &candidates.samples)?;
         let log_z = log_mean_exp(&(&f - &candidates.log_q)?, 1)?;
         // Where the label has no weight, f = −∞ is right, and its product with 0 must not be NaN.
         let weighed = w.gt(0.0)?.where_cond(&(&w * f)?, &w.zeros_like()?)?;

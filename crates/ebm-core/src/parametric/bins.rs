@@ -109,17 +109,12 @@ impl Bins {
         (self.edges[0] <= y && y < self.edges[self.len()]).then(|| self.nearest(y))
     }
 
-    /// The logarithm of each bin's width.
-    pub(super) fn log_widths(&self) -> Vec<f64> {
-        self.edges.windows(2).map(|edges| (edges[1] - edges[0]).ln()).collect()
-    }
-
     /// The log-density, `(B, M)`, at `y`, `(B, M, D)`, that is constant in each bin: the sum over the D
     /// coordinates of `log_probabilities`, `(B, D, C)`, less the bin's log-width, and −∞ outside the bins.
     pub(super) fn log_density(&self, log_probabilities: &Tensor, y: &Tensor) -> Result<Tensor> {
         let (batch, count, dim) = check::dims3("y", y)?;
         check::finite("y", y)?;
-        let log_widths = self.log_widths();
+        let log_widths: Vec<f64> = self.edges.windows(2).map(|edges| (edges[1] - edges[0]).ln()).collect();
         // Indices are sought for one coordinate after the other, as (B, D, M).
         let bins: Vec<Option<usize>> =
             host::values(&y.detach().transpose(1, 2)?)?.into_iter().map(|y| self.containing(y)).collect();

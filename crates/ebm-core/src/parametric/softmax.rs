@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use super::Bins;
 use super::{Parametric, batch, count, targets};
 use crate::math::log_softmax;
-use crate::{Error, Result, check, host};
+use crate::{Result, check, host};
 
 /// A softmax over the [`Bins`] of each coordinate (supplement, age and head pose): classes with the centres c
 /// and the probabilities `p_c`, of P = D C outputs, the C logits of one coordinate after the other.
@@ -36,13 +36,11 @@ impl Softmax {
     /// A softmax over `bins` for each of `dim` coordinates; a weight of 0 leaves its term out.
     ///
     /// # Errors
-    /// [`Error::Setting`] when `dim` is 0, or a weight is negative or not finite.
+    /// [`Error::Setting`](crate::Error::Setting) when `dim` is 0, or a weight is negative or not finite.
     pub fn new(dim: usize, bins: Bins, l2_weight: f64, variance_weight: f64) -> Result<Self> {
         for (name, weight) in [("l2_weight", l2_weight), ("variance_weight", variance_weight)] {
-            if !(weight >= 0.0 && weight.is_finite()) {
-                let value = weight.to_string();
-                return Err(Error::Setting { name, value, expected: "a finite number, not negative" });
-            }
+            let ok = weight >= 0.0 && weight.is_finite();
+            check::setting(name, ok, weight, "a finite number, not negative")?;
         }
         Ok(Self { dim: check::at_least_one("dim", dim)?, bins, l2_weight, variance_weight })
     }

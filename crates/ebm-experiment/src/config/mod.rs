@@ -128,8 +128,7 @@ impl<S: Settings> Configured<S> {
         match (table.remove("smoke"), smoke) {
             (Some(Value::Table(little)), true) => change::merge(&mut table, little),
             (Some(Value::Table(little)), false) => {
-                let numbers = ranges::numbers(&S::declaration(), &little);
-                ranges::check(&format!("{name}, smoke"), &numbers, false)?;
+                ranges::check(&format!("{name}, smoke"), &S::declaration(), &little, false)?;
             }
             (None, false) => {}
             (_, true) => {
@@ -172,18 +171,18 @@ pub fn parse<T: Setting + DeserializeOwned>(name: &str, text: &str) -> Result<T>
 /// [`Error::OutOfRange`]; [`Error::Config`] when a number has no form in TOML.
 pub fn check_ranges<T: Setting + Serialize>(name: &str, settings: &T) -> Result<()> {
     let table = Table::try_from(settings).map_err(|error| Error::config(name, error))?;
-    ranges::check(name, &ranges::numbers(&T::declaration(), &table), true)
+    ranges::check(name, &T::declaration(), &table, true)
 }
 
 fn parsed<T: Setting + DeserializeOwned>(name: &str, table: Table) -> Result<T> {
     let fail = |reason: String| Error::config(name, reason);
-    let numbers = ranges::numbers(&T::declaration(), &table);
-    ranges::check(name, &numbers, false)?;
+    let declaration = T::declaration();
+    ranges::check(name, &declaration, &table, false)?;
     let settings = table
         .clone()
         .try_into()
         .map_err(|error: toml::de::Error| fail(nearest::explain(&error.to_string(), &table)))?;
-    ranges::check(name, &numbers, true).map(|()| settings)
+    ranges::check(name, &declaration, &table, true).map(|()| settings)
 }
 
 fn table_of(name: &str, text: &str) -> Result<Table> {

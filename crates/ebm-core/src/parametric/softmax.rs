@@ -12,8 +12,7 @@ use crate::{Result, check, host};
 ///
 /// The loss is `CE + w_L² (E − y)² + w_Var Σ_c p_c (c − E)²` with `E = Σ_c p_c c`, summed over the
 /// coordinates. CE is the cross-entropy of the bin nearest to y; the second term compares E with y itself.
-/// The paper has `w_L² =` [`L2_WEIGHT`](Self::L2_WEIGHT), and `w_Var =`
-/// [`VARIANCE_WEIGHT`](Self::VARIANCE_WEIGHT) or 0. (Pan et al., who introduced the terms, have 0.2 and 0.05,
+/// The paper has `w_L² = 0.1`, and `w_Var = 0.05` or 0. (Pan et al., who introduced the terms, have 0.2 and 0.05,
 /// and a factor ½ in the second.)
 ///
 /// The prediction is E. As a density, `p_c` is spread evenly over its bin, zero outside all bins; the
@@ -28,11 +27,6 @@ pub struct Softmax {
 }
 
 impl Softmax {
-    /// The paper's weight of the L² term.
-    pub const L2_WEIGHT: f64 = 0.1;
-    /// The paper's weight of the variance term, where it has one.
-    pub const VARIANCE_WEIGHT: f64 = 0.05;
-
     /// A softmax over `bins` for each of `dim` coordinates; a weight of 0 leaves its term out.
     ///
     /// # Errors

@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::convention::Convention;
 use super::figures::TrackingFigures;
-use super::problem::TrackingProblem;
 use super::sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrackingProblem};
 
 /// The figures of a tracker on a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,8 +11,7 @@ use super::diagnosis::{Diagnosis, Seen};
 use super::figures::TrackingFigures;
 use super::overlap;
 use super::prediction::prepare;
-use super::problem::TrackingProblem;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrackingProblem};
 
 /// The annotation of a sequence.
 #[derive(Clone, Debug, PartialEq)]

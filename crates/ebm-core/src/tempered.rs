@@ -30,11 +30,6 @@ impl<M: EnergyModel> EnergyModel for Tempered<'_, M> {
         Ok((self.model.score(features, y)? / self.temperature)?)
     }
 
-    fn score_and_grad(&self, features: &M::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (f, gradient) = self.model.score_and_grad(features, y)?;
-        Ok(((f / self.temperature)?, (gradient / self.temperature)?))
-    }
-
     fn score_and_grad_where(
         &self,
         features: &M::Features,

@@ -2,12 +2,10 @@
 
 mod config;
 mod contrastive;
-mod kullback_leibler;
-mod langevin_nll;
+mod likelihood;
 mod monte_carlo_nll;
 mod quality_regression;
 mod score_matching;
-mod self_normalized;
 mod weighted;
 
 use candle_core::Tensor;
@@ -15,12 +13,10 @@ use rand::RngCore;
 
 pub use config::{AnyObjective, AnyProposal};
 pub use contrastive::{InfoNce, JointNce, NoiseContrastive, NoiseContrastivePlus};
-pub use kullback_leibler::KullbackLeibler;
-pub use langevin_nll::LangevinNll;
+pub use likelihood::{KullbackLeibler, LangevinNll, SelfNormalized};
 pub use monte_carlo_nll::MonteCarloNll;
 pub use quality_regression::{QualityRegression, SquaredQualityRegression};
 pub use score_matching::{DenoisingScoreMatching, Derivatives, Directions, ScoreMatching};
-pub use self_normalized::SelfNormalized;
 
 use crate::{EnergyModel, Result};
 

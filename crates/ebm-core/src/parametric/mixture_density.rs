@@ -37,11 +37,6 @@ impl GaussianMixtureDensity {
         Ok(Self { log_weights: log_softmax(logits, 1)?, means, log_variances })
     }
 
-    /// B, K and D.
-    fn sizes(&self) -> Result<(usize, usize, usize)> {
-        Ok(self.means.dims3()?)
-    }
-
     /// The same densities without their history.
     #[must_use]
     pub fn detach(&self) -> Self {
@@ -64,7 +59,7 @@ impl GaussianMixtureDensity {
     /// # Errors
     /// [`Error::Shape`], and [`Error::Empty`] when M is 0.
     pub fn log_prob(&self, y: &Tensor) -> Result<Tensor> {
-        let (batch, _, dim) = self.sizes()?;
+        let (batch, _, dim) = self.means.dims3()?;
         let (_, count, _) = check::dims3("y", y)?;
         check::dims("y", y, "(B, M, D)", &[batch, count, dim])?;
         if count == 0 {
@@ -88,7 +83,7 @@ impl GaussianMixtureDensity {
     /// [`Error::Setting`] when M is 0, and [`Error::NonFinite`] when a parameter is not finite.
     pub fn sample(&self, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
         check::at_least_one("num_samples", num_samples)?;
-        let (batch, components, dim) = self.sizes()?;
+        let (batch, components, dim) = self.means.dims3()?;
         for parameters in [&self.log_weights, &self.means, &self.log_variances] {
             check::finite(OUTPUTS, parameters)?;
         }

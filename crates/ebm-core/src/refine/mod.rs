@@ -3,7 +3,7 @@
 mod ascent;
 mod candidate;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 pub use ascent::{GradientAscent, StepRule};
 use candidate::{Candidate, Point, Verdict};
@@ -138,9 +138,10 @@ pub fn refine_observed<M: EnergyModel>(
 /// The proposed points, and which of them are finite. In place of one that is not stands the point that its
 /// candidate comes from: a model need not bear what no rule would accept.
 fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Result<(Vec<f64>, Vec<bool>)> {
-    let proposed = candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
+    let proposed: Vec<f64> =
+        candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
     // Rounded to the type of y0 first, where a number can overflow and where the model will see it.
-    let mut proposed = host::rounded(proposed, dtype)?;
+    let mut proposed = host::values(&Tensor::new(proposed, &Device::Cpu)?.to_dtype(dtype)?)?;
     let mut finite = Vec::with_capacity(candidates.len());
     for (candidate, y) in candidates.iter().zip(proposed.chunks_exact_mut(step_lengths.len())) {
         let is_finite = y.iter().all(|coordinate| coordinate.is_finite());

@@ -123,14 +123,8 @@ impl Table {
     /// The rows at these places, in that order, as a table.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
-        Self { rows: rows.iter().map(|&row| self.rows[row].clone()).collect(), ..self.without_rows() }
-    }
-
-    /// The columns alone.
-    fn without_rows(&self) -> Self {
-        let Self { name, columns, delimiter, decimal_comma, .. } = self;
-        let (name, columns) = (name.clone(), columns.clone());
-        Self { name, columns, rows: vec![], delimiter: *delimiter, decimal_comma: *decimal_comma }
+        let (name, columns) = (self.name.clone(), self.columns.clone());
+        Self { name, columns, rows: rows.iter().map(|&row| self.rows[row].clone()).collect(), ..*self }
     }
 }
 

@@ -141,7 +141,7 @@ fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Resu
     let proposed: Vec<f64> =
         candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
     // Rounded to the type of y0 first, where a number can overflow and where the model will see it.
-    let mut proposed = host::values(&Tensor::new(proposed, &Device::Cpu)?.to_dtype(dtype)?)?;
+    let mut proposed = host::values(&Tensor::from_vec(proposed, ((),), &Device::Cpu)?.to_dtype(dtype)?)?;
     let mut finite = Vec::with_capacity(candidates.len());
     for (candidate, y) in candidates.iter().zip(proposed.chunks_exact_mut(step_lengths.len())) {
         let is_finite = y.iter().all(|coordinate| coordinate.is_finite());

@@ -127,6 +127,45 @@ pub trait EnergyModel {
     }
 }
 
+impl<M: EnergyModel + ?Sized> EnergyModel for &M {
+    type Features = M::Features;
+
+    fn score(&self, features: &Self::Features, y: &Tensor) -> Result<Tensor> {
+        (**self).score(features, y)
+    }
+
+    fn score_and_grad(&self, features: &Self::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        (**self).score_and_grad(features, y)
+    }
+
+    fn score_and_grad_where(
+        &self,
+        features: &Self::Features,
+        y: &Tensor,
+        is_read: &dyn Fn(usize, f64) -> bool,
+    ) -> Result<(Tensor, Tensor)> {
+        (**self).score_and_grad_where(features, y, is_read)
+    }
+
+    fn derivatives_along(
+        &self,
+        features: &Self::Features,
+        y: &Tensor,
+        direction: &Tensor,
+        order: Order,
+    ) -> Result<DirectionalDerivatives> {
+        (**self).derivatives_along(features, y, direction, order)
+    }
+
+    fn quality(&self, features: &Self::Features, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
+        (**self).quality(features, y, y_i)
+    }
+
+    fn log_normalizer(&self, features: &Self::Features) -> Result<Tensor> {
+        (**self).log_normalizer(features)
+    }
+}
+
 /// `model.score`, with the shape of its result verified.
 pub(crate) fn checked_score<M: EnergyModel + ?Sized>(
     model: &M,

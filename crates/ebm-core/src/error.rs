@@ -75,22 +75,13 @@ pub enum Error {
         /// What to do instead.
         remedy: &'static str,
     },
-    /// An ordinal model that holds a higher rank to be the likelier one to be passed, so that a rank between
-    /// has a negative probability.
+    /// An ordinal model that, in a row of the batch, holds a higher rank, by its index from 0, to be the likelier one to be
+    /// passed, so that a rank between has a negative probability; the logits of passing the rank before and this one.
     #[error(
-        "the logit {upper} of passing rank {threshold} in row {row} is above the logit {lower} of passing the rank \
+        "the logit {3} of passing rank {1} in row {0} is above the logit {2} of passing the rank \
          before it, so that there is no density; train further (CORAL's biases descend at its optimum)"
     )]
-    InconsistentRanks {
-        /// The row of the batch.
-        row: usize,
-        /// The index, from 0, of the rank.
-        threshold: usize,
-        /// The logit of passing the rank before.
-        lower: f64,
-        /// The logit of passing this rank.
-        upper: f64,
-    },
+    InconsistentRanks(usize, usize, f64, f64),
     /// f does not depend on y, so that it can not be climbed.
     #[error(
         "f(x, y) has no gradient in y: EnergyModel::score must not detach y, nor leave the autograd graph"
@@ -108,23 +99,17 @@ pub enum Error {
         /// f there.
         value: f64,
     },
-    /// Weighted samples that all agree, of which no density can be drawn.
+    /// Weighted samples that all agree, of which no density can be drawn, with their effective sample size.
     #[error(
-        "the samples have no spread (effective sample size {effective_sample_size:.1}); draw more samples, or from a \
+        "the samples have no spread (effective sample size {0:.1}); draw more samples, or from a \
          narrower proposal"
     )]
-    NoSpread {
-        /// From 1 to M: as many draws from p itself would be about as good.
-        effective_sample_size: f64,
-    },
-    /// f is −∞ wherever it was evaluated, so that Z = 0.
+    NoSpread(f64),
+    /// f of the input at this position of the batch is −∞ wherever it was evaluated, so that Z = 0.
     #[error(
-        "input x {x} of the batch has no density: f is -inf at every y that was tried; try others, or a wider range"
+        "input x {0} of the batch has no density: f is -inf at every y that was tried; try others, or a wider range"
     )]
-    NoMass {
-        /// The position of x in the batch.
-        x: usize,
-    },
+    NoMass(usize),
 }
 
 impl Error {

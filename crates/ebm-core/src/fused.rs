@@ -3,7 +3,7 @@
 //! are small, those passes are most of the time.
 
 use candle_core::{
-    CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor, WithDType, bail,
+    CpuStorage, CustomOp1, D, DType, Device, Layout, Result, Shape, Storage, Tensor, WithDType, bail,
 };
 
 use crate::log_sum::LogSum;
@@ -79,45 +79,40 @@ impl CustomOp1 for LogSumExp {
         Ok((sums, shape))
     }
 
+    /// The gradient: `g exp(x − log Σ exp x)`.
     fn bwd(&self, x: &Tensor, sums: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        x.apply_op3_no_bwd(sums, &grad.contiguous()?, &Softmax).map(Some)
+        let columns = x.dim(D::Minus1)?;
+        match x.dtype() {
+            DType::F64 => of_three(x, sums, grad, |x, sums, grad| softmax::<f64>(x, sums, grad, columns)),
+            _ => of_three(x, sums, grad, |x, sums, grad| softmax::<f32>(x, sums, grad, columns)),
+        }
+        .map(Some)
     }
 }
 
-/// The gradient: `g exp(x − log Σ exp x)`.
-struct Softmax;
-
-fn backward<T: Real>(x: &[T], sums: &[T], grad: &[T], columns: usize) -> CpuStorage {
+fn softmax<T: Real>(x: &[T], sums: &[T], grad: &[T], columns: usize) -> Vec<T> {
     let mut result = Vec::with_capacity(x.len());
     for ((row, &sum), &g) in x.chunks_exact(columns).zip(sums).zip(grad) {
         result.extend(row.iter().map(|&x| g * (x - sum).exp()));
     }
-    T::to_cpu_storage_owned(result)
+    result
 }
 
-impl CustomOp3 for Softmax {
-    fn name(&self) -> &'static str {
-        "log-sum-exp-gradient"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (columns, _) = split(l1);
-        let gradient = match s1 {
-            CpuStorage::F64(_) => {
-                backward::<f64>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?, columns)
-            }
-            _ => backward::<f32>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?, columns),
-        };
-        Ok((gradient, l1.shape().clone()))
-    }
+/// What `of` makes of the elements of three tensors on the CPU, in the shape of the first and without a history.
+fn of_three<T: Real>(
+    a: &Tensor,
+    b: &Tensor,
+    c: &Tensor,
+    of: impl FnOnce(&[T], &[T], &[T]) -> Vec<T>,
+) -> Result<Tensor> {
+    let (a, b, c) = (a.contiguous()?, b.contiguous()?, c.contiguous()?);
+    let (sa, la) = a.storage_and_layout();
+    let (sb, lb) = b.storage_and_layout();
+    let (sc, lc) = c.storage_and_layout();
+    let (Storage::Cpu(sa), Storage::Cpu(sb), Storage::Cpu(sc)) = (&*sa, &*sb, &*sc) else {
+        bail!("log_sum_exp and a step of Langevin dynamics are fused for the CPU alone")
+    };
+    Tensor::from_vec(of(elements(sa, la)?, elements(sb, lb)?, elements(sc, lc)?), a.shape(), &Device::Cpu)
 }
 
 /// Whether all elements are finite; `false` also where only a copy from a device or a conversion would tell.
@@ -141,42 +136,15 @@ pub(crate) fn langevin_step(
     if !is_served(y) {
         return Ok(None);
     }
-    let step = Step { drift: 0.5 * lambda * lambda, lambda };
-    let moved = y.contiguous()?.apply_op3_no_bwd(&gradient.contiguous()?, &noise.contiguous()?, &step)?;
+    let moved = match y.dtype() {
+        DType::F64 => of_three(y, gradient, noise, |y, g, noise| moved::<f64>(y, g, noise, lambda)),
+        _ => of_three(y, gradient, noise, |y, g, noise| moved::<f32>(y, g, noise, lambda)),
+    }?;
     Ok(are_all_finite(&moved)?.then_some(moved))
 }
 
-struct Step {
-    drift: f64,
-    lambda: f64,
-}
-
-impl Step {
-    fn moved<T: Real>(&self, y: &[T], gradient: &[T], noise: &[T]) -> CpuStorage {
-        let (drift, lambda) = (T::from_f64(self.drift), T::from_f64(self.lambda));
-        let terms = y.iter().zip(gradient).zip(noise);
-        T::to_cpu_storage_owned(terms.map(|((&y, &g), &noise)| y + drift * g + noise * lambda).collect())
-    }
-}
-
-impl CustomOp3 for Step {
-    fn name(&self) -> &'static str {
-        "langevin-step"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let moved = match s1 {
-            CpuStorage::F64(_) => self.moved::<f64>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?),
-            _ => self.moved::<f32>(elements(s1, l1)?, elements(s2, l2)?, elements(s3, l3)?),
-        };
-        Ok((moved, l1.shape().clone()))
-    }
+fn moved<T: Real>(y: &[T], gradient: &[T], noise: &[T], lambda: f64) -> Vec<T> {
+    let (drift, lambda) = (T::from_f64(0.5 * lambda * lambda), T::from_f64(lambda));
+    let terms = y.iter().zip(gradient).zip(noise);
+    terms.map(|((&y, &g), &noise)| y + drift * g + noise * lambda).collect()
 }

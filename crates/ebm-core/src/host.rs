@@ -19,12 +19,6 @@ pub(crate) fn tensor(values: Vec<f64>, shape: impl Into<Shape>, like: &Tensor) -
         .to_device(like.device())?)
 }
 
-/// The values as `dtype` holds them.
-pub(crate) fn rounded(values: Vec<f64>, dtype: DType) -> Result<Vec<f64>> {
-    let count = values.len();
-    self::values(&Tensor::from_vec(values, count, &Device::Cpu)?.to_dtype(dtype)?)
-}
-
 /// Independent draws of N(0, 1) with the type and device of `like`.
 ///
 /// They come from the host: a device's own generator can not be given, and not every one can be seeded.

@@ -14,10 +14,9 @@
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation, and the rivals IoU-Net and IoU-Net* | [`BoxSpace`], [`EdgeSpace`], [`QualityRegression`] |
 //! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
-//! | the same in any dimension | [`ImportanceDensity`], [`log_prob`]; [`Conditional::marginals`] for two or three |
-//! | all of it, for a model and its features given once | [`EnergyModel::bind`] |
-//! | Modes and samples of p(y \| x) | [`find_modes`], [`langevin`], [`hmc`] |
-//! | Sections 4.3 and 4.4: age, head pose | [`AgeSpace`], [`HeadPoseSpace`] |
+//! | the same in any dimension | [`ImportanceDensity`]; [`Conditional::marginals`] for two or three |
+//! | a model and its features, given once | [`EnergyModel::bind`] |
+//! | Samples of p(y \| x) in any dimension | [`langevin`] |
 //! | Table 2: Direct, Gaussian, Laplace | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`] |
 //! | Table 2: mixture of 2, 4, 8 Gaussians | [`parametric::MixtureOfGaussians`] |
 //! | Table 2: cVAE | [`parametric::ConditionalVae`] |
@@ -84,7 +83,6 @@
 //! ```
 
 mod check;
-mod conditional;
 mod density;
 mod error;
 mod fused;
@@ -101,10 +99,8 @@ mod target_space;
 mod tempered;
 
 pub use candle_core;
-pub use conditional::Conditional;
 pub use density::{
-    Chains, DensityMap, Grid, GridDensity, GridError, Hmc, ImportanceDensity, Langevin, Mode, Region,
-    WeightedSamples, find_modes, hmc, langevin, log_prob,
+    Conditional, DensityMap, Grid, GridDensity, ImportanceDensity, Region, WeightedSamples, langevin,
 };
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};
@@ -118,7 +114,7 @@ pub use rand;
 pub use refine::{
     CandidateOutcome, GradientAscent, Outcome, Refined, Stand, Status, StepRule, refine, refine_observed,
 };
-pub use target_space::{AgeSpace, BoxSpace, Coordinate, EdgeSpace, HeadPoseSpace, TargetSpace};
+pub use target_space::{BoxSpace, EdgeSpace, TargetSpace};
 pub use tempered::Tempered;
 
 /// Its examples are tests.

@@ -4,42 +4,19 @@ use candle_core::{D, Tensor};
 
 use crate::{Error, Result, check, host};
 
-/// One coordinate of y.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coordinate {
-    /// Its name, for instance `yaw`.
-    pub name: &'static str,
-    /// The unit of the modelled value, for instance `degree`.
-    pub unit: &'static str,
-}
-
 /// A map between targets as a dataset states them and y as the model sees it; both `(B, M, D)`.
 pub trait TargetSpace {
-    /// The D coordinates of y.
-    fn coordinates(&self) -> &'static [Coordinate];
-
-    /// D.
-    fn dim(&self) -> usize {
-        self.coordinates().len()
-    }
-
-    /// From the dataset's targets to y; the identity unless a space says otherwise.
+    /// From the dataset's targets to y.
     ///
     /// # Errors
     /// When the shape is wrong, or a target has no representation.
-    fn encode(&self, targets: &Tensor) -> Result<Tensor> {
-        last_dim("the targets", targets, self.dim())?;
-        Ok(targets.clone())
-    }
+    fn encode(&self, targets: &Tensor) -> Result<Tensor>;
 
     /// From y to the dataset's form, differentiable; the inverse of [`encode`](Self::encode).
     ///
     /// # Errors
     /// When the shape is wrong.
-    fn decode(&self, y: &Tensor) -> Result<Tensor> {
-        last_dim("y", y, self.dim())?;
-        Ok(y.clone())
-    }
+    fn decode(&self, y: &Tensor) -> Result<Tensor>;
 }
 
 /// Section 4.1: boxes as `y = (c_x/w₀, c_y/h₀, log w, log h)`.
@@ -80,18 +57,6 @@ impl BoxSpace {
 }
 
 impl TargetSpace for BoxSpace {
-    fn coordinates(&self) -> &'static [Coordinate] {
-        const WIDTHS: &str = "reference width";
-        const HEIGHTS: &str = "reference height";
-        const LOG: &str = "log pixel";
-        &[
-            Coordinate { name: "center_x", unit: WIDTHS },
-            Coordinate { name: "center_y", unit: HEIGHTS },
-            Coordinate { name: "log_width", unit: LOG },
-            Coordinate { name: "log_height", unit: LOG },
-        ]
-    }
-
     fn encode(&self, targets: &Tensor) -> Result<Tensor> {
         let (center, size) = center_and_size("the boxes", targets)?;
         positive_sizes("the box", &size)?;
@@ -139,16 +104,6 @@ impl EdgeSpace {
 }
 
 impl TargetSpace for EdgeSpace {
-    fn coordinates(&self) -> &'static [Coordinate] {
-        const UNIT: &str = "root of a pixel";
-        &[
-            Coordinate { name: "left", unit: UNIT },
-            Coordinate { name: "top", unit: UNIT },
-            Coordinate { name: "right", unit: UNIT },
-            Coordinate { name: "bottom", unit: UNIT },
-        ]
-    }
-
     fn encode(&self, targets: &Tensor) -> Result<Tensor> {
         last_dim("the boxes", targets, 4)?;
         Ok(targets.broadcast_div(&self.unit)?)
@@ -157,31 +112,6 @@ impl TargetSpace for EdgeSpace {
     fn decode(&self, y: &Tensor) -> Result<Tensor> {
         last_dim("y", y, 4)?;
         Ok(y.broadcast_mul(&self.unit)?)
-    }
-}
-
-/// Section 4.3: age, D = 1, in years as they are.
-#[derive(Clone, Copy, Debug)]
-pub struct AgeSpace;
-
-/// Section 4.4: head pose, D = 3, yaw, pitch and roll in degrees as they are.
-#[derive(Clone, Copy, Debug)]
-pub struct HeadPoseSpace;
-
-impl TargetSpace for AgeSpace {
-    fn coordinates(&self) -> &'static [Coordinate] {
-        &[Coordinate { name: "age", unit: "year" }]
-    }
-}
-
-impl TargetSpace for HeadPoseSpace {
-    fn coordinates(&self) -> &'static [Coordinate] {
-        const DEGREE: &str = "degree";
-        &[
-            Coordinate { name: "yaw", unit: DEGREE },
-            Coordinate { name: "pitch", unit: DEGREE },
-            Coordinate { name: "roll", unit: DEGREE },
-        ]
     }
 }
 

@@ -2,7 +2,6 @@
 
 use candle_core::Tensor;
 
-use crate::model::{DirectionalDerivatives, Order};
 use crate::{EnergyModel, Result, check};
 
 /// `p(y | x)^(1/T)`, normalised anew: f divided by a temperature T. Above 1 the density is broader, and less
@@ -31,11 +30,6 @@ impl<M: EnergyModel> EnergyModel for Tempered<'_, M> {
         Ok((self.model.score(features, y)? / self.temperature)?)
     }
 
-    fn score_and_grad(&self, features: &M::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (f, gradient) = self.model.score_and_grad(features, y)?;
-        Ok(((f / self.temperature)?, (gradient / self.temperature)?))
-    }
-
     fn score_and_grad_where(
         &self,
         features: &M::Features,
@@ -45,18 +39,5 @@ impl<M: EnergyModel> EnergyModel for Tempered<'_, M> {
         let of_tempered = |place: usize, f: f64| is_read(place, f / self.temperature);
         let (f, gradient) = self.model.score_and_grad_where(features, y, &of_tempered)?;
         Ok(((f / self.temperature)?, (gradient / self.temperature)?))
-    }
-
-    fn derivatives_along(
-        &self,
-        features: &M::Features,
-        y: &Tensor,
-        direction: &Tensor,
-        order: Order,
-    ) -> Result<DirectionalDerivatives> {
-        let found = self.model.derivatives_along(features, y, direction, order)?;
-        let of = |tensor: Tensor| tensor / self.temperature;
-        let second = found.second.map(of).transpose()?;
-        Ok(DirectionalDerivatives { value: of(found.value)?, first: of(found.first)?, second })
     }
 }

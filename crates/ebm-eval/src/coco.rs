@@ -1,4 +1,4 @@
-//! The twelve COCO box figures, as pycocotools computes them, and AP at IoU 0.90.
+//! The twelve COCO box figures, as pycocotools computes them, and AP at IoU 0.90; average precision by category.
 
 use crate::detections::{Detection, check_boxes, check_ids, read_results_for};
 use crate::error::Result;
@@ -9,91 +9,60 @@ use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The twelve figures of the COCO box evaluation and a thirteenth, each a fraction in \[0, 1\].
-///
-/// A figure over ground truth that does not exist (no small object, or no annotation at all) is −1, as
-/// in pycocotools. No detections at all against existing ground truth gives 0.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CocoFigures {
-    /// Average precision over IoU 0.50:0.05:0.95, at most 100 detections per image and category.
-    #[serde(with = "crate::json::or_null")]
-    pub ap: f64,
-    /// Average precision at IoU 0.50.
-    #[serde(with = "crate::json::or_null")]
-    pub ap50: f64,
-    /// Average precision at IoU 0.75.
-    #[serde(with = "crate::json::or_null")]
-    pub ap75: f64,
-    /// `ap` of objects below 32² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ap_small: f64,
-    /// `ap` of objects from 32² to 96² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ap_medium: f64,
-    /// `ap` of objects above 96² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ap_large: f64,
-    /// Average recall over IoU 0.50:0.05:0.95 with 1 detection per image and category.
-    #[serde(with = "crate::json::or_null")]
-    pub ar1: f64,
-    /// Average recall with 10.
-    #[serde(with = "crate::json::or_null")]
-    pub ar10: f64,
-    /// Average recall with 100.
-    #[serde(with = "crate::json::or_null")]
-    pub ar100: f64,
-    /// `ar100` of objects below 32² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ar_small: f64,
-    /// `ar100` of objects from 32² to 96² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ar_medium: f64,
-    /// `ar100` of objects above 96² pixels.
-    #[serde(with = "crate::json::or_null")]
-    pub ar_large: f64,
-    /// Average precision at IoU 0.90, which pycocotools computes and does not print: how tight boxes are.
-    #[serde(with = "crate::json::or_null")]
-    pub ap90: f64,
+/// Defines the figures, pycocotools' twelve in its order and `ap90`, each a number that is null in JSON where it is −1.
+macro_rules! figures {
+    ($(#[$doc:meta])* $name:ident { $($(#[$meaning:meta])* $figure:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$meaning])* #[serde(with = "crate::json::or_null")] pub $figure: f64,)*
+        }
+
+        impl $name {
+            /// The figures with their names: pycocotools' twelve in its order, and `ap90`.
+            pub fn named(&self) -> [(&'static str, f64); 13] {
+                [$((stringify!($figure), self.$figure)),*]
+            }
+
+            fn new([$($figure),*]: [f64; 13]) -> Self {
+                Self { $($figure),* }
+            }
+        }
+    };
 }
 
-impl CocoFigures {
-    /// The figures with their names: pycocotools' twelve in its order, and `ap90`.
-    pub fn named(&self) -> [(&'static str, f64); 13] {
-        [
-            ("ap", self.ap),
-            ("ap50", self.ap50),
-            ("ap75", self.ap75),
-            ("ap_small", self.ap_small),
-            ("ap_medium", self.ap_medium),
-            ("ap_large", self.ap_large),
-            ("ar1", self.ar1),
-            ("ar10", self.ar10),
-            ("ar100", self.ar100),
-            ("ar_small", self.ar_small),
-            ("ar_medium", self.ar_medium),
-            ("ar_large", self.ar_large),
-            ("ap90", self.ap90),
-        ]
-    }
-
-    fn new(stats: [f64; 12], ap90: f64) -> Self {
-        let [ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100, ar_small, ar_medium, ar_large] =
-            stats;
-        Self {
-            ap,
-            ap50,
-            ap75,
-            ap_small,
-            ap_medium,
-            ap_large,
-            ar1,
-            ar10,
-            ar100,
-            ar_small,
-            ar_medium,
-            ar_large,
-            ap90,
-        }
+figures! {
+    /// The twelve figures of the COCO box evaluation and a thirteenth, each a fraction in \[0, 1\].
+    ///
+    /// A figure over ground truth that does not exist (no small object, or no annotation at all) is −1, as
+    /// in pycocotools. No detections at all against existing ground truth gives 0.
+    CocoFigures {
+        /// Average precision over IoU 0.50:0.05:0.95, at most 100 detections per image and category.
+        ap,
+        /// Average precision at IoU 0.50.
+        ap50,
+        /// Average precision at IoU 0.75.
+        ap75,
+        /// `ap` of objects below 32² pixels.
+        ap_small,
+        /// `ap` of objects from 32² to 96² pixels.
+        ap_medium,
+        /// `ap` of objects above 96² pixels.
+        ap_large,
+        /// Average recall over IoU 0.50:0.05:0.95 with 1 detection per image and category.
+        ar1,
+        /// Average recall with 10.
+        ar10,
+        /// Average recall with 100.
+        ar100,
+        /// `ar100` of objects below 32² pixels.
+        ar_small,
+        /// `ar100` of objects from 32² to 96² pixels.
+        ar_medium,
+        /// `ar100` of objects above 96² pixels.
+        ar_large,
+        /// Average precision at IoU 0.90, which pycocotools computes and does not print: how tight boxes are.
+        ap90,
     }
 }
 
@@ -117,8 +86,58 @@ pub fn evaluate_coco_in_memory(truth: &GroundTruth, detections: &[Detection]) ->
     figures(&accumulated(truth, detections)?)
 }
 
+/// The figures with what they are means of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CocoTables {
+    /// The thirteen figures.
+    pub figures: CocoFigures,
+    /// One row for each category, by ascending id.
+    pub categories: Vec<CategoryFigures>,
+}
+
+/// Average precision of one category, at most 100 detections per image.
+///
+/// −1 where the category has no object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CategoryFigures {
+    /// The category's id.
+    pub id: u64,
+    /// Its name, or its id where the annotations have no name.
+    pub name: String,
+    /// Annotated objects, crowds not counted.
+    pub objects: usize,
+    /// Average precision over IoU 0.50:0.05:0.95.
+    #[serde(with = "crate::json::or_null")]
+    pub ap: f64,
+    /// Average precision at IoU 0.50.
+    #[serde(with = "crate::json::or_null")]
+    pub ap50: f64,
+    /// Average precision at IoU 0.75.
+    #[serde(with = "crate::json::or_null")]
+    pub ap75: f64,
+}
+
+/// Scores detections in memory as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does, by
+/// category too.
+///
+/// # Errors
+/// Those of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
+pub fn coco_tables(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoTables> {
+    let evaluation = accumulated(truth, detections)?;
+    let row = |(place, &id): (usize, &u64)| {
+        let objects =
+            truth.boxes.iter().filter(|object| object.category_id == id && !object.is_crowd).count();
+        let at = |iou| precision(&evaluation, iou, Some(place));
+        let (ap, ap50, ap75) = (at(None)?, at(Some(0.5))?, at(Some(0.75))?);
+        Ok(CategoryFigures { id, name: truth.category_name(id), objects, ap, ap50, ap75 })
+    };
+    let ids = evaluation.accumulated().map_or(&[][..], |curves| &curves.cat_ids);
+    let categories = ids.iter().enumerate().map(row).collect::<Result<_>>()?;
+    Ok(CocoTables { figures: figures(&evaluation)?, categories })
+}
+
 /// The curves and statistics of detections under COCO's parameters.
-pub(crate) fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
+fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
     let mut evaluation = evaluator(truth, detections)?;
     evaluation.evaluate()?;
     evaluation.accumulate();
@@ -128,15 +147,15 @@ pub(crate) fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Resu
 }
 
 /// The figures of what has been [`accumulated`].
-pub(crate) fn figures(evaluation: &COCOeval) -> Result<CocoFigures> {
-    let stats: Option<[f64; 12]> = evaluation.stats().and_then(|stats| stats.try_into().ok());
-    let stats = stats.ok_or_else(|| missing("twelve figures"))?;
-    Ok(CocoFigures::new(stats, precision(evaluation, Some(0.9), None)?))
+fn figures(evaluation: &COCOeval) -> Result<CocoFigures> {
+    let stats = evaluation.stats().unwrap_or_default();
+    let figures = [stats, &[precision(evaluation, Some(0.9), None)?]].concat();
+    Ok(CocoFigures::new(figures.try_into().map_err(|_| missing("twelve figures"))?))
 }
 
 /// The mean precision over the recalls and those categories that have objects, at one IoU threshold or over all,
 /// of the category at one place or of all; −1 without any object.
-pub(crate) fn precision(evaluation: &COCOeval, iou: Option<f64>, category: Option<usize>) -> Result<f64> {
+fn precision(evaluation: &COCOeval, iou: Option<f64>, category: Option<usize>) -> Result<f64> {
     let params = &evaluation.params;
     let curves = evaluation.accumulated().ok_or_else(|| missing("curves"))?;
     let threshold =

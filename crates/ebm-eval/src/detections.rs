@@ -155,7 +155,7 @@ pub(crate) fn check_box(&[x, y, width, height]: &[f64; 4]) -> std::result::Resul
 
 /// Checks that a size is not negative.
 pub(crate) fn check_size(field: &'static str, value: f64) -> std::result::Result<(), BoxProblem> {
-    if value < 0.0 { Err(BoxProblem::Negative { field, value }) } else { Ok(()) }
+    if value < 0.0 { Err(BoxProblem::Negative(field, value)) } else { Ok(()) }
 }
 
 /// Checks that a value is finite and within ±`limit`.
@@ -165,10 +165,10 @@ pub(crate) fn check_range(
     limit: f64,
 ) -> std::result::Result<(), BoxProblem> {
     if !value.is_finite() {
-        return Err(BoxProblem::NonFinite { field, value });
+        return Err(BoxProblem::NonFinite(field, value));
     }
     if value.abs() > limit {
-        return Err(BoxProblem::Absurd { field, value, limit });
+        return Err(BoxProblem::Absurd(field, value, limit));
     }
     Ok(())
 }

@@ -81,10 +81,9 @@ fn regions(value: &Value) -> std::result::Result<[Intervals; 4], BoxProblem> {
     let mut regions: [Intervals; 4] = Default::default();
     for (region, edge) in regions.iter_mut().zip(EDGES) {
         let intervals = value.get(edge).cloned().unwrap_or_default();
-        *region = serde_json::from_value(intervals).map_err(|_| BoxProblem::Malformed {
-            field: "edges_90",
-            value: value.to_string().chars().take(60).collect(),
-            expected: "lists of intervals under left, top, right and bottom",
+        *region = serde_json::from_value(intervals).map_err(|_| {
+            let expected = "lists of intervals under left, top, right and bottom";
+            BoxProblem::Malformed("edges_90", value.to_string().chars().take(60).collect(), expected)
         })?;
     }
     Ok(regions)

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use ebm_base::files::ErrorKind;
-
-use crate::tracking::TrackingProblem;
+use ebm_data::sequences::Rect;
 
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -65,24 +64,13 @@ pub enum Error {
         /// What is wrong with it.
         problem: BoxProblem,
     },
-    /// An image or category id occurs twice, so that figures would depend on which one is meant.
-    #[error("{origin}: {what} id {id} occurs twice; give every {what} its own id")]
-    DuplicateId {
-        /// The file, or "annotations in memory".
-        origin: String,
-        /// "image", "category" or "annotation".
-        what: &'static str,
-        /// The id.
-        id: u64,
-    },
-    /// The annotations contain no image or no category: nothing can be scored.
-    #[error("{origin}: no {what}; pass the annotation file of the split that was detected on")]
-    NothingToScore {
-        /// The file, or "annotations in memory".
-        origin: String,
-        /// "images" or "categories".
-        what: &'static str,
-    },
+    /// In this file or in memory, an image, a category or an annotation has the id of another, so that figures would
+    /// depend on which one is meant.
+    #[error("{0}: {1} id {2} occurs twice; give every {1} its own id")]
+    DuplicateId(String, &'static str, u64),
+    /// The annotations, of this file or in memory, contain no images or no categories: nothing can be scored.
+    #[error("{0}: no {1}; pass the annotation file of the split that was detected on")]
+    NothingToScore(String, &'static str),
     /// The evaluator refused what our checks let through.
     #[error("these detections cannot be scored on these annotations: {0}")]
     Evaluator(#[from] hotcoco::Error),
@@ -111,34 +99,15 @@ pub enum Error {
         /// How many there must be.
         expected: usize,
     },
-    /// More examples are needed.
-    #[error("{found} {what} are too few; pass at least {needed}")]
-    TooFew {
-        /// Of what.
-        what: &'static str,
-        /// How many there are.
-        found: usize,
-        /// How many are needed.
-        needed: usize,
-    },
-    /// A sequence that can not be scored.
-    #[error("{origin}: {problem}")]
-    Tracking {
-        /// The result file, or the sequence's name.
-        origin: String,
-        /// What is wrong with it.
-        problem: TrackingProblem,
-    },
-    /// Not one sequence could be scored.
-    #[error("none of the {count} sequences could be scored; first: {name}: {reason}")]
-    NoSequence {
-        /// How many there were.
-        count: usize,
-        /// The first.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// More examples of a kind are needed than there are: their name, how many there are, and how many are needed.
+    #[error("{1} {0} are too few; pass at least {2}")]
+    TooFew(&'static str, usize, usize),
+    /// A sequence, by its name or its result file, that can not be scored.
+    #[error("{0}: {1}")]
+    Tracking(String, TrackingProblem),
+    /// No sequence could be scored: their number, the name of the first, and what is wrong with it.
+    #[error("none of the {0} sequences could be scored; first: {1}: {2}")]
+    NoSequence(usize, String, String),
     /// Reports that were not made in the same way: the first and the one of this number, from 1.
     #[error("run {0} was scored by other conventions than run 1; score all runs alike")]
     OtherConvention(usize),
@@ -153,20 +122,7 @@ impl Error {
         match self {
             Self::Io { source, .. } => ErrorKind::of_io(source),
             Self::Data(error) => error.kind(),
-            Self::Json { .. }
-            | Self::Detection { .. }
-            | Self::NotAnnotated(_)
-            | Self::Annotation { .. }
-            | Self::DuplicateId { .. }
-            | Self::NothingToScore { .. }
-            | Self::Evaluator(_)
-            | Self::Empty(_)
-            | Self::Value { .. }
-            | Self::Lengths { .. }
-            | Self::TooFew { .. }
-            | Self::Tracking { .. }
-            | Self::NoSequence { .. }
-            | Self::OtherConvention(_) => ErrorKind::Data,
+            _ => ErrorKind::Data,
         }
     }
 }
@@ -180,67 +136,33 @@ fn more(count: usize, total: usize) -> String {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BoxProblem {
-    /// A coordinate or the score is NaN or infinite.
-    #[error("{field} is {value}")]
-    NonFinite {
-        /// "x", "y", "width", "height", "area" or "score".
-        field: &'static str,
-        /// Its value.
-        value: f64,
-    },
-    /// The width, height or area is below zero.
-    #[error("{field} is {value}, below zero (boxes are x, y, width, height)")]
-    Negative {
-        /// "width", "height" or "area".
-        field: &'static str,
-        /// Its value.
-        value: f64,
-    },
-    /// A magnitude that no image or score has.
-    #[error("{field} is {value}, beyond ±{limit}")]
-    Absurd {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: f64,
-        /// The largest magnitude that is accepted.
-        limit: f64,
-    },
+    /// A coordinate, the area or the score, called so, is NaN or infinite.
+    #[error("{0} is {1}")]
+    NonFinite(&'static str, f64),
+    /// A width, height or area, called so, is below zero.
+    #[error("{0} is {1}, below zero (boxes are x, y, width, height)")]
+    Negative(&'static str, f64),
+    /// The magnitude of a field, called so, is beyond the last number: no image or score has it.
+    #[error("{0} is {1}, beyond ±{2}")]
+    Absurd(&'static str, f64, f64),
     /// An image that the annotations do not have.
     #[error("image id {0} is not in the annotations (wrong split?)")]
     UnknownImage(u64),
     /// A category that the annotations do not have.
     #[error("category id {0} is not in the annotations (a class index instead of a category id?)")]
     UnknownCategory(u64),
-    /// A field that is missing, or no number where one must be.
-    #[error("{field} is {value}, not {expected}")]
-    Malformed {
-        /// "image_id", "category_id", "bbox" or "score".
-        field: &'static str,
-        /// What stands there.
-        value: String,
-        /// What should.
-        expected: &'static str,
-    },
+    /// A field, called so, with what stands there and what should.
+    #[error("{0} is {1}, not {2}")]
+    Malformed(&'static str, String, &'static str),
     /// A box without extent, which has no y.
     #[error("width or height is 0")]
     NoExtent,
-    /// A box that lies beside its image.
-    #[error("[{}, {}, {}, {}] lies outside of the image, {} x {}", bbox[0], bbox[1], bbox[2], bbox[3], size[0], size[1])]
-    Outside {
-        /// Left, top, width, height.
-        bbox: [f64; 4],
-        /// Columns and rows of the image.
-        size: [usize; 2],
-    },
-    /// An image that cannot be read.
-    #[error("image id {image_id}: {reason}")]
-    Unreadable {
-        /// The image.
-        image_id: u64,
-        /// Why.
-        reason: String,
-    },
+    /// A box (left, top, width, height) that lies beside its image, whose columns and rows follow.
+    #[error("[{}, {}, {}, {}] lies outside of the image, {} x {}", .0[0], .0[1], .0[2], .0[3], .1[0], .1[1])]
+    Outside([f64; 4], [usize; 2]),
+    /// The image of this id cannot be read, for this reason.
+    #[error("image id {0}: {1}")]
+    Unreadable(u64, String),
     /// A category that a network does not know.
     #[error("category id {0} is not a class of the refiner")]
     UnknownClass(u64),
@@ -263,16 +185,60 @@ impl BoxProblem {
             Self::NoProbability(_) => {
                 "only the order of scores counts: map them to 0..1, by a sigmoid or a division by their maximum"
             }
-            Self::Malformed { .. } | Self::NoExtent | Self::Outside { .. } | Self::UnknownClass(_) => {
+            Self::Malformed(..) | Self::NoExtent | Self::Outside(..) | Self::UnknownClass(_) => {
                 "repair it, or have it kept as it is with --keep-unrefined"
             }
-            Self::Unreadable { .. } => {
+            Self::Unreadable(..) => {
                 "repair the image, or have its boxes kept as they are with --keep-unrefined"
             }
             Self::Repeated(_) => "drop repeated detections: each would count as a false one",
             _ => "repair or drop it before scoring",
         }
     }
+}
+
+/// Why a sequence can not be scored, and what to do about it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrackingProblem {
+    /// No result file has the sequence's name.
+    #[error("no result file has this name; track the sequence, or give the folder that has its results")]
+    Missing,
+    /// These result files have the sequence's name.
+    #[error("several files have this name: {}; leave one of them", list(.0))]
+    Ambiguous(Vec<PathBuf>),
+    /// Fewer boxes than frames, where the convention does not allow for it.
+    #[error("{0} boxes for {1} frames; track the sequence to its end")]
+    Short(usize, usize),
+    /// More boxes than frames.
+    #[error("{0} boxes for {1} frames: of another sequence, or of frames that do not count; track it again")]
+    Long(usize, usize),
+    /// The first box, which the tracker was given, is not the annotated one, the second.
+    #[error(
+        "the first box {0:?} has nothing in common with the annotated {1:?}: the result of another sequence; check the \
+         names of the files"
+    )]
+    FirstBox(Rect, Rect),
+    /// In this frame, counted from 1, which is the line of the file, the predicted box is none.
+    #[error("frame {0}: {1:?} is no box (x, y, width, height); correct the tracker or the file")]
+    Malformed(usize, Rect),
+    /// Visibility has fewer or more entries than there are frames.
+    #[error("visibility for {0} of {1} frames; give it for each")]
+    Visibility(usize, usize),
+    /// No frame counts.
+    #[error("no annotated frame counts; leave the sequence out")]
+    NoFrames,
+    /// This line of a file of times, counted from 1, is no number.
+    #[error("line {0} is no number of seconds; remove the file and the sequence's boxes, and track it again")]
+    Times(usize),
+    /// A name that was there before.
+    #[error("the name occurs twice; give every sequence its own")]
+    Duplicate,
+}
+
+fn list(files: &[PathBuf]) -> String {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    names.join(", ")
 }
 
 /// What to do about a file that could not be read as JSON, or is other JSON than was expected.

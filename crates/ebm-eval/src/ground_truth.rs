@@ -104,7 +104,7 @@ impl GroundTruth {
     pub fn check(&self, origin: &str) -> Result<()> {
         for (what, ids) in [("images", &self.images), ("categories", &self.categories)] {
             if ids.is_empty() {
-                return Err(Error::NothingToScore { origin: origin.into(), what });
+                return Err(Error::NothingToScore(origin.into(), what));
             }
         }
         check_unique("image", self.images.iter().copied(), origin)?;
@@ -183,7 +183,7 @@ fn check_unique(what: &'static str, ids: impl Iterator<Item = u64>, origin: &str
     let mut seen = BTreeSet::new();
     for id in ids {
         if !seen.insert(id) {
-            return Err(Error::DuplicateId { origin: origin.into(), what, id });
+            return Err(Error::DuplicateId(origin.into(), what, id));
         }
     }
     Ok(())

@@ -9,8 +9,7 @@
 //! | [`detections`] | [`Detection`], the COCO result file, the checks before scoring |
 //! | [`result_entries`] | [`ResultEntry`]: a result file that keeps what it does not know |
 //! | [`ground_truth`] | [`GroundTruth`]: what scoring needs of a COCO annotation file |
-//! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures |
-//! | [`coco_tables`] | the same by category |
+//! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures; [`coco_tables`]: the same by category |
 //! | [`error_breakdown`](mod@error_breakdown) | kinds of detection errors and what each costs |
 //! | [`image_errors`] | which detections are right, the score to draw boxes from, and the images with the most errors |
 //! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
@@ -23,7 +22,6 @@
 pub mod absolute_error;
 pub mod calibration;
 pub mod coco;
-pub mod coco_tables;
 pub mod detections;
 pub mod edge_coverage;
 mod error;
@@ -37,8 +35,9 @@ pub mod stats;
 pub mod tracking;
 
 pub use absolute_error::AbsoluteError;
-pub use coco::{CocoFigures, evaluate_coco, evaluate_coco_in_memory};
-pub use coco_tables::{CategoryFigures, CocoTables, coco_tables};
+pub use coco::{
+    CategoryFigures, CocoFigures, CocoTables, coco_tables, evaluate_coco, evaluate_coco_in_memory,
+};
 pub use detections::{Detection, read_results, read_results_for, write_results, write_results_for_server};
 pub use edge_coverage::{EdgeCoverage, edge_coverage};
 pub use error::{BoxProblem, Error, Result};

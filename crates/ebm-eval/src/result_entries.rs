@@ -72,7 +72,7 @@ impl ResultEntry {
 fn malformed(field: &'static str, value: Option<&Value>, expected: &'static str) -> BoxProblem {
     const SHOWN: usize = 60;
     let text = value.map_or_else(|| "missing".to_owned(), Value::to_string);
-    BoxProblem::Malformed { field, value: text.chars().take(SHOWN).collect(), expected }
+    BoxProblem::Malformed(field, text.chars().take(SHOWN).collect(), expected)
 }
 
 /// Reads a COCO result file: a JSON array of objects. NaN and infinities as Python writes them are read, and

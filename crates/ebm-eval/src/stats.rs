@@ -12,10 +12,6 @@ pub struct Summary {
     pub mean: f64,
     /// Sample standard deviation √(Σ (xᵢ − x̄)² / (n − 1)); none for a single seed.
     pub standard_deviation: Option<f64>,
-    /// The smallest value.
-    pub min: f64,
-    /// The largest value.
-    pub max: f64,
 }
 
 /// Which spread a table shows behind "±".
@@ -50,8 +46,6 @@ impl Summary {
             count,
             mean,
             standard_deviation: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
-            min: values.iter().copied().fold(f64::INFINITY, f64::min),
-            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         })
     }
 

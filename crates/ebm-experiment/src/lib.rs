@@ -17,7 +17,6 @@ mod edges;
 mod error;
 mod paired;
 mod predictions;
-mod record;
 mod training;
 mod validated;
 
@@ -26,9 +25,8 @@ pub use edges::{CalibratedEdge, EdgeIntervals, edge_regions, edges_of};
 pub use error::{Error, Result};
 pub use paired::PairedDifference;
 pub use predictions::{Calibration, Predictions};
-pub use record::{Validated, read_validations};
 pub use training::{Built, Inputs, Run, Session, Training, train};
-pub use validated::{KeptBest, Measure, Validation, train_validated};
+pub use validated::{KeptBest, Measure, Validated, Validation, read_validations, train_validated};
 
 /// Its examples are tests.
 #[cfg(doctest)]

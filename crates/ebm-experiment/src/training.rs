@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::Device;
 use ebm_train::{Group, Progress, RunSpec, TrainTask};
 
-use crate::record::Validated;
-use crate::validated::{Measure, Validation, train_validated};
+use crate::validated::{Measure, Validated, Validation, train_validated};
 use crate::{Error, Result};
 
 /// What a task brings to a training, asked for in this order: settings, data, a network, and how good the

@@ -102,7 +102,7 @@ pub fn densities(head: &Head, g_x: &Tensor, grids: &[Grid]) -> Result<Option<Vec
 /// without a density. That of an energy model is normalised as its [`densities`] are.
 ///
 /// # Errors
-/// As [`ebm_core::Conditional::log_prob`]; [`ebm_eval::Error::Value`] where a log-density is no number.
+/// Those of the head; [`ebm_eval::Error::Value`] where a log-density is no number.
 pub fn nll(head: &Head, g_x: &Tensor, y: &Tensor, densities: &[Vec<GridDensity>]) -> Result<Option<f64>> {
     let mut log_probs = Vec::with_capacity(g_x.dim(0)?);
     for (start, count) in chunks(g_x.dim(0)?) {

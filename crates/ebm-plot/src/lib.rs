@@ -11,11 +11,8 @@ mod axis;
 mod bitmap;
 mod colour;
 mod contour;
-mod density_curve;
 mod density_map;
-mod lines;
-mod points;
-mod seeds;
+mod plots;
 mod sheet;
 
 use std::path::{Path, PathBuf};
@@ -23,12 +20,9 @@ use std::path::{Path, PathBuf};
 use ebm_data::{Image, encode::write_png, files::write_atomic};
 
 pub use self::bitmap::{Label, label_width, labelled};
-pub use self::density_curve::DensityCurves;
 pub use self::density_map::{DensityMaps, DensityPanel};
 pub use self::error::{Error, Result};
-pub use self::lines::LinePlot;
-pub use self::points::{PointPanel, PointPlot};
-pub use self::seeds::{SeedPlot, SeedRow};
+pub use self::plots::{DensityCurves, LinePlot, PointPanel, PointPlot, SeedPlot, SeedRow};
 pub use self::sheet::Sheet;
 
 /// What can be drawn.

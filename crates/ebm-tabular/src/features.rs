@@ -115,7 +115,7 @@ impl Features {
 
     /// F, the length of x.
     pub fn dim(&self) -> usize {
-        self.columns.iter().map(Column::dim).sum()
+        self.columns.iter().map(|column| column.parts().len()).sum()
     }
 
     /// The numbers of every row of `table`.
@@ -175,11 +175,6 @@ impl Column {
             return Ok(constant(deviation, gaps).map(kind));
         }
         Ok(levels(&texts, is_category).map(|levels| Self { name, kind: Kind::Category { levels }, gaps }))
-    }
-
-    /// How many numbers it becomes.
-    fn dim(&self) -> usize {
-        self.parts().len()
     }
 
     /// What the numbers that it becomes are called.

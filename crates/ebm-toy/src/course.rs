@@ -1,89 +1,180 @@
-//! A method's model and its training, which can stop after any step and go on.
+//! A method's model and its training, the same for every method, which can stop after any step and go on.
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use ebm_base::Key;
 use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
-use ebm_core::{JointNce, Objective};
+use ebm_core::{AnyObjective, JointNce, Objective, Proposal};
+use ebm_experiment::config::settings;
+use ebm_ops::optim::{Adam, Optimizer, ParamGroup};
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
 
-use crate::Result;
 use crate::dataset::Points;
 use crate::energy::ToyEnergy;
 use crate::experiment::{Experiment, Method, ModelConfig, Trained};
 use crate::network::Heads;
-use crate::training::Training;
+use crate::{Error, Result};
 
-/// A model that is being trained.
-pub struct Course {
-    model: ModelConfig,
-    pool: Key,
-    trained: Trained,
-    proposal: Option<Heads>,
-    training: Training,
+settings! {
+    /// How long and how fast, as the follow-up's published code states it; the paper gives epochs and batch
+    /// size alone.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Schedule {
+        /// Passes over the points.
+        pub epochs: usize where 1..=1_000_000,
+        /// Points in a step; the last step of an epoch takes what is left.
+        pub batch_size: usize where 1..=65_536 => "points",
+        /// Adam's learning rate.
+        pub learning_rate: f64 where 1e-9..=10.0,
+    }
 }
 
-impl Course {
-    /// As [`Experiment::begin`].
-    pub(crate) fn begin(experiment: &Experiment, method: &Method, points: Points, key: Key) -> Result<Self> {
+/// A model whose loss is minimised over points in a new order every epoch, step by step.
+pub struct Course {
+    method: Method,
+    trained: Trained,
+    /// The network of a proposal that is learned jointly.
+    proposal: Option<Heads>,
+    schedule: Schedule,
+    points: Points,
+    optimizer: Adam,
+    key: Key,
+    order: Vec<usize>,
+    /// Steps and points of the epoch that goes on, and the sum of the points' losses.
+    steps: usize,
+    done: usize,
+    sum: f64,
+    history: Vec<f64>,
+}
+
+impl Experiment {
+    /// Trains one model; also returns the mean loss of each epoch.
+    ///
+    /// # Errors
+    /// What the training reports.
+    pub fn train(&self, method: &Method, points: &Points, key: Key) -> Result<(Trained, Vec<f64>)> {
+        let mut course = self.begin(method, points.clone(), key)?;
+        course.train(|course| course.history.len() < self.schedule.epochs)?;
+        Ok((course.trained, course.history))
+    }
+
+    /// A model before its first step.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a bad schedule, and without points.
+    pub fn begin(&self, method: &Method, points: Points, key: Key) -> Result<Course> {
+        let zero = |name, value: usize| match value {
+            0 => Err(Error::config(name, "0 is not allowed: it must be at least 1")),
+            _ => Ok(()),
+        };
+        zero("batch_size", self.schedule.batch_size)?;
+        zero("points", points.x.len())?;
         let init = key.split("init");
-        let (trained, proposal) = match &method.model {
-            ModelConfig::Gaussian => (Trained::Gaussian(Heads::gaussian(init)?), None),
-            ModelConfig::Energy(_) => {
-                (Trained::Energy(ToyEnergy::new(experiment.network, init, &Device::Cpu)?), None)
+        let trained = match &method.model {
+            ModelConfig::Gaussian => Trained::Gaussian(Heads::gaussian(init)?),
+            _ => Trained::Energy(ToyEnergy::new(self.network, init, &Device::Cpu)?),
+        };
+        let proposal = match method.model {
+            ModelConfig::JointNce { components, .. } => {
+                Some(Heads::mixture(components, init.split("proposal"))?)
             }
-            &ModelConfig::JointNce { components, .. } => {
-                let proposal = Heads::mixture(components, init.split("proposal"))?;
-                (Trained::Energy(ToyEnergy::new(experiment.network, init, &Device::Cpu)?), Some(proposal))
-            }
+            _ => None,
         };
         let own = match &trained {
             Trained::Gaussian(heads) => heads.parameters("theta"),
             Trained::Energy(model) => model.parameters(),
         };
-        let parameters =
-            own.into_iter().chain(proposal.iter().flat_map(|heads| heads.parameters("proposal")));
-        let steps = key.split("training");
-        let training =
-            Training::new(&method.name, &experiment.schedule, points, parameters.collect(), steps)?;
-        Ok(Self { model: method.model.clone(), pool: key.split("pool"), trained, proposal, training })
+        let others = proposal.iter().flat_map(|heads| heads.parameters("proposal"));
+        let parameters = own.into_iter().chain(others).collect();
+        Ok(Course {
+            method: method.clone(),
+            trained,
+            proposal,
+            schedule: self.schedule.clone(),
+            order: (0..points.x.len()).collect(),
+            points,
+            optimizer: Adam::new(parameters, |_| ParamGroup { lr_multiplier: 1.0, weight_decay: 0.0 }),
+            key,
+            steps: 0,
+            done: 0,
+            sum: 0.0,
+            history: Vec::new(),
+        })
     }
+}
 
+impl Course {
     /// Goes on while `goes_on` says so, which is asked before every step; what comes of it depends on the number of steps
     /// alone.
     ///
     /// # Errors
-    /// [`Error::NonFinite`](crate::Error::NonFinite), or what the objective reports.
-    pub fn train(&mut self, mut goes_on: impl FnMut(&Training) -> bool) -> Result<()> {
-        let Self { model, pool, trained, proposal, training } = self;
-        match (trained, &*model, proposal) {
-            (Trained::Gaussian(heads), ..) => {
-                let baseline = Gaussian::new(1)?;
-                while goes_on(training) {
-                    training.step(|x, y, _| Ok(baseline.loss(&heads.outputs(x)?, y)?))?;
-                }
-            }
-            (Trained::Energy(model), &ModelConfig::JointNce { components, num_samples }, Some(heads)) => {
-                let mixture = MixtureOfGaussians::new(1, components)?;
-                while goes_on(training) {
-                    training.step(|x, y, key| {
-                        let features = model.features(x)?;
-                        let proposal = mixture.density(&heads.outputs(&features.detach())?)?;
-                        let objective = JointNce { proposal: &proposal, num_samples };
-                        Ok(objective.loss(model, &features, y, &mut key.rng())?)
-                    })?;
-                }
-            }
-            (Trained::Energy(model), ModelConfig::Energy(objective), _) => {
-                let objective = objective.build(&mut pool.rng())?;
-                while goes_on(training) {
-                    training.step(|x, y, key| {
-                        Ok(objective.loss(model, &model.features(x)?, y, &mut key.rng())?)
-                    })?;
-                }
-            }
-            // No other pair is made.
-            (Trained::Energy(_), ..) => {}
+    /// [`Error::NonFinite`] when the loss is not finite, or what the objective reports.
+    pub fn train(&mut self, mut goes_on: impl FnMut(&Self) -> bool) -> Result<()> {
+        let objective = match &self.method.model {
+            ModelConfig::Energy(objective) => Some(objective.build(&mut self.key.split("pool").rng())?),
+            _ => None,
+        };
+        while goes_on(self) {
+            self.step(objective.as_ref())?;
         }
         Ok(())
+    }
+
+    /// One update.
+    fn step(&mut self, objective: Option<&AnyObjective<Box<dyn Proposal>>>) -> Result<()> {
+        let epoch = self.history.len();
+        let key = self.key.split("training").split("epoch").index(epoch as u64);
+        if self.done == 0 {
+            self.order.shuffle(&mut key.split("order").rng());
+        }
+        let end = self.order.len().min(self.done + self.schedule.batch_size);
+        let batch = &self.order[self.done..end];
+        let column = |values: &[f32]| {
+            let values = batch.iter().map(|&index| values[index]).collect::<Vec<_>>();
+            Tensor::from_vec(values, (batch.len(), 1), &Device::Cpu)
+        };
+        let key = key.split("step").index(self.steps as u64);
+        let loss = self.loss(objective, &column(&self.points.x)?, &column(&self.points.y)?, key)?;
+        let value = f64::from(loss.to_scalar::<f32>()?);
+        if !value.is_finite() {
+            let (method, epoch) = (&self.method.name, epoch + 1);
+            let reason =
+                format!("the loss of {method} became {value} in epoch {epoch}; lower the learning rate");
+            return Err(Error::NonFinite(reason));
+        }
+        self.optimizer.step(&loss.backward()?, self.schedule.learning_rate)?;
+        self.sum += value * (end - self.done) as f64;
+        (self.steps, self.done) = (self.steps + 1, end);
+        if end == self.order.len() {
+            self.history.push(self.sum / end as f64);
+            (self.steps, self.done, self.sum) = (0, 0, 0.0);
+        }
+        Ok(())
+    }
+
+    /// The loss at `x` and `y`, (B, 1); `key` is for whatever it draws.
+    fn loss(
+        &self,
+        objective: Option<&AnyObjective<Box<dyn Proposal>>>,
+        x: &Tensor,
+        y: &Tensor,
+        key: Key,
+    ) -> Result<Tensor> {
+        let model = match &self.trained {
+            Trained::Gaussian(heads) => return Ok(Gaussian::new(1)?.loss(&heads.outputs(x)?, y)?),
+            Trained::Energy(model) => model,
+        };
+        let (features, mut rng) = (model.features(x)?, key.rng());
+        match (&self.method.model, &self.proposal, objective) {
+            (&ModelConfig::JointNce { components, num_samples }, Some(heads), _) => {
+                let outputs = heads.outputs(&features.detach())?;
+                let proposal = MixtureOfGaussians::new(1, components)?.density(&outputs)?;
+                Ok(JointNce { proposal: &proposal, num_samples }.loss(model, &features, y, &mut rng)?)
+            }
+            (_, _, Some(objective)) => Ok(objective.loss(model, &features, y, &mut rng)?),
+            _ => Err(Error::config(&self.method.name, "it has no objective")),
+        }
     }
 
     /// The model as it is.
@@ -91,19 +182,20 @@ impl Course {
         &self.trained
     }
 
-    /// What it has been trained on, and how long.
-    pub fn training(&self) -> &Training {
-        &self.training
+    /// The mean loss of each epoch that is over.
+    pub fn history(&self) -> &[f64] {
+        &self.history
     }
 
-    /// The model, and the mean loss of each epoch.
-    pub(crate) fn end(self) -> (Trained, Vec<f64>) {
-        let history = self.training.history().to_vec();
-        (self.trained, history)
+    /// What it trains on.
+    pub fn points(&self) -> &Points {
+        &self.points
     }
 
-    /// [`Training::add`].
+    /// Trains on one more point, in this epoch already.
     pub fn add(&mut self, x: f32, y: f32) {
-        self.training.add(x, y);
+        self.order.push(self.points.x.len());
+        self.points.x.push(x);
+        self.points.y.push(y);
     }
 }

@@ -14,13 +14,12 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::predictions;
-use crate::course::Course;
+use crate::course::Schedule;
 use crate::dataset::{POINTS, Points, Problem, RANGE};
 use crate::energy::ToyEnergy;
 use crate::evaluation::{ROWS, Truth, column};
 use crate::layout::Network;
 use crate::network::Heads;
-use crate::training::Schedule;
 use crate::{Error, Result};
 
 settings! {
@@ -238,24 +237,6 @@ impl Experiment {
             final_loss: history.last().copied().unwrap_or(f64::NAN),
         };
         Ok((row, trained))
-    }
-
-    /// Trains one model; also returns the mean loss of each epoch.
-    ///
-    /// # Errors
-    /// What the training reports.
-    pub fn train(&self, method: &Method, points: &Points, key: Key) -> Result<(Trained, Vec<f64>)> {
-        let mut course = self.begin(method, points.clone(), key)?;
-        course.train(|training| training.history().len() < self.schedule.epochs)?;
-        Ok(course.end())
-    }
-
-    /// A model before its first step.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a bad schedule, and without points.
-    pub fn begin(&self, method: &Method, points: Points, key: Key) -> Result<Course> {
-        Course::begin(self, method, points, key)
     }
 }
 

@@ -11,9 +11,8 @@ mod kernel;
 mod layout;
 mod network;
 mod op;
-mod training;
 
-pub use course::Course;
+pub use course::{Course, Schedule};
 pub use dataset::{Points, Problem};
 pub use ebm_experiment::{Error, Result};
 pub use energy::ToyEnergy;
@@ -22,7 +21,6 @@ pub use experiment::{
 };
 pub use layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 pub use network::Heads;
-pub use training::{Schedule, Training};
 
 /// Its examples are tests.
 #[cfg(doctest)]

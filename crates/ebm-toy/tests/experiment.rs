@@ -5,8 +5,8 @@ use ebm_base::Key;
 use ebm_core::Grid;
 use ebm_experiment::config::Settings;
 use ebm_toy::{
-    Dataset, Error, Experiment, Job, Method, Points, Problem, Reference, Row, Schedule, Trained, Training,
-    run_all, training_points,
+    Dataset, Error, Experiment, Job, Method, Points, Problem, Reference, Row, Schedule, Trained, run_all,
+    training_points,
 };
 
 fn small() -> Experiment {
@@ -118,7 +118,8 @@ fn a_training_that_leaves_the_numbers_is_reported() {
     let error = experiment.train(method, &points, Key::new(0)).err().unwrap();
     assert!(matches!(error, Error::NonFinite(_)), "{error}");
     let schedule = Schedule { epochs: 1, batch_size: 0, learning_rate: 1.0 };
-    let error = Training::new("x", &schedule, points, Vec::new(), Key::new(0)).err().unwrap();
+    let experiment = Experiment { schedule, ..small() };
+    let error = experiment.begin(&experiment.methods[0], points, Key::new(0)).err().unwrap();
     assert!(matches!(error, Error::Config { .. }), "{error}");
 }
 
@@ -131,11 +132,11 @@ fn a_training_in_slices_is_the_same_training() {
         let points = Problem::Dataset1.points(100, &mut Key::new(5).rng());
         let (whole, losses) = experiment.train(&method, &points, Key::new(6)).unwrap();
         let mut course = experiment.begin(&method, points, Key::new(6)).unwrap();
-        while course.training().history().len() < 2 {
+        while course.history().len() < 2 {
             let mut left = 1;
             course.train(|_| std::mem::replace(&mut left, 0) > 0).unwrap();
         }
-        assert_eq!(course.training().history(), losses);
+        assert_eq!(course.history(), losses);
         let grid = Grid::new(-3.0, 3.0, 33).unwrap();
         let densities = |trained: &Trained| trained.densities(&[-1.0, 2.0], &grid).unwrap();
         for (a, b) in densities(&whole).iter().zip(densities(course.trained())) {
@@ -152,7 +153,7 @@ fn a_training_in_slices_is_the_same_training() {
                 }
             })
             .unwrap();
-        assert_eq!((steps, course.training().points().x.len()), (4, 101));
+        assert_eq!((steps, course.points().x.len()), (4, 101));
     }
 }
 

@@ -7,21 +7,15 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such folder.
-    #[error("{}: there is no such folder; give the folder of a run, such as runs/toy-1", path.display())]
-    NoFolder {
-        /// The path that was given.
-        path: PathBuf,
-    },
+    #[error("{}: there is no such folder; give the folder of a run, such as runs/toy-1", .0.display())]
+    NoFolder(PathBuf),
     /// The folder holds nothing that a run leaves.
     #[error(
         "{} is no run: it has none of config.toml, metrics.jsonl, validation.jsonl, results.json, report.md and \
          tables (.csv), nor has a folder in it; give the folder that a training or a reproduction named",
-        path.display()
+        .0.display()
     )]
-    NoRun {
-        /// The path that was given.
-        path: PathBuf,
-    },
+    NoRun(PathBuf),
     /// A file of TensorBoard's events cannot be written, or a training's log not be read.
     #[error("{}: {source}", path.display())]
     Events {

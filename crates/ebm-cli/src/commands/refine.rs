@@ -115,7 +115,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
                 refined += args.refine_image(&refiner, id, &image, &boxes, &mut work, &mut entries)?
             }
             Err(reason) => {
-                let problem = BoxProblem::Unreadable { image_id: id, reason };
+                let problem = BoxProblem::Unreadable(id, reason);
                 work.problems.extend(boxes.iter().map(|(index, _)| (*index, problem.clone())));
             }
         }
@@ -191,7 +191,7 @@ impl RefineArgs {
             Some(_) => BoxProblem::UnknownImage(id),
             None => {
                 let reason = format!("no image in {} is called so", self.images.display());
-                BoxProblem::Unreadable { image_id: id, reason }
+                BoxProblem::Unreadable(id, reason)
             }
         })?;
         if let Some(size) = file.size {
@@ -283,7 +283,7 @@ impl RefineArgs {
 fn check_inside(bbox: [f64; 4], size: [usize; 2]) -> Result<(), BoxProblem> {
     let [x, y, width, height] = bbox;
     let inside = x < size[0] as f64 && y < size[1] as f64 && x + width > 0.0 && y + height > 0.0;
-    if inside { Ok(()) } else { Err(BoxProblem::Outside { bbox, size }) }
+    if inside { Ok(()) } else { Err(BoxProblem::Outside(bbox, size)) }
 }
 
 /// Puts the refined box into its entry; and the intervals of its edges, where its density has any.

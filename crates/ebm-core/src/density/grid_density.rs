@@ -1,11 +1,11 @@
-//! p(y | x) of a scalar y on a grid: normalisation and moments.
+//! p(y | x) of a scalar y on a grid: normalisation, moments, distribution function, samples and modes.
 
-use candle_core::{DType, Device};
+use rand::{Rng, RngCore};
 
-use super::grid_error::log_trapezoid;
-use super::scores::{is_score, scores};
-use super::{Grid, GridError};
-use crate::{EnergyModel, Error, Result};
+use super::Grid;
+use super::scores::is_score;
+use crate::log_sum::LogSum;
+use crate::{Error, Result, check};
 
 /// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x and a scalar y, known on a [`Grid`].
 ///
@@ -24,24 +24,9 @@ pub struct GridDensity {
     /// P(Y ≤ y) at the points, from exactly 0 to exactly 1.
     pub(super) cdf: Vec<f64>,
     log_z: f64,
-    error: GridError,
 }
 
 impl GridDensity {
-    /// See [`Conditional::grid`](crate::Conditional::grid).
-    pub(crate) fn of_model<M: EnergyModel>(
-        model: &M,
-        features: &M::Features,
-        batch: usize,
-        dtype: DType,
-        device: &Device,
-        grid: &Grid,
-    ) -> Result<Vec<Self>> {
-        crate::check::setting("batch", batch > 0, batch, "at least 1")?;
-        let rows = scores(model, features, &grid.candidates(batch, dtype, device)?)?;
-        rows.into_iter().enumerate().map(|(x, f)| Self::normalise(*grid, f, x)).collect()
-    }
-
     /// The density whose unnormalised logarithm is `f` at the grid's N points; any other distribution on the
     /// same footing, for instance a parametric baseline or the truth.
     ///
@@ -61,11 +46,11 @@ impl GridDensity {
 
     /// Normalises the values `f` of input `x`, none of them NaN or +∞.
     pub(super) fn normalise(grid: Grid, f: Vec<f64>, x: usize) -> Result<Self> {
-        let log_z = log_trapezoid(&grid, &f, 1);
+        let terms: Vec<f64> = f.iter().enumerate().map(|(index, f)| f + grid.log_weight(index)).collect();
+        let log_z = LogSum::of(&terms);
         if log_z == f64::NEG_INFINITY {
-            return Err(Error::NoMass { x });
+            return Err(Error::NoMass(x));
         }
-        let error = GridError::estimate(&grid, &f, log_z)?;
         let log_prob: Vec<f64> = f.into_iter().map(|f| f - log_z).collect();
         let prob: Vec<f64> = log_prob.iter().map(|log_prob| log_prob.exp()).collect();
         let mut cdf = Vec::with_capacity(prob.len());
@@ -78,7 +63,7 @@ impl GridDensity {
         for value in &mut cdf {
             *value /= mass; // 1 up to rounding
         }
-        Ok(Self { grid, log_prob, prob, cdf, log_z, error })
+        Ok(Self { grid, log_prob, prob, cdf, log_z })
     }
 
     /// The grid.
@@ -89,11 +74,6 @@ impl GridDensity {
     /// log Z(x), in nats, by the trapezoid rule.
     pub fn log_z(&self) -> f64 {
         self.log_z
-    }
-
-    /// How far [`log_z`](Self::log_z) can be trusted.
-    pub fn error(&self) -> &GridError {
-        &self.error
     }
 
     /// log p at the N points.
@@ -141,4 +121,111 @@ impl GridDensity {
             p => p * self.log_prob[index],
         })
     }
+
+    /// P(Y ≤ y | x), piecewise quadratic; NaN for NaN.
+    pub fn cdf(&self, y: f64) -> f64 {
+        match self.grid.locate(y) {
+            Some((cell, t)) => {
+                let (p, q) = self.ends(cell);
+                let inside = self.grid.step() * t * (p + 0.5 * (q - p) * t);
+                (self.cdf[cell] + inside).min(self.cdf[cell + 1])
+            }
+            None if y < self.grid.lo() => 0.0,
+            None if y.is_nan() => y,
+            None => 1.0,
+        }
+    }
+
+    /// P(Y ≤ y | x) at the N points.
+    pub fn cdf_values(&self) -> &[f64] {
+        &self.cdf
+    }
+
+    /// The smallest y with P(Y ≤ y | x) ≥ `probability`; for 0 the lower end of the support.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] unless `probability` is in \[0, 1\].
+    pub fn quantile(&self, probability: f64) -> Result<f64> {
+        let ok = (0.0..=1.0).contains(&probability);
+        check::setting("probability", ok, probability, "in [0, 1]")?;
+        Ok(self.inverse(probability))
+    }
+
+    /// `count` independent draws of y, by the inverse of the distribution function.
+    pub fn sample(&self, count: usize, rng: &mut dyn RngCore) -> Vec<f64> {
+        (0..count).map(|_| self.inverse(rng.random())).collect()
+    }
+
+    fn inverse(&self, probability: f64) -> f64 {
+        let below = |&value: &f64| if probability > 0.0 { value < probability } else { value <= 0.0 };
+        let cell = self.cdf.partition_point(below).clamp(1, self.cdf.len() - 1) - 1;
+        let (p, q) = self.ends(cell);
+        // p t + (q − p) t² / 2 = rest, in the form that does not cancel.
+        let rest = (probability - self.cdf[cell]).max(0.0) / self.grid.step();
+        let root = (p * p + 2.0 * (q - p) * rest).max(0.0).sqrt();
+        let t = if rest > 0.0 { (2.0 * rest / (p + root)).min(1.0) } else { 0.0 };
+        self.grid.at(cell as f64 + t).min(self.grid.hi())
+    }
+
+    /// p at both ends of a cell.
+    pub(super) fn ends(&self, cell: usize) -> (f64, f64) {
+        (self.prob[cell], self.prob[cell + 1])
+    }
+
+    /// The y of the highest density, to the accuracy of the grid; of a plateau, its middle.
+    pub fn mode(&self) -> f64 {
+        self.modes(0.0).first().copied().unwrap_or(f64::NAN)
+    }
+
+    /// The local modes, those of higher density first, to the accuracy of the grid; of a plateau, its middle.
+    /// An end of the grid is one if the density falls away from it.
+    ///
+    /// `prominence`, in nats, leaves out ripples: a mode stays if from there to any higher point log p falls
+    /// by at least as much. 0 keeps all; f32 has ripples of some 1e-7 of |f|.
+    pub fn modes(&self, prominence: f64) -> Vec<f64> {
+        let mut peaks = self.peaks();
+        peaks.retain(|peak| self.prominence(peak) >= prominence);
+        peaks.sort_by(|a, b| b.height.total_cmp(&a.height));
+        peaks.iter().map(|peak| self.grid.at(0.5 * (peak.first + peak.last) as f64)).collect()
+    }
+
+    fn peaks(&self) -> Vec<Peak> {
+        let mut peaks = Vec::new();
+        let mut first = 0;
+        for run in self.log_prob.chunk_by(|a, b| a == b) {
+            let (height, next) = (run[0], first + run.len());
+            let lower = |neighbour: Option<&f64>| neighbour.is_none_or(|&value| value < height);
+            let left = first.checked_sub(1).and_then(|index| self.log_prob.get(index));
+            if height > f64::NEG_INFINITY && lower(left) && lower(self.log_prob.get(next)) {
+                peaks.push(Peak { first, last: next - 1, height });
+            }
+            first = next;
+        }
+        peaks
+    }
+
+    /// How far log p falls, at least, on the way from a peak to a higher point; infinite for the highest.
+    fn prominence(&self, peak: &Peak) -> f64 {
+        let (left, right) = (&self.log_prob[..peak.first], &self.log_prob[peak.last + 1..]);
+        peak.height - saddle(left.iter().rev(), peak.height).max(saddle(right.iter(), peak.height))
+    }
+}
+
+/// A maximal run of equal values that is higher than what is beside it.
+struct Peak {
+    first: usize,
+    last: usize,
+    height: f64,
+}
+
+/// The lowest value before the first that exceeds `height`; −∞ if none does.
+fn saddle<'a>(values: impl Iterator<Item = &'a f64>, height: f64) -> f64 {
+    let mut lowest = f64::INFINITY;
+    for &value in values {
+        if value > height {
+            return lowest;
+        }
+        lowest = lowest.min(value);
+    }
+    f64::NEG_INFINITY
 }

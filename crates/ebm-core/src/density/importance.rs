@@ -1,7 +1,7 @@
 //! p(y | x) in any number of dimensions by importance sampling.
 
 use candle_core::{Device, Tensor};
-use rand::{Rng, RngCore};
+use rand::RngCore;
 
 use super::scores::scores;
 use crate::log_sum::LogSum;
@@ -83,7 +83,7 @@ impl ImportanceDensity {
         let (_, dim) = check::dims2("the centre", center)?;
         check::dims("the centre", center, "(1, D), one input,", &[1, dim])?;
         // One row of centres has one density.
-        let only = |found: Vec<Self>| found.into_iter().next().ok_or(Error::NoMass { x: 0 });
+        let only = |found: Vec<Self>| found.into_iter().next().ok_or(Error::NoMass(0));
         let (mut center, mut adapted) = (center.clone(), proposal.clone());
         for _ in 0..PILOTS {
             let pilot = num_samples.div_ceil(4);
@@ -113,7 +113,7 @@ impl ImportanceDensity {
         let log_weights: Vec<f64> = f.iter().zip(log_q).map(|(f, log_q)| f - log_q).collect();
         let log_sum = LogSum::of(&log_weights);
         if log_sum == f64::NEG_INFINITY {
-            return Err(Error::NoMass { x });
+            return Err(Error::NoMass(x));
         }
         let weights = log_weights.iter().map(|log_weight| (log_weight - log_sum).exp()).collect();
         Ok(Self { dim, samples, weights, log_z: log_sum - (log_weights.len() as f64).ln() })
@@ -167,28 +167,5 @@ impl ImportanceDensity {
     pub fn variance(&self) -> Vec<f64> {
         let mean = self.mean();
         (0..self.dim).map(|d| self.expectation(|y| (y[d] - mean[d]).powi(2))).collect()
-    }
-
-    /// `count` draws, with replacement, of the samples in proportion to their weights: for large M draws from
-    /// p.
-    pub fn resample(&self, count: usize, rng: &mut dyn RngCore) -> Vec<Vec<f64>> {
-        let mut total = 0.0;
-        let sums: Vec<f64> = self
-            .weights
-            .iter()
-            .map(|weight| {
-                total += weight;
-                total
-            })
-            .collect();
-        // The first sum beyond a point belongs to a positive weight; where rounding leaves none, the last
-        // such does.
-        let last = self.weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
-        let draw = |_| {
-            let point = rng.random::<f64>() * total;
-            let index = sums.partition_point(|sum| *sum <= point).min(last);
-            self.samples[index * self.dim..(index + 1) * self.dim].to_vec()
-        };
-        (0..count).map(draw).collect()
     }
 }

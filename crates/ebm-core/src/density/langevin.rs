@@ -1,83 +1,45 @@
 //! Samples of p(y | x) by Langevin dynamics.
 
-use candle_core::{D, Tensor};
+use candle_core::Tensor;
 use rand::RngCore;
-use serde::{Deserialize, Serialize};
 
-use super::chains::{Acceptance, Chains, State, check_start, choose, metropolis, rows_finite};
-use crate::{EnergyModel, Result, check, fused, host};
+use crate::model::checked_score_and_grad;
+use crate::{EnergyModel, Error, Result, check, fused, host};
 
-/// How [`langevin`] moves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Langevin {
-    /// L, the number of steps, at least 1.
-    pub steps: usize,
-    /// λ > 0, in the units of y: the standard deviation of a step's noise.
-    pub step_size: f64,
-    /// Whether each step is subject to the test of Metropolis (MALA), so that the chains converge to p
-    /// itself. Without it they converge to p with an error that vanishes with λ.
-    pub adjusted: bool,
-}
-
-/// Runs one Markov chain from each of `y0`, shape `(B, M, D)`:
-/// `y ← y + (λ²/2) ∇_y f(x, y) + λ ε` with `ε ~ N(0, I)`, L times.
+/// Runs one Markov chain from each of `y0`, shape `(B, M, D)`, and returns where they are after L = `steps`
+/// steps: `y ← y + (λ²/2) ∇_y f(x, y) + λ ε` with `ε ~ N(0, I)`, λ > 0 being the `step_size` in the units of y.
+/// The chains converge to p with an error that vanishes with λ.
 ///
-/// The states stay on their device. A proposal that is not finite in y is rejected; so is, at the next step,
-/// one where f or its gradient is not finite. The unadjusted chains evaluate f and its gradient L times, and
-/// never at the states that are returned; the adjusted ones L + 1 times. Unadjusted, a chain from a y0 with f
-/// = −∞ or NaN wanders by the noise alone until it finds a finite f; adjusted, it accepts the first finite f.
+/// The states stay on their device; the result has the type and device of `y0` and is detached. f and its
+/// gradient are evaluated L times, and never at the states that are returned. A proposal that is not finite in
+/// y is rejected; so is, at the next step, one where f or its gradient is not finite. A chain from a y0 with
+/// f = −∞ or NaN wanders by the noise alone until it finds a finite f.
 ///
 /// # Errors
-/// [`Error::Setting`](crate::Error::Setting) for bad settings, [`Error::Empty`](crate::Error::Empty) without
-/// chains, [`Error::NonFinite`](crate::Error::NonFinite) for a bad `y0`; else whatever the model reports.
+/// [`Error::Setting`] for bad settings, [`Error::Empty`] without chains, [`Error::NonFinite`] for a bad `y0`;
+/// else whatever the model reports.
 pub fn langevin<M: EnergyModel>(
     model: &M,
     features: &M::Features,
     y0: &Tensor,
-    settings: &Langevin,
-    rng: &mut dyn RngCore,
-) -> Result<Chains> {
-    let &Langevin { steps, step_size: lambda, adjusted } = settings;
-    check::at_least_one("steps", steps)?;
-    check::positive("step_size", lambda)?;
-    check_start(y0)?;
-    let y0 = y0.detach();
-    if adjusted {
-        mala(model, features, y0, steps, lambda, rng)
-    } else {
-        plain(model, features, y0, steps, lambda, rng)
-    }
-}
-
-fn plain<M: EnergyModel>(
-    model: &M,
-    features: &M::Features,
-    y0: Tensor,
     steps: usize,
-    lambda: f64,
+    step_size: f64,
     rng: &mut dyn RngCore,
-) -> Result<Chains> {
-    let mut acceptance = Acceptance::new();
-    let mut state = State::at(model, features, y0)?;
-    let count = state.f.elem_count();
-    for step in 1..=steps {
-        let noise = host::standard_normal(state.y.shape(), &state.y, rng)?;
-        let (y, finite) = match fused::langevin_step(&state.y, &state.gradient, &noise, lambda)? {
-            Some(y) => (y, None),
-            None => propose(&state, lambda, &noise).map(|(y, finite)| (y, Some(finite)))?,
-        };
-        if step == steps {
-            match finite {
-                Some(finite) => acceptance.count(&finite)?,
-                None => acceptance.count_all(count),
-            }
-            state.y = y;
-            break;
-        }
+) -> Result<Tensor> {
+    check::at_least_one("steps", steps)?;
+    check::positive("step_size", step_size)?;
+    check::dims3("y0", y0)?;
+    if y0.elem_count() == 0 {
+        return Err(Error::Empty { what: "y0", shape: y0.dims().to_vec() });
+    }
+    if !fused::are_all_finite(y0)? {
+        check::finite("y0", y0)?;
+    }
+    let mut state = State::at(model, features, y0.detach())?;
+    for _ in 1..steps {
+        let (y, finite) = state.propose(step_size, rng)?;
         let proposed = State::at(model, features, y)?;
         if finite.is_none() && proposed.all_usable {
-            acceptance.count_all(count);
             state = proposed;
             continue;
         }
@@ -87,42 +49,77 @@ fn plain<M: EnergyModel>(
             Some(finite) => (usable * finite)?,
             None => usable,
         };
-        acceptance.count(&accepted)?;
         state = state.replaced(&accepted, &proposed)?;
     }
-    Ok(Chains { y: state.y, acceptance_rate: acceptance.rate()? })
+    Ok(state.propose(step_size, rng)?.0)
 }
 
-fn mala<M: EnergyModel>(
-    model: &M,
-    features: &M::Features,
-    y0: Tensor,
-    steps: usize,
-    lambda: f64,
-    rng: &mut dyn RngCore,
-) -> Result<Chains> {
-    let mut acceptance = Acceptance::new();
-    let mut state = State::at(model, features, y0)?;
-    for _ in 0..steps {
-        let noise = host::standard_normal(state.y.shape(), &state.y, rng)?;
-        let (y, finite) = propose(&state, lambda, &noise)?;
-        let proposed = State::at(model, features, y)?;
-        // log q(y | y') − log q(y' | y); the way back needs the noise −(ε + (λ/2)(∇f + ∇f')).
-        let back = (&noise + ((&state.gradient + &proposed.gradient)? * (0.5 * lambda))?)?;
-        let log_q_ratio = ((noise.sqr()? - back.sqr()?)?.sum(D::Minus1)? * 0.5)?;
-        let log_ratio = ((&proposed.f - &state.f)? + log_q_ratio)?;
-        let accepted = (metropolis(&log_ratio, rng)? * finite)?;
-        acceptance.count(&accepted)?;
-        state = state.replaced(&accepted, &proposed)?;
+/// Where chains are, `(B, M, D)`, with f `(B, M)` and its gradient there.
+struct State {
+    y: Tensor,
+    /// −∞ wherever f or a part of its gradient is not finite.
+    f: Tensor,
+    /// 0 wherever f is −∞.
+    gradient: Tensor,
+    /// Whether it is known that f is finite everywhere, which only a look at the CPU's memory tells for
+    /// nothing.
+    all_usable: bool,
+}
+
+impl State {
+    /// Evaluates the model once at `y`.
+    fn at<M: EnergyModel>(model: &M, features: &M::Features, y: Tensor) -> Result<Self> {
+        let (f, gradient) = checked_score_and_grad(model, features, &y, &|_, _| true)?;
+        let (f, gradient) = (f.detach(), gradient.detach());
+        if fused::are_all_finite(&f)? && fused::are_all_finite(&gradient)? {
+            return Ok(Self { y, f, gradient, all_usable: true });
+        }
+        let usable = (is_finite(&f)? * rows_finite(&gradient)?)?;
+        let nowhere = Tensor::full(f64::NEG_INFINITY, (), f.device())?.to_dtype(f.dtype())?;
+        Ok(Self {
+            f: usable.where_cond(&f, &nowhere.broadcast_as(f.shape())?)?,
+            gradient: choose(&usable, &gradient, &gradient.zeros_like()?)?,
+            all_usable: false,
+            y,
+        })
     }
-    Ok(Chains { y: state.y, acceptance_rate: acceptance.rate()? })
+
+    /// A step of all chains, and which of them, `(B, M)`, stay finite, or none where all do. The others keep
+    /// their place, since a model need not bear what will not be accepted.
+    fn propose(&self, lambda: f64, rng: &mut dyn RngCore) -> Result<(Tensor, Option<Tensor>)> {
+        let noise = host::standard_normal(self.y.shape(), &self.y, rng)?;
+        if let Some(y) = fused::langevin_step(&self.y, &self.gradient, &noise, lambda)? {
+            return Ok((y, None));
+        }
+        let drift = (&self.gradient * (0.5 * lambda * lambda))?;
+        let y = ((&self.y + drift)? + (noise * lambda)?)?;
+        let finite = rows_finite(&y)?;
+        Ok((choose(&finite, &y, &self.y)?, Some(finite)))
+    }
+
+    /// `other` for the chains where `accepted`, `(B, M)`, is 1, and this state for the others.
+    fn replaced(&self, accepted: &Tensor, other: &Self) -> Result<Self> {
+        Ok(Self {
+            y: choose(accepted, &other.y, &self.y)?,
+            f: accepted.where_cond(&other.f, &self.f)?,
+            gradient: choose(accepted, &other.gradient, &self.gradient)?,
+            all_usable: self.all_usable && other.all_usable,
+        })
+    }
 }
 
-/// A step of all chains, and which of them, `(B, M)`, stay finite; the others keep their place, since a model
-/// need not bear what will not be accepted.
-fn propose(state: &State, lambda: f64, noise: &Tensor) -> Result<(Tensor, Tensor)> {
-    let drift = (&state.gradient * (0.5 * lambda * lambda))?;
-    let y = ((&state.y + drift)? + (noise * lambda)?)?;
-    let finite = rows_finite(&y)?;
-    Ok((choose(&finite, &y, &state.y)?, finite))
+/// `a` where `mask`, `(B, M)`, is 1 and `b` elsewhere, both `(B, M, D)`.
+fn choose(mask: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    Ok(mask.unsqueeze(2)?.broadcast_as(a.shape())?.where_cond(a, b)?)
+}
+
+/// 1 for the chains, `(B, M)`, all of whose D coordinates are finite.
+fn rows_finite(y: &Tensor) -> Result<Tensor> {
+    // A sum that overflows belongs to a y that is of no use either.
+    is_finite(&y.abs()?.sum(2)?)
+}
+
+/// 1 where `x` is finite.
+fn is_finite(x: &Tensor) -> Result<Tensor> {
+    Ok(x.abs()?.lt(f64::INFINITY)?)
 }

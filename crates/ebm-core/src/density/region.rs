@@ -40,11 +40,6 @@ impl GridDensity {
         Ok(self.region_above(level))
     }
 
-    /// The region of all y in the support with `log p(y | x) ≥ log_level`.
-    pub fn level_set(&self, log_level: f64) -> Region {
-        self.region_above(log_level.exp())
-    }
-
     /// P(log p(Y | x) ≥ `log_level` | x). With `log_level` = log p(y | x) it is the mass of the smallest
     /// highest-density region that has y.
     pub fn mass_above(&self, log_level: f64) -> f64 {

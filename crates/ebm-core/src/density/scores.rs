@@ -38,28 +38,3 @@ pub(super) fn candidates_per_pass(batch: usize) -> usize {
 pub(super) fn is_score(f: f64) -> bool {
     f < f64::INFINITY
 }
-
-/// `log p(y | x)`, in nats, at `y`, shape `(B, M, D)`, given `log_z`, the log Z(x) of each of the B inputs
-/// from a [`GridDensity`](crate::GridDensity) or an [`ImportanceDensity`](crate::ImportanceDensity): B rows
-/// of M values.
-///
-/// # Errors
-/// [`Error::Shape`] unless there are B values in `log_z`, [`Error::NonFiniteScore`] where f is NaN or +∞;
-/// else whatever the model reports.
-pub fn log_prob<M: EnergyModel>(
-    model: &M,
-    features: &M::Features,
-    y: &Tensor,
-    log_z: &[f64],
-) -> Result<Vec<Vec<f64>>> {
-    let (batch, _, _) = check::dims3("y", y)?;
-    if log_z.len() != batch {
-        let expected = format!("(B) = [{batch}]");
-        return Err(Error::Shape { what: "log_z", expected, actual: vec![log_z.len()] });
-    }
-    let mut rows = scores(model, features, &y.detach())?;
-    for (row, log_z) in rows.iter_mut().zip(log_z) {
-        row.iter_mut().for_each(|f| *f -= log_z);
-    }
-    Ok(rows)
-}

@@ -1,6 +1,6 @@
 //! Weighted samples in any coordinates, and the densities that a kernel makes of them.
 
-use super::{DensityMap, Grid, GridDensity, ImportanceDensity};
+use super::{Grid, GridDensity, ImportanceDensity};
 use crate::{Error, Result};
 
 /// Standard deviations of a kernel that are drawn.
@@ -124,7 +124,7 @@ impl<const N: usize> WeightedSamples<N> {
         let spread = if spread > 0.0 { spread } else { deviation };
         let width = 0.9 * spread * self.effective_sample_size.powf(-1.0 / root);
         if !(width > 0.0 && width.is_finite()) {
-            return Err(Error::NoSpread { effective_sample_size: self.effective_sample_size });
+            return Err(Error::NoSpread(self.effective_sample_size));
         }
         let (low, high) = (quantile(TAIL) - REACH * width, quantile(1.0 - TAIL) + REACH * width);
         Ok(Axis { low, high, width })
@@ -158,5 +158,39 @@ impl Axis {
                 each(point, scale * (-0.5 * z * z).exp());
             }
         }
+    }
+}
+
+/// p of two coordinates on a grid of points in the plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DensityMap {
+    /// The point (x, y) in the first row and column …
+    pub first: [f64; 2],
+    /// … and the step (x, y) between points.
+    pub step: [f64; 2],
+    /// Points along each side.
+    pub size: usize,
+    /// The probability of each point's cell, in rows; the sum is 1.
+    pub p: Vec<f64>,
+}
+
+impl DensityMap {
+    /// The level that the smallest set of probability `mass` exceeds: the points with at least this p have
+    /// `mass` or a little more together.
+    pub fn level(&self, mass: f64) -> f64 {
+        let mut falling = self.p.clone();
+        falling.sort_by(|a, b| b.total_cmp(a));
+        let mut sum = 0.0;
+        let reached = falling.iter().find(|p| {
+            sum += **p;
+            sum >= mass
+        });
+        reached.or(falling.last()).copied().unwrap_or(0.0)
+    }
+
+    /// The area of that set, in the unit of x times that of y.
+    pub fn area(&self, mass: f64) -> f64 {
+        let level = self.level(mass);
+        self.p.iter().filter(|p| **p >= level).count() as f64 * self.step[0] * self.step[1]
     }
 }

@@ -1,38 +1,23 @@
 //! What a network is trained to minimise: Eq. 4 and its rivals.
 
 mod config;
-mod denoising_score_matching;
-mod derivatives;
-mod info_nce;
-mod joint_nce;
-mod kullback_leibler;
-mod langevin_nll;
+mod contrastive;
+mod likelihood;
 mod monte_carlo_nll;
-mod noise_contrastive;
-mod noise_contrastive_plus;
 mod quality_regression;
 mod score_matching;
-mod self_normalized;
 mod weighted;
 
 use candle_core::Tensor;
 use rand::RngCore;
 
 pub use config::{AnyObjective, AnyProposal};
-pub use denoising_score_matching::DenoisingScoreMatching;
-pub use derivatives::{Derivatives, Directions};
-pub use info_nce::InfoNce;
-pub use joint_nce::JointNce;
-pub use kullback_leibler::KullbackLeibler;
-pub use langevin_nll::LangevinNll;
+pub use contrastive::{InfoNce, JointNce, NoiseContrastive, NoiseContrastivePlus};
+pub use likelihood::{KullbackLeibler, LangevinNll, SelfNormalized};
 pub use monte_carlo_nll::MonteCarloNll;
-pub use noise_contrastive::NoiseContrastive;
-pub use noise_contrastive_plus::NoiseContrastivePlus;
 pub use quality_regression::{QualityRegression, SquaredQualityRegression};
-pub use score_matching::ScoreMatching;
-pub use self_normalized::SelfNormalized;
+pub use score_matching::{DenoisingScoreMatching, Derivatives, Directions, ScoreMatching};
 
-use crate::math::log_sum_exp;
 use crate::{EnergyModel, Result};
 
 /// A loss for an energy model.
@@ -52,11 +37,4 @@ pub trait Objective {
         y: &Tensor,
         rng: &mut dyn RngCore,
     ) -> Result<Tensor>;
-}
-
-/// The mean over the batch of `−log [ 1 / (1 + Σ_m exp d_im) ]`, where `d`, shape `(B, M)`, is by how much
-/// each rival's score exceeds the target's.
-fn log_of_rank(d: &Tensor) -> Result<Tensor> {
-    let target = d.narrow(1, 0, 1)?.zeros_like()?;
-    Ok(log_sum_exp(&Tensor::cat(&[&target, d], 1)?, 1)?.mean_all()?)
 }

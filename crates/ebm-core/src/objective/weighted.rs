@@ -44,11 +44,6 @@ impl Candidates {
         let f = checked_score(model, features, &self.all)?;
         Ok(Scores { target: f.narrow(1, 0, 1)?, samples: f.narrow(1, 1, self.log_q.dim(1)?)? })
     }
-
-    /// `f(x_i, y_im)` alone, `(B, M)`.
-    pub(super) fn score_samples<M: EnergyModel>(&self, model: &M, features: &M::Features) -> Result<Tensor> {
-        checked_score(model, features, &self.samples)
-    }
 }
 
 impl Scores {

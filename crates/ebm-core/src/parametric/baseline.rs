@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Bins, ConditionalVae, Direct, DirectLoss, Gaussian, JointLaplace, Laplace, MixtureOfGaussians, Ordinal,
-    OrdinalHead, Parametric, Quantiles, Softmax, as_another,
+    OrdinalHead, Parametric, Quantiles, Softmax,
 };
 use crate::{Error, Result};
 
@@ -73,7 +73,29 @@ impl Baseline {
 }
 
 impl Parametric for Baseline {
-    as_another!(self => self.model());
+    fn dim(&self) -> usize {
+        self.model().dim()
+    }
+
+    fn num_outputs(&self) -> usize {
+        self.model().num_outputs()
+    }
+
+    fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
+        self.model().loss(outputs, y)
+    }
+
+    fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
+        self.model().mean(outputs)
+    }
+
+    fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
+        self.model().predict(outputs)
+    }
+
+    fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
+        self.model().log_prob(outputs, y)
+    }
 }
 
 settings! {

@@ -109,17 +109,12 @@ impl Bins {
         (self.edges[0] <= y && y < self.edges[self.len()]).then(|| self.nearest(y))
     }
 
-    /// The logarithm of each bin's width.
-    pub(super) fn log_widths(&self) -> Vec<f64> {
-        self.edges.windows(2).map(|edges| (edges[1] - edges[0]).ln()).collect()
-    }
-
     /// The log-density, `(B, M)`, at `y`, `(B, M, D)`, that is constant in each bin: the sum over the D
     /// coordinates of `log_probabilities`, `(B, D, C)`, less the bin's log-width, and −∞ outside the bins.
     pub(super) fn log_density(&self, log_probabilities: &Tensor, y: &Tensor) -> Result<Tensor> {
         let (batch, count, dim) = check::dims3("y", y)?;
         check::finite("y", y)?;
-        let log_widths = self.log_widths();
+        let log_widths: Vec<f64> = self.edges.windows(2).map(|edges| (edges[1] - edges[0]).ln()).collect();
         // Indices are sought for one coordinate after the other, as (B, D, M).
         let bins: Vec<Option<usize>> =
             host::values(&y.detach().transpose(1, 2)?)?.into_iter().map(|y| self.containing(y)).collect();
@@ -128,14 +123,5 @@ impl Bins {
         let indices = bins.into_iter().map(|bin| bin.unwrap_or(0) as u32).collect();
         let indices = Tensor::from_vec(indices, (batch, dim, count), log_probabilities.device())?;
         Ok((log_probabilities.contiguous()?.gather(&indices, 2)? + offsets)?.sum(1)?)
-    }
-
-    /// The centre, `(B, D)`, of the bin with the highest density, given the `log_probabilities`, `(B, D, C)`.
-    pub(super) fn highest(&self, log_probabilities: &Tensor) -> Result<Tensor> {
-        let (batch, dim, count) = check::dims3("the log-probabilities", log_probabilities)?;
-        let log_widths = host::tensor(self.log_widths(), count, log_probabilities)?;
-        let best = log_probabilities.detach().broadcast_sub(&log_widths)?.argmax(2)?;
-        let centers = host::tensor(self.centers.clone(), count, log_probabilities)?;
-        Ok(centers.index_select(&best.flatten_all()?, 0)?.reshape((batch, dim))?)
     }
 }

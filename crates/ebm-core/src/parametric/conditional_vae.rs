@@ -45,7 +45,7 @@ pub trait LatentVariableModel {
 ///
 /// - The loss is the negative bound, with all its constants, the expectation taken over the S vectors:
 ///   `−(1/S) Σ_s log p(y | x, z_s) + KL(q(z | x, y) ‖ p(z | x))`.
-/// - Mean, mode and density are those of the mixture `(1/S) Σ_s p(y | x, z_s)`, which estimates `p(y | x)`.
+/// - Mean and density are those of the mixture `(1/S) Σ_s p(y | x, z_s)`, which estimates `p(y | x)`.
 ///
 /// The paper has Z = 10, and S = 128 for the bound and for the predicted mean.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,10 +198,6 @@ impl Parametric for ConditionalVae {
 
     fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
         Ok(self.decoded(outputs)?.0.mean(1)?)
-    }
-
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        self.density(outputs)?.mode()
     }
 
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {

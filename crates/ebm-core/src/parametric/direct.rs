@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Parametric, batch, targets};
 use crate::loss::{absolute, smooth_l1};
-use crate::{Error, Result, check};
+use crate::{Result, check};
 
 settings! {
     /// What direct regression minimises, of the difference d in each coordinate.
@@ -40,16 +40,10 @@ impl Direct {
     /// Direct regression of `dim` coordinates.
     ///
     /// # Errors
-    /// [`Error::Setting`] when `dim` is 0 or β is not positive.
+    /// [`Error::Setting`](crate::Error::Setting) when `dim` is 0 or β is not positive.
     pub fn new(dim: usize, loss: DirectLoss) -> Result<Self> {
-        if let DirectLoss::Huber { beta } = loss
-            && !(beta > 0.0 && beta.is_finite())
-        {
-            return Err(Error::Setting {
-                name: "beta",
-                value: beta.to_string(),
-                expected: "a positive number",
-            });
+        if let DirectLoss::Huber { beta } = loss {
+            check::setting("beta", beta > 0.0 && beta.is_finite(), beta, "a positive number")?;
         }
         Ok(Self { dim: check::at_least_one("dim", dim)?, loss })
     }

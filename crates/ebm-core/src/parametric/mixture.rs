@@ -71,10 +71,6 @@ impl Parametric for MixtureOfGaussians {
         self.density(outputs)?.mean()
     }
 
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        self.density(outputs)?.mode()
-    }
-
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
         count(self, outputs, y)?;
         Ok(Some(self.density(outputs)?.log_prob(y)?))

@@ -1,13 +1,12 @@
 //! Mixtures of Gaussians, one for each input.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 
 use super::OUTPUTS;
-use super::mean_shift::MeanShift;
 use crate::math::{log_normal, log_softmax, log_sum_exp};
-use crate::{Error, Result, check, host};
+use crate::{Error, Proposal, Result, check, host};
 
 /// B densities `Σ_k w_k N(y; μ_k, diag(σ_k²))` of K components in D coordinates, one for each input.
 ///
@@ -38,11 +37,6 @@ impl GaussianMixtureDensity {
         Ok(Self { log_weights: log_softmax(logits, 1)?, means, log_variances })
     }
 
-    /// B, K and D.
-    fn sizes(&self) -> Result<(usize, usize, usize)> {
-        Ok(self.means.dims3()?)
-    }
-
     /// The same densities without their history.
     #[must_use]
     pub fn detach(&self) -> Self {
@@ -65,7 +59,7 @@ impl GaussianMixtureDensity {
     /// # Errors
     /// [`Error::Shape`], and [`Error::Empty`] when M is 0.
     pub fn log_prob(&self, y: &Tensor) -> Result<Tensor> {
-        let (batch, _, dim) = self.sizes()?;
+        let (batch, _, dim) = self.means.dims3()?;
         let (_, count, _) = check::dims3("y", y)?;
         check::dims("y", y, "(B, M, D)", &[batch, count, dim])?;
         if count == 0 {
@@ -89,8 +83,10 @@ impl GaussianMixtureDensity {
     /// [`Error::Setting`] when M is 0, and [`Error::NonFinite`] when a parameter is not finite.
     pub fn sample(&self, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
         check::at_least_one("num_samples", num_samples)?;
-        let (batch, components, dim) = self.sizes()?;
-        self.check_finite()?;
+        let (batch, components, dim) = self.means.dims3()?;
+        for parameters in [&self.log_weights, &self.means, &self.log_variances] {
+            check::finite(OUTPUTS, parameters)?;
+        }
         let weights = host::values(&self.log_weights)?;
         let means = host::values(&self.means)?;
         let log_variances = host::values(&self.log_variances)?;
@@ -117,50 +113,17 @@ impl GaussianMixtureDensity {
         }
         host::tensor(samples, (batch, num_samples, dim), &self.means)
     }
+}
 
-    /// The highest point, `(B, D)`, without history: the best of the K modes that are reached by mean shift
-    /// from the component means. No step of it descends, so the result is at least as high as every component
-    /// mean.
-    ///
-    /// # Errors
-    /// [`Error::NonFinite`] when a parameter is not finite.
-    pub fn mode(&self) -> Result<Tensor> {
-        let (batch, components, dim) = self.sizes()?;
-        self.check_finite()?;
-        let host = self.on_host()?;
-        let weights = host::values(&host.log_weights)?;
-        let means = host::values(&host.means)?;
-        let log_variances = host::values(&host.log_variances)?;
-        let rows = weights.chunks_exact(components);
-        let rows =
-            rows.zip(means.chunks_exact(components * dim)).zip(log_variances.chunks_exact(components * dim));
-        let modes: Vec<f64> = rows
-            .flat_map(|((weights, means), log_variances)| {
-                MeanShift::new(weights, means, log_variances).modes()
-            })
-            .collect();
-
-        let candidates = Tensor::from_slice(&modes, (batch, components, dim), &Device::Cpu)?;
-        let best = host.log_prob(&candidates)?.argmax(1)?.to_vec1::<u32>()?;
-        let rows = best.iter().zip(modes.chunks_exact(components * dim));
-        let best = rows.flat_map(|(&best, row)| row[best as usize * dim..][..dim].to_vec()).collect();
-        host::tensor(best, (batch, dim), &self.means)
+/// `q(y | x)` of a mixture density network (Gustafsson et al., AISTATS 2022), one density for each input of
+/// the batch; the target does not matter, so that it serves where none is known. Training it:
+/// [`JointNce`](crate::JointNce).
+impl Proposal for GaussianMixtureDensity {
+    fn sample(&self, _center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
+        GaussianMixtureDensity::sample(self, num_samples, rng)
     }
 
-    fn check_finite(&self) -> Result<()> {
-        [&self.log_weights, &self.means, &self.log_variances]
-            .into_iter()
-            .try_for_each(|parameters| check::finite(OUTPUTS, parameters))
-    }
-
-    /// The same densities in f64 on the CPU, without their history.
-    fn on_host(&self) -> Result<Self> {
-        // The cast comes after the move: some devices have no f64.
-        let moved = |t: &Tensor| t.detach().to_device(&Device::Cpu)?.to_dtype(DType::F64);
-        Ok(Self {
-            log_weights: moved(&self.log_weights)?,
-            means: moved(&self.means)?,
-            log_variances: moved(&self.log_variances)?,
-        })
+    fn log_prob(&self, y: &Tensor, _center: &Tensor) -> Result<Tensor> {
+        GaussianMixtureDensity::log_prob(self, y)
     }
 }

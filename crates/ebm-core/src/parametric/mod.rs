@@ -1,8 +1,8 @@
 //! Section 2 and the supplement: the models that the paper compares with and refines.
 //!
 //! Each is a family of densities `p(y; φ)` whose parameters φ a network outputs for x, or a loss that is
-//! thought of as one. All are [`Parametric`]: a loss for training, and mean, mode, prediction and density of
-//! the result.
+//! thought of as one. All are [`Parametric`]: a loss for training, and mean, prediction and density of the
+//! result.
 //!
 //! | in the paper | here |
 //! |---|---|
@@ -36,10 +36,7 @@ mod baseline;
 mod bins;
 mod conditional_vae;
 mod direct;
-mod gaussian;
-mod joint_laplace;
-mod laplace;
-mod mean_shift;
+mod location_scale;
 mod mixture;
 mod mixture_density;
 mod ordinal;
@@ -52,9 +49,7 @@ pub use baseline::Baseline;
 pub use bins::Bins;
 pub use conditional_vae::{ConditionalVae, LatentVariableModel};
 pub use direct::{Direct, DirectLoss};
-pub use gaussian::{Gaussian, gaussian_kl};
-pub use joint_laplace::JointLaplace;
-pub use laplace::Laplace;
+pub use location_scale::{Gaussian, JointLaplace, Laplace, gaussian_kl};
 pub use mixture::MixtureOfGaussians;
 pub use mixture_density::GaussianMixtureDensity;
 pub use ordinal::{Ordinal, OrdinalHead, coral_logits};
@@ -67,8 +62,7 @@ use crate::{Error, Result, check};
 /// network.
 ///
 /// A batch of B inputs has the outputs `(B, P)`, laid out as each family says. All results are differentiable
-/// in the outputs, except those of [`mode`](Self::mode) and of a [`predict`](Self::predict) that selects or
-/// counts.
+/// in the outputs, except those of a [`predict`](Self::predict) that selects or counts.
 pub trait Parametric {
     /// D, the number of coordinates of a target.
     fn dim(&self) -> usize;
@@ -90,21 +84,12 @@ pub trait Parametric {
     /// [`Error::Empty`] and [`Error::Shape`].
     fn mean(&self, outputs: &Tensor) -> Result<Tensor>;
 
-    /// Where the density is highest, `(B, D)`; without a density, what the method predicts. The mean, unless a
-    /// family says otherwise.
-    ///
-    /// # Errors
-    /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not
-    /// be.
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        self.mean(outputs)
-    }
-
     /// What the paper takes as the prediction, `(B, D)`, and as the initial estimate that it refines: the
     /// mean, unless a family says otherwise.
     ///
     /// # Errors
-    /// Those of [`mode`](Self::mode).
+    /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not
+    /// be.
     fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
         self.mean(outputs)
     }
@@ -113,46 +98,8 @@ pub trait Parametric {
     /// constants the loss leaves out. `None` for a method that defines no density.
     ///
     /// # Errors
-    /// Those of [`mode`](Self::mode).
+    /// Those of [`predict`](Self::predict).
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>>;
-}
-
-/// The methods of [`Parametric`], each that of another model.
-macro_rules! as_another {
-    ($self:ident => $other:expr) => {
-        fn dim(&$self) -> usize {
-            $other.dim()
-        }
-
-        fn num_outputs(&$self) -> usize {
-            $other.num_outputs()
-        }
-
-        fn loss(&$self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
-            $other.loss(outputs, y)
-        }
-
-        fn mean(&$self, outputs: &Tensor) -> Result<Tensor> {
-            $other.mean(outputs)
-        }
-
-        fn mode(&$self, outputs: &Tensor) -> Result<Tensor> {
-            $other.mode(outputs)
-        }
-
-        fn predict(&$self, outputs: &Tensor) -> Result<Tensor> {
-            $other.predict(outputs)
-        }
-
-        fn log_prob(&$self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {
-            $other.log_prob(outputs, y)
-        }
-    };
-}
-use as_another;
-
-impl<P: Parametric + ?Sized> Parametric for &P {
-    as_another!(self => (**self));
 }
 
 /// What the errors call the tensor `(B, P)`.
@@ -182,17 +129,4 @@ fn count(model: &impl Parametric, outputs: &Tensor, y: &Tensor) -> Result<usize>
         return Err(Error::Empty { what: "y", shape: y.dims().to_vec() });
     }
     Ok(count)
-}
-
-/// The location and log-scale halves, each `(B, 1, D)`, of outputs `(B, 2D)`.
-fn location_and_log_scale(model: &impl Parametric, outputs: &Tensor) -> Result<(Tensor, Tensor)> {
-    batch(model, outputs)?;
-    let outputs = outputs.unsqueeze(1)?;
-    Ok((outputs.narrow(2, 0, model.dim())?, outputs.narrow(2, model.dim(), model.dim())?))
-}
-
-/// The location `(B, D)` of outputs `(B, 2D)`.
-fn location(model: &impl Parametric, outputs: &Tensor) -> Result<Tensor> {
-    batch(model, outputs)?;
-    Ok(outputs.narrow(1, 0, model.dim())?)
 }

@@ -91,7 +91,7 @@ impl Ordinal {
             let ascent = values.windows(2).position(|pair| pair[1] > pair[0]);
             if let Some(at) = ascent {
                 let (lower, upper) = (values[at], values[at + 1]);
-                return Err(Error::InconsistentRanks { row, threshold: at + 1, lower, upper });
+                return Err(Error::InconsistentRanks(row, at + 1, lower, upper));
             }
         }
         let (yes, no) = (log_sigmoid(&logits)?, log_sigmoid(&logits.neg()?)?);
@@ -139,18 +139,6 @@ impl Parametric for Ordinal {
         let gaps = ranks.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let gaps = host::tensor(gaps, self.num_questions(), &probabilities)?;
         Ok((probabilities.broadcast_mul(&gaps)?.sum_keepdim(1)? + ranks[0])?)
-    }
-
-    /// For CORAL the rank with the largest probability for its width; for Niu et al. the prediction.
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        match self.head {
-            OrdinalHead::Niu => self.predict(outputs),
-            OrdinalHead::Coral => {
-                batch(self, outputs)?;
-                check::finite(OUTPUTS, outputs)?;
-                self.ranks.highest(&self.log_probabilities(&outputs.detach())?)
-            }
-        }
     }
 
     fn predict(&self, outputs: &Tensor) -> Result<Tensor> {

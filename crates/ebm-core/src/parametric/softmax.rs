@@ -3,17 +3,16 @@
 use candle_core::Tensor;
 
 use super::Bins;
-use super::{OUTPUTS, Parametric, batch, count, targets};
+use super::{Parametric, batch, count, targets};
 use crate::math::log_softmax;
-use crate::{Error, Result, check, host};
+use crate::{Result, check, host};
 
 /// A softmax over the [`Bins`] of each coordinate (supplement, age and head pose): classes with the centres c
 /// and the probabilities `p_c`, of P = D C outputs, the C logits of one coordinate after the other.
 ///
 /// The loss is `CE + w_L² (E − y)² + w_Var Σ_c p_c (c − E)²` with `E = Σ_c p_c c`, summed over the
 /// coordinates. CE is the cross-entropy of the bin nearest to y; the second term compares E with y itself.
-/// The paper has `w_L² =` [`L2_WEIGHT`](Self::L2_WEIGHT), and `w_Var =`
-/// [`VARIANCE_WEIGHT`](Self::VARIANCE_WEIGHT) or 0. (Pan et al., who introduced the terms, have 0.2 and 0.05,
+/// The paper has `w_L² = 0.1`, and `w_Var = 0.05` or 0. (Pan et al., who introduced the terms, have 0.2 and 0.05,
 /// and a factor ½ in the second.)
 ///
 /// The prediction is E. As a density, `p_c` is spread evenly over its bin, zero outside all bins; the
@@ -28,21 +27,14 @@ pub struct Softmax {
 }
 
 impl Softmax {
-    /// The paper's weight of the L² term.
-    pub const L2_WEIGHT: f64 = 0.1;
-    /// The paper's weight of the variance term, where it has one.
-    pub const VARIANCE_WEIGHT: f64 = 0.05;
-
     /// A softmax over `bins` for each of `dim` coordinates; a weight of 0 leaves its term out.
     ///
     /// # Errors
-    /// [`Error::Setting`] when `dim` is 0, or a weight is negative or not finite.
+    /// [`Error::Setting`](crate::Error::Setting) when `dim` is 0, or a weight is negative or not finite.
     pub fn new(dim: usize, bins: Bins, l2_weight: f64, variance_weight: f64) -> Result<Self> {
         for (name, weight) in [("l2_weight", l2_weight), ("variance_weight", variance_weight)] {
-            if !(weight >= 0.0 && weight.is_finite()) {
-                let value = weight.to_string();
-                return Err(Error::Setting { name, value, expected: "a finite number, not negative" });
-            }
+            let ok = weight >= 0.0 && weight.is_finite();
+            check::setting(name, ok, weight, "a finite number, not negative")?;
         }
         Ok(Self { dim: check::at_least_one("dim", dim)?, bins, l2_weight, variance_weight })
     }
@@ -102,14 +94,6 @@ impl Parametric for Softmax {
 
     fn mean(&self, outputs: &Tensor) -> Result<Tensor> {
         Ok(self.expectation(&self.log_probabilities(outputs)?.exp()?)?.0.squeeze(2)?)
-    }
-
-    /// The centre of the bin with the largest probability for its width; with evenly spaced bins, the
-    /// arg-max.
-    fn mode(&self, outputs: &Tensor) -> Result<Tensor> {
-        let log_p = self.log_probabilities(outputs)?;
-        check::finite(OUTPUTS, outputs)?;
-        self.bins.highest(&log_p)
     }
 
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>> {

@@ -1,19 +1,14 @@
 //! Where samples of Eq. 4 come from: Eq. 5 and its rivals.
 
+mod boxes;
 mod gaussian_mixture;
-mod iou_stratified;
-mod learned;
-mod perturbed_boxes;
-mod shared_offsets;
 mod uniform;
 
 use candle_core::Tensor;
 use rand::RngCore;
 
-pub use gaussian_mixture::GaussianMixture;
-pub use iou_stratified::IouStratified;
-pub use perturbed_boxes::PerturbedBoxes;
-pub use shared_offsets::SharedOffsets;
+pub use boxes::{IouStratified, PerturbedBoxes};
+pub use gaussian_mixture::{GaussianMixture, SharedOffsets};
 pub use uniform::Uniform;
 
 use crate::Result;

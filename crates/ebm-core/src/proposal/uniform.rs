@@ -47,13 +47,9 @@ impl Uniform {
     /// below `high` in each.
     pub fn new(low: Vec<f64>, high: Vec<f64>) -> Result<Self> {
         let extends = |(low, high): (&f64, &f64)| low < high && (high - low).is_finite();
-        if low.is_empty() || low.len() != high.len() || !low.iter().zip(&high).all(extends) {
-            return Err(Error::Setting {
-                name: "low, high",
-                value: format!("{low:?}, {high:?}"),
-                expected: "the corners of a box: as many finite coordinates, each low below its high",
-            });
-        }
+        let ok = !low.is_empty() && low.len() == high.len() && low.iter().zip(&high).all(extends);
+        let expected = "the corners of a box: as many finite coordinates, each low below its high";
+        check::setting("low, high", ok, format!("{low:?}, {high:?}"), expected)?;
         Ok(Self { low, high })
     }
 

@@ -3,7 +3,7 @@
 use ebm_settings::settings;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Result, check};
 
 settings! {
     /// How [`refine`](crate::refine) climbs: T steps of length λ under a [`StepRule`].
@@ -58,34 +58,34 @@ impl GradientAscent {
     /// Refuses settings with which nothing can climb, whatever y is.
     ///
     /// # Errors
-    /// [`Error::Setting`], naming the setting.
+    /// [`Error::Setting`](crate::Error::Setting), naming the setting.
     pub fn check(&self) -> Result<()> {
         let lambda = &self.step_length;
-        require(
+        check::setting(
             "step_length",
             lambda.iter().all(|length| (0.0..f64::INFINITY).contains(length)),
-            || format!("{lambda:?}"),
+            format!("{lambda:?}"),
             "made of finite numbers that are not negative",
         )?;
         let eta = self.decay;
-        require("decay", eta > 0.0 && eta <= 1.0, || eta.to_string(), "in (0, 1]")?;
-        require(
+        check::setting("decay", eta > 0.0 && eta <= 1.0, eta, "in (0, 1]")?;
+        check::setting(
             "decay",
             eta == 1.0 || self.rule == StepRule::Backtracking,
-            || eta.to_string(),
+            eta,
             "1 unless the rule is backtracking: the other rules reject no step",
         )?;
         if let StepRule::EarlyStopping { change_threshold, degeneration_tolerance, .. } = self.rule {
-            require(
+            check::setting(
                 "change_threshold",
                 (0.0..f64::INFINITY).contains(&change_threshold),
-                || change_threshold.to_string(),
+                change_threshold,
                 "finite and not negative",
             )?;
-            require(
+            check::setting(
                 "degeneration_tolerance",
                 (0.0..f64::INFINITY).contains(&-degeneration_tolerance),
-                || degeneration_tolerance.to_string(),
+                degeneration_tolerance,
                 "finite and not positive",
             )?;
         }
@@ -96,21 +96,12 @@ impl GradientAscent {
     pub(super) fn step_lengths(&self, dim: usize) -> Result<Vec<f64>> {
         self.check()?;
         let lambda = &self.step_length;
-        require(
+        check::setting(
             "step_length",
             lambda.len() == 1 || lambda.len() == dim,
-            || format!("{lambda:?}"),
+            format!("{lambda:?}"),
             "one number, or as many as y has coordinates",
         )?;
         Ok(if lambda.len() == 1 { vec![lambda[0]; dim] } else { lambda.clone() })
     }
-}
-
-fn require(
-    name: &'static str,
-    ok: bool,
-    value: impl FnOnce() -> String,
-    expected: &'static str,
-) -> Result<()> {
-    if ok { Ok(()) } else { Err(Error::Setting { name, value: value(), expected }) }
 }

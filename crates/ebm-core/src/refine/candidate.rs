@@ -49,12 +49,12 @@ pub(super) enum Verdict {
 }
 
 pub(super) struct Candidate {
-    at: Point,
+    pub(super) at: Point,
     /// f where the last step began.
-    before: f64,
+    pub(super) before: f64,
     best: Option<Point>,
     outcome: CandidateOutcome,
-    finished: bool,
+    pub(super) finished: bool,
 }
 
 impl Candidate {
@@ -69,18 +69,6 @@ impl Candidate {
             outcome: CandidateOutcome { accepted: 0, rejected: 0, step_scale: 1.0, status },
             finished: !finite,
         }
-    }
-
-    pub(super) fn is_finished(&self) -> bool {
-        self.finished
-    }
-
-    pub(super) fn y(&self) -> &[f64] {
-        &self.at.y
-    }
-
-    pub(super) fn f_before(&self) -> f64 {
-        self.before
     }
 
     /// `y + λ ∇f(x, y)`; a finished candidate stays.

@@ -3,7 +3,7 @@
 mod ascent;
 mod candidate;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 pub use ascent::{GradientAscent, StepRule};
 use candidate::{Candidate, Point, Verdict};
@@ -107,7 +107,7 @@ pub fn refine_observed<M: EnergyModel>(
     }
 
     for step in 1..=ascent.steps {
-        if candidates.iter().all(Candidate::is_finished) {
+        if candidates.iter().all(|candidate| candidate.finished) {
             break;
         }
         let (y, finite) = propose(&candidates, &step_lengths, y0.dtype())?;
@@ -120,14 +120,14 @@ pub fn refine_observed<M: EnergyModel>(
         evaluations += 1;
         let proposed = points.into_iter().zip(finite).map(|(point, finite)| finite.then_some(point));
         for (place, (candidate, point)) in candidates.iter_mut().zip(proposed).enumerate() {
-            if !candidate.is_finished() {
+            if !candidate.finished {
                 let is_kept = candidate.decide(ascent, point);
                 observe(candidate.stand(place, is_kept));
             }
         }
     }
 
-    let before = candidates.iter().map(Candidate::f_before).collect();
+    let before = candidates.iter().map(|candidate| candidate.before).collect();
     let f_before = host::tensor(before, (batch, count), &f_init)?;
     let (points, candidates): (Vec<_>, _) = candidates.into_iter().map(Candidate::into_result).unzip();
     let f = host::tensor(points.iter().map(|point| point.f).collect(), (batch, count), &f_init)?;
@@ -138,14 +138,15 @@ pub fn refine_observed<M: EnergyModel>(
 /// The proposed points, and which of them are finite. In place of one that is not stands the point that its
 /// candidate comes from: a model need not bear what no rule would accept.
 fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Result<(Vec<f64>, Vec<bool>)> {
-    let proposed = candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
+    let proposed: Vec<f64> =
+        candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
     // Rounded to the type of y0 first, where a number can overflow and where the model will see it.
-    let mut proposed = host::rounded(proposed, dtype)?;
+    let mut proposed = host::values(&Tensor::from_vec(proposed, ((),), &Device::Cpu)?.to_dtype(dtype)?)?;
     let mut finite = Vec::with_capacity(candidates.len());
     for (candidate, y) in candidates.iter().zip(proposed.chunks_exact_mut(step_lengths.len())) {
         let is_finite = y.iter().all(|coordinate| coordinate.is_finite());
         if !is_finite {
-            y.copy_from_slice(candidate.y());
+            y.copy_from_slice(&candidate.at.y);
         }
         finite.push(is_finite);
     }

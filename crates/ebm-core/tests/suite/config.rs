@@ -1,6 +1,6 @@
 //! The settings as they are written in a TOML file.
 
-use ebm_core::{GaussianMixture, GradientAscent, Grid, Hmc, Langevin, MonteCarloNll, StepRule};
+use ebm_core::{GaussianMixture, GradientAscent, Grid, MonteCarloNll, StepRule};
 
 #[test]
 fn an_objective_reads_and_writes() {
@@ -60,18 +60,11 @@ fn unknown_keys_and_rules_are_refused() {
 }
 
 #[test]
-fn a_grid_and_the_samplers_read_and_write() {
+fn a_grid_reads_and_writes() {
     let grid: Grid = toml::from_str("lo = -3.0\nhi = 3.0\nnum_points = 2048").unwrap();
     assert_eq!(grid, Grid::new(-3.0, 3.0, 2048).unwrap());
     assert_eq!(toml::from_str::<Grid>(&toml::to_string(&grid).unwrap()).unwrap(), grid);
     let refused = |text: &str| toml::from_str::<Grid>(text).unwrap_err().to_string();
     assert!(refused("lo = 3.0\nhi = -3.0\nnum_points = 2048").contains("lo < hi"));
     assert!(refused("lo = -3.0\nhi = 3.0\nnum_points = 5\nstep = 0.1").contains("step"));
-
-    let langevin: Langevin = toml::from_str("steps = 16\nstep_size = 0.05\nadjusted = false").unwrap();
-    assert_eq!(langevin, Langevin { steps: 16, step_size: 0.05, adjusted: false });
-    let hmc: Hmc = toml::from_str("steps = 5\nleapfrog_steps = 10\nstep_size = 0.1").unwrap();
-    assert_eq!(hmc, Hmc { steps: 5, leapfrog_steps: 10, step_size: 0.1 });
-    assert!(toml::from_str::<Langevin>("steps = 16\nstep_size = 0.05").is_err());
-    assert!(toml::from_str::<Hmc>("steps = 5\nleapfrog_steps = 10\nstep_size = 0.1\nmass = 1").is_err());
 }

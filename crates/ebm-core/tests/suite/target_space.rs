@@ -1,7 +1,7 @@
 //! Target spaces: golden values, inverses, gradients.
 
 use candle_core::{DType, Device, Tensor, Var};
-use ebm_core::{AgeSpace, BoxSpace, EdgeSpace, Error, HeadPoseSpace, TargetSpace};
+use ebm_core::{BoxSpace, EdgeSpace, Error, TargetSpace};
 
 use crate::zoo::{assert_close, candidates, flat};
 
@@ -106,21 +106,6 @@ fn degenerate_boxes_and_wrong_shapes_have_typed_errors() {
     assert!(matches!(BoxSpace::new(&narrow), Err(Error::Shape { .. })));
     assert!(matches!(space.decode(&narrow), Err(Error::Shape { .. })));
     assert!(matches!(space.encode(&good.squeeze(0).unwrap()), Err(Error::Shape { .. })));
-}
-
-#[test]
-fn age_and_head_pose_are_modelled_as_they_are() {
-    let ages = candidates(1, &[&[21.0], &[60.0]]);
-    assert_eq!(flat(&AgeSpace.decode(&AgeSpace.encode(&ages).unwrap()).unwrap()), [21.0, 60.0]);
-    assert!(matches!(HeadPoseSpace.encode(&ages), Err(Error::Shape { .. })));
-
-    let spaces: [&dyn TargetSpace; 3] =
-        [&AgeSpace, &HeadPoseSpace, &BoxSpace::new(&candidates(1, &[&[0.0, 0.0, 3.0, 5.0]])).unwrap()];
-    assert_eq!(spaces.map(TargetSpace::dim), [1, 3, 4]);
-    assert_eq!(
-        HeadPoseSpace.coordinates().iter().map(|c| c.name).collect::<Vec<_>>(),
-        ["yaw", "pitch", "roll"]
-    );
 }
 
 #[test]

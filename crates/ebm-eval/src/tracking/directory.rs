@@ -9,7 +9,7 @@ use super::annotations::{Annotations, is_text, list};
 use super::convention::Convention;
 use super::matching::ResultFiles;
 use super::report::{TrackingReport, collect};
-use super::sequence::{SequenceScores, TrackingGroundTruth, score_from};
+use super::sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
 use crate::error::{Error, Result};
 
 /// Scores the result files in `dir`, one for each sequence and run, in any of the
@@ -44,7 +44,7 @@ fn evaluate_files(
     paths.truncate(annotations.sequences.len());
     let scored = annotations.sequences.iter().zip(paths).map(|(truth, path)| {
         let scores = path
-            .map_err(|problem| Error::Tracking { origin: truth.name.to_string(), problem })
+            .map_err(|problem| Error::Tracking(truth.name.to_string(), problem))
             .and_then(|path| score_file(truth, &path, convention));
         (truth.name.to_string(), scores)
     });
@@ -58,7 +58,10 @@ fn score_file(
     convention: &Convention,
 ) -> Result<SequenceScores> {
     let prediction = read_boxes(path)?;
-    score_from(truth, &prediction, convention, &path.display().to_string())
+    score_sequence(truth, &prediction, convention).map_err(|error| match error {
+        Error::Tracking(_, problem) => Error::Tracking(path.display().to_string(), problem),
+        other => other,
+    })
 }
 
 /// The result files of each run, at least of one.

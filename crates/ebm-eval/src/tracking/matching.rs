@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ebm_data::sequences::name_key;
 
-use super::problem::TrackingProblem;
+use crate::error::TrackingProblem;
 
 /// Result files by the key of their name.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use ebm_data::sequences::Rect;
 
 use super::convention::Convention;
 use super::overlap;
-use super::problem::TrackingProblem;
+use crate::error::TrackingProblem;
 
 /// `prediction` checked against the `annotation`, repaired as the convention repairs it, and brought to its
 /// length.

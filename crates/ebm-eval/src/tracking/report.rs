@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::convention::Convention;
 use super::figures::TrackingFigures;
-use super::problem::TrackingProblem;
 use super::sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrackingProblem};
 
 /// The figures of a tracker on a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,7 +54,7 @@ impl TrackingReport {
             let Some(FailedSequence { name, reason }) = failed.first().cloned() else {
                 return Err(Error::Empty("sequences"));
             };
-            return Err(Error::NoSequence { count: failed.len(), name, reason });
+            return Err(Error::NoSequence(failed.len(), name, reason));
         }
         let weight =
             |row: &SequenceScores| if convention.weight_by_frames { row.counted as f64 } else { 1.0 };
@@ -102,7 +101,7 @@ pub(super) fn collect(
         let scores = if names.insert(name.clone()) {
             scores
         } else {
-            Err(Error::Tracking { origin: name.clone(), problem: TrackingProblem::Duplicate })
+            Err(Error::Tracking(name.clone(), TrackingProblem::Duplicate))
         };
         match scores {
             Ok(scores) => rows.push(scores),

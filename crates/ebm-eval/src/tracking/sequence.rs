@@ -11,8 +11,7 @@ use super::diagnosis::{Diagnosis, Seen};
 use super::figures::TrackingFigures;
 use super::overlap;
 use super::prediction::prepare;
-use super::problem::TrackingProblem;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrackingProblem};
 
 /// The annotation of a sequence.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,17 +66,7 @@ pub fn score_sequence(
     prediction: &[Rect],
     convention: &Convention,
 ) -> Result<SequenceScores> {
-    score_from(truth, prediction, convention, &truth.name)
-}
-
-/// As [`score_sequence`], the predictions from `origin`.
-pub(super) fn score_from(
-    truth: &TrackingGroundTruth<'_>,
-    prediction: &[Rect],
-    convention: &Convention,
-    origin: &str,
-) -> Result<SequenceScores> {
-    let fail = |problem| Error::Tracking { origin: origin.to_owned(), problem };
+    let fail = |problem| Error::Tracking(truth.name.to_string(), problem);
     let frames = truth.boxes.len();
     if let Some(visible) = &truth.visible
         && visible.len() != frames

@@ -202,15 +202,15 @@ fn bad_annotations_are_refused() {
         assert!(matches!(error, Error::Annotation { index: 1, .. }), "{error}");
     }
     let twice = GroundTruth { images: vec![1, 2, 2], ..good.clone() };
-    assert!(matches!(twice.check("x").unwrap_err(), Error::DuplicateId { what: "image", id: 2, .. }));
+    assert!(matches!(twice.check("x").unwrap_err(), Error::DuplicateId(_, "image", 2)));
     let twice = GroundTruth { categories: vec![3, 3], ..good.clone() };
-    assert!(matches!(twice.check("x").unwrap_err(), Error::DuplicateId { what: "category", id: 3, .. }));
+    assert!(matches!(twice.check("x").unwrap_err(), Error::DuplicateId(_, "category", 3)));
     for (truth, missing) in [
         (GroundTruth { images: Vec::new(), ..good.clone() }, "images"),
         (GroundTruth { categories: Vec::new(), ..good }, "categories"),
     ] {
         let error = truth.check("x").unwrap_err();
-        assert!(matches!(error, Error::NothingToScore { what, .. } if what == missing), "{error}");
+        assert!(matches!(error, Error::NothingToScore(_, what) if what == missing), "{error}");
     }
 }
 
@@ -227,7 +227,7 @@ fn malformed_annotation_files_are_refused() {
 
     std::fs::write(&path, file(&format!("{annotation},{annotation}"))).unwrap();
     let error = GroundTruth::read(&path).unwrap_err();
-    assert!(matches!(error, Error::DuplicateId { what: "annotation", id: 1, .. }), "{error}");
+    assert!(matches!(error, Error::DuplicateId(_, "annotation", 1)), "{error}");
 
     for (from, to) in
         [("5]", "NaN]"), ("5]", "1e999]"), (",5]", "]"), (r#""id":1,"#, r#""iscrowd":2,"id":1,"#)]

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 fn summary_of_known_values() {
     // 2, 4, 4, 4, 5, 5, 7, 9: mean 5, sum of squares 32, so the sample deviation is √(32/7).
     let summary = Summary::new(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
-    assert_eq!((summary.count, summary.mean, summary.min, summary.max), (8, 5.0, 2.0, 9.0));
+    assert_eq!((summary.count, summary.mean), (8, 5.0));
     assert!((summary.standard_deviation.unwrap() - (32.0f64 / 7.0).sqrt()).abs() < 1e-15);
     assert!((summary.standard_error().unwrap() - (32.0f64 / 56.0).sqrt()).abs() < 1e-15);
     assert_eq!(summary.cell(Spread::StandardDeviation, 2), "5.00 ± 2.14");

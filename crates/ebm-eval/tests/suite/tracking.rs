@@ -158,7 +158,7 @@ fn sequences_count_alike_and_a_bad_one_is_listed() {
     assert_eq!(failed, ["foreign", "good"]);
     assert!(report.failed[0].reason.contains("another"), "{}", report.failed[0].reason);
     let none = evaluate([(truth("foreign"), foreign.as_slice())], &Convention::pytracking());
-    assert!(matches!(none, Err(ebm_eval::Error::NoSequence { count: 1, .. })));
+    assert!(matches!(none, Err(ebm_eval::Error::NoSequence(1, ..))));
     let json = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<TrackingReport>(&json).unwrap(), report);
 }

@@ -5,7 +5,6 @@
 mod change;
 mod nearest;
 mod ranges;
-mod tables;
 
 use std::path::Path;
 
@@ -40,7 +39,7 @@ pub trait Settings: Setting + Serialize + DeserializeOwned {
     /// # Errors
     /// [`Error::Config`], naming those that there are.
     fn embedded(name: &str) -> Result<Self> {
-        Ok(Configured::resolve(name, embedded::<Self>(name)?, &Overrides::default())?.settings)
+        Ok(Configured::parse(name, embedded::<Self>(name)?, &Overrides::default())?.settings)
     }
 
     /// Settings from TOML; `extends = "…"` names an embedded configuration whose settings hold where `text`
@@ -49,7 +48,7 @@ pub trait Settings: Setting + Serialize + DeserializeOwned {
     /// # Errors
     /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
     fn parse(name: &str, text: &str) -> Result<Self> {
-        Ok(Configured::resolve(name, text, &Overrides::default())?.settings)
+        Ok(Configured::parse(name, text, &Overrides::default())?.settings)
     }
 
     /// Settings from a TOML file, as [`parse`](Self::parse).
@@ -95,7 +94,7 @@ impl<S: Settings> Configured<S> {
     /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
     pub fn load(name_or_path: &str, overrides: &Overrides) -> Result<Self> {
         match S::EMBEDDED.iter().find(|(name, _)| *name == name_or_path) {
-            Some((name, text)) => Self::resolve(name, text, overrides),
+            Some((name, text)) => Self::parse(name, text, overrides),
             None if Path::new(name_or_path).exists() => Self::read(Path::new(name_or_path), overrides),
             None => {
                 let reason = format!("there is no such file; embedded are {}", names::<S>().join(", "));
@@ -111,18 +110,14 @@ impl<S: Settings> Configured<S> {
     pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
         let name = path.display().to_string();
         let text = read_settings(path).map_err(|error| Error::config(&name, error))?;
-        Self::resolve(&name, &text, overrides)
+        Self::parse(&name, &text, overrides)
     }
 
     /// Settings from TOML with `overrides` on top; `name` is what errors call it.
     ///
     /// # Errors
     /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
-    pub fn parse(name: &str, text: &str, overrides: &Overrides) -> Result<Self> {
-        Self::resolve(name, text, overrides)
-    }
-
-    fn resolve(name: &str, text: &str, Overrides { smoke, changes }: &Overrides) -> Result<Self> {
+    pub fn parse(name: &str, text: &str, Overrides { smoke, changes }: &Overrides) -> Result<Self> {
         let fail = |reason: String| Error::config(name, reason);
         let mut table = with_base::<S>(name, text)?;
         let expected = match table.remove("expected") {
@@ -131,10 +126,9 @@ impl<S: Settings> Configured<S> {
             None => None,
         };
         match (table.remove("smoke"), smoke) {
-            (Some(Value::Table(little)), true) => tables::merge(&mut table, little),
+            (Some(Value::Table(little)), true) => change::merge(&mut table, little),
             (Some(Value::Table(little)), false) => {
-                let numbers = ranges::numbers(&S::declaration(), &little);
-                ranges::check(&format!("{name}, smoke"), &numbers, false)?;
+                ranges::check(&format!("{name}, smoke"), &S::declaration(), &little, false)?;
             }
             (None, false) => {}
             (_, true) => {
@@ -143,7 +137,7 @@ impl<S: Settings> Configured<S> {
             (Some(other), false) => return Err(fail(format!("smoke = {other}: a table is expected"))),
         }
         for change in changes {
-            tables::merge(&mut table, change.table().clone());
+            change::merge(&mut table, change.table().clone());
         }
         let settings: S = parsed(name, table)?;
         settings.check().map_err(fail)?;
@@ -177,18 +171,18 @@ pub fn parse<T: Setting + DeserializeOwned>(name: &str, text: &str) -> Result<T>
 /// [`Error::OutOfRange`]; [`Error::Config`] when a number has no form in TOML.
 pub fn check_ranges<T: Setting + Serialize>(name: &str, settings: &T) -> Result<()> {
     let table = Table::try_from(settings).map_err(|error| Error::config(name, error))?;
-    ranges::check(name, &ranges::numbers(&T::declaration(), &table), true)
+    ranges::check(name, &T::declaration(), &table, true)
 }
 
 fn parsed<T: Setting + DeserializeOwned>(name: &str, table: Table) -> Result<T> {
     let fail = |reason: String| Error::config(name, reason);
-    let numbers = ranges::numbers(&T::declaration(), &table);
-    ranges::check(name, &numbers, false)?;
+    let declaration = T::declaration();
+    ranges::check(name, &declaration, &table, false)?;
     let settings = table
         .clone()
         .try_into()
         .map_err(|error: toml::de::Error| fail(nearest::explain(&error.to_string(), &table)))?;
-    ranges::check(name, &numbers, true).map(|()| settings)
+    ranges::check(name, &declaration, &table, true).map(|()| settings)
 }
 
 fn table_of(name: &str, text: &str) -> Result<Table> {
@@ -225,7 +219,7 @@ fn with_base<S: Settings>(name: &str, text: &str) -> Result<Table> {
         Some(Value::String(base)) => {
             let mut resolved = with_base::<S>(&base, embedded::<S>(&base)?)?;
             resolved.remove("expected");
-            tables::merge(&mut resolved, table);
+            change::merge(&mut resolved, table);
             Ok(resolved)
         }
         Some(other) => Err(fail(format!("extends = {other}: a name is expected"))),

@@ -20,7 +20,7 @@ pub struct OutOfRange {
 }
 
 /// A number of a configuration.
-pub(super) struct Number {
+struct Number {
     /// Its dotted key.
     key: String,
     /// As it is written.
@@ -31,17 +31,12 @@ pub(super) struct Number {
     allowed: bool,
 }
 
-/// Every number of the `table` that is declared so, each list's row of tables by its `key`. What is not
-/// declared has [`Range::NONE`].
-pub(super) fn numbers(declaration: &Declaration, table: &Table) -> Vec<Number> {
+/// Refuses the first number of the `table` of the configuration `name` that is out of its range. A row of a list of tables
+/// is named by its `key`. What is not declared has [`Range::NONE`]; without `strict` it is for the parser to refuse, which
+/// knows similar names.
+pub(super) fn check(name: &str, declaration: &Declaration, table: &Table, strict: bool) -> Result<()> {
     let mut numbers = Vec::new();
     of_table(declaration, table, "", &mut numbers);
-    numbers
-}
-
-/// Refuses the first of the `numbers` of the configuration `name` that is out of its range. Without `strict`
-/// those that are not declared are for the parser to refuse, which knows similar names.
-pub(super) fn check(name: &str, numbers: &[Number], strict: bool) -> Result<()> {
     let refused = |number: &&Number| !number.allowed && (strict || number.range != Range::NONE);
     match numbers.iter().find(refused) {
         None => Ok(()),

@@ -189,6 +189,6 @@ fn a_smoke_run_has_little_of_everything() {
     let changed = smoke("paper", vec!["ascent.steps=3".parse().unwrap()]).unwrap();
     assert_eq!(changed.settings.ascent.steps, 3);
     let alone = toml::to_string(&Toy::embedded("paper").unwrap()).unwrap();
-    let refused = Configured::<Toy>::resolve("mine", &alone, &Overrides { smoke: true, changes: vec![] });
+    let refused = Configured::<Toy>::parse("mine", &alone, &Overrides { smoke: true, changes: vec![] });
     assert!(refused.unwrap_err().to_string().contains("no table [smoke]"));
 }

@@ -6,8 +6,8 @@ use ebm_core::EnergyModel;
 use ebm_nn::init;
 use ebm_ops::heads::LateFusion;
 
+use super::forward;
 use super::proposal::StudentProposal;
-use super::trunk::forward;
 use crate::Result;
 
 /// What the squashed u are divided by: steep ones see the middle, flat ones the tails.

@@ -1,26 +1,23 @@
 //! The networks: an energy-based model and the baselines on the same layers.
 
 mod energy;
-mod ensemble;
 mod proposal;
-mod trunk;
 
 use candle_core::{DType, Device, Tensor};
-use candle_nn::Linear;
+use candle_nn::{Linear, VarBuilder};
 use ebm_core::math::log_mean_exp;
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::rand::RngCore;
 use ebm_core::{EnergyModel, Objective, Proposal};
 use ebm_nn::init;
 use ebm_nn::params::ParamStore;
+use ebm_ops::linear;
 
 pub use energy::{EnergyFeatures, EnergyHead};
-pub use ensemble::{Ensemble, MemberFeatures};
 pub use proposal::StudentProposal;
 
 use crate::Result;
 use crate::config::{Built, NetworkConfig};
-use trunk::{Trunk, forward};
 
 /// One network of an ensemble.
 #[derive(Clone, Debug)]
@@ -139,5 +136,106 @@ impl Network {
                 Err(candle_core::Error::Msg("the features are another network's".to_owned()).into())
             }
         }
+    }
+}
+
+/// x (B, inputs) -> (B, outputs) of a fully-connected layer.
+fn forward(layer: &Linear, x: &Tensor) -> Result<Tensor> {
+    Ok(linear(x, layer.weight(), layer.bias())?)
+}
+
+/// Layers with `z · sigmoid(z)` behind each.
+#[derive(Clone, Debug)]
+struct Trunk(Vec<Linear>);
+
+impl Trunk {
+    /// `depth` layers of `width` units on `inputs` numbers.
+    fn new(inputs: usize, width: usize, depth: usize, vb: VarBuilder) -> Result<Self> {
+        let layer = |index: usize| {
+            let inputs = if index == 0 { inputs } else { width };
+            Ok(init::linear(inputs, width, vb.pp(format!("layer{}", index + 1)))?)
+        };
+        Ok(Self((0..depth).map(layer).collect::<Result<_>>()?))
+    }
+
+    /// x (B, F) -> (B, width).
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut h = x.clone();
+        for layer in &self.0 {
+            h = forward(layer, &h)?.silu()?;
+        }
+        Ok(h)
+    }
+}
+
+/// K networks: `p(y | x) = (1/K) Σ_k p_k(y | x)`, a mixture of their densities. Each is normalised by itself, so that f of
+/// the whole is log p.
+#[derive(Clone, Debug)]
+pub struct Ensemble(pub Vec<Network>);
+
+/// What a network sees of inputs x.
+#[derive(Clone, Debug)]
+pub enum MemberFeatures {
+    /// Of an energy model.
+    Energy {
+        /// What f needs.
+        features: EnergyFeatures,
+        /// log Z, (B, 1).
+        log_z: Tensor,
+    },
+    /// The parameters of a baseline's density, (B, P).
+    Outputs(Tensor),
+}
+
+impl Ensemble {
+    /// What its networks see of x (B, F); see [`Network::features`].
+    ///
+    /// # Errors
+    /// Those of [`Network::features`].
+    pub fn features(
+        &self,
+        x: &Tensor,
+        num_samples: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<Vec<MemberFeatures>> {
+        self.0.iter().map(|network| network.features(x, num_samples, rng)).collect()
+    }
+
+    /// Of a baseline's `features` those of one row.
+    ///
+    /// # Errors
+    /// For a row that is not there, and for an energy model.
+    pub fn row(&self, features: &[MemberFeatures], row: usize) -> Result<Vec<MemberFeatures>> {
+        let of = |features: &MemberFeatures| match features {
+            MemberFeatures::Outputs(outputs) => Ok(MemberFeatures::Outputs(outputs.narrow(0, row, 1)?)),
+            MemberFeatures::Energy { .. } => {
+                Err(candle_core::Error::Msg("only a baseline's features have rows".to_owned()).into())
+            }
+        };
+        features.iter().map(of).collect()
+    }
+
+    /// The mean of the [`location`](Network::location)s, (B, D).
+    ///
+    /// # Errors
+    /// Those of [`Network::location`].
+    pub fn location(&self, features: &[MemberFeatures]) -> Result<Tensor> {
+        let each = self.0.iter().zip(features).map(|(network, features)| network.location(features));
+        Ok(Tensor::stack(&each.collect::<ebm_core::Result<Vec<_>>>()?, 2)?.mean(2)?)
+    }
+}
+
+/// f is log p. `Features` are those of the networks, in their order.
+impl EnergyModel for Ensemble {
+    type Features = Vec<MemberFeatures>;
+
+    fn score(&self, features: &Self::Features, y: &Tensor) -> ebm_core::Result<Tensor> {
+        let each = self.0.iter().zip(features).map(|(network, features)| {
+            network.log_prob(features, y)?.ok_or(ebm_core::Error::Unsupported {
+                what: "the density of a direct regression",
+                remedy: "take its prediction, or another method",
+            })
+        });
+        log_mean_exp(&Tensor::stack(&each.collect::<ebm_core::Result<Vec<_>>>()?, 2)?, 2)
     }
 }

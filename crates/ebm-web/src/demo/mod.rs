@@ -167,17 +167,17 @@ impl From<ebm_data::Error> for Refusal {
     }
 }
 
-macro_rules! refusal_from {
-    ($($error:ty),+) => {$(
-        impl From<$error> for Refusal {
-            fn from(error: $error) -> Self {
-                Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
-            }
-        }
-    )+};
+impl From<ebm_experiment::Error> for Refusal {
+    fn from(error: ebm_experiment::Error) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+    }
 }
 
-refusal_from!(ebm_core::Error, ebm_experiment::Error);
+impl From<ebm_core::Error> for Refusal {
+    fn from(error: ebm_core::Error) -> Self {
+        ebm_experiment::Error::from(error).into()
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -138,8 +138,7 @@ impl Toy {
             return Err(Refusal::bad(format!("at most {EPOCHS} epochs")));
         }
         self.known.with(asked.training, |live| {
-            live.course
-                .train(|training| training.history().len() < asked.epochs && start.elapsed() < SLICE)?;
+            live.course.train(|course| course.history().len() < asked.epochs && start.elapsed() < SLICE)?;
             live.state()
         })
     }
@@ -151,7 +150,7 @@ impl Toy {
             check_count(live.added + 1)?;
             live.added += 1;
             live.course.add(asked.x, asked.y);
-            Ok(json!({"points": live.course.training().points().x.len()}))
+            Ok(json!({"points": live.course.points().x.len()}))
         })
     }
 
@@ -188,7 +187,7 @@ impl Live {
         let p: Vec<f64> = (0..ROWS).flat_map(row).collect();
         let kl = self.truth.as_ref().map(|truth| truth.divergence(|x, y| trained.log_density(x, y)));
         Ok(json!({
-            "losses": self.course.training().history(),
+            "losses": self.course.history(),
             "map": {"columns": COLUMNS, "rows": ROWS, "p": p},
             "kl": kl.transpose()?,
         }))

@@ -9,16 +9,11 @@ use serde_json::{Value, json};
 
 use super::log::Log;
 
-/// A quantity of a training over its steps.
+/// A quantity of a training over its steps, which ascend.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Series {
-    /// Steps, ascending.
-    pub steps: Vec<f64>,
-    /// The value of each; NaN where it was not finite.
-    pub values: Vec<f64>,
-}
+pub(super) struct Series(pub Vec<Entry>);
 
-/// One value of a series.
+/// One value of a series; NaN where it was not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Entry {
     pub step: f64,
@@ -73,29 +68,22 @@ impl Training {
     }
 
     fn push(&mut self, name: &str, step: f64, value: Option<f64>) {
-        // Not `entry`, which would allocate the name for every line.
-        if !self.series.contains_key(name) {
-            self.series.insert(name.to_owned(), Series::default());
-        }
-        if let Some(series) = self.series.get_mut(name) {
-            series.steps.push(step);
-            series.values.push(value.unwrap_or(f64::NAN));
+        let entry = Entry { step, value: value.unwrap_or(f64::NAN) };
+        match self.series.get_mut(name) {
+            Some(series) => series.0.push(entry),
+            None => drop(self.series.insert(name.to_owned(), Series(vec![entry]))),
         }
     }
 
     /// Orders what a training that went back has repeated, and says what is not finite.
     fn settle(&mut self) {
         for (name, series) in &mut self.series {
-            if !series.steps.is_sorted() {
+            if !series.0.is_sorted_by_key(|entry| entry.step) {
                 self.notes.push(format!("{name}: its steps go back; they are shown in ascending order"));
-                let mut order: Vec<usize> = (0..series.steps.len()).collect();
-                order.sort_by(|&a, &b| series.steps[a].total_cmp(&series.steps[b]));
-                series.steps = order.iter().map(|&i| series.steps[i]).collect();
-                series.values = order.iter().map(|&i| series.values[i]).collect();
+                series.0.sort_by(|a, b| a.step.total_cmp(&b.step));
             }
-            let missing = series.values.iter().filter(|value| !value.is_finite()).count();
+            let (all, missing) = (series.0.len(), series.0.len() - series.finite().count());
             if missing > 0 {
-                let all = series.values.len();
                 self.notes.push(format!("{name}: {missing} of {all} values are not finite and not drawn"));
             }
         }
@@ -105,18 +93,18 @@ impl Training {
 impl Series {
     /// Its finite values.
     pub fn finite(&self) -> impl DoubleEndedIterator<Item = Entry> + '_ {
-        let entries = self.steps.iter().zip(&self.values).map(|(&step, &value)| Entry { step, value });
-        entries.filter(|entry| entry.value.is_finite())
+        self.0.iter().copied().filter(|entry| entry.value.is_finite())
     }
 
     /// The series as a curve of at most `points` points for the script of charts: where there are more values, a point is
     /// the mean of as many that follow each other, at the first of their steps, with their bounds. `of` is its training.
     pub fn curve(&self, of: usize, points: usize) -> Value {
-        let size = self.values.len().div_ceil(points.max(1)).max(1);
-        let x: Vec<f64> = self.steps.iter().copied().step_by(size).collect();
+        let size = self.0.len().div_ceil(points.max(1)).max(1);
+        let x: Vec<f64> = self.0.iter().step_by(size).map(|entry| entry.step).collect();
         let (mut y, mut low, mut high) = (Vec::new(), Vec::new(), Vec::new());
-        for values in self.values.chunks(size) {
-            let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+        for entries in self.0.chunks(size) {
+            let finite: Vec<f64> =
+                entries.iter().map(|entry| entry.value).filter(|value| value.is_finite()).collect();
             // What is not finite becomes null, which interrupts the line.
             y.push(short(finite.iter().sum::<f64>() / finite.len() as f64));
             if size > 1 {
@@ -137,10 +125,15 @@ fn short(value: f64) -> f64 {
 mod tests {
     use super::*;
 
+    /// Values of the steps from 0 on.
+    fn series(values: &[f64]) -> Series {
+        Series(values.iter().zip(0..).map(|(&value, step)| Entry { step: f64::from(step), value }).collect())
+    }
+
     #[test]
     fn a_long_series_keeps_its_bounds_and_means() {
         let values: Vec<f64> = (0..1000).map(|i| if i == 500 { 1e6 } else { f64::from(i % 2) }).collect();
-        let series = Series { steps: (0..1000).map(f64::from).collect(), values };
+        let series = series(&values);
         let curve = series.curve(3, 100);
         assert_eq!(curve["of"], 3);
         assert_eq!(["x", "y"].map(|key| curve[key].as_array().unwrap().len()), [100, 100]);
@@ -152,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_is_not_finite_interrupts() {
-        let series = Series { steps: vec![0.0, 1.0, 2.0], values: vec![1.0, f64::NAN, 0.5] };
+        let series = series(&[1.0, f64::NAN, 0.5]);
         assert_eq!(series.curve(0, 10)["y"], json!([1.0, null, 0.5]));
         assert_eq!(series.curve(0, 1)["y"], json!([0.75]));
     }
@@ -165,8 +158,9 @@ mod tests {
             lines.iter().map(|line| format!("{{\"step\":{line},\"grad_norm\":1.0}}\n")).collect();
         std::fs::write(dir.path().join("metrics.jsonl"), text).unwrap();
         let training = Training::read(dir.path(), String::new()).unwrap();
-        assert_eq!(training.series["loss"].steps, [0.0, 0.0, 1.0]);
-        assert_eq!(training.series["loss"].values[..2], [3.0, 2.0]);
+        let loss = &training.series["loss"].0;
+        assert_eq!(loss.iter().map(|entry| entry.step).collect::<Vec<_>>(), [0.0, 0.0, 1.0]);
+        assert_eq!([loss[0].value, loss[1].value], [3.0, 2.0]);
         assert!(training.notes.iter().any(|note| note.contains("go back")), "{:?}", training.notes);
         assert!(training.notes.iter().any(|note| note.contains("1 of 3 values")), "{:?}", training.notes);
         assert!(Training::read(&dir.path().join("absent"), String::new()).is_none());

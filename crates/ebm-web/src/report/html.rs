@@ -79,7 +79,7 @@ fn document(title: &str, reload: Option<u32>, contents: &str, parts: &str, chart
 fn overview(runs: &[Run]) -> String {
     let row = |run: &Run| {
         let series = run.trainings.iter().flat_map(|training| training.series.values());
-        let last = series.filter_map(|series| series.steps.last().copied()).reduce(f64::max);
+        let last = series.filter_map(|series| Some(series.0.last()?.step)).reduce(f64::max);
         vec![
             Cell::Text(run.name.clone()),
             run.command.clone().map_or(Cell::Empty, Cell::Text),
@@ -148,7 +148,7 @@ fn curves(runs: &[Run], left_out: &mut Vec<String>) -> Option<(String, Value)> {
         numbers += &table(name, &SUMMARY, &rows);
         let curves: Vec<Value> = series.iter().map(|(of, series)| series.curve(*of, points)).collect();
         charts.push(json!({"title": name, "curves": curves}));
-        let means = series.iter().filter(|(_, series)| series.values.len() > points).count();
+        let means = series.iter().filter(|(_, series)| series.0.len() > points).count();
         if means > 0 {
             left_out.push(format!(
                 "{name}: {means} of its curves have more steps than the page holds; a point is the mean of several, and \
@@ -167,7 +167,7 @@ fn summary(name: &str, series: &Series) -> Vec<Cell> {
     let step = |entry: Option<Entry>| entry.map_or(Cell::Empty, |entry| Cell::Number(entry.step));
     vec![
         Cell::Text(name.to_owned()),
-        Cell::Number(series.values.len() as f64),
+        Cell::Number(series.0.len() as f64),
         value(series.finite().next()),
         value(series.finite().next_back()),
         value(least),

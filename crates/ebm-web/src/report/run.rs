@@ -47,7 +47,7 @@ impl Run {
     /// [`Error::NoFolder`], [`Error::NoRun`].
     pub fn read(folder: &Path, name: &str) -> Result<Self> {
         if !folder.is_dir() {
-            return Err(Error::NoFolder { path: folder.to_owned() });
+            return Err(Error::NoFolder(folder.to_owned()));
         }
         let mut run = Self { name: name.to_owned(), folder: folder.to_owned(), ..Self::default() };
         let mut folders = vec![String::new()];
@@ -61,7 +61,7 @@ impl Run {
         if holds || ["report.md", "results.json", "config.toml"].iter().any(|file| run.has(file)) {
             return Ok(run);
         }
-        Err(Error::NoRun { path: run.folder })
+        Err(Error::NoRun(run.folder))
     }
 
     fn has(&self, path: &str) -> bool {

@@ -95,7 +95,6 @@ fn two_points_make_a_trapezium() {
     let p = density(0.0, 1.0, 2, |y| (0.5 + y).ln());
     assert_close(&[p.log_z(), p.log_prob(0.25), p.cdf(0.5)], &[0.0, 0.75f64.ln(), 0.375], 1e-15);
     assert_close(&[p.quantile(0.375).unwrap()], &[0.5], 1e-15);
-    assert_eq!(p.error().discretisation, f64::INFINITY);
 }
 
 #[test]
@@ -162,7 +161,7 @@ fn bad_inputs_have_typed_errors() {
     let grid = Grid::new(0.0, 2.0, 3).unwrap();
     let refuse = |f: &[f64]| GridDensity::from_scores(&grid, f).unwrap_err();
     assert!(matches!(refuse(&[0.0; 4]), Error::Shape { .. }));
-    assert!(matches!(refuse(&[f64::NEG_INFINITY; 3]), Error::NoMass { x: 0 }));
+    assert!(matches!(refuse(&[f64::NEG_INFINITY; 3]), Error::NoMass(0)));
     for value in [f64::NAN, f64::INFINITY] {
         let error = refuse(&[0.0, 0.0, value]);
         assert!(matches!(&error, Error::NonFiniteScore { x: 0, y, .. } if y == &[2.0]), "{error}");
@@ -190,7 +189,7 @@ fn bad_inputs_have_typed_errors() {
     assert!(matches!(&error, Error::NonFiniteScore { x: 0, y, .. } if y == &[-1.0]), "{error}");
     let zero = Function(|y: &Tensor| Ok((y.sum(2)? * 0.0)?.log()?));
     let error = zero.bind(&(), 2).with(DType::F64, &Device::Cpu).grid(&grid).unwrap_err();
-    assert!(matches!(error, Error::NoMass { x: 0 }), "{error}");
+    assert!(matches!(error, Error::NoMass(0)), "{error}");
     let error = none.bind(&(), 0).with(DType::F64, &Device::Cpu).grid(&negative).unwrap_err();
     assert!(matches!(error, Error::Setting { name: "batch", .. }), "{error}");
     let p = density(0.0, 1.0, 5, |_| 0.0);

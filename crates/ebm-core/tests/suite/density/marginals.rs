@@ -41,7 +41,6 @@ fn correlated_coordinates_have_the_marginals_of_the_closed_form() {
     let of_x = marginals(&model, 1, &[grid, grid]);
     for p in &of_x[0] {
         assert_close(&[p.log_z(), p.variance()], &[(0.6 * std::f64::consts::TAU).ln(), 1.0], 1e-9);
-        assert!(p.error().total() < 1e-9);
     }
 }
 
@@ -71,5 +70,5 @@ fn bad_inputs_have_typed_errors() {
     assert!(matches!(&error, Error::NonFiniteScore { x: 0, y, .. } if y == &[-1.0, -1.0]), "{error}");
     let zero = Function(|y: &Tensor| Ok((y.sum(2)? * 0.0)?.log()?));
     let error = zero.bind(&(), 1).with(DType::F64, &Device::Cpu).marginals(&[grid, grid]).unwrap_err();
-    assert!(matches!(error, Error::NoMass { x: 0 }), "{error}");
+    assert!(matches!(error, Error::NoMass(0)), "{error}");
 }

@@ -1,12 +1,9 @@
-//! Normalised densities and samplers against closed forms.
+//! Normalised densities and a sampler against closed forms.
 
-mod error;
 mod grid;
-mod hmc;
 mod importance;
 mod langevin;
 mod marginals;
-mod modes;
 mod regions;
 
 use ebm_core::{Grid, GridDensity};

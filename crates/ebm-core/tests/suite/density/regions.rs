@@ -76,18 +76,6 @@ fn the_region_of_all_mass_is_the_support() {
 }
 
 #[test]
-fn a_level_set_is_where_the_density_is_above() {
-    let p = density(-3.0, 3.0, 6001, bimodal);
-    let region = p.level_set(-2.0);
-    assert_eq!(region.intervals.len(), 2);
-    for y in p.grid().points() {
-        assert_eq!(region.contains(y), p.log_prob(y) >= -2.0, "{y}");
-    }
-    assert!(p.level_set(10.0).intervals.is_empty() && p.level_set(10.0).mass == 0.0);
-    assert_close(&[p.mass_above(-2.0)], &[region.mass], 1e-15);
-}
-
-#[test]
 fn modes_are_listed_by_height_and_ripples_left_out() {
     // Four peaks at 1, 3, 5, 7 with heights 1.5, 5, 1, 4, then with a ripple of 0.1.
     let heights = [1.5, 5.0, 1.0, 4.0];

@@ -3,7 +3,6 @@
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::Error;
 use ebm_core::parametric::{ConditionalVae, GaussianMixtureDensity, MixtureOfGaussians, Parametric};
-use proptest::prelude::*;
 
 use super::{grid, rows, scalar, waves};
 use crate::zoo::{assert_close, flat, rng};
@@ -20,51 +19,8 @@ fn two_peaks() -> GaussianMixtureDensity {
 }
 
 #[test]
-fn mean_and_mode_of_two_peaks() {
-    let density = two_peaks();
-    assert_close(&flat(&density.mean().unwrap()), &[0.25], 1e-15);
-    let mode = scalar(&density.mode().unwrap());
-    // So far apart, the peaks do not move one another.
-    assert!((mode - 1.0).abs() < 1e-6, "{mode}");
-}
-
-#[test]
-fn the_mode_may_lie_between_the_component_means() {
-    // Two equal components one standard deviation apart have a single mode half-way.
-    let means = tensor(&[0.5, 1.0, -0.5, 1.0], (1, 2, 2));
-    let density =
-        GaussianMixtureDensity::new(&rows(&[&[0.0, 0.0]]), means, tensor(&[0.0; 4], (1, 2, 2))).unwrap();
-    assert_close(&flat(&density.mode().unwrap()), &[0.0, 1.0], 1e-7);
-}
-
-#[test]
-fn a_light_component_can_hold_the_mode() {
-    // The weights are 0.9 and 0.1, but the second is a hundred times narrower.
-    let logits = rows(&[&[9f64.ln(), 0.0]]);
-    let log_variances = tensor(&[0.0, 2.0 * 0.01f64.ln()], (1, 2, 1));
-    let density =
-        GaussianMixtureDensity::new(&logits, tensor(&[0.0, 3.0], (1, 2, 1)), log_variances).unwrap();
-    let mode = scalar(&density.mode().unwrap());
-    assert!((mode - 3.0).abs() < 1e-2, "{mode}");
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
-
-    #[test]
-    fn the_mode_is_the_highest_point_of_a_grid(
-        logits in prop::collection::vec(-1.5..1.5f64, 4),
-        means in prop::collection::vec(-4.0..4.0f64, 4),
-        log_variances in prop::collection::vec(-3.0..1.0f64, 4),
-    ) {
-        let shaped = |values: &[f64]| tensor(values, (1, 4, 1));
-        let density = GaussianMixtureDensity::new(&rows(&[&logits]), shaped(&means), shaped(&log_variances)).unwrap();
-        let mode = density.mode().unwrap();
-        let top = scalar(&density.log_prob(&mode.unsqueeze(1).unwrap()).unwrap());
-        let (y, _) = grid(-8.0, 8.0, 4000);
-        let best = flat(&density.log_prob(&y).unwrap()).into_iter().fold(f64::NEG_INFINITY, f64::max);
-        prop_assert!(top >= best - 1e-9, "{} at the mode, {} on the grid", top, best);
-    }
+fn the_mean_of_two_peaks() {
+    assert_close(&flat(&two_peaks().mean().unwrap()), &[0.25], 1e-15);
 }
 
 #[test]
@@ -163,7 +119,6 @@ fn single_precision_at_extremes() {
         let gradients = loss.backward().unwrap();
         assert!(flat(gradients.get(&outputs).unwrap()).iter().all(|g| g.is_finite()), "{values:?}");
         assert!(scalar(&model.mean(&outputs).unwrap()).is_finite());
-        assert!(scalar(&model.mode(&outputs).unwrap()).is_finite());
         assert!(scalar(&model.density(&outputs).unwrap().sample(1, &mut rng(0)).unwrap()).is_finite());
     }
 }
@@ -186,6 +141,5 @@ fn bad_shapes_and_parameters_have_typed_errors() {
 
     let broken = tensor(&[f64::NAN, 1.0], (1, 2, 1));
     let density = GaussianMixtureDensity::new(&zeros(&[1, 2]), broken, zeros(&[1, 2, 1])).unwrap();
-    assert!(matches!(density.mode(), Err(Error::NonFinite { .. })));
     assert!(matches!(density.sample(1, &mut rng(0)), Err(Error::NonFinite { .. })));
 }

@@ -34,10 +34,9 @@ fn bad_input_has_typed_errors() {
         }
 
         assert!(matches!(model.mean(&empty).unwrap_err(), Error::Empty { .. }), "{name}");
-        assert!(matches!(model.mode(&empty).unwrap_err(), Error::Empty { .. }), "{name}");
         assert!(matches!(model.predict(&empty).unwrap_err(), Error::Empty { .. }), "{name}");
         let wide = waves((2, model.num_outputs() + 1), 0.0, 1.0);
-        for error in [model.mean(&wide), model.mode(&wide), model.predict(&wide)].map(Result::unwrap_err) {
+        for error in [model.mean(&wide), model.predict(&wide)].map(Result::unwrap_err) {
             assert!(matches!(error, Error::Shape { .. }), "{name}");
         }
         let at = |shape: &[usize]| Tensor::zeros(shape, DType::F64, &Device::Cpu).unwrap();
@@ -114,7 +113,6 @@ fn single_precision_agrees_with_double() {
         assert!((scalar(&loss) - scalar(&low)).abs() < 1e-5, "{name}");
         for (a, b) in [
             (model.mean(&outputs).unwrap(), model.mean(&single(&outputs)).unwrap()),
-            (model.mode(&outputs).unwrap(), model.mode(&single(&outputs)).unwrap()),
             (model.predict(&outputs).unwrap(), model.predict(&single(&outputs)).unwrap()),
         ] {
             assert_eq!((b.dtype(), b.dims()), (DType::F32, &[2, 1][..]), "{name}");
@@ -133,7 +131,6 @@ fn outputs_may_be_views() {
         let all = |outputs: &Tensor| {
             let mut values = flat(&model.loss(outputs, &y).unwrap());
             values.extend(flat(&model.mean(outputs).unwrap()));
-            values.extend(flat(&model.mode(outputs).unwrap()));
             values.extend(flat(&model.predict(outputs).unwrap()));
             values.extend(model.log_prob(outputs, &at).unwrap().map(|l| flat(&l)).unwrap_or_default());
             values
@@ -146,10 +143,10 @@ fn outputs_may_be_views() {
 fn outputs_that_can_not_be_compared_are_refused() {
     for (name, model, outputs) in all(1) {
         let broken = (outputs * f64::NAN).unwrap();
-        if ["mixture", "vae", "softmax", "niu", "coral"].contains(&name) {
-            assert!(matches!(model.mode(&broken), Err(Error::NonFinite { .. })), "{name}");
+        if ["niu", "coral"].contains(&name) {
+            assert!(matches!(model.predict(&broken), Err(Error::NonFinite { .. })), "{name}");
         } else {
-            assert!(scalar(&model.mode(&broken).unwrap()).is_nan(), "{name}");
+            assert!(scalar(&model.predict(&broken).unwrap()).is_nan(), "{name}");
         }
     }
 }

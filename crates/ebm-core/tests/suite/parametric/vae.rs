@@ -68,7 +68,7 @@ fn without_a_posterior_of_its_own_the_divergence_vanishes() {
 }
 
 #[test]
-fn mean_density_and_mode_approach_those_of_the_marginal() {
+fn mean_and_density_approach_those_of_the_marginal() {
     let networks = Linear::new(PRIOR, [9.0, 9.0], DECODER); // prediction has no use for the posterior
     let (mean, variance) = networks.marginal();
     let vae = ConditionalVae::new(1, 1, 20_000).unwrap();
@@ -82,17 +82,6 @@ fn mean_density_and_mode_approach_those_of_the_marginal() {
     let want = flat(&gaussian.log_prob(&rows(&[&[mean, variance.ln()]]), &y).unwrap().unwrap());
     for (got, want) in got.iter().zip(want) {
         assert!((got.exp() - want.exp()).abs() < 0.01, "{got}, expected {want}");
-    }
-
-    // Few samples, because their modes are sought one by one.
-    let vae = ConditionalVae::new(1, 1, 128).unwrap();
-    let outputs = vae.prediction_outputs(&networks, &2, &mut rng(8)).unwrap();
-    let mode = vae.mode(&outputs).unwrap();
-    let top = flat(&vae.log_prob(&outputs, &mode.unsqueeze(1).unwrap()).unwrap().unwrap());
-    let (y, _) = grid(mean - 4.0, mean + 4.0, 2000);
-    let best = vae.log_prob(&outputs, &Tensor::cat(&[&y, &y], 0).unwrap()).unwrap().unwrap().max(1).unwrap();
-    for (top, best) in top.iter().zip(flat(&best)) {
-        assert!(*top >= best - 1e-9, "{top} at the mode, {best} on the grid");
     }
 }
 

@@ -1,0 +1,135 @@
+//! p(y | x) as a value: a model and the features of its inputs, given once.
+
+use candle_core::{DType, Device, Tensor};
+
+use super::scores::{candidates_per_pass, scores};
+use super::{Grid, GridDensity};
+use crate::log_sum::LogSum;
+use crate::{EnergyModel, Error, GradientAscent, Refined, Result, check, refine};
+
+/// `p(y | x) = exp f(x, y) / Z(x)` of a model at the features of B inputs x; made by [`EnergyModel::bind`].
+///
+/// ```
+/// use ebm_core::candle_core::{Device, Tensor};
+/// use ebm_core::{EnergyModel, GradientAscent, Grid, StepRule};
+///
+/// /// f(x, y) = -(y - x)²: p(y | x) is a Gaussian with mean x and variance 1/2.
+/// struct Parabola;
+///
+/// impl EnergyModel for Parabola {
+///     type Features = Tensor; // x (B, 1, 1)
+///     fn score(&self, x: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
+///         Ok(y.broadcast_sub(x)?.sqr()?.neg()?.sum(2)?)
+///     }
+/// }
+///
+/// # fn main() -> ebm_core::Result<()> {
+/// let x = Tensor::new(&[[[1f32]], [[2.0]]], &Device::Cpu)?;
+/// let p = Parabola.bind(&x, 2);
+/// let densities = p.grid(&Grid::new(-5.0, 8.0, 2001)?)?;
+/// assert!((densities[1].mean() - 2.0).abs() < 1e-6 && (densities[1].variance() - 0.5).abs() < 1e-6);
+///
+/// let ascent = GradientAscent { steps: 50, step_length: vec![0.25], decay: 0.5, rule: StepRule::Backtracking };
+/// let refined = p.refine(&Tensor::zeros_like(&x)?, &ascent)?;
+/// assert!((refined.y.flatten_all()?.to_vec1::<f32>()?[0] - 1.0).abs() < 1e-3);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Conditional<'a, M: EnergyModel> {
+    model: &'a M,
+    features: &'a M::Features,
+    batch: usize,
+    dtype: DType,
+    device: Device,
+}
+
+impl<'a, M: EnergyModel> Conditional<'a, M> {
+    pub(crate) fn new(model: &'a M, features: &'a M::Features, batch: usize) -> Self {
+        Self { model, features, batch, dtype: DType::F32, device: Device::Cpu }
+    }
+
+    /// The same for a model whose candidates y have this type, `f32` or `f64`, on this device, in place of
+    /// `f32` on the CPU.
+    #[must_use]
+    pub fn with(self, dtype: DType, device: &Device) -> Self {
+        Self { dtype, device: device.clone(), ..self }
+    }
+
+    /// Algorithms S1 and S2 from `y0` `(B, M, D)`; see [`refine`](fn@refine).
+    ///
+    /// # Errors
+    /// Those of [`refine`](fn@refine).
+    pub fn refine(&self, y0: &Tensor, ascent: &GradientAscent) -> Result<Refined> {
+        refine(self.model, self.features, y0, ascent)
+    }
+
+    /// The densities of the B inputs, for a model whose y has one coordinate. f is computed in passes, so
+    /// that memory does not grow with the grid's N.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when B is 0, [`Error::NonFiniteScore`] and [`Error::NoMass`] naming x when f is NaN
+    /// or +∞ anywhere or −∞ everywhere; else whatever the model reports.
+    pub fn grid(&self, grid: &Grid) -> Result<Vec<GridDensity>> {
+        check::at_least_one("batch", self.batch)?;
+        let y = grid.candidates(self.batch, self.dtype, &self.device)?;
+        let rows = scores(self.model, self.features, &y)?;
+        rows.into_iter().enumerate().map(|(x, f)| GridDensity::normalise(*grid, f, x)).collect()
+    }
+
+    /// For each of the B inputs the marginal densities of the D = 1 to 3 coordinates of y, from f on the
+    /// product of one of `grids` for each. All the marginals of an x have its log Z. f is computed in passes:
+    /// memory does not grow with the product of the grids' N.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for another D; else as [`grid`](Self::grid).
+    pub fn marginals(&self, grids: &[Grid]) -> Result<Vec<Vec<GridDensity>>> {
+        let batch = check::at_least_one("batch", self.batch)?;
+        let total = grids.iter().try_fold(1usize, |total, grid| total.checked_mul(grid.num_points()));
+        let total = total.filter(|_| (1..=3).contains(&grids.len())).ok_or_else(|| Error::Setting {
+            name: "grids",
+            value: format!("{grids:?}"),
+            expected: "one to three; in more dimensions use ImportanceDensity",
+        })?;
+
+        let mut sums: Vec<Vec<Vec<LogSum<f64>>>> =
+            vec![grids.iter().map(|grid| vec![LogSum::empty(); grid.num_points()]).collect(); batch];
+        let pass = candidates_per_pass(batch);
+        for start in (0..total).step_by(pass) {
+            let places: Vec<Vec<usize>> =
+                (start..total.min(start + pass)).map(|index| place(index, grids)).collect();
+            let points =
+                places.iter().flat_map(|place| grids.iter().zip(place).map(|(grid, &k)| grid.point(k)));
+            let y = Tensor::from_vec(points.collect(), (1, places.len(), grids.len()), &Device::Cpu)?;
+            let y = y.to_dtype(self.dtype)?.to_device(&self.device)?;
+            let f = scores(self.model, self.features, &y.broadcast_as((batch, places.len(), grids.len()))?)?;
+            for (sums, f) in sums.iter_mut().zip(f) {
+                for (place, f) in places.iter().zip(f) {
+                    let term = f + grids.iter().zip(place).map(|(grid, &k)| grid.log_weight(k)).sum::<f64>();
+                    for (axis, &k) in sums.iter_mut().zip(place) {
+                        axis[k].add(term);
+                    }
+                }
+            }
+        }
+
+        let marginals = |(x, axes): (usize, Vec<Vec<LogSum<f64>>>)| {
+            let densities = axes.into_iter().zip(grids).map(|(axis, grid)| {
+                // The coordinate's own weight belongs to its own integral.
+                let f = axis.iter().enumerate().map(|(k, sum)| sum.value() - grid.log_weight(k));
+                GridDensity::normalise(*grid, f.collect(), x)
+            });
+            densities.collect()
+        };
+        sums.into_iter().enumerate().map(marginals).collect()
+    }
+}
+
+/// The place on each grid of point `index` of their product; the last grid varies fastest.
+fn place(mut index: usize, grids: &[Grid]) -> Vec<usize> {
+    let mut place = vec![0; grids.len()];
+    for (k, grid) in place.iter_mut().zip(grids).rev() {
+        *k = index % grid.num_points();
+        index /= grid.num_points();
+    }
+    place
+}

@@ -1,0 +1,172 @@
+//! Noise contrastive estimation: which of several candidates is the target?
+
+use candle_core::Tensor;
+use ebm_settings::settings;
+use rand::RngCore;
+use serde::{Deserialize, Serialize};
+
+use super::Objective;
+use super::weighted::Candidates;
+use crate::math::{log_mean_exp, log_sum_exp};
+use crate::model::checked_score;
+use crate::parametric::GaussianMixtureDensity;
+use crate::{EnergyModel, GaussianMixture, Proposal, Result, check};
+
+settings! {
+    /// Ranking noise contrastive estimation (NCE in Gustafsson et al., BMVC 2020): which of the target and M
+    /// samples is the target?
+    ///
+    /// `−(1/B) Σ_i log [ e^{s_i0} / Σ_{m=0..M} e^{s_im} ]`, `s_im = f(x_i, y_im) − log q(y_im | y_i)`,
+    /// `y_i0 = y_i`.
+    ///
+    /// Where q depends on x alone, f converges to `log p(y | x)` plus a level for any M (Ma and Collins, 2018). Around
+    /// the target, as in Eq. 5, it does so as M → ∞; for small M it is too narrow.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct NoiseContrastive<P> {
+        /// q.
+        pub proposal: P,
+        /// M, the number of samples for each target, at least 1; the target itself is not among them.
+        pub num_samples: usize where 1..=65_536,
+    }
+}
+
+impl<P: Proposal> Objective for NoiseContrastive<P> {
+    fn loss<M: EnergyModel>(
+        &self,
+        model: &M,
+        features: &M::Features,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Tensor> {
+        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
+        let log_q_target = self.proposal.log_prob(&y.detach().unsqueeze(1)?, &y.detach())?.detach();
+        check::dims("the result of Proposal::log_prob", &log_q_target, "(B, 1)", &[y.dim(0)?, 1])?;
+        let scores = candidates.score(model, features)?;
+        log_of_rank(&scores.log_weights(&candidates.log_q)?.broadcast_add(&log_q_target)?)
+    }
+}
+
+settings! {
+    /// NCE+ (Gustafsson et al., BMVC 2020): [`NoiseContrastive`](crate::NoiseContrastive) with the target
+    /// moved by noise, `y_i0 = y_i + ν`, `ν ~ (1/L) Σ_l N(0, β² σ_l²)`, which allows for labels that are not
+    /// exact.
+    ///
+    /// As M → ∞, f converges to the logarithm of the density of `y_i + ν`, that is of p after the noise ν.
+    ///
+    /// `q(y_i0 | y_i)` is the density of the proposal itself, not of the narrower noise, as in the published
+    /// code. Each target has its own ν, where that code shares one in a batch of 1-D targets.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct NoiseContrastivePlus {
+        /// q with its σ_l.
+        pub proposal: GaussianMixture,
+        /// M, the number of samples for each target, at least 1; the moved target is not among them.
+        pub num_samples: usize where 1..=65_536,
+        /// β > 0.
+        pub beta: f64 where 1e-3..=1e3,
+    }
+}
+
+impl Objective for NoiseContrastivePlus {
+    fn loss<M: EnergyModel>(
+        &self,
+        model: &M,
+        features: &M::Features,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Tensor> {
+        check::positive("beta", self.beta)?;
+        check::targets(y)?;
+        let y = y.detach();
+        let moved = self.proposal.scaled(self.beta)?.sample(&y, 1, rng)?;
+        let samples = self.proposal.sample(&y, self.num_samples, rng)?;
+        let all = Tensor::cat(&[&moved, &samples], 1)?;
+        let s = (checked_score(model, features, &all)? - self.proposal.log_prob(&all, &y)?)?;
+        log_of_rank(&s.narrow(1, 1, self.num_samples)?.broadcast_sub(&s.narrow(1, 0, 1)?)?)
+    }
+}
+
+/// The joint training of an energy model and its proposal (Gustafsson et al., AISTATS 2022): NCE with samples
+/// of a mixture density network `q(y | x; φ)`, and for the network
+///
+/// `(1/B) Σ_i log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | x_i; φ) ]`,
+///
+/// samples and f held constant, whose gradient in φ is that of `KL(p_θ ‖ q_φ)`. Neither part's gradient
+/// reaches the other's parameters; compute φ's outputs from detached features of x to keep those to the
+/// model.
+#[derive(Clone, Debug)]
+pub struct JointNce<'a> {
+    /// q of this batch, with the history of its parameters.
+    pub proposal: &'a GaussianMixtureDensity,
+    /// M, the number of samples for each target, at least 1.
+    pub num_samples: usize,
+}
+
+impl Objective for JointNce<'_> {
+    fn loss<M: EnergyModel>(
+        &self,
+        model: &M,
+        features: &M::Features,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Tensor> {
+        let constant = self.proposal.detach();
+        let candidates = Candidates::draw(&constant, self.num_samples, y, rng)?;
+        let log_q_target = constant.log_prob(&y.detach().unsqueeze(1)?)?;
+        let scores = candidates.score(model, features)?;
+        let d = scores.log_weights(&candidates.log_q)?.broadcast_add(&log_q_target)?;
+
+        let log_q = self.proposal.log_prob(&candidates.samples)?;
+        let divergence = log_mean_exp(&(scores.samples.detach() - log_q)?, 1)?.mean_all()?;
+        Ok((log_of_rank(&d)? + divergence)?)
+    }
+}
+
+settings! {
+    /// The loss of implicit behavioural cloning (Florence et al., 2021): the target against M
+    /// counter-examples, with no regard to how frequent those are:
+    ///
+    /// `−(1/B) Σ_i log [ e^{f(x_i, y_i)/τ} / (e^{f(x_i, y_i)/τ} + Σ_m e^{f(x_i, y_im)/τ}) ]`.
+    ///
+    /// Where q depends on x alone, `f/τ` converges to `log p(y | x) − log q(y | x)` plus a level for any M,
+    /// and so to the density where q is uniform. Around the target, as in Eq. 5, it converges to the density
+    /// for M = 1 (conditional NCE; Ceylan and Gutmann, 2018), but for more samples neither to the density nor
+    /// to a ratio.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct InfoNce<P> {
+        /// q, where counter-examples come from.
+        pub proposal: P,
+        /// M, the number of counter-examples for each target, at least 1.
+        pub num_samples: usize where 1..=65_536,
+        /// τ > 0.
+        #[serde(default = "one")]
+        pub temperature: f64 where 1e-6..=1e6,
+    }
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl<P: Proposal> Objective for InfoNce<P> {
+    fn loss<M: EnergyModel>(
+        &self,
+        model: &M,
+        features: &M::Features,
+        y: &Tensor,
+        rng: &mut dyn RngCore,
+    ) -> Result<Tensor> {
+        check::positive("temperature", self.temperature)?;
+        let scores = Candidates::draw(&self.proposal, self.num_samples, y, rng)?.score(model, features)?;
+        log_of_rank(&(scores.samples.broadcast_sub(&scores.target)? / self.temperature)?)
+    }
+}
+
+/// The mean over the batch of `−log [ 1 / (1 + Σ_m exp d_im) ]`, where `d`, shape `(B, M)`, is by how much
+/// each rival's score exceeds the target's.
+fn log_of_rank(d: &Tensor) -> Result<Tensor> {
+    let target = d.narrow(1, 0, 1)?.zeros_like()?;
+    Ok(log_sum_exp(&Tensor::cat(&[&target, d], 1)?, 1)?.mean_all()?)
+}

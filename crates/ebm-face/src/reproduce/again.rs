@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
-use ebm_base::Key;
 use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
 use ebm_train::Progress;
@@ -15,7 +14,7 @@ use super::Outcome;
 use super::densities::{FEWEST, coordinate_densities};
 use super::networks::{Entry, Seen};
 use super::table::{choose_step_length, compare};
-use crate::features::{Depth, Viewer};
+use crate::features::Viewer;
 use crate::network::ENERGY;
 use crate::saved::{BackboneSource, RunConfig, Saved};
 use crate::{Error, Result};
@@ -90,16 +89,12 @@ pub fn evaluate(
             BackboneSource::File { sha256, .. } => sha256.clone(),
             BackboneSource::Own(_) => number.to_string(),
         };
-        let [validation, results] = match tables.get(&name) {
-            Some(seen) => seen.clone(),
-            None => {
-                let results = see(&saved, faces, "images", progress)?;
-                let held_out = held_out.map(|faces| see(&saved, faces, "images", progress)).transpose()?;
-                let validation = held_out.unwrap_or_else(|| Rc::clone(&results));
-                tables.insert(name, [Rc::clone(&validation), Rc::clone(&results)]);
-                [validation, results]
-            }
-        };
+        if !tables.contains_key(&name) {
+            let results = see(&saved, faces, "images", progress)?;
+            let held_out = held_out.map(|faces| see(&saved, faces, "images", progress)).transpose()?;
+            tables.insert(name.clone(), [held_out.unwrap_or_else(|| Rc::clone(&results)), results]);
+        }
+        let [validation, results] = tables[&name].clone();
         let Saved { config: RunConfig { method, seed, .. }, head, .. } = saved;
         entries.push(Entry { method, seed, head, validation, results });
     }
@@ -108,9 +103,9 @@ pub fn evaluate(
 
 /// What a saved network sees of `faces`.
 fn see(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Progress) -> Result<Rc<Seen>> {
-    let viewer = Viewer { trunk: &*saved.trunk, depth: Depth::Features, device: &Device::Cpu };
-    let plain = saved.config.experiment.input.transform(false);
-    Seen::of(&viewer.table(stage, faces, plain, Key::new(0), progress)?, None)
+    let input = &saved.config.experiment.input;
+    let viewer = Viewer { trunk: &*saved.trunk, input, maps: false, device: &Device::Cpu };
+    Seen::of(&viewer.table(stage, faces, 0, progress)?, None)
 }
 
 /// Algorithm S2 with the λ that comes nearest to the targets of `faces` for a saved energy model alone, which

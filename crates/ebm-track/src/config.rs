@@ -33,7 +33,6 @@ settings! {
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
         /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
-        #[serde(default = "published_repetitions")]
         pub repetitions: usize where 1..=1000,
         /// The tracker.
         #[serde(default)]
@@ -91,11 +90,6 @@ settings! {
         /// After so many pairs, and at the end, held-out boxes are measured.
         pub curve: Vec<usize> where 1..=1_000_000_000 => "pairs",
     }
-}
-
-/// ATOM's authors report means of five runs, and so does the paper.
-fn published_repetitions() -> usize {
-    5
 }
 
 impl Settings for ExperimentConfig {

@@ -170,11 +170,6 @@ impl BoxModule {
         let hidden = Tensor::cat(&[hidden(0)?, hidden(1)?], 1)?;
         Ok(linear(&hidden, &self.weight, Some(&self.bias))?.reshape((batch, count))?)
     }
-
-    fn energy(&self, features: &TargetFeatures, y: &Tensor, train: bool) -> ebm_core::Result<Tensor> {
-        let corners = features.space.decode(y)?;
-        self.f(&features.test, &corners, train).map_err(ebm_core::Error::model)
-    }
 }
 
 /// The maps (N, H, W, C) times the vectors (N, C), or one for all.
@@ -240,14 +235,14 @@ impl BoxNetwork for BoxModule {
     fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
         let is_constant = are_constant(features.0.iter().chain([corners]));
         match if is_constant { self.packed(corners)? } else { None } {
-            Some(packed) => packed.scores(features, corners),
+            Some(packed) => Ok(packed.evaluate(features, corners, false)?.0),
             None => self.f(features, corners, false),
         }
     }
 
     fn corner_gradients(&self, features: &TestFeatures, corners: &Tensor) -> Result<(Tensor, Tensor)> {
         if let Some(packed) = self.packed(corners)? {
-            return packed.gradients(features, corners);
+            return packed.evaluate(features, corners, true);
         }
         let corners = Var::from_tensor(&corners.detach())?;
         let f = self.f(&features.detach(), &corners, false)?;
@@ -287,7 +282,8 @@ impl EnergyModel for InTraining<'_> {
     type Features = TargetFeatures;
 
     fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        self.0.energy(features, y, true)
+        let corners = features.space.decode(y)?;
+        self.0.f(&features.test, &corners, true).map_err(ebm_core::Error::model)
     }
 
     fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {

@@ -14,15 +14,15 @@ use crate::{Error, Result};
 type BuiltObjective = AnyObjective<Box<dyn Proposal>>;
 
 /// A [`BoxModule`] under its objective. The backbone takes no part: it gave the features.
-pub struct BoxModuleTask<S> {
+pub struct BoxModuleTask {
     module: BoxModule,
     learner: Learner,
-    source: S,
+    source: Box<dyn PairSource>,
     objective: BuiltObjective,
     key: Key,
 }
 
-impl<S: PairSource> BoxModuleTask<S> {
+impl BoxModuleTask {
     /// Trains the trainable parameters of `store`, from which `module` was built, in f32, by `objective`.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl<S: PairSource> BoxModuleTask<S> {
     pub fn new(
         module: BoxModule,
         store: ParamStore,
-        source: S,
+        source: Box<dyn PairSource>,
         objective: &AnyObjective,
         training: &BoxTraining,
         key: Key,
@@ -70,7 +70,7 @@ impl<S: PairSource> BoxModuleTask<S> {
     }
 }
 
-impl<S: PairSource> GradientTask for BoxModuleTask<S> {
+impl GradientTask for BoxModuleTask {
     type Error = Error;
 
     fn loss(&mut self, step: usize) -> Result<Loss> {

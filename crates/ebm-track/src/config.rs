@@ -44,9 +44,7 @@ settings! {
         #[serde(default)]
         pub stills: Option<StillsConfig>,
     }
-}
 
-settings! {
     /// Pairs of frames.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -54,9 +52,7 @@ settings! {
         /// The greatest distance of the two frames.
         pub max_gap: usize where 0..=1_000_000 => "frames",
     }
-}
 
-settings! {
     /// How many generated videos.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -68,9 +64,7 @@ settings! {
         /// To measure on, where no images are learned from.
         pub test: usize where 1..=1_000_000 => "videos",
     }
-}
 
-settings! {
     /// How box modules are trained on still images and generated videos, and judged meanwhile.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -1,6 +1,7 @@
 //! g_x of many images, or what a frozen part makes of them, computed once.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
@@ -10,7 +11,7 @@ use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_train::Progress;
 
 use crate::config::InputConfig;
-use crate::training::{images, targets};
+use crate::training::{Batch, images, targets};
 use crate::{Backbone, Result};
 
 /// What a backbone makes of one view of a list of images, row by row, with the targets. An image that could not be
@@ -20,7 +21,7 @@ pub struct FeatureTable {
     /// g_x, `(N, X)`, or the maps of the frozen part, `(N, …)`.
     features: Tensor,
     /// `(N, D)`: the targets of this view, which a mirror image may change.
-    targets: Tensor,
+    pub targets: Tensor,
     /// The place in the list of images of each row.
     indices: Vec<u32>,
 }
@@ -89,23 +90,21 @@ impl FeatureTable {
         self.features.dims().iter().skip(1).product()
     }
 
-    /// g_x of all rows, `(N, X)`, of maps as `trunk` goes on from them.
+    /// g_x of all rows, of maps as `trunk` goes on from them, with the targets.
     ///
     /// # Errors
     /// When memory runs out, or the maps are not this backbone's.
-    pub fn features(&self, trunk: Option<&dyn Backbone>) -> Result<Tensor> {
-        let Some(trunk) = trunk else { return Ok(self.features.to_dtype(DType::F32)?) };
+    pub fn seen(&self, trunk: Option<&dyn Backbone>) -> Result<Rc<Batch>> {
+        let y = self.targets.clone();
+        let Some(trunk) = trunk else {
+            return Ok(Rc::new(Batch { x: self.features.to_dtype(DType::F32)?, y }));
+        };
         let mut found = Vec::new();
         for first in (0..self.count()).step_by(BATCH) {
             let maps = self.features.narrow(0, first, BATCH.min(self.count() - first))?;
             found.push(trunk.features_of_maps(&maps.to_dtype(DType::F32)?, false)?);
         }
-        Ok(Tensor::cat(&found, 0)?)
-    }
-
-    /// The targets, `(N, D)`.
-    pub fn targets(&self) -> &Tensor {
-        &self.targets
+        Ok(Rc::new(Batch { x: Tensor::cat(&found, 0)?, y }))
     }
 
     /// What a batch takes of a row, `(1, …)`, and its target, `(1, D)`.

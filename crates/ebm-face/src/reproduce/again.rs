@@ -12,11 +12,12 @@ use ebm_train::Progress;
 
 use super::Outcome;
 use super::densities::{FEWEST, coordinate_densities};
-use super::networks::{Entry, Seen};
+use super::networks::Entry;
 use super::table::{choose_step_length, compare};
 use crate::features::Viewer;
 use crate::network::ENERGY;
 use crate::saved::{BackboneSource, RunConfig, Saved};
+use crate::training::Batch;
 use crate::{Error, Result};
 
 /// The runs of one network each that `path` stands for: itself and the energy model of its seed beside it,
@@ -82,7 +83,7 @@ pub fn evaluate(
         None => return Err(fail("the energy model says no step length; give one")),
     };
     // Heads on one backbone share its features.
-    let mut tables: BTreeMap<String, [Rc<Seen>; 2]> = BTreeMap::new();
+    let mut tables: BTreeMap<String, [Rc<Batch>; 2]> = BTreeMap::new();
     let mut entries = Vec::new();
     for (number, saved) in saved.into_iter().enumerate() {
         let name = match &saved.config.trunk {
@@ -102,10 +103,10 @@ pub fn evaluate(
 }
 
 /// What a saved network sees of `faces`.
-fn see(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Progress) -> Result<Rc<Seen>> {
+fn see(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Progress) -> Result<Rc<Batch>> {
     let input = &saved.config.experiment.input;
     let viewer = Viewer { trunk: &*saved.trunk, input, maps: false, device: &Device::Cpu };
-    Seen::of(&viewer.table(stage, faces, 0, progress)?, None)
+    viewer.table(stage, faces, 0, progress)?.seen(None)
 }
 
 /// Algorithm S2 with the λ that comes nearest to the targets of `faces` for a saved energy model alone, which
@@ -127,7 +128,7 @@ pub fn choose_refinement(
     let modes: Vec<f32> = densities.iter().flatten().map(|density| density.mode() as f32).collect();
     let count = densities.len();
     let modes = Tensor::from_vec(modes, (count, config.dim()), &Device::Cpu)?;
-    let seen = Seen { g_x: all.g_x.narrow(0, 0, count)?, y: all.y.narrow(0, 0, count)? };
+    let seen = Batch { x: all.x.narrow(0, 0, count)?, y: all.y.narrow(0, 0, count)? };
     let choice = choose_step_length(&config.refinement, head, &seen, &[modes])?;
     Ok(config.refinement.ascent(choice.step_length))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
 use ebm_base::Key;
 use ebm_data::faces::Faces;
 use ebm_nn::import::WeightBytes;
@@ -21,31 +21,16 @@ use crate::evaluation::numbers;
 use crate::features::{FeatureTable, SHARED_SEED, Viewer};
 use crate::network::{Head, Network, TRUNK};
 use crate::saved::{BackboneSource, RunConfig, open_backbone, save};
-use crate::training::{BatchSource, CachedSource, FaceTask, whole_network};
+use crate::training::{Batch, BatchSource, CachedSource, FaceTask, whole_network};
 use crate::{Backbone, BackboneConfig, Error, Result, preload_backbone};
 
-/// A trained network's view of a split.
-pub(crate) struct Seen {
-    /// Its g_x, `(N, X)`.
-    pub g_x: Tensor,
-    /// The targets, `(N, D)`.
-    pub y: Tensor,
-}
-
-impl Seen {
-    /// What `trunk` makes of the maps of `table`, or its features.
-    pub fn of(table: &FeatureTable, trunk: Option<&dyn Backbone>) -> Result<Rc<Self>> {
-        Ok(Rc::new(Self { g_x: table.features(trunk)?, y: table.targets().clone() }))
-    }
-}
-
-/// A trained head and what it sees of the validation split and of the split that the results are of.
+/// A trained head with its g_x of the validation split and of the split that the results are of.
 pub(crate) struct Entry {
     pub method: String,
     pub seed: u64,
     pub head: Head,
-    pub validation: Rc<Seen>,
-    pub results: Rc<Seen>,
+    pub validation: Rc<Batch>,
+    pub results: Rc<Batch>,
 }
 
 /// A network that a table needs.
@@ -87,7 +72,7 @@ impl Wanted<'_> {
         Head::of(self.config, self.method, num_features, &store.constants()?, &Device::Cpu)
     }
 
-    fn entry(&self, head: Head, validation: Rc<Seen>, results: Option<Rc<Seen>>) -> Entry {
+    fn entry(&self, head: Head, validation: Rc<Batch>, results: Option<Rc<Batch>>) -> Entry {
         let results = results.unwrap_or_else(|| Rc::clone(&validation));
         Entry { method: self.method.to_owned(), seed: self.seed, head, validation, results }
     }
@@ -115,7 +100,7 @@ pub fn paper(
         let device = if matches!(config.trunk, BackboneConfig::Resnet(_)) { &Device::Cpu } else { device };
         let trunk = config.trunk.build(&store.constants()?, TRUNK, DType::F32, device)?;
         let viewer = Viewer { trunk: &*trunk, input: &config.input, maps: false, device };
-        let mut see = |faces| Seen::of(&viewer.table("features", faces, 0, progress)?, None);
+        let mut see = |faces| viewer.table("features", faces, 0, progress)?.seen(None);
         let validation = see(&data.validation)?;
         let results = data.test.as_ref().filter(|_| measured).map(see).transpose()?;
         Ok(wanted.entry(wanted.head(trunk.num_features(), &store)?, validation, results))
@@ -254,7 +239,7 @@ fn on_tables(
             (num_features, source) = (network.num_features(), BackboneSource::Own(config.trunk.clone()));
             trunk = Some(Box::new(OnMaps(network)) as Box<dyn Backbone>);
         }
-        Head::preload(config, method, &store, numbers(tables.train[0].targets())?)?;
+        Head::preload(config, method, &store, numbers(&tables.train[0].targets)?)?;
         let head = Head::of(config, method, num_features, &store, device)?;
         let (network, training) = (Network::new(config, trunk, head)?, config.training_of(method));
         let batches = CachedSource::new(Rc::clone(&tables.train), training.batch_size, key.split("data"))?;
@@ -263,7 +248,7 @@ fn on_tables(
         let store = wanted.train(task, steps, source, options, progress)?;
         let build = || config.trunk.build(&store.constants()?, TRUNK, DType::F32, device);
         let trunk = is_finetuned.then(build).transpose()?;
-        let see = |table: &FeatureTable| Seen::of(table, trunk.as_deref());
+        let see = |table: &FeatureTable| table.seen(trunk.as_deref());
         let results = tables.results.as_ref().map(see).transpose()?;
         Ok(wanted.entry(wanted.head(num_features, &store)?, see(&tables.validation)?, results))
     };

@@ -10,12 +10,13 @@ use super::Options;
 use super::ablation::ablation;
 use super::data::Data;
 use super::densities::{density_rows, examples};
-use super::networks::{Entry, Seen, Wanted};
+use super::networks::{Entry, Wanted};
 use super::results::{Outcome, PairedRow, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, estimates, nll, numbers, refined};
 use crate::network::{ENERGY, Head};
 use crate::saved::save_refinement;
+use crate::training::Batch;
 use crate::{Error, Result};
 
 /// Seed of the bootstrap's draws.
@@ -41,7 +42,7 @@ pub(super) fn reproduce(
     };
     // The first seed's networks choose λ for all.
     let baselines = entries.iter().filter(|entry| entry.seed == energy.seed && !entry.head.is_energy());
-    let initial = baselines.map(|entry| estimates(&entry.head, &entry.head.features(&entry.validation.g_x)?));
+    let initial = baselines.map(|entry| estimates(&entry.head, &entry.head.features(&entry.validation.x)?));
     let initial = initial.collect::<Result<Vec<_>>>()?;
     let Choice { step_length, .. } =
         choose_step_length(&config.refinement, &energy.head, &energy.validation, &initial)?;
@@ -70,7 +71,7 @@ pub(super) struct Choice {
 pub(super) fn choose_step_length(
     refinement: &RefinementConfig,
     head: &Head,
-    seen: &Seen,
+    seen: &Batch,
     estimates: &[Tensor],
 ) -> Result<Choice> {
     let mut best = Choice { step_length: 0.0, errors: Vec::new() };
@@ -79,7 +80,7 @@ pub(super) fn choose_step_length(
         let ascent = refinement.ascent(step_length);
         let mut errors = Vec::new();
         for y0 in estimates {
-            errors.push(absolute_error(&refined(head, &seen.g_x, y0, &ascent)?, &seen.y)?.mean);
+            errors.push(absolute_error(&refined(head, &seen.x, y0, &ascent)?, &seen.y)?.mean);
         }
         let sum = errors.iter().sum();
         if sum < lowest {
@@ -103,13 +104,13 @@ pub(crate) fn compare(
     let mut changes: Vec<(&str, Vec<Vec<f64>>)> = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.head.is_energy()) {
         let (seen, head) = (&entry.results, &entry.head);
-        let before = estimates(head, &head.features(&seen.g_x)?)?;
+        let before = estimates(head, &head.features(&seen.x)?)?;
         let mut row = Row::new(&entry.method, false, entry.seed, absolute_error(&before, &seen.y)?);
-        row.nll = nll(head, &seen.g_x, &seen.y, &[])?;
+        row.nll = nll(head, &seen.x, &seen.y, &[])?;
         outcome.rows.push(row);
         let mut energy = entries.iter().filter(|other| other.seed == entry.seed && other.head.is_energy());
         if let Some(energy) = energy.next() {
-            let after = refined(&energy.head, &energy.results.g_x, &before, ascent)?;
+            let after = refined(&energy.head, &energy.results.x, &before, ascent)?;
             outcome.rows.push(Row::new(&entry.method, true, entry.seed, absolute_error(&after, &seen.y)?));
             let change = changes_of_errors(&before, &after, &energy.results.y)?;
             match changes.iter_mut().find(|(method, _)| *method == entry.method) {

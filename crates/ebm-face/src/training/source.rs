@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Inputs with their targets.
 pub struct Batch {
-    /// Images `(B, 3, H, W)`, features `(B, X)` or maps `(B, …)`.
+    /// Images `(B, 3, H, W)`, features g_x `(B, X)` or maps `(B, …)`.
     pub x: Tensor,
     /// Targets `(B, D)`.
     pub y: Tensor,

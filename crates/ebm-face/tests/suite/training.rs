@@ -87,7 +87,7 @@ fn every_image_comes_once_in_an_epoch_of_features() {
     let viewer = Viewer { trunk: &*trunk, input: &config.input, maps: false, device: &CPU };
     let table = viewer.table("test", &faces, 0, &mut ()).unwrap();
     assert_eq!((table.count(), table.num_features()), (12, 128));
-    assert_eq!(table.targets().to_vec2::<f32>().unwrap()[11], [60.0]);
+    assert_eq!(table.targets.to_vec2::<f32>().unwrap()[11], [60.0]);
     let views = Rc::new(vec![table.clone(), table]);
     let mut source = CachedSource::new(Rc::clone(&views), 4, Key::new(7)).unwrap();
     let mut ages = |steps: std::ops::Range<usize>| -> Vec<f32> {

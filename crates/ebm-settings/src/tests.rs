@@ -43,6 +43,7 @@ settings! {
         grid: Grid,
     }
 
+    #[derive(Clone)]
     enum Kind {
         Plain,
     }

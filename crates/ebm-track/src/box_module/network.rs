@@ -206,7 +206,7 @@ impl EnergyModel for BoxModule {
 
 impl BoxNetwork for BoxModule {
     fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> Result<Modulation> {
-        let images = reference.images()?;
+        let (images, ..) = reference.layer2.dims4()?;
         let ReferenceBranch { convs, fc3, vectors } = &self.reference;
         let corners = corners(boxes)?.unsqueeze(1)?;
         let pool = |map: usize| -> Result<Tensor> {

@@ -58,8 +58,6 @@ pub(super) struct Course<'a> {
 struct Module<'a> {
     training: ModuleTraining<'a>,
     task: BoxModuleTask,
-    /// Its settings.
-    text: String,
     /// Completed steps.
     done: usize,
 }
@@ -129,12 +127,11 @@ impl<'a> Course<'a> {
     ) -> Result<Vec<Trained<'_>>> {
         let Self { config, options, backbone, .. } = self;
         let ((pairs, together), device, group) = (pairs, &options.device, Group::alone());
-        let text = config.to_toml()?;
         let mut modules = Vec::new();
         for (method, pairs) in config.methods.iter().zip(pairs) {
             let training = ModuleTraining { config, method, seed, backbone, device, group: &group };
-            let (task, text) = (training.start(pairs)?, text.clone());
-            let mut module = Module { training, task, text, done: self.checkpoint(&method.key, seed)? };
+            let (task, done) = (training.start(pairs)?, self.checkpoint(&method.key, seed)?);
+            let mut module = Module { training, task, done };
             self.advance(&mut module, options.resume, progress)?;
             modules.push(module);
         }
@@ -177,8 +174,8 @@ impl<'a> Course<'a> {
     /// Trains a module up to the steps that are called done, from its last checkpoint on where it has one.
     fn advance(&self, module: &mut Module<'_>, resume: bool, progress: &mut dyn Progress) -> Result<()> {
         let ModuleTraining { method, seed, .. } = module.training;
-        let name = module_name(&method.key, seed);
-        let spec = RunSpec::new(&self.options.run, &name, &module.text, module.done, seed);
+        let (name, text) = (module_name(&method.key, seed), self.config.to_toml()?);
+        let spec = RunSpec::new(&self.options.run, &name, &text, module.done, seed);
         train_run(&RunSpec { resume, ..spec }, &mut module.task, progress)?;
         Ok(())
     }

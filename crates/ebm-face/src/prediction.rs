@@ -31,8 +31,8 @@ pub const PROMINENCE: f64 = 0.3;
 /// The probability of [`Estimate::interval`].
 const INTERVAL: f64 = 0.9;
 
-/// Of the `baselines` by name, which are what `place`, that where the ascent begins: the one that is `asked` for, as
-/// [`PredictorOptions::baseline`] says.
+/// Returns the one of the `baselines` by name at whose estimate the ascent begins, as [`PredictorOptions::baseline`] says
+/// of what is `asked` for. `place` begins the message of a refusal, such as "the program holds".
 fn initial<T>(asked: Option<&str>, mut baselines: BTreeMap<&str, T>, place: &str) -> Result<Option<T>> {
     match asked {
         Some(NO_BASELINE) => Ok(None),
@@ -46,7 +46,7 @@ fn initial<T>(asked: Option<&str>, mut baselines: BTreeMap<&str, T>, place: &str
     }
 }
 
-/// In the place of a baseline the mode of the density of each coordinate.
+/// The name that stands for no baseline: the ascent begins at the mode of the density of each coordinate.
 pub const NO_BASELINE: &str = "none";
 /// The key of the baseline that is usually refined, the one that this program holds.
 pub const BUNDLED_BASELINE: &str = "direct_l2";

@@ -40,7 +40,7 @@ fn variants(config: &ExperimentConfig) -> Result<Vec<Variant>> {
 }
 
 /// Refines the `estimates` of the baselines of seed 0 on the validation split with each energy model that the
-/// configuration compares, of which `own` is the table's; `train` trains that of a configuration in the run of a name.
+/// configuration compares. The table's is `own`; `train` trains that of a configuration in the run of a name.
 pub(super) fn ablation(
     config: &ExperimentConfig,
     own: &Entry,

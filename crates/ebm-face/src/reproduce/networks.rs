@@ -174,7 +174,7 @@ pub fn on_features(
     Ok(outcome)
 }
 
-/// What is seen of `faces` as they are, and of so many views in all.
+/// Looks at `faces` in `count` views, the first being the images as they are.
 fn views(
     viewer: &Viewer<'_>,
     stage: &str,

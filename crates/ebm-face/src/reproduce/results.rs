@@ -65,8 +65,8 @@ pub struct AblationRow {
     pub published: Option<f64>,
 }
 
-/// By how much refinement changes the absolute error of the same image, over all images and seeds: refined less
-/// unrefined, in the unit of y.
+/// The change of the absolute error of the same image by refinement, over all images and seeds: refined less unrefined,
+/// in the unit of y.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PairedRow {
     /// As in [`Row`].

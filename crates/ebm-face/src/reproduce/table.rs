@@ -136,8 +136,8 @@ pub(crate) fn compare(
     Ok(outcome)
 }
 
-/// By how much the error of each image, the mean over the coordinates of y `(N, D)`, changes from the estimates `before`
-/// to those `after`.
+/// Returns the change of each image's error from the estimates `before` to those `after`: the mean over the coordinates
+/// of y `(N, D)`.
 fn changes_of_errors(before: &Tensor, after: &Tensor, y: &Tensor) -> Result<Vec<f64>> {
     let [before, after] = [before, after].map(|found| numbers(&(found - y)?.abs()?.mean(1)?));
     Ok(after?.iter().zip(before?).map(|(after, before)| after - before).collect())

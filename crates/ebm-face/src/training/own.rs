@@ -91,7 +91,7 @@ pub struct FaceData {
 }
 
 impl FaceTraining {
-    /// What the network's file says.
+    /// The settings that the network's file keeps.
     fn saved(&self) -> RunConfig {
         let (method, experiment) = (self.method.clone(), self.config.clone());
         RunConfig {

@@ -86,7 +86,7 @@ impl<'a> Course<'a> {
         Ok(Self { config, options, backbone, tracking, sets: Vec::new() })
     }
 
-    /// Holds out so many boxes of `sequences`, in whole batches.
+    /// Holds out about `boxes` boxes of `sequences`, in whole batches.
     pub fn hold_out(&mut self, name: &str, sequences: Vec<Sequence>, boxes: usize) -> Result<()> {
         let batch_size = self.config.training.batch_size;
         let count = (boxes / batch_size).max(1);

@@ -49,7 +49,7 @@ fn rows(path: &Path) -> Vec<BTreeMap<String, String>> {
 #[test]
 fn every_configuration_says_what_it_should_come_to() {
     let found = configurations();
-    assert_eq!(found.len(), 19);
+    assert_eq!(found.len(), 20);
     for (path, expected) in found {
         let path = path.display();
         assert!(expected.command.starts_with("ebm "), "{path}: {}", expected.command);

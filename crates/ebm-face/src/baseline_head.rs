@@ -25,15 +25,10 @@ pub(crate) const RANKS: &str = "ranks.bias";
 /// | Gaussian mixture, quantiles | `outputs` (P) |
 #[derive(Clone, Debug)]
 pub struct BaselineHead {
-    branches: Vec<Branch>,
+    /// Of each the layer with ReLU and the linear one.
+    branches: Vec<[Linear; 2]>,
     /// CORAL's biases.
     ranks: Option<Tensor>,
-}
-
-#[derive(Clone, Debug)]
-struct Branch {
-    hidden: Linear,
-    out: Linear,
 }
 
 impl BaselineHead {
@@ -57,7 +52,7 @@ impl BaselineHead {
             } else {
                 init::linear(hidden, outputs, vb.pp("fc2"))?
             };
-            Ok(Branch { hidden: init::linear(num_features, hidden, vb.pp("fc1"))?, out })
+            Ok([init::linear(num_features, hidden, vb.pp("fc1"))?, out])
         };
         let branches = branches(baseline)?.into_iter().map(branch).collect::<Result<_>>()?;
         let ranks = |outputs| vb.get_with_hints(outputs, RANKS, Init::Const(0.0));
@@ -69,9 +64,9 @@ impl BaselineHead {
     /// # Errors
     /// When `g_x` has another shape.
     pub fn forward(&self, g_x: &Tensor) -> Result<Tensor> {
-        let branch = |branch: &Branch| {
-            let h = relu(&linear(g_x, branch.hidden.weight(), branch.hidden.bias())?)?;
-            linear(&h, branch.out.weight(), branch.out.bias())
+        let branch = |[hidden, out]: &[Linear; 2]| {
+            let h = relu(&linear(g_x, hidden.weight(), hidden.bias())?)?;
+            linear(&h, out.weight(), out.bias())
         };
         let outputs = self.branches.iter().map(branch).collect::<ebm_nn::Result<Vec<_>>>()?;
         let outputs = Tensor::cat(&outputs, 1)?;
@@ -80,12 +75,10 @@ impl BaselineHead {
             None => outputs,
         })
     }
-}
 
-impl BaselineHead {
     /// The device of its parameters.
     pub(crate) fn device(&self) -> &Device {
-        self.branches.first().map_or(&Device::Cpu, |branch| branch.out.weight().device())
+        self.branches.first().map_or(&Device::Cpu, |[_, out]| out.weight().device())
     }
 }
 

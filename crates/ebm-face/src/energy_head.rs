@@ -111,19 +111,16 @@ impl EnergyHead {
     }
 
     fn cut(&self) -> Result<Parts> {
-        let width = self.join.0.dim(1)? - self.num_features;
-        let y_weight = self.join.0.narrow(1, self.num_features, width)?;
+        let [x_weight, y_weight] = self.weights()?;
         Ok(Parts {
-            x_weight: self.join.0.narrow(1, 0, self.num_features)?.contiguous()?,
+            x_weight: x_weight.contiguous()?,
             late: LateFusion::new(&self.y_layers, &y_weight, &self.out.0, &self.out.1)?,
         })
     }
 
     /// f as operators: `g_x (N, X)` and `y (N, M, D)` -> (N, M).
     pub(crate) fn onnx(&self, graph: &mut Graph, g_x: &Value, y: &Value) -> Result<Value> {
-        let width = self.join.0.dim(1)? - self.num_features;
-        let x_weight = self.join.0.narrow(1, 0, self.num_features)?;
-        let y_weight = self.join.0.narrow(1, self.num_features, width)?;
+        let [x_weight, y_weight] = self.weights()?;
         let of_x = graph.linear(g_x, &x_weight, Some(&self.join.1))?;
         let axis = graph.integers(&[1]);
         let of_x = graph.node("Unsqueeze", &[&of_x, &axis], &[]);
@@ -140,12 +137,10 @@ impl EnergyHead {
         Ok(graph.node("Squeeze", &[&f, &axis], &[]))
     }
 
-    fn scores(&self, features: &Tensor, y: &Tensor) -> Result<Tensor> {
-        Ok(self.parts()?.late.forward(features, y)?)
-    }
-
-    fn scores_and_gradients(&self, features: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
-        Ok(self.parts()?.late.score_and_grad(features, y)?)
+    /// W_x, (H, X), and W_y, (H, K).
+    fn weights(&self) -> Result<[Tensor; 2]> {
+        let (weight, x) = (&self.join.0, self.num_features);
+        Ok([weight.narrow(1, 0, x)?, weight.narrow(1, x, weight.dim(1)? - x)?])
     }
 }
 
@@ -160,10 +155,12 @@ impl EnergyModel for EnergyHead {
     type Features = Tensor;
 
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
-        self.scores(features, y).map_err(ebm_core::Error::model)
+        let score = |parts: Arc<Parts>| Ok(parts.late.forward(features, y)?);
+        self.parts().and_then(score).map_err(ebm_core::Error::model)
     }
 
     fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
-        self.scores_and_gradients(features, y).map_err(ebm_core::Error::model)
+        let score = |parts: Arc<Parts>| Ok(parts.late.score_and_grad(features, y)?);
+        self.parts().and_then(score).map_err(ebm_core::Error::model)
     }
 }

@@ -1,15 +1,17 @@
 //! g_x of many images, or what a frozen part makes of them, computed once.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
 use ebm_data::faces::Faces;
-use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig, FaceTransform};
+use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_train::Progress;
 
-use crate::training::{images, targets};
+use crate::config::InputConfig;
+use crate::training::{Batch, images, targets};
 use crate::{Backbone, Result};
 
 /// What a backbone makes of one view of a list of images, row by row, with the targets. An image that could not be
@@ -19,18 +21,9 @@ pub struct FeatureTable {
     /// g_x, `(N, X)`, or the maps of the frozen part, `(N, …)`.
     features: Tensor,
     /// `(N, D)`: the targets of this view, which a mirror image may change.
-    targets: Tensor,
+    pub targets: Tensor,
     /// The place in the list of images of each row.
     indices: Vec<u32>,
-}
-
-/// What of a backbone a table holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// g_x, in single precision.
-    Features,
-    /// The maps of its [frozen part](Backbone::frozen_maps), in half precision.
-    FrozenMaps,
 }
 
 /// A backbone that looks at images, without training.
@@ -38,17 +31,22 @@ pub enum Depth {
 pub struct Viewer<'a> {
     /// The network.
     pub trunk: &'a dyn Backbone,
-    /// What of it is kept.
-    pub depth: Depth,
+    /// From an image to the network's input.
+    pub input: &'a InputConfig,
+    /// Whether the maps of its [frozen part](Backbone::frozen_maps) are kept, in half precision, instead of g_x.
+    pub maps: bool,
     /// Where its parameters are.
     pub device: &'a Device,
 }
 
 /// Images per pass through the network.
 const BATCH: usize = 8;
+/// Root of the seeds that all heads share: views, and a backbone's training. The same for every run, so that
+/// results compare.
+pub(crate) const SHARED_SEED: u64 = 2020;
 
 impl Viewer<'_> {
-    /// Looks at `faces` under `transform`, whose augmentation draws from `key`; `stage` is for messages.
+    /// Looks at `faces`: as they are in view 0, augmented in every other; `stage` is for messages.
     ///
     /// # Errors
     /// When an image file can not be read by the system or too many images are damaged.
@@ -56,22 +54,22 @@ impl Viewer<'_> {
         &self,
         stage: &str,
         faces: &Arc<Faces>,
-        transform: FaceTransform,
-        key: Key,
+        view: usize,
         progress: &mut dyn Progress,
     ) -> Result<FeatureTable> {
         let (mut features, mut all, mut indices) = (Vec::new(), Vec::new(), Vec::new());
-        let loader = FaceLoader::new(Arc::clone(faces), FaceLoaderConfig::in_order(transform, BATCH), key)?;
+        let config = FaceLoaderConfig::in_order(self.input.transform(view > 0), BATCH);
+        let key = Key::new(SHARED_SEED).split("view").index(view as u64);
         progress.begin(stage, faces.faces.len());
-        for batch in loader.epoch(0)? {
+        for batch in FaceLoader::new(Arc::clone(faces), config, key)?.epoch(0)? {
             let batch = batch?;
             let x = images(&batch, self.device)?;
-            features.push(match self.depth {
-                Depth::Features => self.trunk.features(&x, false)?.to_device(&Device::Cpu)?,
-                Depth::FrozenMaps => {
-                    self.trunk.frozen_maps(&x)?.to_dtype(DType::F16)?.to_device(&Device::Cpu)?
-                }
-            });
+            let seen = if self.maps {
+                self.trunk.frozen_maps(&x)?.to_dtype(DType::F16)?
+            } else {
+                self.trunk.features(&x, false)?
+            };
+            features.push(seen.to_device(&Device::Cpu)?);
             all.push(targets(&batch, &Device::Cpu)?);
             indices.extend(batch.samples.iter().map(|sample| sample.index as u32));
             progress.advance(indices.len(), "");
@@ -83,13 +81,8 @@ impl Viewer<'_> {
 
 impl FeatureTable {
     /// N, the number of rows.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.indices.len()
-    }
-
-    /// Whether there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.indices.is_empty()
     }
 
     /// The numbers of a row: of g_x X.
@@ -97,23 +90,21 @@ impl FeatureTable {
         self.features.dims().iter().skip(1).product()
     }
 
-    /// g_x of all rows, `(N, X)`, of maps as `trunk` goes on from them.
+    /// g_x of all rows, of maps as `trunk` goes on from them, with the targets.
     ///
     /// # Errors
     /// When memory runs out, or the maps are not this backbone's.
-    pub fn features(&self, trunk: Option<&dyn Backbone>) -> Result<Tensor> {
-        let Some(trunk) = trunk else { return Ok(self.features.to_dtype(DType::F32)?) };
+    pub fn seen(&self, trunk: Option<&dyn Backbone>) -> Result<Rc<Batch>> {
+        let y = self.targets.clone();
+        let Some(trunk) = trunk else {
+            return Ok(Rc::new(Batch { x: self.features.to_dtype(DType::F32)?, y }));
+        };
         let mut found = Vec::new();
-        for first in (0..self.len()).step_by(BATCH) {
-            let maps = self.features.narrow(0, first, BATCH.min(self.len() - first))?;
+        for first in (0..self.count()).step_by(BATCH) {
+            let maps = self.features.narrow(0, first, BATCH.min(self.count() - first))?;
             found.push(trunk.features_of_maps(&maps.to_dtype(DType::F32)?, false)?);
         }
-        Ok(Tensor::cat(&found, 0)?)
-    }
-
-    /// The targets, `(N, D)`.
-    pub fn targets(&self) -> &Tensor {
-        &self.targets
+        Ok(Rc::new(Batch { x: Tensor::cat(&found, 0)?, y }))
     }
 
     /// What a batch takes of a row, `(1, …)`, and its target, `(1, D)`.

@@ -101,24 +101,12 @@ impl Network {
     }
 
     /// The scalar training loss of a batch with the targets `y`, `(B, D)`: `x` is images `(B, 3, H, W)` under a
-    /// backbone, features `(B, X)` without one. The objective draws its samples from `rng`.
+    /// backbone, features `(B, X)` without one. Without `train` normalisations are by their running statistics. The
+    /// objective draws its samples from `rng`.
     ///
     /// # Errors
     /// When a shape is wrong or a target is not finite.
-    pub fn loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
-        self.loss_of(x, y, true, rng)
-    }
-
-    /// The same without training: normalisations by their running statistics.
-    ///
-    /// # Errors
-    /// As [`loss`](Self::loss).
-    pub fn frozen_loss(&self, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<f64> {
-        let loss = self.loss_of(x, y, false, rng)?.detach();
-        Ok(loss.to_dtype(DType::F64)?.to_scalar()?)
-    }
-
-    fn loss_of(&self, x: &Tensor, y: &Tensor, train: bool, rng: &mut dyn RngCore) -> Result<Tensor> {
+    pub fn loss(&self, x: &Tensor, y: &Tensor, train: bool, rng: &mut dyn RngCore) -> Result<Tensor> {
         let features = self.trunk.as_ref().map(|trunk| trunk.features(x, train)).transpose()?;
         let g_x = features.as_ref().unwrap_or(x);
         Ok(match &self.head {

@@ -31,46 +31,25 @@ pub const PROMINENCE: f64 = 0.3;
 /// The probability of [`Estimate::interval`].
 const INTERVAL: f64 = 0.9;
 
-/// Where the ascent on f begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Initial {
-    /// The estimate of `direct_l2` of the energy model's seed, or of the only baseline of that seed, or else
-    /// the density's mode.
-    #[default]
-    Usual,
-    /// The mode of the density of each coordinate.
-    Mode,
-    /// The estimate of the baseline with this key.
-    Baseline(String),
-}
-
-impl Initial {
-    /// That of the `baselines` by name where the ascent begins, if it begins at one's estimate; they are what `place`.
-    fn of<T>(&self, mut baselines: BTreeMap<&str, T>, place: &str) -> Result<Option<T>> {
-        match self {
-            Self::Mode => Ok(None),
-            Self::Usual if baselines.len() == 1 => Ok(baselines.pop_first().map(|(_, only)| only)),
-            Self::Usual => Ok(baselines.remove(BUNDLED_BASELINE)),
-            Self::Baseline(name) => baselines.remove(name.as_str()).map(Some).ok_or_else(|| {
-                let names: Vec<&str> = baselines.keys().copied().chain([NO_BASELINE]).collect();
-                let reason = format!("{place} no baseline {name}; take one of {}", names.join(", "));
-                Error::config("of the predictor", reason)
-            }),
-        }
+/// Returns the one of the `baselines` by name at whose estimate the ascent begins, as [`PredictorOptions::baseline`] says
+/// of what is `asked` for. `place` begins the message of a refusal, such as "the program holds".
+fn initial<T>(asked: Option<&str>, mut baselines: BTreeMap<&str, T>, place: &str) -> Result<Option<T>> {
+    match asked {
+        Some(NO_BASELINE) => Ok(None),
+        Some(name) => baselines.remove(name).map(Some).ok_or_else(|| {
+            let names: Vec<&str> = baselines.keys().copied().chain([NO_BASELINE]).collect();
+            let reason = format!("{place} no baseline {name}; take one of {}", names.join(", "));
+            Error::config("of the predictor", reason)
+        }),
+        None if baselines.len() == 1 => Ok(baselines.pop_first().map(|(_, only)| only)),
+        None => Ok(baselines.remove(BUNDLED_BASELINE)),
     }
 }
 
-/// The name of [`Initial::Mode`].
+/// The name that stands for no baseline: the ascent begins at the mode of the density of each coordinate.
 pub const NO_BASELINE: &str = "none";
 /// The key of the baseline that is usually refined, the one that this program holds.
 pub const BUNDLED_BASELINE: &str = "direct_l2";
-
-impl From<&str> for Initial {
-    /// A baseline by its key; `none` is the mode.
-    fn from(name: &str) -> Self {
-        if name == NO_BASELINE { Self::Mode } else { Self::Baseline(name.to_owned()) }
-    }
-}
 
 /// What a [`Predictor`] is opened with beside its networks.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +58,9 @@ pub struct PredictorOptions {
     pub weights: Option<PathBuf>,
     /// λ of the refinement, in place of the one that the validation split chose.
     pub step_length: Option<f64>,
-    /// Where the ascent begins.
-    pub initial: Initial,
+    /// The key of the baseline at whose estimate the ascent on f begins, or [`NO_BASELINE`]. Without it that of
+    /// `direct_l2` of the energy model's seed, or of the only baseline of that seed, or else the density's mode.
+    pub baseline: Option<String>,
 }
 
 /// One coordinate of an estimate, in the unit of the task.
@@ -211,11 +191,11 @@ impl Predictor {
         let of_seed =
             found.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
         let baselines = of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
-        let baseline = options.initial.of(baselines, &format!("{place}, seed {}, has", energy.seed))?;
+        let baseline =
+            initial(options.baseline.as_deref(), baselines, &format!("{place}, seed {}, has", energy.seed))?;
         let weights = options.weights.as_deref();
         let baseline = baseline.map(|path| Saved::load(path, weights)).transpose()?;
-        let ascent = options.step_length.map(|length| energy.experiment.refinement.ascent(length));
-        Self::new(Saved::load(model, weights)?, baseline, ascent)
+        Self::new(Saved::load(model, weights)?, baseline, options.step_length)
     }
 
     /// The networks for ages that this program holds: an energy model, and `direct_l2`.
@@ -225,24 +205,22 @@ impl Predictor {
     /// the networks' backbone.
     pub fn bundled(options: &PredictorOptions) -> Result<Self> {
         let held = [(BUNDLED_BASELINE, BUNDLED[1])].into();
-        let baseline = options.initial.of(held, "the program holds")?;
+        let baseline = initial(options.baseline.as_deref(), held, "the program holds")?;
         let load = |bytes| {
             Saved::of(&WeightBytes::embedded("the bundled network of ages", bytes), |_| {
                 let own = || Ok(WeightBytes::embedded("the bundled backbone of ages", BUNDLED_BACKBONE));
                 options.weights.as_deref().map_or_else(own, WeightBytes::read)
             })
         };
-        let energy = load(BUNDLED[0])?;
-        let ascent = options.step_length.map(|length| energy.config.experiment.refinement.ascent(length));
-        Self::new(energy, baseline.map(load).transpose()?, ascent)
+        Self::new(load(BUNDLED[0])?, baseline.map(load).transpose()?, options.step_length)
     }
 
-    /// `ascent` replaces what the energy model's run recorded.
+    /// The λ `step_length` replaces what the energy model's run recorded.
     ///
     /// # Errors
     /// [`Error::Config`] when `energy` is a baseline or `baseline` none, when they are of different tasks, or
     /// when nothing says how to refine.
-    pub fn new(energy: Saved, baseline: Option<Saved>, ascent: Option<GradientAscent>) -> Result<Self> {
+    pub fn new(energy: Saved, baseline: Option<Saved>, step_length: Option<f64>) -> Result<Self> {
         let fail = |reason: &str| Error::config("of the predictor", reason);
         if !energy.head.is_energy() {
             return Err(fail("an energy model's run is needed, and this is a baseline's"));
@@ -257,6 +235,7 @@ impl Predictor {
                 return Err(fail("the baseline and the energy model are of different tasks"));
             }
         }
+        let ascent = step_length.map(|length| energy.config.experiment.refinement.ascent(length));
         let ascent = ascent.or_else(|| energy.refinement.clone());
         let ascent = ascent.ok_or_else(|| fail("the energy model says no step length; give one"))?;
         Ok(Self { energy, baseline, ascent })

@@ -3,6 +3,7 @@
 /// Declares a structure or an enumeration of settings: it is defined as written, and implements
 /// [`Setting`](crate::Setting). A range stands behind the type that it is of, and holds for every number in
 /// it; a unit may follow. What has no range has to be a `Setting` itself.
+/// Others may follow a structure without parameters.
 ///
 /// `settings!(Grid as Written);` declares a type that serde reads and writes as another one.
 ///
@@ -89,6 +90,11 @@ macro_rules! settings {
                     $($(#[$($note)*])* $field: $type $(where $range $(=> $unit)?)?;)*)
             }
         }
+    };
+    // A structure before others.
+    ($(#[$($meta:tt)*])* $vis:vis struct $name:ident { $($field:tt)* } $($others:tt)+) => {
+        $crate::settings! { $(#[$($meta)*])* $vis struct $name { $($field)* } }
+        $crate::settings! { $($others)+ }
     };
     (
         $(#[$($meta:tt)*])*

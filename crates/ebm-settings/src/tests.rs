@@ -32,6 +32,23 @@ settings! {
     }
 }
 
+settings! {
+    /// A grid.
+    struct Grid {
+        cells: usize where 0..=64,
+    }
+
+    /// What has one.
+    pub(super) struct Framed {
+        grid: Grid,
+    }
+
+    #[derive(Clone)]
+    enum Kind {
+        Plain,
+    }
+}
+
 fn field(name: &str, meaning: &'static [&'static str], declaration: Declaration) -> Field {
     Field { name: name.to_owned(), meaning, declaration }
 }
@@ -71,6 +88,14 @@ fn a_declaration_says_what_was_written() {
         "losses.*.bins: a number from -1 to 1.",
     ];
     assert_eq!(expected.explained(), lines);
+}
+
+#[test]
+fn others_may_follow_a_structure() {
+    let grid = Declaration::Table(vec![field("cells", &[], Declaration::Numbers((0..=64).into()))]);
+    assert_eq!(Framed::declaration(), Declaration::Table(vec![field("grid", &[], grid)]));
+    let kinds = vec![field("plain", &[], Declaration::Plain)];
+    assert_eq!(Kind::declaration(), Declaration::Choice { tag: None, kinds });
 }
 
 #[test]

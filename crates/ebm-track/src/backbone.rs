@@ -33,14 +33,6 @@ pub struct BackboneFeatures {
 }
 
 impl BackboneFeatures {
-    /// N.
-    ///
-    /// # Errors
-    /// When layer2 is no map.
-    pub fn images(&self) -> Result<usize> {
-        Ok(self.layer2.dims4()?.0)
-    }
-
     /// The maps in the order of their strides.
     pub(crate) fn maps(&self) -> [&Tensor; 2] {
         [&self.layer2, &self.layer3]

@@ -109,9 +109,6 @@ pub fn calibrate_bands(
     Ok(best.map_or_else(|| density.clone(), |(_, config)| config))
 }
 
-/// A frame with bands: whether each edge was held, as 0 or 1; the widths of the bands; whether the target was followed.
-type Found = ([f64; 4], [f64; 4], bool);
-
 /// How often the bands of this tracker hold the annotated edges of `sequences`.
 ///
 /// # Errors
@@ -122,7 +119,7 @@ pub fn band_coverage(
     num_samples: usize,
     progress: &mut dyn Progress,
 ) -> Result<BandCoverage> {
-    let mut all = Vec::new();
+    let mut sums = BandCoverage::default();
     each_found(tracker, sequences, progress, &mut |target, truth| {
         let Some(density) = target.density(num_samples)? else { return Ok(()) };
         let bands = match density.bands() {
@@ -130,21 +127,19 @@ pub fn band_coverage(
             bands => bands?,
         };
         let (bbox, edges) = (target.bbox(), edges_of(truth));
-        let held = [0, 1, 2, 3].map(|place| f64::from(u8::from(bands[place].contains(edges[place]))));
-        let widths = [0, 1, 2, 3].map(|place| bands[place].width() / bbox[2 + place % 2]);
-        all.push((held, widths, overlap(&bbox, &truth) > FOLLOWED));
+        let followed = f64::from(u8::from(overlap(&bbox, &truth) > FOLLOWED));
+        sums.frames += 1;
+        sums.followed += followed;
+        for place in 0..4 {
+            let held = f64::from(u8::from(bands[place].contains(edges[place])));
+            sums.held[place] += held;
+            sums.held_followed[place] += held * followed;
+            sums.widths[place] += bands[place].width() / bbox[2 + place % 2];
+        }
         Ok(())
     })?;
-    let followed: Vec<_> = all.iter().copied().filter(|(_, _, followed)| *followed).collect();
-    let mean = |rows: &[Found], of: fn(&Found) -> [f64; 4]| {
-        let sum = |place: usize| rows.iter().map(|row| of(row)[place]).sum::<f64>();
-        [0, 1, 2, 3].map(|place| sum(place) / rows.len().max(1) as f64)
-    };
-    Ok(BandCoverage {
-        frames: all.len(),
-        followed: followed.len() as f64 / all.len().max(1) as f64,
-        held: mean(&all, |(held, ..)| *held),
-        held_followed: mean(&followed, |(held, ..)| *held),
-        widths: mean(&all, |(_, widths, _)| *widths),
-    })
+    let frames = sums.frames.max(1) as f64;
+    let [held, widths] = [sums.held, sums.widths].map(|sums| sums.map(|sum| sum / frames));
+    let held_followed = sums.held_followed.map(|sum| sum / sums.followed.max(1.0));
+    Ok(BandCoverage { frames: sums.frames, followed: sums.followed / frames, held, held_followed, widths })
 }

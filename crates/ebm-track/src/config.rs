@@ -33,7 +33,6 @@ settings! {
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
         /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
-        #[serde(default = "published_repetitions")]
         pub repetitions: usize where 1..=1000,
         /// The tracker.
         #[serde(default)]
@@ -45,9 +44,7 @@ settings! {
         #[serde(default)]
         pub stills: Option<StillsConfig>,
     }
-}
 
-settings! {
     /// Pairs of frames.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -55,9 +52,7 @@ settings! {
         /// The greatest distance of the two frames.
         pub max_gap: usize where 0..=1_000_000 => "frames",
     }
-}
 
-settings! {
     /// How many generated videos.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -69,9 +64,7 @@ settings! {
         /// To measure on, where no images are learned from.
         pub test: usize where 1..=1_000_000 => "videos",
     }
-}
 
-settings! {
     /// How box modules are trained on still images and generated videos, and judged meanwhile.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -91,11 +84,6 @@ settings! {
         /// After so many pairs, and at the end, held-out boxes are measured.
         pub curve: Vec<usize> where 1..=1_000_000_000 => "pairs",
     }
-}
-
-/// ATOM's authors report means of five runs, and so does the paper.
-fn published_repetitions() -> usize {
-    5
 }
 
 impl Settings for ExperimentConfig {

@@ -23,9 +23,7 @@ settings! {
         /// How boxes are refined in prediction.
         pub refinement: Refinement,
     }
-}
 
-settings! {
     /// A row of Table 3, in percent.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -35,9 +33,7 @@ settings! {
         /// OP50, OP75 and AUC on UAV123.
         pub uav123: [f64; 3] where 0.0..=100.0 => "per cent",
     }
-}
 
-settings! {
     /// Another tracker, as Table 3 quotes it, in percent.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -50,9 +46,7 @@ settings! {
         #[serde(default)]
         pub uav123: Quoted,
     }
-}
 
-settings! {
     /// Figures in percent, none where the table has a dash.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]

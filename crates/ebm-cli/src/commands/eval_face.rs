@@ -142,7 +142,7 @@ fn score(model: &RunArgs, scored: &Scored) -> Result<()> {
         let object = json!({
             "dataset": scored.dataset, "unit": config.unit, "coordinates": config.coordinates, "images": images, "left_out": skipped,
             "step_length": outcome.step_length(), "rows": outcome.rows, "calibration": outcome.calibration,
-            "paired": outcome.paired, "bands": outcome.bands, "by_step_length": outcome.by_step_length,
+            "paired": outcome.paired,
         });
         println!("{}", document(if task == AGE { "eval age" } else { "eval head-pose" }, object));
     } else {

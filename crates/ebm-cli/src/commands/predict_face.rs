@@ -10,8 +10,7 @@ use ebm_data::sequences::Rect;
 use ebm_data::{Image, decode::read_upright};
 use ebm_face::config::ExperimentConfig;
 use ebm_face::prediction::{
-    AGE, BUNDLED_BASELINE, FACE_CROP, Initial, NO_BASELINE, PROMINENCE, Prediction, Predictor,
-    PredictorOptions,
+    AGE, BUNDLED_BASELINE, FACE_CROP, NO_BASELINE, PROMINENCE, Prediction, Predictor, PredictorOptions,
 };
 use ebm_train::Progress;
 use serde_json::json;
@@ -58,10 +57,10 @@ impl FaceArgs {
             self.run.is_some() || title == AGE,
             "there are no weights for the {title} here; give --run, a run of `ebm train head-pose`"
         );
-        let initial = self.baseline.as_deref().map_or(Initial::Usual, Initial::from);
         let NetworkArgs { weights, step_length } = &self.how;
         let weights = weights.as_ref().map(ModelPath::file).transpose()?;
-        let options = PredictorOptions { weights, step_length: *step_length, initial };
+        let options =
+            PredictorOptions { weights, step_length: *step_length, baseline: self.baseline.clone() };
         let run = match (&self.run, self.baseline.as_deref()) {
             (Some(run), _) => run.local()?,
             (None, None | Some(BUNDLED_BASELINE | NO_BASELINE)) => return Ok(Predictor::bundled(&options)?),

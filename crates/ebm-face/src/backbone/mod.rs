@@ -16,7 +16,6 @@ pub(crate) use weights::open;
 pub use weights::preload_backbone;
 
 use candle_core::{DType, Device, Tensor};
-use candle_nn::VarBuilder;
 use ebm_experiment::config::{Setting, settings};
 use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::params::ParamStore;
@@ -138,10 +137,7 @@ impl BackboneConfig {
             store.freeze(move |name| name.strip_prefix(&below).is_some_and(|name| config.is_frozen(name)));
         }
         let vb = store.var_builder(dtype, device);
-        self.build_from(if prefix.is_empty() { vb } else { vb.pp(prefix) })
-    }
-
-    fn build_from(&self, vb: VarBuilder) -> Result<Box<dyn Backbone>> {
+        let vb = if prefix.is_empty() { vb } else { vb.pp(prefix) };
         Ok(match self {
             Self::Resnet(config) => Box::new(ResNetBackbone::new(config, vb)?),
             #[cfg(feature = "transformers")]

@@ -70,6 +70,7 @@ const MAX_POINTS: f64 = 1e7;
 impl Settings for ExperimentConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("age_paper", include_str!("../../configs/age_paper.toml")),
+        ("age_convnext_paper", include_str!("../../configs/age_convnext_paper.toml")),
         ("age_finetuned", include_str!("../../configs/age_finetuned.toml")),
         ("age_shared", include_str!("../../configs/age_shared.toml")),
         ("age_mini", include_str!("../../configs/age_mini.toml")),

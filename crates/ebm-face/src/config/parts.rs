@@ -61,9 +61,7 @@ settings! {
         #[serde(default)]
         pub ranks_at_log_odds: bool,
     }
-}
 
-settings! {
     /// Adam with coupled weight decay.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -123,9 +121,7 @@ settings! {
         /// The optimiser.
         pub training: TrainingConfig,
     }
-}
 
-settings! {
     /// The energy model trained with another objective.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -137,9 +133,7 @@ settings! {
         /// The loss, in the place of the table's.
         pub objective: AnyObjective,
     }
-}
 
-settings! {
     /// Algorithm S2.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -177,9 +171,7 @@ settings! {
         /// The paper's MAE of each row, on its validation split.
         pub published: Vec<f64> where 0.0..=1e6,
     }
-}
 
-settings! {
     /// A row of the table.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -201,9 +193,7 @@ settings! {
         /// The model.
         pub baseline: Baseline,
     }
-}
 
-settings! {
     /// Another method's figures, as the paper quotes them.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -215,9 +205,7 @@ settings! {
         /// That of each coordinate.
         pub published_coordinates: Vec<f64> where 0.0..=1e6,
     }
-}
 
-settings! {
     /// Training of heads on fixed features.
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -235,9 +223,7 @@ settings! {
         #[serde(default)]
         pub trunk: Option<BackboneTraining>,
     }
-}
 
-settings! {
     /// Training of a backbone that is then frozen.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -247,9 +233,7 @@ settings! {
         /// The optimiser.
         pub training: TrainingConfig,
     }
-}
 
-settings! {
     /// How many generated faces each split has.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]

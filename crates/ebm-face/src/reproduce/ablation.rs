@@ -1,11 +1,12 @@
 //! Energy models that were trained otherwise than the table's own: with the supplement's other σ, and with other
 //! objectives.
 
+use candle_core::Tensor;
 use ebm_core::{AnyObjective, GaussianMixture};
 
 use super::networks::Entry;
 use super::results::AblationRow;
-use super::table::{Choice, choose_step_length, validation_estimates};
+use super::table::{Choice, choose_step_length};
 use crate::Result;
 use crate::config::{EnergyConfig, ExperimentConfig};
 use crate::evaluation::absolute_error;
@@ -38,20 +39,16 @@ fn variants(config: &ExperimentConfig) -> Result<Vec<Variant>> {
     Ok(variants)
 }
 
-/// Refines the baselines of seed 0 among the `entries` on the validation split with each energy model that the
-/// configuration compares; `train` trains that of a configuration in the run of a name.
+/// Refines the `estimates` of the baselines of seed 0 on the validation split with each energy model that the
+/// configuration compares. The table's is `own`; `train` trains that of a configuration in the run of a name.
 pub(super) fn ablation(
     config: &ExperimentConfig,
-    entries: &[Entry],
+    own: &Entry,
+    estimates: &[Tensor],
     mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
 ) -> Result<Vec<AblationRow>> {
-    let estimates = validation_estimates(entries, 0)?;
-    let own = entries.iter().find(|entry| entry.seed == 0 && entry.head.is_energy());
-    let Some(own) = own else { return Ok(Vec::new()) };
-    let mut before = Vec::new();
-    for y0 in &estimates {
-        before.push(absolute_error(y0, &own.validation.y)?.mean);
-    }
+    let errors = estimates.iter().map(|y0| Ok(absolute_error(y0, &own.validation.y)?.mean));
+    let before = errors.collect::<Result<Vec<f64>>>()?;
     let mut rows = Vec::new();
     for (name, objective, row) in variants(config)? {
         let trained = if objective == config.energy.objective {
@@ -62,7 +59,7 @@ pub(super) fn ablation(
         };
         let entry = trained.as_ref().unwrap_or(own);
         let Choice { step_length, errors } =
-            choose_step_length(&config.refinement, &entry.head, &entry.validation, &estimates)?;
+            choose_step_length(&config.refinement, &entry.head, &entry.validation, estimates)?;
         let mean = |errors: &[f64]| errors.iter().sum::<f64>() / errors.len() as f64;
         let lowered = errors.iter().zip(&before).filter(|(after, before)| after < before).count();
         rows.push(AblationRow { step_length, mae: mean(&errors), mae_before: mean(&before), lowered, ..row });

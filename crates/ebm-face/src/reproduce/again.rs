@@ -6,18 +6,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
-use ebm_base::Key;
 use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
 use ebm_train::Progress;
 
 use super::Outcome;
 use super::densities::{FEWEST, coordinate_densities};
-use super::networks::{Entry, Seen};
+use super::networks::Entry;
 use super::table::{choose_step_length, compare};
-use crate::features::{Depth, Viewer};
+use crate::features::Viewer;
 use crate::network::ENERGY;
 use crate::saved::{BackboneSource, RunConfig, Saved};
+use crate::training::Batch;
 use crate::{Error, Result};
 
 /// The runs of one network each that `path` stands for: itself and the energy model of its seed beside it,
@@ -83,23 +83,19 @@ pub fn evaluate(
         None => return Err(fail("the energy model says no step length; give one")),
     };
     // Heads on one backbone share its features.
-    let mut tables: BTreeMap<String, [Rc<Seen>; 2]> = BTreeMap::new();
+    let mut tables: BTreeMap<String, [Rc<Batch>; 2]> = BTreeMap::new();
     let mut entries = Vec::new();
     for (number, saved) in saved.into_iter().enumerate() {
         let name = match &saved.config.trunk {
             BackboneSource::File { sha256, .. } => sha256.clone(),
             BackboneSource::Own(_) => number.to_string(),
         };
-        let [validation, results] = match tables.get(&name) {
-            Some(seen) => seen.clone(),
-            None => {
-                let results = see(&saved, faces, "images", progress)?;
-                let held_out = held_out.map(|faces| see(&saved, faces, "images", progress)).transpose()?;
-                let validation = held_out.unwrap_or_else(|| Rc::clone(&results));
-                tables.insert(name, [Rc::clone(&validation), Rc::clone(&results)]);
-                [validation, results]
-            }
-        };
+        if !tables.contains_key(&name) {
+            let results = see(&saved, faces, "images", progress)?;
+            let held_out = held_out.map(|faces| see(&saved, faces, "images", progress)).transpose()?;
+            tables.insert(name.clone(), [held_out.unwrap_or_else(|| Rc::clone(&results)), results]);
+        }
+        let [validation, results] = tables[&name].clone();
         let Saved { config: RunConfig { method, seed, .. }, head, .. } = saved;
         entries.push(Entry { method, seed, head, validation, results });
     }
@@ -107,10 +103,10 @@ pub fn evaluate(
 }
 
 /// What a saved network sees of `faces`.
-fn see(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Progress) -> Result<Rc<Seen>> {
-    let viewer = Viewer { trunk: &*saved.trunk, depth: Depth::Features, device: &Device::Cpu };
-    let plain = saved.config.experiment.input.transform(false);
-    Seen::of(&viewer.table(stage, faces, plain, Key::new(0), progress)?, None)
+fn see(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Progress) -> Result<Rc<Batch>> {
+    let input = &saved.config.experiment.input;
+    let viewer = Viewer { trunk: &*saved.trunk, input, maps: false, device: &Device::Cpu };
+    viewer.table(stage, faces, 0, progress)?.seen(None)
 }
 
 /// Algorithm S2 with the λ that comes nearest to the targets of `faces` for a saved energy model alone, which
@@ -132,7 +128,7 @@ pub fn choose_refinement(
     let modes: Vec<f32> = densities.iter().flatten().map(|density| density.mode() as f32).collect();
     let count = densities.len();
     let modes = Tensor::from_vec(modes, (count, config.dim()), &Device::Cpu)?;
-    let seen = Seen { g_x: all.g_x.narrow(0, 0, count)?, y: all.y.narrow(0, 0, count)? };
+    let seen = Batch { x: all.x.narrow(0, 0, count)?, y: all.y.narrow(0, 0, count)? };
     let choice = choose_step_length(&config.refinement, head, &seen, &[modes])?;
     Ok(config.refinement.ascent(choice.step_length))
 }

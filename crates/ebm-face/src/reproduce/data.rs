@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ebm_base::Key;
-use ebm_data::faces::split::Split;
-use ebm_data::faces::{Faces, Tolerance, utkface};
+use ebm_data::faces::split::{Split, folder_of};
+use ebm_data::faces::{Faces, Tolerance, pointing04, utkface};
 use ebm_synth::faces::{generate_ages, poses};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
@@ -36,10 +36,14 @@ impl Task {
 /// Which images were drawn for validation is not published: these are, for every run.
 const SPLIT_SEED: u64 = 2020;
 /// The parts of the split.
-pub(super) const TRAIN: &str = "train";
-pub(super) const VALIDATION: &str = "validation";
-pub(super) const TEST: &str = "test";
+const TRAIN: &str = "train";
+const VALIDATION: &str = "validation";
+const TEST: &str = "test";
 const REPORT: &str = "report";
+/// How many parts the people of Pointing'04 are divided into.
+const FOLDS: usize = 5;
+/// People of each fold on whose photographs λ is chosen.
+const VALIDATION_PEOPLE: usize = 2;
 /// Root of the seeds of generated faces.
 const DATA_SEED: u64 = 2020;
 
@@ -97,24 +101,42 @@ impl Data {
         let test = test.filter(|test| !test.faces.is_empty() && usable(test));
         let count = (train.faces.len() as f64 * share).round() as usize;
         let split = whole(&train)?.draw(TRAIN, VALIDATION, count)?;
-        let (split, report) = if test.is_none() && report > 0 {
-            (split.draw(TRAIN, REPORT, report)?, true)
-        } else {
-            (split, false)
-        };
+        let is_drawn = test.is_none() && report > 0;
+        let split = if is_drawn { split.draw(TRAIN, REPORT, report)? } else { split };
         if test.is_none() {
-            let part = if report { REPORT } else { VALIDATION };
+            let part = if is_drawn { REPORT } else { VALIDATION };
             progress.message(&format!("The test images are not there: the results are the {part} split's."));
         }
         let mut drawn = split.apply(&train)?;
         let mut part = |name: &str| Arc::new(drawn.remove(name).unwrap_or_default());
         let (train, validation) = (part(TRAIN), part(VALIDATION));
-        let test = test.map(Arc::new).or_else(|| report.then(|| part(REPORT)));
-        report_repeated(&validation, &train, VALIDATION, progress)?;
-        if let Some(test) = &test {
-            report_repeated(test, &train, if report { REPORT } else { TEST }, progress)?;
+        let test = test.map(Arc::new).or_else(|| is_drawn.then(|| part(REPORT)));
+        let data = Self { train, validation, test, whole: None, split: Some(split) };
+        report_repeated(&data.validation, &data.train, VALIDATION, progress)?;
+        if let Some(test) = &data.test {
+            report_repeated(test, &data.train, data.part(), progress)?;
         }
-        Ok(Self { train, validation, test, whole: None, split: Some(split) })
+        Ok(data)
+    }
+
+    /// The five folds of Pointing'04 in the folder `root`, for Table 5's form on it: of the fifteen people three are
+    /// for the results of a fold, which its networks have not seen, two others for validation, and ten for training.
+    ///
+    /// # Errors
+    /// When the folder is missing, has too many defects, or fewer people than folds.
+    pub fn folds(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Self>> {
+        let all = Arc::new(pointing04::load(root, pointing04::SCALE, &Tolerance::default())?);
+        report_defects(&all, progress);
+        let mut folds = Vec::new();
+        for split in whole(&all)?.folds(TRAIN, TEST, FOLDS, folder_of)? {
+            let split = split.draw_groups(TRAIN, VALIDATION, VALIDATION_PEOPLE, folder_of)?;
+            let mut drawn = split.apply(&all)?;
+            let mut part = |name: &str| Arc::new(drawn.remove(name).unwrap_or_default());
+            let (train, validation, test) = (part(TRAIN), part(VALIDATION), Some(part(TEST)));
+            let whole = Some(Arc::clone(&all));
+            folds.push(Self { train, validation, test, whole, split: Some(split) });
+        }
+        Ok(folds)
     }
 
     /// Generated faces of `size` pixels in `root`, made if they are not there yet.
@@ -176,7 +198,7 @@ impl Data {
 }
 
 /// Says what is left out.
-pub(super) fn report_defects(faces: &Faces, progress: &mut dyn Progress) {
+fn report_defects(faces: &Faces, progress: &mut dyn Progress) {
     if let (Some(first), count) = (faces.quarantine.defects.first(), faces.quarantine.defects.len()) {
         progress.message(&format!("{count} entries are left out, the first: {first}"));
     }
@@ -198,7 +220,7 @@ pub fn report_repeated(faces: &Faces, train: &Faces, name: &str, progress: &mut 
 }
 
 /// All faces in one part.
-pub(super) fn whole(faces: &Faces) -> Result<Split> {
+fn whole(faces: &Faces) -> Result<Split> {
     let names: Vec<&str> = faces.faces.iter().map(|face| face.name.as_str()).collect();
     Ok(Split::whole(TRAIN, &names, SPLIT_SEED)?)
 }

@@ -11,9 +11,6 @@ mod ablation;
 mod again;
 mod data;
 mod densities;
-mod effect;
-mod examples;
-mod folds;
 mod networks;
 mod results;
 mod table;
@@ -21,7 +18,7 @@ mod table;
 pub use again::{choose_refinement, evaluate, runs};
 pub use data::{Data, Task, report_repeated};
 pub use networks::{mini, on_features, paper};
-pub use results::{AblationRow, Band, DensityRow, Example, MethodRow, Outcome, Row, StepLength};
+pub use results::{AblationRow, DensityRow, Example, Outcome, PairedRow, Row};
 
 use std::path::PathBuf;
 

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
 use ebm_base::Key;
 use ebm_data::faces::Faces;
-use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::import::WeightBytes;
 use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
@@ -19,38 +18,19 @@ use super::{Options, Outcome};
 use crate::backbone::OnMaps;
 use crate::config::{BackboneTraining, ExperimentConfig, FrozenConfig, Settings};
 use crate::evaluation::numbers;
-use crate::features::{Depth, FeatureTable, Viewer};
+use crate::features::{FeatureTable, SHARED_SEED, Viewer};
 use crate::network::{Head, Network, TRUNK};
 use crate::saved::{BackboneSource, RunConfig, open_backbone, save};
-use crate::training::{BatchSource, CachedSource, FaceTask, StreamSource, whole_network};
+use crate::training::{Batch, BatchSource, CachedSource, FaceTask, whole_network};
 use crate::{Backbone, BackboneConfig, Error, Result, preload_backbone};
 
-/// Root of the seeds that all heads share: views, and a backbone's training. The same for every run, so that
-/// results compare.
-const SHARED_SEED: u64 = 2020;
-
-/// A trained network's view of a split.
-pub(crate) struct Seen {
-    /// Its g_x, `(N, X)`.
-    pub g_x: Tensor,
-    /// The targets, `(N, D)`.
-    pub y: Tensor,
-}
-
-impl Seen {
-    /// What `trunk` makes of the maps of `table`, or its features.
-    pub fn of(table: &FeatureTable, trunk: Option<&dyn Backbone>) -> Result<Rc<Self>> {
-        Ok(Rc::new(Self { g_x: table.features(trunk)?, y: table.targets().clone() }))
-    }
-}
-
-/// A trained head and what it sees of the validation split and of the split that the results are of.
+/// A trained head with its g_x of the validation split and of the split that the results are of.
 pub(crate) struct Entry {
     pub method: String,
     pub seed: u64,
     pub head: Head,
-    pub validation: Rc<Seen>,
-    pub results: Rc<Seen>,
+    pub validation: Rc<Batch>,
+    pub results: Rc<Batch>,
 }
 
 /// A network that a table needs.
@@ -92,7 +72,7 @@ impl Wanted<'_> {
         Head::of(self.config, self.method, num_features, &store.constants()?, &Device::Cpu)
     }
 
-    fn entry(&self, head: Head, validation: Rc<Seen>, results: Option<Rc<Seen>>) -> Entry {
+    fn entry(&self, head: Head, validation: Rc<Batch>, results: Option<Rc<Batch>>) -> Entry {
         let results = results.unwrap_or_else(|| Rc::clone(&validation));
         Entry { method: self.method.to_owned(), seed: self.seed, head, validation, results }
     }
@@ -112,17 +92,15 @@ pub fn paper(
 ) -> Result<Outcome> {
     let mut train = |wanted: &Wanted<'_>, progress: &mut dyn Progress| -> Result<Entry> {
         let Wanted { config, method, seed, measured, .. } = *wanted;
-        let (weights, group) = (Some(weights), &Group::alone());
-        let (task, steps, run) = whole_network(config, method, seed, &data.train, weights, device, group)?;
-        let store = wanted.train(task, steps, run.trunk, options, progress)?;
+        let (key, group) = (Key::new(seed).split(method), &Group::alone());
+        let (task, steps) = whole_network(config, method, key, &data.train, Some(weights), device, group)?;
+        let store =
+            wanted.train(task, steps, BackboneSource::Own(config.trunk.clone()), options, progress)?;
         // A residual network is fast enough on the CPU.
         let device = if matches!(config.trunk, BackboneConfig::Resnet(_)) { &Device::Cpu } else { device };
         let trunk = config.trunk.build(&store.constants()?, TRUNK, DType::F32, device)?;
-        let viewer = Viewer { trunk: &*trunk, depth: Depth::Features, device };
-        let mut see = |faces: &Arc<Faces>| -> Result<Rc<Seen>> {
-            let plain = config.input.transform(false);
-            Seen::of(&viewer.table("features", faces, plain, Key::new(0), progress)?, None)
-        };
+        let viewer = Viewer { trunk: &*trunk, input: &config.input, maps: false, device };
+        let mut see = |faces| viewer.table("features", faces, 0, progress)?.seen(None);
         let validation = see(&data.validation)?;
         let results = data.test.as_ref().filter(|_| measured).map(see).transpose()?;
         Ok(wanted.entry(wanted.head(trunk.num_features(), &store)?, validation, results))
@@ -130,7 +108,7 @@ pub fn paper(
     reproduce(config, data, options, &mut train, progress)
 }
 
-/// Trains a backbone on the training split, then heads on its features.
+/// Trains a backbone with a baseline's head on the training split, then heads on its features.
 ///
 /// # Errors
 /// When an image, a file or a training fails.
@@ -140,38 +118,21 @@ pub fn mini(
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
-    let Some(FrozenConfig { trunk: Some(training), .. }) = &config.frozen else {
+    let Some(BackboneTraining { method, training }) =
+        config.frozen.as_ref().and_then(|frozen| frozen.trunk.as_ref())
+    else {
         let reason = "frozen.trunk says how the trunk is trained, and is missing";
         return Err(Error::config(&config.title, reason));
     };
-    let weights = options.run.join("trunk.safetensors");
-    train_trunk(config, training, &data.train, options, progress)?.save(&weights)?;
-    on_features(config, std::slice::from_ref(data), &weights, options, progress)
-}
-
-/// Trains a backbone with a baseline's head; the parameters of both.
-fn train_trunk(
-    config: &ExperimentConfig,
-    BackboneTraining { method, training }: &BackboneTraining,
-    faces: &Arc<Faces>,
-    options: &Options,
-    progress: &mut dyn Progress,
-) -> Result<ParamStore> {
-    let key = Key::new(SHARED_SEED).split("trunk");
-    let store = ParamStore::new(key.split("init"));
-    let device = Device::Cpu;
-    let trunk = config.trunk.build(&store, TRUNK, DType::F32, &device)?;
-    let head = Head::of(config, method, trunk.num_features(), &store, &device)?;
-    let network = Network::new(config, Some(trunk), head)?;
-    let loader = FaceLoaderConfig::shuffled(config.input.transform(true), training.batch_size);
-    let loader = FaceLoader::new(Arc::clone(faces), loader, key.split("data"))?;
-    let source = StreamSource::new(loader, faces.faces.len(), device);
-    let steps = training.steps(faces.faces.len());
-    let mut task = FaceTask::new(network, store, source, training, key.split("train"));
+    let own = ExperimentConfig { training: training.clone(), ..config.clone() };
+    let (key, group) = (Key::new(SHARED_SEED).split("trunk"), &Group::alone());
+    let (mut task, steps) = whole_network(&own, method, key, &data.train, None, &Device::Cpu, group)?;
     let text = config.to_toml()?;
     let spec = RunSpec::new(&options.run, "trunk", &text, steps, SHARED_SEED);
     train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
-    Ok(task.into_network().1)
+    let weights = options.run.join("trunk.safetensors");
+    task.into_network().1.save(&weights)?;
+    on_features(config, std::slice::from_ref(data), &weights, options, progress)
 }
 
 /// Heads on what the backbone in the file `weights` makes of the images, which is computed once; where the
@@ -189,66 +150,45 @@ pub fn on_features(
 ) -> Result<Outcome> {
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, ..FrozenConfig::default() });
     let trunk = open_backbone(config, &WeightBytes::read(weights)?, None)?;
-    let depth = if frozen.finetuned { Depth::FrozenMaps } else { Depth::Features };
-    let viewer = Viewer { trunk: &*trunk, depth, device: &Device::Cpu };
-    let views = Views { config, viewer, count: frozen.views };
-    if let [data] = folds {
-        return on_tables(config, data, &views.tables(data, progress)?, weights, options, progress);
-    }
+    let (input, maps, device) = (&config.input, frozen.finetuned, &Device::Cpu);
+    let viewer = Viewer { trunk: &*trunk, input, maps, device };
     // All folds have the same images.
     let all = folds.first().and_then(|data| data.whole.as_ref());
-    let whole = all.map(|all| views.of("features", all, progress)).transpose()?;
+    let whole = all.map(|all| views(&viewer, "features", all, frozen.views, progress)).transpose()?;
     let mut outcome = Outcome::default();
     for (fold, data) in folds.iter().enumerate() {
+        let tables = match (&data.whole, &whole) {
+            (Some(all), Some(whole)) => Tables::part(whole, all, data)?,
+            _ => Tables::of(&viewer, data, frozen.views, progress)?,
+        };
+        if folds.len() == 1 {
+            return on_tables(config, data, &tables, weights, options, progress);
+        }
         progress.message(&format!("fold {} of {}", fold + 1, folds.len()));
         let run = options.run.join(format!("fold-{fold}"));
         ebm_data::files::create_dir(&run)?;
         data.record(&run)?;
-        let tables = match (&data.whole, &whole) {
-            (Some(all), Some(whole)) => Tables::part(whole, all, data)?,
-            _ => views.tables(data, progress)?,
-        };
         let options = Options { run, ..options.clone() };
         outcome.join(fold, on_tables(config, data, &tables, weights, &options, progress)?);
     }
     Ok(outcome)
 }
 
-/// The views of an image that heads learn from: as it is, and augmented.
-struct Views<'a> {
-    config: &'a ExperimentConfig,
-    viewer: Viewer<'a>,
+/// Looks at `faces` in `count` views, the first being the images as they are.
+fn views(
+    viewer: &Viewer<'_>,
+    stage: &str,
+    faces: &Arc<Faces>,
     count: usize,
-}
-
-impl Views<'_> {
-    fn view(
-        &self,
-        stage: &str,
-        faces: &Arc<Faces>,
-        view: usize,
-        progress: &mut dyn Progress,
-    ) -> Result<FeatureTable> {
-        let key = Key::new(SHARED_SEED).split("view").index(view as u64);
-        self.viewer.table(stage, faces, self.config.input.transform(view > 0), key, progress)
-    }
-
-    fn of(&self, stage: &str, faces: &Arc<Faces>, progress: &mut dyn Progress) -> Result<Vec<FeatureTable>> {
-        let stage = |view| if view == 0 { stage.to_owned() } else { format!("{stage}, view {view}") };
-        (0..self.count).map(|view| self.view(&stage(view), faces, view, progress)).collect()
-    }
-
-    fn tables(&self, data: &Data, progress: &mut dyn Progress) -> Result<Tables> {
-        let validation = self.view("features, validation", &data.validation, 0, progress)?;
-        let stage = format!("features, {}", data.part());
-        let results = data.test.as_ref().map(|test| self.view(&stage, test, 0, progress)).transpose()?;
-        let train = Rc::new(self.of("features, training", &data.train, progress)?);
-        Ok(Tables { train, validation, results })
-    }
+    progress: &mut dyn Progress,
+) -> Result<Vec<FeatureTable>> {
+    let stage = |view| if view == 0 { stage.to_owned() } else { format!("{stage}, view {view}") };
+    (0..count).map(|view| viewer.table(&stage(view), faces, view, progress)).collect()
 }
 
 /// What the frozen part made of all splits.
 struct Tables {
+    /// One for each view.
     train: Rc<Vec<FeatureTable>>,
     validation: FeatureTable,
     /// None where the results are the validation split's.
@@ -256,6 +196,14 @@ struct Tables {
 }
 
 impl Tables {
+    fn of(viewer: &Viewer<'_>, data: &Data, count: usize, progress: &mut dyn Progress) -> Result<Self> {
+        let validation = viewer.table("features, validation", &data.validation, 0, progress)?;
+        let stage = format!("features, {}", data.part());
+        let results = data.test.as_ref().map(|test| viewer.table(&stage, test, 0, progress)).transpose()?;
+        let train = Rc::new(views(viewer, "features, training", &data.train, count, progress)?);
+        Ok(Self { train, validation, results })
+    }
+
     /// Of the views `whole` of the images `all` those of a fold.
     fn part(whole: &[FeatureTable], all: &Faces, data: &Data) -> Result<Self> {
         let plain = |faces: &Faces| whole[0].of(all, faces);
@@ -291,16 +239,16 @@ fn on_tables(
             (num_features, source) = (network.num_features(), BackboneSource::Own(config.trunk.clone()));
             trunk = Some(Box::new(OnMaps(network)) as Box<dyn Backbone>);
         }
-        Head::preload(config, method, &store, numbers(tables.train[0].targets())?)?;
+        Head::preload(config, method, &store, numbers(&tables.train[0].targets)?)?;
         let head = Head::of(config, method, num_features, &store, device)?;
         let (network, training) = (Network::new(config, trunk, head)?, config.training_of(method));
         let batches = CachedSource::new(Rc::clone(&tables.train), training.batch_size, key.split("data"))?;
         let task = FaceTask::new(network, store, batches, training, key.split("train"));
-        let steps = training.steps(tables.train[0].len());
+        let steps = training.steps(tables.train[0].count());
         let store = wanted.train(task, steps, source, options, progress)?;
         let build = || config.trunk.build(&store.constants()?, TRUNK, DType::F32, device);
         let trunk = is_finetuned.then(build).transpose()?;
-        let see = |table: &FeatureTable| Seen::of(table, trunk.as_deref());
+        let see = |table: &FeatureTable| table.seen(trunk.as_deref());
         let results = tables.results.as_ref().map(see).transpose()?;
         Ok(wanted.entry(wanted.head(num_features, &store)?, see(&tables.validation)?, results))
     };

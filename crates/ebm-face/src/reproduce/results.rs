@@ -65,41 +65,18 @@ pub struct AblationRow {
     pub published: Option<f64>,
 }
 
-/// What is known of a method, over all images and seeds.
+/// The change of the absolute error of the same image by refinement, over all images and seeds: refined less unrefined,
+/// in the unit of y.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MethodRow<T> {
+pub struct PairedRow {
     /// As in [`Row`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<usize>,
     /// The method's key.
     pub method: String,
-    /// What is known.
+    /// The difference.
     #[serde(flatten)]
-    pub figures: T,
-}
-
-/// What refinement does to the estimates of a part of the axis of y.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Band {
-    /// The lowest and the highest estimate, before refinement.
-    pub range: [f64; 2],
-    /// How many estimates.
-    pub images: usize,
-    /// Their mean absolute error before and after.
-    pub mae: [f64; 2],
-    /// By how much they are too high in the mean, before and after.
-    pub bias: [f64; 2],
-    /// The mean derivative of f in y where the ascent begins.
-    pub slope: f64,
-}
-
-/// The error of a method that is refined with one λ.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StepLength {
-    /// λ.
-    pub step_length: f64,
-    /// The mean absolute error, the mean over seeds.
-    pub mae: f64,
+    pub difference: PairedDifference,
 }
 
 /// How good the densities of one network are, for one coordinate of y.
@@ -151,13 +128,8 @@ pub struct Outcome {
     /// One for each method, seed and coordinate with a density, where there are validation images beside
     /// those of the results.
     pub calibration: Vec<DensityRow>,
-    /// By how much refinement changes the absolute error of the same image, for each method that was refined: refined
-    /// less unrefined, in the unit of y.
-    pub paired: Vec<MethodRow<PairedDifference>>,
-    /// Five for each method that was refined, where y has one coordinate.
-    pub bands: Vec<MethodRow<Band>>,
-    /// One for each method that was refined, and each λ that was to choose from.
-    pub by_step_length: Vec<MethodRow<StepLength>>,
+    /// One for each method that was refined.
+    pub paired: Vec<PairedRow>,
     /// One for each energy model of a study, where asked for.
     pub ablation: Vec<AblationRow>,
     /// A few images with their densities, by the first seed.
@@ -176,14 +148,12 @@ impl Outcome {
         found.rows.iter_mut().for_each(|row| row.fold = Some(fold));
         found.calibration.iter_mut().for_each(|row| row.fold = Some(fold));
         found.paired.iter_mut().for_each(|row| row.fold = Some(fold));
-        found.by_step_length.iter_mut().for_each(|row| row.fold = Some(fold));
         if fold == 0 {
             (self.examples, self.part) = (found.examples, found.part);
         }
         self.rows.extend(found.rows);
         self.calibration.extend(found.calibration);
         self.paired.extend(found.paired);
-        self.by_step_length.extend(found.by_step_length);
         self.step_lengths.extend(found.step_lengths);
         self.images += found.images;
     }

@@ -1,22 +1,26 @@
 //! The table, once every network is trained: λ, the rows, the examples.
 
 use candle_core::Tensor;
+use ebm_base::Key;
 use ebm_core::GradientAscent;
+use ebm_experiment::PairedDifference;
 use ebm_train::Progress;
 
 use super::Options;
 use super::ablation::ablation;
 use super::data::Data;
-use super::densities::density_rows;
-use super::effect::{Refinement, bands, by_step_length, paired};
-use super::examples::examples;
-use super::networks::{Entry, Seen, Wanted};
-use super::results::{Outcome, Row};
+use super::densities::{density_rows, examples};
+use super::networks::{Entry, Wanted};
+use super::results::{Outcome, PairedRow, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
-use crate::evaluation::{absolute_error, estimates, nll, refined};
+use crate::evaluation::{absolute_error, estimates, nll, numbers, refined};
 use crate::network::{ENERGY, Head};
 use crate::saved::save_refinement;
+use crate::training::Batch;
 use crate::{Error, Result};
+
+/// Seed of the bootstrap's draws.
+const BOOTSTRAP_SEED: u64 = 2020;
 
 /// Has every network of the table trained, and others of the energy model where these are asked for, and compares them.
 pub(super) fn reproduce(
@@ -33,9 +37,23 @@ pub(super) fn reproduce(
             entries.push(train(&Wanted { config, method, name, seed, measured: true }, progress)?);
         }
     }
-    let mut outcome = conclude(config, &entries, data.part(), options, progress)?;
+    let Some(energy) = entries.iter().find(|entry| entry.head.is_energy()) else {
+        return Err(Error::config("of the reproduction", "there is no energy model"));
+    };
+    // The first seed's networks choose λ for all.
+    let baselines = entries.iter().filter(|entry| entry.seed == energy.seed && !entry.head.is_energy());
+    let initial = baselines.map(|entry| estimates(&entry.head, &entry.head.features(&entry.validation.x)?));
+    let initial = initial.collect::<Result<Vec<_>>>()?;
+    let Choice { step_length, .. } =
+        choose_step_length(&config.refinement, &energy.head, &energy.validation, &initial)?;
+    progress.message(&format!("step length {step_length} by the validation split"));
+    let ascent = config.refinement.ascent(step_length);
+    for entry in entries.iter().filter(|entry| entry.head.is_energy()) {
+        save_refinement(&ascent, &options.run.join(format!("{ENERGY}-{}", entry.seed)))?;
+    }
+    let mut outcome = compare(config, &entries, &ascent, data.part())?;
     if options.ablation {
-        outcome.ablation = ablation(config, &entries, |name, config| {
+        outcome.ablation = ablation(config, energy, &initial, |name, config| {
             train(&Wanted { config, method: ENERGY, name, seed: 0, measured: false }, progress)
         })?;
     }
@@ -53,7 +71,7 @@ pub(super) struct Choice {
 pub(super) fn choose_step_length(
     refinement: &RefinementConfig,
     head: &Head,
-    seen: &Seen,
+    seen: &Batch,
     estimates: &[Tensor],
 ) -> Result<Choice> {
     let mut best = Choice { step_length: 0.0, errors: Vec::new() };
@@ -62,7 +80,7 @@ pub(super) fn choose_step_length(
         let ascent = refinement.ascent(step_length);
         let mut errors = Vec::new();
         for y0 in estimates {
-            errors.push(absolute_error(&refined(head, &seen.g_x, y0, &ascent)?, &seen.y)?.mean);
+            errors.push(absolute_error(&refined(head, &seen.x, y0, &ascent)?, &seen.y)?.mean);
         }
         let sum = errors.iter().sum();
         if sum < lowest {
@@ -71,44 +89,6 @@ pub(super) fn choose_step_length(
         }
     }
     Ok(best)
-}
-
-/// The estimates of every baseline of `seed` on the validation split.
-pub(super) fn validation_estimates(entries: &[Entry], seed: u64) -> Result<Vec<Tensor>> {
-    let of_seed = entries.iter().filter(|entry| entry.seed == seed);
-    let mut found = Vec::new();
-    for entry in of_seed {
-        if !entry.head.is_energy() {
-            found.push(estimates(&entry.head, &entry.head.features(&entry.validation.g_x)?)?);
-        }
-    }
-    Ok(found)
-}
-
-/// Chooses λ, leaves it with the energy models, and compares.
-fn conclude(
-    config: &ExperimentConfig,
-    entries: &[Entry],
-    part: &'static str,
-    options: &Options,
-    progress: &mut dyn Progress,
-) -> Result<Outcome> {
-    let step_length = chosen_step_length(config, entries)?;
-    progress.message(&format!("step length {step_length} by the validation split"));
-    let ascent = config.refinement.ascent(step_length);
-    for entry in entries.iter().filter(|entry| entry.head.is_energy()) {
-        save_refinement(&ascent, &options.run.join(format!("{ENERGY}-{}", entry.seed)))?;
-    }
-    compare(config, entries, &ascent, part)
-}
-
-/// λ of Algorithm S2 for all seeds, chosen with the first seed's networks on the validation split.
-fn chosen_step_length(config: &ExperimentConfig, entries: &[Entry]) -> Result<f64> {
-    let Some(energy) = entries.iter().find(|entry| entry.head.is_energy()) else {
-        return Err(Error::config("of the reproduction", "there is no energy model"));
-    };
-    let estimates = validation_estimates(entries, energy.seed)?;
-    Ok(choose_step_length(&config.refinement, &energy.head, &energy.validation, &estimates)?.step_length)
 }
 
 /// All rows: each baseline, and refined by the energy model of its own seed where there is one.
@@ -121,30 +101,44 @@ pub(crate) fn compare(
     let step_lengths = ascent.step_length.first().copied().into_iter().collect();
     let images = entries.first().map_or(Ok(0), |entry| entry.results.y.dim(0))?;
     let mut outcome = Outcome { part, step_lengths, images, ..Outcome::default() };
-    let mut refinements = Vec::new();
+    let mut changes: Vec<(&str, Vec<Vec<f64>>)> = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.head.is_energy()) {
         let (seen, head) = (&entry.results, &entry.head);
-        let before = estimates(head, &head.features(&seen.g_x)?)?;
+        let before = estimates(head, &head.features(&seen.x)?)?;
         let mut row = Row::new(&entry.method, false, entry.seed, absolute_error(&before, &seen.y)?);
-        row.nll = nll(head, &seen.g_x, &seen.y, &[])?;
+        row.nll = nll(head, &seen.x, &seen.y, &[])?;
         outcome.rows.push(row);
         let mut energy = entries.iter().filter(|other| other.seed == entry.seed && other.head.is_energy());
         if let Some(energy) = energy.next() {
-            let after = refined(&energy.head, &energy.results.g_x, &before, ascent)?;
+            let after = refined(&energy.head, &energy.results.x, &before, ascent)?;
             outcome.rows.push(Row::new(&entry.method, true, entry.seed, absolute_error(&after, &seen.y)?));
-            refinements.push(Refinement { method: &entry.method, energy, before, after });
+            let change = changes_of_errors(&before, &after, &energy.results.y)?;
+            match changes.iter_mut().find(|(method, _)| *method == entry.method) {
+                Some((_, seeds)) => seeds.push(change),
+                None => changes.push((&entry.method, vec![change])),
+            }
+            if outcome.examples.is_empty() {
+                let estimates = [before, after];
+                outcome.examples = examples(&energy.head, &energy.results, &estimates, &config.density)?;
+            }
         }
+    }
+    for (method, changes) in changes {
+        let key = Key::new(BOOTSTRAP_SEED).split("bootstrap").split(method);
+        let difference = PairedDifference::new(&changes, key)?;
+        outcome.paired.push(PairedRow { fold: None, method: method.to_owned(), difference });
     }
     for entry in entries {
         let (rows, calibration) = density_rows(config, entry)?;
         outcome.rows.extend(rows);
         outcome.calibration.extend(calibration);
     }
-    outcome.paired = paired(&refinements)?;
-    outcome.bands = bands(&refinements)?;
-    outcome.by_step_length = by_step_length(&config.refinement, &refinements)?;
-    if let Some(Refinement { energy, before, after, .. }) = refinements.into_iter().next() {
-        outcome.examples = examples(&energy.head, &energy.results, &[before, after], &config.density)?;
-    }
     Ok(outcome)
+}
+
+/// Returns the change of each image's error from the estimates `before` to those `after`: the mean over the coordinates
+/// of y `(N, D)`.
+fn changes_of_errors(before: &Tensor, after: &Tensor, y: &Tensor) -> Result<Vec<f64>> {
+    let [before, after] = [before, after].map(|found| numbers(&(found - y)?.abs()?.mean(1)?));
+    Ok(after?.iter().zip(before?).map(|(after, before)| after - before).collect())
 }

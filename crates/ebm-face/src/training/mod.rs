@@ -11,5 +11,4 @@ pub use own::{FaceData, FaceSource, FaceTraining};
 pub use source::{Batch, BatchSource, CachedSource, StreamSource};
 pub(crate) use source::{images, targets};
 pub use task::FaceTask;
-pub use whole::whole_batches;
 pub(crate) use whole::whole_network;

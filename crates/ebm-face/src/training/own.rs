@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use candle_core::Device;
 use ebm_base::Key;
+use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::split::Split;
 use ebm_data::faces::utkface;
 use ebm_data::faces::{Faces, Tolerance, listed};
@@ -11,11 +13,11 @@ use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_train::GradientTask;
 use ebm_train::model_file::file_digest;
 
-use super::{Batch, FaceTask, StreamSource, whole_batches, whole_network};
+use super::{Batch, FaceTask, StreamSource, images, targets, whole_network};
 use crate::config::ExperimentConfig;
 use crate::network::ENERGY;
 use crate::reproduce::{choose_refinement, report_repeated};
-use crate::saved::{RunConfig, Saved, save, save_refinement};
+use crate::saved::{BackboneSource, RunConfig, Saved, save, save_refinement};
 use crate::{Error, Result, biwi};
 
 /// Where faces with their targets are.
@@ -86,8 +88,19 @@ pub struct FaceData {
     faces: Arc<Faces>,
     held_out: Arc<Faces>,
     batches: Vec<Batch>,
-    /// What the network's file says, as soon as there is a network.
-    run: Option<RunConfig>,
+}
+
+impl FaceTraining {
+    /// The settings that the network's file keeps.
+    fn saved(&self) -> RunConfig {
+        let (method, experiment) = (self.method.clone(), self.config.clone());
+        RunConfig {
+            method,
+            seed: self.seed,
+            trunk: BackboneSource::Own(self.config.trunk.clone()),
+            experiment,
+        }
+    }
 }
 
 impl Training for FaceTraining {
@@ -125,26 +138,23 @@ impl Training for FaceTraining {
         } else {
             vec![]
         };
-        Ok(FaceData { faces, held_out, batches, run: None })
+        Ok(FaceData { faces, held_out, batches })
     }
 
     fn build(&mut self, data: &mut FaceData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {
         let Self { config, method, seed, weights, .. } = &*self;
         let (weights, device, group) = (weights.as_deref(), session.device, session.group);
-        let (network, steps, run) =
-            whole_network(config, method, *seed, &data.faces, weights, device, group)?;
-        let settings = run.to_toml()?;
-        data.run = Some(run);
-        Ok(Built { network, settings, steps })
+        let key = Key::new(*seed).split(method);
+        let (network, steps) = whole_network(config, method, key, &data.faces, weights, device, group)?;
+        Ok(Built { network, settings: self.saved().to_toml()?, steps })
     }
 
     fn score(&mut self, data: &mut FaceData, network: &Self::Network, _: &mut Session<'_>) -> Result<f64> {
         network.validation_loss(&data.batches, Key::new(self.seed).split("validation"))
     }
 
-    fn keep(&mut self, data: &FaceData, network: &Self::Network) -> Result<()> {
-        let unbuilt = || Error::config("of the training", "a network is kept after it was built");
-        save(network.store(), &self.run, data.run.as_ref().ok_or_else(unbuilt)?)
+    fn keep(&mut self, _: &FaceData, network: &Self::Network) -> Result<()> {
+        save(network.store(), &self.run, &self.saved())
     }
 
     fn finish(&mut self, data: &mut FaceData, session: &mut Session<'_>) -> Result<()> {
@@ -157,6 +167,19 @@ impl Training for FaceTraining {
         }
         Ok(())
     }
+}
+
+/// All images of `faces` with their targets, as they are, in batches on `device`.
+fn whole_batches(config: &ExperimentConfig, faces: &Arc<Faces>, device: &Device) -> Result<Vec<Batch>> {
+    /// Images of a batch.
+    const BATCH: usize = 32;
+    let loader = FaceLoaderConfig::in_order(config.input.transform(false), BATCH);
+    let mut found = Vec::new();
+    for batch in FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?.epoch(0)? {
+        let batch = batch?;
+        found.push(Batch { x: images(&batch, device)?, y: targets(&batch, device)? });
+    }
+    Ok(found)
 }
 
 /// The images to train on, and those to validate on.

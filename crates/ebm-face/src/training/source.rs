@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Inputs with their targets.
 pub struct Batch {
-    /// Images `(B, 3, H, W)`, features `(B, X)` or maps `(B, …)`.
+    /// Images `(B, 3, H, W)`, features g_x `(B, X)` or maps `(B, …)`.
     pub x: Tensor,
     /// Targets `(B, D)`.
     pub y: Tensor,
@@ -30,16 +30,11 @@ pub trait BatchSource {
     fn batch(&mut self, step: usize) -> Result<Batch>;
 
     /// The number of images in an epoch.
-    fn len(&self) -> usize;
-
-    /// Whether there is none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+    fn count(&self) -> usize;
 }
 
-/// Batches of features or of a frozen part's maps, in an order of each epoch's own, each image in one of its views drawn anew in each
-/// epoch.
+/// Batches of features or of a frozen part's maps, in an order of each epoch's own, each image in one of its views
+/// drawn anew in each epoch.
 pub struct CachedSource {
     views: Rc<Vec<FeatureTable>>,
     batch_size: usize,
@@ -54,9 +49,10 @@ impl CachedSource {
     /// # Errors
     /// [`Error::Config`] without a view or an image, or when views are not of the same images.
     pub fn new(views: Rc<Vec<FeatureTable>>, batch_size: usize, key: Key) -> Result<Self> {
-        let count = views.first().map_or(0, FeatureTable::len);
-        if count == 0 || batch_size == 0 || views.iter().any(|view| view.len() != count) {
-            let sizes: Vec<usize> = views.iter().map(FeatureTable::len).collect();
+        let sizes: Vec<usize> = views.iter().map(FeatureTable::count).collect();
+        if batch_size == 0
+            || sizes.first().is_none_or(|&first| first == 0 || sizes != vec![first; sizes.len()])
+        {
             let reason = format!("views of {sizes:?} images cannot form batches of {batch_size}");
             return Err(Error::config("of the feature source", reason));
         }
@@ -65,7 +61,7 @@ impl CachedSource {
 
     /// Image and view at each place of an epoch.
     fn order(&self, epoch: usize) -> Vec<(usize, usize)> {
-        let mut order: Vec<usize> = (0..self.len()).collect();
+        let mut order: Vec<usize> = (0..self.count()).collect();
         order.shuffle(&mut self.key.split("order").index(epoch as u64).rng());
         let mut rng = self.key.split("view").index(epoch as u64).rng();
         order.into_iter().map(|image| (image, rng.random_range(0..self.views.len()))).collect()
@@ -75,7 +71,7 @@ impl CachedSource {
 impl BatchSource for CachedSource {
     fn batch(&mut self, step: usize) -> Result<Batch> {
         // The stream of images runs on from epoch to epoch; a batch may span two.
-        let (count, first) = (self.len(), step * self.batch_size);
+        let (count, first) = (self.count(), step * self.batch_size);
         let mut rows = Vec::with_capacity(self.batch_size);
         for place in first..first + self.batch_size {
             let epoch = place / count;
@@ -91,8 +87,8 @@ impl BatchSource for CachedSource {
         Ok(Batch { x: Tensor::cat(&x, 0)?.to_dtype(DType::F32)?, y: Tensor::cat(&y, 0)? })
     }
 
-    fn len(&self) -> usize {
-        self.views.first().map_or(0, FeatureTable::len)
+    fn count(&self) -> usize {
+        self.views.first().map_or(0, FeatureTable::count)
     }
 }
 
@@ -117,7 +113,7 @@ impl BatchSource for StreamSource {
         Ok(Batch { x, y: targets(&batch, self.uploader.device())? })
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.count
     }
 }

@@ -1,5 +1,6 @@
 //! A network in training.
 
+use candle_core::DType;
 use ebm_base::Key;
 use ebm_nn::params::ParamStore;
 use ebm_train::{GradientTask, Group, Learner, Loss};
@@ -20,7 +21,7 @@ pub struct FaceTask<S> {
 impl<S: BatchSource> FaceTask<S> {
     /// Trains the trainable parameters of `store`, from which `network` was built.
     pub fn new(network: Network, store: ParamStore, source: S, config: &TrainingConfig, key: Key) -> Self {
-        let updater = config.updater(store.trainable(), source.len());
+        let updater = config.updater(store.trainable(), source.count());
         Self { network, learner: Learner::new(store, updater), source, key }
     }
 
@@ -39,7 +40,8 @@ impl<S: BatchSource> FaceTask<S> {
         let (mut sum, mut count) = (0.0, 0.0);
         for (number, batch) in (0u64..).zip(batches) {
             let images = batch.y.dim(0)? as f64;
-            sum += images * self.network.frozen_loss(&batch.x, &batch.y, &mut key.index(number).rng())?;
+            let loss = self.network.loss(&batch.x, &batch.y, false, &mut key.index(number).rng())?.detach();
+            sum += images * loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
             count += images;
         }
         Ok(sum / count)
@@ -57,7 +59,7 @@ impl<S: BatchSource> GradientTask for FaceTask<S> {
     fn loss(&mut self, step: usize) -> Result<Loss> {
         let batch = self.source.batch(step)?;
         let mut rng = self.key.split("proposal").index(step as u64).rng();
-        Ok(self.network.loss(&batch.x, &batch.y, &mut rng)?.into())
+        Ok(self.network.loss(&batch.x, &batch.y, true, &mut rng)?.into())
     }
 
     fn learner(&self) -> &Learner {

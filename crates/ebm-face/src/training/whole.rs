@@ -10,14 +10,13 @@ use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_nn::params::ParamStore;
 use ebm_train::Group;
 
-use super::{Batch, FaceTask, StreamSource, images, targets};
+use super::{FaceTask, StreamSource};
 use crate::config::ExperimentConfig;
 use crate::network::{Head, Network, TRUNK};
-use crate::saved::{BackboneSource, RunConfig};
 use crate::{Result, preload_backbone};
 
 /// The network of `method`, trained on `faces` end to end from pretrained `weights` or from drawn ones, in the
-/// processes of `group`; the number of updates; and what its run says of it.
+/// processes of `group`, and the number of updates. `key` is all the randomness.
 ///
 /// # Errors
 /// When there is no such method, the weights are of another network, or a batch has no share for each
@@ -25,13 +24,12 @@ use crate::{Result, preload_backbone};
 pub(crate) fn whole_network(
     config: &ExperimentConfig,
     method: &str,
-    seed: u64,
+    key: Key,
     faces: &Arc<Faces>,
     weights: Option<&Path>,
     device: &Device,
     group: &Group,
-) -> Result<(FaceTask<StreamSource>, usize, RunConfig)> {
-    let key = Key::new(seed).split(method);
+) -> Result<(FaceTask<StreamSource>, usize)> {
     let store = ParamStore::new(key.split("init"));
     if let Some(weights) = weights {
         preload_backbone(&store, TRUNK, &config.trunk, weights, device)?;
@@ -50,24 +48,5 @@ pub(crate) fn whole_network(
     let source = StreamSource::new(loader, faces.faces.len(), device.clone());
     let network = Network::new(config, Some(trunk), head)?;
     let task = FaceTask::new(network, store, source, training, key.split("train")).over(group);
-    let trunk = BackboneSource::Own(config.trunk.clone());
-    let run = RunConfig { method: method.to_owned(), seed, trunk, experiment: config.clone() };
-    Ok((task, training.steps(faces.faces.len()), run))
-}
-
-/// All images of `faces` with their targets, as they are, in batches on `device`.
-///
-/// # Errors
-/// When too many images are damaged.
-pub fn whole_batches(config: &ExperimentConfig, faces: &Arc<Faces>, device: &Device) -> Result<Vec<Batch>> {
-    /// Images of a batch.
-    const BATCH: usize = 32;
-    let loader = FaceLoaderConfig::in_order(config.input.transform(false), BATCH);
-    let batches = FaceLoader::new(Arc::clone(faces), loader, Key::new(0))?.epoch(0)?;
-    batches
-        .map(|batch| {
-            let batch = batch?;
-            Ok(Batch { x: images(&batch, device)?, y: targets(&batch, device)? })
-        })
-        .collect()
+    Ok((task, training.steps(faces.faces.len())))
 }

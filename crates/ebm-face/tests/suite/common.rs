@@ -49,7 +49,7 @@ impl BatchSource for OneBatch {
         Ok(Batch { x: self.x.clone(), y: self.y.clone() })
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.x.dims()[0]
     }
 }

@@ -169,7 +169,7 @@ fn a_network_end_to_end_has_torchs_gradients_and_statistics() {
     let loaded = store.load(&case.below("initial/"), LoadPolicy::Lenient).unwrap();
     assert!(loaded.unexpected.is_empty() && loaded.mismatched.is_empty(), "{loaded}");
     let (x, y) = (case.tensor("images").clone(), case.tensor("y").to_dtype(DType::F32).unwrap());
-    let loss = network.loss(&x, &y, &mut Key::new(0).rng()).unwrap();
+    let loss = network.loss(&x, &y, true, &mut Key::new(0).rng()).unwrap();
     case.assert_close(&loss.reshape(1).unwrap(), "loss", 1e-5);
     let gradients = loss.backward().unwrap();
     let trainable = store.trainable();

@@ -28,7 +28,7 @@ use ebm_experiment::config::settings;
 use serde::{Deserialize, Serialize};
 
 pub use features::{Modulation, TargetFeatures, TestFeatures, corners, rects};
-pub use network::{BoxModule, InTraining};
+pub use network::BoxModule;
 pub use pixel_steps::PixelSteps;
 
 use crate::{BackboneFeatures, Result};
@@ -85,7 +85,7 @@ impl BoxModuleConfig {
     }
 }
 
-/// The frozen box module.
+/// What a tracker needs of the box module.
 pub trait BoxNetwork: EnergyModel<Features = TargetFeatures> {
     /// How the N targets in the boxes `(N, 4)`, x, y, w, h, of the N reference crops look.
     ///

@@ -22,8 +22,8 @@ use super::packed::PackedBoxLayers;
 use super::{BoxModuleConfig, BoxNetwork, SCALES};
 use crate::{BackboneFeatures, Error, Result};
 
-/// The box module with its parameters; frozen by itself, trained as [`InTraining`]. Of constant parameters,
-/// f32 on the CPU, it keeps packed weights, and goes back to the boxes by hand.
+/// The box module with its parameters; frozen unless it is [`in_training`](Self::in_training). Of constant
+/// parameters, f32 on the CPU, it keeps packed weights, and goes back to the boxes by hand.
 #[derive(Clone, Debug)]
 pub struct BoxModule {
     pub(super) config: BoxModuleConfig,
@@ -35,6 +35,8 @@ pub struct BoxModule {
     pub(super) weight: Tensor,
     /// (1).
     pub(super) bias: Tensor,
+    /// Whether normalisations are by the statistics of the batch.
+    train: bool,
     prepared: Prepared<PackedBoxLayers>,
 }
 
@@ -86,6 +88,7 @@ impl BoxModule {
             weight: predictor.get_with_hints((1, inputs), "weight", init::kaiming_normal_fan_in())?,
             bias: predictor.get_with_hints(1, "bias", init::constant(0.0))?,
             config: config.clone(),
+            train: false,
             prepared: Prepared::new(),
         })
     }
@@ -112,6 +115,13 @@ impl BoxModule {
         Err(Error::weights(path, format!("not a box module {config:?}: {report}")))
     }
 
+    /// The same in training: normalisations are by the statistics of the batch, which move their running ones with
+    /// every forward pass, so that a single target is refused.
+    #[must_use]
+    pub fn in_training(&self) -> Self {
+        Self { train: true, ..self.clone() }
+    }
+
     /// The sizes.
     pub fn config(&self) -> &BoxModuleConfig {
         &self.config
@@ -129,51 +139,17 @@ impl BoxModule {
         self.prepared.get(|| PackedBoxLayers::new(self)).map(Some)
     }
 
-    fn modulate(&self, reference: &BackboneFeatures, boxes: &Tensor, train: bool) -> Result<Modulation> {
-        let images = reference.images()?;
-        let ReferenceBranch { convs, fc3, vectors } = &self.reference;
-        let corners = corners(boxes)?.unsqueeze(1)?;
-        let pool = |map: usize| -> Result<Tensor> {
-            let features = convs[map].forward(&from_nchw(reference.maps()[map])?, train)?;
-            pool(&features, &rois(&corners, images)?, self.config.reference_pool[map], map)
-        };
-        let third = fc3.forward(&from_nchw(&pool(0)?)?, train)?.flatten_from(1)?;
-        let both = Tensor::cat(&[third, pool(1)?.flatten_from(1)?], 1)?.unsqueeze(1)?.unsqueeze(1)?;
-        let vector = |layer: &ConvBlock| Ok::<_, Error>(layer.forward(&both, train)?.flatten_from(1)?);
-        Ok(Modulation([vector(&vectors[0])?, vector(&vectors[1])?]))
-    }
-
-    fn describe(
-        &self,
-        test: &BackboneFeatures,
-        modulation: &Modulation,
-        train: bool,
-    ) -> Result<TestFeatures> {
-        let map = |map: usize| -> Result<Tensor> {
-            let [first, second] = &self.test[map];
-            let features = second.forward(&first.forward(&from_nchw(test.maps()[map])?, train)?, train)?;
-            let vector = &modulation.0[map];
-            Ok(scaled(&features, vector)?.permute((0, 3, 1, 2))?)
-        };
-        Ok(TestFeatures([map(0)?, map(1)?]))
-    }
-
     /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`; differentiable.
-    fn f(&self, features: &TestFeatures, corners: &Tensor, train: bool) -> Result<Tensor> {
+    fn f(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
         let (batch, count, _) = corners.dims3()?;
         let rois = rois(corners, features.0[0].dim(0)?)?;
         let hidden = |map: usize| -> Result<Tensor> {
             let maps = features.0[map].permute((0, 2, 3, 1))?;
             let pooled = pool(&maps, &rois, self.config.pool[map], map)?;
-            self.of_box[map].forward(&pooled.flatten_from(1)?, train)
+            self.of_box[map].forward(&pooled.flatten_from(1)?, self.train)
         };
         let hidden = Tensor::cat(&[hidden(0)?, hidden(1)?], 1)?;
         Ok(linear(&hidden, &self.weight, Some(&self.bias))?.reshape((batch, count))?)
-    }
-
-    fn energy(&self, features: &TargetFeatures, y: &Tensor, train: bool) -> ebm_core::Result<Tensor> {
-        let corners = features.space.decode(y)?;
-        self.f(&features.test, &corners, train).map_err(ebm_core::Error::model)
     }
 }
 
@@ -230,67 +206,48 @@ impl EnergyModel for BoxModule {
 
 impl BoxNetwork for BoxModule {
     fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> Result<Modulation> {
-        self.modulate(reference, boxes, false)
+        let (images, ..) = reference.layer2.dims4()?;
+        let ReferenceBranch { convs, fc3, vectors } = &self.reference;
+        let corners = corners(boxes)?.unsqueeze(1)?;
+        let pool = |map: usize| -> Result<Tensor> {
+            let features = convs[map].forward(&from_nchw(reference.maps()[map])?, self.train)?;
+            pool(&features, &rois(&corners, images)?, self.config.reference_pool[map], map)
+        };
+        let third = fc3.forward(&from_nchw(&pool(0)?)?, self.train)?.flatten_from(1)?;
+        let both = Tensor::cat(&[third, pool(1)?.flatten_from(1)?], 1)?.unsqueeze(1)?.unsqueeze(1)?;
+        let vector = |layer: &ConvBlock| Ok::<_, Error>(layer.forward(&both, self.train)?.flatten_from(1)?);
+        Ok(Modulation([vector(&vectors[0])?, vector(&vectors[1])?]))
     }
 
     fn test_features(&self, test: &BackboneFeatures, modulation: &Modulation) -> Result<TestFeatures> {
-        self.describe(test, modulation, false)
+        let map = |map: usize| -> Result<Tensor> {
+            let [first, second] = &self.test[map];
+            let features = first.forward(&from_nchw(test.maps()[map])?, self.train)?;
+            let features = second.forward(&features, self.train)?;
+            Ok(scaled(&features, &modulation.0[map])?.permute((0, 3, 1, 2))?)
+        };
+        Ok(TestFeatures([map(0)?, map(1)?]))
     }
 
     fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
         let is_constant = are_constant(features.0.iter().chain([corners]));
         match if is_constant { self.packed(corners)? } else { None } {
-            Some(packed) => packed.scores(features, corners),
-            None => self.f(features, corners, false),
+            Some(packed) => Ok(packed.evaluate(features, corners, false)?.0),
+            None => self.f(features, corners),
         }
     }
 
     fn corner_gradients(&self, features: &TestFeatures, corners: &Tensor) -> Result<(Tensor, Tensor)> {
         if let Some(packed) = self.packed(corners)? {
-            return packed.gradients(features, corners);
+            return packed.evaluate(features, corners, true);
         }
         let corners = Var::from_tensor(&corners.detach())?;
-        let f = self.f(&features.detach(), &corners, false)?;
+        let f = self.f(&features.detach(), &corners)?;
         let gradients = f.sum_all()?.backward()?;
         let gradient = match gradients.get(&corners) {
             Some(gradient) => gradient.detach(),
             None => corners.zeros_like()?.detach(),
         };
         Ok((f.detach(), gradient))
-    }
-}
-
-/// The module in training: normalisations by the statistics of the batch, which move their running ones with
-/// every forward pass.
-#[derive(Clone, Copy, Debug)]
-pub struct InTraining<'a>(pub &'a BoxModule);
-
-impl InTraining<'_> {
-    /// [`BoxNetwork::modulation`], differentiable in the parameters.
-    ///
-    /// # Errors
-    /// As there, and for a single target, which has no statistics.
-    pub fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> Result<Modulation> {
-        self.0.modulate(reference, boxes, true)
-    }
-
-    /// [`BoxNetwork::test_features`], differentiable in the parameters and the modulation.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn test_features(&self, test: &BackboneFeatures, modulation: &Modulation) -> Result<TestFeatures> {
-        self.0.describe(test, modulation, true)
-    }
-}
-
-impl EnergyModel for InTraining<'_> {
-    type Features = TargetFeatures;
-
-    fn score(&self, features: &TargetFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        self.0.energy(features, y, true)
-    }
-
-    fn quality(&self, features: &TargetFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
-        features.overlap(y, y_i)
     }
 }

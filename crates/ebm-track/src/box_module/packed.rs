@@ -26,12 +26,6 @@ pub(super) struct PackedBoxLayers {
     workspace: Workspace,
 }
 
-/// f of some boxes, and where it is wanted its gradient in their corners.
-struct Evaluated {
-    f: Vec<f32>,
-    gradient: Vec<[f32; 4]>,
-}
-
 impl PackedBoxLayers {
     /// Those of the module's present parameters.
     pub(super) fn new(module: &BoxModule) -> Result<Self> {
@@ -48,40 +42,31 @@ impl PackedBoxLayers {
         })
     }
 
-    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`.
-    pub(super) fn scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
-        let (batch, count, _) = corners.dims3()?;
-        let f = self.evaluate(features, corners, false)?.f;
-        Ok(Tensor::from_vec(f, (batch, count), &Device::Cpu)?)
-    }
-
-    /// f, and its gradient in the corners, `(B, M, 4)`.
-    pub(super) fn gradients(&self, features: &TestFeatures, corners: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (batch, count, _) = corners.dims3()?;
-        let Evaluated { f, gradient } = self.evaluate(features, corners, true)?;
-        let gradient = Tensor::from_slice(gradient.as_flattened(), (batch, count, 4), &Device::Cpu)?;
-        Ok((Tensor::from_vec(f, (batch, count), &Device::Cpu)?, gradient))
-    }
-
-    /// Boxes whose corners are not finite get a NaN for f, and no gradient.
-    fn evaluate(&self, features: &TestFeatures, corners: &Tensor, with_gradient: bool) -> Result<Evaluated> {
+    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`, and its gradient in these, which is 0 where it is not asked
+    /// for. Boxes whose corners are not finite get a NaN for f, and no gradient.
+    pub(super) fn evaluate(
+        &self,
+        features: &TestFeatures,
+        corners: &Tensor,
+        with_gradient: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        let (batch, boxes, _) = corners.dims3()?;
         let mut rois: Vec<f32> = rois(&corners.detach(), features.0[0].dim(0)?)?.flatten_all()?.to_vec1()?;
-        let count = rois.len() / 5;
+        let count = batch * boxes;
         let lost: Vec<usize> = (0..count)
             .filter(|row| rois[row * 5..][..5].iter().any(|coordinate| !coordinate.is_finite()))
             .collect();
         lost.iter().for_each(|row| rois[row * 5 + 1..][..4].fill(0.0));
-        let mut all = Evaluated {
-            f: vec![self.bias; count],
-            gradient: vec![[0.0; 4]; if with_gradient { count } else { 0 }],
-        };
-        for map in 0..2 {
-            with_map(&features.0[map], |features| self.add(map, features, &rois, &mut all))?;
+        let (mut f, mut gradient) = (vec![self.bias; count], vec![[0.0; 4]; count]);
+        for (map, features) in features.0.iter().enumerate() {
+            let gradient = with_gradient.then_some(gradient.as_mut_slice());
+            with_map(features, |features| self.add(map, features, &rois, &mut f, gradient))?;
         }
         for row in lost {
-            all.f[row] = f32::NAN;
+            f[row] = f32::NAN;
         }
-        Ok(all)
+        let gradient = Tensor::from_slice(gradient.as_flattened(), (batch, boxes, 4), &Device::Cpu)?;
+        Ok((Tensor::from_vec(f, (batch, boxes), &Device::Cpu)?, gradient))
     }
 
     /// Adds what one map contributes.
@@ -90,26 +75,27 @@ impl PackedBoxLayers {
         map: usize,
         features: &ChannelsLast<'_, f32>,
         rois: &[f32],
-        all: &mut Evaluated,
+        f: &mut [f32],
+        gradient: Option<&mut [[f32; 4]]>,
     ) -> Result<()> {
         let (workspace, layer, weight) = (&self.workspace, &self.of_box[map], &self.weight[map]);
         let bins = self.bins[map];
         let level = ChannelsLast::new(features.data(), features.shape())?;
         let pyramid = Pyramid::new(vec![(level, SCALES[map])], (bins, bins))?;
-        let levels = vec![0; all.f.len()];
-        let mut pooled = workspace.take(all.f.len() * pyramid.tile_len());
+        let levels = vec![0; f.len()];
+        let mut pooled = workspace.take(f.len() * pyramid.tile_len());
         pyramid.pool(rois, &levels, &mut pooled)?;
         let hidden = layer.forward(&pooled, true, workspace)?;
         workspace.give(pooled);
-        for (f, hidden) in all.f.iter_mut().zip(hidden.chunks_exact(weight.len())) {
+        for (f, hidden) in f.iter_mut().zip(hidden.chunks_exact(weight.len())) {
             *f += hidden.iter().zip(weight).map(|(hidden, weight)| hidden * weight).sum::<f32>();
         }
-        if !all.gradient.is_empty() {
+        if let Some(gradient) = gradient {
             let mut of_hidden = workspace.take(hidden.len());
             of_hidden.chunks_exact_mut(weight.len()).for_each(|row| row.copy_from_slice(weight));
             let of_pooled = layer.input_gradient(&of_hidden, Some(&hidden), workspace)?;
             let of_boxes = pyramid.backward_rois(rois, &levels, &of_pooled)?;
-            for (sum, part) in all.gradient.as_flattened_mut().iter_mut().zip(of_boxes.as_flattened()) {
+            for (sum, part) in gradient.as_flattened_mut().iter_mut().zip(of_boxes.as_flattened()) {
                 *sum += part;
             }
             workspace.give(of_hidden);

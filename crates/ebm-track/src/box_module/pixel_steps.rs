@@ -13,18 +13,6 @@ use crate::Result;
 /// `y ← y + ∇f · (w, h, w, h)`. Coordinates relative to the box would give the squares of w and h.
 pub struct PixelSteps<'a, M>(pub &'a M);
 
-impl<M: BoxNetwork> PixelSteps<'_, M> {
-    fn scaled_gradient(&self, features: &TestFeatures, boxes: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (f, gradient) = self.0.corner_gradients(features, &corners(&boxes.detach())?)?;
-        // x moves both corners, w the second alone.
-        let high = gradient.narrow(D::Minus1, 2, 2)?;
-        let low = (gradient.narrow(D::Minus1, 0, 2)? + &high)?;
-        let size = boxes.detach().narrow(D::Minus1, 2, 2)?;
-        let scaled = Tensor::cat(&[&(low * &size)?, &(high * &size)?], D::Minus1)?;
-        Ok((f, scaled))
-    }
-}
-
 impl<M: BoxNetwork> EnergyModel for PixelSteps<'_, M> {
     type Features = TestFeatures;
 
@@ -34,6 +22,14 @@ impl<M: BoxNetwork> EnergyModel for PixelSteps<'_, M> {
     }
 
     fn score_and_grad(&self, features: &TestFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
-        self.scaled_gradient(features, y).map_err(ebm_core::Error::model)
+        let step = || -> Result<(Tensor, Tensor)> {
+            let (f, gradient) = self.0.corner_gradients(features, &corners(&y.detach())?)?;
+            // x moves both corners, w the second alone.
+            let high = gradient.narrow(D::Minus1, 2, 2)?;
+            let low = (gradient.narrow(D::Minus1, 0, 2)? + &high)?;
+            let size = y.detach().narrow(D::Minus1, 2, 2)?;
+            Ok((f, Tensor::cat(&[&(low * &size)?, &(high * &size)?], D::Minus1)?))
+        };
+        step().map_err(ebm_core::Error::model)
     }
 }

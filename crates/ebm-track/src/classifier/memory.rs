@@ -1,17 +1,8 @@
 //! What the classifier remembers: samples of the target with their labels and weights.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
 
 use crate::Result;
-
-/// How samples are weighted and forgotten.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Forgetting {
-    /// How many samples there is room for.
-    pub capacity: usize,
-    /// The share of all weight that the first frame's samples keep in any case.
-    pub initial_share: f64,
-}
 
 /// Samples in slots. Those of the first frame stay; of the others the one that weighs least makes room.
 #[derive(Clone, Debug)]
@@ -24,12 +15,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// `samples (N, H·W, P)` with `targets (N, H, W)` of the first frame, equally weighted.
+    /// `samples (N, H·W, P)` with `targets (N, H, W)` of the first frame, equally weighted, which keep the share
+    /// `initial_share` of all weight in any case.
     ///
     /// Room for fewer than all of them and one more is made larger.
-    pub fn new(samples: &Tensor, targets: &Tensor, forgetting: Forgetting) -> Result<Self> {
+    pub fn new(samples: &Tensor, targets: &Tensor, capacity: usize, initial_share: f64) -> Result<Self> {
         let initial = samples.dim(0)?;
-        let capacity = forgetting.capacity.max(initial + 1);
+        let capacity = capacity.max(initial + 1);
         let room = |x: &Tensor| -> Result<Tensor> {
             let mut shape = x.dims().to_vec();
             shape[0] = capacity;
@@ -37,7 +29,7 @@ impl Memory {
             all.slice_set(&x.contiguous()?, 0, 0)?;
             Ok(all)
         };
-        let weights = Weights::new(initial, Forgetting { capacity, ..forgetting });
+        let weights = Weights::new(initial, capacity, initial_share);
         Ok(Self { samples: room(samples)?, targets: room(targets)?, weights })
     }
 
@@ -53,13 +45,10 @@ impl Memory {
     /// The samples, their targets and their weights `(N)`, which sum to 1.
     pub fn contents(&self) -> Result<(Tensor, Tensor, Tensor)> {
         let n = self.weights.shares.len();
-        let weights = weights_tensor(&self.weights.shares, self.samples.dtype(), self.samples.device())?;
+        let weights = Tensor::new(self.weights.shares.as_slice(), self.samples.device())?;
+        let weights = weights.to_dtype(self.samples.dtype())?;
         Ok((self.samples.narrow(0, 0, n)?, self.targets.narrow(0, 0, n)?, weights))
     }
-}
-
-fn weights_tensor(weights: &[f64], dtype: DType, device: &Device) -> Result<Tensor> {
-    Ok(Tensor::new(weights, device)?.to_dtype(dtype)?)
 }
 
 /// The weights alone.
@@ -71,19 +60,23 @@ struct Weights {
     initial: usize,
     /// The slot of the last sample that was added.
     last: Option<usize>,
-    forgetting: Forgetting,
+    /// How many samples there is room for.
+    capacity: usize,
+    /// The share of all weight that the first frame's samples keep in any case.
+    initial_share: f64,
 }
 
 impl Weights {
-    fn new(initial: usize, forgetting: Forgetting) -> Self {
-        Self { shares: vec![1.0 / initial as f64; initial], initial, last: None, forgetting }
+    fn new(initial: usize, capacity: usize, initial_share: f64) -> Self {
+        let shares = vec![1.0 / initial as f64; initial];
+        Self { shares, initial, last: None, capacity, initial_share }
     }
 
     /// The slot for one more sample. Before all are divided by their sum, it weighs 1 / (1 − rate) times what
     /// the last one weighs, so that with one rate its share tends to that rate, and a single frame of another
     /// rate hardly differs from its neighbours.
     fn add(&mut self, rate: f64) -> usize {
-        let slot = if self.shares.len() < self.forgetting.capacity {
+        let slot = if self.shares.len() < self.capacity {
             self.shares.push(0.0);
             self.shares.len() - 1
         } else {
@@ -104,7 +97,7 @@ impl Weights {
 
     /// Lifts the first frame's samples to their least share.
     fn keep_initial(&mut self) {
-        let least = self.forgetting.initial_share;
+        let least = self.initial_share;
         let (first, later) = self.shares.split_at_mut(self.initial);
         let sum: f64 = first.iter().sum();
         if sum < least {
@@ -116,10 +109,12 @@ impl Weights {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::{DType, Device};
+
     use super::*;
 
     fn weights(capacity: usize, initial_share: f64) -> Weights {
-        Weights::new(3, Forgetting { capacity, initial_share })
+        Weights::new(3, capacity, initial_share)
     }
 
     /// Before division by the sum, samples that were added with one rate weigh 0.1, 0.1 / 0.9, 0.1 / 0.9² …
@@ -191,8 +186,7 @@ mod tests {
         let device = Device::Cpu;
         let initial = Tensor::arange(0f32, 8., &device).unwrap().reshape((2, 2, 2)).unwrap();
         let targets = Tensor::arange(0f32, 4., &device).unwrap().reshape((2, 1, 2)).unwrap();
-        let forgetting = Forgetting { capacity: 3, initial_share: 0.25 };
-        let mut memory = Memory::new(&initial, &targets, forgetting).unwrap();
+        let mut memory = Memory::new(&initial, &targets, 3, 0.25).unwrap();
         for value in [7.0, 9.0] {
             let sample = Tensor::full(value, (1, 2, 2), &device).unwrap().to_dtype(DType::F32).unwrap();
             memory.add(&sample, &sample.narrow(1, 0, 1).unwrap(), 0.5).unwrap();

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use self::blocks::Blocks;
 use self::gauss_newton::gauss_newton;
 use self::least_squares::{Mlu, Samples};
-use self::memory::{Forgetting, Memory};
+use self::memory::Memory;
 use crate::Result;
 
 settings! {
@@ -144,8 +144,8 @@ impl Classifier {
         let lambda = [config.filter_regularisation, config.projection_regularisation];
         let theta = gauss_newton(&samples, &lambda, theta, config.first_steps, config.first_iterations)?;
         let [filter, projection] = [theta[0].clone(), theta[1].clone()];
-        let forgetting = Forgetting { capacity: config.memory, initial_share: config.initial_share };
-        let memory = Memory::new(&rows.broadcast_matmul(&projection)?, &labels, forgetting)?;
+        let projected = rows.broadcast_matmul(&projection)?;
+        let memory = Memory::new(&projected, &labels, config.memory, config.initial_share)?;
         Ok(Self { config: config.clone(), size, sigma, projection, filter, memory })
     }
 

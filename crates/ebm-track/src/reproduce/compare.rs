@@ -1,24 +1,14 @@
-//! What all scales do: put trained box modules into the tracker, and compare the boxes.
+//! What is compared, and what comes of it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use candle_core::Device;
-use ebm_base::Key;
 use ebm_data::sequences::Sequence;
-use ebm_eval::tracking::{Convention, FailedSequence, merge};
-use ebm_train::Progress;
+use ebm_eval::tracking::{Convention, FailedSequence};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
 use super::held_out::HeldOutRow;
-use crate::Result;
-use crate::backbone::Backbone;
-use crate::benchmark::{Runs, track_dataset};
-use crate::box_module::BoxModule;
-use crate::config::ExperimentConfig;
-use crate::method::MethodConfig;
-use crate::tracker::Networks;
 
 /// How often and where methods are compared.
 #[derive(Clone, Debug)]
@@ -72,74 +62,9 @@ pub struct Curve {
     pub success: Vec<f64>,
 }
 
-/// A trained box module.
-pub(super) struct Trained {
-    pub seed: u64,
-    /// The factor of the configured step lengths that was chosen.
-    pub step_factor: f64,
-    pub network: BoxModule,
-}
-
-/// The work and its backbone.
-pub(super) struct Setup<'a> {
-    pub config: &'a ExperimentConfig,
-    pub options: &'a Options,
-    /// Where box modules are trained.
-    pub backbone: Arc<Backbone>,
-    /// On the CPU, where trackers run.
-    pub tracking: Arc<Backbone>,
-}
-
-impl<'a> Setup<'a> {
-    /// Reads the backbone.
-    ///
-    /// # Errors
-    /// When its file can not be read, or is another network's.
-    pub fn new(config: &'a ExperimentConfig, options: &'a Options) -> Result<Self> {
-        let Options { backbone: path, device, .. } = options;
-        let backbone = Arc::new(Backbone::load(path, device)?);
-        let tracking = match device {
-            Device::Cpu => Arc::clone(&backbone),
-            _ => Arc::new(Backbone::load(path, &Device::Cpu)?),
-        };
-        Ok(Self { config, options, backbone, tracking })
-    }
-
-    /// A trained module in the tracker, on every dataset, as often as the settings say. The boxes go to the
-    /// module's own directory.
-    pub fn measure(
-        &self,
-        tests: &[Test],
-        method: &MethodConfig,
-        Trained { seed, step_factor, network }: Trained,
-        outcome: &mut Comparison,
-        progress: &mut dyn Progress,
-    ) -> Result<()> {
-        let refinement = method.refinement.scaled(step_factor);
-        let backbone = Arc::clone(&self.tracking);
-        let networks = Networks { backbone, boxes: network, refinement, density: None, device: Device::Cpu };
-        let module = self.options.run.join(module_name(&method.key, seed));
-        // One sequence at a time: the rows tell how fast a tracker is.
-        let runs = Runs { repetitions: self.config.repetitions, workers: 1 };
-        for test in tests {
-            progress.message(&format!("{}, seed {seed}, on {}", method.key, test.name));
-            let (key, sequences, tracker) =
-                (Key::new(seed).split("tracker"), &test.sequences[..], &self.config.tracker);
-            let results = module.join("results").join(&test.name);
-            let all = track_dataset(&networks, tracker, sequences, &results, runs, key, progress)?;
-            let reports = all.iter().map(|one| one.report(sequences, &test.convention));
-            let report = merge(&reports.collect::<Result<Vec<_>>>()?)?;
-            outcome.rows.push(Row::new(&test.name, &method.key, seed, step_factor, &report, &all));
-            outcome.failed.extend(report.failed.iter().cloned());
-            outcome.add_curve(&test.name, &method.key, &report.figures.curve);
-        }
-        Ok(())
-    }
-}
-
 impl Comparison {
     /// Adds a run's curve to the sum of its method's.
-    fn add_curve(&mut self, dataset: &str, method: &str, success: &[f64]) {
+    pub(super) fn add_curve(&mut self, dataset: &str, method: &str, success: &[f64]) {
         match self.curves.iter_mut().find(|curve| curve.dataset == dataset && curve.method == method) {
             Some(curve) => curve.success.iter_mut().zip(success).for_each(|(sum, value)| *sum += value),
             None => {
@@ -155,9 +80,4 @@ impl Comparison {
         all.for_each(|value| *value /= seeds as f64);
         self
     }
-}
-
-/// The directory of a module within a run.
-pub(super) fn module_name(method: &str, seed: u64) -> String {
-    format!("{method}-{seed}")
 }

@@ -1,47 +1,43 @@
-//! The trainings of all methods, side by side, with learning curves of boxes that are held out.
+//! The trainings of all methods, side by side, with learning curves of boxes that are held out, and their modules in
+//! the tracker.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use ebm_base::Key;
+use ebm_data::loader::LoaderConfig;
 use ebm_data::sequences::Sequence;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
+use ebm_eval::tracking::merge;
 use ebm_train::{GradientTask, Group, Progress, RunSpec, keep_base, load_latest, train_run};
 
-use super::compare::{Comparison, Setup, Test, Trained, module_name};
-use super::data::{loader_of, pair_sampler};
+use super::Row;
+use super::compare::{Comparison, Options, Test};
+use super::data::pair_sampler;
 use super::held_out::{HeldOutRecord, HeldOutRow};
 use super::step_factor::{best_step_factor, box_accuracy};
 use crate::Result;
+use crate::backbone::Backbone;
+use crate::benchmark::{Runs, track_dataset};
 use crate::box_module::BoxModule;
-use crate::config::Settings;
+use crate::config::{ExperimentConfig, Settings};
+use crate::method::MethodConfig;
 use crate::saved::BACKBONE;
+use crate::tracker::Networks;
 use crate::training::{BoxModuleTask, ModuleTraining, PairFeatures, PairSource, StreamPairs, converted};
 
 /// What each method learns from with one seed, and how far it may go before the others have come as far.
 pub(super) type Pairs = (Vec<Box<dyn PairSource>>, usize);
 
 /// A set of held-out boxes, drawn once, with the features of the crops about them in half precision.
-pub(super) struct HeldOut {
+struct HeldOut {
     name: String,
     batches: Vec<PairFeatures>,
 }
 
 impl HeldOut {
-    /// So many boxes of `sequences`, in whole batches.
-    pub fn new(name: &str, sequences: Vec<Sequence>, boxes: usize, place: &Setup<'_>) -> Result<Self> {
-        let batch_size = place.config.training.batch_size;
-        let count = (boxes / batch_size).max(1);
-        let source = Source { sequences, weight: 1.0 };
-        let sampler = pair_sampler(place.config, count * batch_size, vec![source])?;
-        let key = Key::new(0).split("held out").split(name);
-        let loader = loader_of(PairRecipe::ATOM_VALIDATION, batch_size, sampler, key)?;
-        let mut pairs = StreamPairs::new(loader, &place.tracking, &Device::Cpu);
-        let batches = (0..count).map(|step| converted(&pairs.batch(step)?, DType::F16));
-        Ok(Self { name: name.to_owned(), batches: batches.collect::<Result<_>>()? })
-    }
-
     fn batches(&self) -> impl Iterator<Item = Result<PairFeatures>> {
         self.batches.iter().map(|pairs| converted(pairs, DType::F32))
     }
@@ -49,25 +45,60 @@ impl HeldOut {
 
 /// The trainings of all methods, side by side.
 pub(super) struct Course<'a> {
-    pub place: Setup<'a>,
-    pub sets: Vec<HeldOut>,
-    /// So many boxes of all sets together choose step lengths.
-    pub choosing: usize,
-    /// After so many pairs, and at the end, held-out boxes are measured.
-    pub curve: Vec<usize>,
+    pub config: &'a ExperimentConfig,
+    pub options: &'a Options,
+    /// Where box modules are trained.
+    pub backbone: Arc<Backbone>,
+    /// On the CPU, where trackers run.
+    tracking: Arc<Backbone>,
+    sets: Vec<HeldOut>,
 }
 
 /// A box module in training.
 struct Module<'a> {
     training: ModuleTraining<'a>,
-    task: BoxModuleTask<Box<dyn PairSource>>,
-    /// Its settings.
-    text: String,
+    task: BoxModuleTask,
     /// Completed steps.
     done: usize,
 }
 
-impl Course<'_> {
+/// A trained box module.
+struct Trained<'a> {
+    method: &'a MethodConfig,
+    seed: u64,
+    /// The factor of the configured step lengths that was chosen.
+    step_factor: f64,
+    network: BoxModule,
+}
+
+impl<'a> Course<'a> {
+    /// Reads the backbone.
+    ///
+    /// # Errors
+    /// When its file can not be read, or is another network's.
+    pub fn new(config: &'a ExperimentConfig, options: &'a Options) -> Result<Self> {
+        let Options { backbone: path, device, .. } = options;
+        let backbone = Arc::new(Backbone::load(path, device)?);
+        let tracking = match device {
+            Device::Cpu => Arc::clone(&backbone),
+            _ => Arc::new(Backbone::load(path, &Device::Cpu)?),
+        };
+        Ok(Self { config, options, backbone, tracking, sets: Vec::new() })
+    }
+
+    /// Holds out about `boxes` boxes of `sequences`, in whole batches.
+    pub fn hold_out(&mut self, name: &str, sequences: Vec<Sequence>, boxes: usize) -> Result<()> {
+        let batch_size = self.config.training.batch_size;
+        let count = (boxes / batch_size).max(1);
+        let sampler = pair_sampler(self.config, count * batch_size, vec![Source { sequences, weight: 1.0 }])?;
+        let loader = LoaderConfig::in_order(PairRecipe::ATOM_VALIDATION, batch_size);
+        let key = Key::new(0).split("held out").split(name);
+        let mut pairs = StreamPairs::new(&sampler, loader, key, &self.tracking, &Device::Cpu)?;
+        let batches = (0..count).map(|step| converted(&pairs.batch(step)?, DType::F16));
+        self.sets.push(HeldOut { name: name.to_owned(), batches: batches.collect::<Result<_>>()? });
+        Ok(())
+    }
+
     /// Trains each method with each seed on its `pairs`, and measures the modules in the tracker.
     pub fn compare(
         &self,
@@ -75,15 +106,14 @@ impl Course<'_> {
         mut pairs: impl FnMut(u64) -> Result<Pairs>,
         progress: &mut dyn Progress,
     ) -> Result<Comparison> {
-        let options = self.place.options;
+        let options = self.options;
         let (mut outcome, mut record) = (Comparison::default(), HeldOutRecord::open(&options.run)?);
         for seed in 0..options.seeds {
-            let trained = self.train(seed, pairs(seed)?, &mut record, progress)?;
-            for (method, trained) in self.place.config.methods.iter().zip(trained) {
-                self.place.measure(tests, method, trained, &mut outcome, progress)?;
+            for trained in self.train(seed, pairs(seed)?, &mut record, progress)? {
+                self.track(tests, trained, &mut outcome, progress)?;
             }
         }
-        outcome.held_out = record.into_rows();
+        outcome.held_out = record.rows;
         Ok(outcome.finish(options.seeds))
     }
 
@@ -94,20 +124,20 @@ impl Course<'_> {
         pairs: Pairs,
         record: &mut HeldOutRecord,
         progress: &mut dyn Progress,
-    ) -> Result<Vec<Trained>> {
-        let Setup { config, options, backbone, .. } = &self.place;
+    ) -> Result<Vec<Trained<'_>>> {
+        let Self { config, options, backbone, .. } = self;
         let ((pairs, together), device, group) = (pairs, &options.device, Group::alone());
-        let text = config.to_toml()?;
         let mut modules = Vec::new();
         for (method, pairs) in config.methods.iter().zip(pairs) {
             let training = ModuleTraining { config, method, seed, backbone, device, group: &group };
-            let (task, text) = (training.start(pairs)?, text.clone());
-            let mut module = Module { training, task, text, done: self.checkpoint(&method.key, seed)? };
+            let (task, done) = (training.start(pairs)?, self.checkpoint(&method.key, seed)?);
+            let mut module = Module { training, task, done };
             self.advance(&mut module, options.resume, progress)?;
             modules.push(module);
         }
         let (batch_size, steps) = (config.training.batch_size, config.training.steps());
-        let curve = self.curve.iter().map(|pairs| pairs.div_ceil(batch_size)).filter(|&end| end < steps);
+        let curve = config.stills.iter().flat_map(|stills| &stills.curve);
+        let curve = curve.map(|pairs| pairs.div_ceil(batch_size)).filter(|&end| end < steps);
         let curve: BTreeSet<usize> = curve.chain([steps]).collect();
         let stops = (0..steps).step_by(together).skip(1);
         for end in curve.iter().copied().chain(stops).collect::<BTreeSet<_>>() {
@@ -122,16 +152,17 @@ impl Course<'_> {
             }
         }
         let trained = |module: &Module<'_>| {
-            let mut rows = record.of(&module.training.method.key, seed, module.done * batch_size);
+            let method = config.method(&module.training.method.key)?;
+            let mut rows = record.of(&method.key, seed, module.done * batch_size);
             let step_factor = rows.next().map_or(1.0, |row| row.step_factor);
-            Ok(Trained { seed, step_factor, network: module.network()? })
+            Ok(Trained { method, seed, step_factor, network: module.network()? })
         };
         modules.iter().map(trained).collect()
     }
 
     /// The steps of a module that an interrupted run completed.
     fn checkpoint(&self, method: &str, seed: u64) -> Result<usize> {
-        let checkpoints = self.place.options.run.join(module_name(method, seed)).join("checkpoints");
+        let checkpoints = self.options.run.join(module_name(method, seed)).join("checkpoints");
         match load_latest(&checkpoints) {
             _ if !checkpoints.is_dir() => Ok(0),
             Ok(loaded) => Ok(loaded.checkpoint.state.step),
@@ -143,8 +174,8 @@ impl Course<'_> {
     /// Trains a module up to the steps that are called done, from its last checkpoint on where it has one.
     fn advance(&self, module: &mut Module<'_>, resume: bool, progress: &mut dyn Progress) -> Result<()> {
         let ModuleTraining { method, seed, .. } = module.training;
-        let name = module_name(&method.key, seed);
-        let spec = RunSpec::new(&self.place.options.run, &name, &module.text, module.done, seed);
+        let (name, text) = (module_name(&method.key, seed), self.config.to_toml()?);
+        let spec = RunSpec::new(&self.options.run, &name, &text, module.done, seed);
         train_run(&RunSpec { resume, ..spec }, &mut module.task, progress)?;
         Ok(())
     }
@@ -164,7 +195,8 @@ impl Course<'_> {
         }
         let network = module.network()?;
         progress.begin(&format!("held-out boxes of {name}, seed {seed}, after {pairs} pairs"), 1);
-        let choosing = self.choosing.div_ceil(self.sets.len().max(1) * config.training.batch_size);
+        let choosing = config.stills.as_ref().map_or(0, |stills| stills.choosing);
+        let choosing = choosing.div_ceil(self.sets.len().max(1) * config.training.batch_size);
         let chosen_on = self.sets.iter().flat_map(|set| set.batches().take(choosing));
         let chosen_on = chosen_on.collect::<Result<Vec<_>>>()?;
         let step_factor = best_step_factor(config, method, &network, &chosen_on, progress)?;
@@ -183,13 +215,48 @@ impl Course<'_> {
         if module.done < config.training.steps() {
             folder = format!("{folder}-{pairs}");
         }
-        let options = self.place.options;
+        let options = self.options;
         let saved = module.training.saved(keep_base(&options.backbone, &options.run, BACKBONE)?, step_factor);
         let path = options.run.join(folder);
         ebm_data::files::create_dir(&path)?;
         saved.save(module.task.store(), &path)?;
         record.add(rows)
     }
+
+    /// A trained module in the tracker, on every dataset, as often as the settings say. The boxes go to the
+    /// module's own directory.
+    fn track(
+        &self,
+        tests: &[Test],
+        Trained { method, seed, step_factor, network }: Trained<'_>,
+        outcome: &mut Comparison,
+        progress: &mut dyn Progress,
+    ) -> Result<()> {
+        let refinement = method.refinement.scaled(step_factor);
+        let backbone = Arc::clone(&self.tracking);
+        let networks = Networks { backbone, boxes: network, refinement, density: None, device: Device::Cpu };
+        let module = self.options.run.join(module_name(&method.key, seed));
+        // One sequence at a time: the rows tell how fast a tracker is.
+        let runs = Runs { repetitions: self.config.repetitions, workers: 1 };
+        for test in tests {
+            progress.message(&format!("{}, seed {seed}, on {}", method.key, test.name));
+            let (key, sequences, tracker) =
+                (Key::new(seed).split("tracker"), &test.sequences[..], &self.config.tracker);
+            let results = module.join("results").join(&test.name);
+            let all = track_dataset(&networks, tracker, sequences, &results, runs, key, progress)?;
+            let reports = all.iter().map(|one| one.report(sequences, &test.convention));
+            let report = merge(&reports.collect::<Result<Vec<_>>>()?)?;
+            outcome.rows.push(Row::new(&test.name, &method.key, seed, step_factor, &report, &all));
+            outcome.failed.extend(report.failed.iter().cloned());
+            outcome.add_curve(&test.name, &method.key, &report.figures.curve);
+        }
+        Ok(())
+    }
+}
+
+/// The directory of a module within a run.
+fn module_name(method: &str, seed: u64) -> String {
+    format!("{method}-{seed}")
 }
 
 impl Module<'_> {

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ebm_base::Key;
-use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::sequences::Sequence;
-use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::{PairSampler, PairSampling, Source};
 use ebm_synth::videos::{VideoConfig, generate};
 
@@ -39,19 +37,10 @@ pub(crate) fn pairs_key(seed: u64) -> Key {
     Key::new(seed).split("pairs")
 }
 
-/// A loader of the pairs of a sampler.
-pub(super) fn loader_of(
-    recipe: PairRecipe,
-    batch_size: usize,
-    sampler: Arc<PairSampler>,
-    key: Key,
-) -> Result<Loader<PairRecipe>> {
-    Ok(Loader::new(sampler, LoaderConfig::in_order(recipe, batch_size), key)?)
-}
-
 #[cfg(test)]
 mod tests {
-    use ebm_data::loader::ByStep;
+    use ebm_data::loader::{ByStep, Loader, LoaderConfig};
+    use ebm_data::sequences::pairs::PairRecipe;
 
     use super::*;
     use crate::config::Settings;
@@ -65,8 +54,8 @@ mod tests {
         let pairs = |seed| {
             let source = Source { sequences: sequences.clone(), weight: 1.0 };
             let sampler = pair_sampler(&config, 8, vec![source]).unwrap();
-            let loader = loader_of(PairRecipe::ATOM, 4, sampler, pairs_key(seed)).unwrap();
-            let mut batches = ByStep::new(loader);
+            let loader = LoaderConfig::in_order(PairRecipe::ATOM, 4);
+            let mut batches = ByStep::new(Loader::new(sampler, loader, pairs_key(seed)).unwrap());
             let samples = (0..2).flat_map(|step| batches.batch(step).unwrap().samples);
             samples.map(|sample| sample.test_box).collect::<Vec<_>>()
         };

@@ -69,7 +69,8 @@ impl HeldOutRow {
 /// The rows of a run, in its file `held_out.csv`.
 pub(super) struct HeldOutRecord {
     path: PathBuf,
-    rows: Vec<HeldOutRow>,
+    /// All of them.
+    pub rows: Vec<HeldOutRow>,
 }
 
 impl HeldOutRecord {
@@ -79,14 +80,9 @@ impl HeldOutRecord {
     /// When it is there and can not be read.
     pub fn open(run: &Path) -> Result<Self> {
         let path = run.join("held_out.csv");
-        let mut rows = Vec::new();
-        if path.exists() {
-            let text = read_settings(&path)?;
-            for row in csv::Reader::from_reader(text.as_bytes()).deserialize() {
-                rows.push(row.map_err(|error| refusal(&path, &error))?);
-            }
-        }
-        Ok(Self { path, rows })
+        let text = if path.exists() { read_settings(&path)? } else { String::new() };
+        let rows: csv::Result<_> = csv::Reader::from_reader(text.as_bytes()).into_deserialize().collect();
+        Ok(Self { rows: rows.map_err(|error| refusal(&path, &error))?, path })
     }
 
     /// The rows of a module after so many pairs.
@@ -108,11 +104,6 @@ impl HeldOutRecord {
         }
         let bytes = file.into_inner().map_err(|error| refusal(&self.path, error.error()))?;
         Ok(write_atomic(&self.path, &bytes)?)
-    }
-
-    /// All rows.
-    pub fn into_rows(self) -> Vec<HeldOutRow> {
-        self.rows
     }
 }
 
@@ -138,7 +129,7 @@ mod tests {
         record.add(vec![one.clone()]).unwrap();
         let read = HeldOutRecord::open(dir.path()).unwrap();
         assert_eq!(read.of("ebm", 1, 32).collect::<Vec<_>>(), [&first]);
-        assert_eq!((read.of("atom", 1, 32).count(), read.into_rows()), (0, vec![first, one]));
+        assert_eq!((read.of("atom", 1, 32).count(), read.rows), (0, vec![first, one]));
         assert!(row("coco", 32, &[]).is_err());
     }
 }

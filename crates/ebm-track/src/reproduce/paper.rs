@@ -1,18 +1,18 @@
 //! Paper scale: LaSOT, GOT-10k, TrackingNet and COCO to train on, UAV123 to measure on.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_data::loader::LoaderConfig;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, coco};
 use ebm_eval::tracking::{Convention, TestSet};
 use ebm_train::Progress;
 
-use super::compare::{Comparison, Options, Setup, Test};
+use super::compare::{Comparison, Options, Test};
 use super::course::Course;
-use super::data::{loader_of, pair_sampler, pairs_key};
+use super::data::{pair_sampler, pairs_key};
 use crate::config::ExperimentConfig;
 use crate::training::{PairSource, StreamPairs};
 use crate::{Error, Result};
@@ -44,7 +44,7 @@ pub fn paper(
     is_ablation: bool,
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
-    let place = Setup::new(config, options)?;
+    let course = Course::new(config, options)?;
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
     let sources = training_sources(datasets, progress)?;
@@ -52,11 +52,11 @@ pub fn paper(
     let tests = tests(is_ablation, datasets)?;
     progress.end();
 
-    let course = Course { place, sets: Vec::new(), choosing: 0, curve: Vec::new() };
     let pairs = |seed| {
         let stream = |_| {
-            let loader = loader_of(PairRecipe::ATOM, batch, Arc::clone(&sampler), pairs_key(seed))?;
-            let pairs = StreamPairs::new(loader, &course.place.backbone, &options.device);
+            let loader = LoaderConfig::in_order(PairRecipe::ATOM, batch);
+            let pairs =
+                StreamPairs::new(&sampler, loader, pairs_key(seed), &course.backbone, &options.device)?;
             Ok(Box::new(pairs) as Box<dyn PairSource>)
         };
         Ok((config.methods.iter().map(stream).collect::<Result<_>>()?, usize::MAX))
@@ -64,34 +64,19 @@ pub fn paper(
     course.compare(&tests, pairs, progress)
 }
 
-/// The list of GOT-10k's sequences to train on.
+/// The list of GOT-10k's sequences to train on: all of its `train` would include those that trackers are validated on.
 const VOTTRAIN: &str = "got10k/vottrain.txt";
-
-/// What of GOT-10k is trained on. Its `train` has the sequences that trackers are validated on as well, so
-/// that all of it is never taken unasked.
-fn got10k_split(datasets: &Path) -> Result<Dataset> {
-    let listed = datasets.join(VOTTRAIN);
-    if listed.is_file() {
-        return Ok(Dataset::Got10kTrain(listed));
-    }
-    let reason = "this list of GOT-10k's training sequences is missing, and all of train/ would include those that are validated on \
-                  (votval): take the published list, ltr/data_specs/got10k_vot_train_split.txt of \
-                  https://github.com/visionml/pytracking with 7 086 places in train/list.txt, and put it there"
-        .to_owned();
-    Err(Error::input(listed.display(), reason))
-}
 
 /// Each dataset with the same weight.
 fn training_sources(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Source>> {
     let settings = SequenceOptions::train();
-    let split = got10k_split(root)?;
     let annotations = root.join("coco/annotations/instances_train2017.json");
     let images =
         CocoDataset::load(&annotations, &root.join("coco/train2017"), &LoadOptions::new(Purpose::Train))?;
     let mut sources = Vec::new();
     for found in [
         Dataset::LasotTrain.load(&root.join("lasot"), &settings)?,
-        split.load(&root.join("got10k"), &settings)?,
+        Dataset::Got10kTrain(root.join(VOTTRAIN)).load(&root.join("got10k"), &settings)?,
         Dataset::TrackingNetTrain.load(&root.join("trackingnet"), &settings)?,
     ] {
         for defect in &found.quarantine.defects {
@@ -125,22 +110,4 @@ fn tests(is_ablation: bool, root: &Path) -> Result<Vec<Test>> {
         }
     }
     Ok(tests)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn got10k_without_the_list_of_its_training_split_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("got10k/train")).unwrap();
-        let error = got10k_split(dir.path()).unwrap_err().to_string();
-        for part in ["got10k/vottrain.txt", "votval", "got10k_vot_train_split.txt"] {
-            assert!(error.contains(part), "{part} is not in {error}");
-        }
-        let listed = dir.path().join(VOTTRAIN);
-        std::fs::write(&listed, "0\n2\n").unwrap();
-        assert_eq!(got10k_split(dir.path()).unwrap(), Dataset::Got10kTrain(listed));
-    }
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_data::loader::LoaderConfig;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Sequence, coco};
@@ -11,9 +12,9 @@ use ebm_eval::tracking::Convention;
 use ebm_synth::videos::VideoConfig;
 use ebm_train::Progress;
 
-use super::compare::{Comparison, Options, Setup, Test};
-use super::course::{Course, HeldOut, Pairs};
-use super::data::{generated, loader_of, pair_sampler, pairs_key};
+use super::compare::{Comparison, Options, Test};
+use super::course::{Course, Pairs};
+use super::data::{generated, pair_sampler, pairs_key};
 use crate::config::{ExperimentConfig, StillsConfig};
 use crate::training::{PairSource, PoolSize, PooledPairs, StreamPairs};
 use crate::{Error, Result};
@@ -61,7 +62,7 @@ pub fn stills(
     let (Some(stills), Some(counts)) = (&config.stills, &config.generated) else {
         return Err(Error::config("stills", "this scale needs [stills] and [generated]"));
     };
-    let place = Setup::new(config, options)?;
+    let mut course = Course::new(config, options)?;
     progress.begin("generating videos", 1);
     let videos = |name: &str, count| generated(&data.generated, &data.video, name, count);
     let train = videos("train", counts.train)?;
@@ -82,24 +83,23 @@ pub fn stills(
         held_out.push((set.name(), set.sequences(stills.least_side)?));
     }
     let boxes = stills.held_out / held_out.len().max(1);
-    let sets = held_out.into_iter().map(|(name, sequences)| HeldOut::new(&name, sequences, boxes, &place));
-    let sets = sets.collect::<Result<_>>()?;
-    let (choosing, curve) = (stills.choosing, stills.curve.clone());
-    let course = Course { place, sets, choosing, curve };
+    for (name, sequences) in held_out {
+        course.hold_out(&name, sequences, boxes)?;
+    }
     course.compare(&tests, |seed| pairs(&course, stills, sources.clone(), seed), progress)
 }
 
 /// The pairs of a seed, the same for all methods. Each learns from a pool before the next is filled.
 fn pairs(course: &Course<'_>, stills: &StillsConfig, sources: Vec<Source>, seed: u64) -> Result<Pairs> {
     let StillsConfig { objects, views, .. } = *stills;
-    let Setup { config, options, backbone, .. } = &course.place;
+    let Course { config, options, backbone, .. } = course;
     let size = PoolSize { objects, views, batch_size: config.training.batch_size };
     // An epoch of the loader is a pool.
     let sampler = pair_sampler(config, objects * views, sources)?;
     let recipe = PairRecipe { views, ..PairRecipe::STILLS };
-    let loader = loader_of(recipe, size.batch_size, sampler, pairs_key(seed))?;
-    let stream = StreamPairs::new(loader, backbone, &options.device);
-    let pool = PooledPairs::new(Box::new(stream), size, pairs_key(seed).split("pool"))?;
+    let (loader, key) = (LoaderConfig::in_order(recipe, size.batch_size), pairs_key(seed));
+    let stream = StreamPairs::new(&sampler, loader, key, backbone, &options.device)?;
+    let pool = PooledPairs::new(Box::new(stream), size, key.split("pool"))?;
     let each = config.methods.iter().map(|_| Box::new(pool.clone()) as Box<dyn PairSource>);
     Ok((each.collect(), size.steps()))
 }

@@ -29,9 +29,7 @@ settings! {
         /// The boxes that are refined.
         pub boxes: BoxConfig,
     }
-}
 
-settings! {
     /// The boxes that are refined, and what becomes of them.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]

@@ -44,12 +44,6 @@ pub trait PairSource {
     fn batch(&mut self, step: usize) -> Result<PairFeatures>;
 }
 
-impl<S: PairSource + ?Sized> PairSource for Box<S> {
-    fn batch(&mut self, step: usize) -> Result<PairFeatures> {
-        (**self).batch(step)
-    }
-}
-
 settings! {
     /// Adam with a rate that falls in steps.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -37,7 +37,7 @@ impl ModuleTraining<'_> {
     ///
     /// # Errors
     /// When its objective's proposal is not possible.
-    pub fn start<S: PairSource>(&self, pairs: S) -> Result<BoxModuleTask<S>> {
+    pub fn start(&self, pairs: Box<dyn PairSource>) -> Result<BoxModuleTask> {
         let key = Key::new(self.seed).split(&self.method.key);
         let store = ParamStore::new(key.split("init"));
         let module = BoxModule::new(&self.sizes(), store.var_builder(DType::F32, self.device))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use candle_core::Device;
 use ebm_base::Key;
-use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_data::loader::LoaderConfig;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, digest};
@@ -83,14 +83,14 @@ impl TrackerTraining {
         if group.world() > 1 {
             loader = loader.part(group.share_of(batch_size).map_err(ebm_train::Error::from)?);
         }
-        Ok(StreamPairs::new(Loader::new(sampler, loader, key)?, backbone, device))
+        StreamPairs::new(&sampler, loader, key, backbone, device)
     }
 }
 
 impl Training for TrackerTraining {
     type Error = Error;
     type Data = TrackerData;
-    type Network = BoxModuleTask<StreamPairs>;
+    type Network = BoxModuleTask;
 
     const MEASURE: Measure = Measure::LOSS;
     const LENGTH: &'static [&'static str] = &["epochs", "milestones", "decay_epochs"];
@@ -118,7 +118,7 @@ impl Training for TrackerTraining {
         let [sequences, held_out] = std::mem::take(&mut data.sequences);
         let module = self.module(&data.backbone, session.device, session.group)?;
         let pairs = self.pairs(PairRecipe::ATOM, sequences, data::pairs_key(self.seed), &module)?;
-        let network = module.start(pairs)?;
+        let network = module.start(Box::new(pairs))?;
         if session.group.is_first() {
             let (key, alone) = (Key::new(0).split("validation"), Group::alone());
             let module = ModuleTraining { group: &alone, ..module };

@@ -29,16 +29,6 @@ impl PoolSize {
     pub fn steps(&self) -> usize {
         self.views * self.views * (self.objects / self.batch_size)
     }
-
-    /// Refuses sizes without a batch, and objects that do not fill batches.
-    fn check(&self) -> Result<()> {
-        let Self { objects, views, batch_size } = *self;
-        if views > 0 && batch_size > 0 && objects > 0 && objects.is_multiple_of(batch_size) {
-            return Ok(());
-        }
-        let reason = format!("{objects} objects of {views} views do not fill batches of {batch_size}");
-        Err(Error::config("of the pool of crops", reason))
-    }
 }
 
 /// Pairs of crops out of a pool that is filled anew when each reference crop has been paired once with each
@@ -65,9 +55,13 @@ impl PooledPairs {
     /// `size.views` after each other are of the same target. What meets what is drawn from `key`.
     ///
     /// # Errors
-    /// For objects that do not fill batches.
+    /// For sizes without a batch, and for objects that do not fill batches.
     pub fn new(source: Box<dyn PairSource>, size: PoolSize, key: Key) -> Result<Self> {
-        size.check()?;
+        let PoolSize { objects, views, batch_size } = size;
+        if views == 0 || batch_size == 0 || objects == 0 || !objects.is_multiple_of(batch_size) {
+            let reason = format!("{objects} objects of {views} views do not fill batches of {batch_size}");
+            return Err(Error::config("of the pool of crops", reason));
+        }
         Ok(Self { pool: Rc::new(RefCell::new(Pool { source, held: None })), size, key })
     }
 

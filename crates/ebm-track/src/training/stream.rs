@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_data::loader::{ByStep, Loader};
+use ebm_base::Key;
+use ebm_data::loader::{ByStep, Loader, LoaderConfig};
 use ebm_data::sequences::pairs::{PairRecipe, PairSample};
+use ebm_data::sequences::sampler::PairSampler;
 
 use super::{PairFeatures, PairSource};
 use crate::Result;
@@ -18,9 +20,20 @@ pub struct StreamPairs {
 }
 
 impl StreamPairs {
-    /// Features of the batches of `loader`, by `backbone` on its `device`.
-    pub fn new(loader: Loader<PairRecipe>, backbone: &Arc<Backbone>, device: &Device) -> Self {
-        Self { batches: ByStep::new(loader), backbone: Arc::clone(backbone), device: device.clone() }
+    /// Features of pairs that are drawn by `sampler` with `key` and loaded as `loader` says, by `backbone` on its
+    /// `device`.
+    ///
+    /// # Errors
+    /// When there can be no such loader.
+    pub fn new(
+        sampler: &Arc<PairSampler>,
+        loader: LoaderConfig<PairRecipe>,
+        key: Key,
+        backbone: &Arc<Backbone>,
+        device: &Device,
+    ) -> Result<Self> {
+        let batches = ByStep::new(Loader::new(Arc::clone(sampler), loader, key)?);
+        Ok(Self { batches, backbone: Arc::clone(backbone), device: device.clone() })
     }
 }
 

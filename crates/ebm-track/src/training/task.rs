@@ -2,27 +2,25 @@
 
 use candle_core::{DType, Tensor};
 use ebm_base::Key;
-use ebm_core::{AnyObjective, EnergyModel, Objective, Proposal};
+use ebm_core::{AnyObjective, Objective, Proposal};
 use ebm_nn::params::ParamStore;
 use ebm_train::{GradientTask, Group, Learner, Loss};
 use rand::RngCore;
 
 use super::{BoxTraining, PairFeatures, PairSource};
-use crate::box_module::{BoxModule, BoxNetwork, InTraining, TargetFeatures};
+use crate::box_module::{BoxModule, BoxNetwork, TargetFeatures};
 use crate::{Error, Result};
 
-type BuiltObjective = AnyObjective<Box<dyn Proposal>>;
-
 /// A [`BoxModule`] under its objective. The backbone takes no part: it gave the features.
-pub struct BoxModuleTask<S> {
+pub struct BoxModuleTask {
     module: BoxModule,
     learner: Learner,
-    source: S,
-    objective: BuiltObjective,
+    source: Box<dyn PairSource>,
+    objective: AnyObjective<Box<dyn Proposal>>,
     key: Key,
 }
 
-impl<S: PairSource> BoxModuleTask<S> {
+impl BoxModuleTask {
     /// Trains the trainable parameters of `store`, from which `module` was built, in f32, by `objective`.
     ///
     /// # Errors
@@ -30,7 +28,7 @@ impl<S: PairSource> BoxModuleTask<S> {
     pub fn new(
         module: BoxModule,
         store: ParamStore,
-        source: S,
+        source: Box<dyn PairSource>,
         objective: &AnyObjective,
         training: &BoxTraining,
         key: Key,
@@ -54,14 +52,19 @@ impl<S: PairSource> BoxModuleTask<S> {
     pub fn validation_loss(&self, batches: &[PairFeatures], key: Key) -> Result<f64> {
         let mut sum = 0.0;
         for (number, pairs) in (0u64..).zip(batches) {
-            let modulation = self.module.modulation(&pairs.reference, &pairs.reference_boxes)?;
-            let test = self.module.test_features(&pairs.test, &modulation)?.detach();
-            let features = TargetFeatures::new(test, &pairs.test_boxes)?;
-            let mut rng = key.index(number).rng();
-            let loss = loss(&self.module, &features, &pairs.test_boxes, &self.objective, &mut rng)?;
+            let loss = self.loss_of(&self.module, pairs, &mut key.index(number).rng())?.detach();
             sum += loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
         }
         Ok(sum / batches.len() as f64)
+    }
+
+    /// The loss of `network`, the module as it is or in training: samples around the true boxes, and the objective.
+    fn loss_of(&self, network: &BoxModule, pairs: &PairFeatures, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
+        let test = network.test_features(&pairs.test, &modulation)?;
+        let features = TargetFeatures::new(test, &pairs.test_boxes)?;
+        let y = features.encode(&pairs.test_boxes.unsqueeze(1)?)?.squeeze(1)?;
+        Ok(self.objective.loss(network, &features, &y, rng)?)
     }
 
     /// The module, trained so far.
@@ -70,18 +73,13 @@ impl<S: PairSource> BoxModuleTask<S> {
     }
 }
 
-impl<S: PairSource> GradientTask for BoxModuleTask<S> {
+impl GradientTask for BoxModuleTask {
     type Error = Error;
 
     fn loss(&mut self, step: usize) -> Result<Loss> {
         let pairs = self.source.batch(step)?;
-        let network = InTraining(&self.module);
-        let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
-        let test = network.test_features(&pairs.test, &modulation)?;
-        let features = TargetFeatures::new(test, &pairs.test_boxes)?;
         let mut rng = self.key.split("proposal").index(step as u64).rng();
-        let loss = loss(&network, &features, &pairs.test_boxes, &self.objective, &mut rng)?;
-        Ok(loss.into())
+        Ok(self.loss_of(&self.module.in_training(), &pairs, &mut rng)?.into())
     }
 
     fn learner(&self) -> &Learner {
@@ -91,16 +89,4 @@ impl<S: PairSource> GradientTask for BoxModuleTask<S> {
     fn learner_mut(&mut self) -> &mut Learner {
         &mut self.learner
     }
-}
-
-/// The loss: the true boxes `(B, 4)`, samples around them, and the objective.
-fn loss<M: EnergyModel<Features = TargetFeatures>>(
-    model: &M,
-    features: &TargetFeatures,
-    boxes: &Tensor,
-    objective: &BuiltObjective,
-    rng: &mut dyn RngCore,
-) -> Result<Tensor> {
-    let y = features.encode(&boxes.unsqueeze(1)?)?.squeeze(1)?;
-    Ok(objective.loss(model, features, &y, rng)?)
 }

@@ -10,8 +10,7 @@ use ebm_nn::import::{LoadPolicy, load_safetensors};
 use ebm_nn::params::ParamStore;
 use ebm_ops::roi::prroi_pool;
 use ebm_track::box_module::{
-    BoxModule, BoxModuleConfig, BoxNetwork, InTraining, Modulation, PixelSteps, TargetFeatures, TestFeatures,
-    corners,
+    BoxModule, BoxModuleConfig, BoxNetwork, Modulation, PixelSteps, TargetFeatures, TestFeatures, corners,
 };
 use ebm_track::{BackboneFeatures, Error};
 
@@ -151,7 +150,7 @@ fn pooled_boxes_are_torchs() {
 fn in_training_it_is_torchs_network() {
     let golden = Golden::new(DType::F64);
     let (module, store) = golden.module();
-    let network = InTraining(&module);
+    let network = module.in_training();
     let modulation =
         network.modulation(&golden.features("reference"), &golden.get("reference_boxes")).unwrap();
     let test = network.test_features(&golden.features("test"), &modulation).unwrap();

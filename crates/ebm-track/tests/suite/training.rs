@@ -72,7 +72,7 @@ fn objective(method: &str) -> AnyObjective {
     ExperimentConfig::parse("few samples", &text).unwrap().method(method).unwrap().objective.clone()
 }
 
-fn task(method: &str) -> BoxModuleTask<Source> {
+fn task(method: &str) -> BoxModuleTask {
     let store = ParamStore::new(Key::new(7));
     let config = BoxModuleConfig::atom([2, 2]).narrowed(32);
     let module = BoxModule::new(&config, store.var_builder(DType::F32, &CPU)).unwrap();
@@ -80,14 +80,21 @@ fn task(method: &str) -> BoxModuleTask<Source> {
 }
 
 /// A module that is not trained.
-fn task_of(module: BoxModule, method: &str) -> BoxModuleTask<Source> {
+fn task_of(module: BoxModule, method: &str) -> BoxModuleTask {
     task_on(module, ParamStore::new(Key::new(7)), method)
 }
 
-fn task_on(module: BoxModule, store: ParamStore, method: &str) -> BoxModuleTask<Source> {
+fn task_on(module: BoxModule, store: ParamStore, method: &str) -> BoxModuleTask {
     let training = BoxTraining { batch_size: BATCH, learning_rate: 3e-3, ..paper() };
-    BoxModuleTask::new(module, store, Source(Key::new(1)), &objective(method), &training, Key::new(2))
-        .unwrap()
+    BoxModuleTask::new(
+        module,
+        store,
+        Box::new(Source(Key::new(1))),
+        &objective(method),
+        &training,
+        Key::new(2),
+    )
+    .unwrap()
 }
 
 fn values(tensors: &BTreeMap<String, Tensor>) -> BTreeMap<String, Vec<f32>> {
@@ -140,7 +147,7 @@ fn a_step_changes_nothing_until_it_is_applied() {
 
 #[test]
 fn a_resumed_training_is_the_uninterrupted_one() {
-    let run = |task: &mut BoxModuleTask<Source>, steps: std::ops::Range<usize>| {
+    let run = |task: &mut BoxModuleTask, steps: std::ops::Range<usize>| {
         for step in steps {
             let (_, update) = task.step(step).unwrap();
             task.apply(step, update).unwrap();

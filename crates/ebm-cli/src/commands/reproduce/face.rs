@@ -130,8 +130,6 @@ impl Reproduction for Faces {
                 "step_lengths": outcome.step_lengths,
                 "calibration": outcome.calibration,
                 "paired": outcome.paired,
-                "bands": outcome.bands,
-                "by_step_length": outcome.by_step_length,
                 "ablation": outcome.ablation,
             }),
             tables: report(config, &outcome)?,
@@ -201,8 +199,8 @@ fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     }
     if !outcome.paired.is_empty() {
         text += &format!(
-            "\nRefined less unrefined, of the same images, with its 95 % bootstrap interval over images and seeds, the share \
-             of images that come nearer, and the λ that would have been best there:\n\n{}",
+            "\nRefined less unrefined, of the same images, with its 95 % bootstrap interval over images and seeds, and the share \
+             of images that come nearer:\n\n{}",
             tables::paired(config, outcome)?
         );
     }

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_experiment::PairedDifference;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
-use ebm_face::reproduce::{AblationRow, Band, Data, DensityRow, MethodRow, Outcome, Row, StepLength};
+use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, PairedRow, Row};
 
 use crate::machine::{Machine, today};
 use crate::table_spec::{Group, TableSpec, grouped};
@@ -121,22 +120,16 @@ pub fn calibration(rows: &[DensityRow]) -> Result<String> {
 
 /// What refinement changes, the mean over folds.
 pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
-    let best = |row: &MethodRow<PairedDifference>| {
-        let own = |other: &&MethodRow<StepLength>| other.method == row.method && other.fold == row.fold;
-        let own = outcome.by_step_length.iter().filter(own);
-        own.min_by(|a, b| a.figures.mae.total_cmp(&b.figures.mae)).map(|best| best.figures.step_length)
-    };
     let rows = outcome.paired.iter().map(|row| Ok((config.method(&row.method)?.title.clone(), row)));
     let rows = rows.collect::<Result<Vec<_>>>()?;
     TableSpec::new()
-        .text("method", |(title, _): &(String, &MethodRow<PairedDifference>)| title.clone())
+        .text("method", |(title, _): &(String, &PairedRow)| title.clone())
         .text("fold", |(_, row)| row.fold.map_or_else(|| "–".into(), |fold| fold.to_string()))
-        .text("difference", |(_, row)| format!("{:+.3}", row.figures.mean))
+        .text("difference", |(_, row)| format!("{:+.3}", row.difference.mean))
         .text("95 %", |(_, row)| {
-            format!("{:+.3} to {:+.3}", row.figures.interval[0], row.figures.interval[1])
+            format!("{:+.3} to {:+.3}", row.difference.interval[0], row.difference.interval[1])
         })
-        .number("nearer", 2, |(_, row)| row.figures.lower)
-        .full("best λ", |(_, row)| best(row))
+        .number("nearer", 2, |(_, row)| row.difference.lower)
         .render(rows)
 }
 
@@ -166,7 +159,7 @@ fn measured<R>(scale: &str, split: &str, images: usize) -> TableSpec<'static, R>
 
 /// `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
 /// calibrated, and `ablation.csv` where energy models were compared; each of their rows begins with when, on what and
-/// with which images it was measured. Beside them [`effect_files`].
+/// with which images it was measured. Beside them `paired.csv`: what refinement changes.
 pub fn csv_files(
     run: &Path,
     config: &ExperimentConfig,
@@ -208,38 +201,16 @@ pub fn csv_files(
             .full("published", |row| row.published)
             .write_csv(&run.join("ablation.csv"), &outcome.ablation)?;
     }
-    effect_files(run, outcome)
-}
-
-/// `paired.csv`, `bands.csv` and `step_lengths.csv`: what refinement changes, where it does, and what other λ would.
-fn effect_files(run: &Path, outcome: &Outcome) -> Result<()> {
-    let fold = |fold: Option<usize>| fold.map_or_else(String::new, |fold| fold.to_string());
-    if !outcome.paired.is_empty() {
-        TableSpec::new()
-            .text("fold", |row: &MethodRow<PairedDifference>| fold(row.fold))
-            .text("method", |row| row.method.clone())
-            .number("difference", 4, |row| row.figures.mean)
-            .numbers(["low", "high"], 4, |row, k| row.figures.interval[k])
-            .number("nearer", 4, |row| row.figures.lower)
-            .write_csv(&run.join("paired.csv"), &outcome.paired)?;
-        TableSpec::new()
-            .text("fold", |row: &MethodRow<StepLength>| fold(row.fold))
-            .text("method", |row| row.method.clone())
-            .full("step_length", |row| row.figures.step_length)
-            .number("mae", 4, |row| row.figures.mae)
-            .write_csv(&run.join("step_lengths.csv"), &outcome.by_step_length)?;
-    }
-    if outcome.bands.is_empty() {
+    if outcome.paired.is_empty() {
         return Ok(());
     }
     TableSpec::new()
-        .text("method", |row: &MethodRow<Band>| row.method.clone())
-        .numbers(["from", "to"], 4, |row, k| row.figures.range[k])
-        .text("images", |row| row.figures.images)
-        .numbers(["mae", "mae_refined"], 4, |row, k| row.figures.mae[k])
-        .numbers(["bias", "bias_refined"], 4, |row, k| row.figures.bias[k])
-        .number("slope", 4, |row| row.figures.slope)
-        .write_csv(&run.join("bands.csv"), &outcome.bands)
+        .text("fold", move |row: &PairedRow| number(row.fold))
+        .text("method", |row| row.method.clone())
+        .number("difference", 4, |row| row.difference.mean)
+        .numbers(["low", "high"], 4, |row, k| row.difference.interval[k])
+        .number("nearer", 4, |row| row.difference.lower)
+        .write_csv(&run.join("paired.csv"), &outcome.paired)
 }
 
 /// σ of a proposal.

@@ -1,4 +1,5 @@
-//! A user's folder in YOLO's form: what is recognised, where boxes are, and what errors say.
+//! A user's folder in COCO's and YOLO's form: what is recognised, where boxes are, and what
+//! errors say.
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +9,10 @@ use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::encode::{write_jpeg, write_png};
 use ebm_data::quarantine::{Defect, DefectCode, Tolerance};
 use ebm_data::{Error, Image};
+use serde_json::json;
+
+/// Files of annotations, each with its image.
+type Files = &'static [(&'static str, &'static str)];
 
 /// A folder that is filled file by file.
 struct Folder(tempfile::TempDir);
@@ -71,6 +76,87 @@ fn objects(dataset: &CocoDataset) -> Vec<(String, usize, [f32; 4])> {
 /// The defects of the first split: file, sample, code and detail.
 fn defects(folder: &Folder) -> Vec<Defect> {
     load(&folder.open(), Split::Train).quarantine.defects
+}
+
+fn coco_file(file_name: &str) -> String {
+    json!({"images": [{"id": 5, "file_name": file_name, "width": 40, "height": 20}],
+        "annotations": [{"id": 1, "image_id": 5, "category_id": 9, "bbox": [1, 2, 30, 4]}],
+        "categories": [{"id": 9, "name": "ring"}, {"id": 2, "name": "disc"}]})
+    .to_string()
+}
+
+#[test]
+fn coco_is_found_in_its_usual_places() {
+    let layouts: [(Files, &[Split]); 6] = [
+        // (annotation file, image)
+        (
+            &[
+                ("annotations/instances_train2017.json", "train2017/a.jpg"),
+                ("annotations/instances_val2017.json", "val2017/a.jpg"),
+            ],
+            &[Split::Train, Split::Valid],
+        ),
+        (&[("train.json", "images/a.jpg")], &[Split::Train]),
+        (
+            &[("train.json", "train/a.jpg"), ("val.json", "val/a.jpg"), ("test.json", "test/a.jpg")],
+            &Split::ALL,
+        ),
+        (
+            &[
+                ("train/_annotations.coco.json", "train/a.jpg"),
+                ("valid/_annotations.coco.json", "valid/a.jpg"),
+            ],
+            &[Split::Train, Split::Valid],
+        ),
+        (&[("_annotations.coco.json", "a.jpg")], &[Split::Train]),
+        (
+            &[
+                ("annotations/train.json", "images/train/a.jpg"),
+                ("annotations/valid.json", "images/valid/a.jpg"),
+            ],
+            &[Split::Train, Split::Valid],
+        ),
+    ];
+    for (files, splits) in layouts {
+        let folder = Folder::new();
+        for (annotations, image) in files {
+            folder.text(annotations, &coco_file("a.jpg")).image(image);
+        }
+        folder.text("package.json", "{\"name\": \"no annotations\"}");
+        let opened = folder.open();
+        assert_eq!(opened.splits(), splits, "{files:?}");
+        for (split, (_, image)) in splits.iter().zip(files) {
+            let dataset = load(&opened, *split);
+            assert_eq!(
+                dataset.images[0].path.canonicalize().unwrap(),
+                folder.path().join(image).canonicalize().unwrap()
+            );
+            assert_eq!(names(&dataset), ["disc", "ring"]);
+            assert_eq!(objects(&dataset), [("a.jpg".to_owned(), 2, [1., 2., 31., 6.])]);
+        }
+    }
+}
+
+#[test]
+fn of_several_coco_files_the_instances_are_read_or_none() {
+    let folder = Folder::new();
+    folder.text("annotations/instances_train.json", &coco_file("a.jpg")).image("train/a.jpg");
+    folder.text("annotations/captions_train.json", &coco_file("a.jpg"));
+    assert_eq!(load(&folder.open(), Split::Train).images.len(), 1);
+    folder.text("instances_train.json", &coco_file("a.jpg"));
+    let error = folder.refusal();
+    assert!(error.contains("annotation files for train") && error.contains("captions_train.json"), "{error}");
+}
+
+#[test]
+fn coco_without_its_images_says_where_to_put_them() {
+    let folder = Folder::new();
+    folder.text("train.json", &coco_file("a.jpg"));
+    let error = folder.open().load(Split::Train, &options(Purpose::Eval)).unwrap_err().to_string();
+    assert!(
+        error.contains("a.jpg") && error.contains("put them beside the file, or into images/"),
+        "{error}"
+    );
 }
 
 /// Whether these are the defects: line, code and a part of what is said.
@@ -198,9 +284,13 @@ fn yolo_is_found_in_its_usual_places() {
 fn what_is_unclear_is_refused() {
     let folder = Folder::new();
     let error = folder.refusal();
-    for part in ["YOLO", "data.yaml", "--annotations"] {
+    for part in ["COCO", "YOLO", "data.yaml"] {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
+    let folder = yolo(YAML, "0 0.5 0.5 1 1\n");
+    folder.text("train.json", &coco_file("a.jpg"));
+    let error = folder.refusal();
+    assert!(error.contains("COCO's and YOLO's annotations; leave one"), "{error}");
     // A split whose folder is not there, and one without labels.
     let error = yolo(&YAML.replace("images/val", "images/gone"), "").refusal();
     assert!(error.contains("images/gone is no folder"), "{error}");

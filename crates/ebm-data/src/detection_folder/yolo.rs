@@ -1,29 +1,17 @@
-//! A user's folder of images with boxes in YOLO's form: a text file for each image, a line `class cx cy w h` for each
-//! object, and a `data.yaml` as Ultralytics and Roboflow write it.
-//!
-//! Images are in the folders that `data.yaml` names; their labels are in a folder `labels` instead of the last `images`
-//! in a folder's name, or beside the images. [`DetectionFolder::load`] gives a split as a [`CocoDataset`], whose
-//! categories have the order of the classes in every split. What is defective is named by file and line, and left out;
-//! above [`LoadOptions::tolerance`] it is an error.
-//!
-//! **Pixels.** The boxes of a `CocoDataset` are half-open: `x1 − x0` columns. YOLO's numbers are the centre and
-//! the sides as fractions of the image's sides; the image's header tells these.
+//! YOLO: a text file for each image, a line `class cx cy w h` for each object.
 
-mod data_yaml;
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use rayon::prelude::*;
 
+use super::data_yaml::DataYaml;
+use super::{Split, Splits, stem, unusable};
 use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, misplaced};
-use crate::coco::{CocoDataset, LoadOptions, Origin};
 use crate::decode::{Header, read_header};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::files::{files_in, read_limited, read_settings};
 use crate::quarantine::{DefectCode, Finding};
-use data_yaml::DataYaml;
 
 /// The largest file of labels that is read, in bytes.
 const MAX_LABEL_BYTES: u64 = 16 << 20;
@@ -32,107 +20,8 @@ const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "png", "bmp", "webp", "tif", "tif
 /// A file beside the labels that is none: some tools write the classes' names to it.
 const CLASSES: &str = "classes.txt";
 
-/// What a part of a dataset is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Split {
-    /// To learn from.
-    Train,
-    /// To choose by.
-    Valid,
-    /// To report.
-    Test,
-}
-
-impl Split {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Train, Self::Valid, Self::Test];
-}
-
-impl fmt::Display for Split {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Train => "train",
-            Self::Valid => "valid",
-            Self::Test => "test",
-        })
-    }
-}
-
-/// A folder whose splits and classes are known.
-#[derive(Clone, Debug)]
-pub struct DetectionFolder {
-    root: PathBuf,
-    /// The folder of images of each split.
-    splits: BTreeMap<Split, PathBuf>,
-    /// In the order of their labels.
-    classes: Vec<String>,
-}
-
-impl DetectionFolder {
-    /// Reads the `data.yaml` in `root`.
-    ///
-    /// # Errors
-    /// [`Error::Data`] for a folder without one, or where it is not as Ultralytics writes it; [`Error::Io`].
-    pub fn open(root: &Path) -> Result<Self> {
-        let paths = ["data.yaml", "data.yml"].map(|name| root.join(name));
-        let path = paths.into_iter().find(|path| path.is_file()).ok_or_else(|| {
-            let advice = "annotations in COCO's form are given by --annotations and --images";
-            unusable(root, format!("it has no data.yaml as YOLO's form wants; {advice}"))
-        })?;
-        let fail = |detail| Error::format(&path, "a data.yaml as Ultralytics writes it", detail);
-        let yaml = DataYaml::parse(&read_settings(&path)?).map_err(fail)?;
-        let text = |key| yaml.text(key).map_err(fail);
-        let base = text("path")?;
-        let mut splits = BTreeMap::new();
-        let keys =
-            [(Split::Train, "train"), (Split::Valid, "val"), (Split::Valid, "valid"), (Split::Test, "test")];
-        for (split, key) in keys {
-            if let Some(folder) = text(key)? {
-                let found = folder_of(root, base.as_deref(), &folder).ok_or_else(|| {
-                    let root = root.display();
-                    fail(format!("`{key}`: {folder} is no folder in {root}; give the folder of images"))
-                })?;
-                splits.insert(split, found);
-            }
-        }
-        if splits.is_empty() {
-            return Err(fail("none of `train`, `val` and `test`; give a folder of images".to_owned()));
-        }
-        Ok(Self { root: root.to_owned(), splits, classes: yaml.names })
-    }
-
-    /// The splits that there are.
-    pub fn splits(&self) -> Vec<Split> {
-        self.splits.keys().copied().collect()
-    }
-
-    /// The split as a dataset.
-    ///
-    /// # Errors
-    /// [`Error::Data`] for a split that the folder has not; those of [`CocoDataset::load`].
-    pub fn load(&self, split: Split, options: &LoadOptions) -> Result<CocoDataset> {
-        let Some(images) = self.splits.get(&split) else {
-            let names: Vec<String> = self.splits.keys().map(ToString::to_string).collect();
-            return Err(unusable(&self.root, format!("no split {split}; it has {}", names.join(", "))));
-        };
-        let file = read(&self.root, images, &self.classes)?;
-        let origin = Origin { annotations: &self.root, images: &self.root, check_files: options.check_files };
-        CocoDataset::from_file(file, &origin, options)
-    }
-}
-
-/// What is wrong with a folder, and what to do about it.
-fn unusable(path: &Path, detail: String) -> Error {
-    Error::format(path, "a folder of annotated images", detail)
-}
-
-/// The name of a file without its extension.
-fn stem(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-}
-
 /// A thing, or what is wrong with it.
-type Sought<T> = std::result::Result<T, Finding>;
+type Sought<T> = Result<T, Finding>;
 
 /// What a file of labels says of its image.
 struct Labelled {
@@ -143,9 +32,35 @@ struct Labelled {
     objects: Vec<(usize, Sought<(usize, [f64; 4])>)>,
 }
 
+/// The folder of images of each split, and the classes.
+pub(super) fn find(root: &Path) -> crate::Result<(Splits, Vec<String>)> {
+    let paths = ["data.yaml", "data.yml"].map(|name| root.join(name));
+    let Some(path) = paths.into_iter().find(|path| path.is_file()) else { return Ok(Default::default()) };
+    let fail = |detail| Error::format(&path, "a data.yaml as Ultralytics writes it", detail);
+    let yaml = DataYaml::parse(&read_settings(&path)?).map_err(fail)?;
+    let text = |key| yaml.text(key).map_err(fail);
+    let base = text("path")?;
+    let mut splits = Splits::new();
+    let keys =
+        [(Split::Train, "train"), (Split::Valid, "val"), (Split::Valid, "valid"), (Split::Test, "test")];
+    for (split, key) in keys {
+        if let Some(folder) = text(key)? {
+            let found = folder_of(root, base.as_deref(), &folder).ok_or_else(|| {
+                let root = root.display();
+                fail(format!("`{key}`: {folder} is no folder in {root}; give the folder of images"))
+            })?;
+            splits.insert(split, found);
+        }
+    }
+    if splits.is_empty() {
+        return Err(fail("none of `train`, `val` and `test`; give a folder of images".to_owned()));
+    }
+    Ok((splits, yaml.names))
+}
+
 /// What the labels of the images in a folder say, by the images' names, and then of labels without an image, as one
 /// file of annotations says it; ids count from 1.
-fn read(root: &Path, images: &Path, classes: &[String]) -> Result<AnnotationFile> {
+pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> crate::Result<AnnotationFile> {
     let labels = labels_of(root, images);
     let paths: Vec<PathBuf> =
         files_in(images, &EXTENSIONS)?.into_iter().map(|name| images.join(name)).collect();
@@ -162,7 +77,7 @@ fn read(root: &Path, images: &Path, classes: &[String]) -> Result<AnnotationFile
         let text = if texts.contains(&file) { read_limited(&file, MAX_LABEL_BYTES)? } else { Vec::new() };
         read_image(path, file, &String::from_utf8_lossy(&text), classes)
     };
-    let mut labelled: Vec<Labelled> = paths.par_iter().map(read).collect::<Result<_>>()?;
+    let mut labelled: Vec<Labelled> = paths.par_iter().map(read).collect::<crate::Result<_>>()?;
     for path in &paths {
         texts.remove(&label_file(path));
     }
@@ -224,7 +139,7 @@ fn labels_of(root: &Path, images: &Path) -> PathBuf {
 }
 
 /// An image and its labels; without any it has no object.
-fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> Result<Labelled> {
+fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> crate::Result<Labelled> {
     let (width, height) = match read_header(image) {
         Ok(Header { is_turned: false, width, height }) => (width, height),
         Err(error @ Error::Io { .. }) => return Err(error),

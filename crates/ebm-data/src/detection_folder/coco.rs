@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{Split, Splits, stem, unusable};
+use super::{Split, Splits, folders_of_splits, stem, unusable};
 use crate::coco::{AnnotationFile, CocoDataset, LoadOptions, Origin};
 use crate::error::{Error, Result};
 use crate::files::{files_in, names_in};
@@ -21,8 +21,7 @@ const MAX_FOLDERS: usize = 1000;
 pub(super) fn find(root: &Path) -> Result<Splits> {
     let mut candidates: BTreeMap<Option<Split>, Vec<PathBuf>> = BTreeMap::new();
     let shared = [root.to_owned(), root.join("annotations")].map(|folder| (None, folder));
-    let folders = |split: Split| split.names().iter().map(move |name| (Some(split), root.join(name)));
-    let of_splits = Split::ALL.into_iter().flat_map(folders);
+    let of_splits = folders_of_splits(root).map(|(split, folder)| (Some(split), folder));
     for (split, folder) in shared.into_iter().chain(of_splits).filter(|(_, folder)| folder.is_dir()) {
         for path in files_in(&folder, &["json"])?.into_iter().map(|name| folder.join(name)) {
             if is_annotation_file(&path)? {
@@ -47,7 +46,7 @@ pub(super) fn find(root: &Path) -> Result<Splits> {
                 format!("{detail}; leave one, or give it by name instead of the folder"),
             ));
         }
-        found.extend(files.pop().map(|file| (split, file)));
+        found.insert(split, files);
     }
     Ok(found)
 }

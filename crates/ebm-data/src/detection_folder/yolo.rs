@@ -6,10 +6,10 @@ use std::path::{Component, Path, PathBuf};
 use rayon::prelude::*;
 
 use super::data_yaml::DataYaml;
+use super::listed::{Annotated, Listed, Sought};
 use super::{Split, Splits, stem, unusable};
-use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, misplaced};
 use crate::decode::{Header, read_header};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::files::{files_in, read_limited, read_settings};
 use crate::quarantine::{DefectCode, Finding};
 
@@ -20,20 +20,8 @@ const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "png", "bmp", "webp", "tif", "tif
 /// A file beside the labels that is none: some tools write the classes' names to it.
 const CLASSES: &str = "classes.txt";
 
-/// A thing, or what is wrong with it.
-type Sought<T> = Result<T, Finding>;
-
-/// What a file of labels says of its image.
-struct Labelled {
-    file: PathBuf,
-    /// The image with columns and rows, or why there is none.
-    image: Sought<(PathBuf, (usize, usize))>,
-    /// Line, counted from 1, and class, counted from 1, and box `(x, y, w, h)` of each object.
-    objects: Vec<(usize, Sought<(usize, [f64; 4])>)>,
-}
-
 /// The folder of images of each split, and the classes.
-pub(super) fn find(root: &Path) -> crate::Result<(Splits, Vec<String>)> {
+pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     let paths = ["data.yaml", "data.yml"].map(|name| root.join(name));
     let Some(path) = paths.into_iter().find(|path| path.is_file()) else { return Ok(Default::default()) };
     let fail = |detail| Error::format(&path, "a data.yaml as Ultralytics writes it", detail);
@@ -49,7 +37,7 @@ pub(super) fn find(root: &Path) -> crate::Result<(Splits, Vec<String>)> {
                 let root = root.display();
                 fail(format!("`{key}`: {folder} is no folder in {root}; give the folder of images"))
             })?;
-            splits.insert(split, found);
+            splits.insert(split, vec![found]);
         }
     }
     if splits.is_empty() {
@@ -58,9 +46,8 @@ pub(super) fn find(root: &Path) -> crate::Result<(Splits, Vec<String>)> {
     Ok((splits, yaml.names))
 }
 
-/// What the labels of the images in a folder say, by the images' names, and then of labels without an image, as one
-/// file of annotations says it; ids count from 1.
-pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> crate::Result<AnnotationFile> {
+/// What the labels of the images in a folder say, by the images' names; then of labels without an image.
+pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec<Listed>> {
     let labels = labels_of(root, images);
     let paths: Vec<PathBuf> =
         files_in(images, &EXTENSIONS)?.into_iter().map(|name| images.join(name)).collect();
@@ -77,43 +64,15 @@ pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> crate::Res
         let text = if texts.contains(&file) { read_limited(&file, MAX_LABEL_BYTES)? } else { Vec::new() };
         read_image(path, file, &String::from_utf8_lossy(&text), classes)
     };
-    let mut labelled: Vec<Labelled> = paths.par_iter().map(read).collect::<crate::Result<_>>()?;
+    let mut listed: Vec<Listed> = paths.par_iter().map(read).collect::<Result<_>>()?;
     for path in &paths {
         texts.remove(&label_file(path));
     }
-    labelled.extend(texts.into_iter().map(|file| {
+    listed.extend(texts.into_iter().map(|file| {
         let detail = format!("no image of this name in {}", images.display());
-        Labelled { file, image: Err(Finding::new(DefectCode::MissingFile, detail)), objects: Vec::new() }
+        Listed { file, image: Err(Finding::new(DefectCode::MissingFile, detail)), objects: Vec::new() }
     }));
-    Ok(annotation_file(root, classes, labelled))
-}
-
-fn annotation_file(root: &Path, classes: &[String], labelled: Vec<Labelled>) -> AnnotationFile {
-    let category = |(id, name): (u64, &String)| CategoryRecord { id, name: Some(name.clone()) };
-    let (mut images, mut annotations) = (Vec::new(), Vec::new());
-    for (Labelled { file, image, objects }, id) in labelled.into_iter().zip(1..) {
-        let place = |Finding { code, detail }: Finding, line: String| {
-            Box::new(Finding::new(code, format!("{}{line}: {detail}", file.display())))
-        };
-        for (line, object) in objects {
-            annotations.push(AnnotationRecord {
-                id: Ok(annotations.len() as u64 + 1),
-                image_id: Ok(id),
-                category_id: Ok(object.as_ref().map_or(1, |(class, _)| *class as u64)),
-                bbox: object
-                    .map(|(_, bbox)| bbox)
-                    .map_err(|finding| place(finding, format!(": line {line}"))),
-                area: Ok(None),
-                iscrowd: Ok(false),
-            });
-        }
-        let (width, height) = image.as_ref().map_or((1, 1), |(_, size)| *size);
-        let name = image.map(|(path, _)| path.strip_prefix(root).unwrap_or(&path).display().to_string());
-        let file_name = name.map_err(|finding| place(finding, String::new()));
-        images.push(ImageRecord { id: Ok(id), file_name, width: Ok(width), height: Ok(height) });
-    }
-    let categories = (1..).zip(classes).map(category).collect();
-    AnnotationFile { images, annotations: Some(annotations), categories }
+    Ok(listed)
 }
 
 /// The folder of a split. The `base` is often that of another machine, and `../train/images` is written where
@@ -139,7 +98,7 @@ fn labels_of(root: &Path, images: &Path) -> PathBuf {
 }
 
 /// An image and its labels; without any it has no object.
-fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> crate::Result<Labelled> {
+fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> Result<Listed> {
     let (width, height) = match read_header(image) {
         Ok(Header { is_turned: false, width, height }) => (width, height),
         Err(error @ Error::Io { .. }) => return Err(error),
@@ -152,16 +111,16 @@ fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> 
                     Finding::new(DefectCode::UnreadableImage, format!("{}: {detail}", image.display()))
                 }
             };
-            return Ok(Labelled { file, image: Err(finding), objects: Vec::new() });
+            return Ok(Listed { file, image: Err(finding), objects: Vec::new() });
         }
     };
+    let size = [width as f64, height as f64];
     let lines = (1..).zip(labels.lines()).filter(|(_, line)| !line.trim().is_empty());
-    let objects = lines.map(|(number, line)| (number, parse_line(line, (width, height), classes))).collect();
-    Ok(Labelled { file, image: Ok((image.to_owned(), (width, height))), objects })
+    let objects = lines.map(|(number, line)| (number, parse_line(line, size, classes))).collect();
+    Ok(Listed { file, image: Ok((image.to_owned(), (width, height))), objects })
 }
 
-/// Class, counted from 1, and box in pixels, clipped to the image of `size`, columns and rows.
-fn parse_line(line: &str, size: (usize, usize), classes: &[String]) -> Sought<(usize, [f64; 4])> {
+fn parse_line(line: &str, [width, height]: [f64; 2], classes: &[String]) -> Sought<Annotated> {
     let fail = |why: &str| {
         let shown: String = line.chars().take(80).collect();
         Finding::new(DefectCode::BadAnnotation, format!("{shown:?} {why}; write `class cx cy w h`"))
@@ -177,12 +136,7 @@ fn parse_line(line: &str, size: (usize, usize), classes: &[String]) -> Sought<(u
         let detail = format!("class {class}, but there are {}, from 0 on", classes.len());
         return Err(Finding::new(DefectCode::UnknownCategory, detail));
     }
-    let (width, height) = (size.0 as f64, size.1 as f64);
-    let [x0, y0] = [(cx - w / 2.) * width, (cy - h / 2.) * height];
-    let [x1, y1] = [(cx + w / 2.) * width, (cy + h / 2.) * height];
-    if let Some(Finding { code, detail }) = misplaced([x0, y0, x1 - x0, y1 - y0], size) {
-        return Err(Finding::new(code, format!("x, y, width and height {detail}")));
-    }
-    let [x0, y0, x1, y1] = [x0.max(0.), y0.max(0.), x1.min(width), y1.min(height)];
-    Ok((class + 1, [x0, y0, x1 - x0, y1 - y0]))
+    let corners =
+        [(cx - w / 2.) * width, (cy - h / 2.) * height, (cx + w / 2.) * width, (cy + h / 2.) * height];
+    Ok(Annotated { label: class + 1, corners, is_difficult: false })
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail, ensure};
 use ebm_data::Image;
-use ebm_data::decode::MAX_PIXELS;
+use ebm_data::decode::DecodeLimits;
 use ebm_data::files::write_atomic;
 use serde_json::Value;
 
@@ -156,8 +156,9 @@ fn ppm(frames: &mut impl BufRead) -> Result<Option<Image>> {
     let words: Vec<&str> = std::str::from_utf8(&header)?.split_whitespace().collect();
     let &["P6", width, height, "255"] = words.as_slice() else { bail!("{words:?} is no header of one") };
     let (width, height) = (width.parse::<usize>()?, height.parse::<usize>()?);
-    let area = width.checked_mul(height).filter(|&area| area <= MAX_PIXELS);
-    let area = area.with_context(|| format!("{width}x{height} pixels are more than {MAX_PIXELS}"))?;
+    let most = DecodeLimits::default().max_pixels;
+    let area = width.checked_mul(height).filter(|&area| area <= most);
+    let area = area.with_context(|| format!("{width}x{height} pixels are more than {most}"))?;
     let mut pixels = vec![0; 3 * area];
     frames.read_exact(&mut pixels).context("it is cut off")?;
     Ok(Some(Image::new(width, height, pixels)?))

@@ -382,33 +382,9 @@ fn a_body_must_be_the_detectors() {
     }
 }
 
-/// The same boxes in YOLO's form, beside the images.
-fn write_yolo(folder: &Path, file: &Value) {
-    std::fs::write(folder.join("data.yaml"), "train: images\nnames: [kangaroo, raccoon]\n").unwrap();
-    std::fs::create_dir(folder.join("labels")).unwrap();
-    for image in file["images"].as_array().unwrap() {
-        let [width, height] = ["width", "height"].map(|side| image[side].as_f64().unwrap());
-        let own = |object: &&Value| object["image_id"] == image["id"];
-        let line = |object: &Value| {
-            let [x, y, w, h] = [0, 1, 2, 3].map(|place| object["bbox"][place].as_f64().unwrap());
-            let class = usize::from(object["category_id"] == 20);
-            format!(
-                "{class} {} {} {} {}\n",
-                (x + w / 2.) / width,
-                (y + h / 2.) / height,
-                w / width,
-                h / height
-            )
-        };
-        let lines: String = file["annotations"].as_array().unwrap().iter().filter(own).map(line).collect();
-        let name = Path::new(image["file_name"].as_str().unwrap()).with_extension("txt");
-        std::fs::write(folder.join("labels").join(name), lines).unwrap();
-    }
-}
-
-/// From images of one's own to refined boxes, without a configuration anywhere.
+/// From a folder to refined boxes, without a configuration anywhere.
 #[test]
-fn images_of_ones_own_are_trained_on_with_their_own_classes() {
+fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     let place = Place(tempfile::tempdir().unwrap());
     let folder = place.path("mine");
     succeeds(&["data", "scenes", "--out", text(&folder), "--count", "6", "--seed", "4"]);
@@ -418,21 +394,19 @@ fn images_of_ones_own_are_trained_on_with_their_own_classes() {
     file["categories"] = json!([{"id": 10, "name": "kangaroo"}, {"id": 20, "name": "raccoon"}]);
     for object in file["annotations"].as_array_mut().unwrap() {
         object["category_id"] = json!(if object["category_id"].as_u64().unwrap() % 2 == 0 { 10 } else { 20 });
-        object["area"] = json!(object["bbox"][2].as_f64().unwrap() * object["bbox"][3].as_f64().unwrap());
     }
     std::fs::write(&annotations, file.to_string()).unwrap();
-    write_yolo(&folder, &file);
     let [base, run] = ["base", "head"].map(|name| place.path(name));
+    let short = ["--steps", "1", "--batch-size", "1", "--data", text(&folder)];
     let (images, every) = (folder.join("images"), ["--steps", "3", "--validate-every", "1"]);
-    let data = ["--batch-size", "1", "--annotations", text(&annotations), "--images", text(&images)];
     let validation = ["--val-annotations", text(&annotations), "--val-images", text(&images)];
-    let detector = ["train", "detector", "--run", text(&base)];
-    let [_, said] = succeeds(&[&detector[..], &data, &every, &validation].concat());
+    let detector = ["train", "detector", "--run", text(&base), "--batch-size", "1", "--data", text(&folder)];
+    let [_, said] = succeeds(&[&detector[..], &every, &validation].concat());
     assert!(said.contains("6 images, 2 classes: kangaroo, raccoon"), "{said}");
     assert!(said.contains("after 1 steps: AP 0.") && said.contains("kept: step "), "{said}");
     let weights = base.join("detector.safetensors");
     let branch = ["train", "branch", "--cache", "--run", text(&run), "--detector", text(&weights)];
-    let [_, said] = succeeds(&[&branch[..], &data, &["--steps", "1"]].concat());
+    let [_, said] = succeeds(&[&branch[..], &short].concat());
     assert!(said.contains("held-out images: 1 done"), "{said}");
     let head = run.join("ebm.safetensors");
     let model = ["--detector", text(&weights), "--head", text(&head)];
@@ -459,8 +433,8 @@ fn images_of_ones_own_are_trained_on_with_their_own_classes() {
     // One image that is none: refused, or left out and listed.
     std::fs::write(std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path(), "no image").unwrap();
     let again = place.path("again");
-    let long = ["train", "detector", "--steps", "8", "--run", text(&again)];
-    let train = [&long[..], &data].concat();
+    let long = ["--steps", "8", "--batch-size", "1", "--data", text(&folder), "--run", text(&again)];
+    let train = [&["train", "detector"], &long[..]].concat();
     refused(&train, &["max_bad_fraction = 0.001"]);
     let defects = place.path("defects.jsonl");
     let tolerant = ["--resume", "--max-bad-fraction", "0.5", "--defects", text(&defects)];

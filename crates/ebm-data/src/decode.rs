@@ -2,7 +2,7 @@
 //!
 //! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls it a
 //! success: the sample would train on a lie instead of reaching the quarantine. The size that a header tells
-//! is compared with the limits here before anything of that size is allocated.
+//! is compared with [`DecodeLimits`] before anything of that size is allocated.
 
 mod jpeg;
 
@@ -16,24 +16,37 @@ use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
 
-/// Bytes of the largest file that is read.
-pub const MAX_FILE_BYTES: u64 = 64 << 20;
-/// The longest side of an image, in pixels.
-pub(crate) const MAX_SIDE: usize = 16384;
-/// Pixels of the largest image (192 MiB of RGB): far above any image of the datasets.
-pub const MAX_PIXELS: usize = 1 << 26;
-
-/// Refuses an image that its header says to be too large, before any pixel is allocated.
-fn check_size(path: &Path, width: usize, height: usize, max_pixels: usize) -> Result<()> {
-    let fits = width.checked_mul(height).is_some_and(|area| area <= max_pixels);
-    if width > MAX_SIDE || height > MAX_SIDE || !fits {
-        let limit = format!("the limit of {MAX_SIDE} per side and {max_pixels} in all");
-        return Err(Error::TooLarge(path.to_owned(), format!("{width}x{height} pixels exceed {limit}")));
-    }
-    Ok(())
+/// How large a file and its image may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeLimits {
+    /// Bytes of the file.
+    pub max_file_bytes: u64,
+    /// Pixels per side, checked in the header before any pixel is allocated.
+    pub max_side: usize,
+    /// Pixels in all, checked in the header before any pixel is allocated.
+    pub max_pixels: usize,
 }
 
-/// Reads a JPEG, PNG, BMP or WebP file as RGB, of at most [`MAX_FILE_BYTES`] and [`MAX_PIXELS`].
+impl Default for DecodeLimits {
+    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB): far above any image of the datasets.
+    fn default() -> Self {
+        Self { max_file_bytes: 64 << 20, max_side: 16384, max_pixels: 1 << 26 }
+    }
+}
+
+impl DecodeLimits {
+    fn check(&self, path: &Path, width: usize, height: usize) -> Result<()> {
+        let Self { max_side, max_pixels, .. } = *self;
+        let fits = width.checked_mul(height).is_some_and(|area| area <= max_pixels);
+        if width > max_side || height > max_side || !fits {
+            let limit = format!("the limit of {max_side} per side and {max_pixels} in all");
+            return Err(Error::TooLarge(path.to_owned(), format!("{width}x{height} pixels exceed {limit}")));
+        }
+        Ok(())
+    }
+}
+
+/// Reads a JPEG, PNG, BMP or WebP file as RGB, with [`DecodeLimits::default`].
 ///
 /// The format is told from the content, not from the name. Grey and CMYK JPEGs become RGB; of PNGs 16-bit
 /// samples are scaled to 8 bits, grey and palette become RGB and alpha is dropped (as Pillow's
@@ -46,7 +59,8 @@ fn check_size(path: &Path, width: usize, height: usize, max_pixels: usize) -> Re
 /// format, or an incomplete or damaged image: also a JPEG whose data end before its last block. Other damage inside
 /// a JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
 pub fn read_image(path: &Path) -> Result<Image> {
-    decode_image(&read_limited(path, MAX_FILE_BYTES)?, path, MAX_PIXELS)
+    let limits = DecodeLimits::default();
+    decode_image(&read_limited(path, limits.max_file_bytes)?, path, &limits)
 }
 
 /// As [`read_image`], turned and mirrored as the orientation tag (EXIF) says: the way viewers show the
@@ -55,15 +69,16 @@ pub fn read_image(path: &Path) -> Result<Image> {
 /// # Errors
 /// Those of [`read_image`].
 pub fn read_upright(path: &Path) -> Result<Image> {
-    decode_upright(&read_limited(path, MAX_FILE_BYTES)?, path, MAX_PIXELS)
+    let limits = DecodeLimits::default();
+    decode_upright(&read_limited(path, limits.max_file_bytes)?, path, &limits)
 }
 
-/// As [`read_upright`], of bytes in memory with at most `max_pixels`; `path` is the name for errors.
+/// As [`read_upright`], of bytes in memory; `path` is the name for errors.
 ///
 /// # Errors
 /// Those of [`read_image`].
-pub fn decode_upright(bytes: &[u8], path: &Path, max_pixels: usize) -> Result<Image> {
-    let Image { width, height, pixels } = decode_image(bytes, path, max_pixels)?;
+pub fn decode_upright(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
+    let Image { width, height, pixels } = decode_image(bytes, path, limits)?;
     let buffer = u32::try_from(width).ok().zip(u32::try_from(height).ok());
     let buffer = buffer.and_then(|(width, height)| RgbImage::from_raw(width, height, pixels));
     let mut image =
@@ -73,14 +88,14 @@ pub fn decode_upright(bytes: &[u8], path: &Path, max_pixels: usize) -> Result<Im
     Image::new(width, height, image.into_rgb8().into_raw())
 }
 
-/// As [`read_image`], of bytes in memory with at most `max_pixels`; `path` is the name for errors.
+/// As [`read_image`], of bytes in memory; `path` is the name for errors.
 ///
 /// # Errors
 /// Those of [`read_image`].
-pub fn decode_image(bytes: &[u8], path: &Path, max_pixels: usize) -> Result<Image> {
+pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
     let format = format(bytes, path)?;
     if format == ImageFormat::Jpeg {
-        return jpeg::decode(bytes, path, max_pixels);
+        return jpeg::decode(bytes, path, limits);
     }
     if !is_whole(bytes, format) {
         return Err(Error::decode(path, "truncated: it does not end as its format wants"));
@@ -88,7 +103,7 @@ pub fn decode_image(bytes: &[u8], path: &Path, max_pixels: usize) -> Result<Imag
     let decoder = decoder(bytes, format, path)?;
     let (width, height) = decoder.dimensions();
     let (width, height) = (width as usize, height as usize);
-    check_size(path, width, height, max_pixels)?;
+    limits.check(path, width, height)?;
     let rgb = DynamicImage::from_decoder(decoder).map_err(|error| Error::decode(path, error))?.into_rgb8();
     Image::new(width, height, rgb.into_raw()).map_err(|error| Error::decode(path, error))
 }
@@ -164,8 +179,9 @@ pub struct Header {
 /// # Errors
 /// Those of [`read_image`], but that damage behind the header is not seen.
 pub fn read_header(path: &Path) -> Result<Header> {
-    let ((width, height), orientation) = header(&read_limited(path, MAX_FILE_BYTES)?, path)?;
-    check_size(path, width, height, MAX_PIXELS)?;
+    let limits = DecodeLimits::default();
+    let ((width, height), orientation) = header(&read_limited(path, limits.max_file_bytes)?, path)?;
+    limits.check(path, width, height)?;
     Ok(Header { width, height, is_turned: orientation != Orientation::NoTransforms })
 }
 

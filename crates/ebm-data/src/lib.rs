@@ -3,7 +3,7 @@
 //! The road of a training image: [`coco::CocoDataset`] reads and checks the annotations,
 //! [`loader::Loader`] decides on an order and lets worker threads decode ([`decode`]), resize, flip and
 //! normalise ([`transform`]) ahead of the training loop, which receives [`loader::Batch`]es.
-//! A user's own folder in YOLO's form becomes such a dataset ([`detection_folder`]).
+//! A user's own folder in COCO's, Pascal VOC's or YOLO's form becomes such a dataset ([`detection_folder`]).
 //! Faces ([`faces`]) take the same road, augmented as published for ages and head poses ([`faces::loader`]).
 //! So do pairs of frames of a video ([`sequences`]), cut out around a target.
 //!

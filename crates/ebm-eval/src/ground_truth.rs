@@ -153,8 +153,8 @@ impl Place<'_> {
 }
 
 impl From<&CocoDataset> for GroundTruth {
-    /// The annotations of a dataset that was loaded for evaluation, such as of a folder in YOLO's form, which has no
-    /// annotation file that [`GroundTruth::read`] could read.
+    /// The annotations of a dataset that was loaded for evaluation, whatever its files are like: those of
+    /// Pascal VOC's or YOLO's form have no annotation file that [`GroundTruth::read`] could read.
     fn from(dataset: &CocoDataset) -> Self {
         let mut truth = Self::default();
         for category in &dataset.categories {

@@ -123,20 +123,34 @@ pub fn chunks(case: &mut Case<'_>) -> Result<()> {
     case.run(&program, &OF_DATA).map(drop)
 }
 
-/// A folder of one's own in YOLO's form, one file of which is damaged.
+/// A folder of one's own in the form of COCO, Pascal VOC or YOLO, one file of which is damaged.
 pub fn folder(case: &mut Case<'_>) -> Result<()> {
     let image = read(&case.base.scene())?;
+    let voc = "<annotation>\n<filename>1.jpg</filename>\n<size><width>W</width><height>H</height></size>\n<object>\n\
+               <name>disc</name>\n<bndbox><xmin>10</xmin><ymin>20</ymin><xmax>50</xmax><ymax>60</ymax></bndbox>\n\
+               </object>\n</annotation>\n";
     let yaml = "path: .\ntrain: images\nnames:\n  0: disc\n  1: ring\n";
+    let coco = r#"{"images": [{"id": 1, "file_name": "1.jpg", "width": W, "height": H}],
+"annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 20, 40, 40], "area": 1600, "iscrowd": 0}],
+"categories": [{"id": 1, "name": "disc"}]}"#;
     let boxes = "0 0.5 0.5 0.2 0.3\n1 0.25 0.25 0.1 0.1\n";
-    let texts = [("data.yaml", yaml), ("labels/1.txt", boxes)];
+    let (texts, image_at): (&[(&str, &str)], &str) = match case.number % 3 {
+        0 => (&[("Annotations/1.xml", voc)], "JPEGImages/1.jpg"),
+        1 => (&[("data.yaml", yaml), ("labels/1.txt", boxes)], "images/1.jpg"),
+        _ => (&[("annotations/train.json", coco)], "images/1.jpg"),
+    };
+    let annotations: Value = serde_json::from_slice(&read(&case.base.scenes().join("annotations.json"))?)?;
+    let sides = ["width", "height"].map(|side| annotations["images"][0][side].to_string());
     let data = case.path("data");
     let spoilt = case.random.below(texts.len() + 1);
     for (i, (name, text)) in texts.iter().enumerate() {
-        let bytes = if i == spoilt { damage::text(&mut case.random, text) } else { text.as_bytes().to_vec() };
+        let text = text.replace("W<", &format!("{}<", sides[0])).replace("H<", &format!("{}<", sides[1]));
+        let text = text.replace("W,", &format!("{},", sides[0])).replace("H}", &format!("{}}}", sides[1]));
+        let bytes = if i == spoilt { damage::text(&mut case.random, &text) } else { text.into_bytes() };
         write(&data.join(name), &bytes)?;
     }
     let bytes = if spoilt == texts.len() { damage::bytes(&mut case.random, &image) } else { image };
-    write(&data.join("images/1.jpg"), &bytes)?;
+    write(&data.join(image_at), &bytes)?;
     let program = case
         .ebm("train detector --data {} --steps 1 --batch-size 1 --max-bad-fraction 1 --run run", &[&data]);
     case.run(&program, &OF_DATA).map(drop)

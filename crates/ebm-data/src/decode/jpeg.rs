@@ -8,7 +8,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::{MAX_SIDE, check_size};
+use super::DecodeLimits;
 use crate::error::{Error, Result};
 use crate::image::Image;
 
@@ -99,18 +99,18 @@ fn next_segment(bytes: &[u8], mut at: usize) -> Option<(u8, usize, usize)> {
 }
 
 /// Decodes a file.
-pub(super) fn decode(bytes: &[u8], path: &Path, max_pixels: usize) -> Result<Image> {
+pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
     let parts = Parts::read(bytes);
     if !parts.is_whole {
         return Err(Error::decode(path, "truncated: the end-of-image marker is missing"));
     }
     let (width, height) =
         parts.size.ok_or_else(|| Error::decode(path, "it has no frame header with a size"))?;
-    check_size(path, width, height, max_pixels)?;
+    limits.check(path, width, height)?;
     let options = DecoderOptions::default()
         .set_strict_mode(true)
-        .set_max_width(MAX_SIDE)
-        .set_max_height(MAX_SIDE)
+        .set_max_width(limits.max_side)
+        .set_max_height(limits.max_side)
         .jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&parts.stream[..]), options);
     let fail = |error| Error::decode(path, format!("{error:?}"));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::decode::{MAX_FILE_BYTES, read_image};
+use crate::decode::{DecodeLimits, read_image};
 use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
@@ -61,7 +61,7 @@ impl Pixels {
     /// # Errors
     /// [`Error::Io`] and [`Error::TooLarge`].
     pub fn bytes(&self) -> Result<Vec<u8>> {
-        let read = |path: &PathBuf| read_limited(path, MAX_FILE_BYTES);
+        let read = |path: &PathBuf| read_limited(path, DecodeLimits::default().max_file_bytes);
         let (mut bytes, part) = match self {
             Self::File(path) => return read(path),
             Self::Region { path, region } => (read(path)?, region.to_vec()),

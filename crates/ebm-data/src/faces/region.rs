@@ -1,7 +1,7 @@
 //! Parts of images.
 
 use crate::Error;
-use crate::decode::{MAX_PIXELS, MAX_SIDE};
+use crate::decode::DecodeLimits;
 use crate::image::Image;
 use crate::quarantine::{DefectCode, Finding};
 
@@ -23,9 +23,10 @@ pub(super) fn crop(image: &Image, [x0, y0, x1, y1]: [i64; 4]) -> Result<Image, F
         let size = format!("has no pixel of the image of {}x{}", image.width, image.height);
         return Err(Finding::new(DefectCode::BadBox, say(&size)));
     }
-    let fits = width.checked_mul(height).is_some_and(|area| area <= MAX_PIXELS);
-    if width > MAX_SIDE || height > MAX_SIDE || !fits {
-        let limits = format!("exceeds {MAX_SIDE} pixels per side or {MAX_PIXELS} in all");
+    let limits = DecodeLimits::default();
+    let fits = width.checked_mul(height).is_some_and(|area| area <= limits.max_pixels);
+    if width > limits.max_side || height > limits.max_side || !fits {
+        let limits = format!("exceeds {} pixels per side or {} in all", limits.max_side, limits.max_pixels);
         return Err(Finding::new(DefectCode::UnreadableImage, say(&limits)));
     }
     let mut pixels = vec![0; 3 * width * height];

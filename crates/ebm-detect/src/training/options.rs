@@ -27,7 +27,7 @@ use crate::{
 /// Annotated images in files.
 #[derive(Clone, Debug, Default)]
 pub struct ImageFiles {
-    /// A folder in YOLO's form: of its splits, train is trained on.
+    /// A folder in COCO's, Pascal VOC's or YOLO's form, which is recognised: of its splits, train is trained on.
     pub folder: Option<PathBuf>,
     /// COCO annotation files, each with the folder of its images; all are trained on where there is no `folder`.
     pub coco: Vec<(PathBuf, PathBuf)>,

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ebm_core::GridDensity;
 use ebm_data::Image;
-use ebm_data::decode::decode_upright;
+use ebm_data::decode::{DecodeLimits, decode_upright};
 use ebm_detect::Detector;
 use ebm_face::AgeEstimator;
 use ebm_toy::Experiment;
@@ -96,7 +96,9 @@ fn asked<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 fn upload(query: &str, bytes: &[u8]) -> Result<Image> {
     let name = query.split('&').find_map(|part| part.strip_prefix("name=")).unwrap_or("the%20photograph");
     let name = percent_decode_str(name).decode_utf8_lossy();
-    Ok(decode_upright(bytes, Path::new(&*name), 40_000_000)?)
+    let limits =
+        DecodeLimits { max_file_bytes: BODY_BYTES as u64, max_pixels: 40_000_000, ..DecodeLimits::default() };
+    Ok(decode_upright(bytes, Path::new(&*name), &limits)?)
 }
 
 /// Refuses a box that is none, or lies beside its photograph.

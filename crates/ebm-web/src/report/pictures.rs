@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ebm_base::files::read_limited;
-use ebm_data::decode::{MAX_PIXELS, decode_image};
+use ebm_data::decode::{DecodeLimits, decode_image};
 
 use crate::page::data_uri;
 
@@ -79,10 +79,11 @@ impl Pictures {
 }
 
 fn picture(folder: &Path, name: &str) -> Result<Picture, String> {
+    let limits = DecodeLimits { max_file_bytes: MAX_BYTES, ..DecodeLimits::default() };
     let bytes = read_limited(&folder.join(name), MAX_BYTES).map_err(|error| error.to_string())?;
     let kind = kind(name).ok_or("its name has no ending of a picture")?;
     if kind != SVG {
-        decode_image(&bytes, Path::new(name), MAX_PIXELS).map_err(|error| error.to_string())?;
+        decode_image(&bytes, Path::new(name), &limits).map_err(|error| error.to_string())?;
     } else if !String::from_utf8_lossy(&bytes).contains("<svg") {
         return Err("it is no drawing".to_owned());
     }

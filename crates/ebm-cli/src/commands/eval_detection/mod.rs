@@ -32,7 +32,8 @@ pub struct DetectionArgs {
     /// server are written.
     #[arg(long, required_unless_present = "data")]
     annotations: Option<PathBuf>,
-    /// A folder of annotated images in YOLO's form, in the place of --annotations and --images.
+    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised, in the place
+    /// of --annotations and --images.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["annotations", "images"])]
     data: Option<PathBuf>,
     /// Which part of the folder: train, valid or test.

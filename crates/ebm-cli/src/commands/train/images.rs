@@ -45,8 +45,8 @@ pub struct CommonArgs {
 /// Which images, and how many of them may be defective.
 #[derive(Args)]
 struct DataArgs {
-    /// A folder of annotated images in YOLO's form; of its splits, train is trained on and valid chooses a step
-    /// length.
+    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised; of its
+    /// splits, train is trained on and valid chooses a step length.
     #[arg(long, value_name = "FOLDER", required_unless_present = "annotations")]
     data: Option<PathBuf>,
     /// COCO annotation file. It and --images may be given several times, in pairs: all are trained on.

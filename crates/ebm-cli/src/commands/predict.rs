@@ -74,7 +74,7 @@ impl ModelArgs {
             step_factor: self.step_factor,
             min_score,
             precision: self.device.precision(),
-            device: self.device.open_to_detect()?,
+            device: self.device.open(0)?,
         };
         Ok(match file(&self.detector)? {
             Some(weights) => Detector::open_with(weights, &options)?,

@@ -97,15 +97,29 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     if args.density {
         detector.check_density().context("--density")?;
     }
-    let mut session = Session::new(args, &detector, &inputs)?;
+    let mut session = Session {
+        args,
+        detector: &detector,
+        pictures: args.out.as_deref().map(|out| PictureFolder::new(out, &inputs)).transpose()?,
+        annotations: args.annotations.as_deref().map(|path| annotated(path, &detector)).transpose()?,
+        progress: Console::new(),
+        start: Instant::now(),
+        images: 0,
+        detections: 0,
+        without: 0,
+    };
     session.begin("looking for objects", images.len());
-    let mut drawn = Vec::new();
+    let (mut drawn, mut unreadable) = (Vec::new(), Vec::new());
     for (number, (path, name)) in images.iter().enumerate() {
         // Annotated boxes are those of the stored pixels.
-        let read = if args.annotations.is_some() { read_image(path) } else { read_upright(path) };
-        let Some(image) = session.readable(read) else { continue };
-        let at = args.fps.map(|rate| (number, number as f64 / rate));
-        drawn.extend(session.look(&Frame { path, image: &image, at, name })?);
+        match if args.annotations.is_some() { read_image(path) } else { read_upright(path) } {
+            Ok(image) => {
+                let at = args.fps.map(|rate| (number, number as f64 / rate));
+                drawn.extend(session.look(&Frame { path, image: &image, at, name })?);
+            }
+            Err(error) => unreadable.push(error),
+        }
+        session.progress.advance(number + 1, "");
     }
     if let Some(rate) = args.fps {
         session.make_video("video.mp4", &drawn, rate)?;
@@ -113,7 +127,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     for (path, name) in &videos {
         session.video(path, name)?;
     }
-    session.end()
+    session.end(unreadable)
 }
 
 /// An image, and where it is from.
@@ -134,47 +148,18 @@ struct Session<'a> {
     annotations: Option<CocoDataset>,
     progress: Console,
     start: Instant,
-    /// Images before the stage that is shown.
-    before: usize,
     images: usize,
     detections: usize,
     /// Frames of videos without a detection.
     without: usize,
-    /// What images could not be read for.
-    unreadable: Vec<ebm_data::Error>,
 }
 
-impl<'a> Session<'a> {
-    fn new(args: &'a DetectionArgs, detector: &'a Detector, inputs: &[PathBuf]) -> Result<Self> {
-        let folder = |out| PictureFolder::new(out, inputs);
-        let pictures = args.out.as_deref().map(folder).transpose()?;
-        let annotations = args.annotations.as_deref().map(|path| annotated(path, detector)).transpose()?;
-        Ok(Self {
-            args,
-            detector,
-            pictures,
-            annotations,
-            progress: Console::new(),
-            start: Instant::now(),
-            before: 0,
-            images: 0,
-            detections: 0,
-            without: 0,
-            unreadable: Vec::new(),
-        })
-    }
-
+impl Session<'_> {
     /// Shows how far it is in so many images. Where the lines are seen, they tell it themselves.
     fn begin(&mut self, name: &str, total: usize) {
-        self.before = self.images;
         if total > 1 && !std::io::stdout().is_terminal() {
             self.progress.begin(name, total);
         }
-    }
-
-    /// The image, if it could be read; what else there is of it waits for the [end](Self::end).
-    fn readable(&mut self, read: Result<Image, ebm_data::Error>) -> Option<Image> {
-        read.map_err(|error| self.unreadable.push(error)).ok()
     }
 
     /// Prints what is found and draws it; the picture's place.
@@ -186,7 +171,6 @@ impl<'a> Session<'a> {
         }
         self.images += 1;
         self.detections += found.len();
-        self.progress.advance(self.images - self.before, "");
         let Some(pictures) = &self.pictures else { return Ok(None) };
         let place = pictures.write(frame.name, &picture(frame.image, &truth, &found)?)?;
         for (index, found) in found.iter().enumerate() {
@@ -243,6 +227,7 @@ impl<'a> Session<'a> {
             let at = Some((number, number as f64 / rate));
             let name = format!("{name}/{number:06}");
             drawn.extend(self.look(&Frame { path, image: &image, at, name: &name })?);
+            self.progress.advance(number + 1, "");
         }
         self.make_video(&format!("{name}.mp4"), &drawn, rate)
     }
@@ -259,32 +244,28 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// That of the first of those images.
-    fn end(mut self) -> Result<()> {
-        let Self { images, detections, without, .. } = self;
-        let left_out = self.unreadable.len();
-        let mut unreadable = std::mem::take(&mut self.unreadable).into_iter();
-        let first = unreadable.next();
-        for error in unreadable {
+    fn end(mut self, unreadable: Vec<ebm_data::Error>) -> Result<()> {
+        for error in unreadable.iter().skip(1) {
             self.progress.message(&error.to_string());
         }
         let plural =
             |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut said = format!(
             "{}, {} of --min-score {} or more, {:.1} s",
-            plural(images, "image"),
-            plural(detections, "detection"),
+            plural(self.images, "image"),
+            plural(self.detections, "detection"),
             self.args.min_score,
             self.start.elapsed().as_secs_f64()
         );
-        if without > 0 {
-            said.push_str(&format!("; nothing in {}", plural(without, "frame")));
+        if self.without > 0 {
+            said.push_str(&format!("; nothing in {}", plural(self.without, "frame")));
         }
         if let Some(out) = &self.args.out {
             said.push_str(&format!("; pictures in {}", out.display()));
         }
         self.progress.end_with(&said);
-        first.map_or(Ok(()), |error| {
-            let all = images + left_out;
+        let (left_out, all) = (unreadable.len(), self.images + unreadable.len());
+        unreadable.into_iter().next().map_or(Ok(()), |error| {
             Err(error).with_context(|| format!("{left_out} of {all} images cannot be read and were left out"))
         })
     }

@@ -8,7 +8,6 @@ use ebm_experiment::Run;
 use ebm_experiment::config::Settings;
 use ebm_train::RunSpec;
 
-use super::watch::WatchArgs;
 use crate::commands::settings::SettingsArgs;
 use crate::device::DeviceArgs;
 use crate::parallel::EngineArgs;
@@ -41,8 +40,9 @@ pub struct RunArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub engine: EngineArgs,
-    #[command(flatten)]
-    pub watch: WatchArgs,
+    /// Write the curves for TensorBoard too, into the folder tensorboard of the run.
+    #[arg(long)]
+    pub tensorboard: bool,
 }
 
 impl RunArgs {

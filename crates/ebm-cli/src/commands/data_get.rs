@@ -37,7 +37,6 @@ pub struct GetArgs {
     offline: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &GetArgs) -> Result<()> {
     let mut manifests = Vec::new();
     for name in &args.names {

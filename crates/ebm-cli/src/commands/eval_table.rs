@@ -35,7 +35,6 @@ pub struct TableArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &TableArgs) -> Result<()> {
     let regressor = TabularRegressor::open(&args.run.local()?)?;
     let table = Table::read(&args.data)?;

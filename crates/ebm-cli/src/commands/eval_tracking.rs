@@ -12,7 +12,7 @@ use ebm_eval::tracking::{
 use ebm_track::BandCoverage;
 use serde_json::json;
 
-use super::track_dataset::{Found, TrackArgs, track};
+use super::track_dataset::{TrackArgs, track};
 use crate::schema::document;
 
 const COMMAND: &str = "eval tracking";
@@ -83,16 +83,13 @@ impl TrackingArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &TrackingArgs) -> Result<()> {
     let dataset = args.dataset.name();
     let found = match (&args.annotations, &args.results) {
-        (Some(annotations), Some(results)) => {
-            Found { reports: Some(score(args, annotations, results)?), bands: None }
-        }
+        (Some(annotations), Some(results)) => Some((score(args, annotations, results)?, None)),
         _ => track(&args.track, args.dataset, &args.convention())?,
     };
-    let Found { reports: Some(runs), bands } = found else {
+    let Some((runs, bands)) = found else {
         eprintln!("the figures come from the dataset's server");
         return Ok(());
     };
@@ -156,12 +153,11 @@ fn each(runs: &[TrackingReport]) -> impl Iterator<Item = (usize, &SequenceScores
 
 fn diagnoses(runs: &[TrackingReport]) -> serde_json::Value {
     let row = |(run, row): (usize, &SequenceScores)| {
-        let Diagnosis { followed, box_wrong, lost, first_lost, times_lost, times_found } = row.diagnosis;
-        json!({
-            "sequence": row.name, "run": run, "auc": 0.01 * row.figures.auc,
-            "followed": followed, "box_wrong": box_wrong, "lost": lost,
-            "first_lost": first_lost, "times_lost": times_lost, "times_found": times_found,
-        })
+        let mut object = json!(row.diagnosis);
+        object["sequence"] = json!(row.name);
+        object["run"] = json!(run);
+        object["auc"] = json!(0.01 * row.figures.auc);
+        object
     };
     each(runs).map(row).collect()
 }

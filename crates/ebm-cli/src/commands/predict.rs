@@ -83,7 +83,6 @@ impl ModelArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(command: Predict) -> Result<()> {
     match command {
         Predict::Detection(args) => predict_detection::run(&args),

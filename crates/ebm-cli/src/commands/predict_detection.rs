@@ -83,7 +83,6 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| format!("{text:?} is no number of frames a second; write a positive number"))
 }
 
-/// Runs the command.
 pub fn run(args: &DetectionArgs) -> Result<()> {
     let inputs = match args.fps {
         Some(_) => image_files(&args.inputs)?,
@@ -219,8 +218,8 @@ impl Session<'_> {
     /// Looks at every frame of a video; its pictures go into a folder `name`, and into a video beside it.
     fn video(&mut self, path: &Path, name: &str) -> Result<()> {
         let mut video = Video::open(path)?;
-        let rate = video.rate();
-        self.begin(&path.display().to_string(), video.expected().unwrap_or(0));
+        let rate = video.rate;
+        self.begin(&path.display().to_string(), video.expected.unwrap_or(0));
         let mut drawn = Vec::new();
         for number in 0.. {
             let Some(image) = video.frame()? else { break };

@@ -75,7 +75,6 @@ pub struct TargetArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &TargetArgs) -> Result<()> {
     let backbone = args.backbone.as_ref().map(ModelPath::file).transpose()?;
     let options = TrackerOptions { backbone, seed: args.seed };
@@ -126,7 +125,7 @@ impl Frames {
         let place = path.display();
         if path.is_file() && is_video(path) {
             let mut video = Video::open(path)?;
-            let (expected, rate) = (video.expected(), video.rate());
+            let (expected, rate) = (video.expected, video.rate);
             return Ok(Self { next: Box::new(move || video.frame()), expected, rate, folder: None });
         }
         ensure!(

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::fetch::sha256_of;
-use ebm_data::files::write_atomic;
+use ebm_data::files::{files_in, write_atomic};
 use ebm_detect::weights::{ConvertOptions, classes, convert};
 use ebm_face::reproduce::runs;
 use ebm_face::saved::pack;
@@ -68,7 +68,6 @@ pub struct PackArgs {
     weights: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(command: Weights) -> Result<()> {
     match command {
         Weights::Convert(args) => run_convert(&args),
@@ -183,20 +182,14 @@ fn run_card(args: &CardArgs) -> Result<()> {
 
 /// What a run's model says of itself, and a table's row for each of its weight files, by name.
 fn model(run: &Path) -> Result<(Option<ModelMetadata>, Vec<String>)> {
-    let cannot = || format!("cannot read {}", run.display());
-    let list = std::fs::read_dir(run).with_context(cannot)?;
-    let mut paths =
-        list.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().with_context(cannot)?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
-    paths.sort();
     let (mut model, mut files) = (None, Vec::new());
-    for path in paths {
+    for name in files_in(run, &["safetensors"])? {
+        let path = run.join(&name);
         let said = ModelMetadata::read(&path)?;
         // A network beside it, on which it stands, is not what the card is of.
         model = said.filter(|said| model.is_none() || said.base.is_some()).or(model);
         let (bytes, sha256) = size_and_sha256(&path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        files.push(format!("| {name} | {bytes} | `{sha256}` |"));
+        files.push(format!("| {} | {bytes} | `{sha256}` |", name.display()));
     }
     Ok((model, files))
 }

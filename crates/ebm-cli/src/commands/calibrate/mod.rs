@@ -16,7 +16,6 @@ pub enum Calibrate {
     Tracker(tracker::TrackerArgs),
 }
 
-/// Runs the command.
 pub fn run(command: Calibrate) -> Result<()> {
     match command {
         Calibrate::Refiner(args) => refiner::run(&args),

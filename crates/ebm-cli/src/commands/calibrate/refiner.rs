@@ -47,7 +47,6 @@ pub struct RefinerArgs {
     device: DeviceArgs,
 }
 
-/// Runs the command.
 pub fn run(args: &RefinerArgs) -> Result<()> {
     if args.out.exists() {
         bail!("{} exists already; give another --out", args.out.display());

@@ -36,7 +36,6 @@ pub struct TrackerArgs {
     backbone: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(args: &TrackerArgs) -> Result<()> {
     let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
     let tracker = Tracker::open_with(&args.run, &options)?;

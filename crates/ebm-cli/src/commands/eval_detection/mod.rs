@@ -108,7 +108,6 @@ impl DetectionArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &DetectionArgs) -> Result<()> {
     ensure!(
         args.results.is_some() || args.images.is_some() || args.data.is_some(),

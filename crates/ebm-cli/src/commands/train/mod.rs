@@ -40,7 +40,6 @@ pub enum Train {
     HeadPose(face::FaceArgs<face::PoseImages>),
 }
 
-/// Runs the command.
 pub fn run(command: Train, signals: &Signals) -> Result<()> {
     match command {
         Train::Detector(args) => start(&args.common.run, args.training()?, |of| &of.options.file, signals),

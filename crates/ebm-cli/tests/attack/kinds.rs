@@ -220,16 +220,3 @@ pub fn memory(case: &mut Case<'_>) -> Result<()> {
     }
     Ok(())
 }
-
-/// The card of a damaged model.
-pub fn cards(case: &mut Case<'_>) -> Result<()> {
-    let run = case.path("run");
-    for path in files(&case.base.dir.join("whole"))? {
-        write(&run.join(path.file_name().unwrap_or_default()), &read(&path)?)?;
-    }
-    let path = run.join("ebm.safetensors");
-    let damaged = damage::bytes(&mut case.random, &read(&path)?);
-    write(&path, &damaged)?;
-    let program = case.ebm("weights card {} --licence mit", &[&run]);
-    case.run(&program, &OF_DATA).map(drop)
-}

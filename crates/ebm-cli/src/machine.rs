@@ -25,9 +25,12 @@ const BUILT: [(&str, Option<&str>); 3] = [
 
 /// What `ebm --version` says below the name.
 pub static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
-    let (features, found) = (if ebm_ops::device::HAS_CUDA { "cuda" } else { "none" }, instructions());
-    let own =
-        [("commit", option_env!("EBM_GIT_COMMIT")), ("features", Some(features)), ("SIMD", Some(&found))];
+    let features = if ebm_ops::device::HAS_CUDA { "cuda" } else { "none" };
+    let own = [
+        ("commit", option_env!("EBM_GIT_COMMIT")),
+        ("features", Some(features)),
+        ("SIMD", Some(instructions())),
+    ];
     let line =
         |text, (name, value): (&str, Option<&str>)| format!("{text}\n{name:<9} {}", value.unwrap_or(UNKNOWN));
     own.into_iter().chain(BUILT).fold(EBM.to_owned(), line)
@@ -45,7 +48,7 @@ pub fn environment(device: &str) -> Environment {
         ("cores", cores.to_string()),
         ("cpu", cpu),
         ("memory", memory(&read("/proc/meminfo")).unwrap_or_else(|| UNKNOWN.to_owned())),
-        ("instructions", instructions()),
+        ("instructions", instructions().to_owned()),
         ("system", format!("{system} {} {}", kernel.trim(), std::env::consts::ARCH)),
     ];
     let built = BUILT.map(|(name, version)| (name.to_owned(), version.unwrap_or(UNKNOWN).to_owned()));
@@ -87,31 +90,9 @@ fn memory(meminfo: &str) -> Option<String> {
     Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
 }
 
-/// The vector instructions of this processor that matter here, found at run time.
-///
-/// Behind them, what the kernels are held to, where `EBM_SIMD` in the environment says so.
-fn instructions() -> String {
-    #[cfg(target_arch = "x86_64")]
-    let found = [
-        ("AVX-512F", std::arch::is_x86_feature_detected!("avx512f")),
-        ("AVX-512 VNNI", std::arch::is_x86_feature_detected!("avx512vnni")),
-        ("AVX2", std::arch::is_x86_feature_detected!("avx2")),
-        ("FMA", std::arch::is_x86_feature_detected!("fma")),
-        ("SSE4.2", std::arch::is_x86_feature_detected!("sse4.2")),
-    ];
-    #[cfg(target_arch = "aarch64")]
-    let found = [
-        ("NEON", std::arch::is_aarch64_feature_detected!("neon")),
-        ("SVE", std::arch::is_aarch64_feature_detected!("sve")),
-    ];
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let found: [(&str, bool); 0] = [];
-    let names: Vec<&str> = found.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect();
-    let found = if names.is_empty() { UNKNOWN.to_owned() } else { names.join(", ") };
-    match ebm_ops::instruction_sets() {
-        Ok(used) if used.is_limited => format!("{found}; held to {}", used.newest),
-        _ => found,
-    }
+/// The newest vector instructions that the kernels use on this processor, or as `EBM_SIMD` in the environment says.
+fn instructions() -> &'static str {
+    ebm_ops::instruction_sets().map_or(UNKNOWN, |used| used.newest)
 }
 
 /// Today in UTC, year-month-day.

@@ -16,7 +16,7 @@ use ebm_train::Progress;
 use serde_json::json;
 
 use super::predict::ModelArgs;
-use super::predict_inputs::{PictureFolder, image_and_video_files, image_files, is_video, picture_names};
+use super::predict_inputs::{PictureFolder, image_and_video_files, is_video, picture_names};
 use crate::detection_picture::{Found, panel, picture};
 use crate::progress::Console;
 use crate::schema::document;
@@ -56,10 +56,6 @@ pub struct DetectionArgs {
     /// below its score_threshold.
     #[arg(long, default_value_t = 0.5)]
     min_score: f32,
-    /// The images are the frames of a video, in this order, so many a second: each line says its frame and
-    /// time, and the pictures become a video.
-    #[arg(long, conflicts_with = "annotations", value_parser = parse_rate)]
-    fps: Option<f64>,
     /// COCO annotations of the images: draw the annotated boxes too.
     #[arg(long, requires = "out")]
     annotations: Option<PathBuf>,
@@ -78,19 +74,10 @@ pub struct DetectionArgs {
     model: ModelArgs,
 }
 
-fn parse_rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
-    rate.ok_or_else(|| format!("{text:?} is no number of frames a second; write a positive number"))
-}
-
 pub fn run(args: &DetectionArgs) -> Result<()> {
-    let inputs = match args.fps {
-        Some(_) => image_files(&args.inputs)?,
-        None => image_and_video_files(&args.inputs)?,
-    };
+    let inputs = image_and_video_files(&args.inputs)?;
     let named = inputs.iter().zip(picture_names(&inputs));
     let (videos, images): (Vec<_>, Vec<_>) = named.partition(|(path, _)| is_video(path));
-    ensure!(videos.is_empty() || args.fps.is_none(), "--fps is for images; a video knows its own rate");
     ensure!(videos.is_empty() || args.annotations.is_none(), "--annotations are of images, not of videos");
     let detector = args.model.open(args.min_score)?;
     if args.density {
@@ -108,20 +95,14 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         without: 0,
     };
     session.begin("looking for objects", images.len());
-    let (mut drawn, mut unreadable) = (Vec::new(), Vec::new());
+    let mut unreadable = Vec::new();
     for (number, (path, name)) in images.iter().enumerate() {
         // Annotated boxes are those of the stored pixels.
         match if args.annotations.is_some() { read_image(path) } else { read_upright(path) } {
-            Ok(image) => {
-                let at = args.fps.map(|rate| (number, number as f64 / rate));
-                drawn.extend(session.look(&Frame { path, image: &image, at, name })?);
-            }
+            Ok(image) => drop(session.look(&Frame { path, image: &image, at: None, name })?),
             Err(error) => unreadable.push(error),
         }
         session.progress.advance(number + 1, "");
-    }
-    if let Some(rate) = args.fps {
-        session.make_video("video.mp4", &drawn, rate)?;
     }
     for (path, name) in &videos {
         session.video(path, name)?;
@@ -228,13 +209,10 @@ impl Session<'_> {
             drawn.extend(self.look(&Frame { path, image: &image, at, name: &name })?);
             self.progress.advance(number + 1, "");
         }
-        self.make_video(&format!("{name}.mp4"), &drawn, rate)
-    }
-
-    /// Makes a video of the pictures that were drawn.
-    fn make_video(&self, name: &str, drawn: &[PathBuf], rate: f64) -> Result<()> {
         match &self.pictures {
-            Some(pictures) if drawn.len() > 1 => video::make(&pictures.place(name)?, drawn, rate),
+            Some(pictures) if drawn.len() > 1 => {
+                video::make(&pictures.place(&format!("{name}.mp4"))?, &drawn, rate)
+            }
             _ => Ok(()),
         }
     }

@@ -128,4 +128,3 @@ fn run_pack(args: &PackArgs) -> Result<()> {
     println!("{} networks in {}", networks.len(), args.output.display());
     Ok(())
 }
-

@@ -31,8 +31,9 @@ pub static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
         ("features", Some(features)),
         ("SIMD", Some(instructions())),
     ];
-    let line =
-        |text, (name, value): (&str, Option<&str>)| format!("{text}\n{name:<9} {}", value.unwrap_or(UNKNOWN));
+    let line = |text: String, (name, value): (&str, Option<&str>)| {
+        format!("{text}\n{name:<9} {}", value.unwrap_or(UNKNOWN))
+    };
     own.into_iter().chain(BUILT).fold(EBM.to_owned(), line)
 });
 

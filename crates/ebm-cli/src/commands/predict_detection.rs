@@ -98,7 +98,8 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     let mut unreadable = Vec::new();
     for (number, (path, name)) in images.iter().enumerate() {
         // Annotated boxes are those of the stored pixels.
-        match if args.annotations.is_some() { read_image(path) } else { read_upright(path) } {
+        let read = if args.annotations.is_some() { read_image(path) } else { read_upright(path) };
+        match read {
             Ok(image) => drop(session.look(&Frame { path, image: &image, at: None, name })?),
             Err(error) => unreadable.push(error),
         }

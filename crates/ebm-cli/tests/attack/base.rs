@@ -129,6 +129,6 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Its files.
-pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_file()).collect())
 }

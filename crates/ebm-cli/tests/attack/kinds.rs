@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::base::{entries, files};
+use super::base::entries;
 use super::case::Case;
 use super::damage::{self, HOSTILE};
 use super::program::{words, write};

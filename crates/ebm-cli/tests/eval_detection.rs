@@ -38,7 +38,7 @@ fn refused(args: &[&str], parts: &[&str]) {
 
 /// Two images, three objects; results with a right detection, a localisation error, and one on nothing.
 struct Problem {
-    dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     annotations: PathBuf,
     results: PathBuf,
 }
@@ -55,7 +55,7 @@ impl Problem {
             "annotations": [object(1, 1, 3, 10.0), object(2, 2, 3, 10.0), object(3, 2, 7, 100.0)],
         });
         std::fs::write(&annotations, truth.to_string()).unwrap();
-        let problem = Self { dir, annotations, results };
+        let problem = Self { _dir: dir, annotations, results };
         problem.write(&json!([
             {"image_id": 1, "category_id": 3, "bbox": [10, 10, 40, 40], "score": 0.9},
             {"image_id": 2, "category_id": 3, "bbox": [30, 10, 40, 40], "score": 0.8},

@@ -172,8 +172,9 @@ mod tests {
         console.resumed(76);
         std::thread::sleep(Duration::from_millis(20));
         console.advance(78, "");
-        let bar = &console.stage.as_ref().unwrap().bar;
-        assert!((1.0..=100.0).contains(&bar.per_sec()), "{}", bar.per_sec());
+        // Two units in 20 ms or more; with those before they would be 3900 a second.
+        let rate = console.stage.as_ref().unwrap().bar.per_sec();
+        assert!(0.0 < rate && rate < 101.0, "{rate}");
     }
 
     #[test]

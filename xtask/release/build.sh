@@ -31,6 +31,7 @@ fi
 rm -rf "$folder" "$folder".*
 mkdir -p "$folder/completions" "$folder/licenses"
 cp "$program" LICENSE-MIT LICENSE-APACHE README.md CHANGELOG.md "$folder"
+"$program" man --out "$folder/man1"
 for shell in bash fish zsh; do
   "$program" completions $shell >"$folder/completions/ebm.$shell"
 done

@@ -24,8 +24,7 @@ mod workers;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{Parser, Subcommand};
 
 use signals::Signals;
 
@@ -81,11 +80,9 @@ enum Command {
     /// Say what this machine has to compute with, and what is missing for what.
     Doctor(commands::doctor::DoctorArgs),
     /// Print what a shell needs to complete this command.
-    Completions {
-        /// Whose completions.
-        #[arg(value_enum)]
-        shell: Shell,
-    },
+    Completions(commands::manual::CompletionsArgs),
+    /// Print the page of the manual, or write those of every command.
+    Man(commands::manual::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -150,11 +147,7 @@ fn run(command: Command, signals: &Signals) -> anyhow::Result<()> {
         Command::Weights(command) => commands::weights::run(command),
         Command::Settings(args) => commands::settings::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
-        Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "ebm", &mut text);
-            print!("{}", String::from_utf8_lossy(&text));
-            Ok(())
-        }
+        Command::Completions(args) => commands::manual::completions::<Cli>(&args),
+        Command::Man(args) => commands::manual::man::<Cli>(&args),
     }
 }

@@ -1,4 +1,4 @@
-//! What shells are told of the commands, and what the program says of itself.
+//! What shells and `man` are told of the commands, and what the program says of itself.
 
 use std::process::{Command, Output};
 
@@ -34,6 +34,26 @@ fn bash_completes_a_command() {
     std::fs::write(&script, format!("{}\n{asks}\n", says(&["completions", "bash"]))).unwrap();
     let output = Command::new("bash").arg(&script).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "detection\n");
+}
+
+#[test]
+fn every_command_has_its_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("man1");
+    assert!(says(&["man", "--out", out.to_str().unwrap()]).is_empty());
+    let page = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    assert_eq!(page("ebm.1"), says(&["man"]));
+    let detector = page("ebm-train-detector.1");
+    assert!(
+        detector.starts_with(".ie \\n(.g .ds Aq") && detector.contains(".TH ebm-train-detector 1"),
+        "{detector}"
+    );
+    assert!(detector.contains("\\-\\-max\\-bad\\-fraction"), "{detector}");
+    assert!(page("ebm.1").contains("ebm\\-train(1)"));
+    let unwritable = ebm(&["man", "--out", "/dev/null"]);
+    assert!(
+        !unwritable.status.success() && String::from_utf8(unwritable.stderr).unwrap().contains("/dev/null")
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub mod eval_table;
 pub mod eval_tracking;
 pub mod export;
 pub mod fit;
+pub mod manual;
 pub mod predict;
 pub mod predict_detection;
 pub mod predict_face;

@@ -99,11 +99,20 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
         println!("{}", document("weights convert", object));
         return Ok(());
     }
-    println!("{output}: {}, {} tensors, {} numbers", found.family, found.tensors, found.parameters);
-    if !found.unused.is_empty() {
-        println!("left out: {}", found.unused.join(", "));
+    println!("family         {}", found.family);
+    if let Some(configuration) = found.configuration {
+        println!("configuration  {configuration}");
     }
-    println!("{bytes} bytes, SHA-256 {sha256}");
+    println!("tensors        {}, {} numbers", found.tensors, found.parameters);
+    if !found.unused.is_empty() {
+        const SHOWN: usize = 6;
+        let more = found.unused.len().saturating_sub(SHOWN);
+        let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+        let first = &found.unused[..found.unused.len().min(SHOWN)];
+        println!("left out       {}{more}", first.join(", "));
+    }
+    println!("written        {output}, {bytes} bytes");
+    println!("sha256         {sha256}");
     Ok(())
 }
 

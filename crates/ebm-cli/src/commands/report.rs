@@ -32,7 +32,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     let names = names(&args.runs);
     let runs = args.runs.iter().zip(&names).map(|(folder, name)| Run::read(folder, name));
     let runs = runs.collect::<Result<Vec<_>, _>>()?;
-    write_atomic(&args.out, page(&runs).as_bytes())?;
+    write_atomic(&args.out, page(&runs, None).as_bytes())?;
     let noted: usize = runs.iter().map(|run| run.notes.len()).sum();
     if noted > 0 {
         eprintln!("{noted} things could not be read or are odd; the page says which");

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 /// The style of every page.
 const STYLE: &str = include_str!("style.css");
-/// The script of every page. It records errors and sorts tables.
+/// The script of every page. It records errors, sorts tables and loads the page anew.
 pub(crate) const PAGE: &str = include_str!("page.js");
 /// The script that draws curves; [`PAGE`] runs before it.
 pub(crate) const CHART: &str = include_str!("chart.js");

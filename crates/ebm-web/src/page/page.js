@@ -66,5 +66,20 @@ function sortableTables() {
   }
 }
 
+/** A page of something that goes on asks for itself, as long as its server answers. */
+function reloading() {
+  const notice = document.querySelector("[data-reload]");
+  if (!notice) return;
+  setTimeout(async () => {
+    try {
+      await fetch("alive", { cache: "no-store" });
+      location.reload();
+    } catch {
+      notice.textContent = "What this page shows is over; this is how it was last.";
+    }
+  }, 1000 * Number(notice.dataset.reload));
+}
+
+reloading();
 sortableTables();
 document.documentElement.dataset.ready = "true";

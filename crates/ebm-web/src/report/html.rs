@@ -21,8 +21,9 @@ const ROWS: usize = 1000;
 /// Bytes of all pictures together, as they stand in the page.
 const PICTURE_BYTES: usize = 9 << 20;
 
-/// The page of `runs` side by side, which says itself what it leaves out.
-pub fn page(runs: &[Run]) -> String {
+/// The page of `runs` side by side, which says itself what it leaves out. With `reload` it comes from a server of
+/// [`crate::server`], and the browser loads it anew after so many seconds.
+pub fn page(runs: &[Run], reload: Option<u32>) -> String {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     let title = format!("Report of {}", shortened(&names, 4));
     let mut left_out = Vec::new();
@@ -53,10 +54,25 @@ pub fn page(runs: &[Run]) -> String {
     let [links, parts]: [String; 2] =
         [sections.iter().map(link).collect(), sections.iter().map(part).collect()];
     let contents = format!("<nav aria-label=\"Contents\"><ul>{links}</ul></nav>\n");
-    let (title, heading, charts) = (&title, escape(&title), charts.as_ref());
-    let body = format!("<header>\n<h1>{heading}</h1>\n{contents}</header>\n<main>\n{parts}</main>\n");
+    document(&title, reload, &contents, &parts, charts.as_ref())
+}
+
+/// The page of a run that has nothing yet, which comes from a server too.
+pub fn waiting(name: &str, reload: u32) -> String {
+    let said = "<p>The training has not written anything yet.</p>\n";
+    document(&format!("Report of {name}"), Some(reload), "", said, None)
+}
+
+fn document(title: &str, reload: Option<u32>, contents: &str, parts: &str, charts: Option<&Value>) -> String {
+    let notice = reload.map_or(String::new(), |seconds| {
+        format!(
+            "<p class=\"faint\" data-reload=\"{seconds}\">This page loads itself anew every {seconds} s.</p>\n"
+        )
+    });
+    let heading = escape(title);
+    let body = format!("<header>\n<h1>{heading}</h1>\n{contents}{notice}</header>\n<main>\n{parts}</main>\n");
     let scripts: &[&str] = if charts.is_some() { &[PAGE, CHART] } else { &[PAGE] };
-    Document { title, is_served: false, style: "", body: &body, charts, scripts }.render()
+    Document { title, is_served: reload.is_some(), style: "", body: &body, charts, scripts }.render()
 }
 
 /// What each run is, and what could not be read of it.

@@ -14,6 +14,6 @@ mod run;
 mod tables;
 mod tensorboard;
 
-pub use html::page;
+pub use html::{page, waiting};
 pub use run::Run;
 pub use tensorboard::Follower;

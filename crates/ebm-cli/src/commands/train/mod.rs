@@ -5,15 +5,13 @@ pub mod face;
 mod images;
 mod run;
 mod tracker;
+mod watch;
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Error, Result};
 use clap::Subcommand;
 use ebm_experiment::{Session, Training};
-use ebm_web::report::Follower;
 
 use super::create_dir;
 use crate::progress::Console;
@@ -79,33 +77,15 @@ fn course<T: Training<Error: Into<Error>>>(
     session: &mut Session<'_>,
 ) -> Result<()> {
     let run = own.place()?;
+    let mut watch = None;
     if session.group.is_first() {
         create_dir(run.spec.root)?;
+        watch = Some(own.watch.begin(&own.run)?);
     }
-    std::thread::scope(|scope| {
-        // Dropped when the training is over, whatever ended it.
-        let (_running, over) = channel();
-        if own.tensorboard && session.group.is_first() {
-            scope.spawn(move || follow(Follower::new(&own.run), &over));
-        }
-        let no_space = |error: T::Error| no_space(error.into(), &own.run);
-        ebm_experiment::train(training, &run, session).map(drop).map_err(no_space)
-    })
-}
-
-/// Writes what a training's logs gain for TensorBoard, once more when it is over.
-fn follow(mut follower: Follower, over: &Receiver<()>) {
-    loop {
-        let is_over = over.recv_timeout(Duration::from_secs(2)) == Err(RecvTimeoutError::Disconnected);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        if let Err(error) = follower.advance(now.as_secs_f64()) {
-            eprintln!("nothing more is written for TensorBoard: {error}");
-            return;
-        }
-        if is_over {
-            return;
-        }
-    }
+    let no_space = |error: T::Error| no_space(error.into(), &own.run);
+    ebm_experiment::train(training, &run, session).map_err(no_space)?;
+    drop(watch);
+    Ok(())
 }
 
 /// What to do where the disk is full; other errors speak for themselves.

@@ -8,6 +8,7 @@ use ebm_experiment::Run;
 use ebm_experiment::config::Settings;
 use ebm_train::RunSpec;
 
+use super::watch::WatchArgs;
 use crate::commands::settings::SettingsArgs;
 use crate::device::DeviceArgs;
 use crate::parallel::EngineArgs;
@@ -40,9 +41,8 @@ pub struct RunArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub engine: EngineArgs,
-    /// Write the curves for TensorBoard too, into the folder tensorboard of the run.
-    #[arg(long)]
-    pub tensorboard: bool,
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 impl RunArgs {

@@ -19,34 +19,43 @@ pub struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// Opens the device; says on standard error which one it is, unless no other was to be expected.
-    pub fn open(self) -> Result<Device> {
-        self.open_for(0)
-    }
-
     /// How it multiplies.
     pub fn precision(self) -> Precision {
         self.precision
     }
 
-    /// [`open`](Self::open) for a trained detector.
-    pub fn open_to_detect(self) -> Result<Device> {
-        self.open_any(0)
+    /// Opens the device for the process `local_rank` of this machine; says on standard error which one it is, unless no
+    /// other was to be expected.
+    pub fn open(self, local_rank: usize) -> Result<Device> {
+        let opened = open_for(self.device, local_rank)?;
+        self.precision.set();
+        if let Some(why) = opened.why_cpu {
+            eprintln!("computing on the CPU: {why}");
+        } else if !opened.device.is_cpu() {
+            eprintln!("computing on {}", name(&opened.device));
+        }
+        Ok(opened.device)
+    }
+
+    /// [`open`](Self::open) for a training.
+    pub fn open_to_train(self, local_rank: usize) -> Result<Device> {
+        let device = self.open(local_rank)?;
+        if device.is_cpu() && self.precision == Precision::Bf16 {
+            bail!("the CPU trains in f32, and this would run on it; leave out --precision bf16");
+        }
+        Ok(device)
     }
 
     /// [`open`](Self::open) for a trained refiner, whose maps are f32 everywhere.
     pub fn open_to_refine(self) -> Result<Device> {
-        let device = self.open_any(0)?;
-        if !device.is_cpu() {
-            self.refuse_bf16()?;
-        }
-        Ok(device)
+        let device = self.open(0)?;
+        if device.is_cpu() { Ok(device) } else { self.refuse_bf16().map(|()| device) }
     }
 
     /// [`open`](Self::open), where nothing can be bf16.
     pub fn open_single(self) -> Result<Device> {
         self.refuse_bf16()?;
-        self.open()
+        self.open(0)
     }
 
     fn refuse_bf16(self) -> Result<()> {
@@ -57,26 +66,6 @@ impl DeviceArgs {
             );
         }
         Ok(())
-    }
-
-    /// [`open`](Self::open) for one of several processes on this machine.
-    pub fn open_for(self, local_rank: usize) -> Result<Device> {
-        let device = self.open_any(local_rank)?;
-        if device.is_cpu() && self.precision == Precision::Bf16 {
-            bail!("the CPU trains in f32, and this would run on it; leave out --precision bf16");
-        }
-        Ok(device)
-    }
-
-    fn open_any(self, local_rank: usize) -> Result<Device> {
-        let opened = open_for(self.device, local_rank)?;
-        self.precision.set();
-        if let Some(why) = opened.why_cpu {
-            eprintln!("computing on the CPU: {why}");
-        } else if !opened.device.is_cpu() {
-            eprintln!("computing on {}", name(&opened.device));
-        }
-        Ok(opened.device)
     }
 }
 

@@ -1,40 +1,77 @@
-//! The machine that figures are measured on, and the day.
+//! What this program is, the machine that it runs on, and the day: for the record of a run.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::read_to_string;
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The machine, as far as its system tells.
-pub struct Machine {
-    /// The processor's name.
-    pub cpu: String,
-    /// Logical cores that this process may use.
-    pub cores: usize,
-    /// Installed memory.
-    pub memory: String,
-    /// Vector instructions.
-    pub instructions: String,
-    /// Operating system and architecture.
-    pub system: String,
-}
+use ebm_train::Environment;
 
 const UNKNOWN: &str = "unknown";
 
+/// With debug assertions, code is not optimised as a release is.
+const EBM: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), " (debug build: slower than a release)")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
+/// Names and versions of candle, the compiler and the target.
+const BUILT: [(&str, Option<&str>); 3] = [
+    ("candle", option_env!("EBM_CANDLE_VERSION")),
+    ("rustc", option_env!("EBM_RUSTC_VERSION")),
+    ("target", option_env!("EBM_TARGET")),
+];
+
+/// What `ebm --version` says below the name.
+pub static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features = if ebm_ops::device::HAS_CUDA { "cuda" } else { "none" };
+    let own = [
+        ("commit", option_env!("EBM_GIT_COMMIT")),
+        ("features", Some(features)),
+        ("SIMD", Some(instructions())),
+    ];
+    let line = |text: String, (name, value): (&str, Option<&str>)| {
+        format!("{text}\n{name:<9} {}", value.unwrap_or(UNKNOWN))
+    };
+    own.into_iter().chain(BUILT).fold(EBM.to_owned(), line)
+});
+
+/// This program, built from the commit that was checked out then, on this machine, computing on `device`.
+pub fn environment(device: &str) -> Environment {
+    let read = |path: &str| read_to_string(path).unwrap_or_default();
+    let system = value(&read("/etc/os-release"), '=', "PRETTY_NAME");
+    let system = system.as_deref().map_or(std::env::consts::OS, |name| name.trim_matches('"'));
+    let (kernel, Machine { cpu, cores }) = (read("/proc/sys/kernel/osrelease"), Machine::here());
+    let machine = [
+        ("device", device.to_owned()),
+        ("threads", candle_core::utils::get_num_threads().to_string()),
+        ("cores", cores.to_string()),
+        ("cpu", cpu),
+        ("memory", memory(&read("/proc/meminfo")).unwrap_or_else(|| UNKNOWN.to_owned())),
+        ("instructions", instructions().to_owned()),
+        ("system", format!("{system} {} {}", kernel.trim(), std::env::consts::ARCH)),
+    ];
+    let built = BUILT.map(|(name, version)| (name.to_owned(), version.unwrap_or(UNKNOWN).to_owned()));
+    Environment {
+        git_commit: option_env!("EBM_GIT_COMMIT").map(str::to_owned),
+        versions: BTreeMap::from_iter([("ebm".to_owned(), EBM.to_owned())].into_iter().chain(built)),
+        machine: machine.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+    }
+}
+
+/// The processor's name, where Linux tells it, and the logical cores that this process may use.
+pub struct Machine {
+    cpu: String,
+    cores: usize,
+}
+
 impl Machine {
-    /// Asks Linux; elsewhere most is unknown.
+    /// Looks at this machine.
     pub fn here() -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let known = |value: Option<String>| value.unwrap_or_else(|| UNKNOWN.to_owned());
-        let name = value(&read("/etc/os-release"), '=', "PRETTY_NAME");
-        let name =
-            name.map_or_else(|| std::env::consts::OS.to_owned(), |name| name.trim_matches('"').to_owned());
-        let kernel = read("/proc/sys/kernel/osrelease");
-        Self {
-            cpu: known(value(&read("/proc/cpuinfo"), ':', "model name")),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory: known(memory(&read("/proc/meminfo"))),
-            instructions: instructions(),
-            system: format!("{name} {} {}", kernel.trim(), std::env::consts::ARCH),
-        }
+        let cpu = value(&read_to_string("/proc/cpuinfo").unwrap_or_default(), ':', "model name");
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { cpu: cpu.unwrap_or_else(|| UNKNOWN.to_owned()), cores }
     }
 
     /// Processor and cores, for a column of a table.
@@ -54,31 +91,9 @@ fn memory(meminfo: &str) -> Option<String> {
     Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
 }
 
-/// The vector instructions of this processor that matter here, found at run time.
-///
-/// Behind them, what the kernels are held to, where `EBM_SIMD` in the environment says so.
-pub fn instructions() -> String {
-    #[cfg(target_arch = "x86_64")]
-    let found = [
-        ("AVX-512F", std::arch::is_x86_feature_detected!("avx512f")),
-        ("AVX-512 VNNI", std::arch::is_x86_feature_detected!("avx512vnni")),
-        ("AVX2", std::arch::is_x86_feature_detected!("avx2")),
-        ("FMA", std::arch::is_x86_feature_detected!("fma")),
-        ("SSE4.2", std::arch::is_x86_feature_detected!("sse4.2")),
-    ];
-    #[cfg(target_arch = "aarch64")]
-    let found = [
-        ("NEON", std::arch::is_aarch64_feature_detected!("neon")),
-        ("SVE", std::arch::is_aarch64_feature_detected!("sve")),
-    ];
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let found: [(&str, bool); 0] = [];
-    let names: Vec<&str> = found.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect();
-    let found = if names.is_empty() { UNKNOWN.to_owned() } else { names.join(", ") };
-    match ebm_ops::instruction_sets() {
-        Ok(used) if used.is_limited => format!("{found}; held to {}", used.newest),
-        _ => found,
-    }
+/// The newest vector instructions that the kernels use on this processor, or as `EBM_SIMD` in the environment says.
+fn instructions() -> &'static str {
+    ebm_ops::instruction_sets().map_or(UNKNOWN, |used| used.newest)
 }
 
 /// Today in UTC, year-month-day.
@@ -88,27 +103,16 @@ pub fn today() -> String {
 }
 
 /// The date of a day since 1970-01-01 in the Gregorian calendar.
-fn date(mut days: u64) -> String {
-    let leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
-    let mut year = 1970;
-    loop {
-        let length = if leap(year) { 366 } else { 365 };
-        if days < length {
-            break;
-        }
-        days -= length;
-        year += 1;
-    }
-    let february = if leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", days + 1)
+fn date(days: u64) -> String {
+    // Counted from the first of March of the year 0, so that a leap day is the last of its year.
+    let (cycle, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // The months from March to January, of 31 or 30 days, are 153 for each five.
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    format!("{}-{month:02}-{day:02}", 400 * cycle + year)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ mod commands;
 mod contact_sheet;
 mod detection_picture;
 mod device;
-mod environment;
 mod exit;
 mod machine;
 mod model_path;
@@ -34,7 +33,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Energy-based regression: train, evaluate, predict, reproduce.
 #[derive(Parser)]
-#[command(name = "ebm", version, long_version = environment::LONG_VERSION.as_str(), arg_required_else_help = true)]
+#[command(name = "ebm", version, long_version = machine::LONG_VERSION.as_str(), arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

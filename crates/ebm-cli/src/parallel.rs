@@ -54,7 +54,7 @@ impl EngineArgs {
             _ => Launch::from_variables(&variable)?,
         };
         let joined = || -> Result<(Group, Device)> {
-            let device = device.open_for(launch.local_rank)?;
+            let device = device.open_to_train(launch.local_rank)?;
             let group = match self.engine {
                 _ if launch.world == 1 => Group::alone(),
                 Engine::Auto if device.is_cuda() => nccl(&launch, &device)?,

@@ -1,16 +1,14 @@
 //! Progress on standard error: a bar on a terminal, otherwise a plain line every 30 seconds.
 
-use std::{
-    io::IsTerminal,
-    time::{Duration, Instant},
-};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 use candle_core::Device;
 use ebm_train::{Environment, Progress};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::device::name;
-use crate::environment;
+use crate::machine::environment;
 use crate::signals::Signals;
 
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
@@ -30,11 +28,10 @@ pub struct Console {
 struct Stage {
     name: String,
     total: usize,
-    start: Instant,
     last_line: Instant,
     /// Units that were done before it began.
     before: usize,
-    done: usize,
+    /// Counts and keeps the time, where it is hidden too.
     bar: ProgressBar,
     /// Whether it can be stopped with its state saved: a training asks after every step.
     saves: bool,
@@ -88,27 +85,6 @@ impl Console {
     }
 }
 
-/// The look of a bar of which `before` units were done before it began.
-fn style(before: usize) -> ProgressStyle {
-    // indicatif leaves colours out by itself where NO_COLOR is set.
-    let template = "{msg:30} {wide_bar:.green} {pos}/{len} {pace}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    style.with_key("pace", move |state: &ProgressState, text: &mut dyn std::fmt::Write| {
-        let total = state.len().unwrap_or(0) as usize;
-        let (rate, left) = pace(before, state.pos() as usize, total, state.elapsed());
-        // A writer of a bar never fails.
-        let _ = write!(text, "{rate:.1}/s {left:.0} s left");
-    })
-}
-
-/// Units a second and the seconds that are left, of a stage of which `before` units were done before it
-/// began.
-fn pace(before: usize, done: usize, total: usize, elapsed: Duration) -> (f64, f64) {
-    let own = done.saturating_sub(before) as f64;
-    let seconds = elapsed.as_secs_f64();
-    (own / seconds.max(1e-9), seconds / own.max(1.0) * total.saturating_sub(done) as f64)
-}
-
 /// What a stage says at its end. One that tells no units but its end did all.
 fn amount(before: usize, done: usize, total: usize) -> String {
     match done {
@@ -121,61 +97,51 @@ fn amount(before: usize, done: usize, total: usize) -> String {
 
 impl Progress for Console {
     fn environment(&self) -> Environment {
-        environment::here(&self.device)
+        environment(&self.device)
     }
 
     fn begin(&mut self, name: &str, total: usize) {
-        let bar = if self.terminal {
-            let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
-            bar.with_style(style(0)).with_message(name.to_owned())
-        } else {
-            ProgressBar::hidden()
-        };
+        let target = if self.terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        // indicatif leaves colours out by itself where NO_COLOR is set.
+        let style =
+            ProgressStyle::with_template("{msg:30} {wide_bar:.green} {pos}/{len} {per_sec}, {eta} left");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::with_draw_target(Some(total as u64), target);
+        let bar = bar.with_style(style).with_message(name.to_owned());
         self.leave_if_asked();
-        let now = Instant::now();
-        self.stage = Some(Stage {
-            name: name.into(),
-            total,
-            start: now,
-            last_line: now,
-            before: 0,
-            done: 0,
-            bar,
-            saves: false,
-        });
+        let (name, last_line) = (name.into(), Instant::now());
+        self.stage = Some(Stage { name, total, last_line, before: 0, bar, saves: false });
     }
 
     fn resumed(&mut self, done: usize) {
         let Some(stage) = &mut self.stage else { return };
         stage.before = done;
-        stage.done = done;
-        stage.bar.set_style(style(done));
         stage.bar.set_position(done as u64);
+        // What was done before says nothing of the pace.
+        stage.bar.tick();
+        stage.bar.reset_eta();
     }
 
     fn advance(&mut self, done: usize, note: &str) {
         self.leave_if_asked();
-        let Some(stage) = &mut self.stage else { return };
-        stage.done = done;
-        stage.bar.set_position(done as u64);
+        let Some(Stage { name, total, last_line, bar, .. }) = &mut self.stage else { return };
+        bar.set_position(done as u64);
         if !note.is_empty() {
-            stage.bar.set_message(format!("{} {note}", stage.name));
+            bar.set_message(format!("{name} {note}"));
         }
-        if !self.terminal && !self.silent && stage.last_line.elapsed() >= LINE_INTERVAL {
-            stage.last_line = Instant::now();
-            let (rate, left) = pace(stage.before, done, stage.total, stage.start.elapsed());
-            eprintln!("{}: {done}/{}, {rate:.1}/s, {left:.0} s left {note}", stage.name, stage.total);
+        if !self.terminal && !self.silent && last_line.elapsed() >= LINE_INTERVAL {
+            *last_line = Instant::now();
+            let (rate, left) = (bar.per_sec(), bar.eta().as_secs_f64());
+            eprintln!("{name}: {done}/{total}, {rate:.1}/s, {left:.0} s left {note}");
         }
     }
 
     fn end(&mut self) {
-        if let Some(stage) = self.stage.take() {
-            stage.bar.finish_and_clear();
-            if self.silent {
-                return;
-            }
-            let seconds = stage.start.elapsed().as_secs_f64();
-            eprintln!("{}: {} in {seconds:.1} s", stage.name, amount(stage.before, stage.done, stage.total));
+        let Some(Stage { name, total, before, bar, .. }) = self.stage.take() else { return };
+        let (done, seconds) = (bar.position() as usize, bar.elapsed().as_secs_f64());
+        bar.finish_and_clear();
+        if !self.silent {
+            eprintln!("{name}: {} in {seconds:.1} s", amount(before, done, total));
         }
     }
 
@@ -201,11 +167,14 @@ mod tests {
 
     #[test]
     fn the_pace_is_that_of_what_was_done_here() {
-        // 4 of the last 24 units in 2 s: two a second, 20 are left for 10 s.
-        assert_eq!(pace(76, 80, 100, Duration::from_secs(2)), (2.0, 10.0));
-        assert_eq!(pace(0, 50, 100, Duration::from_secs(5)), (10.0, 5.0));
-        // Nothing yet: no more than a guess, and no division by zero.
-        assert_eq!(pace(96, 96, 100, Duration::from_secs(1)), (0.0, 4.0));
+        let mut console = Console::new();
+        console.begin("steps", 100);
+        console.resumed(76);
+        std::thread::sleep(Duration::from_millis(20));
+        console.advance(78, "");
+        // Two units in 20 ms or more; with those before they would be 3900 a second.
+        let rate = console.stage.as_ref().unwrap().bar.per_sec();
+        assert!(0.0 < rate && rate < 101.0, "{rate}");
     }
 
     #[test]

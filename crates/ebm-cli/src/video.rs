@@ -18,8 +18,10 @@ const COMPLAINT: u64 = 4096;
 /// A video that is being read, upright, at a constant number of frames a second.
 pub struct Video {
     path: PathBuf,
-    rate: f64,
-    expected: Option<usize>,
+    /// Frames a second.
+    pub rate: f64,
+    /// About how many frames there are; none where the file does not tell.
+    pub expected: Option<usize>,
     ffmpeg: Child,
     frames: BufReader<ChildStdout>,
     complaint: Option<JoinHandle<String>>,
@@ -50,17 +52,7 @@ impl Video {
         Ok(Self { path, rate, expected, ffmpeg, frames, complaint: Some(complaint), read: 0 })
     }
 
-    /// Frames a second.
-    pub fn rate(&self) -> f64 {
-        self.rate
-    }
-
-    /// About how many frames there are; none where the file does not tell.
-    pub fn expected(&self) -> Option<usize> {
-        self.expected
-    }
-
-    /// The next frame, at [`rate`](Self::rate) after the one before it; none behind the last.
+    /// The next frame, at [`rate`](Self#structfield.rate) after the one before it; none behind the last.
     ///
     /// # Errors
     /// Where ffmpeg fails or there is no frame at all. What it complains of and goes on is said.

@@ -62,7 +62,6 @@ const KINDS: [Kind; 7] = [
     kind("memory", 40, kinds::memory),
     kind("headers", 120, kinds::headers),
     kind("chunks", 80, kinds::chunks),
-    kind("cards", 60, kinds::cards),
 ];
 
 /// What `cargo xtask attack` was given, a word a line.

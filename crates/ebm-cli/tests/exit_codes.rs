@@ -161,7 +161,6 @@ const BAD_DATA: &[&str] = &[
     "train head-pose --run out --images faces --split bad.json",
     "train refiner --run out --body w/model.safetensors --annotations bad.json --images .",
     "train tracker --run out --sequences faces --backbone w/model.safetensors",
-    "weights card w",
     "weights convert w/model.safetensors out.safetensors",
     "weights pack w out",
 ];

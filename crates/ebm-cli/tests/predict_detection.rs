@@ -233,13 +233,6 @@ fn frames_of_a_video_have_a_number_and_a_time() {
     assert_eq!(place.files("out/clip"), ["000000.png", "000001.png"]);
     assert!(words.contains("2 images, "), "{words}");
 
-    // The frames as images are the same video, and the same detections.
-    let [printed, _] = said(run(&["[01].png", "--fps", "12.5", "--out", "out"], &path));
-    let boxes = |found: &[Value]| -> Vec<Value> { found.iter().map(|line| line["bbox"].clone()).collect() };
-    let images = lines(&printed);
-    assert_eq!((boxes(&images), &images[0]["frame"]), (boxes(&found), &found[0]["frame"]));
-    assert!(place.path("out/video.mp4").is_file());
-
     // An input is not overwritten by the video either.
     let output = run(&["clip.mp4", "--out", "."], &path);
     assert!(String::from_utf8_lossy(&output.stderr).contains("clip.mp4 is an input"));

@@ -68,9 +68,10 @@ fn boxes_of_any_tracker_are_scored() {
     std::fs::write(results.join("One.txt"), "10\t10\t20\t20\n20\t10\t20\t20\n").unwrap();
     std::fs::write(results.join("two.txt"), "5,5,10,10\n5,5,10\n").unwrap();
     let args = ["eval", "tracking", "--dataset", "other", "--annotations", text(&annotations), "--results"];
-    let args = [&args[..], &[text(&results), "--diagnose"]].concat();
+    let report = dir.path().join("report.json");
+    let args = [&args[..], &[text(&results), "--report", text(&report)]].concat();
     let table = String::from_utf8(succeeds(&args).stdout).unwrap();
-    assert!(table.contains("box wrong"), "{table}");
+    assert!(table.contains("average overlap"), "{table}");
     let args = [&args[..], &["--json"]].concat();
     let object = schema::document(&succeeds(&args).stdout, "eval tracking");
     assert_eq!(object["sequences"], 1);
@@ -82,10 +83,11 @@ fn boxes_of_any_tracker_are_scored() {
     assert_eq!(row["precision"].as_f64(), Some(1.0));
     // A third of the box is right, half a side away.
     let diagnosis = json!({
-        "sequence": "one", "run": 1, "auc": row["auc"], "followed": 0.5, "box_wrong": 0.5, "lost": 0.0,
-        "first_lost": null, "times_lost": 0, "times_found": 0,
+        "followed": 0.5, "box_wrong": 0.5, "lost": 0.0, "first_lost": null, "times_lost": 0, "times_found": 0,
     });
-    assert_eq!(object["diagnosis"], json!([diagnosis]));
+    let report = schema::document(&std::fs::read(&report).unwrap(), "eval tracking");
+    let sequence = &report["reports"][0]["rows"][0];
+    assert_eq!((&sequence["name"], &sequence["diagnosis"]), (&json!("one"), &diagnosis));
     assert!(object["failed"][0]["reason"].as_str().unwrap().contains("line 2"), "{object}");
 
     refused(

@@ -7,7 +7,6 @@ use std::process::{Command, Output};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::import;
-use ebm_train::{Class, ModelMetadata};
 use serde_json::Value;
 
 fn ebm(args: &[&str]) -> Output {
@@ -167,47 +166,4 @@ fn what_is_no_detector_is_refused() {
     refused(&args, "a ResNet, which every command reads as it is");
     import::save_safetensors(&input, &[("w".to_owned(), tensor)].into()).unwrap();
     refused(&args, "it has w");
-}
-
-#[test]
-fn a_card_tells_what_was_trained() {
-    let dir = tempfile::tempdir().unwrap();
-    let run = dir.path().join("ebm-1");
-    std::fs::create_dir(&run).unwrap();
-    let model = run.join("model.safetensors");
-    let tensors = [("a".to_owned(), Tensor::zeros(1, DType::F32, &Device::Cpu).unwrap())].into();
-    import::save_safetensors(&model, &tensors).unwrap();
-    refused(&["weights", "card", text(&run)], "has its task, method and settings");
-    let metadata = ModelMetadata {
-        task: "detection".into(),
-        method: "direct".into(),
-        seed: Some(7),
-        config: include_str!("../../ebm-detect/configs/mini.toml").into(),
-        classes: vec![Class { label: 1, id: 3, name: "disc".into() }],
-        ..ModelMetadata::default()
-    };
-    metadata.save(&model, &tensors).unwrap();
-
-    let output = ebm(&["weights", "card", text(&run), "--licence", "mit"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let card = std::fs::read_to_string(run.join("README.md")).unwrap();
-    let (_, after) = card.split_once("---\n").unwrap();
-    let (metadata, page) = after.split_once("\n---\n").unwrap();
-    let line = |key: &str| metadata.lines().find_map(|line| line.strip_prefix(key)).unwrap();
-    assert_eq!((line("license: "), line("pipeline_tag: ")), ("\"mit\"", "object-detection"));
-    let bytes = std::fs::metadata(&model).unwrap().len();
-    for part in [
-        "# ebm-1",
-        "For detection: method `direct`, seed 7; classes: disc.",
-        &format!("| model.safetensors | {bytes} |"),
-        "[detector]",
-    ] {
-        assert!(page.contains(part), "{part} is not in {page}");
-    }
-    refused(&["weights", "card", text(&run)], "--force");
-    assert!(ebm(&["weights", "card", text(&run), "--force"]).status.success());
-    refused(&["weights", "card", text(dir.path())], "no .safetensors file");
-    // What is no model gets no card.
-    std::fs::write(run.join("cut.safetensors"), "abc").unwrap();
-    refused(&["weights", "card", text(&run), "--force"], "cut.safetensors");
 }

@@ -111,7 +111,6 @@ fn print(checked: &Checked, as_json: bool) {
     eprintln!("{samples} samples: {counts}");
 }
 
-/// Runs the command.
 pub fn run(command: Data) -> Result<()> {
     match command {
         Data::Get(args) => data_get::run(&args),

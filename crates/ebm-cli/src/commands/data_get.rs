@@ -37,7 +37,6 @@ pub struct GetArgs {
     offline: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &GetArgs) -> Result<()> {
     let mut manifests = Vec::new();
     for name in &args.names {
@@ -57,10 +56,8 @@ pub fn run(args: &GetArgs) -> Result<()> {
             console.begin(&format!("files of {name}"), files.len());
         }
         for (i, entry) in files.iter().enumerate() {
-            let (path, state) = match many {
-                true => get_entry(entry, dir, &options, &mut retries(&mut console))?,
-                false => get_entry(entry, dir, &options, &mut reporter())?,
-            };
+            let show = &mut |event: Event<'_>| show(&mut console, !many, &event);
+            let (path, state) = get_entry(entry, dir, &options, show)?;
             let is_there = !matches!(state, State::Missing(_));
             if !(many && is_there) {
                 println!("{}", line(&path, &state, page));
@@ -114,27 +111,26 @@ fn line(path: &Path, state: &State, page: &str) -> String {
     format!("{path}: {said}")
 }
 
-/// Says when a download has to be tried again.
-fn retries(console: &mut Console) -> impl FnMut(Event<'_>) {
-    move |event| {
-        if let Event::Retry(error, wait) = event {
-            console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
-        }
-    }
-}
-
 /// Shows what is fetched on standard error, in mebibytes.
 pub fn reporter() -> impl FnMut(Event<'_>) {
     let mut console = Console::new();
+    move |event| show(&mut console, true, &event)
+}
+
+/// Says when a download has to be tried again, and, if `in_mebibytes`, how far each is.
+fn show(console: &mut Console, in_mebibytes: bool, event: &Event<'_>) {
     let mebibytes = |bytes: u64| (bytes >> 20) as usize;
-    let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
-    move |event| match event {
-        Event::Begin { path, done, total } => {
-            console.begin(&format!("fetching {} (MiB)", name(path)), total.map_or(0, mebibytes));
-            console.advance(mebibytes(done), "");
+    match event {
+        Event::Retry(error, wait) => {
+            console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
         }
-        Event::Advance(done) => console.advance(mebibytes(done), ""),
+        _ if !in_mebibytes => {}
+        Event::Begin { path, done, total } => {
+            let name = path.file_name().unwrap_or_default().display();
+            console.begin(&format!("fetching {name} (MiB)"), total.map_or(0, mebibytes));
+            console.advance(mebibytes(*done), "");
+        }
+        Event::Advance(done) => console.advance(mebibytes(*done), ""),
         Event::End => console.end(),
-        Event::Retry(..) => retries(&mut console)(event),
     }
 }

@@ -29,7 +29,6 @@ pub struct DemoArgs {
     model: ModelArgs,
 }
 
-/// Runs the command.
 pub fn run(args: &DemoArgs, signals: &Signals) -> Result<()> {
     let signals = signals.listen()?;
     let detector = args.model.open(args.min_score)?;

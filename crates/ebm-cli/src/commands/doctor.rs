@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use ebm_base::libraries::{CudaDevice, Inventory};
 use ebm_data::fetch::Hub;
+use ebm_data::files::names_in;
 use ebm_ops::device::{Choice, HAS_CUDA, built_for, open};
 use serde::Serialize;
 use serde_json::json;
@@ -32,15 +33,12 @@ struct Weights {
 
 impl Weights {
     fn of(what: &'static str, folder: PathBuf) -> Self {
-        let names = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        let is_weights = |path: &PathBuf| {
-            let ending = path.extension().and_then(|ending| ending.to_str());
-            path.is_dir() || ending.is_some_and(|ending| ["safetensors", "pth"].contains(&ending))
+        let is_weights = |name: &String| {
+            let path = folder.join(name);
+            path.is_dir() || path.extension().is_some_and(|ending| ending == "safetensors" || ending == "pth")
         };
-        let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
-        let mut entries: Vec<String> = names.filter(is_weights).filter_map(name).collect();
-        entries.sort();
-        Self { what, folder, entries }
+        let names = names_in(&folder).unwrap_or_default();
+        Self { what, entries: names.into_iter().filter(is_weights).collect(), folder }
     }
 }
 

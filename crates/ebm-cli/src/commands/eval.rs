@@ -24,7 +24,6 @@ pub enum Eval {
     Table(TableArgs),
 }
 
-/// Runs the command.
 pub fn run(command: Eval) -> Result<()> {
     match command {
         Eval::Detection(args) => eval_detection::run(&args),

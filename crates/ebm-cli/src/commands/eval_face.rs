@@ -1,6 +1,6 @@
 //! `ebm eval age` and `ebm eval head-pose`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -28,6 +28,9 @@ pub struct RunArgs {
     run: ModelPath,
     #[command(flatten)]
     how: NetworkArgs,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 /// How saved networks are opened.
@@ -39,19 +42,6 @@ pub struct NetworkArgs {
     /// λ of the refinement, in place of the one that the validation split chose.
     #[arg(long)]
     pub step_length: Option<f64>,
-}
-
-impl RunArgs {
-    /// The directories of the networks.
-    pub fn runs(&self) -> Result<Vec<PathBuf>> {
-        Ok(runs(&self.run.local()?)?)
-    }
-
-    /// The network of a run.
-    pub fn open(&self, run: &Path) -> Result<Saved> {
-        let weights = self.how.weights.as_ref().map(ModelPath::file).transpose()?;
-        Ok(Saved::load(run, weights.as_deref())?)
-    }
 }
 
 /// Arguments of `ebm eval age`.
@@ -71,9 +61,6 @@ pub struct AgeArgs {
     /// The directory of the images of --validation.
     #[arg(long, requires = "validation")]
     validation_images: Option<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Arguments of `ebm eval head-pose`.
@@ -83,9 +70,6 @@ pub struct PoseArgs {
     model: RunArgs,
     #[command(flatten)]
     images: PoseImages,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Runs `ebm eval age`.
@@ -102,34 +86,32 @@ pub fn age(args: &AgeArgs) -> Result<()> {
         .map(|list| source(args.validation_images.as_ref().unwrap_or(images), Some(list), None));
     let dataset = dataset_name(split.as_deref().unwrap_or(images));
     let faces = source(images, split.as_ref(), args.shift);
-    score(&args.model, &Scored { faces, held_out, dataset, task: AGE, json: args.json })
+    score(&args.model, AGE, &dataset, &faces, held_out.as_ref())
 }
 
 /// Runs `ebm eval head-pose`.
 pub fn pose(args: &PoseArgs) -> Result<()> {
     let dataset = args.images.given().map(dataset_name).unwrap_or_default();
-    let faces = args.images.source()?;
-    score(&args.model, &Scored { faces, held_out: None, dataset, task: HEAD_POSE, json: args.json })
+    score(&args.model, HEAD_POSE, &dataset, &args.images.source()?, None)
 }
 
-/// What networks are scored on.
-struct Scored {
-    faces: FaceSource,
-    /// What densities are calibrated on.
-    held_out: Option<FaceSource>,
-    dataset: String,
-    /// The title of its configurations.
-    task: &'static str,
-    json: bool,
-}
-
-fn score(model: &RunArgs, scored: &Scored) -> Result<()> {
-    let saved = model.runs()?.iter().map(|run| model.open(run)).collect::<Result<Vec<_>>>()?;
+/// Scores the networks for a task, the title of its configurations, on the `faces` of a dataset; densities are
+/// calibrated on those that are held out.
+fn score(
+    model: &RunArgs,
+    task: &str,
+    dataset: &str,
+    faces: &FaceSource,
+    held_out: Option<&FaceSource>,
+) -> Result<()> {
+    let weights = model.how.weights.as_ref().map(ModelPath::file).transpose()?;
+    let saved = runs(&model.run.local()?)?.into_iter().map(|run| Saved::load(&run, weights.as_deref()));
+    let saved = saved.collect::<Result<Vec<_>, _>>()?;
     let config = saved.first().map(|saved| saved.config.experiment.clone()).context("there is no network")?;
-    let (place, known, task) = (model.run.given().display(), &config.title, scored.task);
+    let (place, known) = (model.run.given().display(), &config.title);
     ensure!(known == task, "{place} holds networks for the {known}, not for the {task}");
-    let faces = scored.faces.read(&config.coordinates)?;
-    let held_out = scored.held_out.as_ref().map(|faces| faces.read(&config.coordinates)).transpose()?;
+    let faces = faces.read(&config.coordinates)?;
+    let held_out = held_out.map(|faces| faces.read(&config.coordinates)).transpose()?;
     let skipped = faces.quarantine.defects.len();
     for defect in &faces.quarantine.defects {
         eprintln!("left out: {defect}");
@@ -138,9 +120,9 @@ fn score(model: &RunArgs, scored: &Scored) -> Result<()> {
     let images = faces.faces.len();
     let held_out = held_out.map(Arc::new);
     let outcome = evaluate(saved, &Arc::new(faces), held_out.as_ref(), ascent, &mut Console::new())?;
-    if scored.json {
+    if model.json {
         let object = json!({
-            "dataset": scored.dataset, "unit": config.unit, "coordinates": config.coordinates, "images": images, "left_out": skipped,
+            "dataset": dataset, "unit": config.unit, "coordinates": config.coordinates, "images": images, "left_out": skipped,
             "step_length": outcome.step_length(), "rows": outcome.rows, "calibration": outcome.calibration,
             "paired": outcome.paired,
         });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use ebm_data::files::write_atomic;
-use ebm_eval::calibration::{PitHistogram, calibration_curve};
+use ebm_eval::calibration::calibration_curve;
 use ebm_plot::{DensityCurves, LinePlot, PointPanel, PointPlot};
 use ebm_tabular::{
     DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, TargetDensity, TargetEvaluation,
@@ -35,7 +35,6 @@ pub struct TableArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &TableArgs) -> Result<()> {
     let regressor = TabularRegressor::open(&args.run.local()?)?;
     let table = Table::read(&args.data)?;
@@ -75,8 +74,7 @@ pub fn describe(found: &Evaluation) -> Result<String> {
         .render(&found.targets)
 }
 
-/// Writes `report.md` and its pictures into `out`: figures, densities of three rows, calibration, where y lies in its
-/// density, and residuals.
+/// Writes `report.md` and its pictures into `out`: figures, densities of three rows, calibration and residuals.
 pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, out: &Path) -> Result<()> {
     let predictions = regressor.predict(table)?;
     let calibrated = if regressor.is_calibrated() {
@@ -103,18 +101,15 @@ pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, o
             draw_density(&predictions[row].targets[k], mass, &target.name, name, &place(name))?;
             writeln!(text, "![p(y|x) of line {}, of {name} region]({stem}_{name}.png)\n", table.line(row))?;
         }
-        draw_calibration(density, &place)?;
+        draw_calibration(density, &place("calibration"))?;
         draw_residuals(&predictions, table, k, target, &widths, &place("residuals"))?;
-        writeln!(
-            text,
-            "![Calibration]({stem}_calibration.png)\n\n![F(y)]({stem}_pit.png)\n\n![Residuals]({stem}_residuals.png)\n"
-        )?;
+        writeln!(text, "![Calibration]({stem}_calibration.png)\n\n![Residuals]({stem}_residuals.png)\n")?;
     }
     Ok(write_atomic(&out.join("report.md"), text.as_bytes())?)
 }
 
-/// Writes pictures of how often y lies below quantiles and of F(y) to the places of their names.
-fn draw_calibration(density: &DensityEvaluation, place: &dyn Fn(&str) -> PathBuf) -> Result<()> {
+/// Writes a picture of how often y lies below quantiles.
+fn draw_calibration(density: &DensityEvaluation, place: &Path) -> Result<()> {
     let levels: Vec<f64> = (0..=20).map(|level| f64::from(level) / 20.0).collect();
     let observed = calibration_curve(&density.pit, &levels)?;
     let curves = [("observed".to_owned(), observed), ("ideal".to_owned(), levels)]
@@ -126,20 +121,7 @@ fn draw_calibration(density: &DensityEvaluation, place: &dyn Fn(&str) -> PathBuf
         y: 0.0..100.0,
         curves: &curves,
     };
-    ebm_plot::write(&figure, &place("calibration"))?;
-    let bins = 10;
-    let counts = PitHistogram::new(&density.pit, bins)?.counts;
-    let bar = |(bin, count): (usize, &usize)| {
-        [(bin as f64 + 0.5) / bins as f64, *count as f64, (*count as f64).sqrt()]
-    };
-    let points = counts.iter().enumerate().map(bar).collect();
-    let panels = [PointPanel {
-        title: "Rows by F(y), ± their root: level if calibrated".to_owned(),
-        points,
-        connected: true,
-    }];
-    let figure = PointPlot { x_label: "F(y), the probability below y", panels: &panels };
-    ebm_plot::write(&figure, &place("pit"))?;
+    ebm_plot::write(&figure, place)?;
     Ok(())
 }
 

@@ -6,13 +6,12 @@ use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ebm_eval::tracking::{
-    Annotations, Convention, Diagnosis, RunsReport, SequenceScores, TestSet, TrackingReport, evaluate_runs,
-    merge,
+    Annotations, Convention, RunsReport, TestSet, TrackingReport, evaluate_runs, merge,
 };
 use ebm_track::BandCoverage;
 use serde_json::json;
 
-use super::track_dataset::{Found, TrackArgs, track};
+use super::track_dataset::{TrackArgs, track};
 use crate::schema::document;
 
 const COMMAND: &str = "eval tracking";
@@ -59,10 +58,7 @@ pub struct TrackingArgs {
     /// Leave frames without a valid annotation out, instead of counting them.
     #[arg(long)]
     exclude_invalid_frames: bool,
-    /// Say of each sequence what went wrong: the box, or the place.
-    #[arg(long)]
-    diagnose: bool,
-    /// Write the report with all curves and sequences here, as JSON.
+    /// Write the report with all curves and sequences here, and of each what went wrong, the box or the place, as JSON.
     #[arg(long)]
     report: Option<PathBuf>,
     /// Print one JSON object.
@@ -83,16 +79,13 @@ impl TrackingArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &TrackingArgs) -> Result<()> {
     let dataset = args.dataset.name();
     let found = match (&args.annotations, &args.results) {
-        (Some(annotations), Some(results)) => {
-            Found { reports: Some(score(args, annotations, results)?), bands: None }
-        }
+        (Some(annotations), Some(results)) => Some((score(args, annotations, results)?, None)),
         _ => track(&args.track, args.dataset, &args.convention())?,
     };
-    let Found { reports: Some(runs), bands } = found else {
+    let Some((runs, bands)) = found else {
         eprintln!("the figures come from the dataset's server");
         return Ok(());
     };
@@ -106,18 +99,12 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let merged = merge(&runs)?;
     if args.json {
         let mut object = object(dataset, &merged, &runs);
-        if args.diagnose {
-            object["diagnosis"] = diagnoses(&runs);
-        }
         if let Some(bands) = &bands {
             object["band_coverage"] = json!(bands);
         }
         println!("{}", document(COMMAND, object));
     } else {
         print_table(&merged, &runs);
-        if args.diagnose {
-            print_diagnoses(&runs);
-        }
         bands.iter().for_each(print_bands);
     }
     Ok(())
@@ -147,44 +134,6 @@ fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_
         "failed": merged.failed,
         "unmatched": unmatched,
     })
-}
-
-/// Each sequence of each run.
-fn each(runs: &[TrackingReport]) -> impl Iterator<Item = (usize, &SequenceScores)> {
-    runs.iter().enumerate().flat_map(|(run, report)| report.rows.iter().map(move |row| (run + 1, row)))
-}
-
-fn diagnoses(runs: &[TrackingReport]) -> serde_json::Value {
-    let row = |(run, row): (usize, &SequenceScores)| {
-        let Diagnosis { followed, box_wrong, lost, first_lost, times_lost, times_found } = row.diagnosis;
-        json!({
-            "sequence": row.name, "run": run, "auc": 0.01 * row.figures.auc,
-            "followed": followed, "box_wrong": box_wrong, "lost": lost,
-            "first_lost": first_lost, "times_lost": times_lost, "times_found": times_found,
-        })
-    };
-    each(runs).map(row).collect()
-}
-
-fn print_diagnoses(runs: &[TrackingReport]) {
-    println!("\nsequence, run         AUC  followed  box wrong    lost  first at  lost/found");
-    for (run, SequenceScores { name, figures, diagnosis, .. }) in each(runs) {
-        let Diagnosis { followed, box_wrong, lost, first_lost, times_lost, times_found } = diagnosis;
-        let first = first_lost.map_or_else(|| "–".to_owned(), |frame| frame.to_string());
-        println!(
-            "{:<18} {:6.1} {:7.1} % {:8.1} % {:5.1} % {first:>9} {:>11}",
-            format!("{name}, {run}"),
-            figures.auc,
-            100.0 * followed,
-            100.0 * box_wrong,
-            100.0 * lost,
-            format!("{times_lost}/{times_found}"),
-        );
-    }
-    println!(
-        "followed: overlap above 0.5; box wrong: less, though the centre is within half a side of the annotated one; lost: \
-         it is not"
-    );
 }
 
 fn print_bands(bands: &BandCoverage) {

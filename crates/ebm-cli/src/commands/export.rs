@@ -35,7 +35,6 @@ pub struct ExportArgs {
     force: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &ExportArgs) -> Result<()> {
     let stem = args.output.file_stem().and_then(|stem| stem.to_str());
     let stem = stem.filter(|_| args.output.extension().is_some_and(|extension| extension == "onnx"));

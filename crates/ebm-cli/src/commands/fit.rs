@@ -95,7 +95,6 @@ impl FitArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &FitArgs) -> Result<()> {
     let place = args.run.display();
     ensure!(!args.run.exists(), "{place} is there already; give another --run, or remove it");

@@ -74,7 +74,7 @@ impl ModelArgs {
             step_factor: self.step_factor,
             min_score,
             precision: self.device.precision(),
-            device: self.device.open_to_detect()?,
+            device: self.device.open(0)?,
         };
         Ok(match file(&self.detector)? {
             Some(weights) => Detector::open_with(weights, &options)?,
@@ -83,7 +83,6 @@ impl ModelArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(command: Predict) -> Result<()> {
     match command {
         Predict::Detection(args) => predict_detection::run(&args),

@@ -16,7 +16,7 @@ use ebm_train::Progress;
 use serde_json::json;
 
 use super::predict::ModelArgs;
-use super::predict_inputs::{PictureFolder, image_and_video_files, image_files, is_video, picture_names};
+use super::predict_inputs::{PictureFolder, image_and_video_files, is_video, picture_names};
 use crate::detection_picture::{Found, panel, picture};
 use crate::progress::Console;
 use crate::schema::document;
@@ -56,10 +56,6 @@ pub struct DetectionArgs {
     /// below its score_threshold.
     #[arg(long, default_value_t = 0.5)]
     min_score: f32,
-    /// The images are the frames of a video, in this order, so many a second: each line says its frame and
-    /// time, and the pictures become a video.
-    #[arg(long, conflicts_with = "annotations", value_parser = parse_rate)]
-    fps: Option<f64>,
     /// COCO annotations of the images: draw the annotated boxes too.
     #[arg(long, requires = "out")]
     annotations: Option<PathBuf>,
@@ -78,42 +74,41 @@ pub struct DetectionArgs {
     model: ModelArgs,
 }
 
-fn parse_rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
-    rate.ok_or_else(|| format!("{text:?} is no number of frames a second; write a positive number"))
-}
-
-/// Runs the command.
 pub fn run(args: &DetectionArgs) -> Result<()> {
-    let inputs = match args.fps {
-        Some(_) => image_files(&args.inputs)?,
-        None => image_and_video_files(&args.inputs)?,
-    };
+    let inputs = image_and_video_files(&args.inputs)?;
     let named = inputs.iter().zip(picture_names(&inputs));
     let (videos, images): (Vec<_>, Vec<_>) = named.partition(|(path, _)| is_video(path));
-    ensure!(videos.is_empty() || args.fps.is_none(), "--fps is for images; a video knows its own rate");
     ensure!(videos.is_empty() || args.annotations.is_none(), "--annotations are of images, not of videos");
     let detector = args.model.open(args.min_score)?;
     if args.density {
         detector.check_density().context("--density")?;
     }
-    let mut session = Session::new(args, &detector, &inputs)?;
+    let mut session = Session {
+        args,
+        detector: &detector,
+        pictures: args.out.as_deref().map(|out| PictureFolder::new(out, &inputs)).transpose()?,
+        annotations: args.annotations.as_deref().map(|path| annotated(path, &detector)).transpose()?,
+        progress: Console::new(),
+        start: Instant::now(),
+        images: 0,
+        detections: 0,
+        without: 0,
+    };
     session.begin("looking for objects", images.len());
-    let mut drawn = Vec::new();
+    let mut unreadable = Vec::new();
     for (number, (path, name)) in images.iter().enumerate() {
         // Annotated boxes are those of the stored pixels.
         let read = if args.annotations.is_some() { read_image(path) } else { read_upright(path) };
-        let Some(image) = session.readable(read) else { continue };
-        let at = args.fps.map(|rate| (number, number as f64 / rate));
-        drawn.extend(session.look(&Frame { path, image: &image, at, name })?);
-    }
-    if let Some(rate) = args.fps {
-        session.make_video("video.mp4", &drawn, rate)?;
+        match read {
+            Ok(image) => drop(session.look(&Frame { path, image: &image, at: None, name })?),
+            Err(error) => unreadable.push(error),
+        }
+        session.progress.advance(number + 1, "");
     }
     for (path, name) in &videos {
         session.video(path, name)?;
     }
-    session.end()
+    session.end(unreadable)
 }
 
 /// An image, and where it is from.
@@ -134,47 +129,18 @@ struct Session<'a> {
     annotations: Option<CocoDataset>,
     progress: Console,
     start: Instant,
-    /// Images before the stage that is shown.
-    before: usize,
     images: usize,
     detections: usize,
     /// Frames of videos without a detection.
     without: usize,
-    /// What images could not be read for.
-    unreadable: Vec<ebm_data::Error>,
 }
 
-impl<'a> Session<'a> {
-    fn new(args: &'a DetectionArgs, detector: &'a Detector, inputs: &[PathBuf]) -> Result<Self> {
-        let folder = |out| PictureFolder::new(out, inputs);
-        let pictures = args.out.as_deref().map(folder).transpose()?;
-        let annotations = args.annotations.as_deref().map(|path| annotated(path, detector)).transpose()?;
-        Ok(Self {
-            args,
-            detector,
-            pictures,
-            annotations,
-            progress: Console::new(),
-            start: Instant::now(),
-            before: 0,
-            images: 0,
-            detections: 0,
-            without: 0,
-            unreadable: Vec::new(),
-        })
-    }
-
+impl Session<'_> {
     /// Shows how far it is in so many images. Where the lines are seen, they tell it themselves.
     fn begin(&mut self, name: &str, total: usize) {
-        self.before = self.images;
         if total > 1 && !std::io::stdout().is_terminal() {
             self.progress.begin(name, total);
         }
-    }
-
-    /// The image, if it could be read; what else there is of it waits for the [end](Self::end).
-    fn readable(&mut self, read: Result<Image, ebm_data::Error>) -> Option<Image> {
-        read.map_err(|error| self.unreadable.push(error)).ok()
     }
 
     /// Prints what is found and draws it; the picture's place.
@@ -186,7 +152,6 @@ impl<'a> Session<'a> {
         }
         self.images += 1;
         self.detections += found.len();
-        self.progress.advance(self.images - self.before, "");
         let Some(pictures) = &self.pictures else { return Ok(None) };
         let place = pictures.write(frame.name, &picture(frame.image, &truth, &found)?)?;
         for (index, found) in found.iter().enumerate() {
@@ -235,22 +200,20 @@ impl<'a> Session<'a> {
     /// Looks at every frame of a video; its pictures go into a folder `name`, and into a video beside it.
     fn video(&mut self, path: &Path, name: &str) -> Result<()> {
         let mut video = Video::open(path)?;
-        let rate = video.rate();
-        self.begin(&path.display().to_string(), video.expected().unwrap_or(0));
+        let rate = video.rate;
+        self.begin(&path.display().to_string(), video.expected.unwrap_or(0));
         let mut drawn = Vec::new();
         for number in 0.. {
             let Some(image) = video.frame()? else { break };
             let at = Some((number, number as f64 / rate));
             let name = format!("{name}/{number:06}");
             drawn.extend(self.look(&Frame { path, image: &image, at, name: &name })?);
+            self.progress.advance(number + 1, "");
         }
-        self.make_video(&format!("{name}.mp4"), &drawn, rate)
-    }
-
-    /// Makes a video of the pictures that were drawn.
-    fn make_video(&self, name: &str, drawn: &[PathBuf], rate: f64) -> Result<()> {
         match &self.pictures {
-            Some(pictures) if drawn.len() > 1 => video::make(&pictures.place(name)?, drawn, rate),
+            Some(pictures) if drawn.len() > 1 => {
+                video::make(&pictures.place(&format!("{name}.mp4"))?, &drawn, rate)
+            }
             _ => Ok(()),
         }
     }
@@ -259,32 +222,28 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// That of the first of those images.
-    fn end(mut self) -> Result<()> {
-        let Self { images, detections, without, .. } = self;
-        let left_out = self.unreadable.len();
-        let mut unreadable = std::mem::take(&mut self.unreadable).into_iter();
-        let first = unreadable.next();
-        for error in unreadable {
+    fn end(mut self, unreadable: Vec<ebm_data::Error>) -> Result<()> {
+        for error in unreadable.iter().skip(1) {
             self.progress.message(&error.to_string());
         }
         let plural =
             |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut said = format!(
             "{}, {} of --min-score {} or more, {:.1} s",
-            plural(images, "image"),
-            plural(detections, "detection"),
+            plural(self.images, "image"),
+            plural(self.detections, "detection"),
             self.args.min_score,
             self.start.elapsed().as_secs_f64()
         );
-        if without > 0 {
-            said.push_str(&format!("; nothing in {}", plural(without, "frame")));
+        if self.without > 0 {
+            said.push_str(&format!("; nothing in {}", plural(self.without, "frame")));
         }
         if let Some(out) = &self.args.out {
             said.push_str(&format!("; pictures in {}", out.display()));
         }
         self.progress.end_with(&said);
-        first.map_or(Ok(()), |error| {
-            let all = images + left_out;
+        let (left_out, all) = (unreadable.len(), self.images + unreadable.len());
+        unreadable.into_iter().next().map_or(Ok(()), |error| {
             Err(error).with_context(|| format!("{left_out} of {all} images cannot be read and were left out"))
         })
     }

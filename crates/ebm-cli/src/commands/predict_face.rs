@@ -70,7 +70,6 @@ impl FaceArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
     let images = image_files(&args.images)?;
     ensure!(args.bbox.is_none() || images.len() == 1, "--box is of one image, not of {}", images.len());

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use ebm_data::Image;
 use ebm_data::encode::write_png;
+use ebm_data::files::files_in;
 
 /// The endings of images that are read …
 const IMAGES: [&str; 5] = ["bmp", "jpeg", "jpg", "png", "webp"];
@@ -64,12 +65,9 @@ fn matches(pattern: &str, endings: &[&str]) -> Result<Vec<PathBuf>> {
 
 /// The images in a folder, by name.
 pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder)
+    let names = files_in(folder, &IMAGES)
         .with_context(|| format!("cannot list {}; give a folder with images", folder.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    paths.retain(|path| ends_in(path, &IMAGES));
-    paths.sort();
-    Ok(paths)
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
 /// What the pictures of these inputs are called, without an ending: the file's name where no other input has

@@ -35,7 +35,6 @@ pub struct TableArgs {
     seed: u64,
 }
 
-/// Runs the command.
 pub fn run(args: &TableArgs) -> Result<()> {
     ensure!(
         args.region > 0.0 && args.region < 1.0,

@@ -78,16 +78,6 @@ struct File {
     size: Option<[usize; 2]>,
 }
 
-/// The boxes that are to be refined, image by image, and what is wrong with others.
-#[derive(Default)]
-struct Work {
-    /// Each image's boxes with their places in the file.
-    images: BTreeMap<u64, Vec<(usize, LabelledBox)>>,
-    problems: Vec<(usize, BoxProblem)>,
-    below_min_score: usize,
-}
-
-/// Runs the command.
 pub fn run(args: &RefineArgs) -> Result<()> {
     let (step_factor, clip) = (args.step_factor, !args.no_clip);
     let (device, precision) = (args.device.open_to_refine()?, args.device.precision());
@@ -103,33 +93,41 @@ pub fn run(args: &RefineArgs) -> Result<()> {
         );
     }
     let mut entries = read_entries(&args.results)?;
-    let files = args.files()?;
-    let mut work = args.plan(&entries, &files, &refiner);
-    args.settle(&work.problems, entries.len())?;
-    let mut progress = Console::new();
-    progress.begin("images", work.images.len());
-    let (mut refined, known) = (0, work.problems.len());
-    for (done, (id, boxes)) in (1..).zip(std::mem::take(&mut work.images)) {
-        match args.image(files.get(&id)) {
-            Ok(image) => {
-                refined += args.refine_image(&refiner, id, &image, &boxes, &mut work, &mut entries)?
-            }
-            Err(reason) => {
-                let problem = BoxProblem::Unreadable(id, reason);
-                work.problems.extend(boxes.iter().map(|(index, _)| (*index, problem.clone())));
-            }
+    let (files, total) = (args.files()?, entries.len());
+    // Each image's boxes with their places in the file, and what is wrong with others.
+    let (mut images, mut problems, mut below_min_score) = (BTreeMap::<_, Vec<_>>::new(), Vec::new(), 0);
+    for (index, entry) in entries.iter().enumerate() {
+        match args.given(entry, &files, &refiner) {
+            Ok(Some((id, given))) => images.entry(id).or_default().push((index, given)),
+            Ok(None) => below_min_score += 1,
+            Err(problem) => problems.push((index, problem)),
         }
-        args.settle(&work.problems[known..], entries.len())?;
+    }
+    args.settle(&problems, total)?;
+    let mut progress = Console::new();
+    progress.begin("images", images.len());
+    let (mut refined, known) = (0, problems.len());
+    for (done, (id, mut boxes)) in (1..).zip(images) {
+        let image =
+            args.image(files.get(&id)).map_err(|reason| BoxProblem::Unreadable(id, reason));
+        boxes.retain(|(index, given)| {
+            let read = image.as_ref().map_err(BoxProblem::clone);
+            let inside = read.and_then(|image| check_inside(given.bbox, [image.width, image.height]));
+            inside.map_err(|problem| problems.push((*index, problem))).is_ok()
+        });
+        args.settle(&problems[known..], total)?;
+        if let Ok(image) = image {
+            args.refine_image(&refiner, id, &image, &boxes, &mut entries)?;
+            refined += boxes.len();
+        }
         progress.advance(done, "");
     }
     progress.end();
-    args.report(&work.problems);
+    args.report(&problems);
     write_entries(&args.out, &entries)?;
-    let kept = work.problems.len();
+    let kept = problems.len();
     eprintln!(
-        "{refined} of {} boxes refined, {} below --min-score, {kept} kept as they are: see above",
-        entries.len(),
-        work.below_min_score
+        "{refined} of {total} boxes refined, {below_min_score} below --min-score, {kept} kept as they are: see above"
     );
     println!("{}", args.out.display());
     Ok(())
@@ -163,19 +161,6 @@ impl RefineArgs {
             }
         }
         Ok(files)
-    }
-
-    /// What is to be done with each entry.
-    fn plan(&self, entries: &[ResultEntry], files: &BTreeMap<u64, File>, refiner: &BoxRefiner) -> Work {
-        let mut work = Work::default();
-        for (index, entry) in entries.iter().enumerate() {
-            match self.given(entry, files, refiner) {
-                Ok(Some((id, given))) => work.images.entry(id).or_default().push((index, given)),
-                Ok(None) => work.below_min_score += 1,
-                Err(problem) => work.problems.push((index, problem)),
-            }
-        }
-        work
     }
 
     /// An entry's image and box; none below the least score.
@@ -236,26 +221,16 @@ impl RefineArgs {
         }
     }
 
-    /// Refines the boxes of an image in `entries`, and says how many there were.
+    /// Refines the boxes of an image, each with its place in `entries`.
     fn refine_image(
         &self,
         refiner: &BoxRefiner,
         id: u64,
         image: &Image,
         boxes: &[(usize, LabelledBox)],
-        work: &mut Work,
         entries: &mut [ResultEntry],
-    ) -> Result<usize> {
-        let (mut indices, mut given) = (vec![], vec![]);
-        for (index, bbox) in boxes {
-            match check_inside(bbox.bbox, [image.width, image.height]) {
-                Ok(()) => {
-                    indices.push(*index);
-                    given.push(*bbox);
-                }
-                Err(problem) => work.problems.push((*index, problem)),
-            }
-        }
+    ) -> Result<()> {
+        let given: Vec<LabelledBox> = boxes.iter().map(|(_, given)| *given).collect();
         let refined = if self.density {
             let mut rng = Key::new(self.seed).split("density").index(id).rng();
             refiner.refine_with_density(image, &given, self.samples as usize, &mut rng)
@@ -263,7 +238,7 @@ impl RefineArgs {
             refiner.refine(image, &given)
         };
         let refined = refined.with_context(|| format!("image id {id}"))?;
-        for (&index, refined) in indices.iter().zip(&refined) {
+        for (&(index, _), refined) in boxes.iter().zip(&refined) {
             if let Some(calibration) = refiner.calibration().filter(|_| self.rescore) {
                 let entry = &mut entries[index];
                 let score = entry.detection().map(|found| found.score).unwrap_or_default();
@@ -275,7 +250,7 @@ impl RefineArgs {
                 eprintln!("{place}: its edges have no intervals: {error}");
             }
         }
-        Ok(refined.len())
+        Ok(())
     }
 }
 

@@ -1,46 +1,33 @@
 //! Settings: which there are, and those that the command line changes.
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
-use ebm_experiment::config::{Change, Configured, Overrides, Setting, Settings};
+use clap::Args;
+use ebm_experiment::config::{Change, Configured, Declaration, Overrides, Setting, Settings};
 
 use super::reproduce::outcome::Reference;
+
+/// Tasks with settings.
+const TASKS: [(&str, fn() -> Declaration); 6] = [
+    ("detection", ebm_detect::config::ExperimentConfig::declaration),
+    ("refiner", ebm_detect::config::RefinerConfig::declaration),
+    ("tracking", ebm_track::config::ExperimentConfig::declaration),
+    ("faces", ebm_face::config::ExperimentConfig::declaration),
+    ("tabular", ebm_tabular::TabularConfig::declaration),
+    ("toy", ebm_toy::Experiment::declaration),
+];
 
 /// Arguments of `ebm settings`.
 #[derive(Args)]
 pub struct TaskArgs {
-    /// Whose settings.
-    #[arg(value_enum)]
-    task: Task,
+    /// Whose settings: faces are ages and head poses, toy is the problem of Figure 2.
+    #[arg(value_parser = TASKS.map(|(name, _)| name))]
+    task: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Task {
-    /// Detection.
-    Detection,
-    /// A refiner of other detectors' boxes.
-    Refiner,
-    /// Tracking.
-    Tracking,
-    /// Ages and head poses.
-    Faces,
-    /// Tables.
-    Tabular,
-    /// The problem of Figure 2.
-    Toy,
-}
-
-/// Runs the command.
 pub fn run(args: &TaskArgs) -> Result<()> {
-    let declaration = match args.task {
-        Task::Detection => ebm_detect::config::ExperimentConfig::declaration(),
-        Task::Refiner => ebm_detect::config::RefinerConfig::declaration(),
-        Task::Tracking => ebm_track::config::ExperimentConfig::declaration(),
-        Task::Faces => ebm_face::config::ExperimentConfig::declaration(),
-        Task::Tabular => ebm_tabular::TabularConfig::declaration(),
-        Task::Toy => ebm_toy::Experiment::declaration(),
-    };
-    declaration.explained().iter().for_each(|line| println!("{line}"));
+    for (_, declaration) in TASKS.iter().filter(|(name, _)| *name == args.task) {
+        declaration().explained().iter().for_each(|line| println!("{line}"));
+    }
     Ok(())
 }
 

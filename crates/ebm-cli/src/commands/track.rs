@@ -75,7 +75,6 @@ pub struct TargetArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &TargetArgs) -> Result<()> {
     let backbone = args.backbone.as_ref().map(ModelPath::file).transpose()?;
     let options = TrackerOptions { backbone, seed: args.seed };
@@ -97,8 +96,8 @@ pub fn run(args: &TargetArgs) -> Result<()> {
     let target = TargetTracker::start(&tracker.networks, settings, &first, given, key)
         .with_context(|| format!("{}, its first frame", args.frames.display()))?;
     let (truth, progress) = (truth.unwrap_or_default(), Console::new());
-    let mut session =
-        Session { args, name, truth, target, found: vec![(given, None)], drawn: Vec::new(), progress };
+    let (boxes, stages, drawn) = (vec![given], Vec::new(), Vec::new());
+    let mut session = Session { args, name, truth, target, boxes, stages, drawn, progress };
     session.say(
         json!({ "frame": 0, "bbox": given, "score": null, "f": null, "state": "given", "confidence": 1.0 }),
     );
@@ -107,7 +106,7 @@ pub fn run(args: &TargetArgs) -> Result<()> {
     session.progress.end();
     // What was tracked is kept, whatever ended it.
     session.keep(frames.rate)?;
-    end.with_context(|| format!("{} ended after {} frames", args.frames.display(), session.found.len()))
+    end.with_context(|| format!("{} ended after {} frames", args.frames.display(), session.boxes.len()))
 }
 
 /// Where frames come from.
@@ -126,7 +125,7 @@ impl Frames {
         let place = path.display();
         if path.is_file() && is_video(path) {
             let mut video = Video::open(path)?;
-            let (expected, rate) = (video.expected(), video.rate());
+            let (expected, rate) = (video.expected, video.rate);
             return Ok(Self { next: Box::new(move || video.frame()), expected, rate, folder: None });
         }
         ensure!(
@@ -169,8 +168,10 @@ struct Session<'a> {
     /// Annotated boxes.
     truth: Vec<Rect>,
     target: TargetTracker<'a, BoxModule>,
-    /// The box of each frame, with what the tracker says of it from the second on.
-    found: Vec<(Rect, Option<Tracked>)>,
+    /// The box of each frame.
+    boxes: Vec<Rect>,
+    /// What each frame took, from the second on.
+    stages: Vec<Stages>,
     drawn: Vec<PathBuf>,
     progress: Console,
 }
@@ -179,21 +180,19 @@ impl Session<'_> {
     /// The frames that are left.
     fn follow(&mut self, frames: &mut Frames) -> Result<()> {
         while let Some(image) = (frames.next)()? {
-            let (args, frame) = (self.args, self.found.len());
+            let (args, frame) = (self.args, self.boxes.len());
             let tracked = self.target.track(&image)?;
-            let density = match args.samples {
-                0 => None,
-                // Where nothing was found the density is of a frame before.
-                _ if tracked.state == State::NotFound => None,
-                samples => self.target.density(samples)?,
-            };
+            // Where nothing was found the density is of a frame before.
+            let is_drawn = args.samples > 0 && tracked.state != State::NotFound;
+            let density = if is_drawn { self.target.density(args.samples)? } else { None };
             let bands = density.as_ref().and_then(|density| density.bands().ok());
             self.say(line(frame, &tracked, density.as_ref(), bands.as_ref()));
             if args.pictures.is_some_and(|every| frame.is_multiple_of(every as usize)) {
                 self.draw(&image, tracked.bbox, density.as_ref(), bands.as_ref())?;
             }
             self.progress.advance(frame + 1, &format!("{:?}", tracked.state));
-            self.found.push((tracked.bbox, Some(tracked)));
+            self.boxes.push(tracked.bbox);
+            self.stages.push(tracked.stages);
         }
         Ok(())
     }
@@ -212,7 +211,7 @@ impl Session<'_> {
         bands: Option<&[Region; 4]>,
     ) -> Result<()> {
         let Some(out) = &self.args.out else { return Ok(()) };
-        let frame = self.found.len();
+        let frame = self.boxes.len();
         let factor = WIDTH.div_ceil(image.width).max(1);
         let mut canvas = Canvas::whole(image.clone()).enlarged(factor);
         if let Some(density) = density.filter(|_| self.args.density) {
@@ -233,19 +232,17 @@ impl Session<'_> {
 
     /// Writes boxes and times, and makes the video.
     fn keep(&self, rate: f64) -> Result<()> {
-        let tracked: Vec<&Tracked> = self.found.iter().filter_map(|(_, tracked)| tracked.as_ref()).collect();
         if let Some(out) = &self.args.out {
-            let boxes: Vec<Rect> = self.found.iter().map(|(bbox, _)| *bbox).collect();
-            let later = tracked.iter().map(|tracked| tracked.stages.total().as_secs_f64());
+            let later = self.stages.iter().map(|stages| stages.total().as_secs_f64());
             let seconds: Vec<f64> = std::iter::once(0.0).chain(later).collect();
-            let path = write_result(out, &self.name, &boxes, ResultFormat::Full, 1)?;
+            let path = write_result(out, &self.name, &self.boxes, ResultFormat::Full, 1)?;
             write_times(out, &self.name, &[&seconds], ResultFormat::Full)?;
-            eprintln!("{} boxes are in {}", boxes.len(), path.display());
+            eprintln!("{} boxes are in {}", self.boxes.len(), path.display());
             if self.drawn.len() > 1 {
                 video::make(&out.join("video.mp4"), &self.drawn, rate)?;
             }
         }
-        summarise(&tracked);
+        summarise(&self.stages);
         Ok(())
     }
 }
@@ -264,8 +261,8 @@ fn line(frame: usize, tracked: &Tracked, density: Option<&BoxDensity>, bands: Op
 }
 
 /// What a frame takes, by stage.
-fn summarise(frames: &[&Tracked]) {
-    let total = frames.iter().fold(Stages::default(), |sum, frame| sum + frame.stages);
+fn summarise(frames: &[Stages]) {
+    let total = frames.iter().fold(Stages::default(), |sum, stages| sum + *stages);
     let (seconds, count) = (total.total().as_secs_f64(), frames.len() as f64);
     if seconds == 0.0 {
         return;

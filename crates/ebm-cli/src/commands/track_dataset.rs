@@ -50,16 +50,12 @@ pub struct TrackArgs {
     samples: usize,
 }
 
-/// What a tracker made of a dataset.
-pub struct Found {
-    /// A report for each run; none where only a server has the annotations.
-    pub reports: Option<Vec<TrackingReport>>,
-    /// How often bands hold edges, where that was asked for.
-    pub bands: Option<BandCoverage>,
-}
+/// A report for each run, and how often bands hold edges where that was asked for.
+pub type Tracked = (Vec<TrackingReport>, Option<BandCoverage>);
 
-/// Tracks the dataset and writes what its server or toolkit expects.
-pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<Found> {
+/// Tracks the dataset and writes what its server or toolkit expects; returns none where only a server has the
+/// annotations.
+pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<Option<Tracked>> {
     let (Some(run), Some(root), Some(out)) = (&args.run, &args.sequences, &args.out) else {
         bail!("give --run, --sequences and --out");
     };
@@ -102,10 +98,9 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
         for failed in all.iter().flat_map(|run| &run.failed) {
             eprintln!("not tracked: {}: {}", failed.name, failed.reason);
         }
-        return Ok(Found { reports: None, bands: None });
+        return Ok(None);
     }
-    let reports = all.iter().map(|run| run.report(&sequences, convention));
-    let reports = Some(reports.collect::<Result<_, _>>()?);
+    let reports = all.iter().map(|run| run.report(&sequences, convention)).collect::<Result<_, _>>()?;
     let bands = args.bands.then(|| band_coverage(&tracker, &sequences, args.samples, &mut progress));
-    Ok(Found { reports, bands: bands.transpose()? })
+    Ok(Some((reports, bands.transpose()?)))
 }

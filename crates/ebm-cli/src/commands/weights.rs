@@ -1,13 +1,11 @@
-//! `ebm weights`, and the page that the Hugging Face Hub shows of a model.
+//! `ebm weights`.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::fetch::sha256_of;
-use ebm_data::files::write_atomic;
 use ebm_detect::weights::{ConvertOptions, classes, convert};
 use ebm_face::reproduce::runs;
 use ebm_face::saved::pack;
@@ -26,8 +24,6 @@ pub enum Weights {
     /// Write the networks of a run of `ebm reproduce age` or `head-pose` in half precision, with the one backbone that
     /// they stand on, or a box module of `ebm reproduce tracking` beside its backbone, for others to use.
     Pack(PackArgs),
-    /// Write the model card of a trained model, as the Hugging Face Hub shows it.
-    Card(CardArgs),
 }
 
 /// Arguments of `ebm weights convert`.
@@ -68,12 +64,10 @@ pub struct PackArgs {
     weights: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(command: Weights) -> Result<()> {
     match command {
         Weights::Convert(args) => run_convert(&args),
         Weights::Pack(args) => run_pack(&args),
-        Weights::Card(args) => run_card(&args),
     }
 }
 
@@ -94,7 +88,8 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
     let options =
         ConvertOptions { config: config.as_ref(), classes: categories.transpose()?, half: args.half };
     let found = convert(&args.input, &args.output, &options)?;
-    let (bytes, sha256) = size_and_sha256(&args.output)?;
+    let sha256 = sha256_of(&args.output)?;
+    let bytes = std::fs::metadata(&args.output).with_context(|| output.to_string())?.len();
     if args.json {
         let object = json!({
             "family": found.family.to_string(), "configuration": found.configuration, "tensors": found.tensors,
@@ -132,97 +127,4 @@ fn run_pack(args: &PackArgs) -> Result<()> {
     pack(&networks, args.weights.as_deref(), &args.output)?;
     println!("{} networks in {}", networks.len(), args.output.display());
     Ok(())
-}
-
-/// A file's length in bytes and its SHA-256 in hexadecimal.
-fn size_and_sha256(path: &Path) -> Result<(u64, String)> {
-    let sha256 = sha256_of(path)?;
-    let size = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
-    Ok((size, sha256))
-}
-
-/// Arguments of `ebm weights card`.
-#[derive(Args)]
-pub struct CardArgs {
-    /// A trained model's folder: a run of `ebm train`, or one below a run of `ebm reproduce`, such as
-    /// runs/detection-mini-1/ebm-0.
-    run: PathBuf,
-    /// The licence that the weights are under, as the Hub abbreviates it.
-    #[arg(long, default_value = "other")]
-    licence: String,
-    /// Where to write the card; README.md in the run by default, which is what the Hub shows.
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Replace a card that is there.
-    #[arg(long)]
-    force: bool,
-}
-
-fn run_card(args: &CardArgs) -> Result<()> {
-    let folder = args.run.display();
-    let (model, files) = model(&args.run)?;
-    if files.is_empty() {
-        bail!("{folder}: no .safetensors file is there; give the folder of one trained model");
-    }
-    let Some(model) = model else {
-        let detail =
-            "no .safetensors file there has its task, method and settings; train it here, or convert it";
-        let expected = "a file of weights that says what it is";
-        return Err(ebm_data::Error::format(&args.run, expected, detail).into());
-    };
-    let out = args.out.clone().unwrap_or_else(|| args.run.join("README.md"));
-    if out.exists() && !args.force {
-        bail!("{} is there already; give another place with --out, or --force to replace it", out.display());
-    }
-    let run = std::path::absolute(&args.run).unwrap_or_default();
-    let name = run.file_name().unwrap_or_default().to_string_lossy();
-    write_atomic(&out, card(&name, &args.licence, &model, &files).as_bytes())?;
-    println!("{}", out.display());
-    Ok(())
-}
-
-/// What a run's model says of itself, and a table's row for each of its weight files, by name.
-fn model(run: &Path) -> Result<(Option<ModelMetadata>, Vec<String>)> {
-    let cannot = || format!("cannot read {}", run.display());
-    let list = std::fs::read_dir(run).with_context(cannot)?;
-    let mut paths =
-        list.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().with_context(cannot)?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
-    paths.sort();
-    let (mut model, mut files) = (None, Vec::new());
-    for path in paths {
-        let said = ModelMetadata::read(&path)?;
-        // A network beside it, on which it stands, is not what the card is of.
-        model = said.filter(|said| model.is_none() || said.base.is_some()).or(model);
-        let (bytes, sha256) = size_and_sha256(&path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        files.push(format!("| {name} | {bytes} | `{sha256}` |"));
-    }
-    Ok((model, files))
-}
-
-/// The Hub's metadata between two rules, and Markdown. JSON is YAML, so that no text needs escaping by hand.
-fn card(name: &str, licence: &str, model: &ModelMetadata, files: &[String]) -> String {
-    let ModelMetadata { task, method, seed, config, classes, .. } = model;
-    let mut said = format!("method `{method}`");
-    if let Some(seed) = seed {
-        let _ = write!(said, ", seed {seed}");
-    }
-    if !classes.is_empty() {
-        let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
-        let _ = write!(said, "; classes: {}", names.join(", "));
-    }
-    // The Hub knows no others.
-    let tag = if task.contains("detect") { "pipeline_tag: object-detection\n" } else { "" };
-    format!(
-        "---\nlicense: {licence}\nlibrary_name: candle\n{tag}tags: {tags}\n---\n\n# {name}\n\n\
-         For {task}: {said}. The method is of Gustafsson, Danelljan, Bhat, Schön, *Energy-Based Models for Deep\n\
-         Probabilistic Regression*, ECCV 2020, or one that it is compared with there.\n\n\
-         ## Results\n\nWrite here what `ebm eval` prints, and of which images.\n\n\
-         ## Files\n\n| file | bytes | SHA-256 |\n|---|--:|---|\n{files}\n\n## Training\n\n```toml\n{config}\n```\n",
-        licence = json!(licence),
-        tags = json!(["energy-based-model", "regression", "uncertainty", "candle"]),
-        files = files.join("\n"),
-        config = config.trim_end(),
-    )
 }

@@ -118,7 +118,7 @@ impl Base {
 }
 
 /// What is in a folder, in the order of the names.
-pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut entries: Vec<PathBuf> = entries.with_context(|| format!("cannot list {}", folder.display()))?;
     entries.sort();
@@ -126,6 +126,6 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Its files.
-pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_file()).collect())
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::base::files;
 use super::case::Case;
 use super::damage::{self, HOSTILE};
 use super::program::{words, write};
@@ -192,17 +191,4 @@ pub fn memory(case: &mut Case<'_>) -> Result<()> {
         case.must_hold(&run.join("ebm.safetensors"), &base.whole);
     }
     Ok(())
-}
-
-/// The card of a damaged model.
-pub fn cards(case: &mut Case<'_>) -> Result<()> {
-    let run = case.path("run");
-    for path in files(&case.base.dir.join("whole"))? {
-        write(&run.join(path.file_name().unwrap_or_default()), &read(&path)?)?;
-    }
-    let path = run.join("ebm.safetensors");
-    let damaged = damage::bytes(&mut case.random, &read(&path)?);
-    write(&path, &damaged)?;
-    let program = case.ebm("weights card {} --licence mit", &[&run]);
-    case.run(&program, &OF_DATA).map(drop)
 }

@@ -1,12 +1,12 @@
 //! `ebm eval detection`.
 
 mod report;
-mod worst;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::detection_folder::{DetectionFolder, Split};
@@ -17,7 +17,7 @@ use ebm_eval::{
 use ebm_train::Progress;
 use serde_json::json;
 
-use self::report::{Report, Wanted};
+use self::report::{Report, Wanted, worst};
 use super::{create_dir, dataset_name};
 use crate::progress::Console;
 use crate::schema::document;
@@ -40,9 +40,9 @@ pub struct DetectionArgs {
     #[arg(long, requires = "data", default_value = "valid", value_parser = split)]
     split: Split,
     /// COCO result file to score.
-    #[arg(long, conflicts_with = "detector")]
+    #[arg(long, conflicts_with_all = ["detector", "images"])]
     results: Option<PathBuf>,
-    /// Images of the annotation file, to run a model on or to draw on.
+    /// Images of the annotation file, to run a model on.
     #[arg(long)]
     images: Option<PathBuf>,
     /// Where the result files of the model go.
@@ -57,13 +57,10 @@ pub struct DetectionArgs {
     /// What kinds of errors there are and what each costs in AP50, too.
     #[arg(long)]
     errors: bool,
-    /// Draw the images with the most errors into this PNG; of a model with a confidence branch, those after
+    /// List so many of the images with the most errors; of a model with a confidence branch, those after
     /// refinement.
-    #[arg(long)]
-    contact_sheet: Option<PathBuf>,
-    /// How many images to draw.
-    #[arg(long, default_value_t = 12, requires = "contact_sheet", value_parser = clap::value_parser!(u16).range(1..=100))]
-    worst: u16,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=100))]
+    worst: Option<u16>,
     #[command(flatten)]
     model: super::predict::ModelArgs,
     #[command(flatten)]
@@ -88,36 +85,39 @@ impl DetectionArgs {
         self.annotations.as_deref().or(self.data.as_deref()).unwrap_or(Path::new(""))
     }
 
-    /// The annotated images, all of which must be there, for a model with so many labels.
-    fn dataset(&self, labels: Option<usize>) -> Result<CocoDataset> {
-        let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
-        if let Some(folder) = &self.data {
-            return Ok(DetectionFolder::open(folder)?.load(self.split, &options)?);
+    /// The annotated images, with their files in the folder of --images where there is no --data.
+    fn dataset(&self, options: &LoadOptions) -> Result<CocoDataset, ebm_data::Error> {
+        match &self.data {
+            Some(folder) => DetectionFolder::open(folder)?.load(self.split, options),
+            None => {
+                CocoDataset::load(self.source(), self.images.as_deref().unwrap_or(Path::new("")), options)
+            }
         }
-        let images = self.images.as_deref();
-        let images = images.context("--images is missing: the folder with the images to run the model on")?;
-        Ok(CocoDataset::load(self.source(), images, &options)?)
+    }
+
+    /// The annotated images, whose files need not be there.
+    fn named(&self) -> Result<CocoDataset, ebm_data::Error> {
+        self.dataset(&LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) })
     }
 
     fn truth(&self) -> Result<GroundTruth, Error> {
         match &self.data {
             None => GroundTruth::read(self.source()),
-            Some(folder) => {
-                let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
-                Ok(GroundTruth::from(&DetectionFolder::open(folder)?.load(self.split, &options)?))
-            }
+            Some(_) => Ok(GroundTruth::from(&self.named()?)),
         }
     }
 }
 
-/// Runs the command.
 pub fn run(args: &DetectionArgs) -> Result<()> {
-    check(args)?;
+    ensure!(
+        args.results.is_some() || args.images.is_some() || args.data.is_some(),
+        "nothing to score: give --results FILE, or --images DIR to run a detector on"
+    );
     let mut truth = match args.truth() {
         Err(Error::NotAnnotated { .. }) if args.results.is_none() => return test_set(args),
         truth => truth?,
     };
-    let (sets, dataset) = sets(args, &mut truth)?;
+    let sets = sets(args, &mut truth)?;
     if let (None, Some(out)) = (&args.results, &args.out) {
         create_dir(out)?;
         for (name, detections) in &sets {
@@ -134,22 +134,17 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         let entries = read_entries(path)?;
         report.edges = edge_coverage(&truth, &entries, detections, &path.display().to_string())?;
     }
-    let sheet = match (&args.contact_sheet, &dataset, sets.last()) {
-        (Some(path), Some(dataset), Some((name, detections))) => {
-            let mut sheet = worst::draw(&truth, detections, dataset, args.worst.into(), path)?;
-            if !name.is_empty() {
-                sheet.0["method"] = json!(name);
-            }
-            Some(sheet)
-        }
+    let worst = match (args.worst, sets.last()) {
+        (Some(count), Some((_, found))) => Some(worst(&truth, found, &args.named()?, count.into())?),
         _ => None,
     };
     if args.json {
         let rows = reports.iter().map(Report::object).collect::<Result<Vec<_>>>()?;
         let mut object =
             json!({ "dataset": dataset_name(args.source()), "images": truth.images.len(), "rows": rows });
-        if let Some((value, _)) = sheet {
-            object["contact_sheet"] = value;
+        if let Some((point, images, _)) = worst {
+            object["operating_point"] = point;
+            object["worst"] = images;
         }
         println!("{}", document(COMMAND, object));
         return Ok(());
@@ -157,48 +152,28 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     for report in &reports {
         print!("{}", report.text()?);
     }
-    if let Some((_, text)) = sheet {
+    if let Some((.., text)) = worst {
         print!("{text}");
     }
     Ok(())
 }
 
-/// Refuses what is too little, or too much.
-fn check(args: &DetectionArgs) -> Result<()> {
-    match (&args.results, &args.images, &args.data) {
-        (None, None, None) => {
-            bail!("nothing to score: give --results FILE, or --images DIR to run a detector on")
-        }
-        (Some(_), Some(_), _) if args.contact_sheet.is_none() => {
-            bail!("--images with --results is for --contact-sheet; leave it out, or say where to draw")
-        }
-        (_, None, None) if args.contact_sheet.is_some() => {
-            bail!("--contact-sheet draws on images: give --images")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The detections to score, and the images where they are needed; `truth` keeps those that the model has
-/// seen.
-fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<(Vec<Set>, Option<CocoDataset>)> {
+/// The detections to score; `truth` keeps the images that the model has seen.
+fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<Vec<Set>> {
     if let Some(results) = &args.results {
-        let sets = vec![(String::new(), read_results_for(results, truth)?)];
-        let drawn = args.contact_sheet.as_ref().map(|_| args.dataset(None));
-        return Ok((sets, drawn.transpose()?));
+        return Ok(vec![(String::new(), read_results_for(results, truth)?)]);
     }
-    let (sets, dataset) = detections(args)?;
-    let kept: std::collections::BTreeSet<u64> = dataset.images.iter().map(|image| image.id).collect();
+    let (sets, kept) = detections(args)?;
     truth.images.retain(|id| kept.contains(id));
     truth.boxes.retain(|object| kept.contains(&object.image_id));
-    Ok((sets, Some(dataset)))
+    Ok(sets)
 }
 
 /// What the model finds on the images: detections of the detector itself and, with a confidence, before and after
-/// refinement, or with a density under its method's name; and the images.
-fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, CocoDataset)> {
+/// refinement, or with a density under its method's name; and the images' ids.
+fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, BTreeSet<u64>)> {
     let detector = args.model.open(0.0)?;
-    let dataset = args.dataset(detector.labels());
+    let dataset = args.dataset(&LoadOptions { labels: detector.labels(), ..LoadOptions::new(Purpose::Eval) });
     let mut dataset =
         dataset.with_context(|| format!("{} on these annotations", args.model.weights_name()))?;
     detector.check_classes(args.source(), &dataset)?;
@@ -215,16 +190,15 @@ fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, CocoDataset)> {
     for refined in evaluation.refined {
         sets.extend([("before".into(), refined.before), ("refined".into(), refined.after)]);
     }
-    Ok((sets, Arc::unwrap_or_clone(dataset)))
+    Ok((sets, dataset.images.iter().map(|image| image.id).collect()))
 }
 
 /// Writes the files for the server that alone knows the annotations.
 fn test_set(args: &DetectionArgs) -> Result<()> {
     let file = args.source().display();
-    if args.per_class || args.errors || args.contact_sheet.is_some() {
+    if args.per_class || args.errors || args.worst.is_some() {
         bail!(
-            "{file} has no annotations, as the file of a test set: --per-class, --errors and --contact-sheet need \
-             some; leave them out, or evaluate the validation set"
+            "{file} has no annotations, as the file of a test set: --per-class, --errors and --worst need some; leave them out, or evaluate the validation set"
         );
     }
     let out = args.out.as_deref().with_context(|| {
@@ -232,7 +206,7 @@ fn test_set(args: &DetectionArgs) -> Result<()> {
     })?;
     // The file is checked before the hours that the images may take.
     GroundTruth::read_test_set(args.source())?;
-    let (sets, dataset) = detections(args)?;
+    let (sets, images) = detections(args)?;
     create_dir(out)?;
     let split = dataset_name(args.source());
     let mut files = Vec::new();
@@ -242,12 +216,12 @@ fn test_set(args: &DetectionArgs) -> Result<()> {
         files.push(json!({ "method": name, "path": path }));
     }
     if args.json {
-        let object = json!({ "dataset": split, "images": dataset.images.len(), "files": files });
+        let object = json!({ "dataset": split, "images": images.len(), "files": files });
         println!("{}", document(COMMAND, object));
         return Ok(());
     }
     println!("{file} has no annotations: the figures come from the evaluation server.");
-    println!("Detections in {} images of {split}; zip one file and send it there:", dataset.images.len());
+    println!("Detections in {} images of {split}; zip one file and send it there:", images.len());
     for path in files.iter().filter_map(|file| file["path"].as_str()) {
         println!("{path}");
     }

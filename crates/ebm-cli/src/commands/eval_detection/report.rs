@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use ebm_data::coco::CocoDataset;
 use ebm_eval::{
     CategoryFigures, CocoFigures, CocoTables, Detection, EdgeCoverage, ErrorBreakdown, GroundTruth,
-    coco_tables, error_breakdown,
+    coco_tables, diagnose, error_breakdown, operating_point,
 };
 use serde_json::{Value, json};
 
@@ -113,4 +114,37 @@ fn by_kind(errors: &ErrorBreakdown) -> Result<String> {
 /// A figure, or none where there is nothing that it could be of.
 fn known(value: f64) -> Option<f64> {
     (value >= 0.0).then_some(value)
+}
+
+/// The operating point and the `count` images with the most errors at it, for `--json`, and both to read.
+pub fn worst(
+    truth: &GroundTruth,
+    detections: &[Detection],
+    dataset: &CocoDataset,
+    count: usize,
+) -> Result<(Value, Value, String)> {
+    let point = operating_point(detections, &diagnose(truth, detections)?);
+    let kept: Vec<Detection> = detections.iter().filter(|found| point.keeps(found.score)).copied().collect();
+    let which = match point.threshold {
+        Some(threshold) => format!("detections from score {threshold:.3} on, where F1 is best"),
+        None => "all detections, since none is right".into(),
+    };
+    let mut text = format!("\nerrors of {which} ({:.3})\n", point.f1);
+    let mut images = Vec::new();
+    for errors in diagnose(truth, &kept)?.images.iter().take(count) {
+        let image = dataset.images.iter().find(|image| image.id == errors.image_id);
+        let image = image.with_context(|| format!("image {} is not in the annotations", errors.image_id))?;
+        let (name, correct, wrong) = (&image.file_name, errors.correct, errors.wrong);
+        let objects = correct + errors.missed;
+        writeln!(text, "{:6}  {name}: {correct} of {objects} found, {wrong} wrong", wrong + errors.missed)?;
+        images.push(json!({
+            "image_id": errors.image_id,
+            "file_name": name,
+            "objects": objects,
+            "correct": correct,
+            "errors": { "wrong": wrong, "missed": errors.missed },
+            "f1": errors.f1,
+        }));
+    }
+    Ok((json!(point), json!(images), text))
 }

@@ -27,11 +27,11 @@ pub struct CommonArgs {
     #[arg(long, requires = "val_annotations")]
     val_images: Option<PathBuf>,
     /// Updates, in place of the configuration's, at least 1; milestones move in proportion.
-    #[arg(long, value_parser = at_least_one)]
-    steps: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: Option<u32>,
     /// Images per update, in place of the configuration's; several processes share them equally.
-    #[arg(long, value_parser = at_least_one)]
-    batch_size: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    batch_size: Option<u32>,
     /// Compute the frozen layers once per image and keep the result in memory: of the mirrored images too
     /// where they are a body's; for a branch no image is mirrored then.
     #[arg(long)]
@@ -56,8 +56,8 @@ struct DataArgs {
     #[arg(long, requires = "annotations")]
     images: Vec<PathBuf>,
     /// Only the first so many images, by id.
-    #[arg(long, value_parser = at_least_one)]
-    limit: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
     /// Which part of the samples may be defective, 0 to 1: they are left out.
     #[arg(long, value_name = "FRACTION", default_value_t = Tolerance::default().max_bad_fraction)]
     max_bad_fraction: f64,
@@ -65,15 +65,6 @@ struct DataArgs {
     /// this name with `.images` at its end.
     #[arg(long, value_name = "FILE")]
     defects: Option<PathBuf>,
-}
-
-/// A number of things of which there must be one, and not 2³² either.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse::<u32>() {
-        Ok(0) => Err("with 0 nothing is trained; give 1 or more".into()),
-        Ok(count) => Ok(count as usize),
-        Err(error) => Err(format!("not a number of things: {error}")),
-    }
 }
 
 impl CommonArgs {
@@ -96,9 +87,9 @@ impl CommonArgs {
     /// Makes a training as long, and its batches as large, as is asked for.
     pub fn change(&self, training: &mut TrainingConfig) {
         if let Some(steps) = self.steps {
-            training.set_steps(steps);
+            training.set_steps(steps as usize);
         }
-        training.batch_size = self.batch_size.unwrap_or(training.batch_size);
+        training.batch_size = self.batch_size.map_or(training.batch_size, |size| size as usize);
     }
 
     /// The training's images, seed, and `file`.
@@ -113,7 +104,7 @@ impl CommonArgs {
             images: ImageFiles {
                 folder: data.clone(),
                 coco: annotations.iter().cloned().zip(images.iter().cloned()).collect(),
-                limit: *limit,
+                limit: limit.map(|limit| limit as usize),
                 tolerance: Tolerance { max_bad_fraction: *max_bad_fraction, report: defects.clone() },
             },
             validation: self.val_annotations.clone().zip(self.val_images.clone()),

@@ -38,49 +38,35 @@ pub enum Train {
     HeadPose(face::FaceArgs<face::PoseImages>),
 }
 
-/// Runs the command.
 pub fn run(command: Train, signals: &Signals) -> Result<()> {
     match command {
-        Train::Detector(args) => {
-            let mut training = args.training()?;
-            let file = training.options.file.clone();
-            start(&args.common.run, &mut training, &file, signals)
-        }
-        Train::Branch(args) => {
-            let mut training = args.training()?;
-            let file = training.options.file.clone();
-            start(&args.common.run, &mut training, &file, signals)
-        }
-        Train::Refiner(args) => {
-            let mut training = args.training()?;
-            let file = training.options.file.clone();
-            start(&args.common.run, &mut training, &file, signals)
-        }
-        Train::Tracker(args) => start(&args.run, &mut args.training()?, &args.run.run, signals),
-        Train::Age(args) => start(&args.run, &mut args.training()?, &args.run.run, signals),
-        Train::HeadPose(args) => start(&args.run, &mut args.training()?, &args.run.run, signals),
+        Train::Detector(args) => start(&args.common.run, args.training()?, |of| &of.options.file, signals),
+        Train::Branch(args) => start(&args.common.run, args.training()?, |of| &of.options.file, signals),
+        Train::Refiner(args) => start(&args.common.run, args.training()?, |of| &of.options.file, signals),
+        Train::Tracker(args) => start(&args.run, args.training()?, |of| &of.run, signals),
+        Train::Age(args) => start(&args.run, args.training()?, |of| &of.run, signals),
+        Train::HeadPose(args) => start(&args.run, args.training()?, |of| &of.run, signals),
     }
 }
 
 /// Trains as `own` says; standard output names the `result`.
 fn start<T: Training<Error: Into<Error>>>(
     own: &RunArgs,
-    training: &mut T,
-    result: &Path,
+    mut training: T,
+    result: fn(&T) -> &Path,
     signals: &Signals,
 ) -> Result<()> {
-    let (engine, device) = own.engine();
-    let (group, device) = engine.join(device)?;
+    let (group, device) = own.engine.join(own.device)?;
     let mut progress = Console::stopping_at(signals.listen()?).computing_on(&device);
     if !group.is_first() {
         progress = progress.silent();
     }
     let mut session = Session { group: &group, device: &device, progress: &mut progress };
-    let trained = course(own, training, &mut session);
+    let trained = course(own, &mut training, &mut session);
     let is_done = trained.is_ok() && group.is_first();
     parallel::end(&group, trained)?;
     if is_done {
-        println!("{}", result.display());
+        println!("{}", result(&training).display());
     }
     Ok(())
 }

@@ -40,17 +40,12 @@ pub struct RunArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]
-    engine: EngineArgs,
+    pub engine: EngineArgs,
     #[command(flatten)]
     pub watch: WatchArgs,
 }
 
 impl RunArgs {
-    /// How several processes meet, and on which devices.
-    pub fn engine(&self) -> (EngineArgs, DeviceArgs) {
-        (self.engine, self.device)
-    }
-
     /// The settings, the embedded ones of the name `own` unless others are given.
     pub fn settings<S: Settings>(&self, own: &str) -> Result<S> {
         Ok(self.settings.load(self.config.as_deref().unwrap_or(own), false)?.settings)

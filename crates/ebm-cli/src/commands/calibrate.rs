@@ -1,0 +1,138 @@
+//! `ebm calibrate`: what annotated images and videos teach about how a trained model is used.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use ebm_base::Key;
+use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
+use ebm_detect::weights::REFINER;
+use ebm_detect::{Annotated, CalibrationOptions, RefinedResults, RefinerFit};
+use ebm_eval::tracking::TestSet;
+use ebm_eval::{detections::check_ids, read_results};
+use ebm_track::saved::SavedConfig;
+use ebm_track::{Tracker, TrackerOptions, calibrate_bands};
+use ebm_train::ModelMetadata;
+
+use super::eval_tracking::parse_test_set;
+use super::say_left_out;
+use crate::device::DeviceArgs;
+use crate::model_path::ModelPath;
+use crate::progress::Console;
+
+/// What to calibrate.
+#[derive(Subcommand)]
+pub enum Calibrate {
+    /// A refiner, from a detector's boxes on annotated images: how far to move boxes, how wide intervals have to
+    /// be, and how f enters scores.
+    Refiner(RefinerArgs),
+    /// A tracker, from annotated videos: how wide the bands of edges have to be.
+    Tracker(TrackerArgs),
+}
+
+pub fn run(command: Calibrate) -> Result<()> {
+    match command {
+        Calibrate::Refiner(args) => refiner(&args),
+        Calibrate::Tracker(args) => tracker(&args),
+    }
+}
+
+/// Arguments of `ebm calibrate refiner`.
+#[derive(Args)]
+pub struct RefinerArgs {
+    /// The refiner, of `ebm train refiner`, or hub:OWNER/NAME.
+    #[arg(long)]
+    refiner: ModelPath,
+    /// A detector's boxes on images that neither it nor the refiner was trained on, as a COCO result file.
+    #[arg(long)]
+    results: PathBuf,
+    /// COCO annotations of these images.
+    #[arg(long)]
+    annotations: PathBuf,
+    /// Folder of the images.
+    #[arg(long)]
+    images: PathBuf,
+    /// Where the refiner goes that knows the step length, the temperature and the factors of its intervals, and
+    /// how f enters scores.
+    #[arg(long)]
+    out: PathBuf,
+    /// The factor of the configured step lengths; then none is chosen.
+    #[arg(long)]
+    step_factor: Option<f64>,
+    /// Samples for each density.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..))]
+    samples: u32,
+    /// Seed of the samples.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+fn refiner(args: &RefinerArgs) -> Result<()> {
+    if args.out.exists() {
+        bail!("{} exists already; give another --out", args.out.display());
+    }
+    let device = args.device.open_single()?;
+    let found = read_results(&args.results)?;
+    let dataset = CocoDataset::load(&args.annotations, &args.images, &LoadOptions::new(Purpose::Eval))?;
+    let images = Annotated::new("validation images", dataset, 0);
+    check_ids(&found, &images.truth, &args.results.display().to_string())?;
+    let key = Key::new(args.seed).split("calibration");
+    let file = args.refiner.file()?;
+    let fit = RefinerFit {
+        file: &file,
+        metadata: ModelMetadata::require(&file, &[REFINER])?,
+        step_factor: args.step_factor,
+        samples: Some(CalibrationOptions { samples: args.samples as usize, key }),
+        device,
+    };
+    let results = RefinedResults { images: &images, detections: &found };
+    fit.write(&results, &args.out, &mut Console::new())?;
+    println!("{}", args.out.display());
+    Ok(())
+}
+
+/// Arguments of `ebm calibrate tracker`.
+#[derive(Args)]
+pub struct TrackerArgs {
+    /// The tracker, a run such as runs/tracking-stills-1/ebm-0, into whose model.safetensors goes what was
+    /// learnt, in the place of what it says of its density.
+    #[arg(long)]
+    run: PathBuf,
+    /// Annotated sequences that it was not trained on, laid out as their dataset is.
+    #[arg(long)]
+    sequences: PathBuf,
+    /// Of which dataset they are.
+    #[arg(long, value_parser = parse_test_set(), default_value = "other")]
+    dataset: TestSet,
+    /// Samples of p(y|x) in each frame, as many as will be drawn when it is used.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..))]
+    samples: u32,
+    /// Seed of the tracker's numbers.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The backbone's weight file, where it is no longer where the run had it.
+    #[arg(long)]
+    backbone: Option<PathBuf>,
+}
+
+fn tracker(args: &TrackerArgs) -> Result<()> {
+    let options = TrackerOptions { backbone: args.backbone.clone(), seed: args.seed };
+    let tracker = Tracker::open_with(&args.run, &options)?;
+    let found = (args.dataset.load(&args.sequences))
+        .with_context(|| format!("the sequences in {}", args.sequences.display()))?;
+    say_left_out(&found.quarantine);
+    let samples = args.samples as usize;
+    let density = calibrate_bands(&tracker, &found.sequences, samples, &mut Console::new())
+        .context("the bands stay as they are")?;
+    let [left, top, right, bottom] = density.factors.unwrap_or([1.0; 4]);
+    eprintln!(
+        "temperature {}; bands are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom)",
+        density.temperature
+    );
+    let saved = SavedConfig { density: Some(density), ..tracker.saved.clone() };
+    saved.replace(&args.run)?;
+    println!("{}", SavedConfig::model_path(&args.run).display());
+    Ok(())
+}

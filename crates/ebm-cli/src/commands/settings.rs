@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use ebm_experiment::config::{Change, Configured, Overrides, Setting, Settings};
 
-use super::reproduce::outcome::Reference;
+use super::reproduce::common::Reference;
 
 /// Arguments of `ebm settings`.
 #[derive(Args)]

@@ -3,8 +3,7 @@
 use std::error::Error as StdError;
 
 use ebm_base::files::ErrorKind;
-
-use crate::commands::reproduce::outcome::Missed;
+use ebm_eval::Comparison;
 
 /// The figures are not those that the configuration expects, with `--check`.
 const MISSED: u8 = 5;
@@ -18,7 +17,7 @@ pub fn code(error: &anyhow::Error, interrupted: u8) -> u8 {
     if is_of_resources(error) {
         return RESOURCES;
     }
-    if error.chain().any(|cause| cause.is::<Missed>()) {
+    if error.chain().any(|cause| cause.is::<Comparison>()) {
         return MISSED;
     }
     match error.chain().map(kind).find(|kind| *kind != ErrorKind::Failure) {

@@ -7,6 +7,8 @@ use ebm_data::files::write_atomic;
 use ebm_eval::{Spread, Summary};
 use serde::Serialize;
 
+use crate::machine::{Machine, today};
+
 /// What stands in a table.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -31,6 +33,12 @@ impl<'a, R> TableSpec<'a, R> {
         Self { titles: Vec::new(), columns: Vec::new() }
     }
 
+    /// The columns that begin a CSV file of measurements: the day and the machine.
+    pub fn measured() -> Self {
+        let (date, device) = (today(), Machine::here().short());
+        Self::new().text("date", move |_| date.clone()).text("device", move |_| device.clone())
+    }
+
     fn with(mut self, title: impl Into<String>, cell: impl Fn(&R) -> Result<Cell> + 'a) -> Self {
         self.titles.push(title.into());
         self.columns.push(Box::new(cell));
@@ -39,7 +47,12 @@ impl<'a, R> TableSpec<'a, R> {
 
     /// A column of texts or whole numbers.
     pub fn text<V: ToString>(self, title: impl Into<String>, value: impl Fn(&R) -> V + 'a) -> Self {
-        self.with(title, move |row| Ok(Cell::Text(value(row).to_string())))
+        self.known(title, move |row| Some(value(row)))
+    }
+
+    /// A column of texts or whole numbers, which a row may lack.
+    pub fn known<V: ToString>(self, title: impl Into<String>, value: impl Fn(&R) -> Option<V> + 'a) -> Self {
+        self.with(title, move |row| Ok(value(row).map_or(Cell::None, |value| Cell::Text(value.to_string()))))
     }
 
     /// A column of numbers in full.
@@ -137,6 +150,11 @@ impl<'a, R> TableSpec<'a, R> {
         }
         Ok(write_atomic(path, &file.into_inner()?)?)
     }
+}
+
+/// Numbers as a text.
+pub fn joined(numbers: &[f64], separator: &str) -> String {
+    numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(separator)
 }
 
 /// Rows that belong together.

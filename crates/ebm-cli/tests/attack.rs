@@ -55,7 +55,7 @@ const fn kind(name: &'static str, cases: usize, run: fn(&mut Case<'_>) -> Result
     Kind { name, cases, run }
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 6] = [
     kind("weights", 500, kinds::weights),
     kind("folders", 240, kinds::folder),
     kind("settings", 200, kinds::settings),

@@ -101,7 +101,7 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name);
     let (out, datasets, weights) = (place("runs"), place("datasets"), place("weights"));
-    let args = ["reproduce", "tracking", "--smoke", "--seeds", "1", "--json", "--repetitions", "2"];
+    let args = ["reproduce", "tracking", "--smoke", "--seeds", "1", "--json", "--set", "repetitions=2"];
     let args = [&args[..], &["--out", text(&out)]].concat();
     let args = [&args[..], &["--datasets", text(&datasets), "--weights", text(&weights)]].concat();
     let object = schema::document(&succeeds(&args).stdout, "reproduce tracking");

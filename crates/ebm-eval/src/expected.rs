@@ -166,6 +166,9 @@ impl fmt::Display for Comparison {
     }
 }
 
+/// The error of a run whose figures must be those that are expected, and are not.
+impl std::error::Error for Comparison {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use ebm_experiment::config::{Change, Configured, Declaration, Overrides, Setting, Settings};
 
-use super::reproduce::outcome::Reference;
+use super::reproduce::common::Reference;
 
 /// Tasks with settings.
 const TASKS: [(&str, fn() -> Declaration); 6] = [

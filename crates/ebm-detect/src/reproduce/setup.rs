@@ -165,11 +165,6 @@ impl Setup {
         })
     }
 
-    /// The settings.
-    pub fn config(&self) -> &ExperimentConfig {
-        &self.config
-    }
-
     /// The images that results are measured on.
     pub fn test(&self) -> &Annotated {
         &self.test
@@ -202,20 +197,9 @@ impl Setup {
 
     /// What a reader of results has to know: where they were measured, of which split of COCO the `published`
     /// figures beside them are, and on which images step lengths were chosen.
-    pub fn remarks(&self, published: Option<&str>) -> Vec<String> {
-        let (test, validation) = (&self.test.name, &self.validation.name);
-        remarks(
-            test,
-            self.test.dataset.images.len(),
-            validation,
-            published,
-            self.config.step_factors.len() > 1,
-        )
-    }
-
-    /// What a reader of a search for settings has to know: on which images it was made.
-    pub fn search_remark(&self) -> String {
-        search_remark(&self.test.name, &self.validation.name)
+    pub fn remarks(&self, published: &str) -> Vec<String> {
+        let (test, chosen) = (&self.test, self.config.step_factors.len() > 1);
+        remarks(&test.name, test.dataset.images.len(), &self.validation.name, published, chosen)
     }
 
     /// What the branch that a study needs must say of itself.
@@ -329,17 +313,10 @@ pub(super) fn heads<'a>(trained: impl IntoIterator<Item = &'a Trained>) -> Heads
     Heads::of(trained.into_iter().map(|one| (&one.branch, one.ascent.as_ref())))
 }
 
-fn remarks(
-    test: &str,
-    images: usize,
-    validation: &str,
-    published: Option<&str>,
-    chosen: bool,
-) -> Vec<String> {
-    let beside = match published {
-        Some(split) if split == test => format!("; the paper's figures are of {split} too"),
-        Some(split) => format!("; the paper's figures are of COCO {split}"),
-        None => String::new(),
+fn remarks(test: &str, images: usize, validation: &str, published: &str, chosen: bool) -> Vec<String> {
+    let beside = match published == test {
+        true => format!("{published} too"),
+        false => format!("COCO {published}"),
     };
     let chosen = match chosen {
         false => "The step lengths are the configured ones; none were chosen.".to_owned(),
@@ -348,16 +325,7 @@ fn remarks(
         }
         true => format!("The step lengths were chosen on other images, {validation}."),
     };
-    vec![format!("Measured on {test}, {images} images{beside}."), chosen]
-}
-
-fn search_remark(test: &str, validation: &str) -> String {
-    if test == validation {
-        return format!(
-            "The search was made on {test}, on which results are measured too: its best is no result."
-        );
-    }
-    format!("The search was made on {validation}, results are measured on {test}.")
+    vec![format!("Measured on {test}, {images} images; the paper's figures are of {beside}."), chosen]
 }
 
 #[cfg(test)]
@@ -367,14 +335,12 @@ mod tests {
     #[test]
     fn a_report_says_which_images_its_figures_are_of() {
         let paper = |published, chosen| remarks("val2017", 5000, "val2017", published, chosen);
-        let [measured, chosen] = &paper(Some("test-dev"), false)[..] else { unreachable!() };
+        let [measured, chosen] = &paper("test-dev", false)[..] else { unreachable!() };
         assert_eq!(measured, "Measured on val2017, 5000 images; the paper's figures are of COCO test-dev.");
         assert!(chosen.contains("none were chosen"));
-        assert!(paper(Some("val2017"), false)[0].ends_with("are of val2017 too."));
-        assert!(paper(None, true)[1].contains("on which results are measured too"));
-        assert!(search_remark("val2017", "val2017").contains("its best is no result"));
-        let mini = remarks("test", 300, "validation", None, true);
+        assert!(paper("val2017", false)[0].ends_with("are of val2017 too."));
+        assert!(paper("val2017", true)[1].contains("on which results are measured too"));
+        let mini = remarks("test", 300, "validation", "test-dev", true);
         assert!(mini[1].ends_with("on other images, validation."));
-        assert!(search_remark("test", "validation").ends_with("results are measured on test."));
     }
 }

@@ -121,7 +121,7 @@ pub struct Example {
 }
 
 /// What a reproduction finds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     /// One for each method, seed, before and after refinement.
     pub rows: Vec<Row>,
@@ -133,12 +133,14 @@ pub struct Outcome {
     /// One for each energy model of a study, where asked for.
     pub ablation: Vec<AblationRow>,
     /// A few images with their densities, by the first seed.
+    #[serde(skip)]
     pub examples: Vec<Example>,
     /// λ, chosen on the validation split; of each fold, where there are folds.
     pub step_lengths: Vec<f64>,
     /// How many images the rows are of.
     pub images: usize,
     /// The split that the rows are of: `test`, `validation` or `report`.
+    #[serde(rename = "split")]
     pub part: &'static str,
 }
 

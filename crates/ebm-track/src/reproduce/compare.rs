@@ -38,7 +38,7 @@ pub struct Test {
 }
 
 /// The results with what is needed to draw them.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub struct Comparison {
     /// One for each dataset, method and seed.
     pub rows: Vec<Row>,

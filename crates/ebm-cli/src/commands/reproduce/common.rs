@@ -1,19 +1,21 @@
-//! What every reproduction is asked for, and what happens whatever the task: the scale, the settings, the
-//! folder, the results.
+//! What reproductions are asked for, and what happens whatever the task: the scale, the settings, the folder, the
+//! comparison with what is expected, the report.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::{Args, ValueEnum};
+use ebm_data::files::write_atomic;
+use ebm_eval::{Comparison, Expected};
 use ebm_experiment::config::{Configured, Settings, check_ranges};
+use serde_json::{Value, json};
 
-use super::outcome::{CheckArgs, Reference, SMOKE, Study};
 use crate::commands::settings::SettingsArgs;
 use crate::commands::{run_dir, run_name};
 use crate::device::DeviceArgs;
 use crate::progress::Console;
-use crate::weights_path;
+use crate::{schema, weights_path};
 
 /// How large an experiment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,16 +43,8 @@ pub enum Scale {
 
 impl Scale {
     /// Its name in configurations and runs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto | Self::Mini => "mini",
-            Self::People => "people",
-            Self::Nuclei => "nuclei",
-            Self::Finetuned => "finetuned",
-            Self::Pointing => "pointing",
-            Self::Stills => "stills",
-            Self::Paper => "paper",
-        }
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -62,8 +56,10 @@ pub struct CommonArgs {
     pub json: bool,
     #[command(flatten)]
     pub settings: SettingsArgs,
-    #[command(flatten)]
-    pub check: CheckArgs,
+    /// Leave with exit code 5 where a figure lies further from the configuration's expected one than it
+    /// tolerates.
+    #[arg(long)]
+    check: bool,
     /// Where runs go.
     #[arg(long, default_value = "runs")]
     pub out: PathBuf,
@@ -100,10 +96,13 @@ pub struct TaskArgs {
 }
 
 impl TaskArgs {
-    /// The folder of weights: the first that `has` what is needed, or the one that it belongs into.
-    pub fn weights(&self, has: impl Fn(&Path) -> bool) -> PathBuf {
-        let found = || weights_path::folder(has).unwrap_or_else(|| weights_path::FOLDER.into());
-        self.weights.clone().unwrap_or_else(found)
+    /// The folder of weights with the file in it that is `known` of a folder: the first folder that has one, or the one that
+    /// it belongs into.
+    pub fn weights(&self, known: impl Fn(&Path) -> Option<PathBuf>) -> (PathBuf, Option<PathBuf>) {
+        let found = || weights_path::folder(|folder| known(folder).is_some());
+        let folder = self.weights.clone().or_else(found).unwrap_or_else(|| weights_path::FOLDER.into());
+        let file = known(&folder);
+        (folder, file)
     }
 
     /// Where weights were looked for, after what is missing.
@@ -113,49 +112,45 @@ impl TaskArgs {
     }
 }
 
+/// What a reproduction says of itself.
+pub struct About<'a> {
+    /// Its name on the command line, such as `head-pose`.
+    pub name: &'static str,
+    /// What its runs are called before the scale.
+    pub run: &'static str,
+    /// What all of them are asked for.
+    pub args: &'a TaskArgs,
+    /// The scale of `--scale auto` where its data are here.
+    pub real: Scale,
+    /// What mini scale is made on.
+    pub generated: &'static str,
+}
+
 /// A reproduction as it was asked for.
 pub trait Reproduction {
     /// Its settings.
     type Config: Settings;
 
-    /// Its name on the command line and in the names of runs, such as `head-pose`.
-    fn task(&self) -> &'static str;
-
-    /// What all of them are asked for.
-    fn args(&self) -> &TaskArgs;
-
-    /// The scale of `--scale auto`.
-    fn real(&self) -> Scale {
-        Scale::Paper
-    }
-
-    /// What mini scale is made on.
-    fn generated(&self) -> &'static str;
+    /// What it says of itself.
+    fn about(&self) -> About<'_>;
 
     /// What is missing for a scale of real data.
     fn missing(&self, scale: Scale) -> Result<Vec<String>>;
 
     /// The embedded configuration of a scale.
     fn configuration(&self, scale: Scale) -> String {
-        scale.name().to_owned()
+        scale.name()
     }
 
-    /// Changes the settings as its own arguments ask.
-    fn change(&self, _config: &mut Self::Config) -> Result<()> {
-        Ok(())
-    }
-
-    /// Why the configuration's figures are not of what its own arguments ask for, if they are not.
-    fn is_other(&self, scale: Scale) -> Result<Option<&'static str>>;
-
-    /// The name of its runs at a scale.
-    fn run_name(&self, scale: Scale) -> String {
-        format!("{}-{}", self.task(), scale.name())
+    /// Changes the settings as its own arguments ask. Returns why the configuration's figures are not of what these ask
+    /// for, if they are not.
+    fn change(&self, _config: &mut Self::Config, _scale: Scale) -> Result<Option<&'static str>> {
+        Ok(None)
     }
 
     /// Where its networks are trained.
     fn device(&self, _scale: Scale) -> Result<Device> {
-        self.args().device.open_single()
+        self.about().args.device.open_single()
     }
 
     /// Makes the study that was asked for.
@@ -174,16 +169,16 @@ pub struct Place<'a> {
 
 /// Runs a reproduction.
 pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
-    let args = task.args();
-    let missing = task.missing(if args.scale == Scale::Auto { task.real() } else { args.scale })?;
+    let About { name, run, args, real, generated } = task.about();
+    let (common, resume) = (&args.common, args.resume.as_deref());
+    let missing = task.missing(if args.scale == Scale::Auto { real } else { args.scale })?;
     let scale = match args.scale {
-        Scale::Auto if args.common.smoke => Scale::Mini,
-        Scale::Auto if missing.is_empty() => task.real(),
+        Scale::Auto if common.smoke => Scale::Mini,
+        Scale::Auto if missing.is_empty() => real,
         Scale::Auto => {
             eprintln!(
-                "Running at mini scale, on {}, because {} {} missing; docs/datasets.md and docs/weights.md say how to get the \
-                 paper's.",
-                task.generated(),
+                "Running at mini scale, on {generated}, because {} {} missing; docs/datasets.md and docs/weights.md say how to \
+                 get the paper's.",
                 missing.join(", "),
                 if missing.len() == 1 { "is" } else { "are" }
             );
@@ -191,17 +186,12 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
         }
         given => given,
     };
-    let common = &args.common;
     let own = task.configuration(scale);
     let mut configured: Configured<R::Config> =
         common.settings.load(args.config.as_deref().unwrap_or(&own), common.smoke)?;
-    task.change(&mut configured.settings)?;
+    let other = task.change(&mut configured.settings, scale)?;
     check_ranges("of the command line", &configured.settings)?;
-    let reference = match task.is_other(scale)? {
-        None => common.reference(&configured),
-        Some(reason) => common.reference(&configured).and(Err(reason)),
-    };
-    common.check.refuse_without(&reference)?;
+    let reference = common.reference(&configured, other)?;
     if let (false, Some(first)) = (scale == Scale::Mini, missing.first()) {
         bail!(
             "{first} is missing{}; see docs/datasets.md and docs/weights.md, or run --scale mini",
@@ -210,15 +200,83 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     }
     let device = task.device(scale)?;
     let mut progress = progress.computing_on(&device);
-    let command = format!("reproduce {}", task.task());
-    let run = run_dir(args.resume.as_deref(), &common.out, &run_name(&task.run_name(scale), common.smoke))?;
+    let run = run_name(&format!("{run}-{}", scale.name()), common.smoke);
+    let run = run_dir(resume, &common.out, &run)?;
     let study = task.study(&configured.settings, &Place { scale, run: &run, device }, &mut progress)?;
-    common.finish(&command, scale.name(), &run, study, &reference)
+    common.finish(name, &scale.name(), &run, study, reference)
+}
+
+/// The figures that a run is compared with, or why with none.
+pub type Reference<'a> = Result<&'a Expected, &'static str>;
+
+/// A study that has been made.
+pub struct Study {
+    /// The table or figure of the paper.
+    pub title: &'static str,
+    /// The document: a JSON object with `rows`, one object for each method and seed, and what else was found.
+    pub document: Value,
+    /// For people; `report.md` has it below the title.
+    pub tables: String,
+    /// What follows them in `report.md`.
+    pub appendix: &'static str,
+    /// What the run has beside `results.json` and `report.md`.
+    pub files: &'static str,
 }
 
 impl CommonArgs {
-    /// The configuration's expected figures, where they are of what was asked for.
-    pub fn reference<'a, S>(&self, configured: &'a Configured<S>) -> Reference<'a> {
-        if self.smoke { Err(SMOKE) } else { self.settings.reference(configured) }
+    /// The configuration's expected figures; `other` says why they are not of what was asked for, where they are not.
+    ///
+    /// # Errors
+    /// With --check, where there is nothing to compare: before the work begins.
+    pub fn reference<'a, S>(
+        &self,
+        configured: &'a Configured<S>,
+        other: Option<&'static str>,
+    ) -> Result<Reference<'a>> {
+        let expected = match self.smoke {
+            true => Err("the results of --smoke mean nothing"),
+            false => self.settings.reference(configured),
+        };
+        match expected.and_then(|expected| other.map_or(Ok(expected), Err)) {
+            Err(reason) if self.check => bail!("--check has nothing to compare: {reason}; leave it out"),
+            reference => Ok(reference),
+        }
+    }
+
+    /// Writes a study's `results.json` and `report.md` to `run`, prints one of them, and says how the figures
+    /// compare with the expected ones.
+    ///
+    /// # Errors
+    /// When a file cannot be written; with --check the [`Comparison`], where figures are missed or none were compared.
+    pub fn finish(
+        &self,
+        task: &str,
+        scale: &str,
+        run: &Path,
+        Study { title, mut document, tables, appendix, files }: Study,
+        reference: Reference<'_>,
+    ) -> Result<()> {
+        let comparison = match reference {
+            Ok(expected) => expected.compare(document["rows"].as_array().map_or(&[], Vec::as_slice)),
+            Err(reason) => Comparison::none(reason),
+        };
+        document["study"] = json!(title);
+        document["scale"] = json!(scale);
+        document["expected"] = json!(comparison);
+        let object = schema::document(&format!("reproduce {task}"), document);
+        write_atomic(&run.join("results.json"), &serde_json::to_vec_pretty(&object)?)?;
+        let report = format!("# {title}, {scale} scale\n\n{tables}\n{appendix}\n{comparison}\n");
+        write_atomic(&run.join("report.md"), report.as_bytes())?;
+        if self.json {
+            println!("{object}");
+        } else {
+            println!("{tables}");
+        }
+        eprintln!("{files}, results.json and report.md are in {}", run.display());
+        if self.check && (comparison.missed > 0 || comparison.compared == 0) {
+            return Err(comparison.into());
+        }
+        eprintln!("{comparison}");
+        Ok(())
     }
 }

@@ -3,36 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
-    reproduce::{
-        BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, step_lengths, table1, table2,
-    },
+    reproduce::{BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, table1, table2},
 };
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{json, to_value};
 
-use super::common::{Place, Reproduction, Scale, TaskArgs};
-use super::detection_figures::draw_refined;
+use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
 use super::detection_tables as tables;
-use super::outcome::Study;
 use crate::commands::create_dir;
 use crate::progress::Console;
 use crate::workers::WorkersArgs;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum FigureName {
-    /// AP and speed against T.
-    #[value(name = "3a")]
-    Trade,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Grid {
-    /// Step lengths and their decay.
-    Lambda,
-}
 
 /// Detector weights that the paper scale knows, best first, with the configuration that each belongs to.
 const DETECTORS: [(&str, &str); 2] = [
@@ -49,11 +31,8 @@ pub struct DetectionArgs {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     table: u8,
     /// 3a: AP and speed against the number of steps.
-    #[arg(long, value_enum, conflicts_with_all = ["table", "grid", "objectives"])]
-    figure: Option<FigureName>,
-    /// lambda: the search for step lengths, on the validation images.
-    #[arg(long, value_enum, conflicts_with_all = ["table", "objectives"])]
-    grid: Option<Grid>,
+    #[arg(long, value_parser = ["3a"], conflicts_with_all = ["table", "objectives"])]
+    figure: Option<String>,
     /// The energy model trained with every objective, compared like Table 2.
     #[arg(long, conflicts_with = "table")]
     objectives: bool,
@@ -88,20 +67,14 @@ pub struct DetectionArgs {
 impl Reproduction for DetectionArgs {
     type Config = ExperimentConfig;
 
-    fn task(&self) -> &'static str {
-        "detection"
-    }
-
-    fn args(&self) -> &TaskArgs {
-        &self.task
-    }
-
-    fn real(&self) -> Scale {
-        Scale::Nuclei
-    }
-
-    fn generated(&self) -> &'static str {
-        "generated scenes and the project's own small detector"
+    fn about(&self) -> About<'_> {
+        About {
+            name: "detection",
+            run: "detection",
+            args: &self.task,
+            real: Scale::Nuclei,
+            generated: "generated scenes and the project's own small detector",
+        }
     }
 
     fn missing(&self, scale: Scale) -> Result<Vec<String>> {
@@ -117,22 +90,17 @@ impl Reproduction for DetectionArgs {
     fn configuration(&self, scale: Scale) -> String {
         let weights = self.base_weights(Scale::Paper);
         let published = DETECTORS.iter().find(|(name, _)| scale == Scale::Paper && weights.ends_with(name));
-        published.map_or(scale.name(), |(_, name)| *name).to_owned()
+        published.map_or_else(|| scale.name(), |(_, name)| (*name).to_owned())
     }
 
-    fn change(&self, config: &mut ExperimentConfig) -> Result<()> {
+    fn change(&self, config: &mut ExperimentConfig, _: Scale) -> Result<Option<&'static str>> {
         if let Some(steps) = self.steps.filter(|_| !self.task.common.smoke) {
             for training in [&mut config.density, &mut config.confidence] {
                 training.set_steps(steps as usize);
             }
         }
-        Ok(())
-    }
-
-    fn is_other(&self, _: Scale) -> Result<Option<&'static str>> {
-        let is_table2 = self.table == 2 && self.figure.is_none() && self.grid.is_none();
         Ok(match () {
-            () if !is_table2 || self.objectives => {
+            () if self.table != 2 || self.figure.is_some() || self.objectives => {
                 Some("the configuration states what to expect of Table 2 alone")
             }
             () if self.steps.is_some() => Some("--steps is not what the configuration's figures are of"),
@@ -144,16 +112,37 @@ impl Reproduction for DetectionArgs {
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        self.methods(config)?;
-        let study = StudyOptions {
+        let (methods, seeds) = (self.methods(config)?, self.task.seeds);
+        let options = StudyOptions {
             run: at.run.to_owned(),
             heads: self.heads(),
             resume: self.task.resume.is_some(),
             device: at.device.clone(),
             workers: self.workers.count(),
         };
-        let setup = Setup::open(config, &self.images(at.scale), &self.base(at.scale)?, &study, progress)?;
-        self.study_in(&setup, at.run, progress)
+        let setup = &Setup::open(config, &self.images(at.scale), &self.base(at.scale)?, &options, progress)?;
+        let is_energy = |method: &MethodConfig| method.key == ExperimentConfig::ENERGY;
+        let (mut appendix, mut files) = ("", "detections, trained heads, metrics");
+        let (title, published, table, rows) = if self.figure.is_some() {
+            let rows = figure3a(setup, seeds, progress)?;
+            tables::plot_figure3a(at.run, &config.figure3a, &rows)?;
+            ("Figure 3a", "val2017", tables::figure3a(&config.figure3a, &rows)?, to_value(rows)?)
+        } else if self.table == 1 {
+            let rows = table1(setup, seeds, progress)?;
+            ("Table 1", "val2017", tables::table1(&rows)?, to_value(rows)?)
+        } else {
+            let rows = table2(setup, &methods, seeds, progress)?;
+            if methods.iter().any(is_energy) {
+                tables::draw_refined(setup, at.run)?;
+                appendix = "\n![Boxes before and after refinement](refined.png)\n";
+                files = "refined.png (boxes before and after refinement), detections, trained heads";
+            }
+            let title = if self.objectives { "Objectives" } else { "Table 2" };
+            (title, "test-dev", tables::table2(&methods, &rows)?, to_value(rows)?)
+        };
+        let remarks = setup.remarks(published);
+        let tables = format!("{table}\n\n{}", remarks.join("\n"));
+        Ok(Study { title, document: json!({ "rows": rows, "remarks": remarks }), tables, appendix, files })
     }
 }
 
@@ -172,7 +161,7 @@ impl DetectionArgs {
             Scale::Mini => StudyImages::Scenes(folder("generated/detection")),
             Scale::People => StudyImages::Folder(folder("coco-person")),
             Scale::Paper => StudyImages::Coco(folder("coco")),
-            _ => StudyImages::Folder(folder(scale.name())),
+            _ => StudyImages::Folder(folder(&scale.name())),
         }
     }
 
@@ -184,8 +173,9 @@ impl DetectionArgs {
         };
         let known = |folder: &Path| names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
         // What is made anew goes into this folder's.
-        let folder = self.task.weights(|folder| !self.keep_base && known(folder).is_some());
-        known(&folder).unwrap_or_else(|| folder.join(&names[0]))
+        let is_made = self.keep_base && scale != Scale::Paper;
+        let (folder, file) = self.task.weights(|folder| if is_made { None } else { known(folder) });
+        file.unwrap_or_else(|| folder.join(&names[0]))
     }
 
     /// How the detector is made: at paper scale it is read.
@@ -212,50 +202,4 @@ impl DetectionArgs {
             given => given.iter().map(|key| Ok(config.method(key)?.clone())).collect(),
         }
     }
-
-    /// The study that the arguments name.
-    fn study_in(&self, setup: &Setup, run: &Path, progress: &mut Console) -> Result<Study> {
-        let (methods, seeds) = (self.methods(setup.config())?, self.task.seeds);
-        if self.grid == Some(Grid::Lambda) {
-            let rows = step_lengths(setup, &methods, progress)?;
-            let table = tables::step_lengths(&methods, &rows)?;
-            return of("Step lengths", vec![setup.search_remark()], &rows, &table);
-        }
-        if self.figure.is_some() {
-            let rows = figure3a(setup, seeds, progress)?;
-            let published = &setup.config().figure3a;
-            tables::plot_figure3a(run, published, &rows)?;
-            let table = tables::figure3a(published, &rows)?;
-            return of("Figure 3a", setup.remarks(Some("val2017")), &rows, &table);
-        }
-        if self.table == 1 {
-            let rows = table1(setup, seeds, progress)?;
-            return of("Table 1", setup.remarks(Some("val2017")), &rows, &tables::table1(&rows)?);
-        }
-        let rows = table2(setup, &methods, seeds, progress)?;
-        let (title, table) =
-            (if self.objectives { "Objectives" } else { "Table 2" }, tables::table2(&methods, &rows)?);
-        let study = of(title, setup.remarks(Some("test-dev")), &rows, &table)?;
-        if !methods.iter().any(|method| method.key == ExperimentConfig::ENERGY) {
-            return Ok(study);
-        }
-        draw_refined(setup, run)?;
-        Ok(Study {
-            appendix: "\n![Boxes before and after refinement](refined.png)\n",
-            files: "refined.png (boxes before and after refinement), detections, trained heads",
-            ..study
-        })
-    }
-}
-
-/// A study of detection.
-fn of<R: Serialize>(title: &'static str, remarks: Vec<String>, rows: &[R], table: &str) -> Result<Study> {
-    Ok(Study {
-        title,
-        rows: serde_json::to_value(rows)?,
-        tables: format!("{table}\n\n{}", remarks.join("\n")),
-        more: json!({ "remarks": remarks }),
-        appendix: "",
-        files: "detections, trained heads, metrics",
-    })
 }

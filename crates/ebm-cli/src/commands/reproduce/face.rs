@@ -1,6 +1,6 @@
 //! `ebm reproduce age` and `ebm reproduce head-pose`: Tables 4 and 5.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use candle_core::Device;
@@ -9,11 +9,10 @@ use ebm_face::config::ExperimentConfig;
 use ebm_face::reproduce::{Data, Options, Outcome, Task, mini, on_features, paper};
 use serde_json::json;
 
-use super::common::{Place, Reproduction, Scale, TaskArgs};
-use super::face_figures::figures;
+use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
 use super::face_tables as tables;
-use super::outcome::Study;
 use crate::progress::Console;
+use crate::table_spec::joined;
 
 /// Arguments of `ebm reproduce age` and `ebm reproduce head-pose`.
 #[derive(Args)]
@@ -46,40 +45,27 @@ const POINTING: &str = "pointing04";
 impl Reproduction for Faces {
     type Config = ExperimentConfig;
 
-    fn task(&self) -> &'static str {
-        match self.task {
-            Task::Age => "age",
-            Task::HeadPose => "head-pose",
-        }
-    }
-
-    fn args(&self) -> &TaskArgs {
-        &self.args.task
-    }
-
-    fn real(&self) -> Scale {
-        match self.task {
-            Task::Age => Scale::Finetuned,
-            Task::HeadPose => Scale::Pointing,
-        }
-    }
-
-    fn generated(&self) -> &'static str {
-        "generated faces"
+    fn about(&self) -> About<'_> {
+        let (name, real) = match self.task {
+            Task::Age => ("age", Scale::Finetuned),
+            Task::HeadPose => ("head-pose", Scale::Pointing),
+        };
+        About { name, run: name, args: &self.args.task, real, generated: "generated faces" }
     }
 
     fn missing(&self, scale: Scale) -> Result<Vec<String>> {
+        let datasets = &self.args.task.datasets;
         let data = match scale {
-            Scale::Pointing => self.args().datasets.join(POINTING),
-            _ => Data::source(self.task, &self.args().datasets),
+            Scale::Pointing => datasets.join(POINTING),
+            _ => Data::source(self.task, datasets),
         };
         let mut missing = Vec::new();
         if !data.exists() {
             missing.push(data.display().to_string());
         }
-        if self.trunk(scale).is_none() {
-            let ((network, known), weights) = (trunks(scale), self.weights(scale));
-            missing.push(format!("{network} in {}, one of {},", weights.display(), known.join(", ")));
+        let (network, known) = trunks(scale);
+        if let (folder, None) = self.trunk(scale) {
+            missing.push(format!("{network} in {}, one of {},", folder.display(), known.join(", ")));
         }
         Ok(missing)
     }
@@ -88,50 +74,36 @@ impl Reproduction for Faces {
         format!("{}_{}", self.task.key(), scale.name())
     }
 
-    fn is_other(&self, _: Scale) -> Result<Option<&'static str>> {
-        Ok(None)
-    }
-
     /// Heads on fixed features are small: the CPU trains them.
     fn device(&self, scale: Scale) -> Result<Device> {
-        if scale == Scale::Paper { self.args().device.open_single() } else { Ok(Device::Cpu) }
+        if scale == Scale::Paper { self.args.task.device.open_single() } else { Ok(Device::Cpu) }
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
         let parts = self.data(config, at, progress)?;
         let options = Options {
-            seeds: self.args().seeds,
+            seeds: self.args.task.seeds,
             ablation: self.args.ablation,
             run: at.run.to_owned(),
-            resume: self.args().resume.is_some(),
+            resume: self.args.task.resume.is_some(),
         };
         let data = parts.first().context("there are no images")?;
         data.record(at.run)?;
-        let trunk = || self.trunk(at.scale).context("the trunk's weights are missing; see docs/weights.md");
+        let trunk = || self.trunk(at.scale).1.context("the trunk's weights are missing; see docs/weights.md");
         let outcome = match at.scale {
             Scale::Mini => mini(config, data, &options, progress)?,
             Scale::Paper => paper(config, data, &trunk()?, &at.device, &options, progress)?,
             _ => on_features(config, &parts, &trunk()?, &options, progress)?,
         };
-        tables::csv_files(at.run, config, at.scale.name(), data, &outcome)?;
-        figures(at.run, config, data, &outcome)?;
+        tables::csv_files(at.run, config, &at.scale.name(), data, &outcome)?;
+        tables::figures(at.run, config, data, &outcome)?;
+        let mut document = serde_json::to_value(&outcome)?;
+        document["unit"] = json!(config.unit);
+        document["coordinates"] = json!(config.coordinates);
+        document["step_length"] = json!(outcome.step_length());
         Ok(Study {
-            title: match self.task {
-                Task::Age => "Table 4",
-                Task::HeadPose => "Table 5",
-            },
-            rows: serde_json::to_value(&outcome.rows)?,
-            more: json!({
-                "unit": config.unit,
-                "coordinates": config.coordinates,
-                "split": outcome.part,
-                "images": outcome.images,
-                "step_length": outcome.step_length(),
-                "step_lengths": outcome.step_lengths,
-                "calibration": outcome.calibration,
-                "paired": outcome.paired,
-                "ablation": outcome.ablation,
-            }),
+            title: if self.task == Task::Age { "Table 4" } else { "Table 5" },
+            document,
             tables: report(config, &outcome)?,
             appendix: "",
             files: "figures, the trained networks",
@@ -140,21 +112,17 @@ impl Reproduction for Faces {
 }
 
 impl Faces {
-    /// The backbone's weights.
-    fn trunk(&self, scale: Scale) -> Option<PathBuf> {
-        let folder = self.weights(scale);
-        let known = || trunks(scale).1.iter().map(|name| folder.join(name)).find(|path| path.is_file());
-        self.args.trunk.clone().or_else(known)
-    }
-
-    /// The folder with such a backbone.
-    fn weights(&self, scale: Scale) -> PathBuf {
-        self.args().weights(|folder| trunks(scale).1.iter().any(|name| folder.join(name).is_file()))
+    /// The folder in which the backbone's weights are looked for, and their file.
+    fn trunk(&self, scale: Scale) -> (PathBuf, Option<PathBuf>) {
+        let names = trunks(scale).1.iter();
+        let known = |folder: &Path| names.clone().map(|name| folder.join(name)).find(|path| path.is_file());
+        let (folder, file) = self.args.task.weights(known);
+        (folder, self.args.trunk.clone().or(file))
     }
 
     /// The images; of each fold, where there are folds.
     fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Vec<Data>> {
-        let datasets = &self.args().datasets;
+        let datasets = &self.args.task.datasets;
         let mut parts = match at.scale {
             Scale::Mini => {
                 let sizes =
@@ -184,14 +152,13 @@ fn trunks(scale: Scale) -> (&'static str, &'static [&'static str]) {
 
 /// The tables for people.
 fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
-    let lengths: Vec<String> = outcome.step_lengths.iter().map(f64::to_string).collect();
-    let over = if lengths.len() > 1 { "folds and seeds" } else { "seeds" };
+    let over = if outcome.step_lengths.len() > 1 { "folds and seeds" } else { "seeds" };
     let mut text = format!(
         "MAE in {} on the {} split ({} images), mean ± standard deviation over {over}; λ = {} by the validation split.\n\n",
         config.unit,
         outcome.part,
         outcome.images,
-        lengths.join(", ")
+        joined(&outcome.step_lengths, ", ")
     );
     text += &tables::methods(config, outcome)?;
     if config.dim() > 1 {

@@ -1,83 +1,87 @@
-//! The tables of `ebm reproduce age` and `head-pose`, for readers and as CSV.
+//! The tables of `ebm reproduce age` and `head-pose`, for readers and as CSV, and their figures.
 
 use std::path::Path;
 
 use anyhow::Result;
+use ebm_data::encode::write_png;
 use ebm_face::config::ExperimentConfig;
 use ebm_face::network::ENERGY;
 use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, PairedRow, Row};
 
-use crate::machine::{Machine, today};
-use crate::table_spec::{Group, TableSpec, grouped};
-
-/// A value of the rows of a method, before refinement or after.
-fn each(outcome: &Outcome, method: &str, refined: bool, value: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
-    let rows = outcome.rows.iter().filter(|row| row.method == method && row.refined == refined);
-    rows.filter_map(value).filter(|value| value.is_finite()).collect()
-}
-
-/// Published figures, of which there may be none: with their spread, or alone.
-fn published(mean_and_spread: Option<[f64; 2]>) -> String {
-    mean_and_spread.map_or_else(|| "–".into(), |[mean, spread]| format!("{mean:.2} ± {spread:.2}"))
-}
+use crate::picture::{density_panel, grid, level};
+use crate::table_spec::{Group, TableSpec, grouped, joined};
 
 /// What a row of a table is called, whose figures it has, and what was published of it.
-struct Line<'a> {
+struct Line {
     title: String,
-    key: &'a str,
+    key: String,
     refined: bool,
-    published: Vec<String>,
+    published: Vec<Option<String>>,
+}
+
+impl Line {
+    fn new(title: &str, key: &str, refined: bool, published: Vec<Option<String>>) -> Self {
+        Self { title: title.to_owned(), key: key.to_owned(), refined, published }
+    }
+
+    /// A value of the rows of its method.
+    fn each(&self, outcome: &Outcome, refined: bool, value: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
+        let rows = outcome.rows.iter().filter(|row| row.method == self.key && row.refined == refined);
+        rows.filter_map(value).filter(|value| value.is_finite()).collect()
+    }
+}
+
+/// A published mean with its spread.
+fn published(figure: Option<[f64; 2]>) -> Option<String> {
+    figure.map(|[mean, spread]| format!("{mean:.2} ± {spread:.2}"))
 }
 
 /// Each method before and after refinement, then the energy model alone.
 pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
-    let line = |title: String, key, published: [String; 2]| (title, key, published);
     let methods = config.methods.iter().map(|method| {
         let figures = [method.published, method.published_refined].map(published);
-        line(method.title.clone(), method.key.clone(), figures)
+        Line::new(&method.title, &method.key, false, figures.to_vec())
     });
-    let quoted = config.quoted.iter().map(|row| {
-        line(row.title.clone(), String::new(), [format!("{:.2}", row.published), published(None)])
-    });
+    let quoted = config
+        .quoted
+        .iter()
+        .map(|row| Line::new(&row.title, "", false, vec![Some(format!("{:.2}", row.published)), None]));
     let alone = ["mean", "median", "mode"].map(|name| {
-        let title = format!("EBM alone, {name} of p(y|x)");
-        line(title, format!("{ENERGY}_{name}"), [None, None].map(published))
+        Line::new(&format!("EBM alone, {name} of p(y|x)"), &format!("{ENERGY}_{name}"), false, vec![None; 2])
     });
-    let is_there = |key: &String| outcome.rows.iter().any(|row| row.method == *key);
-    let alone = alone.into_iter().filter(|(_, key, _)| is_there(key));
+    let alone = alone.into_iter().filter(|line| outcome.rows.iter().any(|row| row.method == line.key));
     TableSpec::new()
-        .text("method", |(title, ..): &(String, String, [String; 2])| title.clone())
-        .spread("MAE", 2, |(_, key, _)| each(outcome, key, false, |row| Some(row.mae)))
-        .spread("refined", 2, |(_, key, _)| each(outcome, key, true, |row| Some(row.mae)))
-        .spread("NLL", 2, |(_, key, _)| each(outcome, key, false, |row| row.nll))
-        .text("paper: MAE", |(.., figures)| figures[0].clone())
-        .text("refined", |(.., figures)| figures[1].clone())
+        .text("method", |line: &Line| line.title.clone())
+        .spread("MAE", 2, |line| line.each(outcome, false, |row| Some(row.mae)))
+        .spread("refined", 2, |line| line.each(outcome, true, |row| Some(row.mae)))
+        .spread("NLL", 2, |line| line.each(outcome, false, |row| row.nll))
+        .known("paper: MAE", |line| line.published[0].clone())
+        .known("refined", |line| line.published[1].clone())
         .render(methods.chain(quoted).chain(alone))
 }
 
 /// The error of each coordinate before and after refinement, and the paper's.
 pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let methods = config.methods.iter().flat_map(|method| {
-        ["", ", refined"].into_iter().enumerate().map(move |(number, suffix)| {
-            let figures = method.published_coordinates.as_ref().map(|parts| &parts[number]);
+        [(false, ""), (true, ", refined")].map(|(refined, suffix)| {
+            let figures = method.published_coordinates.as_ref().map(|parts| &parts[usize::from(refined)]);
             let figure = |k: usize| published(figures.and_then(|figures| figures.get(k).copied()));
-            let published = (0..config.dim()).map(figure).collect();
             let title = format!("{}{suffix}", method.title);
-            Line { title, key: &method.key, refined: number == 1, published }
+            Line::new(&title, &method.key, refined, (0..config.dim()).map(figure).collect())
         })
     });
     let quoted = config.quoted.iter().map(|row| {
-        let published = row.published_coordinates.iter().map(|figure| format!("{figure:.2}")).collect();
-        Line { title: row.title.clone(), key: "", refined: false, published }
+        let published = row.published_coordinates.iter().map(|figure| Some(format!("{figure:.2}")));
+        Line::new(&row.title, "", false, published.collect())
     });
     let mut table = TableSpec::new().text("method", |line: &Line| line.title.clone());
     for (k, name) in config.coordinates.iter().enumerate() {
         let of_row = move |row: &Row| row.coordinates.get(k).copied();
-        table = table.spread(name, 2, move |line| each(outcome, line.key, line.refined, of_row));
+        table = table.spread(name, 2, move |line| line.each(outcome, line.refined, of_row));
     }
     for (k, name) in config.coordinates.iter().enumerate() {
         let title = if k == 0 { format!("paper: {name}") } else { name.clone() };
-        table = table.text(title, move |line| line.published[k].clone());
+        table = table.known(title, move |line| line.published[k].clone());
     }
     table.render(methods.chain(quoted))
 }
@@ -124,7 +128,7 @@ pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let rows = rows.collect::<Result<Vec<_>>>()?;
     TableSpec::new()
         .text("method", |(title, _): &(String, &PairedRow)| title.clone())
-        .text("fold", |(_, row)| row.fold.map_or_else(|| "–".into(), |fold| fold.to_string()))
+        .known("fold", |(_, row)| row.fold)
         .text("difference", |(_, row)| format!("{:+.3}", row.difference.mean))
         .text("95 %", |(_, row)| {
             format!("{:+.3} to {:+.3}", row.difference.interval[0], row.difference.interval[1])
@@ -141,7 +145,7 @@ pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> 
     };
     TableSpec::new()
         .text("σ or objective", |row: &&AblationRow| {
-            row.objective.as_ref().map_or_else(|| sigmas(row, ", "), title)
+            row.objective.as_ref().map_or_else(|| joined(&row.sigmas, ", "), title)
         })
         .full("λ", |row| row.step_length)
         .numbers(["MAE", "before"], 2, |row, k| [row.mae, row.mae_before][k])
@@ -150,14 +154,7 @@ pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> 
         .render(&outcome.ablation)
 }
 
-/// Columns that begin every row of a CSV file: when, on what and with which images it was measured.
-fn measured<R>(scale: &str, split: &str, images: usize) -> TableSpec<'static, R> {
-    let values = [today(), Machine::here().short(), scale.to_owned(), split.to_owned(), images.to_string()];
-    let named = ["date", "device", "scale", "split", "images"].into_iter().zip(values);
-    named.fold(TableSpec::new(), |table, (name, value)| table.text(name, move |_| value.clone()))
-}
-
-/// `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
+/// Writes `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
 /// calibrated, and `ablation.csv` where energy models were compared; each of their rows begins with when, on what and
 /// with which images it was measured. Beside them `paired.csv`: what refinement changes.
 pub fn csv_files(
@@ -167,32 +164,35 @@ pub fn csv_files(
     data: &Data,
     outcome: &Outcome,
 ) -> Result<()> {
-    let number = |fold: Option<usize>| fold.map_or_else(String::new, |fold| fold.to_string());
     let (mut rows, mut densities) =
-        (measured::<Row>(scale, outcome.part, outcome.images), measured(scale, outcome.part, outcome.images));
-    // Only where there are folds.
+        (measured(scale, outcome.part, outcome.images), measured(scale, outcome.part, outcome.images));
     if outcome.rows.iter().any(|row| row.fold.is_some()) {
-        rows = rows.text("fold", move |row| number(row.fold));
-        densities = densities.text("fold", move |row: &DensityRow| number(row.fold));
+        rows = rows.known("fold", |row: &Row| row.fold);
+        densities = densities.known("fold", |row: &DensityRow| row.fold);
     }
-    rows = rows.text("method", |row| row.method.clone()).text("refined", |row| row.refined);
-    rows = rows.text("seed", |row| row.seed).number("mae", 4, |row| row.mae);
     // One coordinate is the mean itself.
     let coordinates = config.coordinates.iter().filter(|_| config.dim() > 1);
-    rows.numbers(coordinates, 4, |row, k| row.coordinates.get(k).copied())
+    rows.text("method", |row| row.method.clone())
+        .text("refined", |row| row.refined)
+        .text("seed", |row| row.seed)
+        .number("mae", 4, |row| row.mae)
+        .numbers(coordinates, 4, |row, k| row.coordinates.get(k).copied())
         .number("nll", 4, |row| row.nll)
         .write_csv(&run.join("results.csv"), &outcome.rows)?;
     if let Some(first) = outcome.calibration.first() {
-        densities = densities.text("method", |row| row.method.clone()).text("seed", |row| row.seed);
-        densities = densities.text("coordinate", |row| row.coordinate.clone());
-        let figures = density_figures(first).into_iter().map(|(name, _)| name);
-        densities = densities.numbers(figures, 4, |row, k| density_figures(row)[k].1);
-        densities.write_csv(&run.join("calibration.csv"), &outcome.calibration)?;
+        densities
+            .text("method", |row| row.method.clone())
+            .text("seed", |row| row.seed)
+            .text("coordinate", |row| row.coordinate.clone())
+            .numbers(density_figures(first).iter().map(|(name, _)| *name), 4, |row, k| {
+                density_figures(row)[k].1
+            })
+            .write_csv(&run.join("calibration.csv"), &outcome.calibration)?;
     }
     if !outcome.ablation.is_empty() {
-        measured::<AblationRow>(scale, "validation", data.validation.faces.len())
-            .text("objective", |row| {
-                row.objective.clone().unwrap_or_else(|| format!("sigmas {}", sigmas(row, " ")))
+        measured(scale, "validation", data.validation.faces.len())
+            .text("objective", |row: &AblationRow| {
+                row.objective.clone().unwrap_or_else(|| format!("sigmas {}", joined(&row.sigmas, " ")))
             })
             .text("seed", |_| 0)
             .full("step_length", |row| row.step_length)
@@ -205,7 +205,7 @@ pub fn csv_files(
         return Ok(());
     }
     TableSpec::new()
-        .text("fold", move |row: &PairedRow| number(row.fold))
+        .known("fold", |row: &PairedRow| row.fold)
         .text("method", |row| row.method.clone())
         .number("difference", 4, |row| row.difference.mean)
         .numbers(["low", "high"], 4, |row, k| row.difference.interval[k])
@@ -213,7 +213,32 @@ pub fn csv_files(
         .write_csv(&run.join("paired.csv"), &outcome.paired)
 }
 
-/// σ of a proposal.
-fn sigmas(row: &AblationRow, separator: &str) -> String {
-    row.sigmas.iter().map(f64::to_string).collect::<Vec<_>>().join(separator)
+/// Columns that begin a CSV file: when, on what and with which images its rows were measured.
+fn measured<'a, R>(scale: &'a str, split: &'a str, images: usize) -> TableSpec<'a, R> {
+    let table = TableSpec::measured().text("scale", move |_| scale);
+    table.text("split", move |_| split).text("images", move |_| images)
+}
+
+/// Draws `densities.png`, a row for each example: the image, then p(y | x) of each coordinate.
+pub fn figures(run: &Path, config: &ExperimentConfig, data: &Data, outcome: &Outcome) -> Result<()> {
+    if outcome.examples.is_empty() {
+        return Ok(());
+    }
+    let baseline = config.methods.first().map_or("baseline", |method| method.title.as_str());
+    let mut rows = Vec::new();
+    for example in &outcome.examples {
+        let Some(face) = data.results().faces.get(example.index) else { continue };
+        let mut panels = vec![face.pixels.decode()?];
+        for (k, name) in config.coordinates.iter().enumerate() {
+            let [before, after] = example.estimate.each_ref().map(|estimate| estimate[k]);
+            panels.push(density_panel(
+                &format!("{}: {name}", example.reason),
+                &format!("{name} in {}", config.unit),
+                &example.density[k],
+                &[(example.target[k], "truth"), (before, baseline), (after, "refined")],
+            )?);
+        }
+        rows.push(level(&panels));
+    }
+    Ok(write_png(&run.join("densities.png"), &grid(&rows, [255; 3])?)?)
 }

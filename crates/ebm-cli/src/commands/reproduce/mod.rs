@@ -1,13 +1,10 @@
 //! `ebm reproduce`, which `cargo xtask reproduce` starts.
 
-mod common;
+pub mod common;
 mod detection;
-mod detection_figures;
 mod detection_tables;
 mod face;
-mod face_figures;
 pub mod face_tables;
-pub mod outcome;
 mod tabular;
 mod toy;
 mod toy_figures;
@@ -47,6 +44,6 @@ pub fn run(command: Reproduce, signals: &Signals) -> Result<()> {
         Reproduce::Age(args) => common::run(&face::Faces { task: Task::Age, args }, progress()?),
         Reproduce::HeadPose(args) => common::run(&face::Faces { task: Task::HeadPose, args }, progress()?),
         Reproduce::Tabular(args) => tabular::run(&args),
-        Reproduce::Toy(args) => toy::run(args),
+        Reproduce::Toy(args) => toy::run(&args),
     }
 }

@@ -1,6 +1,6 @@
 //! `ebm reproduce tabular`: the UCI sets with the splits of Gal and Ghahramani, and generated sets of known density.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,9 @@ use ebm_base::Key;
 use ebm_data::files::{read_settings, write_atomic};
 use ebm_eval::{Spread, Summary};
 use ebm_tabular::benchmark::{BenchmarkSet, Generated};
-use ebm_tabular::{FitOptions, TabularConfig, TabularRegressor, TargetSpec, evaluate, refined_rmse};
+use ebm_tabular::{
+    DensityEvaluation, FitOptions, TabularConfig, TabularRegressor, TargetSpec, evaluate, refined_rmse,
+};
 use serde::Deserialize;
 
 use crate::commands::create_dir;
@@ -169,49 +171,47 @@ type BySplit = BTreeMap<usize, [Option<f64>; 2]>;
 /// By how much the EBM's log-likelihood is above that of each other method on the same splits, with the standard error
 /// over the splits, and the same of the errors.
 fn paired(data: Option<&Path>, records: &[Record]) -> Result<String> {
-    let mut figures: BTreeMap<(&str, &str), BySplit> = BTreeMap::new();
+    let mut sets: BTreeMap<&str, BTreeMap<&str, BySplit>> = BTreeMap::new();
     for row in records {
-        let values = [row.log_likelihood, row.rmse];
-        figures.entry((row.set.as_str(), row.method.as_str())).or_default().insert(row.split, values);
+        let methods = sets.entry(&row.set).or_default();
+        methods.entry(&row.method).or_default().insert(row.split, [row.log_likelihood, row.rmse]);
     }
     let mut text = "set,method,splits,other_log_likelihood,other_rmse,log_likelihood_difference,\
                     log_likelihood_difference_error,rmse_difference,rmse_difference_error\n"
         .to_owned();
-    let sets: BTreeSet<&str> = figures.keys().map(|(set, _)| *set).collect();
-    for set in sets {
-        let Some(energy) = figures.get(&(set, "ebm")) else { continue };
-        let of = |split: usize, values: &[Vec<f64>; 2]| [0, 1].map(|k| values[k].get(split).copied());
-        let mut others: Vec<(&str, BySplit)> = vec![];
+    for (set, mut methods) in sets {
+        let Some(energy) = methods.remove("ebm") else { continue };
+        let mut others = vec![];
         let folder = data.map(|data| data.join(set)).filter(|set| set.join("results").is_dir());
         if let Some(folder) = folder {
             let values = published(&folder)?;
-            others.push(("mc_dropout", energy.keys().map(|&split| (split, of(split, &values))).collect()));
+            let of = |split: usize| values.each_ref().map(|values| values.get(split).copied());
+            others.push(("mc_dropout", energy.keys().map(|&split| (split, of(split))).collect()));
         }
-        let own = figures.iter().filter(|((other, key), _)| *other == set && *key != "ebm");
-        others.extend(own.map(|((_, key), values)| (*key, values.clone())));
+        others.extend(methods);
         for (key, values) in others {
-            let mut cells = vec![set.to_owned(), key.to_owned(), values.len().to_string()];
-            let mut differences = vec![];
+            let (mut means, mut differences) = (String::new(), String::new());
             for k in [0, 1] {
                 let pairs =
                     values.iter().filter_map(|(split, other)| Some((energy.get(split)?[k]?, other[k]?)));
-                let pairs: Vec<(f64, f64)> = pairs.collect();
-                if pairs.is_empty() {
-                    cells.push(String::new());
-                    differences.extend([String::new(), String::new()]);
-                    continue;
-                }
-                let other = Summary::new(&pairs.iter().map(|(_, other)| *other).collect::<Vec<_>>())?;
-                let found = Summary::new(&pairs.iter().map(|(own, other)| own - other).collect::<Vec<_>>())?;
-                cells.push(other.mean.to_string());
-                let error = found.standard_error().map_or_else(String::new, |error| error.to_string());
-                differences.extend([found.mean.to_string(), error]);
+                let (differing, other): (Vec<f64>, Vec<f64>) =
+                    pairs.map(|(own, other)| (own - other, other)).unzip();
+                let summary =
+                    |values: Vec<f64>| (!values.is_empty()).then(|| Summary::new(&values)).transpose();
+                let (found, other) = (summary(differing)?, summary(other)?);
+                means += &format!(",{}", number(other.map(|other| other.mean)));
+                let error = found.and_then(|found| found.standard_error());
+                differences += &format!(",{},{}", number(found.map(|found| found.mean)), number(error));
             }
-            cells.extend(differences);
-            text += &(cells.join(",") + "\n");
+            text += &format!("{set},{key},{}{means}{differences}\n", values.len());
         }
     }
     Ok(text)
+}
+
+/// A figure in a CSV file, where there is one.
+fn number(figure: Option<f64>) -> String {
+    figure.map_or_else(String::new, |figure| figure.to_string())
 }
 
 /// What stands behind the truth: the mean of log p over the rows `judged`.
@@ -239,28 +239,26 @@ fn measure(
     let seconds = start.elapsed().as_secs_f64();
     let found = evaluate(&regressor, &judged)?;
     let refined = match &*energy {
-        Some(energy) => refined_rmse(energy, &regressor, &judged)?[0][1].to_string(),
-        None => String::new(),
+        Some(energy) => Some(refined_rmse(energy, &regressor, &judged)?[0][1]),
+        None => None,
     };
     if key == "ebm" {
         *energy = Some(regressor);
     }
     let target = &found.targets[0];
-    let density = target.density.as_ref();
-    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let density = |figure: fn(&DensityEvaluation) -> f64| target.density.as_ref().map(figure);
     let figures = [
-        number(found.log_likelihood),
-        target.rmse.to_string(),
+        found.log_likelihood,
+        Some(target.rmse),
         refined,
-        number(density.map(|density| density.crps)),
-        number(density.map(|density| density.coverage)),
-        number(density.map(|density| density.conformal_coverage)),
-        number(density.map(|density| density.coverage_50)),
-        number(density.map(|density| density.conformal_coverage_50)),
-        number(density.map(|density| density.ece)),
-        format!("{seconds:.2}"),
+        density(|density| density.crps),
+        density(|density| density.coverage),
+        density(|density| density.conformal_coverage),
+        density(|density| density.coverage_50),
+        density(|density| density.conformal_coverage_50),
+        density(|density| density.ece),
     ];
-    Ok(figures.join(","))
+    Ok(format!("{},{seconds:.2}", figures.map(number).join(",")))
 }
 
 /// The mean over the splits, with its standard error, of every set and method.

@@ -6,21 +6,18 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use ebm_base::Key;
 use ebm_experiment::Calibration;
 use ebm_experiment::config::{Configured, check_ranges};
 use ebm_toy::calibration::calibration;
-use ebm_toy::{Dataset, Experiment, Job, Network, Points, Problem, Reference, Row, Trained, run_all};
+use ebm_toy::{Dataset, Experiment, Job, Points, Problem, Reference, Row, Trained, run_all};
 use ebm_train::Progress;
 use serde::Serialize;
 use serde_json::json;
 
-use super::common::CommonArgs;
-use super::outcome::Study;
+use super::common::{CommonArgs, Study};
 use super::toy_figures::figures;
 use crate::commands::{fresh_run, run_name};
-use crate::machine::{Machine, today};
 use crate::progress::Console;
 use crate::table_spec::{Group, TableSpec, grouped};
 use crate::workers::MOST_THREADS;
@@ -35,15 +32,12 @@ pub struct ToyArgs {
     /// methods 5].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
-    /// The network of f: eccv, the paper's, or bmvc, the follow-up's, smooth in y.
-    #[arg(long, value_parser = PossibleValuesParser::new(["eccv", "bmvc"]), default_value = "eccv")]
-    network: String,
     /// Only these methods, by their names in the table, separated by semicolons.
     #[arg(long, value_delimiter = ';')]
     methods: Vec<String>,
     /// Only this problem: dataset1, of two modes and a log-normal density, or dataset2, a Gaussian of varying width;
     /// with --data the one whose settings the methods have.
-    #[arg(long, value_parser = PossibleValuesParser::new(["dataset1", "dataset2"]))]
+    #[arg(long, value_parser = ["dataset1", "dataset2"])]
     problem: Option<String>,
     /// Train on the points x,y of this CSV file, both from −3 to 3. A fifth is held out and tells how good a
     /// model is.
@@ -67,10 +61,10 @@ struct CalibrationRow {
 }
 
 /// Runs the command.
-pub fn run(args: ToyArgs) -> Result<()> {
-    let configured = experiment(&args)?;
+pub fn run(args: &ToyArgs) -> Result<()> {
+    let configured = experiment(args)?;
     let experiment = &configured.settings;
-    let datasets = datasets(&args, experiment)?;
+    let datasets = datasets(args, experiment)?;
     let mut jobs = Vec::new();
     for dataset in &datasets {
         for method in experiment.methods(dataset.problem) {
@@ -80,119 +74,104 @@ pub fn run(args: ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
-    let (common, reference) = (&args.common, args.common.reference(&configured));
-    let reference = match () {
-        () if args.network == "bmvc" => reference.and(Err("the expected figures are of the paper's network")),
-        () if args.data.is_some() => reference.and(Err("the expected figures are of the paper's points")),
-        () => reference,
-    };
-    common.check.refuse_without(&reference)?;
-    let run = fresh_run(&common.out, &run_name("toy", common.smoke))?;
-    let threads = match args.threads {
-        Some(threads) => threads as usize,
-        None => {
-            std::thread::available_parallelism().context("cannot count the processors; give --threads")?.get()
-        }
-    };
-    let (rows, trained) = train(experiment, &jobs, threads)?;
-
-    let calibrations = calibrations(&jobs, &trained)?;
+    let other = args.data.as_ref().map(|_| "the expected figures are of the paper's points");
+    let reference = args.common.reference(&configured, other)?;
+    let run = fresh_run(&args.common.out, &run_name("toy", args.common.smoke))?;
+    let results = train(experiment, &jobs, args.threads)?;
+    let rows: Vec<&Row> = results.iter().map(|(row, _)| row).collect();
+    let calibrations = calibrations(&datasets, &results)?;
     csv_files(&run, &rows, &calibrations)?;
-    figures(&run, &datasets, &jobs, &rows, &trained)?;
+    figures(&run, &datasets, &results)?;
     let study = Study {
         title: "Figure 2",
-        rows: serde_json::to_value(&rows)?,
-        more: json!({ "calibration": calibrations }),
+        document: json!({ "rows": rows, "calibration": calibrations }),
         tables: report(&datasets, args.data.as_deref(), &rows, &calibrations)?,
         appendix: "",
         files: "figures, results.csv, calibration.csv",
     };
-    common.finish("reproduce toy", "paper", &run, study, &reference)
-}
-
-/// What the models are trained on.
-fn datasets(args: &ToyArgs, experiment: &Experiment) -> Result<Vec<Dataset>> {
-    let of_problem = |problem| match &args.data {
-        Some(path) => {
-            Dataset::of_points(&Points::read_csv(path)?, problem).with_context(|| path.display().to_string())
-        }
-        None => Ok(Dataset::of_problem(problem, experiment.evaluation_points)),
-    };
-    problems(args).into_iter().map(of_problem).collect()
-}
-
-/// Trains all models, `threads` at a time, and shows how far it is.
-fn train(experiment: &Experiment, jobs: &[Job<'_>], threads: usize) -> Result<(Vec<Row>, Vec<Trained>)> {
-    let console = Mutex::new((Console::new(), 0));
-    let with = |act: &dyn Fn(&mut (Console, usize))| {
-        act(&mut console.lock().unwrap_or_else(PoisonError::into_inner))
-    };
-    with(&|(console, _)| console.begin("trainings", jobs.len()));
-    let results = run_all(experiment, jobs, threads, &|row| {
-        with(&|(console, done)| {
-            *done += 1;
-            console.advance(
-                *done,
-                &format!("({}, {}, seed {}: {:.3})", row.dataset, row.method, row.seed, distance(row)),
-            );
-        });
-    })?;
-    with(&|(console, _)| console.end());
-    Ok(results.into_iter().unzip())
-}
-
-fn problems(args: &ToyArgs) -> Vec<Problem> {
-    match (&args.problem, &args.data) {
-        (Some(name), _) => Problem::ALL.into_iter().filter(|problem| problem.name() == name).collect(),
-        (None, Some(_)) => vec![Problem::Dataset1],
-        (None, None) => Problem::ALL.to_vec(),
-    }
+    args.common.finish("toy", "paper", &run, study, reference)
 }
 
 /// The embedded experiment as the arguments change it.
 fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
     let mut configured: Configured<Experiment> = args.common.settings.load("figure2", args.common.smoke)?;
     let experiment = &mut configured.settings;
-    if args.network == "bmvc" {
-        experiment.network = Network::Bmvc;
-    }
     if let Some(models) = args.seeds {
         experiment.models = u64::from(models);
         experiment.methods.iter_mut().for_each(|method| method.models = None);
     }
     check_ranges("of the command line", experiment)?;
-    if args.methods.is_empty() {
-        return Ok(configured);
-    }
-    let known: Vec<String> = experiment.methods.iter().map(|method| method.name.clone()).collect();
-    if let Some(unknown) = args.methods.iter().find(|name| !known.contains(name)) {
-        let mut known = known;
-        known.dedup();
+    let mut known: Vec<&str> = experiment.methods.iter().map(|method| method.name.as_str()).collect();
+    known.dedup();
+    if let Some(unknown) = args.methods.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("there is no method `{unknown}`; --methods takes some of: {}", known.join("; "));
     }
-    experiment.methods.retain(|method| args.methods.contains(&method.name));
+    if !args.methods.is_empty() {
+        experiment.methods.retain(|method| args.methods.contains(&method.name));
+    }
     Ok(configured)
 }
 
-fn calibrations(jobs: &[Job<'_>], trained: &[Trained]) -> Result<Vec<CalibrationRow>> {
-    // Only a problem's density can be asked for fresh points.
-    let shown = jobs.iter().zip(trained).filter(|(job, _)| {
-        SHOWN.contains(&job.method.name.as_str()) && matches!(job.dataset.reference, Reference::Truth(_))
-    });
-    shown
-        .map(|(job, trained)| {
-            Ok(CalibrationRow {
-                dataset: job.dataset.name,
-                method: job.method.name.clone(),
-                seed: job.seed,
-                figures: calibration(
-                    trained,
-                    job.dataset.problem,
-                    Key::new(job.seed).split("toy calibration"),
-                )?,
-            })
-        })
-        .collect()
+/// What the models are trained on.
+fn datasets(args: &ToyArgs, experiment: &Experiment) -> Result<Vec<Dataset>> {
+    let asked = |problem: &Problem| match (&args.problem, &args.data) {
+        (Some(name), _) => problem.name() == name,
+        (None, Some(_)) => *problem == Problem::Dataset1,
+        (None, None) => true,
+    };
+    let of_problem = |problem| match &args.data {
+        Some(path) => {
+            Dataset::of_points(&Points::read_csv(path)?, problem).with_context(|| path.display().to_string())
+        }
+        None => Ok(Dataset::of_problem(problem, experiment.evaluation_points)),
+    };
+    Problem::ALL.into_iter().filter(asked).map(of_problem).collect()
+}
+
+/// Trains all models, so many at a time or one for each processor, and shows how far it is.
+fn train(experiment: &Experiment, jobs: &[Job<'_>], threads: Option<u32>) -> Result<Vec<(Row, Trained)>> {
+    let threads = match threads {
+        Some(threads) => threads as usize,
+        None => {
+            std::thread::available_parallelism().context("cannot count the processors; give --threads")?.get()
+        }
+    };
+    let shared = Mutex::new((Console::new(), 0));
+    let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+    lock().0.begin("trainings", jobs.len());
+    let results = run_all(experiment, jobs, threads, &|row| {
+        let (console, done) = &mut *lock();
+        *done += 1;
+        let note = format!("({}, {}, seed {}: {:.3})", row.dataset, row.method, row.seed, distance(row));
+        console.advance(*done, &note);
+    })?;
+    lock().0.end();
+    Ok(results)
+}
+
+/// The calibration of the models on a problem: its density alone can be asked for fresh points.
+fn calibrations(datasets: &[Dataset], results: &[(Row, Trained)]) -> Result<Vec<CalibrationRow>> {
+    let mut rows = Vec::new();
+    for dataset in datasets.iter().filter(|dataset| matches!(dataset.reference, Reference::Truth(_))) {
+        for (Row { method, seed, .. }, trained) in of_dataset(dataset, results) {
+            if SHOWN.contains(&method.as_str()) {
+                let figures =
+                    calibration(trained, dataset.problem, Key::new(*seed).split("toy calibration"))?;
+                let (method, seed) = (method.clone(), *seed);
+                rows.push(CalibrationRow { dataset: dataset.name, method, seed, figures });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// The models that were trained on a dataset.
+pub fn of_dataset<'a>(
+    dataset: &Dataset,
+    results: &'a [(Row, Trained)],
+) -> impl Iterator<Item = &'a (Row, Trained)> {
+    let name = dataset.name;
+    results.iter().filter(move |(row, _)| row.dataset == name)
 }
 
 /// How far a model is from what it is compared with.
@@ -200,11 +179,11 @@ pub fn distance(row: &Row) -> f64 {
     row.kl.or(row.held_out_nll).unwrap_or(f64::NAN)
 }
 
-/// The name of [`distance`], and its unit.
-pub fn measure(dataset: &Dataset) -> &'static str {
+/// What figures call a dataset; what they call [`distance`], with its unit; and its name in a table.
+pub fn names(dataset: &Dataset) -> [&'static str; 3] {
     match dataset.reference {
-        Reference::Truth(_) => "KL(truth ‖ model) in nats",
-        Reference::HeldOut(_) => "−log p(y | x) of held-out points in nats",
+        Reference::Truth(_) => [dataset.problem.title(), "KL(truth ‖ model) in nats", "KL"],
+        Reference::HeldOut(_) => ["Own points", "−log p(y | x) of held-out points in nats", "−log p"],
     }
 }
 
@@ -212,13 +191,15 @@ pub fn measure(dataset: &Dataset) -> &'static str {
 fn report(
     datasets: &[Dataset],
     data: Option<&Path>,
-    rows: &[Row],
+    rows: &[&Row],
     calibrations: &[CalibrationRow],
 ) -> Result<String> {
     let mut text = String::new();
     for dataset in datasets {
-        let own = grouped(rows.iter().filter(|row| row.dataset == dataset.name), |row| row.method.as_str());
-        writeln!(text, "## {}: {}\n", title(dataset), measure(dataset))?;
+        let own = rows.iter().copied().filter(|row| row.dataset == dataset.name);
+        let own = grouped(own, |row| row.method.as_str());
+        let [title, measure, name] = names(dataset);
+        writeln!(text, "## {title}: {measure}\n")?;
         if let (Some(path), Reference::HeldOut(held_out)) = (data, &dataset.reference) {
             let (all, held_out) = (dataset.points.x.len() + held_out.x.len(), held_out.x.len());
             let path = path.display();
@@ -228,15 +209,12 @@ fn report(
             )?;
         }
         let most = own.iter().map(|group| group.rows.len()).max().unwrap_or(0);
-        let fewer = own.iter().filter(|group| group.rows.len() < most);
-        let fewer: Vec<String> =
-            fewer.map(|group| format!("{} of {}", group.rows.len(), group.key)).collect();
-        let fewer = if fewer.is_empty() { fewer.join("") } else { format!("; {}", fewer.join(", ")) };
-        writeln!(
-            text,
-            "{most} models of each method{fewer}. Mean ± sample standard deviation over models.\n"
-        )?;
-        let name = if matches!(dataset.reference, Reference::Truth(_)) { "KL" } else { "−log p" };
+        write!(text, "{most} models of each method")?;
+        for (place, group) in own.iter().filter(|group| group.rows.len() < most).enumerate() {
+            let separator = if place == 0 { "; " } else { ", " };
+            write!(text, "{separator}{} of {}", group.rows.len(), group.key)?;
+        }
+        text += ". Mean ± sample standard deviation over models.\n\n";
         text += &divergences(name, own)?;
         text.push('\n');
     }
@@ -245,14 +223,6 @@ fn report(
         text += &calibration_table(calibrations)?;
     }
     Ok(text)
-}
-
-/// What figures call a dataset.
-pub fn title(dataset: &Dataset) -> &'static str {
-    match dataset.reference {
-        Reference::Truth(_) => dataset.problem.title(),
-        Reference::HeldOut(_) => "Own points",
-    }
 }
 
 /// The distances of each method's models, and the published summary, the mean of the best quarter.
@@ -291,16 +261,10 @@ fn calibration_table(rows: &[CalibrationRow]) -> Result<String> {
         .render(grouped(rows, |row| (row.dataset, row.method.as_str())))
 }
 
-/// Columns that begin every row of a CSV file: when and on what it was measured.
-fn measured<R>() -> TableSpec<'static, R> {
-    let (date, device) = (today(), Machine::here().short());
-    TableSpec::new().text("date", move |_| date.clone()).text("device", move |_| device.clone())
-}
-
 /// Writes `results.csv`, a row for each model, and `calibration.csv`, one for each whose calibration was measured.
-fn csv_files(run: &Path, rows: &[Row], calibrations: &[CalibrationRow]) -> Result<()> {
-    measured()
-        .text("dataset", |row: &Row| row.dataset)
+fn csv_files(run: &Path, rows: &[&Row], calibrations: &[CalibrationRow]) -> Result<()> {
+    TableSpec::measured()
+        .text("dataset", |row: &&Row| row.dataset)
         .text("method", |row| row.method.clone())
         .text("seed", |row| row.seed)
         .full("kl", |row| row.kl)
@@ -308,7 +272,7 @@ fn csv_files(run: &Path, rows: &[Row], calibrations: &[CalibrationRow]) -> Resul
         .full("train_seconds", |row| row.train_seconds)
         .full("final_loss", |row| row.final_loss)
         .write_csv(&run.join("results.csv"), rows)?;
-    measured()
+    TableSpec::measured()
         .text("dataset", |row: &CalibrationRow| row.dataset)
         .text("method", |row| row.method.clone())
         .text("seed", |row| row.seed)

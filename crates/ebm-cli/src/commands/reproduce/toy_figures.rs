@@ -7,9 +7,9 @@ use ebm_core::Grid;
 use ebm_experiment::Calibration;
 use ebm_plot::{DensityCurves, DensityMaps, DensityPanel, SeedPlot, SeedRow};
 use ebm_toy::dataset::RANGE;
-use ebm_toy::{Dataset, Job, Points, Problem, Reference, Row, Trained};
+use ebm_toy::{Dataset, Points, Problem, Reference, Row, Trained};
 
-use super::toy::{SHOWN, distance, measure, title};
+use super::toy::{SHOWN, distance, names, of_dataset};
 use crate::table_spec::grouped;
 
 /// Columns of a panel's density over x.
@@ -26,47 +26,27 @@ const BEST_GAUSSIAN: f64 = 0.69995;
 
 /// For each dataset: the true density, where it is known, beside those of the models of the first seed, and
 /// the distances by method and seed.
-pub fn figures(
-    run: &Path,
-    datasets: &[Dataset],
-    jobs: &[Job<'_>],
-    rows: &[Row],
-    trained: &[Trained],
-) -> Result<()> {
+pub fn figures(run: &Path, datasets: &[Dataset], results: &[(Row, Trained)]) -> Result<()> {
     for dataset in datasets {
-        let of_dataset = |&index: &usize| jobs[index].dataset.name == dataset.name;
-        let own: Vec<usize> = (0..jobs.len()).filter(of_dataset).collect();
-        density_maps(run, dataset, jobs, trained, &own)?;
-
-        let methods = grouped(own.iter().map(|&index| &rows[index]), |row| &row.method).into_iter();
-        let seeds: Vec<SeedRow> = methods
-            .map(|method| SeedRow { label: method.key.clone(), values: method.each(distance) })
-            .collect();
+        density_maps(run, dataset, results)?;
+        let methods = grouped(of_dataset(dataset, results).map(|(row, _)| row), |row| &row.method);
+        let seeds =
+            methods.iter().map(|method| SeedRow { label: method.key.clone(), values: method.each(distance) });
         let truth = matches!(dataset.reference, Reference::Truth(_));
         let references = match dataset.problem {
             Problem::Dataset1 if truth => vec![(BEST_GAUSSIAN, "best Gaussian".to_owned())],
             _ => Vec::new(),
         };
-        let figure = SeedPlot {
-            title: title(dataset),
-            x_label: measure(dataset),
-            rows: &seeds,
-            references: &references,
-            // A divergence is positive.
-            logarithmic: truth,
-        };
+        let [title, x_label, _] = names(dataset);
+        let (rows, references) = (&seeds.collect::<Vec<_>>(), &references);
+        // A divergence is positive.
+        let figure = SeedPlot { title, x_label, rows, references, logarithmic: truth };
         ebm_plot::write(&figure, &run.join(format!("seeds_{}", dataset.name)))?;
     }
     Ok(())
 }
 
-fn density_maps(
-    run: &Path,
-    dataset: &Dataset,
-    jobs: &[Job<'_>],
-    trained: &[Trained],
-    own: &[usize],
-) -> Result<()> {
+fn density_maps(run: &Path, dataset: &Dataset, results: &[(Row, Trained)]) -> Result<()> {
     let problem = matches!(dataset.reference, Reference::Truth(_)).then_some(dataset.problem);
     // Points of one's own may be anywhere in the range.
     let shown_y = if problem.is_some() { SHOWN_Y } else { RANGE };
@@ -81,11 +61,11 @@ fn density_maps(
     }
     for method in SHOWN {
         // The first seed, not the best one.
-        if let Some(&index) = own.iter().find(|&&index| jobs[index].method.name == method) {
+        if let Some((_, trained)) = of_dataset(dataset, results).find(|(row, _)| row.method == method) {
             let title = if method == "ML-IS" { "Energy-based model" } else { method };
-            columns.push((title, density(&trained[index], &x, &y, in_panel)?));
+            columns.push((title, density(trained, &x, &y, in_panel)?));
             if let Some(problem) = problem.filter(|_| method == "ML-IS") {
-                curves(run, problem, &trained[index])?;
+                curves(run, problem, trained)?;
             }
         }
     }

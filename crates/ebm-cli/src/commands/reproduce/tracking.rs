@@ -10,11 +10,9 @@ use ebm_detect::BUNDLED_REFINER;
 use ebm_eval::tracking::Convention;
 use ebm_synth::videos::VideoConfig;
 use ebm_track::config::ExperimentConfig;
-use ebm_track::reproduce::{Annotated, Comparison, Options, StillsData, Test, missing, paper, stills};
-use serde_json::json;
+use ebm_track::reproduce::{Annotated, Options, StillsData, Test, missing, paper, stills};
 
-use super::common::{Place, Reproduction, Scale, TaskArgs};
-use super::outcome::Study;
+use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
 use super::tracking_tables::{success, tables};
 use crate::commands::say_left_out;
 use crate::progress::Console;
@@ -30,9 +28,6 @@ pub struct TrackingArgs {
     /// Which methods of Table 3, by key; all of them by default.
     #[arg(long, value_delimiter = ',')]
     methods: Vec<String>,
-    /// Runs of each tracker on each sequence, instead of those of the settings.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    repetitions: Option<u32>,
     /// Stills: images to learn from, a COCO file of annotations and the folder of its images. May be given
     /// several times.
     #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
@@ -59,16 +54,14 @@ fn parse_annotated(text: &str) -> Result<Annotated, String> {
 impl Reproduction for TrackingArgs {
     type Config = ExperimentConfig;
 
-    fn task(&self) -> &'static str {
-        "tracking"
-    }
-
-    fn args(&self) -> &TaskArgs {
-        &self.task
-    }
-
-    fn generated(&self) -> &'static str {
-        "generated videos"
+    fn about(&self) -> About<'_> {
+        About {
+            name: "tracking",
+            run: if self.ablation.is_some() { "tracking-sigma" } else { "tracking" },
+            args: &self.task,
+            real: Scale::Paper,
+            generated: "generated videos",
+        }
     }
 
     fn missing(&self, scale: Scale) -> Result<Vec<String>> {
@@ -81,16 +74,13 @@ impl Reproduction for TrackingArgs {
             return Ok(Vec::new());
         }
         let mut missing = missing(self.ablation.is_some(), &self.task.datasets);
-        if self.given_backbone()?.is_none() {
-            missing.push(self.weights().join("resnet18.safetensors"));
+        if let (folder, None) = self.given_backbone() {
+            missing.push(folder.join("resnet18.safetensors"));
         }
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
     }
 
-    fn change(&self, config: &mut ExperimentConfig) -> Result<()> {
-        if let Some(repetitions) = self.repetitions {
-            config.repetitions = repetitions as usize;
-        }
+    fn change(&self, config: &mut ExperimentConfig, scale: Scale) -> Result<Option<&'static str>> {
         if self.ablation.is_some() {
             *config = config.ablated()?;
         }
@@ -98,21 +88,12 @@ impl Reproduction for TrackingArgs {
             config.methods =
                 self.methods.iter().map(|key| Ok(config.method(key)?.clone())).collect::<Result<_>>()?;
         }
-        Ok(())
-    }
-
-    fn is_other(&self, scale: Scale) -> Result<Option<&'static str>> {
         if self.ablation.is_some() {
             return Ok(Some("the settings state what to expect of Table 3 alone"));
         }
-        let other = self.backbone.is_some() || (scale != Scale::Paper && self.given_backbone()?.is_none());
+        let other = self.backbone.is_some() || (scale != Scale::Paper && self.given_backbone().1.is_none());
         let reason = "the configuration's figures are of ImageNet's ResNet-18; see docs/weights.md";
         Ok((self.task.config.is_none() && other).then_some(reason))
-    }
-
-    fn run_name(&self, scale: Scale) -> String {
-        let study = if self.ablation.is_some() { "tracking-sigma" } else { "tracking" };
-        format!("{study}-{}", scale.name())
     }
 
     fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
@@ -130,7 +111,6 @@ impl Reproduction for TrackingArgs {
         for failed in &found.failed {
             eprintln!("not counted: {}: {}", failed.name, failed.reason);
         }
-        let Comparison { rows, held_out, curves, failed } = &found;
         let (title, appendix) = match &self.ablation {
             None => {
                 success(at.run, config, &found)?;
@@ -140,8 +120,7 @@ impl Reproduction for TrackingArgs {
         };
         Ok(Study {
             title,
-            rows: serde_json::to_value(rows)?,
-            more: json!({ "held_out": held_out, "curves": curves, "failed": failed }),
+            document: serde_json::to_value(&found)?,
             tables: tables(self.ablation.is_some(), config, &found, at.scale == Scale::Paper)?,
             appendix,
             files: "trained modules, figures",
@@ -150,22 +129,15 @@ impl Reproduction for TrackingArgs {
 }
 
 impl TrackingArgs {
-    /// The folder with the ResNet-18.
-    fn weights(&self) -> PathBuf {
-        self.task.weights(|folder| resnet18(folder).is_ok_and(|found| found.is_some()))
-    }
-
-    /// The weights of the backbone that were given, or a ResNet-18's.
-    fn given_backbone(&self) -> Result<Option<PathBuf>> {
-        match &self.backbone {
-            Some(path) => Ok(Some(path.clone())),
-            None => resnet18(&self.weights()),
-        }
+    /// The folder in which a ResNet-18 is looked for, and the weights of the backbone: those that were given, or its.
+    fn given_backbone(&self) -> (PathBuf, Option<PathBuf>) {
+        let (folder, file) = self.task.weights(resnet18);
+        (folder, self.backbone.clone().or(file))
     }
 
     /// The weights of the backbone: where there are none those in this program, which go into the run.
     fn backbone(&self, run: &Path) -> Result<PathBuf> {
-        if let Some(path) = self.given_backbone()? {
+        if let (_, Some(path)) = self.given_backbone() {
             return Ok(path);
         }
         let path = run.join("backbone.safetensors");
@@ -204,16 +176,12 @@ impl TrackingArgs {
 
 /// The ResNet-18 in the folder `weights`: the first file by name that begins with `resnet18` and ends with
 /// `.safetensors` or `.pth`.
-fn resnet18(weights: &Path) -> Result<Option<PathBuf>> {
-    if !weights.is_dir() {
-        return Ok(None);
-    }
-    let entries = std::fs::read_dir(weights).with_context(|| format!("cannot list {}", weights.display()))?;
-    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+fn resnet18(weights: &Path) -> Option<PathBuf> {
+    let paths = weights.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let is_resnet18 = |path: &PathBuf| {
         let named = path.file_name().and_then(|name| name.to_str());
         named.is_some_and(|name| name.starts_with("resnet18"))
             && path.extension().is_some_and(|ending| ending == "safetensors" || ending == "pth")
     };
-    Ok(paths.into_iter().filter(is_resnet18).min())
+    paths.filter(is_resnet18).min()
 }

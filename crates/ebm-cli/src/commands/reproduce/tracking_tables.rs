@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ebm_eval::tracking::TrackingFigures;
 use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Comparison, HeldOutRow, Row};
 
-use crate::table_spec::{Group, TableSpec, grouped, of_each};
+use crate::table_spec::{Group, TableSpec, grouped, joined, of_each};
 
 /// `success.svg` and `.png`, Figure 3b, of the first dataset.
 pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> Result<()> {
@@ -56,38 +55,26 @@ pub fn tables(
     Ok(text)
 }
 
-/// A line of a table: what was measured, and three figures of the paper: OP50, OP75 and AUC.
-struct Line {
-    title: String,
-    measured: Vec<TrackingFigures>,
-    rates: Vec<f64>,
-    paper: [Option<f64>; 3],
-}
-
-/// A figure of every run.
-fn each(value: fn(&TrackingFigures) -> f64) -> impl Fn(&Line) -> Vec<f64> {
-    move |line| line.measured.iter().map(value).collect()
-}
+/// The rows of a method with its title and three figures of the paper: OP50, OP75 and AUC.
+type Line<'a> = Group<'a, (String, [Option<f64>; 3]), Row>;
 
 /// The methods on a dataset; the paper's figures are those on UAV123.
 fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result<String> {
     let own = of_each(&config.methods, rows.iter().copied(), |method, row| row.method == method.key);
-    let own = own.into_iter().map(|group| Line {
-        title: group.key.title.clone(),
-        measured: group.rows.iter().map(|row| row.figures.clone()).collect(),
-        rates: group.each(|row| row.frames_per_second),
-        paper: group.key.published.map_or([None; 3], |published| published.uav123.map(Some)),
+    let own = own.into_iter().map(|Group { key, rows }| {
+        let paper = key.published.map_or([None; 3], |published| published.uav123.map(Some));
+        Group { key: (key.title.clone(), paper), rows }
     });
     let mut table = TableSpec::new()
-        .text("method", |line: &Line| line.title.clone())
-        .spread("AUC", 1, each(|figures| figures.auc))
-        .spread("OP50", 1, each(|figures| figures.op50))
-        .spread("OP75", 1, each(|figures| figures.op75))
-        .spread("precision", 1, each(|figures| figures.precision))
-        .spread("norm. precision", 1, each(|figures| figures.norm_precision))
-        .spread("frames/s", 1, |line| line.rates.clone());
+        .text("method", |line: &Line<'_>| line.key.0.clone())
+        .spread("AUC", 1, |line| line.each(|row| row.figures.auc))
+        .spread("OP50", 1, |line| line.each(|row| row.figures.op50))
+        .spread("OP75", 1, |line| line.each(|row| row.figures.op75))
+        .spread("precision", 1, |line| line.each(|row| row.figures.precision))
+        .spread("norm. precision", 1, |line| line.each(|row| row.figures.norm_precision))
+        .spread("frames/s", 1, |line| line.each(|row| row.frames_per_second));
     if with_paper {
-        table = table.numbers(["paper, UAV123: OP50", "OP75", "AUC"], 1, |line, k| line.paper[k]);
+        table = table.numbers(["paper, UAV123: OP50", "OP75", "AUC"], 1, |line, k| line.key.1[k]);
     }
     table.render(own)
 }
@@ -111,22 +98,18 @@ fn held_out(outcome: &Comparison) -> Result<String> {
 
 /// The supplement's ablation, whose figures are those on OTB-100 and NFS together.
 fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<String> {
-    let title = |sigmas: &[f64]| sigmas.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
     let groups = of_each(&config.ablation, rows.iter().copied(), |ablated, row| {
-        config.method(&row.method).is_ok_and(|method| method.title == title(&ablated.sigmas))
+        config.method(&row.method).is_ok_and(|method| method.title == joined(&ablated.sigmas, ", "))
     });
-    let lines = groups.into_iter().map(|group| Line {
-        title: title(&group.key.sigmas),
-        measured: group.rows.iter().map(|row| row.figures.clone()).collect(),
-        rates: vec![],
-        paper: group.key.published.map(Some),
-    });
+    let lines = groups
+        .into_iter()
+        .map(|Group { key, rows }| Group { key: (joined(&key.sigmas, ", "), key.published.map(Some)), rows });
     TableSpec::new()
-        .text("σ", |line: &Line| line.title.clone())
-        .spread("OP50", 1, each(|figures| figures.op50))
-        .spread("OP75", 1, each(|figures| figures.op75))
-        .spread("AUC", 1, each(|figures| figures.auc))
-        .numbers(["paper: OP50", "OP75", "AUC"], 2, |line, k| line.paper[k])
+        .text("σ", |line: &Line<'_>| line.key.0.clone())
+        .spread("OP50", 1, |line| line.each(|row| row.figures.op50))
+        .spread("OP75", 1, |line| line.each(|row| row.figures.op75))
+        .spread("AUC", 1, |line| line.each(|row| row.figures.auc))
+        .numbers(["paper: OP50", "OP75", "AUC"], 2, |line, k| line.key.1[k])
         .render(lines)
 }
 

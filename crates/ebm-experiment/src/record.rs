@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ebm_data::files::{read_settings, write_atomic};
-use ebm_train::{Error as TrainError, Group};
+use ebm_train::Group;
 use serde::{Deserialize, Serialize};
 
 use crate::validated::Measure;
@@ -62,7 +62,7 @@ impl Record {
     pub(crate) fn last_step(&self, group: &Group) -> Result<usize> {
         let read = || -> Result<_> { Ok(read_validations(&self.folder)?.last().map_or(0, |last| last.step)) };
         let own = if group.is_first() { read()? } else { 0 };
-        let sent = group.share(own.to_string().into_bytes()).map_err(TrainError::from)?;
+        let sent = group.share(own.to_string().into_bytes())?;
         Ok(String::from_utf8_lossy(&sent).parse().unwrap_or(0))
     }
 

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use ebm_nn::params::ParamStore;
-use ebm_train::run_dir::Environment;
-use ebm_train::{BoxError, Error as TrainError, GradientTask, Progress, RunSpec, TrainTask, train_together};
+use ebm_train::{BoxError, Error as TrainError, GradientTask, RunSpec, TrainTask, train_together};
 
 use crate::record::{Record, Validated};
 use crate::training::{Run, Session};
@@ -92,48 +91,6 @@ where
     }
 }
 
-/// A training between two validations, shown as a part of the whole.
-struct Part<'a> {
-    progress: &'a mut dyn Progress,
-    /// Steps of the whole.
-    whole: usize,
-    /// Until its first step: it has nothing to say where this process goes on with its own work.
-    quiet: bool,
-}
-
-impl Progress for Part<'_> {
-    fn begin(&mut self, stage: &str, _: usize) {
-        self.progress.begin(stage, self.whole);
-    }
-
-    fn resumed(&mut self, done: usize) {
-        self.progress.resumed(done);
-    }
-
-    fn advance(&mut self, done: usize, note: &str) {
-        self.quiet = false;
-        self.progress.advance(done, note);
-    }
-
-    fn end(&mut self) {
-        self.progress.end();
-    }
-
-    fn message(&mut self, text: &str) {
-        if !self.quiet {
-            self.progress.message(text);
-        }
-    }
-
-    fn environment(&self) -> Environment {
-        self.progress.environment()
-    }
-
-    fn stop_requested(&mut self) -> bool {
-        self.progress.stop_requested()
-    }
-}
-
 /// Trains `network` as `run` says and judges it every [`validate_every`](Run::validate_every) steps and at
 /// the end. The best is kept, and its validation returned, on the first process and where there was something
 /// to validate on; else the last is kept. A run that is resumed goes on with the validations that it
@@ -155,16 +112,15 @@ pub fn train_validated<N: TrainTask, V: Validation<N>>(
     let done = record.last_step(session.group)?;
     let every =
         if validation.is_possible() && run.validate_every > 0 { run.validate_every } else { spec.steps };
-    let (mut end, mut resume, mut going_on) = (0, spec.resume, false);
+    let (mut end, mut resume, mut is_quiet) = (0, spec.resume, false);
     while end < spec.steps {
         end = spec.steps.min(end + every);
         if end <= done {
             continue;
         }
-        let until = RunSpec { steps: end, resume, ..*spec };
-        let mut part = Part { progress: session.progress, whole: spec.steps, quiet: going_on };
-        train_together(&until, network, &mut part, session.group).map_err(Error::from)?;
-        (resume, going_on) = (true, true);
+        let until = RunSpec { steps: end, whole: Some(spec.steps), resume, is_quiet, ..*spec };
+        train_together(&until, network, session.progress, session.group).map_err(Error::from)?;
+        (resume, is_quiet) = (true, true);
         if !session.group.is_first() {
             continue;
         }

@@ -10,10 +10,7 @@ use serde::Serialize;
 use super::conventions::Conventions;
 use crate::{
     Error, Result,
-    config::{
-        ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, RefinerConfig,
-        Settings, TrainingConfig,
-    },
+    config::{ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, Settings, TrainingConfig},
 };
 
 /// The task of a file with a whole detector.
@@ -31,8 +28,7 @@ pub fn classes(dataset: &CocoDataset) -> Vec<Class> {
     dataset.categories.iter().map(class).collect()
 }
 
-/// What a detector's file says of itself. `seed` is that of its training; none for weights that were made
-/// elsewhere.
+/// What a detector's file says of itself, as in [`model_metadata`].
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
@@ -42,15 +38,7 @@ pub fn detector_metadata(
     classes: &[Class],
 ) -> Result<ModelMetadata> {
     let input = to_toml(&Conventions::of(&config.detector))?;
-    Ok(ModelMetadata { input, ..said(DETECTION, ExperimentConfig::DIRECT, seed, config, classes)? })
-}
-
-/// What a file with FastestDet says of itself.
-///
-/// # Errors
-/// When the configuration cannot be written as TOML.
-pub fn fastest_det_metadata(config: &FastestDetConfig, classes: &[Class]) -> Result<ModelMetadata> {
-    said(DETECTION, FASTEST_DET, None, config, classes)
+    Ok(ModelMetadata { input, ..model_metadata(DETECTION, ExperimentConfig::DIRECT, seed, config, classes)? })
 }
 
 /// What a branch's file says of itself that is trained by `method`, a row of `config`, on the detector with
@@ -73,15 +61,12 @@ pub fn branch_metadata(
     })
 }
 
-/// What a refiner's file says of itself that was trained on boxes of `classes`.
+/// What a file for `task` says of itself, with a network that was trained by `method` on images of `classes`. `seed` is
+/// that of its training; none for weights that were made elsewhere.
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
-pub fn refiner_metadata(config: &RefinerConfig, seed: u64, classes: &[Class]) -> Result<ModelMetadata> {
-    said(REFINER, ExperimentConfig::ENERGY, Some(seed), config, classes)
-}
-
-fn said(
+pub fn model_metadata(
     task: &str,
     method: &str,
     seed: Option<u64>,

@@ -188,7 +188,7 @@ pub fn on_features(
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, ..FrozenConfig::default() });
-    let trunk = open_backbone(config, &WeightBytes::read(weights)?, None)?;
+    let trunk = open_backbone(config, &WeightBytes::read(weights)?)?;
     let depth = if frozen.finetuned { Depth::FrozenMaps } else { Depth::Features };
     let viewer = Viewer { trunk: &*trunk, depth, device: &Device::Cpu };
     let views = Views { config, viewer, count: frozen.views };

@@ -81,7 +81,7 @@ impl TrackerTraining {
             data::pair_sampler(&self.config, training.pairs_per_epoch.max(batch_size), vec![source])?;
         let mut loader = LoaderConfig::in_order(recipe, batch_size);
         if group.world() > 1 {
-            loader = loader.part(group.share_of(batch_size).map_err(ebm_train::Error::from)?);
+            loader = loader.part(group.share_of(batch_size)?);
         }
         Ok(StreamPairs::new(Loader::new(sampler, loader, key)?, backbone, device))
     }

@@ -7,6 +7,7 @@ use clap::Args;
 use ebm_eval::tracking::TestSet;
 use ebm_track::saved::SavedConfig;
 use ebm_track::{Tracker, TrackerOptions, calibrate_bands};
+use ebm_train::ModelFile;
 
 use crate::commands::eval_tracking::parse_test_set;
 use crate::commands::say_left_out;
@@ -53,6 +54,6 @@ pub fn run(args: &TrackerArgs) -> Result<()> {
     );
     let saved = SavedConfig { density: Some(density), ..tracker.saved.clone() };
     saved.replace(&args.run)?;
-    println!("{}", SavedConfig::model_path(&args.run).display());
+    println!("{}", ModelFile::at(&args.run).display());
     Ok(())
 }

@@ -124,16 +124,6 @@ impl RunDir {
     pub fn config(&self) -> &str {
         &self.config
     }
-
-    /// Where the metrics log is.
-    pub fn metrics_path(&self) -> PathBuf {
-        self.path.join("metrics.jsonl")
-    }
-
-    /// Where the checkpoints are.
-    pub fn checkpoints_path(&self) -> PathBuf {
-        self.path.join("checkpoints")
-    }
 }
 
 /// Takes the lock of a run's directory and removes what a killed process left in it.

@@ -263,7 +263,7 @@ impl Records {
         task: &mut T,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let (dir, log_path) = (run.checkpoints_path(), run.metrics_path());
+        let (dir, log_path) = (run.path().join("checkpoints"), run.path().join("metrics.jsonl"));
         let store = CheckpointStore::open(&dir)?;
         let (mut step, mut guard_hits, mut length) = (0, Vec::new(), 0);
         let mut from = None;

@@ -4,10 +4,9 @@ use ebm_nn::import::first_of;
 use ebm_train::settings;
 
 use super::{
-    conventions::Conventions,
     family::Family,
     file::WeightFile,
-    metadata::{DETECTION, to_toml},
+    metadata::{DETECTION, conventions},
 };
 use crate::{
     Result,
@@ -27,7 +26,7 @@ impl WeightFile {
         }
         let family = self.family.filter(|&family| family != Family::Torchvision);
         let published = family.and_then(Family::configuration).map(ExperimentConfig::embedded).transpose()?;
-        published.map(|published| to_toml(&Conventions::of(&published.detector))).transpose()
+        published.map(|published| conventions(&published.detector)).transpose()
     }
 
     /// Whose names it has; refuses FastestDet where a Faster-RCNN is needed, and names of no family.
@@ -56,7 +55,7 @@ impl WeightFile {
         let refuse = |reason: String| Err(self.refusal(reason));
         if let Some(theirs) = self.conventions()? {
             let flat = |text: &str| settings::flat(text).map_err(|error| self.refusal(error.to_string()));
-            let ours = to_toml(&Conventions::of(config))?;
+            let ours = conventions(config)?;
             let differences = settings::differences(&flat(&theirs)?, &flat(&ours)?, |_| true);
             if !differences.is_empty() {
                 let (differences, remedy) = (differences.join(", "), self.remedy(config));

@@ -7,10 +7,12 @@ use ebm_data::coco::{Category, CocoDataset};
 use ebm_train::{BaseNetwork, Class, ModelMetadata};
 use serde::Serialize;
 
-use super::conventions::Conventions;
 use crate::{
     Error, Result,
-    config::{ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, Settings, TrainingConfig},
+    config::{
+        ChannelOrder, ConfidenceConfig, Convention, DetectorConfig, ExperimentConfig, MethodConfig, Settings,
+        TrainingConfig,
+    },
 };
 
 /// The task of a file with a whole detector.
@@ -37,7 +39,7 @@ pub fn detector_metadata(
     seed: Option<u64>,
     classes: &[Class],
 ) -> Result<ModelMetadata> {
-    let input = to_toml(&Conventions::of(&config.detector))?;
+    let input = conventions(&config.detector)?;
     Ok(ModelMetadata { input, ..model_metadata(DETECTION, ExperimentConfig::DIRECT, seed, config, classes)? })
 }
 
@@ -136,7 +138,38 @@ fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> 
     Ok(ModelMetadata { config: to_toml(&decisive)?, ..metadata.clone() })
 }
 
-pub(super) fn to_toml(value: &impl Serialize) -> Result<String> {
+/// The settings that belong to weights as their shapes do, though names and shapes do not tell them, as TOML. With others
+/// the weights load, and detect badly.
+///
+/// # Errors
+/// When they cannot be written as TOML.
+pub(super) fn conventions(config: &DetectorConfig) -> Result<String> {
+    #[derive(Serialize)]
+    struct Conventions {
+        boxes: Convention,
+        channels: ChannelOrder,
+        scale: f32,
+        mean: [f32; 3],
+        std: [f32; 3],
+        stride_in_1x1: bool,
+        norm_eps: f64,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        map_scales: Vec<f64>,
+    }
+    let DetectorConfig { input, backbone, .. } = config;
+    to_toml(&Conventions {
+        boxes: config.convention,
+        channels: input.channels,
+        scale: input.scale,
+        mean: input.mean,
+        std: input.std,
+        stride_in_1x1: backbone.stride_in_1x1,
+        norm_eps: backbone.norm_eps,
+        map_scales: backbone.map_scales.clone(),
+    })
+}
+
+fn to_toml(value: &impl Serialize) -> Result<String> {
     toml::to_string(value).map_err(|error| Error::config("metadata", error))
 }
 

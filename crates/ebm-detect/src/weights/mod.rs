@@ -1,6 +1,5 @@
 //! Networks built from weight files, and weight files written from networks.
 
-mod conventions;
 mod convert;
 mod family;
 mod file;
@@ -12,7 +11,6 @@ use std::{collections::BTreeSet, path::Path};
 use candle_core::{DType, Device};
 use ebm_nn::params::ParamStore;
 
-pub use conventions::Conventions;
 pub use convert::{Conversion, ConvertOptions, convert};
 pub use family::Family;
 pub use file::WeightFile;

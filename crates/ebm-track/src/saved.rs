@@ -13,7 +13,6 @@ use candle_core::{Device, Tensor};
 use ebm_core::GaussianMixture;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import::{WeightBytes, load_safetensors};
-use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
 use ebm_train::{BaseNetwork, ModelFile, ModelMetadata, keep_base, moved_with};
 use serde::{Deserialize, Serialize};
@@ -76,23 +75,6 @@ impl SavedConfig {
         moved_with(&ModelFile::at(path), &Path::new("..").join(&self.backbone))
     }
 
-    /// Writes the module's parameters, those of `store`, with this to `dir`; the file appears whole or not at
-    /// all.
-    ///
-    /// # Errors
-    /// When the backbone's file cannot be read, or the module's not be written.
-    pub fn save(&self, store: &ParamStore, dir: &Path) -> Result<()> {
-        self.save_tensors(&store.tensors()?, dir)
-    }
-
-    /// Writes this in the place of what the module's file in `dir` says.
-    ///
-    /// # Errors
-    /// When a file cannot be read, or the module's not be written.
-    pub fn replace(&self, dir: &Path) -> Result<()> {
-        self.save_tensors(&load_safetensors(&dir.join(ModelFile::NAME), &Device::Cpu)?, dir)
-    }
-
     /// Writes the module of the run in `run` in half precision to the new folder `out`, for others to use, with
     /// its backbone: that of the run, or the file `backbone`; beside `out` it stays where it is, else a copy goes into
     /// `out`.
@@ -116,10 +98,14 @@ impl SavedConfig {
         };
         let mut tensors = load_safetensors(&ModelFile::at(run), &Device::Cpu)?;
         ebm_nn::import::halve(&mut tensors)?;
-        saved.save_tensors(&tensors, out)
+        saved.save(&tensors, out)
     }
 
-    fn save_tensors(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
+    /// Writes the module's parameters with this to `dir`; the file appears whole or not at all.
+    ///
+    /// # Errors
+    /// When the backbone's file cannot be read, or the module's not be written.
+    pub fn save(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
         let path = dir.join(ModelFile::NAME);
         let digest = file_digest(&self.backbone_path(&path))?;
         // As seen from the file itself.

@@ -134,7 +134,7 @@ impl Training for TrackerTraining {
     }
 
     fn keep(&mut self, data: &TrackerData, network: &Self::Network) -> Result<()> {
-        self.saved(&data.backbone, 1.0)?.save(network.store(), &self.run)
+        self.saved(&data.backbone, 1.0)?.save(&network.store().tensors()?, &self.run)
     }
 
     fn finish(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<()> {

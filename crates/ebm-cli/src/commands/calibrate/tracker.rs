@@ -53,7 +53,7 @@ pub fn run(args: &TrackerArgs) -> Result<()> {
         density.temperature
     );
     let saved = SavedConfig { density: Some(density), ..tracker.saved.clone() };
-    saved.replace(&args.run)?;
+    saved.save(&ModelFile::open(&args.run)?.tensors, &args.run)?;
     println!("{}", ModelFile::at(&args.run).display());
     Ok(())
 }

@@ -190,10 +190,8 @@ fn a_branch_says_what_it_is() {
         assert_eq!(line["bbox"].as_array().unwrap().len(), 4);
         assert!(line["label_name"].is_string() && line["category_id"].is_u64(), "{line}");
     }
-    let energy = place.path("ebm/ebm.safetensors");
-    let wrong = ["--head", text(&energy), "--method", "iou_net"];
-    refused(&strs(&evaluate(&annotations, DETECTOR, &wrong)), &["a branch of ebm", "--method iou_net"]);
-    let gaussian = place.path("gaussian/gaussian.safetensors");
+    let [energy, gaussian] =
+        ["ebm", "gaussian"].map(|method| place.path(&format!("{method}/{method}.safetensors")));
     let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&gaussian)];
     refused(&[&predict[..], &["--density"]].concat(), &["--density", "gaussian"]);
 

@@ -249,7 +249,7 @@ fn a_tracker_on_a_residual_network_is_that_of_onnxruntime() {
         density: None,
         tracker: TrackerConfig::default(),
     };
-    saved.save(&store_of(build), &run).unwrap();
+    saved.save(&store_of(build).tensors().unwrap(), &run).unwrap();
     assert_tracks_the_same_elsewhere("tracker_resnet", &run);
 
     // A backbone that is elsewhere is asked for by the argument that there is.

@@ -62,7 +62,7 @@ impl Case {
             density: None,
             tracker: TrackerConfig::default(),
         };
-        saved.save(&store, &runs.join("ebm-0")).unwrap();
+        saved.save(&store.tensors().unwrap(), &runs.join("ebm-0")).unwrap();
         let video = VideoConfig { frames: 24, ..VideoConfig::default() };
         let video = generate(&dir.path().join("videos"), &video, 1, Key::new(3)).unwrap().remove(0);
         let frames = (0..COUNT).map(|i| video.frames.path(i).unwrap()).collect();

@@ -14,7 +14,7 @@ use ebm_ops::nn::BatchNormConfig;
 use crate::{
     Result,
     config::{BackboneConfig, BodyKind, DetectorBody, RefinerNetworkConfig},
-    weights,
+    weights::WeightFile,
 };
 
 /// The names of its parameters begin so.
@@ -96,7 +96,7 @@ impl BodyForm {
             Architecture::EfficientNetLite0 => EfficientNetLite0::is_classifier(name),
         };
         let wanted = |name: &str| !is_classifier(name) && self.map_of(name) <= self.seen.end;
-        let tensors = weights::read(path, device)?;
+        let tensors = WeightFile::open(path, device)?.tensors;
         let is_whole = tensors.keys().any(|name| is_of_body(name));
         let own = |name: &str| match is_whole {
             true => name.strip_prefix(PREFIX)?.strip_prefix('.').map(str::to_owned),

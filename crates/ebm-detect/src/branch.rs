@@ -53,7 +53,7 @@ impl Branch {
     pub fn load(density: Option<&Baseline>, config: &DetectorConfig, file: &WeightFile) -> Result<Self> {
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
-        let branch = Self::of_store(density, config, &store, file.device())?;
+        let branch = Self::of_store(density, config, &store, &file.device)?;
         file.fill(&store, config)?;
         Ok(branch)
     }

@@ -42,8 +42,6 @@ pub struct DetectorOptions {
     pub branch: Option<PathBuf>,
     /// A refiner, `ebm train refiner`'s, for boxes of the classes that it was trained on.
     pub refiner: Option<PathBuf>,
-    /// The key of the branch's method, for a file that does not say it.
-    pub method: Option<String>,
     /// The factor of the configured step lengths, in place of the one that validation data chose.
     pub step_factor: Option<f64>,
     /// Detections of a lower score keep the detector's boxes where a `refiner` would place them anew.
@@ -58,9 +56,9 @@ pub struct DetectorOptions {
 impl Default for DetectorOptions {
     /// No branch, no refiner, what the files say, the CPU.
     fn default() -> Self {
-        let (config, branch, refiner, method, step_factor) = (None, None, None, None, None);
+        let (config, branch, refiner, step_factor) = (None, None, None, None);
         let (min_score, precision, device) = (0.0, Precision::default(), Device::Cpu);
-        Self { config, branch, refiner, method, step_factor, min_score, precision, device }
+        Self { config, branch, refiner, step_factor, min_score, precision, device }
     }
 }
 
@@ -190,14 +188,12 @@ impl Detector {
             true if options.config.is_some() || branch.is_some() => {
                 let reason =
                     "FastestDet has neither a configuration of Faster-RCNN's nor a branch; give it alone";
-                let path = weights.path().to_owned();
-                return Err(Error::weights(path, reason));
+                return Err(Error::weights(&weights.path, reason));
             }
             true => Network::FastestDet(Box::new(weights.fastest_det()?)),
         };
         let files = [Some(weights), branch.as_ref()].into_iter().flatten();
-        let files =
-            files.filter_map(|file| Some((file.path().to_owned(), file.metadata()?.clone()))).collect();
+        let files = files.filter_map(|file| Some((file.path.clone(), file.metadata.clone()?))).collect();
         let refiner = options.refiner.as_ref();
         let refiner = refiner.map(|path| BoxRefiner::open_with(path, &options.of_refiner())).transpose()?;
         Ok(Self { network, refiner, min_score: options.min_score, files })

@@ -4,10 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ebm_data::files::{read_settings, write_atomic};
 use ebm_nn::params::ParamStore;
-use ebm_train::run_dir::Environment;
-use ebm_train::{
-    BoxError, Error as TrainError, GradientTask, Group, Progress, RunSpec, TrainTask, train_together,
-};
+use ebm_train::{BoxError, Error as TrainError, GradientTask, Group, RunSpec, TrainTask, train_together};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::training::{Run, Session};
@@ -95,48 +92,6 @@ where
     }
 }
 
-/// A training between two validations, shown as a part of the whole.
-struct Part<'a> {
-    progress: &'a mut dyn Progress,
-    /// Steps of the whole.
-    whole: usize,
-    /// Until its first step: it has nothing to say where this process goes on with its own work.
-    quiet: bool,
-}
-
-impl Progress for Part<'_> {
-    fn begin(&mut self, stage: &str, _: usize) {
-        self.progress.begin(stage, self.whole);
-    }
-
-    fn resumed(&mut self, done: usize) {
-        self.progress.resumed(done);
-    }
-
-    fn advance(&mut self, done: usize, note: &str) {
-        self.quiet = false;
-        self.progress.advance(done, note);
-    }
-
-    fn end(&mut self) {
-        self.progress.end();
-    }
-
-    fn message(&mut self, text: &str) {
-        if !self.quiet {
-            self.progress.message(text);
-        }
-    }
-
-    fn environment(&self) -> Environment {
-        self.progress.environment()
-    }
-
-    fn stop_requested(&mut self) -> bool {
-        self.progress.stop_requested()
-    }
-}
-
 /// Trains `network` as `run` says and judges it every [`validate_every`](Run::validate_every) steps and at
 /// the end. The best is kept, and its validation returned, on the first process and where there was something
 /// to validate on; else the last is kept. A run that is resumed goes on with the validations that it
@@ -158,16 +113,15 @@ pub fn train_validated<N: TrainTask, V: Validation<N>>(
     let done = record.last_step(session.group)?;
     let every =
         if validation.is_possible() && run.validate_every > 0 { run.validate_every } else { spec.steps };
-    let (mut end, mut resume, mut going_on) = (0, spec.resume, false);
+    let (mut end, mut resume, mut is_quiet) = (0, spec.resume, false);
     while end < spec.steps {
         end = spec.steps.min(end + every);
         if end <= done {
             continue;
         }
-        let until = RunSpec { steps: end, resume, ..*spec };
-        let mut part = Part { progress: session.progress, whole: spec.steps, quiet: going_on };
-        train_together(&until, network, &mut part, session.group).map_err(Error::from)?;
-        (resume, going_on) = (true, true);
+        let until = RunSpec { steps: end, whole: Some(spec.steps), resume, is_quiet, ..*spec };
+        train_together(&until, network, session.progress, session.group).map_err(Error::from)?;
+        (resume, is_quiet) = (true, true);
         if !session.group.is_first() {
             continue;
         }
@@ -239,7 +193,7 @@ impl Record {
     fn last_step(&self, group: &Group) -> Result<usize> {
         let read = || -> Result<_> { Ok(read_validations(&self.folder)?.last().map_or(0, |last| last.step)) };
         let own = if group.is_first() { read()? } else { 0 };
-        let sent = group.share(own.to_string().into_bytes()).map_err(TrainError::from)?;
+        let sent = group.share(own.to_string().into_bytes())?;
         Ok(String::from_utf8_lossy(&sent).parse().unwrap_or(0))
     }
 

@@ -12,6 +12,7 @@ use ebm_data::Image;
 use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::{Face, Faces, Pixels, Tolerance};
 use ebm_nn::import::WeightBytes;
+use ebm_train::ModelFile;
 
 use crate::evaluation::{estimates, numbers};
 use crate::network::ENERGY;
@@ -207,9 +208,10 @@ impl Predictor {
         let held = [(BUNDLED_BASELINE, BUNDLED[1])].into();
         let baseline = initial(options.baseline.as_deref(), held, "the program holds")?;
         let load = |bytes| {
-            Saved::of(&WeightBytes::embedded("the bundled network of ages", bytes), |_| {
+            let file = WeightBytes::embedded("the bundled network of ages", bytes);
+            Saved::of(ModelFile::of(&file, &Device::Cpu)?, |_| {
                 let own = || Ok(WeightBytes::embedded("the bundled backbone of ages", BUNDLED_BACKBONE));
-                options.weights.as_deref().map_or_else(own, WeightBytes::read)
+                options.weights.as_deref().map_or_else(own, |path| Ok(WeightBytes::read(path)?))
             })
         };
         Self::new(load(BUNDLED[0])?, baseline.map(load).transpose()?, options.step_length)

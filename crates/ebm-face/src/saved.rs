@@ -18,7 +18,7 @@ use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::onnx::{Graph, Length, Part};
 use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
-use ebm_train::{BaseNetwork, ModelMetadata, moved_with, sha256};
+use ebm_train::{BaseNetwork, ModelFile, ModelMetadata};
 use serde::{Deserialize, Serialize};
 
 use crate::backbone::{self, MapGrid};
@@ -26,8 +26,6 @@ use crate::config::ExperimentConfig;
 use crate::network::{Head, TRUNK};
 use crate::{Backbone, BackboneConfig, Error, Result};
 
-/// The file of a run's parameters.
-const MODEL: &str = "model.safetensors";
 /// The file of the backbone of [`pack`]ed networks.
 const BACKBONE: &str = "trunk.safetensors";
 
@@ -78,7 +76,8 @@ impl RunConfig {
     /// # Errors
     /// [`Error::Input`] when that is something else.
     pub fn of_model(path: &Path) -> Result<Self> {
-        Ok(Stored::read(&if path.is_dir() { path.join(MODEL) } else { path.to_owned() })?.run)
+        let path = ModelFile::at(path);
+        Ok(Stored::of(&path, &ModelMetadata::require(&path, &[])?)?.run)
     }
 }
 
@@ -118,21 +117,9 @@ impl Stored {
     }
 
     /// What the model's file at `path` says.
-    fn read(path: &Path) -> Result<Self> {
-        Self::of(path, ModelMetadata::read(path)?)
-    }
-
-    fn of(path: &Path, said: Option<ModelMetadata>) -> Result<Self> {
-        let fail = |reason: String| Error::input(path.display(), reason);
-        let metadata = said.ok_or_else(|| {
-            fail(
-                "it does not say what it is; a run of `ebm reproduce` or `ebm train` of an age or a head pose is \
-                 expected"
-                    .to_owned(),
-            )
-        })?;
-        config::parse("of the model", &metadata.config)
-            .map_err(|error| fail(format!("not a model of a face: {error}")))
+    fn of(path: &Path, said: &ModelMetadata) -> Result<Self> {
+        config::parse("of the model", &said.config)
+            .map_err(|error| Error::input(path.display(), format!("not a model of a face: {error}")))
     }
 }
 
@@ -142,7 +129,7 @@ impl Stored {
 /// When the file can not be written.
 pub fn save(store: &ParamStore, dir: &Path, config: &RunConfig) -> Result<()> {
     let stored = Stored { run: config.clone(), refinement: None };
-    Ok(stored.metadata()?.save(&dir.join(MODEL), &store.tensors()?)?)
+    Ok(stored.metadata()?.save(&dir.join(ModelFile::NAME), &store.tensors()?)?)
 }
 
 /// Adds how the energy model of the run in `dir` refines to its file.
@@ -150,9 +137,9 @@ pub fn save(store: &ParamStore, dir: &Path, config: &RunConfig) -> Result<()> {
 /// # Errors
 /// When the file can not be read or written.
 pub fn save_refinement(ascent: &GradientAscent, dir: &Path) -> Result<()> {
-    let path = dir.join(MODEL);
-    let stored = Stored { refinement: Some(ascent.clone()), ..Stored::read(&path)? };
-    Ok(stored.metadata()?.save(&path, &import::load(&path, &Device::Cpu)?)?)
+    let file = ModelFile::open(dir)?;
+    let stored = Stored { refinement: Some(ascent.clone()), ..Stored::of(&file.path, &file.said)? };
+    Ok(stored.metadata()?.save(&file.path, &file.tensors)?)
 }
 
 /// A saved network.
@@ -175,26 +162,24 @@ impl Saved {
     /// [`Error::Input`] for a file of something else; [`Error::Weights`] when the backbone's file is not
     /// the one that the run was trained on, or when the parameters are not those of the configuration.
     pub fn load(path: &Path, weights: Option<&Path>) -> Result<Self> {
-        let path = if path.is_dir() { path.join(MODEL) } else { path.to_owned() };
-        Self::of(&WeightBytes::read(&path)?, |file| WeightBytes::read(&weights_of(&path, file, weights)))
+        Self::of(ModelFile::open(path)?, |file| Ok(WeightBytes::read(&base_of(file, weights)?)?))
     }
 
-    /// The same of the bytes of a model's file; `backbone` has those of the file that it names.
+    /// The same of a model's file; `backbone` gives that of the network below it.
     pub(crate) fn of<'a>(
-        model: &WeightBytes,
-        backbone: impl FnOnce(&Path) -> ebm_nn::Result<WeightBytes<'a>>,
+        file: ModelFile,
+        backbone: impl FnOnce(&ModelFile) -> Result<WeightBytes<'a>>,
     ) -> Result<Self> {
-        let path = model.path.clone();
-        let (tensors, said) = model.load(&Device::Cpu)?;
-        let Stored { run: config, refinement } = Stored::of(&path, ModelMetadata::parse(&path, &said)?)?;
-        let store = ParamStore::new(Key::new(0));
-        store.preload(tensors);
+        let Stored { run: config, refinement } = Stored::of(&file.path, &file.said)?;
+        let (experiment, store) = (&config.experiment, ParamStore::new(Key::new(0)));
+        store.preload(file.tensors.clone());
         store.freeze(|_| true);
-        let experiment = &config.experiment;
         let trunk = match &config.trunk {
             BackboneSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
-            BackboneSource::File { path: file, sha256 } => {
-                open_backbone(experiment, &backbone(file)?, Some(sha256))?
+            BackboneSource::File { .. } => {
+                let below = backbone(&file)?;
+                file.check_base(&below)?;
+                open_backbone(experiment, &below)?
             }
         };
         let num_features = trunk.num_features();
@@ -202,7 +187,7 @@ impl Saved {
         let report = store.preload_report();
         if !report.is_exact() {
             let reason = format!("not the parameters that the run's configuration describes: {report}");
-            return Err(Error::weights(path, reason));
+            return Err(Error::weights(file.path, reason));
         }
         Ok(Self { head, config, trunk, refinement })
     }
@@ -242,9 +227,10 @@ impl Saved {
     }
 }
 
-/// Where the backbone's `file` of the model at `path` is, or `weights` where that is given.
-fn weights_of(path: &Path, file: &Path, weights: Option<&Path>) -> PathBuf {
-    weights.map_or_else(|| moved_with(path, &Path::new("..").join(file)), Path::to_owned)
+/// Finds the file of the network below `file`; it is `weights` where that is given.
+fn base_of(file: &ModelFile, weights: Option<&Path>) -> Result<PathBuf> {
+    let unnamed = || Error::weights(&file.path, "it names no backbone; give the backbone's place");
+    weights.map(Path::to_owned).or_else(|| file.base_path()).ok_or_else(unnamed)
 }
 
 /// Writes the networks of `runs` in half precision to the folder `out`, for others to use: each in a folder of its own,
@@ -260,9 +246,9 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
     }
     let mut backbone: Option<(String, String)> = None;
     for run in runs {
-        let path = run.join(MODEL);
-        let mut stored = Stored::read(&path)?;
-        if let BackboneSource::File { path: file, sha256 } = &stored.run.trunk {
+        let mut file = ModelFile::open(run)?;
+        let mut stored = Stored::of(&file.path, &file.said)?;
+        if let BackboneSource::File { sha256, .. } = &stored.run.trunk {
             let packed = out.join(BACKBONE);
             let digest = match &backbone {
                 Some((of, digest)) if of == sha256 => digest.clone(),
@@ -272,9 +258,8 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
                     return Err(fail(reason));
                 }
                 None => {
-                    let file = weights_of(&path, file, weights);
-                    let file = WeightBytes::read(&file)?;
-                    let (store, _) = backbone::open(&stored.run.experiment.trunk, &file, &Device::Cpu)?;
+                    let below = WeightBytes::read(&base_of(&file, weights)?)?;
+                    let (store, _) = backbone::open(&stored.run.experiment.trunk, &below, &Device::Cpu)?;
                     let mut tensors = store.tensors()?;
                     import::halve(&mut tensors)?;
                     ebm_data::files::create_dir(out)?;
@@ -285,36 +270,19 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
             backbone = Some((sha256.clone(), digest.clone()));
             stored.run.trunk = BackboneSource::File { path: BACKBONE.into(), sha256: digest };
         }
-        let mut tensors = import::load(&path, &Device::Cpu)?;
-        import::halve(&mut tensors)?;
+        import::halve(&mut file.tensors)?;
         let dir = out.join(format!("{}-{}", stored.run.method, stored.run.seed));
         ebm_data::files::create_dir(&dir)?;
-        stored.metadata()?.save(&dir.join(MODEL), &tensors)?;
+        stored.metadata()?.save(&dir.join(ModelFile::NAME), &file.tensors)?;
     }
     Ok(())
 }
 
-/// The backbone that the heads of `experiment` stand on in a weight file, for prediction; with a `digest`, only
-/// if that is the file's SHA-256.
+/// The backbone that the heads of `experiment` stand on in a weight file, for prediction.
 ///
 /// # Errors
-/// [`Error::Weights`] for another file, and as [`preload_backbone`](crate::preload_backbone); [`Error::Config`] for
-/// a grid that the network's map does not have.
-pub(crate) fn open_backbone(
-    experiment: &ExperimentConfig,
-    file: &WeightBytes,
-    digest: Option<&str>,
-) -> Result<Box<dyn Backbone>> {
-    let found = || sha256(&file.bytes);
-    if let Some(expected) = digest
-        && found() != expected
-    {
-        let reason = format!(
-            "SHA-256 {} is not {expected}, the weights that the head was trained on; give their place",
-            found()
-        );
-        return Err(Error::weights(&file.path, reason));
-    }
+/// As [`preload_backbone`](crate::preload_backbone); [`Error::Config`] for a grid that the network's map does not have.
+pub(crate) fn open_backbone(experiment: &ExperimentConfig, file: &WeightBytes) -> Result<Box<dyn Backbone>> {
     let (_, trunk) = backbone::open(&experiment.trunk, file, &Device::Cpu)?;
     match experiment.frozen.as_ref().map_or(0, |frozen| frozen.grid) {
         0 => Ok(trunk),

@@ -7,7 +7,7 @@ use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_ops::optim::{Adam, ParamGroup};
-use ebm_train::{NonFiniteGuard, Updater, Verdict};
+use ebm_train::{NonFiniteGuard, Updater};
 use rand::Rng;
 
 use crate::Result;
@@ -88,7 +88,7 @@ pub fn train(
         let (x, z) = rows.take(&batch, Some(&mut rng))?;
         let loss = network.loss(shape.method, &x, &z, &mut key.split("proposal").index(step as u64).rng())?;
         let (report, gradients) = updater.gradients(loss, step)?;
-        if guard.check(step, report.loss, report.grad_norm)? == Verdict::Apply {
+        if guard.check(step, report.loss, report.grad_norm)? {
             updater.apply(step, &gradients)?;
         }
         if (step + 1).is_multiple_of(config.validate_every) || step + 1 == config.steps {

@@ -13,9 +13,8 @@ use candle_core::{Device, Tensor};
 use ebm_core::GaussianMixture;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import::{WeightBytes, load_safetensors};
-use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
-use ebm_train::{BaseNetwork, ModelMetadata, keep_base, moved_with, sha256};
+use ebm_train::{BaseNetwork, ModelFile, ModelMetadata, keep_base, moved_with};
 use serde::{Deserialize, Serialize};
 
 use crate::backbone::Backbone;
@@ -27,7 +26,6 @@ use crate::{Error, Result};
 /// What the metadata of a box module's file call its task.
 pub const TRACKING: &str = "tracking";
 
-const MODEL: &str = "model.safetensors";
 /// What a copy of a run's backbone is called, before its ending.
 pub(crate) const BACKBONE: &str = "backbone";
 
@@ -72,31 +70,9 @@ settings! {
 }
 
 impl SavedConfig {
-    /// The file of the box module's parameters, which `path` is or holds.
-    pub fn model_path(path: &Path) -> PathBuf {
-        if path.is_dir() { path.join(MODEL) } else { path.to_owned() }
-    }
-
     /// The backbone's weight file, this being what was saved in `path`.
     pub fn backbone_path(&self, path: &Path) -> PathBuf {
-        moved_with(&Self::model_path(path), &Path::new("..").join(&self.backbone))
-    }
-
-    /// Writes the module's parameters, those of `store`, with this to `dir`; the file appears whole or not at
-    /// all.
-    ///
-    /// # Errors
-    /// When the backbone's file cannot be read, or the module's not be written.
-    pub fn save(&self, store: &ParamStore, dir: &Path) -> Result<()> {
-        self.save_tensors(&store.tensors()?, dir)
-    }
-
-    /// Writes this in the place of what the module's file in `dir` says.
-    ///
-    /// # Errors
-    /// When a file cannot be read, or the module's not be written.
-    pub fn replace(&self, dir: &Path) -> Result<()> {
-        self.save_tensors(&load_safetensors(&dir.join(MODEL), &Device::Cpu)?, dir)
+        moved_with(&ModelFile::at(path), &Path::new("..").join(&self.backbone))
     }
 
     /// Writes the module of the run in `run` in half precision to the new folder `out`, for others to use, with
@@ -120,13 +96,17 @@ impl SavedConfig {
             Some(name) if file.parent() == beside.parent() => name.into(),
             _ => keep_base(&file, out, BACKBONE)?,
         };
-        let mut tensors = load_safetensors(&Self::model_path(run), &Device::Cpu)?;
+        let mut tensors = load_safetensors(&ModelFile::at(run), &Device::Cpu)?;
         ebm_nn::import::halve(&mut tensors)?;
-        saved.save_tensors(&tensors, out)
+        saved.save(&tensors, out)
     }
 
-    fn save_tensors(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
-        let path = dir.join(MODEL);
+    /// Writes the module's parameters with this to `dir`; the file appears whole or not at all.
+    ///
+    /// # Errors
+    /// When the backbone's file cannot be read, or the module's not be written.
+    pub fn save(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
+        let path = dir.join(ModelFile::NAME);
         let digest = file_digest(&self.backbone_path(&path))?;
         // As seen from the file itself.
         let file = Path::new("..").join(&self.backbone);
@@ -152,12 +132,12 @@ impl SavedConfig {
         backbone: Option<&Path>,
         device: &Device,
     ) -> Result<(Self, Backbone, BoxModule)> {
-        let model = Self::model_path(path);
+        let model = ModelFile::at(path);
         if !model.is_file() {
             let reason = "there is no such file; a run of `ebm reproduce tracking` is expected";
             return Err(Error::input(model.display(), reason));
         }
-        Self::of(&WeightBytes::read(&model)?, device, |config| {
+        Self::of(ModelFile::of(&WeightBytes::read(&model)?, device)?, device, |config| {
             let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
             if !backbone.is_file() {
                 let reason = "there is no such file, and the box module was trained on this backbone; copy it here, or give its place: --backbone";
@@ -167,30 +147,19 @@ impl SavedConfig {
         })
     }
 
-    /// The same of the bytes of a model's file; `backbone` has those of the file that its settings name.
+    /// The same of a model's file; `backbone` gives the file that its settings name.
     pub(crate) fn of<'a>(
-        file: &WeightBytes,
+        file: ModelFile,
         device: &Device,
         backbone: impl FnOnce(&Self) -> Result<WeightBytes<'a>>,
     ) -> Result<(Self, Backbone, BoxModule)> {
-        let model = &file.path;
-        let fail = |reason: &dyn std::fmt::Display| Error::input(model.display(), reason);
-        let (tensors, said) = file.load(device)?;
-        let metadata = ModelMetadata::parse(model, &said)?
-            .ok_or_else(|| fail(&"it does not say what it is; give a tracker's file"))?;
-        metadata.check_task(model, &[TRACKING])?;
-        let config: Self =
-            config::parse("of the box module", &metadata.config).map_err(|error| fail(&error))?;
+        file.said.check_task(&file.path, &[TRACKING])?;
+        let config: Self = config::parse("of the box module", &file.said.config)
+            .map_err(|error| Error::input(file.path.display(), error))?;
         let backbone = backbone(&config)?;
-        let (found, trained) = (sha256(&backbone.bytes), metadata.base.map(|base| base.digest));
-        if let Some(expected) = trained.filter(|expected| *expected != found) {
-            let reason = format!(
-                "SHA-256 {found} is not {expected}, the backbone that the box module was trained on; give its place"
-            );
-            return Err(Error::weights(&backbone.path, reason));
-        }
+        file.check_base(&backbone)?;
         let backbone = Backbone::of_bytes(&backbone, device)?;
-        let module = BoxModule::of_tensors(model, &config.box_module, tensors, device)?;
+        let module = BoxModule::of_tensors(&file.path, &config.box_module, file.tensors, device)?;
         Ok((config, backbone, module))
     }
 }

@@ -8,6 +8,7 @@ use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::sequences::{Rect, Sequence};
 use ebm_nn::import::WeightBytes;
+use ebm_train::ModelFile;
 
 use crate::Result;
 use crate::backbone::Backbone;
@@ -75,11 +76,11 @@ impl Tracker {
     /// # Errors
     /// [`Error::Weights`](crate::Error::Weights) when they are another's.
     pub fn bundled(backbone: &[u8], options: &TrackerOptions) -> Result<Self> {
-        let model = WeightBytes::embedded("the bundled tracker", BUNDLED);
+        let model = ModelFile::of(&WeightBytes::embedded("the bundled tracker", BUNDLED), &Device::Cpu)?;
         let own = || Ok(WeightBytes::embedded("the tracker's bundled backbone", backbone));
         let given = |path: &PathBuf| Ok(WeightBytes::read(path)?);
         let loaded =
-            SavedConfig::of(&model, &Device::Cpu, |_| options.backbone.as_ref().map_or_else(own, given))?;
+            SavedConfig::of(model, &Device::Cpu, |_| options.backbone.as_ref().map_or_else(own, given))?;
         Self::of(loaded, options)
     }
 

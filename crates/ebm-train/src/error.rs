@@ -1,6 +1,6 @@
 //! What can go wrong in a run; every message names the place and the remedy.
 
-use crate::checkpoint::{SCHEMA_VERSION, Skipped};
+use crate::checkpoint::SCHEMA_VERSION;
 use ebm_base::files::ErrorKind;
 use std::fmt::Display;
 use std::io;
@@ -52,25 +52,13 @@ pub enum Error {
     /// There is no checkpoint in this directory.
     #[error("no checkpoint in {}; train first or give another run", .0.display())]
     NoCheckpoint(PathBuf),
-    /// There are checkpoints, and none of them is valid.
-    #[error("no valid checkpoint in {}: {}; restore one from a copy or start a new run", path.display(), list(skipped))]
-    NoValidCheckpoint {
-        /// The directory of checkpoints.
-        path: PathBuf,
-        /// What was tried, with the reason of each refusal.
-        skipped: Vec<Skipped>,
-    },
-    /// A checkpoint written by another version of this crate.
-    #[error(
-        "{}: schema version {found}, this program reads {SCHEMA_VERSION}; use the program that wrote it",
-        path.display()
-    )]
-    Schema {
-        /// The state file.
-        path: PathBuf,
-        /// The version found.
-        found: u32,
-    },
+    /// There are checkpoints in this directory, and none of them is valid: what was tried, with the reason of each
+    /// refusal.
+    #[error("no valid checkpoint in {}: {}; restore one from a copy or start a new run", .0.display(), .1.join("; "))]
+    NoValidCheckpoint(PathBuf, Vec<String>),
+    /// The state file of a checkpoint is of another version of this crate.
+    #[error("{}: schema version {}, this program reads {SCHEMA_VERSION}; use the program that wrote it", .0.display(), .1)]
+    Schema(PathBuf, u32),
     /// The loss or a gradient was not finite too often, or a parameter or optimiser state is not: no such checkpoint is
     /// written.
     #[error("step {0}: {1}")]
@@ -91,9 +79,12 @@ pub enum Error {
         /// The task's error.
         source: BoxError,
     },
-    /// The processes that train together lost each other, or another of them failed.
-    #[error(transparent)]
-    Together(#[from] crate::distributed::Error),
+    /// Several processes cannot work together; why, and what to do.
+    #[error("training in several processes: {0}")]
+    Distributed(String),
+    /// Another of the processes that train together, of this number, failed for its own reason.
+    #[error("rank {0} failed: {1}")]
+    Rank(usize, String),
     /// A gradient or a parameter is not what the optimiser takes.
     #[error(transparent)]
     Nn(#[from] ebm_nn::Error),
@@ -109,13 +100,14 @@ impl Error {
             Self::Io { source, .. } | Self::DiskFull { source, .. } => ErrorKind::of_io(source),
             Self::Nn(error) => error.kind(),
             Self::RunName(_) => ErrorKind::Usage,
-            Self::File(..) | Self::NoValidCheckpoint { .. } | Self::Schema { .. } => ErrorKind::Data,
+            Self::File(..) | Self::NoValidCheckpoint(..) | Self::Schema(..) => ErrorKind::Data,
             Self::NonFinite(..) => ErrorKind::NonFinite,
             Self::Interrupted { .. } => ErrorKind::Interrupted,
             Self::Refused(_)
             | Self::NoCheckpoint(_)
             | Self::Task { .. }
-            | Self::Together(_)
+            | Self::Distributed(_)
+            | Self::Rank(..)
             | Self::Candle(_) => ErrorKind::Failure,
         }
     }
@@ -145,8 +137,4 @@ fn remedy(action: &str, source: &io::Error) -> &'static str {
         }
         _ => "check that the path exists and is on a working disk",
     }
-}
-
-fn list(skipped: &[Skipped]) -> String {
-    skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

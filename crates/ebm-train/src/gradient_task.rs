@@ -1,13 +1,12 @@
 //! Training by gradient descent: what a task has to say is the loss of a step.
 
-use crate::distributed::Group;
-use candle_core::Tensor;
 use candle_core::backprop::GradStore;
+use candle_core::{Tensor, Var};
 use ebm_nn::params::ParamStore;
 
 use crate::checkpoint::CheckpointData;
+use crate::distributed::Group;
 use crate::error::BoxError;
-use crate::statistics::RunningStatistics;
 use crate::trainer::{StepReport, TrainTask};
 use crate::updater::Updater;
 
@@ -69,21 +68,36 @@ where
 pub struct Learner {
     store: ParamStore,
     updater: Updater,
-    statistics: RunningStatistics,
+    /// The running means and variances of normalisations. A forward pass in training moves them; only a step that is
+    /// applied may.
+    statistics: Vec<Var>,
 }
 
 impl Learner {
     /// Trains the parameters of `store` that `updater` was given; all of `store`, running statistics of
     /// normalisations among it, is in a checkpoint.
     pub fn new(store: ParamStore, updater: Updater) -> Self {
-        let statistics = RunningStatistics::of(&store);
+        let is_statistic = |name: &&String| name.ends_with(".running_mean") || name.ends_with(".running_var");
+        let names = store.names();
+        let statistics = names.iter().filter(is_statistic).filter_map(|name| store.var(name)).collect();
         Self { store, updater, statistics }
     }
 
-    /// The same as one of the processes of `group`, which apply the means of their gradients.
+    /// The same as one of the processes of `group`, which apply the means of their gradients. Each normalises by its
+    /// own share of a batch, and the running statistics are the means over the processes.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
-        Self { updater: self.updater.over(group), statistics: self.statistics.over(group), ..self }
+        Self { updater: self.updater.over(group), ..self }
+    }
+
+    /// The present values of the running statistics.
+    fn statistics(&self) -> candle_core::Result<Vec<Tensor>> {
+        self.statistics.iter().map(|buffer| buffer.as_detached_tensor().copy()).collect()
+    }
+
+    /// Puts values of [`statistics`](Self::statistics) back.
+    fn set_statistics(&self, values: &[Tensor]) -> candle_core::Result<()> {
+        self.statistics.iter().zip(values).try_for_each(|(buffer, value)| buffer.set(value))
     }
 
     /// The parameters.
@@ -146,18 +160,23 @@ where
     type Update = Update;
 
     fn step(&mut self, step: usize) -> Result<(StepReport, Update), BoxError> {
-        let statistics = self.learner().statistics.clone();
-        let gradients = || -> Result<_, T::Error> {
+        let before = self.learner().statistics()?;
+        let mut gradients = || -> Result<_, T::Error> {
             let loss = self.loss(step)?;
             Ok(self.learner().updater.gradients(loss, step)?)
         };
-        let ((report, gradients), statistics) = statistics.aside(gradients)?;
+        let result = gradients();
+        let learner = self.learner();
+        let mut statistics = learner.statistics()?;
+        learner.set_statistics(&before)?;
+        let (report, gradients) = result?;
+        learner.updater.group.mean(&mut statistics)?;
         Ok((report, Update { gradients, statistics }))
     }
 
     fn apply(&mut self, step: usize, update: Update) -> Result<(), BoxError> {
         let learner = self.learner_mut();
-        learner.statistics.set(&update.statistics)?;
+        learner.set_statistics(&update.statistics)?;
         Ok(learner.updater.apply(step, &update.gradients)?)
     }
 

@@ -7,15 +7,6 @@ const WINDOW: usize = 100;
 /// … until this many were.
 const LIMIT: usize = 3;
 
-/// What to do with an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Loss and gradient norm are finite.
-    Apply,
-    /// They are not: drop the update.
-    Skip,
-}
-
 /// Remembers at which recent steps the loss or the gradient norm was not finite. The third such step
 /// within 100 is an error: skipping would then hide that training has diverged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,14 +25,15 @@ impl NonFiniteGuard {
         &self.hits
     }
 
-    /// Judges a step before its update. Steps must not decrease from call to call.
+    /// Whether the update of a step may be applied: its loss and its gradient's norm are finite. Steps must not
+    /// decrease from call to call.
     ///
     /// # Errors
     /// [`Error::NonFinite`] at the third hit within 100 steps.
-    pub fn check(&mut self, step: usize, loss: f64, grad_norm: f64) -> Result<Verdict> {
+    pub fn check(&mut self, step: usize, loss: f64, grad_norm: f64) -> Result<bool> {
         self.hits.retain(|&hit| hit + WINDOW > step);
         if loss.is_finite() && grad_norm.is_finite() {
-            return Ok(Verdict::Apply);
+            return Ok(true);
         }
         self.hits.push(step);
         if self.hits.len() >= LIMIT {
@@ -52,7 +44,7 @@ impl NonFiniteGuard {
             );
             return Err(Error::NonFinite(step, reason));
         }
-        Ok(Verdict::Skip)
+        Ok(false)
     }
 }
 
@@ -66,10 +58,10 @@ mod tests {
             [(f64::NAN, 1.0), (f64::INFINITY, 1.0), (1.0, f64::NAN), (1.0, f64::NEG_INFINITY)]
         {
             let mut guard = NonFiniteGuard::default();
-            assert_eq!(guard.check(5, loss, grad_norm).unwrap(), Verdict::Skip);
+            assert!(!guard.check(5, loss, grad_norm).unwrap());
             assert_eq!(guard.hits(), [5]);
         }
-        assert_eq!(NonFiniteGuard::default().check(5, f64::MAX, 0.0).unwrap(), Verdict::Apply);
+        assert!(NonFiniteGuard::default().check(5, f64::MAX, 0.0).unwrap());
     }
 
     #[test]
@@ -85,7 +77,7 @@ mod tests {
                     assert!(fails && step == third);
                     assert!(reason.contains(&format!("at steps [10, 50, {third}]")), "{reason}");
                 }
-                other => assert!(!fails && other.unwrap() == Verdict::Skip),
+                other => assert!(!fails && !other.unwrap()),
             }
         }
     }

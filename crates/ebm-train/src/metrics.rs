@@ -35,20 +35,13 @@ pub struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Opens or creates a log for appending, after cutting off a torn last line.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
-        Self::open_at(path, u64::MAX)
-    }
-
     /// Opens or creates a log and cuts it off at `len` bytes, the length that a checkpoint recorded, then
-    /// at the last whole line. Where the log is shorter than that, [`len`](Self::len) says so.
+    /// at the last whole line; all is kept where `len` is [`u64::MAX`]. Where the log is shorter than that,
+    /// [`bytes`](Self::bytes) says so.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn open_at(path: impl Into<PathBuf>, len: u64) -> Result<Self> {
+    pub fn open(path: impl Into<PathBuf>, len: u64) -> Result<Self> {
         let path = path.into();
         let open = || {
             ebm_base::files::check_output(&path)?;
@@ -64,13 +57,8 @@ impl MetricsLog {
     }
 
     /// The length in bytes.
-    pub fn len(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.len
-    }
-
-    /// Whether nothing has been logged.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Appends one record.
@@ -129,12 +117,12 @@ mod tests {
     }
 
     fn log_of(path: &Path, steps: std::ops::Range<usize>) -> u64 {
-        let mut log = MetricsLog::open(path).unwrap();
+        let mut log = MetricsLog::open(path, u64::MAX).unwrap();
         for step in steps {
             log.append(&record(step)).unwrap();
         }
         log.sync().unwrap();
-        log.len()
+        log.bytes()
     }
 
     #[test]
@@ -174,10 +162,10 @@ mod tests {
         let path = dir.path().join("metrics.jsonl");
         let two = log_of(&path, 0..2);
         let five = log_of(&path, 2..5);
-        assert_eq!(MetricsLog::open_at(&path, two).unwrap().len(), two);
+        assert_eq!(MetricsLog::open(&path, two).unwrap().bytes(), two);
         assert_eq!(read_metrics(&path).unwrap(), [record(0), record(1)]);
-        assert_eq!(MetricsLog::open_at(&path, five).unwrap().len(), two);
-        assert!(MetricsLog::open_at(&path, 0).unwrap().is_empty());
+        assert_eq!(MetricsLog::open(&path, five).unwrap().bytes(), two);
+        assert_eq!(MetricsLog::open(&path, 0).unwrap().bytes(), 0);
     }
 
     #[test]
@@ -199,7 +187,7 @@ mod tests {
         let [victim, path] = ["victim", "metrics.jsonl"].map(|name| dir.path().join(name));
         std::fs::write(&victim, "no whole line").unwrap();
         std::os::unix::fs::symlink(&victim, &path).unwrap();
-        assert!(MetricsLog::open(&path).unwrap_err().to_string().contains("a symbolic link"));
+        assert!(MetricsLog::open(&path, u64::MAX).unwrap_err().to_string().contains("a symbolic link"));
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "no whole line");
     }
 
@@ -210,6 +198,6 @@ mod tests {
         let mut log = MetricsLog { path: full.into(), file, len: 0 };
         let error = log.append(&record(0)).unwrap_err();
         assert!(matches!(error, Error::DiskFull { .. }), "{error}");
-        assert!(log.is_empty());
+        assert_eq!(log.bytes(), 0);
     }
 }

@@ -8,13 +8,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Tensor};
-use ebm_nn::import;
-use serde::de::DeserializeOwned;
+use candle_core::{DType, Device, Tensor};
+use ebm_nn::import::{self, WeightBytes};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::checkpoint::hexadecimal;
+use crate::base::moved_with;
+use crate::checkpoint::{hexadecimal, sha256};
 use crate::error::{Error, Result};
 use crate::settings;
 
@@ -22,16 +23,6 @@ use crate::settings;
 pub const FORMAT_VERSION: u32 = 1;
 
 const VERSION: &str = "format_version";
-const TASK: &str = "task";
-const METHOD: &str = "method";
-const SEED: &str = "seed";
-const CONFIG: &str = "config";
-const CLASSES: &str = "classes";
-const INPUT: &str = "input";
-const STEP_FACTOR: &str = "step_factor";
-const CALIBRATION: &str = "calibration";
-const BASE_DIGEST: &str = "base_digest";
-const BASE_FILE: &str = "base_file";
 
 /// The free-form metadata of a safetensors file.
 pub type Metadata = BTreeMap<String, String>;
@@ -49,43 +40,88 @@ pub struct Class {
 }
 
 /// The network that another was trained on top of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BaseNetwork {
     /// SHA-256 in hexadecimal: of the network's parameters ([`digest`]) or of its file, as the task has it.
+    #[serde(rename = "base_digest")]
     pub digest: String,
     /// Where its file was, if the task needs to find it again; relative to the folder of the model's file.
+    #[serde(rename = "base_file", default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
 }
 
 /// What a file of trained weights says of itself.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelMetadata {
     /// What the network is for, by the name that its task crate gives it: `detection`, `age`, …
     pub task: String,
     /// The method that it was trained with, by the key of result files.
     pub method: String,
     /// The root seed of the training; none where the weights were made elsewhere.
+    #[serde(with = "text", default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The resolved configuration as TOML.
     pub config: String,
     /// The classes that it tells apart; empty where there are none.
+    #[serde(with = "json", default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<Class>,
     /// What it expects of an image beyond the shape of a tensor, as TOML; empty where the configuration says
     /// all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub input: String,
     /// The factor of the configured step lengths that validation data chose; none where none was chosen.
+    #[serde(with = "text", default, skip_serializing_if = "Option::is_none")]
     pub step_factor: Option<f64>,
     /// What else validation data taught, as TOML of the task's own; empty where nothing was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub calibration: String,
     /// The network below it.
+    #[serde(flatten)]
     pub base: Option<BaseNetwork>,
+}
+
+/// Numbers as the text of a metadata field.
+mod text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(ToString::to_string).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, T, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+    {
+        let text = String::deserialize(from)?;
+        text.parse().map(Some).map_err(|error| D::Error::custom(format!("{text:?}: {error}")))
+    }
+}
+
+/// Lists as the text of a metadata field.
+mod json {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned, ser};
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        serde_json::to_string(value).map_err(<S::Error as ser::Error>::custom)?.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+    where
+        T: DeserializeOwned,
+        D: Deserializer<'de>,
+    {
+        serde_json::from_str(&String::deserialize(from)?).map_err(<D::Error as de::Error>::custom)
+    }
 }
 
 impl ModelMetadata {
     /// What the file at `path` says of itself. None where it says nothing: a file that was made elsewhere.
     ///
     /// # Errors
-    /// [`Error::Together`] when the file cannot be read, [`Error::File`] when it is of a later version or
+    /// [`Error::Nn`] when the file cannot be read, [`Error::File`] when it is of a later version or
     /// says something else than this crate writes.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         if path.extension().is_none_or(|extension| extension != "safetensors") {
@@ -108,39 +144,22 @@ impl ModelMetadata {
                 ),
             ));
         }
-        let text = |key: &str| {
-            let missing =
-                || refusal(path, format!("its metadata have no {key}; take the file as it was written"));
-            metadata.get(key).cloned().ok_or_else(missing)
-        };
-        let base = metadata.get(BASE_DIGEST).map(|digest| BaseNetwork {
-            digest: digest.clone(),
-            file: metadata.get(BASE_FILE).map(PathBuf::from),
-        });
-        Ok(Some(Self {
-            task: text(TASK)?,
-            method: text(METHOD)?,
-            seed: json(path, metadata, SEED)?,
-            config: text(CONFIG)?,
-            classes: json(path, metadata, CLASSES)?.unwrap_or_default(),
-            input: metadata.get(INPUT).cloned().unwrap_or_default(),
-            step_factor: json(path, metadata, STEP_FACTOR)?,
-            calibration: metadata.get(CALIBRATION).cloned().unwrap_or_default(),
-            base,
-        }))
+        let fields = metadata.iter().map(|(key, value)| (key.clone(), Value::String(value.clone())));
+        let said = serde_json::from_value(Value::Object(fields.collect()));
+        said.map(Some)
+            .map_err(|error| refusal(path, format!("its metadata: {error}; take the file as it was written")))
     }
 
-    /// [`read`](Self::read) of a file that must say what it is: one for one of `tasks`.
+    /// [`read`](Self::read) of a file that must say what it is: one for one of `tasks`, or for any where there are
+    /// none of these.
     ///
     /// # Errors
     /// Those of [`read`](Self::read); [`Error::File`] when the file says nothing, or is for another task.
     pub fn require(path: &Path, tasks: &[&str]) -> Result<Self> {
-        let found = Self::read(path)?.ok_or_else(|| {
-            let reason =
-                "it does not say what it was trained as: it was made elsewhere, or before files said it";
-            refusal(path, reason.to_owned())
-        })?;
-        found.check_task(path, tasks)?;
+        let found = Self::read(path)?.ok_or_else(|| unsaid(path))?;
+        if !tasks.is_empty() {
+            found.check_task(path, tasks)?;
+        }
         Ok(found)
     }
 
@@ -163,36 +182,10 @@ impl ModelMetadata {
     /// # Errors
     /// [`Error::File`] when a path is no text.
     pub fn to_metadata(&self) -> Result<Metadata> {
-        let mut metadata = Metadata::new();
-        let mut put = |key: &str, value: String| metadata.insert(key.to_owned(), value);
-        put(VERSION, FORMAT_VERSION.to_string());
-        put(TASK, self.task.clone());
-        put(METHOD, self.method.clone());
-        put(CONFIG, self.config.clone());
-        if let Some(seed) = self.seed {
-            put(SEED, seed.to_string());
-        }
-        if !self.classes.is_empty() {
-            let fail = |error: serde_json::Error| refusal(Path::new(CLASSES), error.to_string());
-            put(CLASSES, serde_json::to_string(&self.classes).map_err(fail)?);
-        }
-        if !self.input.is_empty() {
-            put(INPUT, self.input.clone());
-        }
-        if let Some(factor) = self.step_factor {
-            put(STEP_FACTOR, factor.to_string());
-        }
-        if !self.calibration.is_empty() {
-            put(CALIBRATION, self.calibration.clone());
-        }
-        if let Some(base) = &self.base {
-            put(BASE_DIGEST, base.digest.clone());
-            if let Some(file) = &base.file {
-                let unwritable = || refusal(file, "the path is no text; choose another".to_owned());
-                put(BASE_FILE, file.to_str().ok_or_else(unwritable)?.to_owned());
-            }
-        }
-        Ok(metadata)
+        let said = serde_json::to_value(self).and_then(serde_json::from_value::<Metadata>);
+        let mut said = said.map_err(|error| refusal(Path::new("metadata"), error.to_string()))?;
+        said.insert(VERSION.to_owned(), FORMAT_VERSION.to_string());
+        Ok(said)
     }
 
     /// Writes `tensors` with this to the file at `path`, which appears whole or not at all.
@@ -243,21 +236,82 @@ impl ModelMetadata {
     /// What is compared, by dotted name.
     fn settings(&self, path: &Path) -> Result<BTreeMap<String, String>> {
         let config = settings::flat(&self.config);
-        let config = config.map_err(|error| refusal(path, format!("its metadata {CONFIG}: {error}")))?;
-        let mut found = BTreeMap::from([(METHOD.to_owned(), self.method.clone())]);
-        found.extend(self.seed.map(|seed| (SEED.to_owned(), seed.to_string())));
-        found.extend(self.base.as_ref().map(|base| (BASE_DIGEST.to_owned(), base.digest.clone())));
+        let config = config.map_err(|error| refusal(path, format!("its metadata config: {error}")))?;
+        let mut found = BTreeMap::from([("method".to_owned(), self.method.clone())]);
+        found.extend(self.seed.map(|seed| ("seed".to_owned(), seed.to_string())));
+        found.extend(self.base.as_ref().map(|base| ("base_digest".to_owned(), base.digest.clone())));
         found.extend(config);
         Ok(found)
     }
 }
 
-/// A value that is written as JSON.
-fn json<T: DeserializeOwned>(path: &Path, metadata: &Metadata, key: &str) -> Result<Option<T>> {
-    let parse = |text: &String| {
-        serde_json::from_str(text).map_err(|error| refusal(path, format!("its metadata {key}: {error}")))
-    };
-    metadata.get(key).map(parse).transpose()
+/// A file of trained weights that says what it is.
+pub struct ModelFile {
+    /// The place of the file.
+    pub path: PathBuf,
+    /// The metadata of the file.
+    pub said: ModelMetadata,
+    /// The tensors by name, as they are stored.
+    pub tensors: BTreeMap<String, Tensor>,
+}
+
+impl ModelFile {
+    /// The name of a model's file in the folder of a run.
+    pub const NAME: &'static str = "model.safetensors";
+
+    /// Returns `path`, or the model's file in it where it is the folder of a run.
+    pub fn at(path: &Path) -> PathBuf {
+        if path.is_dir() { path.join(Self::NAME) } else { path.to_owned() }
+    }
+
+    /// Reads the file [`at`](Self::at) `path` to the CPU.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::of(&WeightBytes::read(&Self::at(path))?, &Device::Cpu)
+    }
+
+    /// As [`open`](Self::open), of a file's bytes.
+    ///
+    /// # Errors
+    /// [`Error::Nn`] when it cannot be read, [`Error::File`] when it does not say what it is.
+    pub fn of(file: &WeightBytes<'_>, device: &Device) -> Result<Self> {
+        let (tensors, said) = file.load(device)?;
+        let path = file.path.clone();
+        let said = ModelMetadata::parse(&path, &said)?.ok_or_else(|| unsaid(&path))?;
+        Ok(Self { path, said, tensors })
+    }
+
+    /// Finds the file of the network below it; none where it names none.
+    pub fn base_path(&self) -> Option<PathBuf> {
+        Some(moved_with(&self.path, self.said.base.as_ref()?.file.as_ref()?))
+    }
+
+    /// Refuses a file of another network than the one below it, where [`BaseNetwork::digest`] is of the file.
+    ///
+    /// # Errors
+    /// [`Error::File`] with both digests.
+    pub fn check_base(&self, base: &WeightBytes<'_>) -> Result<()> {
+        let (found, wanted) = (sha256(&base.bytes), self.said.base.as_ref().map(|base| &base.digest));
+        match wanted.filter(|wanted| **wanted != found) {
+            None => Ok(()),
+            Some(wanted) => Err(refusal(
+                &base.path,
+                format!(
+                    "SHA-256 {found} is not {wanted}, the network that {} was trained on; give its place",
+                    self.path.display()
+                ),
+            )),
+        }
+    }
+}
+
+fn unsaid(path: &Path) -> Error {
+    refusal(
+        path,
+        "it does not say what it is: it was made elsewhere; give one that was trained here".to_owned(),
+    )
 }
 
 fn refusal(path: &Path, reason: String) -> Error {
@@ -337,8 +391,8 @@ mod tests {
             assert!(error.contains("m.safetensors") && error.contains(part), "{error}");
         };
         refused(&|m| drop(m.insert(VERSION.to_owned(), "2".to_owned())), "format_version is 2");
-        refused(&|m| drop(m.remove(CONFIG)), "no config");
-        refused(&|m| drop(m.insert(SEED.to_owned(), "many".to_owned())), "seed");
+        refused(&|m| drop(m.remove("config")), "missing field `config`");
+        refused(&|m| drop(m.insert("seed".to_owned(), "many".to_owned())), "\"many\"");
         let error = full().check_task(path, &["age", "head pose"]).unwrap_err().to_string();
         assert!(error.contains("for detection, and one for age or head pose is needed"), "{error}");
     }

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::distributed::Group;
+use crate::checkpoint::sha256;
 use crate::error::{Error, Result};
 use crate::run_dir::{Environment, RunDir};
 use crate::settings;
-use crate::trainer::{TrainTask, lead};
 
 /// Watches the stages of a reproduction; the library itself never prints.
 pub trait Progress {
@@ -48,6 +47,8 @@ pub struct RunSpec<'a> {
     pub config: &'a str,
     /// Updates.
     pub steps: usize,
+    /// Updates of the whole training, where `steps` are those until a pause.
+    pub whole: Option<usize>,
     /// The root seed.
     pub seed: u64,
     /// A checkpoint is committed every so many steps and at the end; 0: at the end only.
@@ -55,6 +56,8 @@ pub struct RunSpec<'a> {
     /// Whether to go on where an earlier process stopped, if there was one. Otherwise there must be no such
     /// run.
     pub resume: bool,
+    /// Whether nothing is said of where it goes on: this process has just paused there.
+    pub is_quiet: bool,
     /// The last names of settings that may differ from those of the run that it goes on with, such as
     /// `steps`: a run that is over becomes longer.
     pub changeable: &'a [&'a str],
@@ -66,11 +69,21 @@ impl<'a> RunSpec<'a> {
 
     /// A new run with the usual checkpoints.
     pub fn new(root: &'a Path, name: &'a str, config: &'a str, steps: usize, seed: u64) -> Self {
-        let (checkpoint_every, resume, changeable) = (Self::CHECKPOINT_EVERY, false, &[]);
-        Self { root, name, config, steps, seed, checkpoint_every, resume, changeable }
+        Self {
+            root,
+            name,
+            config,
+            steps,
+            whole: None,
+            seed,
+            checkpoint_every: Self::CHECKPOINT_EVERY,
+            resume: false,
+            is_quiet: false,
+            changeable: &[],
+        }
     }
 
-    /// Refuses what [`train_run`] would refuse because of a run that is there, or because of its settings: to
+    /// Refuses what [`train_run`](crate::train_run) would refuse because of a run that is there, or because of its settings: to
     /// be asked before anything slow.
     ///
     /// # Errors
@@ -101,14 +114,13 @@ impl<'a> RunSpec<'a> {
 
     pub(crate) fn open(&self, environment: &Environment) -> Result<RunDir> {
         let path = self.root.join(self.name);
-        let run = if self.resume && RunDir::exists(&path) {
-            let run = RunDir::open(&path)?;
-            self.check_settings(path, run.config())?;
-            run
-        } else {
-            RunDir::create(self.root, self.name, self.config, environment)?
-        };
-        run.configured(self.config, &self.identity())
+        if !(self.resume && RunDir::exists(&path)) {
+            return RunDir::create(self.root, self.name, self.config, environment);
+        }
+        let mut run = RunDir::open(&path)?;
+        self.check_settings(path, run.config())?;
+        run.configure(self.config)?;
+        Ok(run)
     }
 
     /// Refuses to go on with the run at `path`, whose configuration is `found`, where another setting than a
@@ -130,49 +142,17 @@ impl<'a> RunSpec<'a> {
         Err(Error::Refused(format!("{} was made with {what}; {remedy}", path.display())))
     }
 
-    /// What checkpoints belong to: the configuration without what may change.
-    pub(crate) fn identity(&self) -> String {
-        match settings::flat(self.config) {
+    /// What checkpoints belong to: SHA-256 in hexadecimal of the configuration without what may change.
+    pub(crate) fn digest(&self) -> String {
+        let identity: String = match settings::flat(self.config) {
             Ok(all) if !self.changeable.is_empty() => {
                 let fixed = all.into_iter().filter(|(name, _)| !settings::ends_in(name, self.changeable));
                 fixed.map(|(name, value)| format!("{name} = {value}\n")).collect()
             }
             _ => self.config.to_owned(),
-        }
+        };
+        sha256(identity.as_bytes())
     }
-}
-
-/// Trains `task` as `spec` says, as a stage of `progress`, and leaves its last checkpoint in the run's
-/// directory.
-///
-/// # Errors
-/// [`Error::Interrupted`] where `progress` asked it to stop, with a checkpoint committed; [`Error::Task`];
-/// [`Error::NonFinite`] at the third non-finite step within 100, without a checkpoint; [`Error::Refused`] where the
-/// run or its checkpoints do not fit; and those of [`RunDir::create`] or [`RunDir::open`],
-/// [`CheckpointStore::save`](crate::CheckpointStore::save) and [`load_latest`](crate::load_latest).
-pub fn train_run<T: TrainTask>(
-    spec: &RunSpec<'_>,
-    task: &mut T,
-    progress: &mut dyn Progress,
-) -> Result<RunDir> {
-    lead_run(spec, task, progress, &Group::alone())
-}
-
-/// [`train_run`] as rank 0 of `group`.
-pub(crate) fn lead_run<T: TrainTask>(
-    spec: &RunSpec<'_>,
-    task: &mut T,
-    progress: &mut dyn Progress,
-    group: &Group,
-) -> Result<RunDir> {
-    let run = spec.open(&progress.environment())?;
-    progress.begin(&format!("training {}", spec.name), spec.steps);
-    let step = lead(spec, &run, task, progress, group)?;
-    progress.end();
-    if step < spec.steps {
-        return Err(Error::Interrupted { path: run.path().into(), step });
-    }
-    Ok(run)
 }
 
 /// Shows nothing.

@@ -9,7 +9,6 @@
 //!   checkpoints/       crate::checkpoint
 //! ```
 
-use crate::checkpoint::sha256;
 use crate::error::{Error, Result};
 use crate::files;
 use ebm_base::files::{Lock, LockError};
@@ -39,8 +38,6 @@ pub struct Environment {
 pub struct RunDir {
     path: PathBuf,
     config: String,
-    /// Of the part of the configuration that may not change; see [`RunDir::config_digest`].
-    digest: String,
     _lock: Lock,
 }
 
@@ -61,7 +58,7 @@ impl RunDir {
         let json = serde_json::to_vec_pretty(environment).map_err(Error::json(&file))?;
         files::replace(&file, &json)?;
         files::replace(&path.join(CONFIG), config.as_bytes())?;
-        Ok(Self { path, config: config.into(), digest: sha256(config.as_bytes()), _lock: lock })
+        Ok(Self { path, config: config.into(), _lock: lock })
     }
 
     /// Refuses a name that no run may have.
@@ -100,25 +97,22 @@ impl RunDir {
     /// # Errors
     /// [`Error::Io`] where there is no run, [`Error::Refused`] where another process holds it.
     pub fn open(path: &Path) -> Result<Self> {
-        let read = || Self::read_config(path);
-        read()?;
+        Self::read_config(path)?;
         let lock = lock(path)?;
         // Again, now that nobody else can be creating the run.
-        let config = read()?;
-        Ok(Self { path: path.into(), digest: sha256(config.as_bytes()), config, _lock: lock })
+        Ok(Self { path: path.into(), config: Self::read_config(path)?, _lock: lock })
     }
 
-    /// The same run with this configuration, of which `identity` is the part that checkpoints belong to.
+    /// Replaces the configuration where `config` is another.
     ///
     /// # Errors
-    /// As [`create`](Self::create), when a changed configuration cannot be written.
-    pub(crate) fn configured(mut self, config: &str, identity: &str) -> Result<Self> {
+    /// As [`create`](Self::create), when it cannot be written.
+    pub(crate) fn configure(&mut self, config: &str) -> Result<()> {
         if self.config != config {
             files::replace(&self.path.join(CONFIG), config.as_bytes())?;
             config.clone_into(&mut self.config);
         }
-        self.digest = sha256(identity.as_bytes());
-        Ok(self)
+        Ok(())
     }
 
     /// The run's directory.
@@ -129,21 +123,6 @@ impl RunDir {
     /// The configuration, as it stands in the run's directory.
     pub fn config(&self) -> &str {
         &self.config
-    }
-
-    /// SHA-256 in hexadecimal of the configuration, without what may change when a run goes on.
-    pub fn config_digest(&self) -> String {
-        self.digest.clone()
-    }
-
-    /// Where the metrics log is.
-    pub fn metrics_path(&self) -> PathBuf {
-        self.path.join("metrics.jsonl")
-    }
-
-    /// Where the checkpoints are.
-    pub fn checkpoints_path(&self) -> PathBuf {
-        self.path.join("checkpoints")
     }
 }
 

@@ -1,18 +1,26 @@
-//! The training loop. It knows steps, checkpoints and the non-finite guard, and nothing of the task.
+//! The training loop, in one process or in several. It knows steps, checkpoints and the non-finite guard, and nothing
+//! of the task.
+//!
+//! Of several processes rank 0 holds the run's directory, log and checkpoints and is the only one that reports; the
+//! others compute. They start from rank 0's state, and the means that [`Updater`](crate::Updater) takes keep them
+//! equal, byte for byte: each applies the same update, skips the same step, and stops at the same one, when
+//! any of them is asked to. Where one fails, all do.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{
-    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, SCHEMA_VERSION, load_latest,
+    Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Loaded, SCHEMA_VERSION, decode, encode,
+    load_latest, sha256,
 };
 use crate::distributed::Group;
-use crate::dump;
 use crate::error::{BoxError, Error, Result};
-use crate::guard::{NonFiniteGuard, Verdict};
+use crate::guard::NonFiniteGuard;
 use crate::metrics::{MetricsLog, MetricsRecord};
 use crate::progress::{Progress, RunSpec};
 use crate::run_dir::RunDir;
-use crate::together::{self, Start};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 /// What a step reports.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,155 +67,290 @@ pub trait TrainTask {
     fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError>;
 }
 
-/// Trains `task` in `run`, as rank 0 of `group`, whose other processes [`follow`](together::follow). Returns the number
-/// of completed steps: fewer than those of `spec` where `progress` asked it to stop.
+/// Trains `task` as `spec` says, as a stage of `progress`, and leaves its last checkpoint in the run's
+/// directory.
 ///
 /// Each step: compute, judge ([`NonFiniteGuard`]), log, update. A step that is not finite is logged and
 /// its update dropped; a checkpoint due there waits for the next finite step. A resumed run cuts off what
 /// was logged after its checkpoint.
-pub(crate) fn lead<T: TrainTask>(
+///
+/// # Errors
+/// [`Error::Interrupted`] where `progress` asked it to stop, with a checkpoint committed; [`Error::Task`];
+/// [`Error::NonFinite`] at the third non-finite step within 100, without a checkpoint; [`Error::Refused`] where the
+/// run or its checkpoints do not fit; and those of [`RunDir::create`] or [`RunDir::open`],
+/// [`CheckpointStore::save`] and [`load_latest`].
+pub fn train_run<T: TrainTask>(
     spec: &RunSpec<'_>,
-    run: &RunDir,
+    task: &mut T,
+    progress: &mut dyn Progress,
+) -> Result<RunDir> {
+    lead(spec, task, progress, &Group::alone())
+}
+
+/// [`train_run`] by the processes of `group`, each with its own `task` on its own share of the batches, which takes
+/// its means over the group. Rank 0 gets the run.
+///
+/// # Errors
+/// Those of [`train_run`], on every rank; where one rank alone has failed, the others' is [`Error::Rank`], with its
+/// number and reason. The group is not used any more then.
+pub fn train_together<T: TrainTask>(
+    spec: &RunSpec<'_>,
     task: &mut T,
     progress: &mut dyn Progress,
     group: &Group,
-) -> Result<usize> {
-    let (end, every) = (spec.steps, spec.checkpoint_every);
-    let mut run = Run::start(spec, run, task, progress)?;
-    let start = Start {
-        seed: run.seed,
-        config_digest: run.config_digest.clone(),
-        end,
-        step: run.step,
-        guard_hits: run.guard.hits().to_vec(),
+) -> Result<Option<RunDir>> {
+    let trained = match group.is_first() {
+        true => lead(spec, task, progress, group).map(Some),
+        false => take_steps(spec, task, progress, group, None).map(|()| None),
     };
-    together::send_start(group, &start, task)?;
-    let mut due = false;
+    trained.inspect_err(|error| group.fail(&error.to_string()))
+}
+
+/// The training of rank 0.
+fn lead<T: TrainTask>(
+    spec: &RunSpec<'_>,
+    task: &mut T,
+    progress: &mut dyn Progress,
+    group: &Group,
+) -> Result<RunDir> {
+    let run = spec.open(&progress.environment())?;
+    progress.begin(&format!("training {}", spec.name), spec.whole.unwrap_or(spec.steps));
+    let records = Records::open(spec, &run, task, progress)?;
+    take_steps(spec, task, progress, group, Some(records))?;
+    Ok(run)
+}
+
+/// The loop of one rank; rank 0 has `records`.
+fn take_steps<T: TrainTask>(
+    spec: &RunSpec<'_>,
+    task: &mut T,
+    progress: &mut dyn Progress,
+    group: &Group,
+    mut records: Option<Records>,
+) -> Result<()> {
+    let Start { mut step, guard_hits, .. } = begin_together(spec, task, group, records.as_ref())?;
+    let mut guard = NonFiniteGuard::new(guard_hits);
     let mut stopped = false;
-    while run.step < end && !stopped {
-        let skipped = run.one_step(task, progress)?;
+    while step < spec.steps && !stopped {
+        let fail = |source| Error::Task { step, source };
+        let (report, update) = task.step(step).map_err(fail)?;
+        let verdict = guard.check(step, report.loss, report.grad_norm);
+        if let Some(records) = &mut records {
+            records.log(step, &report, &verdict)?;
+        }
+        let applies = verdict?;
+        if applies {
+            task.apply(step, update).map_err(fail)?;
+        }
+        step += 1;
+        if let Some(records) = &mut records {
+            records.report(step, &report, applies, progress);
+        }
         stopped = group.any(progress.stop_requested())?;
-        due |= every > 0 && run.step.is_multiple_of(every);
-        if (due && !skipped) || stopped || run.step == end {
-            run.checkpoint(task)?;
-            due = false;
+        if let Some(records) = &mut records {
+            let every = spec.checkpoint_every;
+            records.is_due |= every > 0 && step.is_multiple_of(every);
+            if (records.is_due && applies) || stopped || step == spec.steps {
+                records.checkpoint(spec, step, &guard, task)?;
+            }
         }
     }
-    together::part(run.step, task, group)?;
-    Ok(run.step)
+    end_together(step, task, group)?;
+    if records.is_some() {
+        progress.end();
+    }
+    if step < spec.steps {
+        return Err(Error::Interrupted { path: spec.root.join(spec.name), step });
+    }
+    Ok(())
+}
+
+/// Where a training starts, beside the tensors, and with what.
+#[derive(Serialize, Deserialize)]
+struct Start {
+    seed: u64,
+    config_digest: String,
+    end: usize,
+    step: usize,
+    guard_hits: Vec<usize>,
+}
+
+/// What errors call the state that rank 0 sends.
+const SENT: &str = "rank 0's state";
+
+/// Where rank 0, which has `records`, starts; the others take up its state.
+fn begin_together<T: TrainTask>(
+    spec: &RunSpec<'_>,
+    task: &mut T,
+    group: &Group,
+    records: Option<&Records>,
+) -> Result<Start> {
+    let (step, guard_hits) =
+        records.map_or_else(Default::default, |records| (records.step, records.guard_hits.clone()));
+    let own = Start { seed: spec.seed, config_digest: spec.digest(), end: spec.steps, step, guard_hits };
+    if group.world() == 1 {
+        return Ok(own);
+    }
+    let text = serde_json::to_vec(&own).map_err(Error::json(SENT.as_ref()))?;
+    let first: Start = serde_json::from_slice(&group.share(text)?).map_err(Error::json(SENT.as_ref()))?;
+    let fail = |source| Error::Task { step: first.step, source };
+    if group.is_first() {
+        let data = task.state().map_err(fail)?;
+        group.share(encode(&data.model, step)?)?;
+        group.share(encode(&data.optimizer, step)?)?;
+        return Ok(own);
+    }
+    let [model, optimizer] = [group.share(Vec::new())?, group.share(Vec::new())?];
+    for (what, theirs, mine) in [
+        ("seed", first.seed.to_string(), own.seed.to_string()),
+        ("number of steps", first.end.to_string(), own.end.to_string()),
+        ("configuration digest", first.config_digest.clone(), own.config_digest),
+    ] {
+        if theirs != mine {
+            let remedy = "start all processes with the same arguments";
+            return Err(Error::Refused(format!("its {what} is {mine}, rank 0's is {theirs}; {remedy}")));
+        }
+    }
+    let path = Path::new(SENT);
+    let data = CheckpointData { model: decode(&model, path)?, optimizer: decode(&optimizer, path)? };
+    task.restore(data).map_err(fail)?;
+    Ok(first)
+}
+
+/// The end of the loop, on every rank: all have come here, rank 0 with its last checkpoint, and all hold the
+/// same state.
+///
+/// # Errors
+/// [`Error::Refused`] on a rank whose state differs from rank 0's.
+fn end_together<T: TrainTask>(step: usize, task: &T, group: &Group) -> Result<()> {
+    if group.world() == 1 {
+        return Ok(());
+    }
+    let data = task.state().map_err(|source| Error::Task { step, source })?;
+    let digest = sha256(&[encode(&data.model, step)?, encode(&data.optimizer, step)?].concat());
+    if group.share(digest.clone().into_bytes())? != digest.into_bytes() {
+        return Err(Error::Refused(format!(
+            "after step {step} its parameters are not rank 0's: the processes compute differently; start all of them \
+             with the same program on machines of one kind"
+        )));
+    }
+    group.any(false)?;
+    Ok(())
 }
 
 /// Weight of the newest loss in the average that is shown.
 const SMOOTHING: f64 = 0.05;
 
-/// A run between two steps.
-struct Run {
-    /// Its directory.
-    path: PathBuf,
-    /// The number of completed steps.
-    step: usize,
-    seed: u64,
-    config_digest: String,
+/// The files of a run, which rank 0 writes, and the loss that it shows.
+struct Records {
     store: CheckpointStore,
     log: MetricsLog,
-    guard: NonFiniteGuard,
-    /// The finite values of the last step that was applied.
-    metrics: BTreeMap<String, f64>,
+    /// The number of steps that were completed when this process began.
+    step: usize,
+    /// The steps that the guard remembered then.
+    guard_hits: Vec<usize>,
+    /// Whether a checkpoint waits for a finite step.
+    is_due: bool,
     /// The loss, averaged over recent steps.
     smoothed: Option<f64>,
 }
 
-impl Run {
-    fn start<T: TrainTask>(
+impl Records {
+    /// Opens the files of `run`, and gives `task` the state of its last checkpoint where there is one.
+    fn open<T: TrainTask>(
         spec: &RunSpec<'_>,
         run: &RunDir,
         task: &mut T,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let (dir, log_path, config_digest) =
-            (run.checkpoints_path(), run.metrics_path(), run.config_digest());
+        let (dir, log_path) = (run.path().join("checkpoints"), run.path().join("metrics.jsonl"));
         let store = CheckpointStore::open(&dir)?;
-        let (mut step, mut guard, mut metrics, mut length) =
-            (0, NonFiniteGuard::default(), BTreeMap::new(), 0);
+        let (mut step, mut guard_hits, mut length) = (0, Vec::new(), 0);
         let mut from = None;
-        if !store.is_empty()? {
-            if !spec.resume {
+        match load_latest(&dir) {
+            Err(Error::NoCheckpoint(_)) => {}
+            _ if !spec.resume => {
                 let remedy = "resume the run or choose another name";
                 return Err(Error::Refused(format!("{} already holds checkpoints; {remedy}", dir.display())));
             }
-            let Loaded { checkpoint: Checkpoint { data, state }, path, skipped } = load_latest(&dir)?;
-            skipped.iter().for_each(|skipped| progress.message(&skipped.to_string()));
-            check_fits(&state, &path, spec, &config_digest)?;
-            task.restore(data).map_err(|source| Error::Task { step: state.step, source })?;
-            (step, guard) = (state.step, NonFiniteGuard::new(state.guard_hits));
-            (metrics, length, from) = (state.metrics, state.metrics_len, Some(path));
+            loaded => {
+                let Loaded { checkpoint: Checkpoint { data, state }, path, skipped } = loaded?;
+                skipped.iter().for_each(|skipped| progress.message(skipped));
+                check_fits(&state, &path, spec)?;
+                task.restore(data).map_err(|source| Error::Task { step: state.step, source })?;
+                (step, guard_hits, length) = (state.step, state.guard_hits, state.metrics_len);
+                from = Some(path);
+            }
         }
-        let log = MetricsLog::open_at(&log_path, length)?;
-        if log.len() < length {
-            let (path, left) = (log_path.display(), log.len());
+        let log = MetricsLog::open(&log_path, length)?;
+        if log.bytes() < length {
+            let (path, left) = (log_path.display(), log.bytes());
             progress.message(&format!("{path}: {left} of {length} bytes are left"));
         }
         if let Some(from) = from {
             progress.resumed(step);
-            progress.message(&format!("going on from step {step}, {}", from.display()));
+            if !spec.is_quiet {
+                progress.message(&format!("going on from step {step}, {}", from.display()));
+            }
         }
-        let (path, seed, smoothed) = (run.path().into(), spec.seed, None);
-        Ok(Self { path, step, seed, config_digest, store, log, guard, metrics, smoothed })
+        Ok(Self { store, log, step, guard_hits, is_due: false, smoothed: None })
     }
 
-    /// Runs one step and returns whether its update was skipped.
-    fn one_step<T: TrainTask>(&mut self, task: &mut T, progress: &mut dyn Progress) -> Result<bool> {
-        let step = self.step;
-        let fail = |source| Error::Task { step, source };
-        let (report, update) = task.step(step).map_err(fail)?;
-        let verdict = self.guard.check(step, report.loss, report.grad_norm);
-        let skipped = !matches!(verdict, Ok(Verdict::Apply));
-        // Logged also where the guard gives up: this line is what explains why.
-        self.log.append(&record(step, &report, skipped))?;
-        if let Err(error) = verdict {
-            let data = task.state().map_err(fail)?;
-            let path = dump::write(&self.path, step, &report, self.guard.hits(), &data)?;
-            progress.message(&format!("{} holds what led to it", path.display()));
-            return Err(error);
-        }
-        if skipped {
-            let text = format!("step {step}: loss {} is not finite; the update was skipped", report.loss);
-            progress.message(&text);
+    /// Logs a step, also where the guard gives up: this line is what explains why.
+    fn log(&mut self, step: usize, report: &StepReport, verdict: &Result<bool>) -> Result<()> {
+        let finite = |value: f64| value.is_finite().then_some(value);
+        let scalars = report.scalars.iter().map(|(name, &value)| (name.clone(), finite(value)));
+        self.log.append(&MetricsRecord {
+            step,
+            loss: finite(report.loss),
+            grad_norm: finite(report.grad_norm),
+            skipped: !matches!(verdict, Ok(true)),
+            scalars: scalars.collect(),
+        })
+    }
+
+    /// Shows the last of `done` steps, whose update was `applied` or skipped.
+    fn report(&mut self, done: usize, report: &StepReport, applied: bool, progress: &mut dyn Progress) {
+        let loss = report.loss;
+        if applied {
+            let before = self.smoothed.unwrap_or(loss);
+            self.smoothed = Some(before + SMOOTHING * (loss - before));
         } else {
-            task.apply(step, update).map_err(fail)?;
-            self.metrics = finite_metrics(&report);
-            let before = self.smoothed.unwrap_or(report.loss);
-            self.smoothed = Some(before + SMOOTHING * (report.loss - before));
+            let step = done - 1;
+            progress.message(&format!("step {step}: loss {loss} is not finite; the update was skipped"));
         }
-        self.step += 1;
-        progress.advance(self.step, &format!("loss {:.4}", self.smoothed.unwrap_or(report.loss)));
-        Ok(skipped)
+        progress.advance(done, &format!("loss {:.4}", self.smoothed.unwrap_or(loss)));
     }
 
-    fn checkpoint<T: TrainTask>(&mut self, task: &T) -> Result<()> {
+    fn checkpoint<T: TrainTask>(
+        &mut self,
+        spec: &RunSpec<'_>,
+        step: usize,
+        guard: &NonFiniteGuard,
+        task: &T,
+    ) -> Result<()> {
         // The state refers to the log's length, so the log must reach the disk first.
         self.log.sync()?;
-        let data = task.state().map_err(|source| Error::Task { step: self.step, source })?;
+        let data = task.state().map_err(|source| Error::Task { step, source })?;
         let state = CheckpointState {
             schema_version: SCHEMA_VERSION,
-            step: self.step,
-            seed: self.seed,
-            config_digest: self.config_digest.clone(),
-            metrics: self.metrics.clone(),
-            metrics_len: self.log.len(),
-            guard_hits: self.guard.hits().to_vec(),
+            step,
+            seed: spec.seed,
+            config_digest: spec.digest(),
+            metrics_len: self.log.bytes(),
+            guard_hits: guard.hits().to_vec(),
         };
-        self.store.save(&Checkpoint { data, state })?;
-        Ok(())
+        self.is_due = false;
+        self.store.save(&Checkpoint { data, state })
     }
 }
 
 /// Refuses a checkpoint of another seed, configuration or length.
-fn check_fits(state: &CheckpointState, path: &Path, spec: &RunSpec<'_>, config_digest: &str) -> Result<()> {
+fn check_fits(state: &CheckpointState, path: &Path, spec: &RunSpec<'_>) -> Result<()> {
     let path = path.display();
     for (what, found, expected) in [
         ("seed", state.seed.to_string(), spec.seed.to_string()),
-        ("configuration digest", state.config_digest.clone(), config_digest.to_string()),
+        ("configuration digest", state.config_digest.clone(), spec.digest()),
     ] {
         if found != expected {
             return Err(Error::Refused(format!(
@@ -223,22 +366,4 @@ fn check_fits(state: &CheckpointState, path: &Path, spec: &RunSpec<'_>, config_d
         )));
     }
     Ok(())
-}
-
-fn record(step: usize, report: &StepReport, skipped: bool) -> MetricsRecord {
-    let finite = |value: f64| value.is_finite().then_some(value);
-    let scalars = report.scalars.iter().map(|(name, &value)| (name.clone(), finite(value)));
-    MetricsRecord {
-        step,
-        loss: finite(report.loss),
-        grad_norm: finite(report.grad_norm),
-        skipped,
-        scalars: scalars.collect(),
-    }
-}
-
-fn finite_metrics(report: &StepReport) -> BTreeMap<String, f64> {
-    let scalars = report.scalars.iter().map(|(name, &value)| (name.clone(), value));
-    // The loss last: no scalar takes its name.
-    scalars.chain([("loss".to_string(), report.loss)]).filter(|(_, value)| value.is_finite()).collect()
 }

@@ -19,7 +19,7 @@ pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     schedule: Schedule,
     max_norm: Option<f64>,
-    group: Group,
+    pub(crate) group: Group,
 }
 
 impl Updater {
@@ -41,7 +41,7 @@ impl Updater {
     ///
     /// # Errors
     /// When an operation has no gradient, or a part of the loss is no single-precision scalar;
-    /// [`Error::Together`](crate::Error::Together) where another process failed.
+    /// [`Error::Rank`](crate::Error::Rank) where another process failed.
     pub fn gradients(&self, loss: impl Into<Loss>, step: usize) -> Result<(StepReport, GradStore)> {
         let mut parts = loss.into().0;
         let weights = self.weights(&parts.iter().map(|part| part.terms).collect::<Vec<_>>())?;
@@ -78,7 +78,7 @@ impl Updater {
     /// average. In one process that is 1.
     ///
     /// # Errors
-    /// [`Error::Together`](crate::Error::Together) where another process failed.
+    /// [`Error::Rank`](crate::Error::Rank) where another process failed.
     pub fn weights(&self, terms: &[usize]) -> Result<Vec<f64>> {
         if self.group.world() == 1 {
             return Ok(vec![1.0; terms.len()]);

@@ -32,7 +32,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-fn join() -> ebm_train::distributed::Result<Group> {
+fn join() -> Result<Group, Error> {
     let launch = Launch::from_variables(&variable)?;
     join_mpi(&launch, &variable)
 }

@@ -132,7 +132,7 @@ fn tracker(args: &TrackerArgs) -> Result<()> {
         density.temperature
     );
     let saved = SavedConfig { density: Some(density), ..tracker.saved.clone() };
-    saved.replace(&args.run)?;
-    println!("{}", SavedConfig::model_path(&args.run).display());
+    saved.save(&ModelFile::open(&args.run)?.tensors, &args.run)?;
+    println!("{}", ModelFile::at(&args.run).display());
     Ok(())
 }

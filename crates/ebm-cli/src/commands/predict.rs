@@ -43,10 +43,6 @@ pub struct ModelArgs {
     /// Without it and --detector, the one of persons that is in this program.
     #[arg(long, conflicts_with = "head")]
     refiner: Option<ModelPath>,
-    /// Method of the branch, by key: ebm, iou_net, gaussian, mixture4, …; the branch says it itself, and
-    /// another is refused.
-    #[arg(long, requires = "head")]
-    method: Option<String>,
     /// Factor of the configured step lengths, in place of the one that the branch's or the refiner's training
     /// chose.
     #[arg(long)]
@@ -70,7 +66,6 @@ impl ModelArgs {
             config: self.config.as_deref().map(super::config).transpose()?,
             branch: file(&self.head)?,
             refiner: file(&self.refiner)?,
-            method: self.method.clone(),
             step_factor: self.step_factor,
             min_score,
             precision: self.device.precision(),

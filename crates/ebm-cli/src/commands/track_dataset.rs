@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_data::fetch::sha256_of;
 use ebm_eval::tracking::{Convention, TestSet, TrackingReport};
-use ebm_track::saved::SavedConfig;
 use ebm_track::{
     BandCoverage, Origin, Runs, Tracker, TrackerOptions, band_coverage, track_dataset, write_submission,
 };
+use ebm_train::ModelFile;
 
 use super::{create_dir, say_left_out};
 use crate::model_path::ModelPath;
@@ -64,7 +64,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     let tracker = Tracker::open_with(&run, &TrackerOptions { backbone, seed: args.seed })?;
     let origin = Origin {
         dataset: format!("{set:?}"),
-        model_sha256: sha256_of(&SavedConfig::model_path(&run))?,
+        model_sha256: sha256_of(&ModelFile::at(&run))?,
         seed: args.seed,
         tracker: tracker.saved.clone(),
     };

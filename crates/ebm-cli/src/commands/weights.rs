@@ -10,7 +10,7 @@ use ebm_detect::weights::{ConvertOptions, classes, convert};
 use ebm_face::reproduce::runs;
 use ebm_face::saved::pack;
 use ebm_track::saved::{SavedConfig, TRACKING};
-use ebm_train::ModelMetadata;
+use ebm_train::{ModelFile, ModelMetadata};
 use serde_json::json;
 
 use crate::schema::document;
@@ -117,7 +117,7 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
 }
 
 fn run_pack(args: &PackArgs) -> Result<()> {
-    let model = SavedConfig::model_path(&args.run);
+    let model = ModelFile::at(&args.run);
     if model.is_file() && ModelMetadata::read(&model)?.is_some_and(|metadata| metadata.task == TRACKING) {
         SavedConfig::pack(&args.run, args.weights.as_deref(), &args.output)?;
         println!("a box module in {}", args.output.display());

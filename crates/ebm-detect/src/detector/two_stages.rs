@@ -256,36 +256,14 @@ impl TrainedBranch {
         config: &ExperimentConfig,
         options: &DetectorOptions,
     ) -> Result<Self> {
-        let (path, said) = (file.path(), file.metadata());
-        let refuse = |reason: String| Error::weights(path, reason);
-        if let Some(said) = said {
-            said.check_task(path, &[BRANCH])?;
-        }
-        let method = match (&options.method, said.map(|said| &said.method)) {
-            (Some(given), Some(own)) if given != own => {
-                return Err(refuse(format!("it is a branch of {own}, not of --method {given}")));
-            }
-            (_, Some(method)) | (Some(method), None) => method.clone(),
-            (None, None) => {
-                return Err(refuse("it does not say of which method it is; give --method".to_owned()));
-            }
-        };
-        // Its own settings, unless others are asked for.
-        let trained = match said {
-            None => config.clone(),
-            Some(said) => {
-                check_detector(said, path, config, &weights.digest()?)?;
-                stated_configuration(said, path)?
-            }
-        };
-        // A name that the command line does not give is the file's.
-        let row = trained.method(&method).map_err(|error| match options.method {
-            Some(_) => error,
-            None => refuse(error.to_string()),
-        })?;
+        let path = &file.path;
+        let said = file.require(&[BRANCH])?;
+        check_detector(said, path, config, &weights.digest()?)?;
+        let (trained, method) = (stated_configuration(said, path)?, said.method.clone());
+        let row = trained.method(&method).map_err(|error| Error::weights(path, error))?;
         let branch = Branch::load(row.density.as_ref(), &config.detector, file)?;
         let branch = branch.in_precision(options.precision);
-        let factor = options.step_factor.or_else(|| said?.step_factor).unwrap_or(1.0);
+        let factor = options.step_factor.or(said.step_factor).unwrap_or(1.0);
         let climbing = options.config.as_ref().map_or(Ok(row), |given| given.method(&method))?;
         let ascent = climbing.ascent().map(|ascent| ascent.scaled(factor));
         let energy = row.confidence.as_ref().filter(|_| method == ExperimentConfig::ENERGY);

@@ -145,19 +145,14 @@ impl BoxRefiner {
     }
 
     fn of(file: WeightFile, options: &RefinerOptions) -> Result<Self> {
-        let path = file.path().to_owned();
-        let refuse = |reason: String| Error::weights(&path, reason);
-        let said = file.metadata().cloned();
-        let said = said.ok_or_else(|| {
-            refuse("it does not say what it is; `ebm train refiner` writes refiners".into())
-        })?;
-        said.check_task(&path, &[REFINER])?;
+        let refuse = |reason: String| Error::weights(&file.path, reason);
+        let said = file.require(&[REFINER])?.clone();
         let config = RefinerConfig::parse("its configuration", &said.config);
         let config = config.map_err(|error| refuse(error.to_string()))?;
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
         let network = RefinerNetwork::new(&config.network, &store.var_builder(DType::F32, &options.device))?;
-        let report = store.load(&file.into_tensors(), LoadPolicy::Lenient)?;
+        let report = store.load(&file.tensors, LoadPolicy::Lenient)?;
         if !report.is_exact() {
             return Err(refuse(format!("its tensors are not those of its configuration: {report}")));
         }

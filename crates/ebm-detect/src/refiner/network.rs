@@ -57,7 +57,7 @@ impl RefinerNetwork {
         let (form, trained) = (BodyForm::of_refiner(&config.network), config.trained_stages);
         let known = ModelMetadata::read(weights)?.is_some_and(|said| said.task == REFINER);
         store.preload(match known {
-            true => WeightFile::open(weights, device)?.into_tensors(),
+            true => WeightFile::open(weights, device)?.tensors,
             false => form.read(weights, device)?,
         });
         store.freeze(move |name| form.is_frozen(trained, name));

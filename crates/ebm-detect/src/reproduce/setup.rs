@@ -14,7 +14,7 @@ use ebm_base::Key;
 use ebm_data::{coco::CocoDataset, loader::LoaderConfig};
 use ebm_eval::{Detection, write_results};
 use ebm_experiment::Session;
-use ebm_train::{Class, GradientTask, Group, ModelMetadata, Progress, RunSpec, train_run};
+use ebm_train::{Class, GradientTask, Group, ModelFile, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::{
     base::BaseOptions,
@@ -30,7 +30,7 @@ use crate::{
     feature_cache::FeatureCache,
     inference::BoxAscent,
     training::{BatchSource, BranchTask, CachedSource, ImageFiles, TrainingOptions},
-    weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes, save},
+    weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes},
 };
 
 /// What a study is told at every scale.
@@ -154,7 +154,7 @@ impl Setup {
             config: config.clone(),
             detector: Rc::new(weights.detector(&config.detector)?),
             digest: weights.digest()?,
-            weights: weights.into_tensors(),
+            weights: weights.tensors,
             classes: classes(&train),
             images: Arc::new(train),
             at_once,
@@ -262,7 +262,7 @@ impl Setup {
         let spec = RunSpec::new(&self.study.run, name, &text, training.steps, *seed);
         train_run(&RunSpec { resume: self.study.resume, ..spec }, &mut task, progress)?;
         let path = wanted.file(&self.study.run);
-        save(task.store(), &path, &metadata)?;
+        metadata.save(&path, &task.store().tensors()?)?;
         trained(&path)
     }
 
@@ -292,14 +292,9 @@ impl Setup {
         if !trained.file.starts_with(&self.study.run) {
             return Ok(());
         }
-        let file = WeightFile::open(&trained.file, &Device::Cpu)?;
-        match file.metadata() {
-            Some(said) if said.step_factor != Some(factor) => {
-                let said = ModelMetadata { step_factor: Some(factor), ..said.clone() };
-                Ok(said.save(&trained.file, file.tensors())?)
-            }
-            _ => Ok(()),
-        }
+        let mut file = ModelFile::open(&trained.file)?;
+        file.said.step_factor = Some(factor);
+        Ok(file.said.save(&file.path, &file.tensors)?)
     }
 
     /// Writes COCO's result file of some detections on the test images.

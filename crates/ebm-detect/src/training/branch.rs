@@ -274,7 +274,7 @@ impl Training for BranchTraining {
         let labels = config.detector.labels();
         let mut images = options.images.train(Some(labels))?;
         let classes = classes(&images);
-        if let Some(said) = weights.metadata() {
+        if let Some(said) = &weights.metadata {
             said.check_classes(&self.detector, &options.images.name(), &classes)?;
         }
         let metadata = branch_metadata(&method, options.seed, config, &weights.digest()?, &classes)?;
@@ -305,7 +305,7 @@ impl Training for BranchTraining {
             let loader = LoaderConfig::train(input.transform(), batch_size);
             Box::new(options.stream(loader, convention, images, batches, session)?)
         };
-        let (detector, weights, device) = (Rc::clone(detector), weights.tensors(), session.device);
+        let (detector, weights, device) = (Rc::clone(detector), &weights.tensors, session.device);
         let task = BranchTask::begin(detector, weights, source, method, training, device, key)?;
         let (network, settings) = (task.over(session.group), self.config.to_toml()?);
         Ok(Built { network, settings, steps: training.steps })
@@ -348,7 +348,7 @@ impl Training for BranchTraining {
             held_out.best_step_factor(detector, &refiner, factors, device, session.progress)?;
         session.progress.message(&format!("step lengths × {factor}: AP {:.1} on {name}", 100.0 * ap));
         let metadata = ModelMetadata { step_factor: Some(factor), ..data.metadata.clone() };
-        Ok(metadata.save(&self.options.file, file.tensors())?)
+        Ok(metadata.save(&self.options.file, &file.tensors)?)
     }
 }
 

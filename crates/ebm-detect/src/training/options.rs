@@ -21,7 +21,6 @@ use crate::{
     annotated::Annotated,
     config::InputConfig,
     feature_cache::{BatchOrder, FeatureCache},
-    weights::save,
 };
 
 /// Annotated images in files.
@@ -136,7 +135,7 @@ impl TrainingOptions {
 
     /// This process's share of batches of kept features.
     pub(crate) fn order(&self, batch_size: usize, key: Key, session: &Session<'_>) -> Result<BatchOrder> {
-        let part = session.group.share_of(batch_size).map_err(ebm_train::Error::from)?;
+        let part = session.group.share_of(batch_size)?;
         Ok(BatchOrder { batch_size, part, key })
     }
 
@@ -194,7 +193,7 @@ impl TrainingOptions {
 
     /// Writes the parameters of `store` to the file with what they say of themselves.
     pub(crate) fn save(&self, store: &ParamStore, metadata: &ModelMetadata) -> Result<()> {
-        save(store, &self.file, metadata)
+        Ok(metadata.save(&self.file, &store.tensors()?)?)
     }
 }
 

@@ -24,12 +24,12 @@ use crate::{
     Error, Result,
     annotated::Annotated,
     body::is_of_body,
-    config::{RefinerConfig, Settings},
+    config::{ExperimentConfig, RefinerConfig, Settings},
     energy_head::BoxFeatures,
     faster_rcnn::Objects,
     feature_cache::CachedBatch,
     refiner::{CalibrationOptions, RefinedResults, RefinerFit, RefinerNetwork, jittered},
-    weights::{classes, refiner_metadata},
+    weights::{REFINER, classes, model_metadata},
 };
 
 /// Samples for each density of a calibration.
@@ -226,7 +226,8 @@ impl Training for RefinerTraining {
         if self.per_class {
             config.network.num_classes = classes.len() + 1;
         }
-        let metadata = refiner_metadata(&config, options.seed, &classes)?;
+        let metadata =
+            model_metadata(REFINER, ExperimentConfig::ENERGY, Some(options.seed), &config, &classes)?;
         let mut held_out = options.validation(classes.len())?;
         if held_out.is_none() && self.step_factor.is_none() {
             held_out = Annotated::fifth_of(&mut images, options.workers);

@@ -9,7 +9,7 @@ use ebm_train::{Class, ModelMetadata};
 use super::{
     family::Family,
     file::WeightFile,
-    metadata::{detector_metadata, fastest_det_metadata},
+    metadata::{DETECTION, FASTEST_DET, detector_metadata, model_metadata},
 };
 use crate::{
     Error, Result,
@@ -66,12 +66,8 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
     let (metadata, configuration) = match file.family {
         Some(Family::FastestDet) => {
             file.fastest_det()?;
-            (fastest_det_metadata(&file.fastest_det_config()?, classes)?, None)
+            (model_metadata(DETECTION, FASTEST_DET, None, &file.fastest_det_config()?, classes)?, None)
         }
-        Some(Family::Ours) => {
-            return refuse("a branch that was trained here; it is used as it is, with --head");
-        }
-        Some(Family::ResNet) => return refuse("a ResNet, which every command reads as it is"),
         _ => check_detector(&file, options.config, classes)?,
     };
     let mut metadata = metadata.to_metadata()?;

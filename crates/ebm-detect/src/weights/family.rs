@@ -11,10 +11,6 @@ pub enum Family {
     MaskrcnnBenchmark,
     /// FastestDet, a detector of one stage.
     FastestDet,
-    /// A confidence or a density that was trained here.
-    Ours,
-    /// A ResNet with torchvision's names, trained on ImageNet or elsewhere.
-    ResNet,
 }
 
 /// What becomes of a tensor.
@@ -42,30 +38,22 @@ impl Family {
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let names: Vec<&str> = names.into_iter().map(unwrapped).collect();
         let has = |prefix: &str| names.iter().any(|name| name.starts_with(prefix));
-        if let Some((family, _)) =
-            Self::DETECTORS.iter().find(|(_, marks)| marks.iter().any(|mark| has(mark)))
-        {
-            return Some(*family);
-        }
-        if has("roi_heads.energy_") || has("roi_heads.box_density.") {
-            return Some(Self::Ours);
-        }
-        (has("conv1.weight") && has("layer1.0.")).then_some(Self::ResNet)
+        let known = Self::DETECTORS.iter().find(|(_, marks)| marks.iter().any(|mark| has(mark)));
+        known.map(|(family, _)| *family)
     }
 
-    /// The embedded configuration of the detectors that the family published; none for what has many.
+    /// The embedded configuration of the Faster-RCNN that the family published.
     pub fn configuration(self) -> Option<&'static str> {
         match self {
             Self::Torchvision => Some("torchvision"),
             Self::MaskrcnnBenchmark => Some("paper"),
-            Self::FastestDet | Self::Ours | Self::ResNet => None,
+            Self::FastestDet => None,
         }
     }
 
     /// What a file of names of no family could have had.
     pub(super) fn expected() -> String {
-        let detectors = Self::DETECTORS.map(|(family, marks)| format!("{family}'s ({}…)", marks.join("…, ")));
-        format!("{}, nor those of a ResNet (conv1.weight, layer1.0.…)", detectors.join(", "))
+        Self::DETECTORS.map(|(family, marks)| format!("{family}'s ({}…)", marks.join("…, "))).join(", ")
     }
 
     /// What the tensor `name` is.
@@ -74,8 +62,7 @@ impl Family {
         match self {
             Self::Torchvision => Role::Parameter(torchvision(name)),
             Self::MaskrcnnBenchmark => maskrcnn_benchmark(name),
-            Self::ResNet if name.starts_with("fc.") => Role::Unused,
-            Self::FastestDet | Self::Ours | Self::ResNet => Role::Parameter(name.to_owned()),
+            Self::FastestDet => Role::Parameter(name.to_owned()),
         }
     }
 }
@@ -87,14 +74,12 @@ impl fmt::Display for Family {
             Self::Torchvision => "torchvision",
             Self::MaskrcnnBenchmark => "maskrcnn_benchmark",
             Self::FastestDet => "fastest_det",
-            Self::Ours => "ours",
-            Self::ResNet => "resnet",
         })
     }
 }
 
 /// Without what training on several devices puts in front.
-fn unwrapped(name: &str) -> &str {
+pub(super) fn unwrapped(name: &str) -> &str {
     name.strip_prefix("module.").unwrap_or(name)
 }
 
@@ -167,13 +152,10 @@ mod tests {
             (Family::MaskrcnnBenchmark, "module.backbone.fpn.fpn_inner1.weight"),
             (Family::MaskrcnnBenchmark, "roi_heads.box.predictor.cls_score.bias"),
             (Family::FastestDet, "detect_head.obj_layers.conv5x5.0.weight"),
-            (Family::Ours, "roi_heads.energy_head.fc6.weight"),
-            (Family::Ours, "roi_heads.box_density.mean.weight"),
         ];
         for (family, name) in cases {
             assert_eq!(Family::of(["x", name]), Some(family), "{name}");
         }
-        assert_eq!(Family::of(["conv1.weight", "layer1.0.conv1.weight"]), Some(Family::ResNet));
         assert_eq!(Family::of(["encoder.0.weight", "conv1.weight"]), None);
         assert_eq!(Family::of([]), None);
     }

@@ -14,7 +14,7 @@ use ebm_nn::{
 use ebm_train::{ModelMetadata, model_file, moved_with};
 
 use super::{
-    family::{Family, Role},
+    family::{Family, Role, unwrapped},
     metadata::{DETECTION, stated_configuration},
 };
 use crate::{
@@ -30,15 +30,15 @@ const TORCHVISION_CLASSES: usize = 91;
 /// A weight file, read once: its tensors, and what it says of itself.
 pub struct WeightFile {
     /// Where it is.
-    path: PathBuf,
+    pub path: PathBuf,
     /// Where its tensors are.
-    device: Device,
+    pub(crate) device: Device,
     /// Whose names it has; `None` for nobody's that is known.
     pub(super) family: Option<Family>,
-    /// What it says of itself, if it was written here.
-    pub(super) metadata: Option<ModelMetadata>,
+    /// What it says of itself; none of a file that was made elsewhere.
+    pub metadata: Option<ModelMetadata>,
     /// By our names, in single precision, or by its own where there is no translation.
-    pub(super) tensors: BTreeMap<String, Tensor>,
+    pub tensors: BTreeMap<String, Tensor>,
     /// Anchors by level from P2.
     pub(super) anchors: BTreeMap<usize, Tensor>,
     /// Its own names of what was left out.
@@ -74,7 +74,7 @@ impl WeightFile {
             let role = match file.family {
                 _ if name.ends_with("num_batches_tracked") => Role::Unused,
                 Some(family) => family.role(&name),
-                None => Role::Parameter(name.clone()),
+                None => Role::Parameter(unwrapped(&name).to_owned()),
             };
             let ours = match role {
                 Role::Parameter(ours) => ours,
@@ -106,7 +106,7 @@ impl WeightFile {
         let Some(base) = detector.and_then(|said| said.base.clone()) else { return Ok(()) };
         let Some(file) = base.file else { return Ok(()) };
         let path = moved_with(&self.path, &file);
-        let body = body::tensors_of(&super::read(&path, &self.device)?);
+        let body = body::tensors_of(&Self::open(&path, &self.device)?.tensors);
         if model_file::digest(&body)? != base.digest {
             let reason = format!(
                 "{} does not hold the body that it was trained on; put that file there",
@@ -118,24 +118,16 @@ impl WeightFile {
         Ok(())
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// What it says of itself; none of a file that was made elsewhere.
-    pub fn metadata(&self) -> Option<&ModelMetadata> {
-        self.metadata.as_ref()
-    }
-
-    /// All its tensors in single precision, by our names where it has a [`Family`]'s.
-    pub fn tensors(&self) -> &BTreeMap<String, Tensor> {
-        &self.tensors
-    }
-
-    /// The same, without the file.
-    pub fn into_tensors(self) -> BTreeMap<String, Tensor> {
-        self.tensors
+    /// What it says of itself, which must be that it is for one of `tasks`.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] where it says nothing, [`Error::Train`] where it is for another.
+    pub fn require(&self, tasks: &[&str]) -> Result<&ModelMetadata> {
+        let unsaid =
+            || self.refusal("it does not say what it is; give a file that was trained here".to_owned());
+        let said = self.metadata.as_ref().ok_or_else(unsaid)?;
+        said.check_task(&self.path, tasks)?;
+        Ok(said)
     }
 
     /// The [digest](model_file::digest) of its tensors.
@@ -153,14 +145,11 @@ impl WeightFile {
     /// [`Error::Weights`] for a file that tells neither, as one that was trained here before files held their
     /// configuration.
     pub fn configuration(&self) -> Result<ExperimentConfig> {
-        if self.is_fastest_det() {
-            self.check_two_stages()?;
-        }
-        if let Some(metadata) = &self.metadata {
+        if let Some(metadata) = self.metadata.as_ref().filter(|_| !self.is_fastest_det()) {
             metadata.check_task(&self.path, &[DETECTION])?;
             return stated_configuration(metadata, &self.path);
         }
-        self.check_family()?;
+        self.check_two_stages()?;
         let unknown = || {
             let reason = "it does not say with which configuration it was trained; give it with --config";
             self.refusal(reason.to_owned())
@@ -188,7 +177,10 @@ impl WeightFile {
         store.freeze(|_| true);
         let vb = store.var_builder(DType::F32, &self.device);
         let network = FastestDet::new(self.fastest_det_config()?, classes, &vb)?;
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::Lenient)?, Err(WHAT))?;
+        let report = store.load(&self.tensors, LoadPolicy::Lenient)?;
+        if !report.is_exact() {
+            return Err(self.refusal(format!("not {WHAT}: of its parameters {report}")));
+        }
         Ok(network)
     }
 
@@ -216,12 +208,14 @@ impl WeightFile {
 
     /// Fills `store`, a network of `config`; every name and shape must agree.
     pub(crate) fn fill(&self, store: &ParamStore, config: &DetectorConfig) -> Result<()> {
-        self.check_exact(&store.load(&self.tensors, LoadPolicy::Lenient)?, Ok(config))
-    }
-
-    /// Where its tensors are.
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
+        let report = store.load(&self.tensors, LoadPolicy::Lenient)?;
+        if report.is_exact() {
+            return Ok(());
+        }
+        Err(self.refusal(format!(
+            "the weights are of another architecture than the configuration's: of its parameters {report}; {}",
+            self.remedy(config)
+        )))
     }
 
     pub(super) fn refusal(&self, reason: String) -> Error {

@@ -1,13 +1,12 @@
 //! Whether the weights in a file are those of a network, and what to do where they are not.
 
-use ebm_nn::import::{LoadReport, first_of};
+use ebm_nn::import::first_of;
 use ebm_train::settings;
 
 use super::{
-    conventions::Conventions,
     family::Family,
     file::WeightFile,
-    metadata::{DETECTION, to_toml},
+    metadata::{DETECTION, conventions},
 };
 use crate::{
     Result,
@@ -27,40 +26,36 @@ impl WeightFile {
         }
         let family = self.family.filter(|&family| family != Family::Torchvision);
         let published = family.and_then(Family::configuration).map(ExperimentConfig::embedded).transpose()?;
-        published.map(|published| to_toml(&Conventions::of(&published.detector))).transpose()
+        published.map(|published| conventions(&published.detector)).transpose()
     }
 
-    /// Whose names it has; refuses those of nobody that is known.
-    pub(super) fn check_family(&self) -> Result<Family> {
-        self.family.ok_or_else(|| {
-            let names: Vec<String> = self.tensors.keys().cloned().collect();
-            self.refusal(format!("its names are not {}; it has {}", Family::expected(), first_of(&names)))
-        })
-    }
-
-    /// Refuses FastestDet where a Faster-RCNN is needed, and names of no family.
+    /// Whose names it has; refuses FastestDet where a Faster-RCNN is needed, and names of no family.
     pub(super) fn check_two_stages(&self) -> Result<Family> {
-        match self.check_family()? {
-            Family::FastestDet => {
-                let reason =
-                    "FastestDet, a detector of one stage: here one of two stages is needed, Faster-RCNN";
-                Err(self.refusal(reason.to_owned()))
+        let reason = match self.family {
+            Some(Family::FastestDet) => {
+                "FastestDet, a detector of one stage: here one of two stages is needed, Faster-RCNN"
+                    .to_owned()
             }
-            family => Ok(family),
-        }
+            Some(family) => return Ok(family),
+            None => {
+                let names: Vec<String> = self.tensors.keys().cloned().collect();
+                format!("its names are not {}; it has {}", Family::expected(), first_of(&names))
+            }
+        };
+        Err(self.refusal(reason))
     }
 
     /// Refuses names of no family, and a configuration of other conventions or other anchors than the
     /// weights'.
     pub(super) fn check(&self, config: &DetectorConfig) -> Result<()> {
+        if let Some(metadata) = &self.metadata {
+            metadata.check_task(&self.path, &[DETECTION])?;
+        }
         let family = self.check_two_stages()?;
         let refuse = |reason: String| Err(self.refusal(reason));
-        if let Some(metadata) = &self.metadata {
-            metadata.check_task(self.path(), &[DETECTION])?;
-        }
         if let Some(theirs) = self.conventions()? {
             let flat = |text: &str| settings::flat(text).map_err(|error| self.refusal(error.to_string()));
-            let ours = to_toml(&Conventions::of(config))?;
+            let ours = conventions(config)?;
             let differences = settings::differences(&flat(&theirs)?, &flat(&ours)?, |_| true);
             if !differences.is_empty() {
                 let (differences, remedy) = (differences.join(", "), self.remedy(config));
@@ -87,28 +82,8 @@ impl WeightFile {
         Ok(())
     }
 
-    /// Refuses weights that are not exactly those of the network, with everything that differs: Faster-RCNN of a
-    /// configuration, or what there is one of.
-    pub(super) fn check_exact(
-        &self,
-        report: &LoadReport,
-        network: std::result::Result<&DetectorConfig, &str>,
-    ) -> Result<()> {
-        if report.is_exact() {
-            return Ok(());
-        }
-        let reason = match network {
-            Err(what) => format!("not {what}: of its parameters {report}"),
-            Ok(config) => format!(
-                "the weights are of another architecture than the configuration's: of its parameters {report}; {}",
-                self.remedy(config)
-            ),
-        };
-        Err(self.refusal(reason))
-    }
-
     /// What to do where the weights do not fit `config`.
-    fn remedy(&self, config: &DetectorConfig) -> String {
+    pub(super) fn remedy(&self, config: &DetectorConfig) -> String {
         if self.metadata.is_some() {
             return "leave --config out: the file holds its own configuration".to_owned();
         }

@@ -7,12 +7,11 @@ use ebm_data::coco::{Category, CocoDataset};
 use ebm_train::{BaseNetwork, Class, ModelMetadata};
 use serde::Serialize;
 
-use super::conventions::Conventions;
 use crate::{
     Error, Result,
     config::{
-        ConfidenceConfig, DetectorConfig, ExperimentConfig, FastestDetConfig, MethodConfig, RefinerConfig,
-        Settings, TrainingConfig,
+        ChannelOrder, ConfidenceConfig, Convention, DetectorConfig, ExperimentConfig, MethodConfig, Settings,
+        TrainingConfig,
     },
 };
 
@@ -31,8 +30,7 @@ pub fn classes(dataset: &CocoDataset) -> Vec<Class> {
     dataset.categories.iter().map(class).collect()
 }
 
-/// What a detector's file says of itself. `seed` is that of its training; none for weights that were made
-/// elsewhere.
+/// What a detector's file says of itself, as in [`model_metadata`].
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
@@ -41,16 +39,8 @@ pub fn detector_metadata(
     seed: Option<u64>,
     classes: &[Class],
 ) -> Result<ModelMetadata> {
-    let input = to_toml(&Conventions::of(&config.detector))?;
-    Ok(ModelMetadata { input, ..said(DETECTION, ExperimentConfig::DIRECT, seed, config, classes)? })
-}
-
-/// What a file with FastestDet says of itself.
-///
-/// # Errors
-/// When the configuration cannot be written as TOML.
-pub fn fastest_det_metadata(config: &FastestDetConfig, classes: &[Class]) -> Result<ModelMetadata> {
-    said(DETECTION, FASTEST_DET, None, config, classes)
+    let input = conventions(&config.detector)?;
+    Ok(ModelMetadata { input, ..model_metadata(DETECTION, ExperimentConfig::DIRECT, seed, config, classes)? })
 }
 
 /// What a branch's file says of itself that is trained by `method`, a row of `config`, on the detector with
@@ -73,15 +63,12 @@ pub fn branch_metadata(
     })
 }
 
-/// What a refiner's file says of itself that was trained on boxes of `classes`.
+/// What a file for `task` says of itself, with a network that was trained by `method` on images of `classes`. `seed` is
+/// that of its training; none for weights that were made elsewhere.
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
-pub fn refiner_metadata(config: &RefinerConfig, seed: u64, classes: &[Class]) -> Result<ModelMetadata> {
-    said(REFINER, ExperimentConfig::ENERGY, Some(seed), config, classes)
-}
-
-fn said(
+pub fn model_metadata(
     task: &str,
     method: &str,
     seed: Option<u64>,
@@ -151,7 +138,38 @@ fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> 
     Ok(ModelMetadata { config: to_toml(&decisive)?, ..metadata.clone() })
 }
 
-pub(super) fn to_toml(value: &impl Serialize) -> Result<String> {
+/// The settings that belong to weights as their shapes do, though names and shapes do not tell them, as TOML. With others
+/// the weights load, and detect badly.
+///
+/// # Errors
+/// When they cannot be written as TOML.
+pub(super) fn conventions(config: &DetectorConfig) -> Result<String> {
+    #[derive(Serialize)]
+    struct Conventions {
+        boxes: Convention,
+        channels: ChannelOrder,
+        scale: f32,
+        mean: [f32; 3],
+        std: [f32; 3],
+        stride_in_1x1: bool,
+        norm_eps: f64,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        map_scales: Vec<f64>,
+    }
+    let DetectorConfig { input, backbone, .. } = config;
+    to_toml(&Conventions {
+        boxes: config.convention,
+        channels: input.channels,
+        scale: input.scale,
+        mean: input.mean,
+        std: input.std,
+        stride_in_1x1: backbone.stride_in_1x1,
+        norm_eps: backbone.norm_eps,
+        map_scales: backbone.map_scales.clone(),
+    })
+}
+
+fn to_toml(value: &impl Serialize) -> Result<String> {
     toml::to_string(value).map_err(|error| Error::config("metadata", error))
 }
 

@@ -1,61 +1,30 @@
 //! Networks built from weight files, and weight files written from networks.
 
-mod conventions;
 mod convert;
 mod family;
 mod file;
 mod fit;
 mod metadata;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeSet, path::Path};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
 use ebm_nn::params::ParamStore;
-use ebm_train::ModelMetadata;
 
-pub use conventions::Conventions;
 pub use convert::{Conversion, ConvertOptions, convert};
 pub use family::Family;
 pub use file::WeightFile;
 pub use metadata::{
     BRANCH, DETECTION, FASTEST_DET, REFINER, branch_metadata, check_branch, check_detector, classes,
-    detector_metadata, fastest_det_metadata, refiner_metadata, stated_configuration,
+    detector_metadata, model_metadata, stated_configuration,
 };
 
 use crate::{
     Error, Result,
     body::{BodyForm, is_of_body},
-    config::{DetectorConfig, ExperimentConfig},
+    config::DetectorConfig,
     faster_rcnn::FasterRcnn,
 };
-
-/// All tensors of a weight file in single precision, by our names where it has a [`Family`]'s.
-///
-/// # Errors
-/// When the file cannot be read.
-pub fn read(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
-    Ok(WeightFile::open(path, device)?.into_tensors())
-}
-
-/// [`WeightFile::configuration`] of the file at `path`.
-///
-/// # Errors
-/// As there; else when the file cannot be read.
-pub fn configuration(path: &Path) -> Result<ExperimentConfig> {
-    WeightFile::open(path, &Device::Cpu)?.configuration()
-}
-
-/// Writes all parameters of `store` to a safetensors file with what it says of itself; the file
-/// appears whole or not at all.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn save(store: &ParamStore, path: &Path, metadata: &ModelMetadata) -> Result<()> {
-    Ok(metadata.save(path, &store.tensors()?)?)
-}
 
 /// Weights for the body of a new detector: a ResNet by torchvision's names, with or without the classifier
 /// `fc`, EfficientNet-Lite0 as it is published, or a fixed-point file of [`ebm_nn::import`].

@@ -148,7 +148,7 @@ fn persons_in_other_images_are_where_they_were_published() {
 fn the_weights_are_the_published_ones() {
     let Some(published) = external("weights/fastestdet/fastestdet_280-epoch.pth") else { return };
     let [published, ours] =
-        [published, weights()].map(|path| WeightFile::open(&path, &Device::Cpu).unwrap().into_tensors());
+        [published, weights()].map(|path| WeightFile::open(&path, &Device::Cpu).unwrap().tensors);
     assert_eq!(published.keys().collect::<Vec<_>>(), ours.keys().collect::<Vec<_>>());
     for (name, tensor) in &published {
         let numbers = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -168,7 +168,7 @@ fn it_is_opened_alone() {
     let detector = Detector::open(weights()).unwrap();
     assert!(detector.check_density().unwrap_err().to_string().contains("FastestDet has none"));
     // Another network's names are listed.
-    let mut tensors = file.tensors().clone();
+    let mut tensors = file.tensors.clone();
     tensors.remove("SPP.S1.0.weight");
     tensors.insert("SPP.S4".into(), Tensor::zeros(1, DType::F32, &Device::Cpu).unwrap());
     let dir = tempfile::tempdir().unwrap();

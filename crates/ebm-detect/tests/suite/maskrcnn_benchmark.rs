@@ -12,7 +12,7 @@ use ebm_detect::{
     FasterRcnn, ImageBatch,
     config::{ChannelOrder, Convention, DetectorConfig, ExperimentConfig, Settings},
     input::to_original,
-    weights::{ConvertOptions, Family, WeightFile, configuration, convert, read},
+    weights::{ConvertOptions, Family, WeightFile, convert},
 };
 use ebm_nn::import::{self, load_safetensors, save_safetensors};
 use ebm_ops::boxes::{BBox, BoxConvention, iou};
@@ -157,7 +157,8 @@ fn another_convention_sees_something_else() {
     let (golden, dir) = (golden(), tempfile::tempdir().unwrap());
     // Without metadata and with names that may be anybody's, any convention can be tried.
     let bare = dir.path().join("bare.safetensors");
-    save_safetensors(&bare, &read(&golden_path("maskrcnn_benchmark.pth"), &CPU).unwrap()).unwrap();
+    save_safetensors(&bare, &WeightFile::open(&golden_path("maskrcnn_benchmark.pth"), &CPU).unwrap().tensors)
+        .unwrap();
     let images = images();
     let with = |change: fn(&mut DetectorConfig)| {
         let mut config = narrow();
@@ -187,8 +188,9 @@ fn a_converted_file_says_what_it_takes_for_granted() {
     // As if these widths were the published ones.
     convert(&pth, &converted, &ConvertOptions { half: true, ..options(&experiment()) }).unwrap();
     // The converted file holds its own configuration, the published one is of a known family.
-    assert_eq!(configuration(&converted).unwrap(), experiment());
-    assert_eq!(configuration(&pth).unwrap(), ExperimentConfig::embedded("paper").unwrap());
+    let configuration = |path: &Path| WeightFile::open(path, &CPU).unwrap().configuration().unwrap();
+    assert_eq!(configuration(&converted), experiment());
+    assert_eq!(configuration(&pth), ExperimentConfig::embedded("paper").unwrap());
     assert_eq!(import::metadata(&converted).unwrap()["family"], "maskrcnn_benchmark");
     for path in [&converted, &pth] {
         let mut config = narrow();

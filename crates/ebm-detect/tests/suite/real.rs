@@ -6,7 +6,7 @@ use candle_core::{DType, Device};
 use ebm_base::Key;
 use ebm_detect::config::{ExperimentConfig, Settings};
 use ebm_detect::reproduce::{BaseOptions, Setup, StudyImages, StudyOptions, table2};
-use ebm_detect::weights;
+use ebm_detect::weights::WeightFile;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
@@ -66,8 +66,9 @@ fn a_detector_on_a_frozen_body_is_trained_and_compared() {
     assert!(rows[2].ap_before.is_some() && rows[2].step_factor == Some(0.25));
 
     // The body is as it was, in half precision.
-    let given = weights::read(base.body.as_ref().unwrap(), &Device::Cpu).unwrap();
-    let kept = weights::read(&base.weights, &Device::Cpu).unwrap();
+    let read = |path: &Path| WeightFile::open(path, &Device::Cpu).unwrap().tensors;
+    let given = read(base.body.as_ref().unwrap());
+    let kept = read(&base.weights);
     for (name, tensor) in &given {
         let kept = &kept[&format!("backbone.body.{name}")];
         let half = tensor.to_dtype(DType::F16).unwrap().to_dtype(DType::F32).unwrap();

@@ -7,7 +7,7 @@ use ebm_base::Key;
 use ebm_data::Image;
 use ebm_detect::config::{RefinerConfig, Settings};
 use ebm_detect::training::{BatchSource, RefinerTask};
-use ebm_detect::weights::refiner_metadata;
+use ebm_detect::weights::{REFINER, model_metadata};
 use ebm_detect::{BoxRefiner, CachedBatch, ImageBatch, LabelledBox, Objects, RefinerNetwork, RefinerOptions};
 use ebm_nn::import::{save_safetensors, to_safetensors};
 use ebm_nn::params::ParamStore;
@@ -131,7 +131,10 @@ fn a_training_begins_with_a_body_or_with_a_refiner() {
     let first = task(&config, &body);
     let path = dir.path().join("refiner.safetensors");
     let class = Class { label: 1, id: 18, name: "dog".to_owned() };
-    refiner_metadata(&config, 7, &[class]).unwrap().save(&path, &first.store().tensors().unwrap()).unwrap();
+    model_metadata(REFINER, "ebm", Some(7), &config, &[class])
+        .unwrap()
+        .save(&path, &first.store().tensors().unwrap())
+        .unwrap();
     let second = RefinerNetwork::with_body(&config, &path, &Device::Cpu, Key::new(99)).unwrap().1;
     assert!(bytes(&second) == bytes(first.store()));
     config.network.representation = 17;
@@ -154,7 +157,7 @@ fn refiner(
     });
     let class = Class { label: 1, id: 18, name: "dog".to_owned() };
     let path = dir.join("refiner.safetensors");
-    refiner_metadata(config, 7, &[class]).unwrap().save(&path, &zeros.collect()).unwrap();
+    model_metadata(REFINER, "ebm", Some(7), config, &[class]).unwrap().save(&path, &zeros.collect()).unwrap();
     let options = RefinerOptions { clip, ..RefinerOptions::default() };
     BoxRefiner::open_with(&path, &options).unwrap()
 }
@@ -260,7 +263,10 @@ fn other_files_are_refused() {
         "{refused}"
     );
     let path = dir.path().join("refiner.safetensors");
-    refiner_metadata(&config(""), 7, &[]).unwrap().save(&path, &Default::default()).unwrap();
+    model_metadata(REFINER, "ebm", Some(7), &config(""), &[])
+        .unwrap()
+        .save(&path, &Default::default())
+        .unwrap();
     let refused = BoxRefiner::open(&path).err().unwrap().to_string();
     assert!(refused.contains("its tensors are not those of its configuration"), "{refused}");
 }

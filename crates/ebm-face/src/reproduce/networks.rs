@@ -149,7 +149,7 @@ pub fn on_features(
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, ..FrozenConfig::default() });
-    let trunk = open_backbone(config, &WeightBytes::read(weights)?, None)?;
+    let trunk = open_backbone(config, &WeightBytes::read(weights)?)?;
     let (input, maps, device) = (&config.input, frozen.finetuned, &Device::Cpu);
     let viewer = Viewer { trunk: &*trunk, input, maps, device };
     // All folds have the same images.

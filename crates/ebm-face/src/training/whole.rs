@@ -42,7 +42,7 @@ pub(crate) fn whole_network(
     let loader = FaceLoaderConfig::shuffled(config.input.transform(true), training.batch_size);
     let loader = match group.world() {
         1 => loader,
-        _ => loader.part(group.share_of(training.batch_size).map_err(ebm_train::Error::from)?),
+        _ => loader.part(group.share_of(training.batch_size)?),
     };
     let loader = FaceLoader::new(Arc::clone(faces), loader, key.split("data"))?;
     let source = StreamSource::new(loader, faces.faces.len(), device.clone());

@@ -219,7 +219,7 @@ impl<'a> Course<'a> {
         let saved = module.training.saved(keep_base(&options.backbone, &options.run, BACKBONE)?, step_factor);
         let path = options.run.join(folder);
         ebm_data::files::create_dir(&path)?;
-        saved.save(module.task.store(), &path)?;
+        saved.save(&module.task.store().tensors()?, &path)?;
         record.add(rows)
     }
 

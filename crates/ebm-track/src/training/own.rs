@@ -81,7 +81,7 @@ impl TrackerTraining {
             data::pair_sampler(&self.config, training.pairs_per_epoch.max(batch_size), vec![source])?;
         let mut loader = LoaderConfig::in_order(recipe, batch_size);
         if group.world() > 1 {
-            loader = loader.part(group.share_of(batch_size).map_err(ebm_train::Error::from)?);
+            loader = loader.part(group.share_of(batch_size)?);
         }
         StreamPairs::new(&sampler, loader, key, backbone, device)
     }
@@ -134,7 +134,7 @@ impl Training for TrackerTraining {
     }
 
     fn keep(&mut self, data: &TrackerData, network: &Self::Network) -> Result<()> {
-        self.saved(&data.backbone, 1.0)?.save(network.store(), &self.run)
+        self.saved(&data.backbone, 1.0)?.save(&network.store().tensors()?, &self.run)
     }
 
     fn finish(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<()> {

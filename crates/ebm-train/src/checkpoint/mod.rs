@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! checkpoints/
-//!   LATEST               "step-00000200 <sha256 of its SHA256SUMS>"
 //!   step-00000200/
 //!     model.safetensors      parameters and buffers
 //!     optimizer.safetensors  momenta
@@ -11,34 +10,30 @@
 //! ```
 //!
 //! **Commit** ([`CheckpointStore::save`]): write into `.tmp-<step>-<pid>/`, synchronise every file and the
-//! directory, rename to `step-NNNNNNNN/`, synchronise the parent, replace `LATEST`. A crash at any point
-//! leaves the previous checkpoint in place. **Read** ([`load_latest`]): the checkpoint that `LATEST` names
-//! if every hash is right, else the newest valid one, together with what was skipped and why. The hash in
-//! `LATEST` makes a damaged pointer as noticeable as a damaged file.
+//! directory, rename to `step-NNNNNNNN/`, synchronise the parent. A crash at any point leaves the previous
+//! checkpoint in place. **Read** ([`load_latest`]): the newest checkpoint of which every hash is right, together
+//! with why newer ones were skipped.
 
-mod read;
 mod store;
 mod sums;
 mod tensors;
 
-pub use read::{Loaded, Skipped, load_checkpoint, load_latest};
 pub use store::CheckpointStore;
 pub(crate) use sums::hexadecimal;
 pub use sums::sha256;
 pub(crate) use tensors::{decode, encode};
 
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::{self, MAX_BYTES, MAX_TEXT_BYTES, read_if_exists};
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
 const SUMS: &str = "SHA256SUMS";
-const LATEST: &str = "LATEST";
 
 /// The layout of checkpoints that this program writes and reads.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -64,8 +59,6 @@ pub struct CheckpointState {
     pub seed: u64,
     /// The digest of the run's configuration.
     pub config_digest: String,
-    /// The loss and scalars of the last step whose update was applied, where finite.
-    pub metrics: BTreeMap<String, f64>,
     /// The length in bytes of the metrics log; what a crashed process logged beyond it is cut off.
     pub metrics_len: u64,
     /// The steps that the non-finite guard still remembers.
@@ -82,7 +75,7 @@ impl CheckpointState {
         let json = Error::json(path);
         let Version { schema_version: found } = serde_json::from_slice(bytes).map_err(&json)?;
         if found != SCHEMA_VERSION {
-            return Err(Error::Schema { path: path.to_path_buf(), found });
+            return Err(Error::Schema(path.to_path_buf(), found));
         }
         serde_json::from_slice(bytes).map_err(&json)
     }
@@ -95,6 +88,58 @@ pub struct Checkpoint {
     pub data: CheckpointData,
     /// Everything else.
     pub state: CheckpointState,
+}
+
+/// A checkpoint that was read, and what was not.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The checkpoint, its tensors on the CPU.
+    pub checkpoint: Checkpoint,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Newer checkpoints that are damaged: each one's directory and file, and for a wrong hash the expected and the
+    /// actual one. To be shown as warnings.
+    pub skipped: Vec<String>,
+}
+
+/// Reads the newest valid checkpoint in `dir`.
+///
+/// # Errors
+/// [`Error::NoCheckpoint`], [`Error::NoValidCheckpoint`], [`Error::Schema`], or [`Error::Io`] where `dir` cannot be
+/// listed.
+pub fn load_latest(dir: &Path) -> Result<Loaded> {
+    let steps = list_steps(dir)?;
+    if steps.is_empty() {
+        return Err(Error::NoCheckpoint(dir.into()));
+    }
+    let mut skipped = Vec::new();
+    for step in steps.into_iter().rev() {
+        let path = dir.join(step_name(step));
+        match read_verified(&path) {
+            Ok(checkpoint) => return Ok(Loaded { checkpoint, path, skipped }),
+            Err(error @ Error::Schema(..)) => return Err(error),
+            Err(error) => skipped.push(format!("skipped {}: {error}", path.display())),
+        }
+    }
+    Err(Error::NoValidCheckpoint(dir.into(), skipped))
+}
+
+/// Reads a checkpoint's directory after its files agree with `SHA256SUMS`.
+fn read_verified(dir: &Path) -> Result<Checkpoint> {
+    let read = |name: &str, limit: u64| {
+        let path = dir.join(name);
+        read_if_exists(&path, limit)?.ok_or_else(|| Error::corrupt(path, "it does not exist"))
+    };
+    let [sums, state] = [read(SUMS, MAX_TEXT_BYTES)?, read(STATE, MAX_TEXT_BYTES)?];
+    let [model, optimizer] = [read(MODEL, MAX_BYTES)?, read(OPTIMIZER, MAX_BYTES)?];
+    sums::verify(dir, &sums, &[(MODEL, &model), (OPTIMIZER, &optimizer), (STATE, &state)])?;
+    Ok(Checkpoint {
+        state: CheckpointState::parse(&state, &dir.join(STATE))?,
+        data: CheckpointData {
+            model: decode(&model, &dir.join(MODEL))?,
+            optimizer: decode(&optimizer, &dir.join(OPTIMIZER))?,
+        },
+    })
 }
 
 /// `step-00000200` for 200 completed steps.

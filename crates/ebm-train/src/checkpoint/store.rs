@@ -1,6 +1,6 @@
 //! Writing checkpoints: the commit protocol, and which of them are kept.
 
-use super::{Checkpoint, LATEST, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors};
+use super::{Checkpoint, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors};
 use crate::error::{Error, Result};
 use crate::files;
 use std::path::{Path, PathBuf};
@@ -27,25 +27,12 @@ impl CheckpointStore {
         Ok(Self { dir })
     }
 
-    /// The directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Whether there is any checkpoint, valid or not.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn is_empty(&self) -> Result<bool> {
-        Ok(list_steps(&self.dir)?.is_empty())
-    }
-
-    /// Commits a checkpoint and returns its directory. Checkpoints of later steps, which a resumed run
+    /// Commits a checkpoint. Checkpoints of later steps, which a resumed run
     /// has abandoned, are removed, and so are all but the newest three.
     ///
     /// # Errors
     /// [`Error::NonFinite`] and other refusals before anything is written; [`Error::DiskFull`], [`Error::Io`] with every earlier checkpoint intact.
-    pub fn save(&mut self, checkpoint: &Checkpoint) -> Result<PathBuf> {
+    pub fn save(&mut self, checkpoint: &Checkpoint) -> Result<()> {
         let step = checkpoint.state.step;
         let path = self.dir.join(step_name(step));
         let model = tensors::encode(&checkpoint.data.model, step)?;
@@ -55,25 +42,23 @@ impl CheckpointStore {
         let sums = sums::render(&contents);
 
         let temporary = self.dir.join(format!(".tmp-{step}-{}", std::process::id()));
-        let written = write_all(&temporary, &contents, &sums).and_then(|()| self.put(&temporary, step));
+        let written =
+            write_all(&temporary, &contents, &sums).and_then(|()| self.put(&temporary, &path, step));
         if written.is_err() {
             // The first error is the one to report; what stays is removed when the store opens again.
             let _ = files::remove(&temporary);
         }
         written?;
-        files::replace(&self.dir.join(LATEST), sums::render_latest(step, sums.as_bytes()).as_bytes())?;
-        self.collect(step)?;
-        Ok(path)
+        self.collect(step)
     }
 
     /// Gives a complete directory its final name. One of the same step, which a resumed run has
     /// abandoned, steps aside first: a directory cannot be renamed over another.
-    fn put(&self, temporary: &Path, step: usize) -> Result<()> {
-        let path = self.dir.join(step_name(step));
+    fn put(&self, temporary: &Path, path: &Path, step: usize) -> Result<()> {
         if path.exists() {
             self.discard(step)?;
         }
-        files::rename(temporary, &path)
+        files::rename(temporary, path)
     }
 
     /// Removes a checkpoint; it loses its name first, so that no half of it is ever taken for one.
@@ -121,7 +106,6 @@ mod tests {
             step,
             seed: 1,
             config_digest: "digest".into(),
-            metrics: Default::default(),
             metrics_len: 0,
             guard_hits: vec![],
         };

@@ -1,7 +1,6 @@
-//! `SHA256SUMS` and the pointer `LATEST`: written by one function each, and compared byte for byte with
-//! what that function gives for the files at hand, so that no damaged bit can hide in spelling.
+//! `SHA256SUMS`: written by one function, and compared byte for byte with what that function gives for the files
+//! at hand, so that no damaged bit can hide in spelling.
 
-use super::{LATEST, step_name};
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -42,30 +41,6 @@ pub(super) fn verify(dir: &Path, sums: &[u8], files: &[(&str, &[u8])]) -> Result
         }
     }
     Err(Error::corrupt(dir.join(super::SUMS), "extra or differently ended lines"))
-}
-
-/// The text of `LATEST` for a checkpoint with these sums.
-pub(super) fn render_latest(step: usize, sums: &[u8]) -> String {
-    format!("{} {}\n", step_name(step), sha256(sums))
-}
-
-/// The step that `LATEST` names; [`verify_latest`] says whether to believe it.
-pub(super) fn parse_latest(dir: &Path, text: &[u8]) -> Result<usize> {
-    let step = std::str::from_utf8(text)
-        .ok()
-        .and_then(|text| super::parse_step(text.split(' ').next().unwrap_or_default()));
-    step.ok_or_else(|| Error::corrupt(dir.join(LATEST), "names no checkpoint"))
-}
-
-/// Checks that `LATEST` was written for these sums.
-pub(super) fn verify_latest(dir: &Path, text: &[u8], step: usize, sums: &[u8]) -> Result<()> {
-    let actual = render_latest(step, sums);
-    if actual.as_bytes() == text {
-        return Ok(());
-    }
-    let recorded = String::from_utf8_lossy(text);
-    let problem = format!("says {:?}, the checkpoint is {:?}", recorded.trim_end(), actual.trim_end());
-    Err(Error::corrupt(dir.join(LATEST), problem))
 }
 
 #[cfg(test)]

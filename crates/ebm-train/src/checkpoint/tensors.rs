@@ -2,32 +2,9 @@
 
 use crate::error::{Error, Result};
 use candle_core::{DType, Device, Tensor};
-use safetensors::tensor::{Dtype, View};
-use std::borrow::Cow;
+use safetensors::tensor::View;
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// A tensor whose bytes are on the host: candle's own view would panic where copying fails.
-struct HostTensor {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl View for &HostTensor {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
-    }
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
 
 /// Encodes tensors, ordered by type and name: equal maps give equal bytes.
 ///
@@ -36,7 +13,7 @@ impl View for &HostTensor {
 pub(crate) fn encode(tensors: &BTreeMap<String, Tensor>, step: usize) -> Result<Vec<u8>> {
     let mut host = BTreeMap::new();
     for (name, tensor) in tensors {
-        host.insert(name, host_tensor(name, tensor, step)?);
+        host.insert(name, on_host(name, tensor, step)?);
     }
     safetensors::serialize(&host, None).map_err(|source| Error::tensor("(all)", source))
 }
@@ -52,7 +29,8 @@ pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<BTreeMap<String, Tenso
     Ok(tensors.into_iter().collect())
 }
 
-fn host_tensor(name: &str, tensor: &Tensor, step: usize) -> Result<HostTensor> {
+/// A finite tensor on the host: where copying fails, candle's own view would panic.
+fn on_host(name: &str, tensor: &Tensor, step: usize) -> Result<Tensor> {
     let fail = |source| Error::tensor(name, source);
     let finite: fn(&[u8]) -> bool = match tensor.dtype() {
         DType::F16 => |bytes| exponents_below_max::<2>(bytes, 0x7c00),
@@ -66,12 +44,11 @@ fn host_tensor(name: &str, tensor: &Tensor, step: usize) -> Result<HostTensor> {
         }
     };
     let tensor = tensor.to_device(&Device::Cpu).and_then(|tensor| tensor.contiguous()).map_err(fail)?;
-    let bytes = View::data(&tensor).into_owned();
-    if !finite(&bytes) {
+    if !finite(&View::data(&tensor)) {
         let remedy = "resume the last checkpoint with a smaller learning rate";
         return Err(Error::NonFinite(step, format!("{name} has a NaN or infinite value; {remedy}")));
     }
-    Ok(HostTensor { dtype: tensor.dtype().into(), shape: tensor.dims().to_vec(), bytes })
+    Ok(tensor)
 }
 
 /// Whether no little-endian float of `N` bytes has all bits of its exponent set (NaN and infinity have).

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use candle_core::{Device, Tensor};
 use ebm_base::Key;
 
-use crate::distributed::error::{Error, Result, refuse};
+use crate::distributed::refuse;
+use crate::error::{Error, Result};
 
 /// Most elements that are sent in one message: 16 MiB of f32. A gradient's many small tensors are few
 /// messages.
@@ -17,17 +18,14 @@ const BUCKET: usize = 1 << 22;
 /// Communication between the ranks 0, 1, … of a training. Each method is called by all of them, in the same
 /// order; [`Group`] sees to that.
 pub trait Reduce {
-    /// Which rank this is.
-    fn rank(&self) -> usize;
-
-    /// How many there are.
-    fn world(&self) -> usize;
+    /// The number of this rank and the number of ranks.
+    fn rank_and_world(&self) -> (usize, usize);
 
     /// The sum over the ranks of `vector (N)`, contiguous, `f32` or `f64`, on its device: the same bytes on
     /// every rank.
     ///
     /// # Errors
-    /// [`Error::Distributed`](crate::distributed::Error::Distributed).
+    /// [`Error::Distributed`](crate::Error::Distributed).
     fn sum(&self, vector: &Tensor) -> Result<Tensor>;
 
     /// Parts from the others, which do the same.
@@ -50,6 +48,8 @@ pub trait Reduce {
 pub struct Group(Option<Rc<Members>>);
 
 struct Members {
+    rank: usize,
+    world: usize,
     engine: Box<dyn Reduce>,
     state: Cell<State>,
 }
@@ -90,23 +90,24 @@ impl Group {
     /// The ranks of `engine`; alone where it is one.
     #[must_use]
     pub fn new(engine: Box<dyn Reduce>) -> Self {
-        if engine.world() < 2 {
+        let (rank, world) = engine.rank_and_world();
+        if world < 2 {
             engine.close();
             return Self::alone();
         }
-        Self(Some(Rc::new(Members { engine, state: Cell::new(State::Open) })))
+        Self(Some(Rc::new(Members { rank, world, engine, state: Cell::new(State::Open) })))
     }
 
     /// The number of this process, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
-        self.0.as_ref().map_or(0, |members| members.engine.rank())
+        self.0.as_ref().map_or(0, |members| members.rank)
     }
 
     /// How many processes there are.
     #[must_use]
     pub fn world(&self) -> usize {
-        self.0.as_ref().map_or(1, |members| members.engine.world())
+        self.0.as_ref().map_or(1, |members| members.world)
     }
 
     /// Whether this is rank 0, which alone writes files and reports.
@@ -195,17 +196,6 @@ impl Group {
             let _ = members.exchange([FAIL, why.len() as u64]).and_then(|all| members.hear(&all, why));
         }
     }
-
-    /// Runs `work`; its failure is this rank's.
-    ///
-    /// # Errors
-    /// Those of `work`.
-    pub fn guard<T, E: fmt::Display>(
-        &self,
-        work: impl FnOnce() -> std::result::Result<T, E>,
-    ) -> std::result::Result<T, E> {
-        work().inspect_err(|error| self.fail(&error.to_string()))
-    }
 }
 
 impl Members {
@@ -220,7 +210,7 @@ impl Members {
             return refuse(format!(
                 "rank {} and rank {other} are not about to do the same; start all processes with the same program \
                  and arguments",
-                self.engine.rank(),
+                self.rank
             ));
         }
         Ok(all)
@@ -231,8 +221,8 @@ impl Members {
         if self.state.get() != State::Open {
             return refuse("the processes have parted");
         }
-        let mut all = vec![Message::default(); self.engine.world()];
-        all[self.engine.rank()] = mine;
+        let mut all = vec![Message::default(); self.world];
+        all[self.rank] = mine;
         let bytes =
             self.sum_of_bytes(all.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect())?;
         let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
@@ -245,12 +235,12 @@ impl Members {
         let Some(rank) = all.iter().position(|message| message[0] == FAIL) else { return Ok(()) };
         let message = self.of_rank(rank, why.into(), all[rank][1])?;
         self.state.set(State::Over);
-        Err(Error::Rank { rank, message: String::from_utf8_lossy(&message).into_owned() })
+        Err(Error::Rank(rank, String::from_utf8_lossy(&message).into_owned()))
     }
 
     /// The bytes of `rank`, of this length, on every rank; `mine` are its own there.
     fn of_rank(&self, rank: usize, mine: Vec<u8>, length: u64) -> Result<Vec<u8>> {
-        self.sum_of_bytes(if self.engine.rank() == rank { mine } else { vec![0; length as usize] })
+        self.sum_of_bytes(if self.rank == rank { mine } else { vec![0; length as usize] })
     }
 
     /// The bytes of all ranks, where at each place all but one have a zero.
@@ -297,7 +287,7 @@ fn mean_of_bucket(members: &Members, bucket: &mut [Tensor]) -> Result<()> {
     if flat.elem_count() == 0 {
         return Ok(());
     }
-    let mean = (members.sum(&flat)? / members.engine.world() as f64)?;
+    let mean = (members.sum(&flat)? / members.world as f64)?;
     let mut start = 0;
     for tensor in bucket {
         let count = tensor.elem_count();

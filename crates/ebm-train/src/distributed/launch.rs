@@ -1,6 +1,7 @@
 //! What launchers tell a process of its place among the others.
 
-use crate::distributed::error::{Result, refuse};
+use crate::distributed::refuse;
+use crate::error::Result;
 
 /// A process among those that a launcher has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl Launch {
     /// The place of this process by the launcher's variables, whose values `lookup` gives.
     ///
     /// # Errors
-    /// [`Error::Distributed`](crate::distributed::Error::Distributed) where a launcher's variables are there in part, are no
+    /// [`Error::Distributed`](crate::Error::Distributed) where a launcher's variables are there in part, are no
     /// numbers, or contradict each other.
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         // The innermost launcher first: SLURM starts the others, and torchrun, which names its runs, may stand inside of

@@ -11,7 +11,6 @@
 //!
 //! [`Reduce`] is what an engine has to offer. A group of one process does nothing and costs nothing.
 
-mod error;
 mod group;
 mod launch;
 mod mpi;
@@ -19,10 +18,15 @@ mod mpi;
 mod nccl;
 mod threads;
 
-pub use error::{Error, Result};
 pub use group::{Group, Reduce};
 pub use launch::Launch;
 pub use mpi::join_mpi;
 #[cfg(feature = "cuda")]
 pub use nccl::join_nccl;
 pub use threads::Threads;
+
+use crate::error::{Error, Result};
+
+fn refuse<T>(reason: impl Into<String>) -> Result<T> {
+    Err(Error::Distributed(reason.into()))
+}

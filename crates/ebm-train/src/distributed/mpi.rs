@@ -10,8 +10,8 @@ use std::ptr;
 use candle_core::{DType, Device, Tensor};
 use ebm_base::libraries::{MPI, SharedLibrary, open_first_mpi};
 
-use crate::distributed::error::{Error, Result, refuse};
-use crate::distributed::{Group, Launch, Reduce};
+use crate::distributed::{Group, Launch, Reduce, refuse};
+use crate::error::{Error, Result};
 
 /// `MPI_THREAD_FUNNELED`: one thread, the one that starts it, calls MPI; others compute. The same in both
 /// interfaces.
@@ -44,7 +44,7 @@ pub fn join_mpi(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> Res
         refuse(format!("{why}; install Open MPI or MPICH, or give the place of one in MPI_HOME"))
     })?;
     let object = |name: &str| {
-        let missing = || Error::Distributed { reason: format!("{file} has no {name}") };
+        let missing = || Error::Distributed(format!("{file} has no {name}"));
         library.function(name).map(<*const c_void>::cast_mut).ok_or_else(missing)
     };
     if library.function("ompi_mpi_comm_world").is_some() {
@@ -157,12 +157,8 @@ impl<H: Copy + 'static> Mpi<H> {
 }
 
 impl<H: Copy + 'static> Reduce for Mpi<H> {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn world(&self) -> usize {
-        self.world
+    fn rank_and_world(&self) -> (usize, usize) {
+        (self.rank, self.world)
     }
 
     fn sum(&self, vector: &Tensor) -> Result<Tensor> {

@@ -13,8 +13,8 @@ use candle_core::op::BackpropOp;
 use candle_core::{CudaDevice, CudaStorage, DType, Device, Layout, Storage, Tensor};
 use ebm_base::libraries::{NCCL, open_first};
 
-use crate::distributed::error::{Result, refuse};
-use crate::distributed::{Group, Launch, Reduce};
+use crate::distributed::{Group, Launch, Reduce, refuse};
+use crate::error::Result;
 
 /// A communicator on the stream of candle's device; dropping it ends this rank's part.
 struct Nccl {
@@ -30,7 +30,7 @@ fn failed<T>(error: NcclError) -> Result<T> {
 /// NCCL reads in the environment. Returns when all have come.
 ///
 /// # Errors
-/// [`Error::Distributed`](crate::distributed::Error::Distributed) where the device is no GPU, NCCL is not there or fails, or is not
+/// [`Error::Distributed`](crate::Error::Distributed) where the device is no GPU, NCCL is not there or fails, or is not
 /// told where to meet.
 pub fn join_nccl(launch: &Launch, device: &Device) -> Result<Group> {
     if !device.is_cuda() {
@@ -65,12 +65,8 @@ impl Nccl {
 }
 
 impl Reduce for Nccl {
-    fn rank(&self) -> usize {
-        self.comm.rank()
-    }
-
-    fn world(&self) -> usize {
-        self.comm.world_size()
+    fn rank_and_world(&self) -> (usize, usize) {
+        (self.comm.rank(), self.comm.world_size())
     }
 
     fn sum(&self, vector: &Tensor) -> Result<Tensor> {

@@ -10,7 +10,9 @@ use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::Schedule;
 use ebm_ops::optim::{ParamGroup, Sgd};
 use ebm_train::distributed::{Group, Threads};
-use ebm_train::{Error, Loss, Progress, RunSpec, RunningStatistics, Updater, read_metrics, train_together};
+use ebm_train::{
+    Descent, Error, Learner, Loss, Progress, RunSpec, TrainTask, Updater, read_metrics, train_together,
+};
 
 const STEPS: usize = 12;
 
@@ -49,9 +51,7 @@ fn with_fault(root: &Path, faulty: usize, fault: Fault) -> Vec<Result<Vec<f32>, 
 /// `part`.
 fn is_of_rank(error: &Error, expected: usize, part: &str) -> bool {
     match error {
-        Error::Together(ebm_train::distributed::Error::Rank { rank, message }) => {
-            *rank == expected && message.contains(part)
-        }
+        Error::Rank(rank, message) => *rank == expected && message.contains(part),
         Error::Task { source, .. } => {
             source.downcast_ref().is_some_and(|cause| is_of_rank(cause, expected, part))
         }
@@ -132,7 +132,7 @@ fn any_rank_stops_all_and_they_go_on_to_the_same_bytes() {
         }
     }
     assert_eq!(ranks(2, |group| go(stopped.path(), &group, Fault::None, &mut ()).unwrap()), expected);
-    let files = ["metrics.jsonl", "checkpoints/LATEST", "checkpoints/step-00000012/SHA256SUMS"];
+    let files = ["metrics.jsonl", "checkpoints/step-00000012/SHA256SUMS"];
     for file in files {
         let read = |root: &tempfile::TempDir| std::fs::read(root.path().join("run").join(file)).unwrap();
         assert_eq!(read(&whole), read(&stopped), "{file}");
@@ -203,13 +203,21 @@ fn running_statistics_are_means_too() {
         store.preload([(name.to_owned(), Tensor::new(&[0f32, 0.0], &Device::Cpu).unwrap())].into());
         let builder = store.var_builder(candle_core::DType::F32, &Device::Cpu);
         builder.get(2, name).unwrap();
-        let running = RunningStatistics::of(&store).over(&group);
+        let w = Var::new(3f32, &Device::Cpu).unwrap();
+        let sgd = Sgd::new(vec![("w".into(), w.clone())], 0.9, |_| ParamGroup::decay(0.0));
+        let updater = Updater::new(Box::new(sgd), Schedule::constant(0.1), None);
         let moved = Tensor::new(&[group.rank() as f32, 4.0], &Device::Cpu).unwrap();
-        let step = || store.var(name).unwrap().set(&moved).map_err(Error::from);
-        let ((), after) = running.aside(step).unwrap();
-        assert_eq!(running.get().unwrap()[0].to_vec1::<f32>().unwrap(), [0.0, 0.0]);
+        let loss = |_: usize| -> Result<Loss, Error> {
+            store.var(name).unwrap().set(&moved)?;
+            Ok(w.sqr()?.into())
+        };
+        let mut task = Descent { learner: Learner::new(store.clone(), updater).over(&group), loss };
+        let running = || store.var(name).unwrap().to_vec1::<f32>().unwrap();
+        let (_, update) = task.step(0).unwrap();
+        assert_eq!(running(), [0.0, 0.0]);
+        task.apply(0, update).unwrap();
         group.finish().unwrap();
-        after[0].to_vec1::<f32>().unwrap()
+        running()
     });
     assert_eq!(results, [[0.5, 4.0], [0.5, 4.0]]);
 }

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
+use candle_core::Device;
 use clap::Args;
 use ebm_data::quarantine::Tolerance;
 use ebm_detect::config::{ExperimentConfig, Settings, TrainingConfig};
 use ebm_detect::training::{ImageFiles, TrainingOptions};
-use ebm_detect::weights::configuration;
+use ebm_detect::weights::WeightFile;
 use ebm_experiment::config::check_ranges;
 
 use super::run::RunArgs;
@@ -73,7 +74,7 @@ impl CommonArgs {
     pub fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
         let mut config: ExperimentConfig = match (&self.run.config, detector) {
             (None, Some(detector)) => {
-                let own = configuration(detector)?.to_toml()?;
+                let own = WeightFile::open(detector, &Device::Cpu)?.configuration()?.to_toml()?;
                 self.run.settings.parse(&detector.display().to_string(), &own)?.settings
             }
             _ => self.run.settings("mini")?,

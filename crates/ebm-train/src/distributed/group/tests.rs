@@ -15,6 +15,11 @@ fn ranks<T: Send>(world: usize, work: impl Fn(Group) -> T + Sync) -> Vec<T> {
     })
 }
 
+/// A result of which the others hear where it is an error.
+fn told<T, E: fmt::Display>(group: &Group, result: std::result::Result<T, E>) -> std::result::Result<T, E> {
+    result.inspect_err(|error| group.fail(&error.to_string()))
+}
+
 fn numbers(rank: usize, shape: &[usize], dtype: DType) -> Tensor {
     let count: usize = shape.iter().product();
     let values: Vec<f64> = (0..count).map(|i| ((i * 7 + rank * 3) % 11) as f64 - 4.5).collect();
@@ -120,8 +125,8 @@ fn a_failure_reaches_all_whatever_they_were_about_to_do() {
     let results = ranks(4, |group| {
         let mut tensors = [numbers(group.rank(), &[4], DType::F32)];
         let result = match group.rank() {
-            1 => group.guard(|| refuse::<()>("no power")),
-            0 => group.guard(|| group.mean(&mut tensors)),
+            1 => told(&group, refuse::<()>("no power")),
+            0 => told(&group, group.mean(&mut tensors)),
             2 => group.any(false).map(|_| ()),
             _ => group.share(Vec::new()).map(|_| ()),
         };
@@ -132,13 +137,13 @@ fn a_failure_reaches_all_whatever_they_were_about_to_do() {
     });
     for (rank, error) in results.iter().enumerate() {
         match error {
-            Error::Rank { rank: 1, message } if rank != 1 => assert!(message.ends_with(": no power")),
-            Error::Distributed { .. } if rank == 1 => {}
+            Error::Rank(1, message) if rank != 1 => assert!(message.ends_with(": no power")),
+            Error::Distributed(_) if rank == 1 => {}
             other => panic!("rank {rank}: {other}"),
         }
     }
     // All at once: each keeps its own reason.
-    let all = ranks(2, |group| group.guard(|| Err::<(), _>(format!("mine, {}", group.rank()))).unwrap_err());
+    let all = ranks(2, |group| told(&group, Err::<(), _>(format!("mine, {}", group.rank()))).unwrap_err());
     assert_eq!(all, ["mine, 0", "mine, 1"]);
 }
 
@@ -150,7 +155,7 @@ fn ranks_that_are_not_at_the_same_place_part_with_an_error() {
     ];
     for act in different {
         for error in ranks(2, |group| act(&group).unwrap_err()) {
-            assert!(matches!(&error, Error::Distributed { .. }), "{error}");
+            assert!(matches!(&error, Error::Distributed(_)), "{error}");
         }
     }
 }

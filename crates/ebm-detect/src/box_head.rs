@@ -16,9 +16,9 @@ use crate::{
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
     faster_rcnn::Objects,
-    foreground::ForegroundPool,
     layers::{Linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
+    parametric_head::ForegroundPool,
     pooler::{Pooled, Pooler, Pooling},
     rpn::Proposal,
 };

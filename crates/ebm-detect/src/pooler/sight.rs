@@ -1,10 +1,9 @@
 //! Pooling for prediction: from all levels at once, without a graph.
 
-use candle_core::{DType, Device, Tensor};
-use ebm_ops::boxes::BBox;
+use candle_core::{Device, Tensor};
 use ebm_ops::roi::Levels;
 
-use super::{Pooler, View};
+use super::{Pooler, Rows, View};
 use crate::Result;
 
 /// R boxes as PrRoIPool sees them, in each view.
@@ -16,25 +15,14 @@ impl Pooler {
     /// Looks at `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid. They are on the
     /// CPU; what is made of them is on the maps' device.
     pub(crate) fn see(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Sight<'_>> {
-        let corners = boxes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
-        let levels: Vec<usize> =
-            corners.iter().map(|c| self.level(&BBox::from([c[0], c[1], c[2], c[3]]))).collect();
         let maps: Vec<_> = pyramid.iter().zip(self.scales()).collect();
-        let views = self.views.iter().map(|view| {
-            let seen = levels.iter().map(|level| self.level_seen(*level, view));
-            let heads: Vec<f32> =
-                seen.clone().zip(images).flat_map(|(level, image)| [level as f32, *image as f32]).collect();
-            let heads = Tensor::from_vec(heads, (levels.len(), 2), &Device::Cpu)?.to_dtype(boxes.dtype())?;
-            let mut from_origins = view.enlarged_all(boxes)?;
-            if self.origins.iter().any(|origin| *origin != 0.0) {
-                let origins: Vec<f32> = seen.map(|level| self.origins[level]).collect();
-                let origins = Tensor::from_vec(origins, (levels.len(), 1), &Device::Cpu)?;
-                from_origins = from_origins.broadcast_sub(&origins.to_dtype(boxes.dtype())?)?;
-            }
-            let rows = Tensor::cat(&[&heads, &from_origins], 1)?.to_device(pyramid[0].device())?;
+        let rows = self.views.iter().zip(self.rows(boxes, images)?).map(|(view, Rows { levels, rois })| {
+            let numbers = levels.iter().map(|level| *level as f32);
+            let numbers = Tensor::from_iter(numbers, &Device::Cpu)?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
+            let rows = Tensor::cat(&[&numbers, &rois], 1)?.to_device(pyramid[0].device())?;
             Ok((view, Levels::new(&maps, view.out())?, rows))
         });
-        Ok(Sight { views: views.collect::<Result<_>>()? })
+        Ok(Sight { views: rows.collect::<Result<_>>()? })
     }
 }
 
@@ -48,8 +36,7 @@ impl Sight<'_> {
     /// The gradient in the boxes, `(R, 4)` on the CPU, from the one in what [`pool`](Self::pool) makes of them.
     pub fn box_gradient(&self, gradient: &Tensor) -> Result<Tensor> {
         let own = self.apart(gradient)?.into_iter().zip(&self.views);
-        let by_view =
-            own.map(|(own, (view, levels, rows))| view.enlarged_all(&levels.box_gradient(rows, &own)?));
+        let by_view = own.map(|(own, (view, levels, rows))| view.enlarged(&levels.box_gradient(rows, &own)?));
         let sum = by_view.reduce(|sum, own| Ok((sum? + own?)?));
         sum.unwrap_or_else(|| Ok(Tensor::zeros((gradient.dim(0)?, 4), gradient.dtype(), &Device::Cpu)?))
     }

@@ -11,25 +11,22 @@ use std::{
 
 use candle_core::{Device, Tensor};
 use ebm_base::Key;
-use ebm_data::{coco::CocoDataset, loader::LoaderConfig};
-use ebm_eval::{Detection, write_results};
+use ebm_data::coco::CocoDataset;
+use ebm_eval::write_results;
 use ebm_experiment::Session;
 use ebm_train::{Class, GradientTask, Group, ModelMetadata, Progress, RunSpec, train_run};
 
-use super::{
-    base::BaseOptions,
-    images::{Opened, StudyImages},
-};
+use super::images::{BaseOptions, Opened, StudyImages};
 use crate::{
     Error, Result,
-    annotated::Annotated,
     branch::Branch,
     config::{ExperimentConfig, MethodConfig, Settings},
-    evaluation::{Heads, Refiner},
+    energy_head::EnergyHead,
+    evaluation::{Annotated, Evaluation, Found, Placement},
     faster_rcnn::FasterRcnn,
     feature_cache::FeatureCache,
     inference::BoxAscent,
-    training::{BatchSource, BranchTask, CachedSource, ImageFiles, TrainingOptions},
+    training::{BatchSource, Batches, BranchTask, CachedSource, ImageFiles, TrainingOptions},
     weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes, save},
 };
 
@@ -79,9 +76,12 @@ pub(super) struct Trained {
 }
 
 impl Trained {
-    /// How its boxes climb its confidence, where they do.
-    pub fn refiner(&self) -> Option<Refiner<'_>> {
-        heads([self]).refiners.pop()
+    /// The confidence that its boxes climb, and how, where they do.
+    pub fn climbing(&self) -> Option<(&EnergyHead, &BoxAscent)> {
+        match (&self.branch, &self.ascent) {
+            (Branch::Confidence(head), Some(ascent)) => Some((head, ascent)),
+            _ => None,
+        }
     }
 }
 
@@ -184,33 +184,31 @@ impl Setup {
     ) -> Result<Box<dyn BatchSource>> {
         let (options, detector) = (self.study.training(), &self.config.detector);
         let mut session = Session { group: &Group::alone(), device: &self.study.device, progress };
-        let (input, convention, images) = (&detector.input, detector.convention.into(), self.images.clone());
-        let Some(at_once) = self.at_once else {
-            let loader = LoaderConfig::train(input.transform(), batch_size);
-            return Ok(Box::new(options.stream(loader, convention, images, key, &session)?));
+        let batches = Batches {
+            input: &detector.input,
+            convention: detector.convention.into(),
+            images: self.images.clone(),
+            size: batch_size,
+            key,
+            drop_last: false,
         };
+        let Some(at_once) = self.at_once else { return options.stream(batches, &session) };
         let maps = |pixels: &Tensor| self.detector.features(pixels, false);
         let features = match self.features.get() {
             Some(known) => known.clone(),
             None => {
-                let new = options.features(input, convention, images, at_once, &maps, &mut session)?;
+                let new = options.features(&batches, at_once, &maps, &mut session)?;
                 self.features.get_or_init(|| new).clone()
             }
         };
-        Ok(Box::new(CachedSource::new(features, options.order(batch_size, key, &session)?)?))
+        Ok(Box::new(CachedSource::new(features, batches.order(&session)?)?))
     }
 
     /// What a reader of results has to know: where they were measured, of which split of COCO the `published`
     /// figures beside them are, and on which images step lengths were chosen.
     pub fn remarks(&self, published: Option<&str>) -> Vec<String> {
-        let (test, validation) = (&self.test.name, &self.validation.name);
-        remarks(
-            test,
-            self.test.dataset.images.len(),
-            validation,
-            published,
-            self.config.step_factors.len() > 1,
-        )
+        let (images, chosen) = (self.test.dataset.images.len(), self.config.step_factors.len() > 1);
+        remarks(&self.test.name, images, &self.validation.name, published, chosen)
     }
 
     /// What a reader of a search for settings has to know: on which images it was made.
@@ -285,7 +283,7 @@ impl Setup {
     /// The factor of the configured step lengths with the best AP on the validation images, as in the paper.
     /// Where there is but one factor, they are not looked at.
     pub(super) fn step_factor(&self, trained: &Trained, progress: &mut dyn Progress) -> Result<f64> {
-        let Some(refiner) = trained.refiner() else { return Ok(1.0) };
+        let Some((head, ascent)) = trained.climbing() else { return Ok(1.0) };
         let factors = match self.config.step_factors.as_slice() {
             [] => return Ok(1.0),
             [only] => return Ok(*only),
@@ -293,7 +291,7 @@ impl Setup {
         };
         let device = &self.study.device;
         let (factor, ap) =
-            self.validation.best_step_factor(&self.detector, &refiner, factors, device, progress)?;
+            self.validation.best_step_factor(&self.detector, head, ascent, factors, device, progress)?;
         let (title, ap) = (&trained.method.title, 100.0 * ap);
         progress
             .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
@@ -318,15 +316,29 @@ impl Setup {
         }
     }
 
-    /// Writes COCO's result file of some detections on the test images.
-    pub(super) fn keep(&self, name: &str, detections: &[Detection]) -> Result<()> {
-        Ok(write_results(&self.study.run.join(format!("detections-{name}.json")), detections)?)
+    /// What the detector and every placement find in some images.
+    pub(super) fn evaluate(
+        &self,
+        images: &Annotated,
+        placements: &[Placement<'_>],
+        progress: &mut dyn Progress,
+    ) -> Result<Evaluation> {
+        images.evaluate(&self.detector, placements, &self.study.device, progress)
+    }
+
+    /// Writes COCO's result files of what a method found on the test images.
+    pub(super) fn keep(&self, name: &str, found: &Found) -> Result<()> {
+        let place = |name: &str| self.study.run.join(format!("detections-{name}.json"));
+        if let Some(before) = &found.before {
+            write_results(&place(&format!("{name}-before")), before)?;
+        }
+        Ok(write_results(&place(name), &found.detections)?)
     }
 }
 
-/// The branches as [`Annotated::evaluate`] takes them; its results come in the same order by kind.
-pub(super) fn heads<'a>(trained: impl IntoIterator<Item = &'a Trained>) -> Heads<'a> {
-    Heads::of(trained.into_iter().map(|one| (&one.branch, one.ascent.as_ref())))
+/// The placements by trained branches, in their order.
+pub(super) fn placements(trained: &[Trained]) -> Vec<Placement<'_>> {
+    trained.iter().filter_map(|one| Placement::of(&one.branch, one.ascent.as_ref())).collect()
 }
 
 fn remarks(

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{Setup, setup::Wanted};
 use crate::{
     Result,
-    annotated::STEP_FACTORS,
     config::MethodConfig,
-    evaluation::{Heads, Refiner},
+    evaluation::{Placement, STEP_FACTORS},
     inference::BoxAscent,
 };
 
@@ -51,14 +50,14 @@ pub fn step_lengths(
     setup.check_heads(&wanted)?;
     for wanted in &wanted {
         let trained = setup.train(wanted, progress)?;
-        let Some(Refiner { head, ascent }) = trained.refiner() else { continue };
-        let trials = grid(&ascent);
-        let refiner = |ascent: &BoxAscent| Refiner { head, ascent: ascent.clone() };
-        let heads = Heads::refiners(trials.iter().map(refiner).collect());
-        let evaluation = setup.validation.evaluate(&setup.detector, &heads, &setup.study.device, progress)?;
-        for (BoxAscent { ascent, .. }, refined) in trials.iter().zip(&evaluation.refined) {
+        let Some((head, ascent)) = trained.climbing() else { continue };
+        let trials = grid(ascent);
+        let placements: Vec<_> =
+            trials.iter().map(|trial| Placement::Confidence(head, trial.clone())).collect();
+        let found = setup.evaluate(&setup.validation, &placements, progress)?.placed;
+        for (BoxAscent { ascent, .. }, found) in trials.iter().zip(&found) {
             let [position, .., size] = ascent.step_length[..] else { continue };
-            let ap = setup.validation.score(&refined.after)?.ap;
+            let ap = setup.validation.score(&found.detections)?.ap;
             let method = wanted.method.key.clone();
             rows.push(StepLengthRow { method, position, size, decay: ascent.decay, ap });
         }

@@ -298,11 +298,15 @@ impl EnergyHead {
     ) -> Result<(Tensor, Option<Tensor>)> {
         let labels = Tensor::new(labels, self.weight.device())?;
         let sight = self.pooler.see(pyramid, boxes, images)?;
-        let (mut pooled, is_innermost) = (sight.pool()?, self.is_constant());
-        let layers = if is_innermost {
+        let (mut pooled, mut columns) = (sight.pool()?, None);
+        let layers = if self.is_constant() {
             self.innermost.get(|| self.mlp.channels_innermost(&self.bins()))?
         } else {
-            pooled = sight.channels_outside(&pooled)?;
+            let outside = self.mlp.columns(&self.bins())?;
+            let mut innermost = vec![0u32; outside.len()];
+            (0u32..).zip(&outside).for_each(|(input, column)| innermost[*column as usize] = input);
+            pooled = pooled.index_select(&Tensor::new(innermost, pooled.device())?, 1)?;
+            columns = Some(Tensor::new(outside, pooled.device())?);
             Arc::new(self.mlp.detached())
         };
         let [hidden, output] = layers.activations(&pooled)?;
@@ -312,8 +316,8 @@ impl EnergyHead {
         }
         let gradient = ebm_ops::heads::linear_at_gradient(&output, &self.weight, &labels)?;
         let mut gradient = layers.input_gradient(&hidden, &gradient)?;
-        if !is_innermost {
-            gradient = sight.channels_innermost(&gradient)?;
+        if let Some(columns) = columns {
+            gradient = gradient.index_select(&columns, 1)?;
         }
         Ok((f, Some(sight.box_gradient(&gradient)?)))
     }

@@ -31,27 +31,22 @@ const DIM: usize = 4;
 const INIT: Init = Init::Randn { mean: 0.0, stdev: 0.001 };
 
 /// A density over the offset of each class from a proposal; parameters under `box_density`.
-pub struct ParametricHead(Density);
-
-enum Density {
-    Mixture(Baseline, Mixture),
-    Latent(ConditionalVae, Latent),
-}
-
-/// K components of each class: the Gaussian and the Laplace have one.
-struct Mixture {
+pub struct ParametricHead {
+    density: Baseline,
+    /// The means of K components of each class: a mixture alone has more than one.
     mean: Linear,
     log_variance: Linear,
-    /// None where K is 1.
-    weights: Option<Linear>,
     components: usize,
+    /// The components' weights; none where K is 1.
+    weights: Option<Linear>,
+    /// What the cVAE has beside these.
+    latent: Option<Latent>,
 }
 
 struct Latent {
+    model: ConditionalVae,
     prior: Linear,
     posterior: Linear,
-    mean: Linear,
-    log_variance: Linear,
     /// What z adds to the mean and the log-variance: row by class, `(K, Z · 8)`.
     from_z: Tensor,
 }
@@ -86,40 +81,36 @@ impl ParametricHead {
             let reason = format!("a box has {DIM} offsets, the density {}", density.dim());
             return Err(Error::config("density", reason));
         }
-        let (width, classes, vb) = (config.roi.representation, config.num_classes, vb.pp("box_density"));
-        let layer = |name: &str, input, output: usize| Linear::new(vb.pp(name), input, output, INIT);
-        let mixture = |components: usize| -> Result<Mixture> {
-            let numbers = components * DIM * classes;
-            Ok(Mixture {
-                mean: layer("mean", width, numbers)?,
-                log_variance: layer("log_variance", width, numbers)?,
-                weights: (components > 1).then(|| layer("weights", width, components)).transpose()?,
-                components,
-            })
-        };
-        Ok(Self(match density.clone() {
-            Baseline::ConditionalVae(model) => {
-                let z = model.latent_dim();
-                let layers = Latent {
-                    prior: layer("prior", width, 2 * z)?,
-                    posterior: layer("posterior", width + DIM, 2 * z)?,
-                    mean: layer("mean", width, DIM * classes)?,
-                    log_variance: layer("log_variance", width, DIM * classes)?,
-                    from_z: vb.get_with_hints((classes, z * 2 * DIM), "from_z", INIT)?,
-                };
-                Density::Latent(model, layers)
-            }
-            Baseline::MixtureOfGaussians(model) => {
-                let layers = mixture(model.components())?;
-                Density::Mixture(Baseline::MixtureOfGaussians(model), layers)
-            }
-            model @ (Baseline::Gaussian(_) | Baseline::Laplace(_)) => Density::Mixture(model, mixture(1)?),
+        let (components, model) = match density {
+            Baseline::Gaussian(_) | Baseline::Laplace(_) => (1, None),
+            Baseline::MixtureOfGaussians(model) => (model.components(), None),
+            Baseline::ConditionalVae(model) => (1, Some(model.clone())),
             other => {
                 let reason =
                     format!("{other:?} is none of gaussian, laplace, mixture_of_gaussians, conditional_vae");
                 return Err(Error::config("density", reason));
             }
-        }))
+        };
+        let (width, classes, vb) = (config.roi.representation, config.num_classes, vb.pp("box_density"));
+        let layer = |name: &str, input, output: usize| Linear::new(vb.pp(name), input, output, INIT);
+        let numbers = components * DIM * classes;
+        let latent = |model: ConditionalVae| -> Result<Latent> {
+            let z = model.latent_dim();
+            Ok(Latent {
+                prior: layer("prior", width, 2 * z)?,
+                posterior: layer("posterior", width + DIM, 2 * z)?,
+                from_z: vb.get_with_hints((classes, z * 2 * DIM), "from_z", INIT)?,
+                model,
+            })
+        };
+        Ok(Self {
+            density: density.clone(),
+            mean: layer("mean", width, numbers)?,
+            log_variance: layer("log_variance", width, numbers)?,
+            components,
+            weights: (components > 1).then(|| layer("weights", width, components)).transpose()?,
+            latent: model.map(latent).transpose()?,
+        })
     }
 
     /// The published loss, the mean over the sampled proposals; background contributes nothing. `rng` draws
@@ -131,13 +122,11 @@ impl ParametricHead {
         }
         let features = ClassFeatures { hidden: &sample.hidden, labels: &sample.labels };
         let y = &sample.targets;
-        let loss = match &self.0 {
-            Density::Mixture(model, layers) => model.loss(&layers.outputs(&features)?, y)?,
-            Density::Latent(model, layers) => {
-                let outputs = model.training_outputs(&OfClass(layers, &features), &(), y, rng)?;
-                model.loss(&outputs, y)?
-            }
+        let outputs = match &self.latent {
+            None => self.outputs(&features)?,
+            Some(latent) => latent.model.training_outputs(&OfClass(self, latent, &features), &(), y, rng)?,
         };
+        let loss = self.density.loss(&outputs, y)?;
         Ok((loss * (sample.labels.len() as f64 / sample.sample_size as f64))?)
     }
 
@@ -150,18 +139,14 @@ impl ParametricHead {
         let hidden = scored.hidden.index_select(&Tensor::from_iter(rows, scored.hidden.device())?, 0)?;
         let labels: Vec<u32> = scored.pairs.iter().map(|pair| pair.label as u32).collect();
         let features = &ClassFeatures { hidden: &hidden, labels: &labels };
-        let mean = match &self.0 {
-            Density::Mixture(model, layers) => model.predict(&layers.outputs(features)?)?,
-            Density::Latent(model, layers) => {
-                let outputs = model.prediction_outputs(&OfClass(layers, features), &(), rng)?;
-                model.predict(&outputs)?
-            }
+        let outputs = match &self.latent {
+            None => self.outputs(features)?,
+            Some(latent) => latent.model.prediction_outputs(&OfClass(self, latent, features), &(), rng)?,
         };
+        let mean = self.density.predict(&outputs)?;
         Ok(mean.flatten_all()?.to_vec1::<f32>()?.as_chunks::<4>().0.to_vec())
     }
-}
 
-impl Mixture {
     /// `(R, P)` as the family lays them out.
     fn outputs(&self, features: &ClassFeatures) -> Result<Tensor> {
         let n = self.components * DIM;
@@ -175,35 +160,27 @@ impl Mixture {
 }
 
 /// The cVAE's layers applied to some proposals.
-struct OfClass<'a>(&'a Latent, &'a ClassFeatures<'a>);
-
-impl OfClass<'_> {
-    /// What x says about mean and log-variance, and what z adds to them: `(R, 1, 8)` and `(R, Z, 8)`.
-    fn decoder(&self) -> Result<(Tensor, Tensor)> {
-        let Self(layers, features) = self;
-        let mean = features.own_class(&layers.mean.forward(features.hidden)?, DIM)?;
-        let log_variance = features.own_class(&layers.log_variance.forward(features.hidden)?, DIM)?;
-        let labels = Tensor::new(features.labels, features.hidden.device())?;
-        let from_z = layers.from_z.index_select(&labels, 0)?;
-        let from_z = from_z.reshape((features.labels.len(), (), 2 * DIM))?;
-        Ok((Tensor::cat(&[&mean, &log_variance], 1)?.unsqueeze(1)?, from_z))
-    }
-}
+struct OfClass<'a>(&'a ParametricHead, &'a Latent, &'a ClassFeatures<'a>);
 
 impl LatentVariableModel for OfClass<'_> {
     type Features = ();
 
     fn prior(&self, (): &()) -> ebm_core::Result<Tensor> {
-        self.0.prior.forward(self.1.hidden).map_err(ebm_core::Error::model)
+        self.1.prior.forward(self.2.hidden).map_err(ebm_core::Error::model)
     }
 
     fn posterior(&self, (): &(), y: &Tensor) -> ebm_core::Result<Tensor> {
-        let both = Tensor::cat(&[self.1.hidden, y], 1)?;
-        self.0.posterior.forward(&both).map_err(ebm_core::Error::model)
+        let both = Tensor::cat(&[self.2.hidden, y], 1)?;
+        self.1.posterior.forward(&both).map_err(ebm_core::Error::model)
     }
 
+    /// The sum of what x says about mean and log-variance, `(R, 1, 8)`, and of what z adds to them, by `(R, Z, 8)`.
     fn decode(&self, (): &(), z: &Tensor) -> ebm_core::Result<Tensor> {
-        let (from_x, from_z) = self.decoder().map_err(ebm_core::Error::model)?;
+        let Self(head, latent, features) = self;
+        let from_x = head.outputs(features).map_err(ebm_core::Error::model)?.unsqueeze(1)?;
+        let labels = Tensor::new(features.labels, features.hidden.device())?;
+        let from_z = latent.from_z.index_select(&labels, 0)?;
+        let from_z = from_z.reshape((features.labels.len(), (), 2 * DIM))?;
         Ok(z.matmul(&from_z)?.broadcast_add(&from_x)?)
     }
 }

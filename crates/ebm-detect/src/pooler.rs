@@ -1,10 +1,12 @@
 //! Pooling boxes from a pyramid: from the level that fits their size (FPN, Eq. 1 there), or from several.
 
 mod onnx;
-mod sight;
 
-use candle_core::{DType, Tensor};
-use ebm_ops::boxes::{BBox, BoxConvention, area};
+use candle_core::{DType, Device, Tensor};
+use ebm_ops::{
+    boxes::{BBox, BoxConvention, area},
+    roi::Levels,
+};
 
 use crate::{
     Result,
@@ -74,7 +76,7 @@ impl View {
 
 /// Pooled boxes, grouped by level.
 pub struct Pooled {
-    /// `(R, C, size, size)`, or of several views `(R, C Σ size²)`; rows in the groups' order.
+    /// `(R, C Σ size²)`, the views side by side; rows in the groups' order.
     pub features: Tensor,
     /// The row that holds box i, so that `index_select(position)` restores the input's order.
     pub position: Vec<u32>,
@@ -89,6 +91,9 @@ pub(crate) struct Rows {
     /// Rows (image, x0, y0, x1, y1) of the boxes from their levels' origins, `(R, 5)`, on the CPU.
     pub rois: Tensor,
 }
+
+/// R boxes as PrRoIPool sees them in each view, for prediction: from all levels at once, without a graph.
+pub(crate) struct Sight<'a>(Vec<(&'a View, Levels, Tensor)>);
 
 impl Pooler {
     /// Bins and levels as configured.
@@ -181,7 +186,9 @@ impl Pooler {
     /// Pools `boxes (R, 4)` in input pixels, on the CPU, box i lying in image `images[i]` of the pyramid.
     pub fn pool(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Pooled> {
         if images.is_empty() {
-            let features = self.pooled_nothing(pyramid)?;
+            let map = &pyramid[0];
+            let empty = (0, self.output_len(map.dim(1)?));
+            let features = Tensor::zeros(empty, map.dtype(), map.device())?;
             return Ok(Pooled { features, position: vec![], order: vec![] });
         }
         let levels = self.levels(boxes)?;
@@ -201,29 +208,27 @@ impl Pooler {
         let (mut pooled, mut start) = (Vec::new(), 0);
         for group in order.chunk_by(|a, b| levels[*a as usize] == levels[*b as usize]) {
             let level = levels[group[0] as usize];
-            let of_view = |(view, rois): (&View, &Tensor)| {
-                self.pool_at(
-                    pyramid,
-                    self.level_seen(level, view),
-                    view,
-                    &rois.narrow(0, start, group.len())?,
-                )
-            };
-            let tiles = self.views.iter().zip(&rois).map(of_view).collect::<Result<Vec<_>>>()?;
-            pooled.push(match tiles.as_slice() {
-                [one] => one.clone(),
-                several => {
-                    let flat = several.iter().map(|tiles| tiles.flatten_from(1));
-                    Tensor::cat(&flat.collect::<candle_core::Result<Vec<_>>>()?, 1)?
-                }
+            let tiles = self.views.iter().zip(&rois).map(|(view, rois)| {
+                let rois = rois.narrow(0, start, group.len())?;
+                Ok(self.pool_at(pyramid, self.level_seen(level, view), view, &rois)?.flatten_from(1)?)
             });
+            pooled.push(Tensor::cat(&tiles.collect::<Result<Vec<_>>>()?, 1)?);
             start += group.len();
         }
-        let features = match pooled.as_slice() {
-            [one] => one.clone(),
-            several => Tensor::cat(several, 0)?,
-        };
-        Ok(Pooled { features, position, order })
+        Ok(Pooled { features: Tensor::cat(&pooled, 0)?, position, order })
+    }
+
+    /// Looks at `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid. They are on the
+    /// CPU; what is made of them is on the maps' device.
+    pub(crate) fn see(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Sight<'_>> {
+        let maps: Vec<_> = pyramid.iter().zip(self.scales()).collect();
+        let rows = self.views.iter().zip(self.rows(boxes, images)?).map(|(view, Rows { levels, rois })| {
+            let numbers = levels.iter().map(|level| *level as f32);
+            let numbers = Tensor::from_iter(numbers, &Device::Cpu)?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
+            let rows = Tensor::cat(&[&numbers, &rois], 1)?.to_device(pyramid[0].device())?;
+            Ok((view, Levels::new(&maps, view.out())?, rows))
+        });
+        Ok(Sight(rows.collect::<Result<_>>()?))
     }
 
     /// Pools rows of boxes from one level.
@@ -235,17 +240,30 @@ impl Pooler {
         })
     }
 
-    fn pooled_nothing(&self, pyramid: &[Tensor]) -> Result<Tensor> {
-        let (channels, dtype, device) = (pyramid[0].dim(1)?, pyramid[0].dtype(), pyramid[0].device());
-        Ok(match self.views.as_slice() {
-            [one] => Tensor::zeros((0, channels, one.bins, one.bins), dtype, device)?,
-            _ => Tensor::zeros((0, self.output_len(channels)), dtype, device)?,
-        })
-    }
-
     /// Map pixels per image pixel of a level.
     fn scale(&self, level: usize) -> f64 {
         1.0 / self.strides[level] as f64
+    }
+}
+
+impl Sight<'_> {
+    /// The boxes pooled, the views of each side by side: bins outside and channels innermost, `(R, Σ size²·C)`.
+    pub fn pool(&self) -> Result<Tensor> {
+        let pooled = self.0.iter().map(|(_, levels, rows)| Ok(levels.pool(rows)?));
+        Ok(Tensor::cat(&pooled.collect::<Result<Vec<_>>>()?, 1)?)
+    }
+
+    /// The gradient in the boxes, `(R, 4)` on the CPU, from the one in what [`pool`](Self::pool) makes of them.
+    pub fn box_gradient(&self, gradient: &Tensor) -> Result<Tensor> {
+        let bins: usize = self.0.iter().map(|(view, ..)| view.len()).sum();
+        let (channels, mut start) = (gradient.dim(1)? / bins.max(1), 0);
+        let of_views = self.0.iter().map(|(view, levels, rows)| {
+            let own = gradient.narrow(1, start, view.len() * channels)?;
+            start += view.len() * channels;
+            view.enlarged(&levels.box_gradient(rows, &own)?)
+        });
+        let sum = of_views.reduce(|sum, own| Ok((sum? + own?)?));
+        sum.unwrap_or_else(|| Ok(Tensor::zeros((gradient.dim(0)?, 4), gradient.dtype(), &Device::Cpu)?))
     }
 }
 
@@ -253,7 +271,6 @@ impl Pooler {
 mod tests {
     use super::*;
     use crate::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};
-    use candle_core::Device;
 
     fn pooler(pooling: Pooling) -> Pooler {
         Pooler::new(&ExperimentConfig::embedded("torchvision").unwrap().detector, pooling)
@@ -347,6 +364,6 @@ mod tests {
         let pyramid = vec![Tensor::zeros((1, 2, 8, 8), DType::F32, &Device::Cpu).unwrap(); 4];
         let boxes = Tensor::zeros((0, 4), DType::F32, &Device::Cpu).unwrap();
         let pooled = pooler(Pooling::PrRoi).pool(&pyramid, &boxes, &[]).unwrap();
-        assert_eq!(pooled.features.dims(), [0, 2, 7, 7]);
+        assert_eq!(pooled.features.dims(), [0, 2 * 7 * 7]);
     }
 }

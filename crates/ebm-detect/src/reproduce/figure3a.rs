@@ -38,12 +38,12 @@ pub fn figure3a(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Resul
         let Some((head, ascent)) = one.climbing() else { continue };
         let placement = |&steps: &usize| Placement::Confidence(head, ascent.with_steps(steps));
         let placements: Vec<_> = steps.iter().map(placement).collect();
-        let evaluation = setup.evaluate(&setup.test, &placements, progress)?;
+        let evaluation = setup.evaluate(&setup.images.test, &placements, progress)?;
         for (&steps, found) in steps.iter().zip(&evaluation.placed) {
             rows.push(TradeRow {
                 steps,
                 seed: one.seed,
-                precision: setup.test.score(&found.detections)?.into(),
+                precision: setup.images.test.score(&found.detections)?.into(),
                 frames_per_second: evaluation.frames_per_second(found),
             });
         }

@@ -44,7 +44,7 @@ pub enum StudyImages {
 /// The images of a study, read.
 pub(super) struct Opened {
     /// The detector is trained on all of them.
-    pub train: CocoDataset,
+    pub train: Arc<CocoDataset>,
     /// The branches are trained on so many of them, the first.
     pub heads: usize,
     /// Frozen features are computed of so many images at a time and kept; none where they are computed for every
@@ -82,7 +82,9 @@ impl StudyImages {
         progress: &mut dyn Progress,
     ) -> Result<Opened> {
         let labels = Some(config.detector.labels());
-        let train = |coco: Vec<Files>| ImageFiles { coco, ..ImageFiles::default() }.train(labels);
+        let train = |coco: Vec<Files>| -> Result<Arc<CocoDataset>> {
+            Ok(Arc::new(ImageFiles { coco, ..ImageFiles::default() }.train(labels)?))
+        };
         let split = |name: &str, (annotations, images): Files, at_once| -> Result<Rc<Annotated>> {
             let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
             let dataset = Arc::new(CocoDataset::load(&annotations, &images, &options)?);
@@ -173,7 +175,7 @@ impl BaseOptions {
     pub(super) fn open(
         &self,
         config: &ExperimentConfig,
-        dataset: &CocoDataset,
+        dataset: &Arc<CocoDataset>,
         study: &StudyOptions,
         progress: &mut dyn Progress,
     ) -> Result<WeightFile> {
@@ -202,7 +204,7 @@ impl BaseOptions {
     fn train(
         &self,
         config: &ExperimentConfig,
-        dataset: &CocoDataset,
+        dataset: &Arc<CocoDataset>,
         study: &StudyOptions,
         progress: &mut dyn Progress,
     ) -> Result<BTreeMap<String, Tensor>> {
@@ -211,7 +213,7 @@ impl BaseOptions {
         let training = DetectorTraining { config, own_classes: false, body, partial_body: false, options };
         let (config, key) = (&training.config, Key::new(SEED).split("detector"));
         let mut session = Session { group: &Group::alone(), device: &study.device, progress };
-        let mut task = training.task(config, Arc::new(dataset.clone()), key, true, &mut session)?;
+        let mut task = training.task(config, dataset.clone(), key, true, &mut session)?;
         let (text, steps) = (config.to_toml()?, config.base.steps);
         let spec = RunSpec::new(&study.run, "detector", &text, steps, SEED);
         train_run(&RunSpec { resume: study.resume, ..spec }, &mut task, session.progress)?;

@@ -11,10 +11,9 @@ use std::{
 
 use candle_core::{Device, Tensor};
 use ebm_base::Key;
-use ebm_data::coco::CocoDataset;
 use ebm_eval::write_results;
 use ebm_experiment::Session;
-use ebm_train::{Class, GradientTask, Group, ModelMetadata, Progress, RunSpec, train_run};
+use ebm_train::{GradientTask, Group, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::images::{BaseOptions, Opened, StudyImages};
 use crate::{
@@ -93,15 +92,10 @@ pub struct Setup {
     weights: BTreeMap<String, Tensor>,
     /// Their [`digest`](ebm_train::model_file::digest).
     digest: String,
-    /// The images that branches are trained on, and their classes.
-    images: Arc<CocoDataset>,
-    classes: Vec<Class>,
-    /// See [`Opened::at_once`].
-    at_once: Option<usize>,
+    /// Of the training images those that branches are trained on.
+    pub(super) images: Opened,
     /// The detector's features of all these images, as soon as a branch needs them.
     features: OnceCell<Rc<FeatureCache>>,
-    pub(super) validation: Rc<Annotated>,
-    pub(super) test: Rc<Annotated>,
     pub(super) study: StudyOptions,
 }
 
@@ -146,21 +140,16 @@ impl Setup {
         study: &StudyOptions,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let Opened { mut train, heads, at_once, validation, test } =
-            images.open(config, base.from_scratch, study.workers, progress)?;
-        let weights = base.open(config, &train, study, progress)?;
-        train.images.truncate(heads);
+        let mut images = images.open(config, base.from_scratch, study.workers, progress)?;
+        let weights = base.open(config, &images.train, study, progress)?;
+        Arc::make_mut(&mut images.train).images.truncate(images.heads);
         Ok(Self {
             config: config.clone(),
             detector: Rc::new(weights.detector(&config.detector)?),
             digest: weights.digest()?,
             weights: weights.into_tensors(),
-            classes: classes(&train),
-            images: Arc::new(train),
-            at_once,
+            images,
             features: OnceCell::new(),
-            validation,
-            test,
             study: study.clone(),
         })
     }
@@ -172,7 +161,7 @@ impl Setup {
 
     /// The images that results are measured on.
     pub fn test(&self) -> &Annotated {
-        &self.test
+        &self.images.test
     }
 
     /// Batches of the training images, whose features are computed the first time where they are kept.
@@ -182,17 +171,10 @@ impl Setup {
         key: Key,
         progress: &mut dyn Progress,
     ) -> Result<Box<dyn BatchSource>> {
-        let (options, detector) = (self.study.training(), &self.config.detector);
+        let options = self.study.training();
         let mut session = Session { group: &Group::alone(), device: &self.study.device, progress };
-        let batches = Batches {
-            input: &detector.input,
-            convention: detector.convention.into(),
-            images: self.images.clone(),
-            size: batch_size,
-            key,
-            drop_last: false,
-        };
-        let Some(at_once) = self.at_once else { return options.stream(batches, &session) };
+        let batches = Batches::of(&self.config.detector, self.images.train.clone(), batch_size, key);
+        let Some(at_once) = self.images.at_once else { return options.stream(batches, &session) };
         let maps = |pixels: &Tensor| self.detector.features(pixels, false);
         let features = match self.features.get() {
             Some(known) => known.clone(),
@@ -207,18 +189,19 @@ impl Setup {
     /// What a reader of results has to know: where they were measured, of which split of COCO the `published`
     /// figures beside them are, and on which images step lengths were chosen.
     pub fn remarks(&self, published: Option<&str>) -> Vec<String> {
-        let (images, chosen) = (self.test.dataset.images.len(), self.config.step_factors.len() > 1);
-        remarks(&self.test.name, images, &self.validation.name, published, chosen)
+        let (images, chosen) = (self.images.test.dataset.images.len(), self.config.step_factors.len() > 1);
+        remarks(&self.images.test.name, images, &self.images.validation.name, published, chosen)
     }
 
     /// What a reader of a search for settings has to know: on which images it was made.
     pub fn search_remark(&self) -> String {
-        search_remark(&self.test.name, &self.validation.name)
+        search_remark(&self.images.test.name, &self.images.validation.name)
     }
 
     /// What the branch that a study needs must say of itself.
     fn metadata(&self, Wanted { method, seed, .. }: &Wanted) -> Result<ModelMetadata> {
-        branch_metadata(method, *seed, &self.config.with_method(method), &self.digest, &self.classes)
+        let classes = classes(&self.images.train);
+        branch_metadata(method, *seed, &self.config.with_method(method), &self.digest, &classes)
     }
 
     /// Checks all of the trained branches that a study takes, before anything is computed.
@@ -237,7 +220,7 @@ impl Setup {
             }
             let found = ModelMetadata::require(&path, &[BRANCH])?;
             check_branch(&found, &path, &self.metadata(wanted)?)?;
-            found.check_classes(&path, &self.test.name, &classes(&self.test.dataset))?;
+            found.check_classes(&path, &self.images.test.name, &classes(&self.images.test.dataset))?;
         }
         if missing.is_empty() || heads.train_missing {
             return Ok(());
@@ -289,12 +272,11 @@ impl Setup {
             [only] => return Ok(*only),
             several => several,
         };
-        let device = &self.study.device;
+        let (validation, device) = (&self.images.validation, &self.study.device);
         let (factor, ap) =
-            self.validation.best_step_factor(&self.detector, head, ascent, factors, device, progress)?;
-        let (title, ap) = (&trained.method.title, 100.0 * ap);
-        progress
-            .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
+            validation.best_step_factor(&self.detector, head, ascent, factors, device, progress)?;
+        let (title, ap, name) = (&trained.method.title, 100.0 * ap, &validation.name);
+        progress.message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {name}"));
         Ok(factor)
     }
 

@@ -54,10 +54,10 @@ pub fn step_lengths(
         let trials = grid(ascent);
         let placements: Vec<_> =
             trials.iter().map(|trial| Placement::Confidence(head, trial.clone())).collect();
-        let found = setup.evaluate(&setup.validation, &placements, progress)?.placed;
+        let found = setup.evaluate(&setup.images.validation, &placements, progress)?.placed;
         for (BoxAscent { ascent, .. }, found) in trials.iter().zip(&found) {
             let [position, .., size] = ascent.step_length[..] else { continue };
-            let ap = setup.validation.score(&found.detections)?.ap;
+            let ap = setup.images.validation.score(&found.detections)?.ap;
             let method = wanted.method.key.clone();
             rows.push(StepLengthRow { method, position, size, decay: ascent.decay, ap });
         }

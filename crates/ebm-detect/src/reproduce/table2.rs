@@ -45,13 +45,13 @@ pub fn table2(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
     let trained = setup.trained(&Wanted::all(methods, seeds), progress)?;
-    let evaluation = setup.evaluate(&setup.test, &placements(&trained), progress)?;
+    let evaluation = setup.evaluate(&setup.images.test, &placements(&trained), progress)?;
     let row = |method: &str, seed: u64, step_factor: Option<f64>, found: &Found| -> Result<Row> {
-        let before = found.before.as_ref().map(|before| setup.test.score(before)).transpose()?;
+        let before = found.before.as_ref().map(|before| setup.images.test.score(before)).transpose()?;
         Ok(Row {
             method: method.to_owned(),
             seed,
-            precision: setup.test.score(&found.detections)?.into(),
+            precision: setup.images.test.score(&found.detections)?.into(),
             ap_before: before.map(|figures| figures.ap),
             frames_per_second: evaluation.frames_per_second(found),
             boxes_per_second: found.boxes_per_second(),

@@ -266,14 +266,8 @@ impl Training for BranchTraining {
         let BranchSetup { method, training, detector, weights } = &data.config;
         // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
         let key = Key::new(options.seed).split(&method.key);
-        let batches = Batches {
-            input: &self.config.detector.input,
-            convention: self.config.detector.convention.into(),
-            images,
-            size: training.batch_size,
-            key: key.split("data"),
-            drop_last: false,
-        };
+        let (size, data) = (training.batch_size, key.split("data"));
+        let batches = Batches::of(&self.config.detector, images, size, data);
         let source: Box<dyn BatchSource> = if options.cache {
             let maps = |pixels: &Tensor| detector.features(pixels, false);
             let features = options.features(&batches, FeatureCache::AT_ONCE, &maps, session)?;

@@ -96,14 +96,8 @@ impl DetectorTraining {
                 detector
             }
         };
-        let batches = Batches {
-            input: &config.detector.input,
-            convention: config.detector.convention.into(),
-            images,
-            size: config.base.batch_size,
-            key: key.split("data"),
-            drop_last,
-        };
+        let batches = Batches::of(&config.detector, images, config.base.batch_size, key.split("data"));
+        let batches = Batches { drop_last, ..batches };
         let source = self.options.source(batches, &|pixels| detector.body(pixels, false), session)?;
         Ok(DetectorTask::new(detector, store, source, &config.base, key.split("train")))
     }

@@ -18,7 +18,7 @@ use ebm_train::ModelMetadata;
 use super::{BatchSource, MirroredMaps, StreamSource};
 use crate::{
     Error, Result,
-    config::InputConfig,
+    config::{DetectorConfig, InputConfig},
     evaluation::Annotated,
     feature_cache::{BatchOrder, FeatureCache},
     weights::save,
@@ -200,7 +200,13 @@ pub(crate) struct Batches<'a> {
     pub drop_last: bool,
 }
 
-impl Batches<'_> {
+impl<'a> Batches<'a> {
+    /// Batches of `size` for a detector of this configuration; the last one of an epoch may be short of images.
+    pub fn of(config: &'a DetectorConfig, images: Arc<CocoDataset>, size: usize, key: Key) -> Self {
+        let (input, convention) = (&config.input, config.convention.into());
+        Self { input, convention, images, size, key, drop_last: false }
+    }
+
     /// This process's share of batches of kept features.
     pub fn order(&self, session: &Session<'_>) -> Result<BatchOrder> {
         let part = session.group.share_of(self.size).map_err(ebm_train::Error::from)?;

@@ -81,11 +81,10 @@ impl RefinerLoss {
             maps => maps.to_vec(),
         };
         let pyramid = self.network.pyramid(&maps)?;
-        let large = self.large_enough(&image.objects);
         let mut rng = key.split("objects").rng();
         let (count, power) = (self.config.objects, self.config.size_power);
-        let objects: Vec<Objects> =
-            large.iter().map(|of_image| drawn(of_image, count, power, &mut rng)).collect();
+        let mut drawn = |of_image: &Objects| drawn(&self.large_enough(of_image), count, power, &mut rng);
+        let objects: Vec<Objects> = image.objects.iter().map(&mut drawn).collect();
         let boxes: Vec<BBox> = objects.iter().flat_map(|of_image| &of_image.boxes).copied().collect();
         let agnostic = self.config.network.is_class_agnostic();
         let classes = objects.iter().flat_map(|of_image| &of_image.classes);
@@ -98,16 +97,13 @@ impl RefinerLoss {
         Ok((loss, boxes.len()))
     }
 
-    /// The objects that are trained on: those of some size, or else the largest.
-    fn large_enough(&self, objects: &[Objects]) -> Vec<Objects> {
+    /// The objects of an image that are trained on: those of some size, or else the largest.
+    fn large_enough(&self, Objects { boxes, classes }: &Objects) -> Objects {
         let side = |[x0, y0, x1, y1]: BBox| (x1 - x0).min(y1 - y0);
-        let of_image = |Objects { boxes, classes }: &Objects| -> Objects {
-            let largest = boxes.iter().copied().map(side).fold(0.0, f32::max);
-            let least = self.config.min_object.min(largest);
-            let kept = boxes.iter().copied().zip(classes.iter().copied());
-            kept.filter(|(bbox, _)| side(*bbox) >= least).collect()
-        };
-        objects.iter().map(of_image).collect()
+        let largest = boxes.iter().copied().map(side).fold(0.0, f32::max);
+        let least = self.config.min_object.min(largest);
+        let kept = boxes.iter().copied().zip(classes.iter().copied());
+        kept.filter(|(bbox, _)| side(*bbox) >= least).collect()
     }
 }
 

@@ -67,7 +67,7 @@ impl Detector {
         given: LabelledBox,
         ascent: &GradientAscent,
     ) -> Result<Vec<PathPoint>> {
-        let (energy, seen) = self.energy().zip(scene.seen.as_ref()).ok_or_else(no_model)?;
+        let (energy, seen) = self.seen_by_energy(scene)?;
         energy.climb(seen, self.labelled(given)?, ascent)
     }
 
@@ -83,8 +83,14 @@ impl Detector {
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
         self.check_density()?;
-        let (energy, seen) = self.energy().zip(scene.seen.as_ref()).ok_or_else(no_model)?;
+        let (energy, seen) = self.seen_by_energy(scene)?;
         energy.density(seen, self.labelled(given)?, samples, rng)
+    }
+
+    /// f, and the scene as its network saw it.
+    fn seen_by_energy<'a>(&'a self, scene: &'a Scene) -> Result<(&'a BoxEnergy, &'a Seen)> {
+        let reason = "this detector has no energy model: give it a refiner or a branch";
+        self.energy().zip(scene.seen.as_ref()).ok_or_else(|| no_energy(reason))
     }
 
     /// The box with the label that f knows its class by, which is another in a refiner.
@@ -93,17 +99,13 @@ impl Detector {
         let class = self.classes().iter().find(|class| class.label == given.label);
         let label = class.and_then(|class| refiner.label_of(class)).ok_or_else(|| {
             let names: Vec<&str> = refiner.classes().iter().map(|class| class.name.as_str()).collect();
-            no_energy(format!("the refiner was trained on {} alone", names.join(", ")))
+            no_energy(&format!("the refiner was trained on {} alone", names.join(", ")))
         })?;
         Ok(LabelledBox { label, ..given })
     }
 }
 
-fn no_model() -> Error {
-    no_energy("this detector has no energy model: give it a refiner or a branch".to_owned())
-}
-
-fn no_energy(reason: String) -> Error {
+fn no_energy(reason: &str) -> Error {
     Error::config("f of a box", reason)
 }
 

@@ -28,26 +28,22 @@ pub trait BatchSource {
     /// When an image cannot be read or an operation fails.
     fn batch(&mut self, step: usize) -> Result<CachedBatch>;
 
-    /// The images of a step's batch, each by itself and without the padding that the others needed.
+    /// The images of a step's batch, which has no maps, each by itself and without the padding that the others needed.
     fn images(&mut self, step: usize) -> Result<Vec<CachedBatch>> {
-        singly(&self.batch(step)?)
+        let batch = self.batch(step)?;
+        let image = |(i, (&size, objects)): (usize, (&(usize, usize), &Objects))| {
+            let (height, width) = padded_size([size]);
+            let pixels = batch.images.pixels.narrow(0, i, 1)?.narrow(2, 0, height)?.narrow(3, 0, width)?;
+            let images = ImageBatch { pixels: pixels.contiguous()?, sizes: vec![size] };
+            Ok(CachedBatch { maps: vec![], images, objects: vec![objects.clone()] })
+        };
+        batch.images.sizes.iter().zip(&batch.objects).enumerate().map(image).collect()
     }
 
     /// The proposals of objects in each image of a step's batch, as the frozen `detector` makes them.
     fn foreground(&mut self, step: usize, detector: &FasterRcnn) -> Result<Vec<Rc<ForegroundPool>>> {
         self.batch(step)?.foreground(detector)
     }
-}
-
-/// The images of a batch without maps.
-fn singly(batch: &CachedBatch) -> Result<Vec<CachedBatch>> {
-    let image = |(i, (&size, objects)): (usize, (&(usize, usize), &Objects))| {
-        let (height, width) = padded_size([size]);
-        let pixels = batch.images.pixels.narrow(0, i, 1)?.narrow(2, 0, height)?.narrow(3, 0, width)?;
-        let images = ImageBatch { pixels: pixels.contiguous()?, sizes: vec![size] };
-        Ok(CachedBatch { maps: vec![], images, objects: vec![objects.clone()] })
-    };
-    batch.images.sizes.iter().zip(&batch.objects).enumerate().map(image).collect()
 }
 
 /// Batches of cached pyramids, of the images that hold an object.

@@ -47,20 +47,16 @@ impl AnchorGenerator {
 
     /// The anchors of a level: row by row, the ratios of a position next to each other.
     pub fn grid(&self, grid: &Grid) -> Vec<BBox> {
-        let mut anchors = Vec::with_capacity(self.count(grid));
-        for row in 0..grid.height {
-            for column in 0..grid.width {
-                anchors.extend(self.cells[grid.level].iter().map(|cell| grid.moved(cell, row, column)));
-            }
-        }
-        anchors
+        (0..self.count(grid)).map(|index| self.anchor(grid, index)).collect()
     }
 
     /// Anchor `index` of [`grid`](Self::grid).
     pub fn anchor(&self, grid: &Grid, index: usize) -> BBox {
         let cells = &self.cells[grid.level];
-        let position = index / cells.len();
-        grid.moved(&cells[index % cells.len()], position / grid.width, position % grid.width)
+        let (position, [x0, y0, x1, y1]) = (index / cells.len(), cells[index % cells.len()]);
+        let dy = (position / grid.width * grid.strides.0) as f32;
+        let dx = (position % grid.width * grid.strides.1) as f32;
+        [x0 + dx, y0 + dy, x1 + dx, y1 + dy]
     }
 }
 
@@ -75,14 +71,6 @@ pub struct Grid {
     pub width: usize,
     /// Pixels of the image between two rows and between two positions of a row.
     pub strides: (usize, usize),
-}
-
-impl Grid {
-    /// A cell at a position.
-    fn moved(&self, cell: &BBox, row: usize, column: usize) -> BBox {
-        let (dy, dx) = ((row * self.strides.0) as f32, (column * self.strides.1) as f32);
-        [cell[0] + dx, cell[1] + dy, cell[2] + dx, cell[3] + dy]
-    }
 }
 
 /// torchvision's: centred on zero, corners rounded half to even.

@@ -38,9 +38,6 @@ enum Architecture {
 
 impl BodyForm {
     /// A detector's, with maps of strides 4 to 32.
-    ///
-    /// # Errors
-    /// When there is no ResNet of the configured depth.
     pub fn of_detector(config: &BackboneConfig) -> Result<Self> {
         let (architecture, seen) = match config.body {
             DetectorBody::Resnet => (Architecture::ResNet(config.resnet()?), 0..4),

@@ -16,9 +16,9 @@ use crate::{
     box_coder::BoxCoder,
     config::{DetectorConfig, RoiConfig},
     faster_rcnn::Objects,
-    foreground::ForegroundPool,
     layers::{Linear, rows_of_four, torch_default},
     matcher::{BalancedSampler, Match, Matcher},
+    parametric_head::ForegroundPool,
     pooler::{Pooled, Pooler, Pooling},
     rpn::Proposal,
 };
@@ -39,7 +39,7 @@ impl TwoMlpHead {
         })
     }
 
-    /// `(R, C, size, size)` → `(R, representation)`.
+    /// `(R, input)` → `(R, representation)`.
     pub fn forward(&self, pooled: &Tensor) -> Result<Tensor> {
         let [_, output] = self.activations(pooled)?;
         Ok(output)
@@ -47,7 +47,7 @@ impl TwoMlpHead {
 
     /// The outputs of both layers, `(R, representation)` each.
     pub fn activations(&self, pooled: &Tensor) -> Result<[Tensor; 2]> {
-        let hidden = self.fc6.forward_relu(&pooled.flatten_from(1)?)?;
+        let hidden = self.fc6.forward_relu(pooled)?;
         let output = self.fc7.forward_relu(&hidden)?;
         Ok([hidden, output])
     }
@@ -85,12 +85,13 @@ impl TwoMlpHead {
 
     /// For each input of fc6, pooled boxes with the channels innermost, `(bins, C)` of each view after the
     /// other, of which `bins` says the numbers, the column of its weight: there the channels are outside.
-    fn columns(&self, bins: &[usize]) -> Result<Vec<usize>> {
+    pub(crate) fn columns(&self, bins: &[usize]) -> Result<Vec<u32>> {
         let channels = self.fc6.weight().dim(1)? / bins.iter().sum::<usize>().max(1);
         let mut columns = Vec::new();
         for &bins in bins {
             let first = columns.len();
-            columns.extend((0..bins * channels).map(|i| first + i % channels * bins + i / channels));
+            let column = |i: usize| first + i % channels * bins + i / channels;
+            columns.extend((0..bins * channels).map(|i| column(i) as u32));
         }
         Ok(columns)
     }
@@ -98,14 +99,13 @@ impl TwoMlpHead {
     /// fc6 and fc7 with packed weights; fc6 reads pooled boxes with the channels innermost.
     pub(crate) fn pack(&self, bins: &[usize], precision: Precision) -> Result<[PackedLinear; 2]> {
         let columns = self.columns(bins)?;
-        let fc6 = self.fc6.pack(precision, |input| columns[input])?;
+        let fc6 = self.fc6.pack(precision, |input| columns[input] as usize)?;
         Ok([fc6, self.fc7.pack(precision, |input| input)?])
     }
 
     /// The same layers with constant parameters, whose fc6 reads pooled boxes with the channels innermost.
     pub(crate) fn channels_innermost(&self, bins: &[usize]) -> Result<Self> {
-        let columns: Vec<u32> = self.columns(bins)?.into_iter().map(|column| column as u32).collect();
-        Ok(Self { fc6: self.fc6.with_inputs(&columns)?, ..self.detached() })
+        Ok(Self { fc6: self.fc6.with_inputs(&self.columns(bins)?)?, ..self.detached() })
     }
 }
 

@@ -6,7 +6,6 @@ use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
 use ebm_core::parametric::Baseline;
 use ebm_nn::params::ParamStore;
-use ebm_ops::device::Precision;
 
 use crate::{
     Result, config::DetectorConfig, energy_head::EnergyHead, parametric_head::ParametricHead,
@@ -56,16 +55,6 @@ impl Branch {
         let branch = Self::of_store(density, config, &store, &file.device)?;
         file.fill(&store, config)?;
         Ok(branch)
-    }
-
-    /// The same with [the confidence in this precision](EnergyHead::in_precision); a density has no other
-    /// than f32.
-    #[must_use]
-    pub fn in_precision(self, precision: Precision) -> Self {
-        match self {
-            Self::Confidence(head) => Self::Confidence(head.in_precision(precision)),
-            Self::Density(head) => Self::Density(head),
-        }
     }
 
     /// The layers whose parameters are those of `store`: [constants](ParamStore::constants), for prediction.

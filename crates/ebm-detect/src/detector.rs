@@ -1,6 +1,5 @@
 //! A trained detector as a value: images in, detections out.
 
-mod refined;
 mod scene;
 mod two_stages;
 
@@ -15,20 +14,20 @@ use candle_core::Device;
 use ebm_data::{Image, coco::CocoDataset, decode::read_image};
 use ebm_eval::detections::MAX_COORDINATE;
 use ebm_nn::import::WeightBytes;
-use ebm_ops::device::Precision;
+use ebm_ops::{boxes::area, device::Precision};
 use ebm_train::{Class, ModelMetadata};
 use rand::RngCore;
 
-use self::refined::refine_boxes;
 pub use self::scene::Scene;
-use self::two_stages::{Found, TwoStages};
+use self::two_stages::{TwoStages, Unrefined};
 use crate::{
     Error, Result,
+    box_head::Candidate,
     config::ExperimentConfig,
     corner_density::BoxDensity,
-    evaluation::{Evaluation, RefinedDetections, Regressed},
+    evaluation::{Evaluation, Found},
     fastest_det::FastestDet,
-    refiner::{BoxRefiner, LabelledBox},
+    refiner::{BoxRefiner, LabelledBox, RefinerOptions},
     weights::{FASTEST_DET, WeightFile, classes},
 };
 
@@ -59,6 +58,13 @@ impl Default for DetectorOptions {
         let (config, branch, refiner, step_factor) = (None, None, None, None);
         let (min_score, precision, device) = (0.0, Precision::default(), Device::Cpu);
         Self { config, branch, refiner, step_factor, min_score, precision, device }
+    }
+}
+
+impl DetectorOptions {
+    fn of_refiner(&self) -> RefinerOptions {
+        let (step_factor, device, precision) = (self.step_factor, self.device.clone(), self.precision);
+        RefinerOptions { step_factor, device, precision, ..RefinerOptions::default() }
     }
 }
 
@@ -233,19 +239,17 @@ impl Detector {
         if matches!(self.network, Network::FastestDet(_)) {
             let known =
                 |id, name: &str| self.classes().iter().any(|class| class.id == id && class.name == name);
-            return match dataset.categories.iter().find(|category| !known(category.id, &category.name)) {
-                None => Ok(()),
-                Some(category) => {
-                    let reason = format!(
-                        "{:?} (id {}) is none of the {} classes that the detector finds; take annotations with COCO's \
-                         categories",
-                        category.name,
-                        category.id,
-                        self.classes().len()
-                    );
-                    Err(Error::config(name, reason))
-                }
+            let mut categories = dataset.categories.iter();
+            let Some(category) = categories.find(|category| !known(category.id, &category.name)) else {
+                return Ok(());
             };
+            let reason = format!(
+                "{:?} (id {}) is none of the {} classes that the detector finds; take annotations with COCO's categories",
+                category.name,
+                category.id,
+                self.classes().len()
+            );
+            return Err(Error::config(name, reason));
         }
         let classes = classes(dataset);
         for (path, said) in &self.files {
@@ -259,24 +263,31 @@ impl Detector {
     /// # Errors
     /// When the networks produce numbers that no box can be made of.
     pub fn detect(&self, image: &Image) -> Result<Vec<Detection>> {
-        let mut found = self.unrefined(image)?;
+        let mut found = self.unrefined(image)?.detections;
         if let Some(refiner) = &self.refiner {
-            refine_boxes(refiner, &mut found, self.min_score, |boxes| refiner.refine(image, boxes))?;
+            refiner.refine_found(&mut found, self.min_score, |boxes| refiner.refine(image, boxes))?;
         }
         Ok(found)
     }
 
     /// What the networks of the detector itself find.
-    fn unrefined(&self, image: &Image) -> Result<Vec<Detection>> {
-        match &self.network {
-            Network::TwoStages(detector) => Ok(self.detections(detector.found(&detector.look(image)?))),
+    fn unrefined(&self, image: &Image) -> Result<Unrefined> {
+        let mut unrefined = match &self.network {
+            Network::TwoStages(detector) => detector.look(image)?,
             Network::FastestDet(detector) => {
-                Ok(self.detections(detector.detect(image)?.iter().map(Found::from)))
+                let found = detector.detect(image)?;
+                let corners = found.iter().map(|found| found.bbox).collect();
+                Unrefined { detections: found.iter().map(in_pixels).collect(), corners, seen: None }
             }
+        };
+        for one in &mut unrefined.detections {
+            one.class = self.classes().iter().find(|class| class.label == one.label).cloned();
         }
+        Ok(unrefined)
     }
 
-    /// The same with p(y | x) of those that `options` ask for, drawn with `rng`.
+    /// The same with p(y | x) of those that `options` ask for, drawn with `rng`. A box that climbed out of the image
+    /// has no size that a density could be measured in, and has none.
     ///
     /// # Errors
     /// [`Error::Config`] without an energy model as branch; else as [`detect`](Self::detect).
@@ -286,22 +297,24 @@ impl Detector {
         options: &DensityOptions,
         rng: &mut dyn RngCore,
     ) -> Result<Vec<Detection>> {
+        self.check_density()?;
+        let DensityOptions { min_score, samples } = *options;
+        let Unrefined { mut detections, corners, seen } = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
-            refiner.check_density()?;
-            let mut found = self.unrefined(image)?;
-            let refine =
-                |boxes: &[LabelledBox]| refiner.refine_with_density(image, boxes, options.samples, rng);
-            refine_boxes(refiner, &mut found, options.min_score, refine)?;
-            return Ok(found);
+            refiner.refine_found(&mut detections, min_score, |boxes| {
+                refiner.refine_with_density(image, boxes, samples, rng)
+            })?;
+        } else if let (Some(energy), Some(seen)) = (self.energy(), seen) {
+            for (found, corners) in detections.iter_mut().zip(corners) {
+                if found.score >= min_score && area(&corners, energy.convention) > 0.0 {
+                    let given = LabelledBox { bbox: found.bbox, label: found.label };
+                    let temperature = energy.temperature();
+                    found.density =
+                        Some(energy.density_at(&seen, given, corners, samples, temperature, rng)?);
+                }
+            }
         }
-        let detector = self.with_density()?;
-        let view = detector.look(image)?;
-        let densities = detector.densities(&view, options, rng)?;
-        let mut found = self.detections(detector.found(&view));
-        for (place, density) in densities {
-            found[place].density = Some(density);
-        }
-        Ok(found)
+        Ok(detections)
     }
 
     /// The detections of the images of `dataset`, in COCO's form: the detector's own, and the branch's. So many
@@ -319,28 +332,24 @@ impl Detector {
         if let (Network::TwoStages(detector), None) = (&self.network, &self.refiner) {
             return detector.evaluate(dataset, workers, progress);
         }
-        let (mut direct, mut refined) = (Regressed::default(), RefinedDetections::default());
+        let (mut direct, mut refined) = (Found::default(), Found::default());
         for (done, known) in (1..).zip(&dataset.images) {
             let image = read_image(&known.path)?;
             let start = Instant::now();
-            let mut found = self.unrefined(&image)?;
+            let mut found = self.unrefined(&image)?.detections;
             direct.duration += start.elapsed();
             direct.detections.extend(results(&found, known.id, dataset));
             if let Some(refiner) = &self.refiner {
                 let start = Instant::now();
-                refine_boxes(refiner, &mut found, self.min_score, |boxes| refiner.refine(&image, boxes))?;
+                refiner.refine_found(&mut found, self.min_score, |boxes| refiner.refine(&image, boxes))?;
                 refined.duration += start.elapsed();
-                refined.after.extend(results(&found, known.id, dataset));
+                refined.detections.extend(results(&found, known.id, dataset));
             }
             progress(done);
         }
-        let images = dataset.images.len();
-        let mut evaluation = Evaluation { images, ..Evaluation::default() };
-        if self.refiner.is_some() {
-            refined.before.clone_from(&direct.detections);
-            evaluation.refined.push(refined);
-        }
-        Ok(Evaluation { direct, ..evaluation })
+        refined.before = Some(direct.detections.clone());
+        let placed = self.refiner.iter().map(|_| std::mem::take(&mut refined)).collect();
+        Ok(Evaluation { direct, placed, images: dataset.images.len(), ..Evaluation::default() })
     }
 
     /// Refuses [`detect_with_density`](Self::detect_with_density) before anything is computed where there is
@@ -349,34 +358,22 @@ impl Detector {
     /// # Errors
     /// [`Error::Config`] with what the branch is instead.
     pub fn check_density(&self) -> Result<()> {
-        if let Some(refiner) = &self.refiner {
-            return refiner.check_density();
-        }
-        self.with_density()?.energy().map(|_| ())
-    }
-
-    fn with_density(&self) -> Result<&TwoStages> {
-        match &self.network {
-            Network::TwoStages(detector) => Ok(detector),
-            Network::FastestDet(_) => {
-                let reason =
-                    "p(y|x) needs an energy model, and FastestDet has none without a refiner".to_owned();
+        match (&self.refiner, &self.network) {
+            (Some(refiner), _) => refiner.check_density(),
+            (None, Network::TwoStages(detector)) => detector.check_density(),
+            (None, Network::FastestDet(_)) => {
+                let reason = "p(y|x) needs an energy model, and FastestDet has none without a refiner";
                 Err(Error::config("density", reason))
             }
         }
     }
+}
 
-    fn detections(&self, found: impl IntoIterator<Item = Found>) -> Vec<Detection> {
-        let detection = |Found { label, score, before, bbox }| Detection {
-            label,
-            class: self.classes().iter().find(|class| class.label == label).cloned(),
-            score,
-            before,
-            bbox,
-            density: None,
-        };
-        found.into_iter().map(detection).collect()
-    }
+/// A detection whose corners lie in the image's pixels.
+fn in_pixels(&Candidate { bbox, label, score }: &Candidate) -> Detection {
+    let [x0, y0, x1, y1] = bbox.map(f64::from);
+    let bbox = [x0, y0, x1 - x0, y1 - y0];
+    Detection { label, class: None, score, before: bbox, bbox, density: None }
 }
 
 /// The detections in the image `image_id` of `dataset` in COCO's form. A class that the dataset does not have

@@ -22,8 +22,8 @@ use crate::{
     box_head::TwoMlpHead,
     config::DetectorConfig,
     layers::rows_of_four,
-    packed_head::PackedHead,
-    pooler::{Pooler, Pooling, Sight, View},
+    packed_head::{IsRead, PackedHead},
+    pooler::{Pooler, Pooling, View},
 };
 
 /// What y means.
@@ -125,16 +125,6 @@ impl BoxFeatures {
     /// The pyramid without its history, with the channels innermost.
     pub(crate) fn readable(pyramid: &[Tensor]) -> Result<Vec<Tensor>> {
         pyramid.iter().map(|level| Ok(channels_last(&level.detach())?)).collect()
-    }
-
-    /// The pyramid.
-    pub(crate) fn levels(&self) -> &[Tensor] {
-        &self.pyramid
-    }
-
-    /// Image and class of object `i`.
-    pub(crate) fn object(&self, i: usize) -> (u32, u32) {
-        (self.images[i], self.labels[i])
     }
 
     /// The gradient in `y (B, M, 4)`, given the one in [`corners`](Self::corners).
@@ -252,7 +242,8 @@ impl EnergyHead {
         let (b, m, _) = y.dims3()?;
         let boxes = features.corners(&y.to_device(&Device::Cpu)?)?.reshape((b * m, 4))?;
         if let Some(&label) = features.labels.iter().find(|&&label| label as usize >= self.classes()) {
-            return Err(unknown_class(label, self.classes()));
+            let reason = format!("a box is of class {label}, the branch knows {}", self.classes());
+            return Err(Error::config("num_classes", reason));
         }
         let of_each = |of: &[u32]| of.iter().flat_map(|&of| std::iter::repeat_n(of, m)).collect();
         Ok((boxes, of_each(&features.images), of_each(&features.labels)))
@@ -271,44 +262,64 @@ impl EnergyHead {
         Ok(f.reshape((b, m))?.to_device(y.device())?)
     }
 
-    /// f, outside any graph.
-    fn score_by_hand(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
-        Ok(self.look(features, y)?.f(y)?)
-    }
-
-    /// f and ∂f/∂y, outside any graph, back through the layers and the pooling by hand: autograd would also make
-    /// the weights' gradients.
-    fn gradient_by_hand(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Tensor)> {
+    /// f, `(B, M)`, outside any graph, and with `is_read` its gradient in y, back through the layers and the pooling by
+    /// hand: autograd would also make the weights' gradients.
+    fn by_hand(
+        &self,
+        features: &BoxFeatures,
+        y: &Tensor,
+        is_read: Option<IsRead<'_>>,
+    ) -> Result<(Tensor, Option<Tensor>)> {
         let (b, m, _) = y.dims3()?;
-        let seen = self.look(features, y)?;
-        let gradient = ebm_ops::heads::linear_at_gradient(&seen.output, &self.weight, &seen.labels)?;
-        let mut gradient = seen.layers.input_gradient(&seen.hidden, &gradient)?;
-        if !seen.is_innermost {
-            gradient = seen.sight.channels_innermost(&gradient)?;
-        }
-        let corners = seen.sight.box_gradient(&gradient)?.reshape((b, m, 4))?;
-        let gradient = features.pull_back(&seen.y, &corners)?.to_device(y.device())?;
+        let host = y.detach().to_device(&Device::Cpu)?;
+        let (boxes, images, labels) = self.boxes(features, &host)?;
+        let (f, corners) = match self.packed(y)? {
+            Some(packed) => packed.evaluate(&features.pyramid, &boxes, &images, &labels, is_read)?,
+            None => self.evaluate(&features.pyramid, &boxes, &images, &labels, is_read.is_some())?,
+        };
+        let in_y = |corners: Tensor| -> Result<Tensor> {
+            let gradient = features.pull_back(&host, &corners.reshape((b, m, 4))?)?;
+            Ok(gradient.to_device(y.device())?)
+        };
+        let gradient = corners.map(in_y).transpose()?;
         // f is read last: whoever reads waits for all that was started on a GPU.
-        Ok((seen.f(y)?, gradient))
+        Ok((f.to_device(y.device())?.reshape((b, m))?, gradient))
     }
 
-    /// What the layers make of the boxes `y (B, M, 4)`, outside any graph. Weights that stay are turned once, to
-    /// what the pooling makes; for others the pooled boxes are.
-    fn look(&self, features: &BoxFeatures, y: &Tensor) -> Result<Seen<'_>> {
-        let y = y.detach().to_device(&Device::Cpu)?;
-        let (boxes, images, labels) = self.boxes(features, &y)?;
+    /// f of the boxes, `(R)`, and where it is wanted its gradient in their corners, `(R, 4)` on the CPU. Weights that
+    /// stay are turned once, to what the pooling makes; for others the pooled boxes are.
+    fn evaluate(
+        &self,
+        pyramid: &[Tensor],
+        boxes: &Tensor,
+        images: &[u32],
+        labels: &[u32],
+        with_gradient: bool,
+    ) -> Result<(Tensor, Option<Tensor>)> {
         let labels = Tensor::new(labels, self.weight.device())?;
-        let sight = self.pooler.see(&features.pyramid, &boxes, &images)?;
-        let (mut pooled, is_innermost) = (sight.pool()?, self.is_constant());
-        let layers = if is_innermost {
+        let sight = self.pooler.see(pyramid, boxes, images)?;
+        let (mut pooled, mut columns) = (sight.pool()?, None);
+        let layers = if self.is_constant() {
             self.innermost.get(|| self.mlp.channels_innermost(&self.bins()))?
         } else {
-            pooled = sight.channels_outside(&pooled)?;
+            let outside = self.mlp.columns(&self.bins())?;
+            let mut innermost = vec![0u32; outside.len()];
+            (0u32..).zip(&outside).for_each(|(input, column)| innermost[*column as usize] = input);
+            pooled = pooled.index_select(&Tensor::new(innermost, pooled.device())?, 1)?;
+            columns = Some(Tensor::new(outside, pooled.device())?);
             Arc::new(self.mlp.detached())
         };
         let [hidden, output] = layers.activations(&pooled)?;
         let f = ebm_ops::heads::linear_at(&output, &self.weight, &self.bias, &labels)?;
-        Ok(Seen { y, labels, sight, is_innermost, layers, hidden, output, f })
+        if !with_gradient {
+            return Ok((f, None));
+        }
+        let gradient = ebm_ops::heads::linear_at_gradient(&output, &self.weight, &labels)?;
+        let mut gradient = layers.input_gradient(&hidden, &gradient)?;
+        if let Some(columns) = columns {
+            gradient = gradient.index_select(&columns, 1)?;
+        }
+        Ok((f, Some(sight.box_gradient(&gradient)?)))
     }
 
     /// f of `boxes (R, 4)` as operators, for every class: (R, K).
@@ -319,55 +330,22 @@ impl EnergyHead {
     }
 
     /// K.
-    fn classes(&self) -> usize {
+    pub(crate) fn classes(&self) -> usize {
         self.bias.elem_count()
     }
-}
-
-/// Boxes on their way through an [`EnergyHead`].
-struct Seen<'a> {
-    /// `(B, M, 4)`, on the CPU.
-    y: Tensor,
-    /// `(B·M)`.
-    labels: Tensor,
-    sight: Sight<'a>,
-    /// Whether pooled boxes have their channels innermost for these layers.
-    is_innermost: bool,
-    layers: Arc<TwoMlpHead>,
-    /// What fc6 and fc7 make of the boxes, `(B·M, representation)` each.
-    hidden: Tensor,
-    output: Tensor,
-    /// `(B·M)`.
-    f: Tensor,
-}
-
-impl Seen<'_> {
-    /// f, `(B, M)`, where `y` is.
-    fn f(&self, y: &Tensor) -> candle_core::Result<Tensor> {
-        let (b, m, _) = self.y.dims3()?;
-        self.f.to_device(y.device())?.reshape((b, m))
-    }
-}
-
-/// The error of a box whose class the branch does not know.
-pub(crate) fn unknown_class(label: u32, classes: usize) -> Error {
-    Error::config("num_classes", format!("a box is of class {label}, the branch knows {classes}"))
 }
 
 impl EnergyModel for EnergyHead {
     type Features = BoxFeatures;
 
     fn score(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<Tensor> {
-        let score = || {
-            if !self.is_constant() || !are_constant(features.pyramid.iter().chain([y])) {
-                return self.confidence(features, y);
-            }
-            match self.packed(y)? {
-                Some(packed) => packed.f(features, y),
-                None => self.score_by_hand(features, y),
-            }
+        let is_constant = self.is_constant() && are_constant(features.pyramid.iter().chain([y]));
+        let f = if is_constant {
+            self.by_hand(features, y, None).map(|(f, _)| f)
+        } else {
+            self.confidence(features, y)
         };
-        score().map_err(ebm_core::Error::model)
+        f.map_err(ebm_core::Error::model)
     }
 
     fn score_and_grad(&self, features: &BoxFeatures, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
@@ -380,11 +358,8 @@ impl EnergyModel for EnergyHead {
         y: &Tensor,
         is_read: &dyn Fn(usize, f64) -> bool,
     ) -> ebm_core::Result<(Tensor, Tensor)> {
-        let score = || match self.packed(y)? {
-            Some(packed) => packed.f_and_gradient(features, y, is_read),
-            None => self.gradient_by_hand(features, y),
-        };
-        score().map_err(ebm_core::Error::model)
+        let (f, gradient) = self.by_hand(features, y, Some(is_read)).map_err(ebm_core::Error::model)?;
+        Ok((f, gradient.ok_or(ebm_core::Error::NoGradient)?))
     }
 
     /// The IoU, as continuous areas in either convention.

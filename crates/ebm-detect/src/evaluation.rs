@@ -1,118 +1,120 @@
-//! Detections of a whole dataset by Faster-RCNN and by any number of confidence branches on the same
-//! candidates.
+//! Detections of a whole dataset by Faster-RCNN and by any number of other methods on the same proposals; and the
+//! annotated images that settings are chosen and results measured on.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use ebm_base::Key;
 use ebm_data::{
     coco::CocoDataset,
-    loader::{Loader, Sample},
+    loader::{Loader, LoaderConfig, Sample},
 };
-use ebm_eval::{Detection, detections::MAX_COORDINATE};
+use ebm_eval::{CocoFigures, Detection, GroundTruth, detections::MAX_COORDINATE, evaluate_coco_in_memory};
+use ebm_experiment::best;
+use ebm_train::Progress;
+use rand::RngCore;
 
 use crate::{
     Error, Result,
-    box_head::Candidate,
+    box_head::{Candidate, ScoredProposals},
     branch::Branch,
+    config::InputConfig,
     faster_rcnn::{FasterRcnn, ImageBatch},
-    inference::{BoxAscent, Head, refine_candidates},
+    inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
     input::to_original,
     parametric_head::ParametricHead,
 };
 
-/// A confidence branch and how it refines.
-pub struct Refiner<'a> {
-    /// f.
-    pub head: &'a Head,
-    /// How its boxes climb.
-    pub ascent: BoxAscent,
+/// A way to place boxes that is compared with Faster-RCNN's regression, on the same proposals.
+pub enum Placement<'a> {
+    /// By the mean of a density, in the place of the regression.
+    Density(&'a ParametricHead),
+    /// The regression's boxes climb a confidence.
+    Confidence(&'a Head, BoxAscent),
 }
 
-/// What is compared with Faster-RCNN, on the same proposals.
-pub struct Heads<'a> {
-    /// Densities in the place of its regression.
-    pub parametric: Vec<&'a ParametricHead>,
-    /// Confidence branches.
-    pub refiners: Vec<Refiner<'a>>,
-    /// The cVAE draws its z with this.
-    pub key: Key,
-}
-
-impl<'a> Heads<'a> {
-    /// Confidence branches alone.
-    pub fn refiners(refiners: Vec<Refiner<'a>>) -> Self {
-        Self { parametric: vec![], refiners, key: Key::new(0) }
-    }
-
-    /// Branches with how their boxes climb, which are sorted by kind. A confidence whose boxes do not climb
-    /// is left out.
-    pub fn of(branches: impl IntoIterator<Item = (&'a Branch, Option<&'a BoxAscent>)>) -> Self {
-        let mut heads = Self::refiners(vec![]);
-        for branch in branches {
-            match branch {
-                (Branch::Density(head), _) => heads.parametric.push(head),
-                (Branch::Confidence(head), Some(ascent)) => {
-                    heads.refiners.push(Refiner { head, ascent: ascent.clone() });
-                }
-                (Branch::Confidence(_), None) => {}
-            }
+impl<'a> Placement<'a> {
+    /// The placement by a branch; none by a confidence whose boxes do not climb.
+    pub fn of(branch: &'a Branch, ascent: Option<&BoxAscent>) -> Option<Self> {
+        match branch {
+            Branch::Density(head) => Some(Self::Density(head)),
+            Branch::Confidence(head) => Some(Self::Confidence(head, ascent?.clone())),
         }
-        heads
+    }
+
+    /// The boxes of each image, which are suppressed already: Faster-RCNN's where there is no `placement`. The
+    /// regression's `candidates` are not read where a density stands in its place; `rng` draws the cVAE's z.
+    pub(crate) fn boxes(
+        placement: Option<&Self>,
+        detector: &FasterRcnn,
+        pyramid: &[Tensor],
+        scored: &ScoredProposals,
+        candidates: &[Vec<Candidate>],
+        images: &ImageBatch,
+        rng: &mut dyn RngCore,
+    ) -> Result<Vec<RefinedCandidates>> {
+        let of_density;
+        let candidates = match placement {
+            Some(Self::Confidence(head, ascent)) => {
+                let config = detector.config();
+                return refine_candidates(*head, pyramid, candidates, &images.sizes, ascent, config);
+            }
+            Some(Self::Density(head)) => {
+                of_density = detector.decode(scored, Some(&head.offsets(scored, rng)?), images)?;
+                &of_density
+            }
+            None => candidates,
+        };
+        let suppressed = |own: &Vec<Candidate>| {
+            let after = detector.suppress(own)?;
+            Ok(RefinedCandidates { before: after.clone(), after })
+        };
+        candidates.iter().map(suppressed).collect()
     }
 }
 
-/// What one refiner made of the dataset.
+/// What a method made of the dataset, in COCO's result form.
 #[derive(Default)]
-pub struct RefinedDetections {
-    /// After guided suppression, boxes as the detector gave them.
-    pub before: Vec<Detection>,
-    /// After refinement.
-    pub after: Vec<Detection>,
-    /// Time for Faster-RCNN's boxes, confidences, suppression and refinement together.
-    pub duration: Duration,
-}
-
-impl RefinedDetections {
-    /// Boxes refined per second.
-    pub fn boxes_per_second(&self) -> f64 {
-        self.after.len() as f64 / self.duration.as_secs_f64().max(1e-9)
-    }
-}
-
-/// What a regression made of the dataset.
-#[derive(Default)]
-pub struct Regressed {
+pub struct Found {
+    /// Where boxes climb: after guided suppression, boxes as the detector gave them.
+    pub before: Option<Vec<Detection>>,
     /// Its detections.
     pub detections: Vec<Detection>,
-    /// Time for offsets, boxes and suppression.
+    /// Time from class scores to detections.
     pub duration: Duration,
 }
 
-/// Detections in COCO's result form.
+impl Found {
+    /// Boxes refined per second; none where nothing is refined.
+    pub fn boxes_per_second(&self) -> Option<f64> {
+        self.before.as_ref().map(|before| before.len() as f64 / self.duration.as_secs_f64().max(1e-9))
+    }
+}
+
+/// What was found in a dataset.
 #[derive(Default)]
 pub struct Evaluation {
-    /// Faster-RCNN's own.
-    pub direct: Regressed,
+    /// By Faster-RCNN's regression.
+    pub direct: Found,
     /// Time for backbone, proposals and class scores of all images, which all methods share.
     pub detector_duration: Duration,
-    /// One for each density.
-    pub parametric: Vec<Regressed>,
-    /// One for each refiner.
-    pub refined: Vec<RefinedDetections>,
+    /// By each of the other methods, in their order.
+    pub placed: Vec<Found>,
     /// Images seen.
     pub images: usize,
 }
 
 impl Evaluation {
-    /// Images per second of a method that takes `own` beside what all share; refinement begins with
-    /// Faster-RCNN's boxes, whose making `own` must hold.
-    pub fn frames_per_second(&self, own: Duration) -> f64 {
-        self.images as f64 / (self.detector_duration + own).as_secs_f64().max(1e-9)
+    /// Images per second of a method.
+    pub fn frames_per_second(&self, found: &Found) -> f64 {
+        self.images as f64 / (self.detector_duration + found.duration).as_secs_f64().max(1e-9)
     }
 }
 
-/// Runs the detector once over `loader`'s images, in order, and every head on its proposals.
+/// Runs the detector once over `loader`'s images, in order, and every placement on its proposals.
 ///
 /// `progress` is told the number of images done after each batch.
 ///
@@ -122,59 +124,47 @@ pub fn evaluate(
     detector: &FasterRcnn,
     dataset: &CocoDataset,
     loader: &Loader,
-    heads: &Heads,
+    placements: &[Placement<'_>],
     device: &Device,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Evaluation> {
     check_labels(detector, dataset)?;
-    let results = Results { detector, dataset };
-    let mut evaluation = Evaluation {
-        parametric: heads.parametric.iter().map(|_| Regressed::default()).collect(),
-        refined: heads.refiners.iter().map(|_| RefinedDetections::default()).collect(),
-        ..Evaluation::default()
+    let empty = |placement: &Placement<'_>| {
+        let before = matches!(placement, Placement::Confidence(..)).then(Vec::new);
+        Found { before, ..Found::default() }
     };
+    let (mut direct, mut placed) = (Found::default(), placements.iter().map(empty).collect::<Vec<_>>());
+    let (mut images, mut detector_duration) = (0, Duration::ZERO);
     for batch in loader.epoch(0)? {
         let (batch, start) = (batch?, Instant::now());
-        let images = ImageBatch::new(&batch, device)?;
-        let pyramid = detector.features(&images.pixels, false)?;
-        let scored = detector.scored(&pyramid, &images)?;
-        evaluation.detector_duration += start.elapsed();
+        let input = ImageBatch::new(&batch, device)?;
+        let pyramid = detector.features(&input.pixels, false)?;
+        let scored = detector.scored(&pyramid, &input)?;
+        detector_duration += start.elapsed();
 
         let start = Instant::now();
-        let candidates = detector.decode(&scored, None, &images)?;
+        let candidates = detector.decode(&scored, None, &input)?;
         let decoded = start.elapsed();
-        evaluation.direct.detections.extend(results.suppressed(&candidates, &batch.samples)?);
-        evaluation.direct.duration += start.elapsed();
-
-        for (head, regressed) in heads.parametric.iter().zip(&mut evaluation.parametric) {
+        let others = placements.iter().map(Some).zip(&mut placed);
+        for (placement, found) in std::iter::once((None, &mut direct)).chain(others) {
             let start = Instant::now();
-            let mut rng = heads.key.split("latent").index(evaluation.images as u64).rng();
-            let offsets = head.offsets(&scored, &mut rng)?;
-            let candidates = detector.decode(&scored, Some(&offsets), &images)?;
-            regressed.detections.extend(results.suppressed(&candidates, &batch.samples)?);
-            regressed.duration += start.elapsed();
-        }
-
-        for (refiner, refined) in heads.refiners.iter().zip(&mut evaluation.refined) {
-            let (start, config) = (Instant::now(), detector.config());
-            let refinements = refine_candidates(
-                refiner.head,
-                &pyramid,
-                &candidates,
-                &images.sizes,
-                &refiner.ascent,
-                config,
-            )?;
-            refined.duration += decoded + start.elapsed();
-            for (sample, refinement) in batch.samples.iter().zip(refinements) {
-                refined.before.extend(results.of_image(&refinement.before, sample));
-                refined.after.extend(results.of_image(&refinement.after, sample));
+            let mut rng = Key::new(0).split("latent").index(images as u64).rng();
+            let boxes =
+                Placement::boxes(placement, detector, &pyramid, &scored, &candidates, &input, &mut rng)?;
+            found.duration += start.elapsed();
+            if !matches!(placement, Some(Placement::Density(_))) {
+                found.duration += decoded;
+            }
+            for (sample, boxes) in batch.samples.iter().zip(boxes) {
+                let results = |boxes: &[Candidate]| results(detector, dataset, boxes, sample);
+                found.before.iter_mut().for_each(|before| before.extend(results(&boxes.before)));
+                found.detections.extend(results(&boxes.after));
             }
         }
-        evaluation.images += batch.samples.len();
-        progress(evaluation.images);
+        images += batch.samples.len();
+        progress(images);
     }
-    Ok(evaluation)
+    Ok(Evaluation { direct, detector_duration, placed, images })
 }
 
 /// Refuses a dataset with more categories than the detector knows.
@@ -188,34 +178,125 @@ fn check_labels(detector: &FasterRcnn, dataset: &CocoDataset) -> Result<()> {
     Err(Error::input("categories", reason))
 }
 
-/// From a detector's boxes to results on a dataset.
-struct Results<'a> {
-    detector: &'a FasterRcnn,
-    dataset: &'a CocoDataset,
+/// A detector's boxes as results on a dataset.
+fn results(
+    detector: &FasterRcnn,
+    dataset: &CocoDataset,
+    boxes: &[Candidate],
+    sample: &Sample,
+) -> Vec<Detection> {
+    let convention = detector.config().convention.into();
+    let result = |candidate: &Candidate| {
+        // A class that the dataset does not have cannot be scored there.
+        let category_id = dataset.category_id(candidate.label)?;
+        // A box that climbed out of all bounds overlaps nothing, and a result file has no place for it as it is.
+        let bbox = to_original(&candidate.bbox, sample, convention);
+        let bbox = bbox.map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
+        let score = f64::from(candidate.score);
+        Some(Detection { image_id: sample.image_id, category_id, bbox, score })
+    };
+    boxes.iter().filter_map(result).collect()
 }
 
-impl Results<'_> {
-    /// The boxes that suppression leaves.
-    fn suppressed(&self, candidates: &[Vec<Candidate>], samples: &[Sample]) -> Result<Vec<Detection>> {
-        let mut found = Vec::new();
-        for (sample, candidates) in samples.iter().zip(candidates) {
-            found.extend(self.of_image(&self.detector.suppress(candidates)?, sample));
-        }
-        Ok(found)
+/// The usual factors of the configured step lengths.
+pub const STEP_FACTORS: [f64; 5] = [0.015625, 0.0625, 0.25, 1.0, 4.0];
+
+/// Every so many-th image is held out where no images to choose on were given.
+const FIFTH: usize = 5;
+
+/// Annotated images to choose or to measure on.
+#[derive(Clone)]
+pub struct Annotated {
+    /// What messages call them.
+    pub name: String,
+    /// The images.
+    pub dataset: Arc<CocoDataset>,
+    /// Their objects.
+    pub truth: GroundTruth,
+    /// Images that a detector is run on at a time.
+    pub at_once: usize,
+    /// Threads that read images.
+    pub workers: usize,
+}
+
+impl Annotated {
+    /// The images of `dataset`, run one at a time.
+    pub fn new(name: &str, dataset: CocoDataset, workers: usize) -> Self {
+        let truth = GroundTruth::from(&dataset);
+        Self { name: name.to_owned(), dataset: Arc::new(dataset), truth, at_once: 1, workers }
     }
 
-    fn of_image(&self, candidates: &[Candidate], sample: &Sample) -> Vec<Detection> {
-        let convention = self.detector.config().convention.into();
-        let to_result = |candidate: &Candidate| {
-            // A class that the dataset does not have cannot be scored there.
-            let category_id = self.dataset.category_id(candidate.label)?;
-            // A box that climbed out of all bounds overlaps nothing, and a result file has no place for it as
-            // it is.
-            let bbox = to_original(&candidate.bbox, sample, convention)
-                .map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
-            let score = f64::from(candidate.score);
-            Some(Detection { image_id: sample.image_id, category_id, bbox, score })
-        };
-        candidates.iter().filter_map(to_result).collect()
+    /// Every fifth image of `dataset`, which loses them; none where there are fewer than five.
+    pub(crate) fn fifth_of(dataset: &mut CocoDataset, workers: usize) -> Option<Self> {
+        let mut held_out = dataset.clone();
+        let is_fifth = |held: bool| move |index: usize| (index % FIFTH == FIFTH - 1) == held;
+        retain(&mut held_out, is_fifth(true));
+        if held_out.images.is_empty() {
+            return None;
+        }
+        retain(dataset, is_fifth(false));
+        Some(Self::new("held-out images", held_out, workers))
     }
+
+    /// At most so many of the images, evenly chosen.
+    pub(crate) fn some(&self, count: usize) -> Self {
+        let (mut dataset, all) = (CocoDataset::clone(&self.dataset), self.dataset.images.len());
+        let stride = all.div_ceil(count.max(1)).max(1);
+        retain(&mut dataset, |index| index % stride == 0);
+        Self { dataset: Arc::new(dataset), ..self.clone() }
+    }
+
+    /// Reads each image once, in order, as a network with this input expects them.
+    pub(crate) fn loader(&self, input: &InputConfig) -> Result<Loader> {
+        let loader = LoaderConfig::eval(input.transform(), self.at_once).with_workers(self.workers);
+        Ok(Loader::new(self.dataset.clone(), loader, Key::new(0))?)
+    }
+
+    /// COCO's figures of detections in them.
+    ///
+    /// # Errors
+    /// When a detection is of no known image.
+    pub fn score(&self, detections: &[Detection]) -> Result<CocoFigures> {
+        Ok(evaluate_coco_in_memory(&self.truth, detections)?)
+    }
+
+    /// What the detector finds in them, and every placement on its proposals.
+    pub(crate) fn evaluate(
+        &self,
+        detector: &FasterRcnn,
+        placements: &[Placement<'_>],
+        device: &Device,
+        progress: &mut dyn Progress,
+    ) -> Result<Evaluation> {
+        progress.begin(&self.name, self.dataset.images.len());
+        let loader = self.loader(&detector.config().input)?;
+        let mut report = |done| progress.advance(done, "");
+        let evaluation = evaluate(detector, &self.dataset, &loader, placements, device, &mut report)?;
+        progress.end();
+        Ok(evaluation)
+    }
+
+    /// The supplement's choice of step lengths: the factor among `factors` of those of `ascent` up f, the
+    /// `head`, with the best AP (0 to 1), and that AP; the first of equals. Where no factor gives an AP, 1 and no number.
+    pub(crate) fn best_step_factor(
+        &self,
+        detector: &FasterRcnn,
+        head: &Head,
+        ascent: &BoxAscent,
+        factors: &[f64],
+        device: &Device,
+        progress: &mut dyn Progress,
+    ) -> Result<(f64, f64)> {
+        let scaled = |&factor: &f64| Placement::Confidence(head, ascent.scaled(factor));
+        let placements: Vec<_> = factors.iter().map(scaled).collect();
+        let refined = self.evaluate(detector, &placements, device, progress)?.placed;
+        let scores = refined.iter().map(|refined| Ok(self.score(&refined.detections)?.ap));
+        Ok(best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN)))
+    }
+}
+
+/// Keeps the images of these numbers.
+fn retain(dataset: &mut CocoDataset, kept: impl Fn(usize) -> bool) {
+    let mut index = 0..;
+    dataset.images.retain(|_| index.next().is_some_and(&kept));
 }

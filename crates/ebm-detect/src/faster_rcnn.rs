@@ -15,7 +15,7 @@ use crate::{
     body::{Body, BodyForm},
     box_head::{BoxHead, Candidate, ScoredProposals},
     config::DetectorConfig,
-    foreground::ForegroundPool,
+    parametric_head::ForegroundPool,
     rpn::{Proposal, Rpn, RpnOutput},
 };
 
@@ -49,34 +49,6 @@ impl FromIterator<(BBox, usize)> for Objects {
     fn from_iter<I: IntoIterator<Item = (BBox, usize)>>(objects: I) -> Self {
         let (boxes, classes) = objects.into_iter().unzip();
         Self { boxes, classes }
-    }
-}
-
-/// The four losses of Faster-RCNN, each a scalar.
-pub struct DetectorLosses {
-    /// Is there an object at the anchor?
-    pub objectness: Tensor,
-    /// Offsets from anchors.
-    pub rpn_box: Tensor,
-    /// Class of a proposal.
-    pub classifier: Tensor,
-    /// Offsets from proposals.
-    pub box_reg: Tensor,
-    /// Over how many anchors the first two are means, and over how many proposals the others.
-    pub terms: [usize; 2],
-}
-
-impl From<DetectorLosses> for Loss {
-    fn from(losses: DetectorLosses) -> Self {
-        let DetectorLosses { objectness, rpn_box, classifier, box_reg, terms: [anchors, proposals] } = losses;
-        let part = |(name, value, terms)| LossPart { name: Some(name), value, terms };
-        let parts = [
-            ("objectness", objectness, anchors),
-            ("rpn_box", rpn_box, anchors),
-            ("classifier", classifier, proposals),
-            ("box_reg", box_reg, proposals),
-        ];
-        Self::sum(parts.map(part))
     }
 }
 
@@ -180,20 +152,27 @@ impl FasterRcnn {
         (0u32..).zip(proposals.iter().zip(objects)).map(of_image).collect()
     }
 
-    /// Losses of one batch with the pyramid given; the anchors and proposals trained on are drawn with `rng`.
+    /// The four losses of one batch with the pyramid given: is there an object at an anchor, offsets from anchors, the
+    /// class of a proposal, offsets from proposals. The anchors and proposals trained on are drawn with `rng`.
     pub fn losses(
         &self,
         pyramid: &[Tensor],
         images: &ImageBatch,
         objects: &[Objects],
         rng: &mut dyn RngCore,
-    ) -> Result<DetectorLosses> {
+    ) -> Result<Loss> {
         let output = self.rpn_output(pyramid)?;
         let boxes: Vec<Vec<BBox>> = objects.iter().map(|of_image| of_image.boxes.clone()).collect();
         let (objectness, rpn_box, anchors) = self.rpn.losses(&output, &boxes, rng)?;
         let proposals = self.rpn.proposals(&output, &images.sizes, true)?;
         let (classifier, box_reg, proposals) = self.box_head.losses(pyramid, &proposals, objects, rng)?;
-        Ok(DetectorLosses { objectness, rpn_box, classifier, box_reg, terms: [anchors, proposals] })
+        let parts = [
+            ("objectness", objectness, anchors),
+            ("rpn_box", rpn_box, anchors),
+            ("classifier", classifier, proposals),
+            ("box_reg", box_reg, proposals),
+        ];
+        Ok(Loss::sum(parts.map(|(name, value, terms)| LossPart { name: Some(name), value, terms })))
     }
 
     /// Faster-RCNN's own detections: suppression per class, the best by score. This is the paper's Direct.

@@ -7,21 +7,21 @@ use std::rc::Rc;
 use candle_core::{Device, Tensor};
 use ebm_base::Key;
 use ebm_data::loader::{Batch, Loader};
-use ebm_ops::boxes::BoxConvention;
+use ebm_ops::{boxes::BoxConvention, device::Uploader};
 use ebm_train::Progress;
 use rand::seq::SliceRandom;
 
 use crate::{
     Error, Result,
     faster_rcnn::{FasterRcnn, ImageBatch, Objects},
-    foreground::ForegroundPool,
     input::objects,
+    parametric_head::ForegroundPool,
 };
 
 /// Maps of each image (a body's, or levels P2 … P6) with its size and objects. The images themselves are
 /// not kept.
 #[derive(Default)]
-pub struct FeatureCache {
+pub(crate) struct FeatureCache {
     images: Vec<CachedImage>,
 }
 
@@ -47,21 +47,19 @@ pub struct CachedBatch {
 
 impl CachedBatch {
     /// The batches of the loader's first epoch, of which nothing was computed before.
-    ///
-    /// # Errors
-    /// When the loader's threads do not start; the items, when an image cannot be read.
     pub(crate) fn each(
         loader: &Loader,
         convention: BoxConvention,
         device: &Device,
     ) -> Result<impl Iterator<Item = Result<Self>>> {
-        let device = device.clone();
-        let batch = move |batch: ebm_data::Result<Batch>| -> Result<Self> {
-            let batch = batch?;
-            let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
-            Ok(Self { maps: Vec::new(), images: ImageBatch::new(&batch, &device)?, objects })
-        };
-        Ok(loader.epoch(0)?.map(batch))
+        let mut uploader = Uploader::new(device);
+        Ok(loader.epoch(0)?.map(move |batch| Self::of(&batch?, convention, &mut uploader)))
+    }
+
+    /// The images of a loader's batch, of which nothing was computed before.
+    pub(crate) fn of(batch: &Batch, convention: BoxConvention, uploader: &mut Uploader) -> Result<Self> {
+        let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
+        Ok(Self { maps: Vec::new(), images: ImageBatch::uploaded(batch, uploader)?, objects })
     }
 
     /// The pyramid P2 … P6 of `detector`, unless it is there.
@@ -81,7 +79,7 @@ impl CachedBatch {
 
 /// In which order kept images form batches: shuffled anew in every epoch.
 #[derive(Clone, Debug)]
-pub struct BatchOrder {
+pub(crate) struct BatchOrder {
     /// Images of a batch.
     pub batch_size: usize,
     /// Which of a batch's images are given out.
@@ -90,15 +88,19 @@ pub struct BatchOrder {
     pub key: Key,
 }
 
+impl BatchOrder {
+    /// The numbers of a step's images, out of `count`.
+    pub fn chosen(&self, count: usize, step: usize) -> Vec<usize> {
+        shuffled(count, step, self.batch_size, self.key)[self.part.clone()].to_vec()
+    }
+}
+
 impl FeatureCache {
     /// How many images the frozen layers are run on at a time, whoever fills the cache: the same branch is
     /// trained to the same digits only on maps that were computed alike.
     pub const AT_ONCE: usize = 10;
 
     /// Adds what `maps` makes of the pixels of `loader`'s images; `progress` is told how many there are then.
-    ///
-    /// # Errors
-    /// When an image can not be read, or a network fails.
     pub fn add(
         &mut self,
         loader: &Loader,
@@ -116,9 +118,6 @@ impl FeatureCache {
     }
 
     /// Adds images of these sizes (height, width) with the `maps (N, C, h, w)` computed from them.
-    ///
-    /// # Errors
-    /// When there are more images than maps.
     pub fn push(&mut self, maps: &[Tensor], sizes: &[(usize, usize)], objects: Vec<Objects>) -> Result<()> {
         for (i, (&size, objects)) in sizes.iter().zip(objects).enumerate() {
             // Rows share their batch's storage; `copy` would duplicate all of it for each.
@@ -132,11 +131,6 @@ impl FeatureCache {
     /// How many images there are.
     pub fn len(&self) -> usize {
         self.images.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.images.is_empty()
     }
 
     /// Width over height of the image at this position.
@@ -174,26 +168,18 @@ impl FeatureCache {
     }
 }
 
-/// Maps `(1, C, h, w)` as one `(N, C, H, W)`, with zeros to the right and below. Those that are stored with
-/// the channels innermost stay so.
+/// Maps `(1, C, h, w)` as one `(N, C, H, W)` with the channels innermost, and with zeros to the right and below.
 fn stack(maps: &[&Tensor]) -> Result<Tensor> {
     let extent = |axis: usize| maps.iter().filter_map(|map| map.dims().get(axis)).copied().max().unwrap_or(0);
     let (height, width) = (extent(2), extent(3));
-    let padded = |map: &Tensor, [rows, columns]: [usize; 2]| -> candle_core::Result<Tensor> {
-        let below = height - map.dim(rows)?;
-        let right = width - map.dim(columns)?;
-        let map = if below > 0 { map.pad_with_zeros(rows, 0, below)? } else { map.clone() };
-        if right > 0 { map.pad_with_zeros(columns, 0, right) } else { Ok(map) }
+    let padded = |map: &&Tensor| -> Result<Tensor> {
+        let map = ebm_ops::nhwc::from_nchw(map)?;
+        let (_, rows, columns, _) = map.dims4()?;
+        let map = if rows < height { map.pad_with_zeros(1, 0, height - rows)? } else { map };
+        Ok(if columns < width { map.pad_with_zeros(2, 0, width - columns)? } else { map })
     };
-    let innermost = maps.iter().map(|map| map.permute((0, 2, 3, 1)));
-    let innermost = innermost.collect::<candle_core::Result<Vec<_>>>()?;
-    if innermost.iter().all(Tensor::is_contiguous) {
-        let maps =
-            innermost.iter().map(|map| padded(map, [1, 2])).collect::<candle_core::Result<Vec<_>>>()?;
-        return Ok(Tensor::cat(&maps, 0)?.permute((0, 3, 1, 2))?);
-    }
-    let maps = maps.iter().map(|map| padded(map, [2, 3])).collect::<candle_core::Result<Vec<_>>>()?;
-    Ok(Tensor::cat(&maps, 0)?)
+    let maps = maps.iter().map(padded).collect::<Result<Vec<_>>>()?;
+    Ok(ebm_ops::nhwc::to_nchw(&Tensor::cat(&maps, 0)?)?)
 }
 
 /// The batch of `step` out of `count` images that are shuffled anew in every epoch.

@@ -1,15 +1,14 @@
-//! Detections of a batch by each method.
+//! Guided suppression (IoU-Net, Algorithm 1; the paper guides it with f), and boxes that climb f.
 
 use candle_core::Tensor;
-use ebm_core::{EnergyModel, GradientAscent, Stand, refine, refine_observed};
-use ebm_ops::boxes::{BBox, BoxConvention, clip};
+use ebm_core::{EnergyModel, GradientAscent, refine};
+use ebm_ops::boxes::{BBox, BoxConvention, clip, iou};
 
 use crate::{
     Error, Result,
     box_head::Candidate,
     config::DetectorConfig,
     energy_head::{BoxFeatures, Coordinates},
-    guided_nms::iou_guided_nms,
 };
 
 /// How boxes climb f.
@@ -63,60 +62,31 @@ pub fn refine_candidates(
     let convention = config.convention.into();
     // In the layout that pooling reads, once for both passes over the candidates.
     let pyramid = &BoxFeatures::readable(pyramid)?;
-    let guides = match config.guided_suppression {
-        true => confidences(head, pyramid, candidates, convention)?,
-        false => candidates.iter().map(|own| own.iter().map(|one| one.score).collect()).collect(),
+    let guides: Vec<f32> = if config.guided_suppression {
+        let of_all = |features: BoxFeatures| -> Result<Vec<f32>> {
+            Ok(head.score(&features, &features.targets()?)?.flatten_all()?.to_vec1()?)
+        };
+        features(pyramid, candidates, convention)?.map_or(Ok(vec![]), of_all)?
+    } else {
+        candidates.iter().flatten().map(|one| one.score).collect()
     };
-    let survivors = candidates.iter().zip(&guides).map(|(own, guide)| suppress(own, guide, config));
-    let survivors = survivors.collect::<Result<Vec<_>>>()?;
-    let refined = refined_boxes(head, pyramid, &survivors, ascent, convention)?;
-    let boxes = refined.into_iter().zip(sizes);
-    let pair = |(before, (boxes, &size)): (Vec<Candidate>, (Vec<BBox>, _))| {
-        let after = moved(&before, boxes, size, config);
+    let mut guides = guides.into_iter();
+    let mut suppressed =
+        |own: &Vec<Candidate>| suppress(own, &guides.by_ref().take(own.len()).collect::<Vec<_>>(), config);
+    let survivors = candidates.iter().map(&mut suppressed).collect::<Result<Vec<_>>>()?;
+    let features = features(pyramid, &survivors, convention)?;
+    let climbed = features.map(|features| climb(head, features, ascent)).transpose()?;
+    let mut climbed = climbed.into_iter().flat_map(|climbed| climbed.boxes);
+    let refined = survivors.into_iter().zip(sizes).map(|(before, &(height, width))| {
+        let place = |bbox: BBox| match config.clip_refined {
+            true => clip(&bbox, width as f32, height as f32, convention),
+            false => bbox,
+        };
+        let moved = |(own, bbox): (&Candidate, BBox)| Candidate { bbox: place(bbox), ..*own };
+        let after = before.iter().zip(climbed.by_ref()).map(moved).collect();
         RefinedCandidates { before, after }
-    };
-    Ok(survivors.into_iter().zip(boxes).map(pair).collect())
-}
-
-/// The candidates with these boxes, in an image of this height and width.
-fn moved(
-    before: &[Candidate],
-    boxes: Vec<BBox>,
-    (height, width): (usize, usize),
-    config: &DetectorConfig,
-) -> Vec<Candidate> {
-    let place = |bbox: BBox| match config.clip_refined {
-        true => clip(&bbox, width as f32, height as f32, config.convention.into()),
-        false => bbox,
-    };
-    before.iter().zip(boxes).map(|(own, bbox)| Candidate { bbox: place(bbox), ..*own }).collect()
-}
-
-/// f of every candidate in its own class.
-fn confidences(
-    head: &Head,
-    pyramid: &[Tensor],
-    candidates: &[Vec<Candidate>],
-    convention: BoxConvention,
-) -> Result<Vec<Vec<f32>>> {
-    let Some(features) = features(pyramid, candidates, convention)? else {
-        return Ok(vec![Vec::new(); candidates.len()]);
-    };
-    let scores = head.score(&features, &features.targets()?)?.flatten_all()?.to_vec1::<f32>()?;
-    Ok(split(&scores, candidates))
-}
-
-fn refined_boxes(
-    head: &Head,
-    pyramid: &[Tensor],
-    survivors: &[Vec<Candidate>],
-    ascent: &BoxAscent,
-    convention: BoxConvention,
-) -> Result<Vec<Vec<BBox>>> {
-    let Some(features) = features(pyramid, survivors, convention)? else {
-        return Ok(vec![Vec::new(); survivors.len()]);
-    };
-    Ok(split(&climb(head, features, ascent)?.boxes, survivors))
+    });
+    Ok(refined.collect())
 }
 
 /// Boxes at the end of their ascent.
@@ -141,40 +111,6 @@ pub(crate) fn climb(head: &Head, features: BoxFeatures, ascent: &BoxAscent) -> R
     })
 }
 
-/// Where a box stands on its way up f.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PathPoint {
-    /// `[x, y, width, height]` in pixels of the image.
-    pub bbox: [f64; 4],
-    /// f there.
-    pub f: f64,
-    /// Whether the step that was tried was kept; an undone one leaves the box where it was.
-    pub is_kept: bool,
-}
-
-/// The way of the one box of `features`; `in_image` takes corners to boxes of the image.
-pub(crate) fn climb_path(
-    head: &Head,
-    features: BoxFeatures,
-    ascent: &BoxAscent,
-    in_image: impl Fn(&BBox) -> [f64; 4],
-) -> Result<Vec<PathPoint>> {
-    let features = features.in_coordinates(ascent.coordinates)?;
-    let (mut stands, y0) = (Vec::new(), features.targets()?);
-    let mut observe = |stand: Stand<'_>| stands.push((stand.y.to_vec(), stand.f, stand.is_kept));
-    refine_observed(&head, &features, &y0, &ascent.ascent, &mut observe)?;
-    let point = |(y, f, is_kept): (Vec<f64>, f64, bool)| {
-        if !f.is_finite() {
-            return Err(Error::input("refinement", format!("f of a box is {f}")));
-        }
-        let y = Tensor::from_vec(y, (1, 1, 4), y0.device())?.to_dtype(y0.dtype())?;
-        let corners = features.corners(&y)?.flatten_all()?.to_vec1::<f32>()?;
-        let bbox = in_image(&[corners[0], corners[1], corners[2], corners[3]]);
-        Ok(PathPoint { bbox, f, is_kept })
-    };
-    stands.into_iter().map(point).collect()
-}
-
 /// What f needs of the candidates, each with its own size as reference.
 fn features(
     pyramid: &[Tensor],
@@ -195,17 +131,6 @@ fn features(
     BoxFeatures::new(pyramid, images, labels, &boxes, convention).map(Some)
 }
 
-fn split<T: Clone, U>(flat: &[T], like: &[Vec<U>]) -> Vec<Vec<T>> {
-    let mut rest = flat;
-    like.iter()
-        .map(|group| {
-            let (head, tail) = rest.split_at(group.len());
-            rest = tail;
-            head.to_vec()
-        })
-        .collect()
-}
-
 /// Guided suppression class by class; the best by inherited classification score, at most so many as
 /// configured.
 fn suppress(candidates: &[Candidate], guide: &[f32], config: &DetectorConfig) -> Result<Vec<Candidate>> {
@@ -221,6 +146,53 @@ fn suppress(candidates: &[Candidate], guide: &[f32], config: &DetectorConfig) ->
     }
     survivors.sort_by(|a, b| b.score.total_cmp(&a.score));
     survivors.truncate(config.roi.max_detections);
+    Ok(survivors)
+}
+
+/// A box that survived: its index and the classification score it inherits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Survivor {
+    /// Index into the input.
+    pub index: usize,
+    /// The highest classification score among the boxes it stands for.
+    pub score: f32,
+}
+
+/// Suppression among boxes of one class, ranked by localisation confidence `guide` (f or a predicted IoU).
+///
+/// The remaining box with the highest `guide` is kept and absorbs every box that overlaps it by more than
+/// `threshold`; it takes the highest classification score of them all. Survivors come in descending `guide`,
+/// equal values in input order.
+///
+/// # Errors
+/// [`Error::Input`] when a score or guide is not a number: an order over them would be meaningless.
+pub fn iou_guided_nms(
+    boxes: &[BBox],
+    scores: &[f32],
+    guide: &[f32],
+    threshold: f32,
+    convention: BoxConvention,
+) -> Result<Vec<Survivor>> {
+    if let Some(i) = (0..boxes.len()).find(|&i| !guide[i].is_finite() || !scores[i].is_finite()) {
+        return Err(Error::input(
+            "iou_guided_nms",
+            format!("box {i} has score {} and localisation confidence {}", scores[i], guide[i]),
+        ));
+    }
+    let mut order: Vec<usize> = (0..boxes.len()).collect();
+    order.sort_by(|&a, &b| guide[b].total_cmp(&guide[a]).then(a.cmp(&b)));
+    let mut survivors = Vec::new();
+    while let Some(&index) = order.first() {
+        let mut score = scores[index];
+        order.retain(|&other| {
+            let absorbed = other == index || iou(&boxes[index], &boxes[other], convention) > threshold;
+            if absorbed {
+                score = score.max(scores[other]);
+            }
+            !absorbed
+        });
+        survivors.push(Survivor { index, score });
+    }
     Ok(survivors)
 }
 
@@ -285,5 +257,32 @@ mod tests {
             let [kept] = &found[0].before[..] else { unreachable!() };
             assert_eq!((kept.bbox[0], kept.score), (left, 0.9));
         }
+    }
+
+    const BOXES: [BBox; 4] = [[0., 0., 9., 9.], [1., 1., 10., 10.], [20., 20., 29., 29.], [0., 0., 9., 4.]];
+
+    #[test]
+    fn golden_clusters() {
+        let kept = iou_guided_nms(
+            &BOXES,
+            &[0.9, 0.6, 0.7, 0.8],
+            &[0.2, 0.5, 0.1, 0.4],
+            0.5,
+            BoxConvention::Inclusive,
+        )
+        .unwrap();
+        let golden = [(1, 0.9), (3, 0.8), (2, 0.7)].map(|(index, score)| Survivor { index, score });
+        assert_eq!(kept, golden);
+    }
+
+    #[test]
+    fn a_nan_is_refused() {
+        let guide = [0.2, f32::NAN, 0.1, 0.4];
+        assert!(iou_guided_nms(&BOXES, &[0.9; 4], &guide, 0.5, BoxConvention::HalfOpen).is_err());
+    }
+
+    #[test]
+    fn nothing_in_nothing_out() {
+        assert_eq!(iou_guided_nms(&[], &[], &[], 0.5, BoxConvention::HalfOpen).unwrap(), []);
     }
 }

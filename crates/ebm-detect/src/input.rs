@@ -113,6 +113,24 @@ pub fn to_original(bbox: &BBox, sample: &Sample, convention: BoxConvention) -> [
     [x0 * sx, y0 * sy, (x1 - x0) * sx + end, (y1 - y0) * sy + end]
 }
 
+/// The corners in the input of a box `[x, y, width, height]` of the image file: the inverse of [`to_original`].
+pub(crate) fn to_input(
+    &[x, y, width, height]: &[f64; 4],
+    sample: &Sample,
+    convention: BoxConvention,
+) -> BBox {
+    let ([across, down], end) = (original_pixel(sample), f64::from(convention.offset()));
+    [x / across, y / down, (x + width - end) / across, (y + height - end) / down].map(|at| at as f32)
+}
+
+/// The part of a box `[x, y, width, height]` that lies in the image file; none where that is empty.
+pub(crate) fn clipped([x, y, width, height]: [f64; 4], sample: &Sample) -> Option<[f64; 4]> {
+    let (rows, columns) = sample.original;
+    let clip = |ends: [f64; 2], extent: usize| ends.map(|end| end.clamp(0.0, extent as f64));
+    let ([x0, x1], [y0, y1]) = (clip([x, x + width], columns), clip([y, y + height], rows));
+    (x1 > x0 && y1 > y0).then_some([x0, y0, x1 - x0, y1 - y0])
+}
+
 /// How many pixels of the image file a pixel of the input is across and down.
 pub fn original_pixel(sample: &Sample) -> [f64; 2] {
     let ratio = |original: usize, resized: usize| original as f64 / resized as f64;
@@ -163,6 +181,15 @@ mod tests {
         // inclusive, they span 180.1126 - 60.0375 + 1 columns and 300 - 120 + 1 rows.
         let found = to_original(&[100.0, 200.0, 300.0, 500.0], &sample(false), BoxConvention::Inclusive);
         close(&found, &[60.037_523, 120.0, 121.075_047, 181.0]);
+    }
+
+    #[test]
+    fn what_lies_outside_is_cut_off() {
+        let clipped = |bbox| clipped(bbox, &sample(false));
+        assert_eq!(clipped([10.0, 20.0, 30.0, 40.0]), Some([10.0, 20.0, 30.0, 40.0]));
+        assert_eq!(clipped([-10.0, 470.0, 30.0, 40.0]), Some([0.0, 470.0, 20.0, 10.0]));
+        assert_eq!(clipped([-1.0, -1.0, 900.0, 900.0]), Some([0.0, 0.0, 640.0, 480.0]));
+        assert_eq!(clipped([640.0, 0.0, 30.0, 40.0]), None);
     }
 
     #[test]

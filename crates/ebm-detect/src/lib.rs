@@ -15,9 +15,9 @@
 //! The boxes of any other detector: [`BoxRefiner`].
 
 mod anchors;
-mod annotated;
 mod body;
 mod box_coder;
+mod box_energy;
 mod box_head;
 mod branch;
 pub mod config;
@@ -28,8 +28,6 @@ pub mod evaluation;
 mod faster_rcnn;
 mod fastest_det;
 mod feature_cache;
-mod foreground;
-mod guided_nms;
 mod inference;
 pub mod input;
 mod layers;
@@ -44,26 +42,25 @@ pub mod training;
 pub mod weights;
 
 pub use anchors::{AnchorGenerator, Grid};
-pub use annotated::{Annotated, STEP_FACTORS};
 pub use box_coder::BoxCoder;
+pub use box_energy::{BoxEnergy, PathPoint, Seen};
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;
 pub use corner_density::{BoxDensity, Corner};
 pub use detector::{BUNDLED_REFINER, DensityOptions, Detection, Detector, DetectorOptions, Scene};
 pub use ebm_experiment::{Error, Result};
 pub use energy_head::{BoxFeatures, Coordinates, EnergyHead, HeadSizes};
-pub use faster_rcnn::{DetectorLosses, FasterRcnn, ImageBatch, Objects};
+pub use evaluation::{Annotated, STEP_FACTORS};
+pub use faster_rcnn::{FasterRcnn, ImageBatch, Objects};
 pub use fastest_det::FastestDet;
-pub use feature_cache::{BatchOrder, CachedBatch, FeatureCache};
-pub use foreground::{Foreground, ForegroundPool};
-pub use guided_nms::{Survivor, iou_guided_nms};
-pub use inference::{BoxAscent, Head, PathPoint, RefinedCandidates, refine_candidates};
+pub use feature_cache::CachedBatch;
+pub use inference::{BoxAscent, Head, RefinedCandidates, Survivor, iou_guided_nms, refine_candidates};
 pub use matcher::{BalancedSampler, Match, Matcher};
-pub use parametric_head::{ClassFeatures, ParametricHead};
+pub use parametric_head::{Foreground, ForegroundPool, ParametricHead};
 pub use pooler::{Pooled, Pooler, Pooling};
 pub use refiner::{
     BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinedResults, RefinerFit,
-    RefinerNetwork, RefinerOptions, Rescoring, Seen, jittered,
+    RefinerNetwork, RefinerOptions, Rescoring, jittered,
 };
 pub use rpn::{Proposal, Rpn, RpnOutput};
 

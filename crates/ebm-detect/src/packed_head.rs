@@ -5,18 +5,14 @@
 //! were put in that order when they were packed. Of the last layer, the row of the class in question alone is
 //! read.
 
-use candle_core::{Storage, Tensor};
+use candle_core::{Device, Storage, Tensor};
 use ebm_ops::Workspace;
 use ebm_ops::boxes::BBox;
 use ebm_ops::nhwc::ChannelsLast;
 use ebm_ops::nn::PackedLinear;
 use ebm_ops::roi::Pyramid;
 
-use crate::{
-    Result,
-    energy_head::{BoxFeatures, unknown_class},
-    pooler::Pooler,
-};
+use crate::{Result, layers::rows_of_four, pooler::Pooler};
 
 /// Most boxes whose activations are held at a time.
 const BOXES: usize = 448;
@@ -53,28 +49,28 @@ impl Seen<'_> {
     }
 }
 
-/// Of which boxes the gradient is read, by their place and their f.
-type IsRead<'a> = &'a dyn Fn(usize, f64) -> bool;
-
-/// f of some boxes, and its gradient in their corners where it is read, elsewhere 0.
-#[derive(Default)]
-struct Evaluated {
-    f: Vec<f32>,
-    gradient: Vec<[f32; 4]>,
-}
+/// Predicate over a box's place and its f: whether the box's gradient is read.
+pub type IsRead<'a> = &'a dyn Fn(usize, f64) -> bool;
 
 impl PackedHead {
-    /// Of the pooling and the packed layers; `weight (K, representation)` and `bias (K)` are the last
+    /// The head with this pooling and these packed layers; `weight (K, representation)` and `bias (K)` are the last
     /// layer's.
     pub fn new(pooler: Pooler, layers: [PackedLinear; 2], weight: &Tensor, bias: &Tensor) -> Result<Self> {
         let (weight, bias) = (weight.to_vec2()?, bias.to_vec1()?);
         Ok(Self { pooler, layers, weight, bias, workspace: Workspace::new() })
     }
 
-    fn evaluate(&self, features: &BoxFeatures, y: &Tensor, is_read: Option<IsRead<'_>>) -> Result<Evaluated> {
-        let (_, m, _) = y.dims3()?;
-        let corners = features.corners(&y.detach())?.flatten(0, 1)?.to_vec2::<f32>()?;
-        let storage: Vec<_> = features.levels().iter().map(Tensor::storage_and_layout).collect();
+    /// f of `boxes (R, 4)`, `(R)`, of known `labels`, and with `is_read` its gradient in their corners, `(R, 4)`, where
+    /// it is read, elsewhere 0.
+    pub fn evaluate(
+        &self,
+        pyramid: &[Tensor],
+        boxes: &Tensor,
+        images: &[u32],
+        labels: &[u32],
+        is_read: Option<IsRead<'_>>,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        let storage: Vec<_> = pyramid.iter().map(Tensor::storage_and_layout).collect();
         let maps =
             storage.iter().zip(self.pooler.scales()).map(|((storage, layout), scale)| match &**storage {
                 Storage::Cpu(storage) => Ok((ChannelsLast::of_storage(storage, layout)?, scale)),
@@ -83,91 +79,74 @@ impl PackedHead {
         let maps = maps.collect::<std::result::Result<Vec<_>, _>>()?;
         let pyramids = self.pooler.views().iter().map(|view| Pyramid::new(maps.clone(), view.out()));
         let pyramids = pyramids.collect::<ebm_nn::Result<Vec<_>>>()?;
-        let mut all = Evaluated::default();
-        for (chunk, corners) in corners.chunks(BOXES).enumerate() {
-            let objects = (chunk * BOXES..).take(corners.len()).map(|row| features.object(row / m));
-            let (images, labels): (Vec<u32>, Vec<u32>) = objects.unzip();
-            let boxes: Vec<BBox> = corners.iter().map(|c| [c[0], c[1], c[2], c[3]]).collect();
-            let seen = self.seen(&pyramids, &boxes, &images);
-            self.add(&seen, &labels, is_read, &mut all)?;
+        let (mut f, mut gradient) = (Vec::new(), vec![BBox::default(); labels.len()]);
+        for (chunk, labels) in labels.chunks(BOXES).enumerate() {
+            let first = chunk * BOXES;
+            let boxes = boxes.narrow(0, first, labels.len())?;
+            let seen = self.seen(&pyramids, &boxes, &images[first..first + labels.len()])?;
+            self.add(&seen, labels, is_read, &mut f, &mut gradient[first..])?;
         }
-        Ok(all)
+        let of_boxes = |gradient: Vec<BBox>| {
+            Tensor::from_slice(gradient.as_flattened(), (gradient.len(), 4), &Device::Cpu)
+        };
+        let gradient = is_read.map(|_| of_boxes(gradient)).transpose()?;
+        Ok((Tensor::new(f, &Device::Cpu)?, gradient))
     }
 
     /// The boxes in each view.
-    fn seen<'a>(&self, pyramids: &'a [Pyramid<'a, f32>], boxes: &[BBox], images: &[u32]) -> Vec<Seen<'a>> {
-        let seen = pyramids.iter().zip(self.pooler.views()).map(|(pyramid, view)| {
-            let (mut rois, mut levels) = (Vec::new(), Vec::new());
-            for (bbox, &image) in boxes.iter().zip(images) {
-                let (level, [a, b, c, d]) = self.pooler.seen(*bbox, view);
-                rois.extend([image as f32, a, b, c, d]);
-                levels.push(level);
-            }
-            Seen { pyramid, rois, levels }
+    fn seen<'a>(
+        &self,
+        pyramids: &'a [Pyramid<'a, f32>],
+        boxes: &Tensor,
+        images: &[u32],
+    ) -> Result<Vec<Seen<'a>>> {
+        let rows = self.pooler.rows(boxes, images)?.into_iter().zip(pyramids);
+        let seen = rows.map(|(rows, pyramid)| {
+            Ok(Seen { pyramid, rois: rows.rois.flatten_all()?.to_vec1()?, levels: rows.levels })
         });
         seen.collect()
     }
 
-    /// Evaluates some boxes, all at once.
+    /// Adds f of some boxes, all evaluated at once, and writes their gradients.
     fn add(
         &self,
         seen: &[Seen<'_>],
         labels: &[u32],
         is_read: Option<IsRead<'_>>,
-        all: &mut Evaluated,
+        f: &mut Vec<f32>,
+        gradient: &mut [BBox],
     ) -> Result<()> {
-        let workspace = &self.workspace;
-        let rows = labels.iter().map(|&label| self.row(label)).collect::<Result<Vec<_>>>()?;
+        let ([fc6, fc7], workspace) = (&self.layers, &self.workspace);
+        let (first, width) = (f.len(), fc7.outputs());
         let pooled = self.pool(seen, labels.len())?;
-        let [fc6, fc7] = &self.layers;
         let hidden = fc6.forward(&pooled, true, workspace)?;
         let output = fc7.forward(&hidden, true, workspace)?;
         workspace.give(pooled);
-        let width = fc7.outputs();
-        let first = all.f.len();
-        for (output, (weight, bias)) in output.chunks_exact(width).zip(&rows) {
-            all.f.push(bias + dot(output, weight));
-        }
-        if let Some(is_read) = is_read {
-            let read: Vec<usize> = (0..labels.len())
-                .filter(|&place| is_read(first + place, f64::from(all.f[first + place])))
-                .collect();
-            let weights = read.iter().map(|&place| rows[place].0);
-            let activations = [&hidden, &output].map(|all| self.gathered(all, &read, labels.len()));
-            let gradients = self.gradients(seen, weights, &read, &activations)?;
-            activations.into_iter().for_each(|buffer| workspace.give(buffer));
-            all.gradient.resize(all.f.len(), BBox::default());
-            for (place, gradient) in read.into_iter().zip(gradients) {
-                all.gradient[first + place] = gradient;
+        let of_class = |(output, &label): (&[f32], &u32)| {
+            self.bias[label as usize] + dot(output, &self.weight[label as usize])
+        };
+        f.extend(output.chunks_exact(width).zip(labels).map(of_class));
+        let is_read = |place: &usize| {
+            is_read.is_some_and(|is_read| is_read(first + place, f64::from(f[first + place])))
+        };
+        let read: Vec<usize> = (0..labels.len()).filter(is_read).collect();
+        if !read.is_empty() {
+            let [of_hidden, of_output] =
+                [&hidden, &output].map(|all| self.gathered(all, &read, labels.len()));
+            let mut weights = workspace.take(read.len() * width);
+            for (to, &place) in weights.chunks_exact_mut(width).zip(&read) {
+                to.copy_from_slice(&self.weight[labels[place] as usize]);
+            }
+            let in_hidden = fc7.input_gradient(&weights, Some(&of_output), workspace)?;
+            let in_pooled = fc6.input_gradient(&in_hidden, Some(&of_hidden), workspace)?;
+            [of_hidden, of_output, weights, in_hidden].into_iter().for_each(|buffer| workspace.give(buffer));
+            let seen: Vec<Seen<'_>> = seen.iter().map(|seen| seen.only(&read)).collect();
+            for (&place, of_box) in read.iter().zip(self.box_gradients(&seen, in_pooled, read.len())?) {
+                gradient[place] = of_box;
             }
         }
         [hidden, output].into_iter().for_each(|buffer| workspace.give(buffer));
         Ok(())
-    }
-
-    /// The gradients of f in the corners of the boxes `read`, from the last layer's `weights` and what fc6 and fc7 made of
-    /// them.
-    fn gradients<'w>(
-        &self,
-        seen: &[Seen<'_>],
-        weights: impl ExactSizeIterator<Item = &'w [f32]>,
-        read: &[usize],
-        [hidden, output]: &[Vec<f32>; 2],
-    ) -> Result<Vec<BBox>> {
-        if read.is_empty() {
-            return Ok(vec![]);
-        }
-        let ([fc6, fc7], workspace) = (&self.layers, &self.workspace);
-        let width = fc7.outputs();
-        let mut gradient = workspace.take(read.len() * width);
-        for (to, weight) in gradient.chunks_exact_mut(width).zip(weights) {
-            to.copy_from_slice(weight);
-        }
-        let in_hidden = fc7.input_gradient(&gradient, Some(output), workspace)?;
-        let in_pooled = fc6.input_gradient(&in_hidden, Some(hidden), workspace)?;
-        [gradient, in_hidden].into_iter().for_each(|buffer| workspace.give(buffer));
-        let seen: Vec<Seen<'_>> = seen.iter().map(|seen| seen.only(read)).collect();
-        self.box_gradients(&seen, in_pooled, read.len())
     }
 
     /// The rows `read` of the `count` in `all`.
@@ -205,56 +184,31 @@ impl PackedHead {
 
     /// The gradient in the boxes, from the one in what [`pool`](Self::pool) makes of them.
     fn box_gradients(&self, seen: &[Seen<'_>], pooled: Vec<f32>, boxes: usize) -> Result<Vec<BBox>> {
-        if let ([seen], [view]) = (seen, self.pooler.views()) {
-            let found = seen.pyramid.backward_rois(&seen.rois, &seen.levels, &pooled)?;
-            self.workspace.give(pooled);
-            return Ok(found.into_iter().map(|gradient| view.enlarged(gradient)).collect());
-        }
-        let len: usize = seen.iter().map(|seen| seen.pyramid.tile_len()).sum();
-        let (mut sum, mut start) = (vec![BBox::default(); boxes], 0);
+        let (len, mut start, mut sum) = (pooled.len() / boxes, 0, None);
         for (seen, view) in seen.iter().zip(self.pooler.views()) {
             let own = seen.pyramid.tile_len();
-            let mut tiles = self.workspace.take(boxes * own);
-            for (tile, from) in tiles.chunks_exact_mut(own).zip(pooled.chunks_exact(len)) {
-                tile.copy_from_slice(&from[start..start + own]);
-            }
-            let gradients = seen.pyramid.backward_rois(&seen.rois, &seen.levels, &tiles)?;
-            for (sum, gradient) in sum.iter_mut().zip(gradients) {
-                let gradient = view.enlarged(gradient);
-                *sum = std::array::from_fn(|i| sum[i] + gradient[i]);
-            }
-            self.workspace.give(tiles);
+            let of_tiles = |tiles: &[f32]| seen.pyramid.backward_rois(&seen.rois, &seen.levels, tiles);
+            let found = if own == len {
+                of_tiles(&pooled)?
+            } else {
+                let mut tiles = self.workspace.take(boxes * own);
+                for (tile, from) in tiles.chunks_exact_mut(own).zip(pooled.chunks_exact(len)) {
+                    tile.copy_from_slice(&from[start..start + own]);
+                }
+                let found = of_tiles(&tiles)?;
+                self.workspace.give(tiles);
+                found
+            };
+            let found = view.enlarged(&rows_of_four(&found, &Device::Cpu)?)?;
+            sum = Some(match sum {
+                None => found,
+                Some(sum) => (sum + found)?,
+            });
             start += own;
         }
         self.workspace.give(pooled);
-        Ok(sum)
-    }
-
-    /// The last layer's weights and bias for a class.
-    fn row(&self, label: u32) -> Result<(&[f32], f32)> {
-        match (self.weight.get(label as usize), self.bias.get(label as usize)) {
-            (Some(weight), Some(bias)) => Ok((weight, *bias)),
-            _ => Err(unknown_class(label, self.bias.len())),
-        }
-    }
-
-    /// f, `(B, M)`.
-    pub fn f(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
-        let (b, m, _) = y.dims3()?;
-        Ok(Tensor::from_vec(self.evaluate(features, y, None)?.f, (b, m), y.device())?)
-    }
-
-    /// f, `(B, M)`, and its gradient in `y (B, M, 4)` where it is read, elsewhere 0.
-    pub fn f_and_gradient(
-        &self,
-        features: &BoxFeatures,
-        y: &Tensor,
-        is_read: IsRead<'_>,
-    ) -> Result<(Tensor, Tensor)> {
-        let (b, m, _) = y.dims3()?;
-        let Evaluated { f, gradient } = self.evaluate(features, y, Some(is_read))?;
-        let corners = Tensor::from_slice(gradient.as_flattened(), (b, m, 4), y.device())?;
-        Ok((Tensor::from_vec(f, (b, m), y.device())?, features.pull_back(&y.detach(), &corners)?))
+        let sum = sum.map_or(Ok(vec![]), |sum| sum.flatten_all()?.to_vec1::<f32>())?;
+        Ok(sum.as_chunks::<4>().0.to_vec())
     }
 }
 

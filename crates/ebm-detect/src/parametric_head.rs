@@ -12,50 +12,51 @@
 //! The supplement names no network for the cVAE's q(z | x, y); here it is one more layer, which also sees the
 //! offset.
 
+use std::borrow::Borrow;
+
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 use ebm_core::parametric::{Baseline, ConditionalVae, LatentVariableModel, Parametric};
 use rand::RngCore;
 
 use crate::{
-    Error, Result, box_head::ScoredProposals, config::DetectorConfig, foreground::Foreground, layers::Linear,
+    Error, Result,
+    box_head::ScoredProposals,
+    config::DetectorConfig,
+    layers::{Linear, rows_of_four},
+    matcher::{BalancedSampler, Match},
 };
 
 const DIM: usize = 4;
 const INIT: Init = Init::Randn { mean: 0.0, stdev: 0.001 };
 
 /// A density over the offset of each class from a proposal; parameters under `box_density`.
-pub struct ParametricHead(Density);
-
-enum Density {
-    Mixture(Baseline, Mixture),
-    Latent(ConditionalVae, Latent),
-}
-
-/// K components of each class: the Gaussian and the Laplace have one.
-struct Mixture {
+pub struct ParametricHead {
+    density: Baseline,
+    /// The means of K components of each class: a mixture alone has more than one.
     mean: Linear,
     log_variance: Linear,
-    /// None where K is 1.
-    weights: Option<Linear>,
     components: usize,
+    /// The components' weights; none where K is 1.
+    weights: Option<Linear>,
+    /// What the cVAE has beside these.
+    latent: Option<Latent>,
 }
 
 struct Latent {
+    model: ConditionalVae,
     prior: Linear,
     posterior: Linear,
-    mean: Linear,
-    log_variance: Linear,
     /// What z adds to the mean and the log-variance: row by class, `(K, Z · 8)`.
     from_z: Tensor,
 }
 
 /// Feat-Box of some proposals, each with a class.
-pub struct ClassFeatures<'a> {
+struct ClassFeatures<'a> {
     /// `(R, representation)`.
-    pub hidden: &'a Tensor,
+    hidden: &'a Tensor,
     /// Classes, at least one.
-    pub labels: &'a [u32],
+    labels: &'a [u32],
 }
 
 impl ClassFeatures<'_> {
@@ -80,40 +81,36 @@ impl ParametricHead {
             let reason = format!("a box has {DIM} offsets, the density {}", density.dim());
             return Err(Error::config("density", reason));
         }
-        let (width, classes, vb) = (config.roi.representation, config.num_classes, vb.pp("box_density"));
-        let layer = |name: &str, input, output: usize| Linear::new(vb.pp(name), input, output, INIT);
-        let mixture = |components: usize| -> Result<Mixture> {
-            let numbers = components * DIM * classes;
-            Ok(Mixture {
-                mean: layer("mean", width, numbers)?,
-                log_variance: layer("log_variance", width, numbers)?,
-                weights: (components > 1).then(|| layer("weights", width, components)).transpose()?,
-                components,
-            })
-        };
-        Ok(Self(match density.clone() {
-            Baseline::ConditionalVae(model) => {
-                let z = model.latent_dim();
-                let layers = Latent {
-                    prior: layer("prior", width, 2 * z)?,
-                    posterior: layer("posterior", width + DIM, 2 * z)?,
-                    mean: layer("mean", width, DIM * classes)?,
-                    log_variance: layer("log_variance", width, DIM * classes)?,
-                    from_z: vb.get_with_hints((classes, z * 2 * DIM), "from_z", INIT)?,
-                };
-                Density::Latent(model, layers)
-            }
-            Baseline::MixtureOfGaussians(model) => {
-                let layers = mixture(model.components())?;
-                Density::Mixture(Baseline::MixtureOfGaussians(model), layers)
-            }
-            model @ (Baseline::Gaussian(_) | Baseline::Laplace(_)) => Density::Mixture(model, mixture(1)?),
+        let (components, model) = match density {
+            Baseline::Gaussian(_) | Baseline::Laplace(_) => (1, None),
+            Baseline::MixtureOfGaussians(model) => (model.components(), None),
+            Baseline::ConditionalVae(model) => (1, Some(model.clone())),
             other => {
                 let reason =
                     format!("{other:?} is none of gaussian, laplace, mixture_of_gaussians, conditional_vae");
                 return Err(Error::config("density", reason));
             }
-        }))
+        };
+        let (width, classes, vb) = (config.roi.representation, config.num_classes, vb.pp("box_density"));
+        let layer = |name: &str, input, output: usize| Linear::new(vb.pp(name), input, output, INIT);
+        let numbers = components * DIM * classes;
+        let latent = |model: ConditionalVae| -> Result<Latent> {
+            let z = model.latent_dim();
+            Ok(Latent {
+                prior: layer("prior", width, 2 * z)?,
+                posterior: layer("posterior", width + DIM, 2 * z)?,
+                from_z: vb.get_with_hints((classes, z * 2 * DIM), "from_z", INIT)?,
+                model,
+            })
+        };
+        Ok(Self {
+            density: density.clone(),
+            mean: layer("mean", width, numbers)?,
+            log_variance: layer("log_variance", width, numbers)?,
+            components,
+            weights: (components > 1).then(|| layer("weights", width, components)).transpose()?,
+            latent: model.map(latent).transpose()?,
+        })
     }
 
     /// The published loss, the mean over the sampled proposals; background contributes nothing. `rng` draws
@@ -125,13 +122,11 @@ impl ParametricHead {
         }
         let features = ClassFeatures { hidden: &sample.hidden, labels: &sample.labels };
         let y = &sample.targets;
-        let loss = match &self.0 {
-            Density::Mixture(model, layers) => model.loss(&layers.outputs(&features)?, y)?,
-            Density::Latent(model, layers) => {
-                let outputs = model.training_outputs(&OfClass(layers, &features), &(), y, rng)?;
-                model.loss(&outputs, y)?
-            }
+        let outputs = match &self.latent {
+            None => self.outputs(&features)?,
+            Some(latent) => latent.model.training_outputs(&OfClass(self, latent, &features), &(), y, rng)?,
         };
+        let loss = self.density.loss(&outputs, y)?;
         Ok((loss * (sample.labels.len() as f64 / sample.sample_size as f64))?)
     }
 
@@ -143,24 +138,15 @@ impl ParametricHead {
         let rows = scored.pairs.iter().map(|pair| pair.row as u32);
         let hidden = scored.hidden.index_select(&Tensor::from_iter(rows, scored.hidden.device())?, 0)?;
         let labels: Vec<u32> = scored.pairs.iter().map(|pair| pair.label as u32).collect();
-        let mean = self.predict(&ClassFeatures { hidden: &hidden, labels: &labels }, rng)?;
-        Ok(mean.to_vec2::<f32>()?.iter().map(|row| std::array::from_fn(|i| row[i])).collect())
-    }
-
-    /// The mean of the density of each row, `(R, 4)`.
-    pub fn predict(&self, features: &ClassFeatures, rng: &mut dyn RngCore) -> Result<Tensor> {
-        let mean = match &self.0 {
-            Density::Mixture(model, layers) => model.predict(&layers.outputs(features)?)?,
-            Density::Latent(model, layers) => {
-                let outputs = model.prediction_outputs(&OfClass(layers, features), &(), rng)?;
-                model.predict(&outputs)?
-            }
+        let features = &ClassFeatures { hidden: &hidden, labels: &labels };
+        let outputs = match &self.latent {
+            None => self.outputs(features)?,
+            Some(latent) => latent.model.prediction_outputs(&OfClass(self, latent, features), &(), rng)?,
         };
-        Ok(mean.detach())
+        let mean = self.density.predict(&outputs)?;
+        Ok(mean.flatten_all()?.to_vec1::<f32>()?.as_chunks::<4>().0.to_vec())
     }
-}
 
-impl Mixture {
     /// `(R, P)` as the family lays them out.
     fn outputs(&self, features: &ClassFeatures) -> Result<Tensor> {
         let n = self.components * DIM;
@@ -174,35 +160,145 @@ impl Mixture {
 }
 
 /// The cVAE's layers applied to some proposals.
-struct OfClass<'a>(&'a Latent, &'a ClassFeatures<'a>);
-
-impl OfClass<'_> {
-    /// What x says about mean and log-variance, and what z adds to them: `(R, 1, 8)` and `(R, Z, 8)`.
-    fn decoder(&self) -> Result<(Tensor, Tensor)> {
-        let Self(layers, features) = self;
-        let mean = features.own_class(&layers.mean.forward(features.hidden)?, DIM)?;
-        let log_variance = features.own_class(&layers.log_variance.forward(features.hidden)?, DIM)?;
-        let labels = Tensor::new(features.labels, features.hidden.device())?;
-        let from_z = layers.from_z.index_select(&labels, 0)?;
-        let from_z = from_z.reshape((features.labels.len(), (), 2 * DIM))?;
-        Ok((Tensor::cat(&[&mean, &log_variance], 1)?.unsqueeze(1)?, from_z))
-    }
-}
+struct OfClass<'a>(&'a ParametricHead, &'a Latent, &'a ClassFeatures<'a>);
 
 impl LatentVariableModel for OfClass<'_> {
     type Features = ();
 
     fn prior(&self, (): &()) -> ebm_core::Result<Tensor> {
-        self.0.prior.forward(self.1.hidden).map_err(ebm_core::Error::model)
+        self.1.prior.forward(self.2.hidden).map_err(ebm_core::Error::model)
     }
 
     fn posterior(&self, (): &(), y: &Tensor) -> ebm_core::Result<Tensor> {
-        let both = Tensor::cat(&[self.1.hidden, y], 1)?;
-        self.0.posterior.forward(&both).map_err(ebm_core::Error::model)
+        let both = Tensor::cat(&[self.2.hidden, y], 1)?;
+        self.1.posterior.forward(&both).map_err(ebm_core::Error::model)
     }
 
+    /// The sum of what x says about mean and log-variance, `(R, 1, 8)`, and of what z adds to them, by `(R, Z, 8)`.
     fn decode(&self, (): &(), z: &Tensor) -> ebm_core::Result<Tensor> {
-        let (from_x, from_z) = self.decoder().map_err(ebm_core::Error::model)?;
+        let Self(head, latent, features) = self;
+        let from_x = head.outputs(features).map_err(ebm_core::Error::model)?.unsqueeze(1)?;
+        let labels = Tensor::new(features.labels, features.hidden.device())?;
+        let from_z = latent.from_z.index_select(&labels, 0)?;
+        let from_z = from_z.reshape((features.labels.len(), (), 2 * DIM))?;
         Ok(z.matmul(&from_z)?.broadcast_add(&from_x)?)
+    }
+}
+
+/// Proposals of objects, each with the offset that leads to the object.
+pub struct Foreground {
+    /// Feat-Box of each, `(R, representation)`, without history.
+    pub hidden: Tensor,
+    /// Their classes.
+    pub labels: Vec<u32>,
+    /// The box coder's offsets, `(R, 4)`.
+    pub targets: Tensor,
+    /// How many proposals they were drawn with, background included.
+    pub sample_size: usize,
+}
+
+/// All proposals of objects in one image. The detector is frozen, so that they are the same in every epoch.
+pub struct ForegroundPool {
+    /// Of every proposal.
+    pub(crate) matches: Vec<Match>,
+    pub(crate) sampler: BalancedSampler,
+    /// Of the proposals of objects alone, in their order.
+    pub(crate) hidden: Tensor,
+    pub(crate) labels: Vec<u32>,
+    pub(crate) targets: Vec<[f32; 4]>,
+}
+
+impl ForegroundPool {
+    /// The objects in balanced samples, one of each image, joined.
+    ///
+    /// # Errors
+    /// When there is no image.
+    pub fn sample(pools: &[impl Borrow<Self>], rng: &mut dyn RngCore) -> Result<Foreground> {
+        let pools: Vec<&Self> = pools.iter().map(Borrow::borrow).collect();
+        let first =
+            pools.first().ok_or_else(|| Error::config("training", "a sample of no image was asked for"))?;
+        let device = first.hidden.device();
+        let (mut hidden, mut labels, mut targets, mut sample_size) = (vec![], vec![], vec![], 0);
+        for pool in &pools {
+            let (positives, negatives) = pool.sampler.sample(&pool.matches, rng);
+            sample_size += positives.len() + negatives.len();
+            if positives.is_empty() {
+                continue;
+            }
+            let objects = (0..pool.matches.len()).filter(|&i| matches!(pool.matches[i], Match::Object(_)));
+            let objects: Vec<usize> = objects.collect();
+            // Both ascend.
+            let rows: Vec<usize> = positives.iter().filter_map(|i| objects.binary_search(i).ok()).collect();
+            labels.extend(rows.iter().map(|&row| pool.labels[row]));
+            targets.extend(rows.iter().map(|&row| pool.targets[row]));
+            let rows = Tensor::from_iter(rows.iter().map(|&row| row as u32), device)?;
+            hidden.push(pool.hidden.index_select(&rows, 0)?);
+        }
+        let hidden = match hidden.as_slice() {
+            [] => first.hidden.narrow(0, 0, 0)?,
+            rows => Tensor::cat(rows, 0)?,
+        };
+        Ok(Foreground { hidden, labels, targets: rows_of_four(&targets, device)?, sample_size })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+    use ebm_base::Key;
+    use ebm_nn::params::ParamStore;
+    use rand::Rng;
+    use std::rc::Rc;
+
+    use crate::{
+        FasterRcnn, ImageBatch, Objects,
+        config::{ExperimentConfig, Settings},
+        feature_cache::{BatchOrder, FeatureCache, shuffled},
+        training::{BatchSource, CachedSource},
+    };
+
+    #[test]
+    fn cached_proposals_are_those_of_the_batch() {
+        let (config, device) = (ExperimentConfig::embedded("mini").unwrap().detector, Device::Cpu);
+        let store = ParamStore::new(Key::new(3));
+        let detector = FasterRcnn::new(&config, store.var_builder(DType::F32, &device)).unwrap();
+        let mut rng = Key::new(4).rng();
+        let noise: Vec<f32> = (0..2 * 3 * 96 * 96).map(|_| rng.random_range(-1.0..1.0)).collect();
+        let pixels = Tensor::from_vec(noise, (2, 3, 96, 96), &device).unwrap();
+        let images = ImageBatch { pixels, sizes: vec![(96, 96); 2] };
+        let objects = vec![
+            Objects { boxes: vec![[5., 5., 50., 60.], [40., 30., 90., 80.]], classes: vec![2, 3] },
+            Objects { boxes: vec![[10., 20., 70., 80.]], classes: vec![1] },
+        ];
+        let pyramid = detector.features(&images.pixels, false).unwrap();
+        let together = detector.foreground(&pyramid, &images, &objects).unwrap();
+        let mut cache = FeatureCache::default();
+        cache.push(&pyramid, &images.sizes, objects).unwrap();
+
+        let order = BatchOrder { batch_size: 2, part: 0..2, key: Key::new(5) };
+        let chosen = shuffled(2, 7, 2, order.key);
+        let mut source = CachedSource::new(Rc::new(cache), order).unwrap();
+        let from_cache = source.foreground(7, &detector).unwrap();
+        let again = source.foreground(7, &detector).unwrap();
+        assert!(from_cache.iter().zip(&again).all(|(a, b)| Rc::ptr_eq(a, b)));
+        let from_cache = ForegroundPool::sample(&from_cache, &mut Key::new(6).rng()).unwrap();
+        let pools: Vec<&ForegroundPool> = chosen.iter().map(|&i| &together[i]).collect();
+        let from_batch = ForegroundPool::sample(&pools, &mut Key::new(6).rng()).unwrap();
+        assert!(from_cache.labels.len() >= 3);
+        assert_eq!(from_cache.labels, from_batch.labels);
+        assert_eq!(from_cache.sample_size, from_batch.sample_size);
+        let targets = |sample: &Foreground| sample.targets.to_vec2::<f32>().unwrap();
+        assert_eq!(targets(&from_cache), targets(&from_batch));
+        let apart = (from_cache.hidden - from_batch.hidden).unwrap().abs().unwrap().max_all().unwrap();
+        assert!(apart.to_scalar::<f32>().unwrap() < 1e-4);
+    }
+
+    #[test]
+    fn every_image_is_drawn_once_in_an_epoch() {
+        let mut drawn: Vec<usize> = (0..5).flat_map(|step| shuffled(10, step, 2, Key::new(1))).collect();
+        assert_ne!(drawn, (0..10).collect::<Vec<_>>());
+        drawn.sort_unstable();
+        assert_eq!(drawn, (0..10).collect::<Vec<_>>());
     }
 }

@@ -1,12 +1,12 @@
 //! Pooling boxes from a pyramid: from the level that fits their size (FPN, Eq. 1 there), or from several.
 
 mod onnx;
-mod sight;
 
-pub(crate) use sight::Sight;
-
-use candle_core::{DType, Tensor};
-use ebm_ops::boxes::{BBox, BoxConvention, area};
+use candle_core::{DType, Device, Tensor};
+use ebm_ops::{
+    boxes::{BBox, BoxConvention, area},
+    roi::Levels,
+};
 
 use crate::{
     Result,
@@ -61,22 +61,9 @@ impl View {
         (self.bins, self.bins)
     }
 
-    /// The box as it is seen. The map is linear and symmetric: a gradient in the box that is seen becomes the
-    /// one in the box in the same way.
-    pub fn enlarged(&self, bbox: BBox) -> BBox {
-        if self.context == 1.0 {
-            return bbox;
-        }
-        let along = |low: f32, high: f32| {
-            let (center, half) = ((low + high) / 2.0, self.context * (high - low) / 2.0);
-            [center - half, center + half]
-        };
-        let ([x0, x1], [y0, y1]) = (along(bbox[0], bbox[2]), along(bbox[1], bbox[3]));
-        [x0, y0, x1, y1]
-    }
-
-    /// The same of `boxes (R, 4)`; differentiable.
-    fn enlarged_all(&self, boxes: &Tensor) -> Result<Tensor> {
+    /// `boxes (R, 4)` as they are seen; differentiable. The map is linear and symmetric: a gradient in the box that is
+    /// seen becomes the one in the box in the same way.
+    pub fn enlarged(&self, boxes: &Tensor) -> Result<Tensor> {
         if self.context == 1.0 {
             return Ok(boxes.clone());
         }
@@ -89,7 +76,7 @@ impl View {
 
 /// Pooled boxes, grouped by level.
 pub struct Pooled {
-    /// `(R, C, size, size)`, or of several views `(R, C Σ size²)`; rows in the groups' order.
+    /// `(R, C Σ size²)`, the views side by side; rows in the groups' order.
     pub features: Tensor,
     /// The row that holds box i, so that `index_select(position)` restores the input's order.
     pub position: Vec<u32>,
@@ -97,12 +84,16 @@ pub struct Pooled {
     pub order: Vec<u32>,
 }
 
-/// Boxes of one level.
-struct Group {
-    level: usize,
-    /// Of each view the rows (image, x0, y0, x1, y1), `(R, 5)`, on the maps' device.
-    rois: Vec<Tensor>,
+/// Boxes as a view sees them.
+pub(crate) struct Rows {
+    /// The level of each box.
+    pub levels: Vec<usize>,
+    /// Rows (image, x0, y0, x1, y1) of the boxes from their levels' origins, `(R, 5)`, on the CPU.
+    pub rois: Tensor,
 }
+
+/// R boxes as PrRoIPool sees them in each view, for prediction: from all levels at once, without a graph.
+pub(crate) struct Sight<'a>(Vec<(&'a View, Levels, Tensor)>);
 
 impl Pooler {
     /// Bins and levels as configured.
@@ -168,80 +159,84 @@ impl Pooler {
         (level + view.offset).min(self.strides.len() - 1)
     }
 
-    /// The level in which `view` sees the box, and the box from that level's origin.
-    pub(crate) fn seen(&self, bbox: BBox, view: &View) -> (usize, BBox) {
-        let level = self.level_seen(self.level(&bbox), view);
-        (level, view.enlarged(bbox).map(|corner| corner - self.origins[level]))
+    /// `boxes (R, 4)` in input pixels, on the CPU, as each view sees them, box i lying in image `images[i]`;
+    /// differentiable.
+    pub(crate) fn rows(&self, boxes: &Tensor, images: &[u32]) -> Result<Vec<Rows>> {
+        let levels = self.levels(boxes)?;
+        let image = Tensor::new(images, boxes.device())?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
+        let rows = self.views.iter().map(|view| {
+            let levels: Vec<usize> = levels.iter().map(|level| self.level_seen(*level, view)).collect();
+            let mut seen = view.enlarged(boxes)?;
+            if self.origins.iter().any(|origin| *origin != 0.0) {
+                let origins: Vec<f32> = levels.iter().map(|level| self.origins[*level]).collect();
+                let origins = Tensor::from_vec(origins, (levels.len(), 1), boxes.device())?;
+                seen = seen.broadcast_sub(&origins.to_dtype(boxes.dtype())?)?;
+            }
+            Ok(Rows { levels, rois: Tensor::cat(&[&image, &seen], 1)? })
+        });
+        rows.collect()
     }
 
-    /// Pools `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid; they may be on
-    /// another device than the maps.
-    pub fn pool(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Pooled> {
+    /// The level of each of `boxes (R, 4)`.
+    fn levels(&self, boxes: &Tensor) -> Result<Vec<usize>> {
         let corners = boxes.detach().to_dtype(DType::F32)?.to_vec2::<f32>()?;
-        let mut members = vec![Vec::new(); self.coarsest + 1];
-        for (i, c) in corners.iter().enumerate() {
-            members[self.level(&[c[0], c[1], c[2], c[3]])].push(i as u32);
+        Ok(corners.iter().map(|c| self.level(&[c[0], c[1], c[2], c[3]])).collect())
+    }
+
+    /// Pools `boxes (R, 4)` in input pixels, on the CPU, box i lying in image `images[i]` of the pyramid.
+    pub fn pool(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Pooled> {
+        if images.is_empty() {
+            let map = &pyramid[0];
+            let empty = (0, self.output_len(map.dim(1)?));
+            let features = Tensor::zeros(empty, map.dtype(), map.device())?;
+            return Ok(Pooled { features, position: vec![], order: vec![] });
         }
-        let order = members.concat();
+        let levels = self.levels(boxes)?;
+        let mut order: Vec<u32> = (0..images.len() as u32).collect();
+        order.sort_by_key(|&i| levels[i as usize]);
         let mut position = vec![0u32; order.len()];
         for (row, &i) in (0u32..).zip(&order) {
             position[i as usize] = row;
         }
-        let image = Tensor::new(images, boxes.device())?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
-        let rois = self.views.iter().map(|view| {
-            let mut rois = Tensor::cat(&[&image, &view.enlarged_all(boxes)?], 1)?;
+        let rois = self.rows(boxes, images)?.into_iter().map(|Rows { mut rois, .. }| {
             if !order.is_sorted() {
                 rois = rois.index_select(&Tensor::new(order.as_slice(), boxes.device())?, 0)?;
             }
             Ok(rois.to_device(pyramid[0].device())?)
         });
         let rois = rois.collect::<Result<Vec<_>>>()?;
-        let (mut groups, mut start) = (Vec::new(), 0);
-        for (level, members) in members.iter().enumerate().filter(|(_, members)| !members.is_empty()) {
-            let own = self.views.iter().zip(&rois).map(|(view, rois)| {
-                let origin = self.origins[self.level_seen(level, view)];
-                let rois = rois.narrow(0, start, members.len())?;
-                let to_origin = Tensor::new(&[0.0, -origin, -origin, -origin, -origin], rois.device())?;
-                if origin == 0.0 { Ok(rois) } else { rois.broadcast_add(&to_origin.to_dtype(rois.dtype())?) }
+        let (mut pooled, mut start) = (Vec::new(), 0);
+        for group in order.chunk_by(|a, b| levels[*a as usize] == levels[*b as usize]) {
+            let level = levels[group[0] as usize];
+            let tiles = self.views.iter().zip(&rois).map(|(view, rois)| {
+                let rois = rois.narrow(0, start, group.len())?;
+                Ok(self.pool_at(pyramid, self.level_seen(level, view), view, &rois)?.flatten_from(1)?)
             });
-            groups.push(Group { level, rois: own.collect::<candle_core::Result<_>>()? });
-            start += members.len();
+            pooled.push(Tensor::cat(&tiles.collect::<Result<Vec<_>>>()?, 1)?);
+            start += group.len();
         }
-        let pooled =
-            groups.iter().map(|group| self.pool_group(pyramid, group)).collect::<Result<Vec<_>>>()?;
-        let features = match pooled.as_slice() {
-            [] => self.pooled_nothing(pyramid)?,
-            [one] => one.clone(),
-            several => Tensor::cat(several, 0)?,
-        };
-        Ok(Pooled { features, position, order })
+        Ok(Pooled { features: Tensor::cat(&pooled, 0)?, position, order })
     }
 
-    fn pool_group(&self, pyramid: &[Tensor], group: &Group) -> Result<Tensor> {
-        let pooled = self.views.iter().zip(&group.rois).map(|(view, rois)| {
-            let level = self.level_seen(group.level, view);
-            let (map, scale) = (&pyramid[level], self.scale(level));
-            Ok(match self.pooling {
-                Pooling::RoiAlign(ratio) => {
-                    ebm_ops::roi::roi_align(map, rois, view.out(), scale, ratio, false)?
-                }
-                Pooling::PrRoi => ebm_ops::roi::prroi_pool(map, rois, view.out(), scale)?,
-            })
+    /// Looks at `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid. They are on the
+    /// CPU; what is made of them is on the maps' device.
+    pub(crate) fn see(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Sight<'_>> {
+        let maps: Vec<_> = pyramid.iter().zip(self.scales()).collect();
+        let rows = self.views.iter().zip(self.rows(boxes, images)?).map(|(view, Rows { levels, rois })| {
+            let numbers = levels.iter().map(|level| *level as f32);
+            let numbers = Tensor::from_iter(numbers, &Device::Cpu)?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
+            let rows = Tensor::cat(&[&numbers, &rois], 1)?.to_device(pyramid[0].device())?;
+            Ok((view, Levels::new(&maps, view.out())?, rows))
         });
-        match pooled.collect::<Result<Vec<_>>>()?.as_slice() {
-            [one] => Ok(one.clone()),
-            several => {
-                let flat = several.iter().map(|tiles| tiles.flatten_from(1));
-                Ok(Tensor::cat(&flat.collect::<candle_core::Result<Vec<_>>>()?, 1)?)
-            }
-        }
+        Ok(Sight(rows.collect::<Result<_>>()?))
     }
 
-    fn pooled_nothing(&self, pyramid: &[Tensor]) -> Result<Tensor> {
-        let (channels, dtype, device) = (pyramid[0].dim(1)?, pyramid[0].dtype(), pyramid[0].device());
-        Ok(match self.views.as_slice() {
-            [one] => Tensor::zeros((0, channels, one.bins, one.bins), dtype, device)?,
-            _ => Tensor::zeros((0, self.output_len(channels)), dtype, device)?,
+    /// Pools rows of boxes from one level.
+    fn pool_at(&self, pyramid: &[Tensor], level: usize, view: &View, rois: &Tensor) -> Result<Tensor> {
+        let (map, scale) = (&pyramid[level], self.scale(level));
+        Ok(match self.pooling {
+            Pooling::RoiAlign(ratio) => ebm_ops::roi::roi_align(map, rois, view.out(), scale, ratio, false)?,
+            Pooling::PrRoi => ebm_ops::roi::prroi_pool(map, rois, view.out(), scale)?,
         })
     }
 
@@ -251,11 +246,31 @@ impl Pooler {
     }
 }
 
+impl Sight<'_> {
+    /// The boxes pooled, the views of each side by side: bins outside and channels innermost, `(R, Σ size²·C)`.
+    pub fn pool(&self) -> Result<Tensor> {
+        let pooled = self.0.iter().map(|(_, levels, rows)| Ok(levels.pool(rows)?));
+        Ok(Tensor::cat(&pooled.collect::<Result<Vec<_>>>()?, 1)?)
+    }
+
+    /// The gradient in the boxes, `(R, 4)` on the CPU, from the one in what [`pool`](Self::pool) makes of them.
+    pub fn box_gradient(&self, gradient: &Tensor) -> Result<Tensor> {
+        let bins: usize = self.0.iter().map(|(view, ..)| view.len()).sum();
+        let (channels, mut start) = (gradient.dim(1)? / bins.max(1), 0);
+        let of_views = self.0.iter().map(|(view, levels, rows)| {
+            let own = gradient.narrow(1, start, view.len() * channels)?;
+            start += view.len() * channels;
+            view.enlarged(&levels.box_gradient(rows, &own)?)
+        });
+        let sum = of_views.reduce(|sum, own| Ok((sum? + own?)?));
+        sum.unwrap_or_else(|| Ok(Tensor::zeros((gradient.dim(0)?, 4), gradient.dtype(), &Device::Cpu)?))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};
-    use candle_core::Device;
 
     fn pooler(pooling: Pooling) -> Pooler {
         Pooler::new(&ExperimentConfig::embedded("torchvision").unwrap().detector, pooling)
@@ -349,6 +364,6 @@ mod tests {
         let pyramid = vec![Tensor::zeros((1, 2, 8, 8), DType::F32, &Device::Cpu).unwrap(); 4];
         let boxes = Tensor::zeros((0, 4), DType::F32, &Device::Cpu).unwrap();
         let pooled = pooler(Pooling::PrRoi).pool(&pyramid, &boxes, &[]).unwrap();
-        assert_eq!(pooled.features.dims(), [0, 2, 7, 7]);
+        assert_eq!(pooled.features.dims(), [0, 2 * 7 * 7]);
     }
 }

@@ -6,7 +6,7 @@ use ebm_nn::resnet::{Norm, ResNetConfig};
 use ebm_ops::{boxes::BoxConvention, device::Precision};
 use serde::{Deserialize, Serialize};
 
-use super::BodyKind;
+use super::{BodyKind, require};
 use crate::{Error, Result};
 
 settings! {
@@ -82,6 +82,13 @@ settings! {
         pub mean: [f32; 3] where -1e3..=1e3,
         /// Per channel, in the network's channel order.
         pub std: [f32; 3] where 1e-3..=1e3,
+    }
+}
+
+impl InputConfig {
+    /// Why the values contradict each other, if they do.
+    pub(super) fn check(&self) -> std::result::Result<(), String> {
+        require(self.long_side >= self.short_side, "input.long_side is below input.short_side")
     }
 }
 
@@ -328,21 +335,11 @@ impl DetectorConfig {
 
     /// Why the values contradict each other, if they do.
     pub(super) fn check(&self) -> std::result::Result<(), String> {
-        let requirements = [
-            (
-                self.rpn.anchor_sizes.len() == Self::STRIDES.len(),
-                "rpn.anchor_sizes needs one entry for each of P2 … P6",
-            ),
-            (!self.rpn.anchor_ratios.is_empty(), "rpn.anchor_ratios is empty"),
-            (
-                matches!(self.backbone.map_scales.len(), 0 | 4),
-                "backbone.map_scales needs one entry for each of the body's four maps, or none",
-            ),
-            (self.input.long_side >= self.input.short_side, "input.long_side is below input.short_side"),
-        ];
-        match requirements.iter().find(|(holds, _)| !holds) {
-            Some((_, reason)) => Err((*reason).to_string()),
-            None => Ok(()),
-        }
+        let of_levels = self.rpn.anchor_sizes.len() == Self::STRIDES.len();
+        require(of_levels, "rpn.anchor_sizes needs one entry for each of P2 … P6")?;
+        require(!self.rpn.anchor_ratios.is_empty(), "rpn.anchor_ratios is empty")?;
+        let of_maps = matches!(self.backbone.map_scales.len(), 0 | 4);
+        require(of_maps, "backbone.map_scales needs one entry for each of the body's four maps, or none")?;
+        self.input.check()
     }
 }

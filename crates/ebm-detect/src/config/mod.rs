@@ -1,23 +1,19 @@
 //! The settings of detection's experiments.
 
 mod detector;
-mod fastest_det;
 mod method;
 mod refiner;
-mod training;
 
 pub use ebm_experiment::config::{AblationConfig, Settings};
-use ebm_experiment::config::{row, settings};
+use ebm_experiment::config::{Setting, row, settings};
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
     BackboneConfig, ChannelOrder, Convention, DetectorBody, DetectorConfig, InputConfig, MapType, NormKind,
     ResampleKind, RoiConfig, RpnConfig,
 };
-pub use fastest_det::FastestDetConfig;
 pub use method::{ConfidenceConfig, MethodConfig, Published};
 pub use refiner::{BodyKind, RefinerConfig, RefinerNetworkConfig, ViewConfig};
-pub use training::{OptimizerKind, TrainingConfig};
 
 pub use crate::energy_head::Coordinates;
 
@@ -84,6 +80,75 @@ settings! {
     }
 }
 
+settings! {
+    /// An optimiser with its schedule.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct TrainingConfig {
+        /// Updates.
+        pub steps: usize where 1..=1_000_000_000,
+        /// Images per update.
+        pub batch_size: usize where 1..=65_536 => "images",
+        /// `sgd` (momentum 0.9, biases at twice the rate and without decay) or `adam`.
+        pub optimizer: OptimizerKind,
+        /// Base learning rate.
+        pub learning_rate: f64 where 1e-9..=10.0,
+        /// Weight decay, coupled.
+        pub weight_decay: f64 where 0.0..=1.0,
+        /// Linear warm-up over so many steps …
+        pub warmup_steps: usize where 0..=1_000_000_000,
+        /// … from this share of the base rate.
+        pub warmup_factor: f64 where 0.0..=1.0,
+        /// Steps at which the rate is multiplied by `decay`.
+        pub milestones: Vec<usize> where 0..=10_000_000_000 => "steps",
+        /// See `milestones`.
+        pub decay: f64 where 1e-6..=1.0,
+        /// Upper bound of the gradient's norm; 0 for none.
+        pub gradient_clip: f64 where 0.0..=1e6,
+    }
+}
+
+/// Which optimiser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerKind {
+    /// SGD with momentum 0.9.
+    Sgd,
+    /// Adam.
+    Adam,
+}
+
+impl Setting for OptimizerKind {}
+
+settings! {
+    /// How FastestDet looks at an image.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct FastestDetConfig {
+        /// Height and width of the network's input, a multiple of 32, whatever the image's.
+        pub side: usize where 32..=4096 => "pixels",
+        /// Detections need this score.
+        pub score_threshold: f32 where 0.0..=1.0,
+        /// Suppression threshold per class.
+        pub nms: f32 where 0.0..=1.0,
+    }
+}
+
+impl Settings for FastestDetConfig {
+    const EMBEDDED: &'static [(&'static str, &'static str)] =
+        &[("fastestdet", include_str!("../../configs/fastestdet.toml"))];
+
+    fn check(&self) -> std::result::Result<(), String> {
+        let reason = format!("side = {}; the network halves it five times: a multiple of 32", self.side);
+        require(self.side.is_multiple_of(32), &reason)
+    }
+}
+
+/// The `reason` as an error, unless the requirement holds.
+fn require(holds: bool, reason: &str) -> std::result::Result<(), String> {
+    if holds { Ok(()) } else { Err(reason.to_owned()) }
+}
+
 impl Settings for ExperimentConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("mini", include_str!("../../configs/mini.toml")),
@@ -95,9 +160,8 @@ impl Settings for ExperimentConfig {
 
     fn check(&self) -> std::result::Result<(), String> {
         for method in self.rows() {
-            if method.density.is_some() && method.confidence.is_some() {
-                return Err(format!("methods.{}: a density or a confidence, not both", method.key));
-            }
+            let is_one = method.density.is_none() || method.confidence.is_none();
+            require(is_one, &format!("methods.{}: a density or a confidence, not both", method.key))?;
         }
         self.detector.check()
     }

@@ -5,7 +5,7 @@ use ebm_experiment::config::{Setting, Settings, settings};
 use ebm_nn::efficientnet::EfficientNetLite0;
 use serde::{Deserialize, Serialize};
 
-use super::{InputConfig, TrainingConfig};
+use super::{InputConfig, TrainingConfig, require};
 
 settings! {
     /// A box refiner, how it is trained, and how boxes climb.
@@ -129,22 +129,16 @@ impl RefinerNetworkConfig {
     fn check(&self) -> Result<(), String> {
         let known = self.body.strides();
         let first = known.iter().position(|stride| Some(stride) == self.strides.first());
-        if first.is_none_or(|first| !known[first..].starts_with(&self.strides)) {
-            return Err(format!("network.strides are {:?}, not some of {known:?} in a row", self.strides));
-        }
-        if self.map_scales.len() != self.strides.len() {
-            return Err("network.map_scales needs one entry for each of network.strides".to_owned());
-        }
-        if self.kernel == 2 {
-            return Err("network.kernel is 2; a kernel of 1 or 3 has a centre".to_owned());
-        }
-        if self.views.is_empty() {
-            return Err("network.views is empty: boxes are pooled from one level at least".to_owned());
-        }
-        if self.coarsest_level >= self.strides.len() {
-            return Err("network.coarsest_level is no index into network.strides".to_owned());
-        }
-        Ok(())
+        let are_known = first.is_some_and(|first| known[first..].starts_with(&self.strides));
+        let strides = format!("network.strides are {:?}, not some of {known:?} in a row", self.strides);
+        require(are_known, &strides)?;
+        let of_each = self.map_scales.len() == self.strides.len();
+        require(of_each, "network.map_scales needs one entry for each of network.strides")?;
+        require(self.kernel != 2, "network.kernel is 2; a kernel of 1 or 3 has a centre")?;
+        let is_seen = !self.views.is_empty();
+        require(is_seen, "network.views is empty: boxes are pooled from one level at least")?;
+        let is_level = self.coarsest_level < self.strides.len();
+        require(is_level, "network.coarsest_level is no index into network.strides")
     }
 }
 
@@ -155,9 +149,7 @@ impl Settings for RefinerConfig {
     ];
 
     fn check(&self) -> Result<(), String> {
-        if self.input.long_side < self.input.short_side {
-            return Err("input.long_side is below input.short_side".to_owned());
-        }
+        self.input.check()?;
         self.ascent.check().map_err(|error| format!("ascent: {error}"))?;
         self.network.check()
     }

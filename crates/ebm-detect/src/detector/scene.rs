@@ -4,31 +4,20 @@ use ebm_core::GradientAscent;
 use ebm_data::Image;
 use rand::RngCore;
 
-use super::{
-    Detection, Detector, Network,
-    refined::{known, refine_boxes},
-    two_stages::View,
-};
+use super::{Detection, Detector, Network, two_stages::Unrefined};
 use crate::{
     Error, Result,
+    box_energy::{BoxEnergy, PathPoint, Seen},
     corner_density::BoxDensity,
-    inference::PathPoint,
-    refiner::{BoxRefiner, LabelledBox, Seen},
+    refiner::LabelledBox,
 };
 
 /// An image as a [`Detector`] saw it, with what it found there.
 pub struct Scene {
     /// The objects, best score first, as [`Detector::detect`] gives them.
     pub detections: Vec<Detection>,
-    sight: Sight,
-}
-
-/// What is kept of the image.
-enum Sight {
-    Refiner(Seen),
-    TwoStages(Box<View>),
-    /// Nothing that f could be asked of.
-    Bare,
+    /// What f can be asked of, where there is f.
+    seen: Option<Seen>,
 }
 
 impl Detector {
@@ -38,38 +27,34 @@ impl Detector {
     /// # Errors
     /// As [`detect`](Self::detect).
     pub fn look(&self, image: &Image) -> Result<Scene> {
+        let Unrefined { mut detections, mut seen, .. } = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
-            let (mut detections, seen) = (self.unrefined(image)?, refiner.look(image)?);
-            refine_boxes(refiner, &mut detections, self.min_score, |boxes| {
-                refiner.refine_seen(&seen, boxes)
+            let (energy, own) = (refiner.energy(), refiner.look(image)?);
+            refiner.refine_found(&mut detections, self.min_score, |boxes| {
+                Ok(energy.refined(&own, boxes, &energy.ascent)?.0)
             })?;
-            return Ok(Scene { detections, sight: Sight::Refiner(seen) });
+            seen = Some(own);
         }
-        Ok(match &self.network {
-            Network::TwoStages(detector) => {
-                let view = detector.look(image)?;
-                let detections = self.detections(detector.found(&view));
-                Scene { detections, sight: Sight::TwoStages(Box::new(view)) }
-            }
-            Network::FastestDet(_) => Scene { detections: self.unrefined(image)?, sight: Sight::Bare },
-        })
+        Ok(Scene { detections, seen })
     }
 
-    /// How its boxes climb f, by default; none where there is no f.
-    pub fn ascent(&self) -> Option<&GradientAscent> {
+    /// f of boxes: the refiner's, or else the branch's.
+    pub(super) fn energy(&self) -> Option<&BoxEnergy> {
         match (&self.refiner, &self.network) {
-            (Some(refiner), _) => Some(refiner.ascent()),
-            (None, Network::TwoStages(detector)) => detector.ascent(),
+            (Some(refiner), _) => Some(refiner.energy()),
+            (None, Network::TwoStages(detector)) => detector.energy(),
             (None, Network::FastestDet(_)) => None,
         }
     }
 
+    /// How its boxes climb f, by default; none where there is no f.
+    pub fn ascent(&self) -> Option<&GradientAscent> {
+        self.energy().map(BoxEnergy::ascent)
+    }
+
     /// Whether f can be asked about boxes of this label of the detector.
     pub fn can_climb(&self, label: usize) -> bool {
-        match &self.refiner {
-            Some(refiner) => self.for_refiner(refiner, LabelledBox { bbox: [0.0; 4], label }).is_ok(),
-            None => self.ascent().is_some(),
-        }
+        self.energy().is_some() && self.labelled(LabelledBox { bbox: [0.0; 4], label }).is_ok()
     }
 
     /// The way of a box with the detector's label up f, in steps as `ascent` says.
@@ -82,13 +67,8 @@ impl Detector {
         given: LabelledBox,
         ascent: &GradientAscent,
     ) -> Result<Vec<PathPoint>> {
-        match (&scene.sight, &self.refiner, &self.network) {
-            (Sight::Refiner(seen), Some(refiner), _) => {
-                refiner.climb(seen, self.for_refiner(refiner, given)?, ascent)
-            }
-            (Sight::TwoStages(view), _, Network::TwoStages(detector)) => detector.climb(view, given, ascent),
-            _ => Err(no_energy(NO_MODEL)),
-        }
+        let (energy, seen) = self.seen_by_energy(scene)?;
+        energy.climb(seen, self.labelled(given)?, ascent)
     }
 
     /// p(y | x) about a box with the detector's label from so many importance samples, drawn with `rng`.
@@ -102,30 +82,28 @@ impl Detector {
         samples: usize,
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
-        match (&scene.sight, &self.refiner, &self.network) {
-            (Sight::Refiner(seen), Some(refiner), _) => {
-                refiner.check_density()?;
-                refiner.density(seen, self.for_refiner(refiner, given)?, samples, rng)
-            }
-            (Sight::TwoStages(view), _, Network::TwoStages(detector)) => {
-                detector.density(view, given, samples, rng)
-            }
-            _ => Err(no_energy(NO_MODEL)),
-        }
+        self.check_density()?;
+        let (energy, seen) = self.seen_by_energy(scene)?;
+        energy.density(seen, self.labelled(given)?, samples, rng)
     }
 
-    /// The box with the label that the refiner knows its class by.
-    fn for_refiner(&self, refiner: &BoxRefiner, given: LabelledBox) -> Result<LabelledBox> {
+    /// f, and the scene as its network saw it.
+    fn seen_by_energy<'a>(&'a self, scene: &'a Scene) -> Result<(&'a BoxEnergy, &'a Seen)> {
+        let reason = "this detector has no energy model: give it a refiner or a branch";
+        self.energy().zip(scene.seen.as_ref()).ok_or_else(|| no_energy(reason))
+    }
+
+    /// The box with the label that f knows its class by, which is another in a refiner.
+    fn labelled(&self, given: LabelledBox) -> Result<LabelledBox> {
+        let Some(refiner) = &self.refiner else { return Ok(given) };
         let class = self.classes().iter().find(|class| class.label == given.label);
-        let label = known(refiner, class).ok_or_else(|| {
+        let label = class.and_then(|class| refiner.label_of(class)).ok_or_else(|| {
             let names: Vec<&str> = refiner.classes().iter().map(|class| class.name.as_str()).collect();
             no_energy(&format!("the refiner was trained on {} alone", names.join(", ")))
         })?;
         Ok(LabelledBox { label, ..given })
     }
 }
-
-const NO_MODEL: &str = "this detector has no energy model: give it a refiner or a branch";
 
 fn no_energy(reason: &str) -> Error {
     Error::config("f of a box", reason)

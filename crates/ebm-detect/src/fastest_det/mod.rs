@@ -1,7 +1,6 @@
 //! FastestDet: a detector of one stage (BSD-3-Clause, 2022, xuehao.ma). A ShuffleNetV2 body, one map of
 //! stride 16, and in each of its cells at most one object.
 
-mod decode;
 mod network;
 
 use candle_core::{Device, Tensor};
@@ -15,8 +14,10 @@ use ebm_ops::boxes::{BoxConvention, batched_nms};
 
 use crate::{Result, box_head::Candidate, config::FastestDetConfig};
 
-use self::decode::{cells_of, decode};
 use self::network::Network;
+
+/// How much the probability of an object and that of its class weigh in the score, as exponents.
+const WEIGHTS: [f32; 2] = [0.6, 0.4];
 
 /// The network and how it looks at an image; parameter names are those of its published `.pth`.
 pub struct FastestDet {
@@ -55,12 +56,40 @@ impl FastestDet {
         let side = self.config.side;
         // As the published numbers were made: each pixel is the mean of those that it covers.
         let planes = Self::NORMALISE.to_chw(&resize_pillow_box(image, side, side));
-        let cells = cells_of(&self.forward(&Tensor::from_vec(planes, (1, 3, side, side), &self.device)?)?)?;
-        let found = decode(&cells, (image.height, image.width), self.config.score_threshold);
+        let output = self.forward(&Tensor::from_vec(planes, (1, 3, side, side), &self.device)?)?;
+        let found = decode(&output, image, self.config.score_threshold)?;
         let boxes: Vec<_> = found.iter().map(|candidate| candidate.bbox).collect();
         let scores: Vec<_> = found.iter().map(|candidate| candidate.score).collect();
         let labels: Vec<_> = found.iter().map(|candidate| candidate.label).collect();
         let kept = batched_nms(&boxes, &scores, &labels, self.config.nms, BoxConvention::HalfOpen)?;
         Ok(kept.into_iter().map(|i| found[i]).collect())
     }
+}
+
+/// The objects of an `image` whose score is at least `threshold`, from the cells (1, rows, columns, 5 + classes); one
+/// whose score is no number stays, to be refused.
+fn decode(output: &Tensor, image: &Image, threshold: f32) -> Result<Vec<Candidate>> {
+    let (_, rows, columns, each) = output.dims4()?;
+    let sides = [image.width as f32, image.height as f32];
+    let candidate = |(cell, numbers): (usize, &[f32])| {
+        let [object, x, y, w, h, ref classes @ ..] = *numbers else { return None };
+        let (label, class) = classes
+            .iter()
+            .enumerate()
+            .fold((0, f32::MIN), |best, (label, &p)| if p > best.1 { (label + 1, p) } else { best });
+        let score = object.powf(WEIGHTS[0]) * class.powf(WEIGHTS[1]);
+        let centre = [
+            ((cell % columns) as f32 + x.tanh()) / columns as f32 * sides[0],
+            ((cell / columns) as f32 + y.tanh()) / rows as f32 * sides[1],
+        ];
+        let half = [logistic(w) * sides[0] / 2., logistic(h) * sides[1] / 2.];
+        let bbox = [centre[0] - half[0], centre[1] - half[1], centre[0] + half[0], centre[1] + half[1]];
+        (score >= threshold || score.is_nan()).then_some(Candidate { bbox, label, score })
+    };
+    let numbers = output.get(0)?.flatten_all()?.to_vec1::<f32>()?;
+    Ok(numbers.chunks_exact(each.max(1)).enumerate().filter_map(candidate).collect())
+}
+
+fn logistic(x: f32) -> f32 {
+    1. / (1. + (-x).exp())
 }

@@ -71,10 +71,7 @@ impl Calibration {
     /// The calibration of `refiner` for the detector whose boxes on annotated images are `results`, with the
     /// step lengths that it has, from what is right after refinement. None where that are fewer than
     /// [`FEWEST`](Self::FEWEST) detections, or the refiner has no density.
-    ///
-    /// # Errors
-    /// When an image cannot be read, or the network fails.
-    pub fn of(
+    pub(super) fn of(
         refiner: &BoxRefiner,
         results: &RefinedResults<'_>,
         options: &CalibrationOptions,
@@ -83,7 +80,7 @@ impl Calibration {
         if refiner.check_density().is_err() {
             return Ok(None);
         }
-        let refined = results.refined(refiner, std::slice::from_ref(&refiner.ascent), progress)?;
+        let refined = results.refined(refiner, std::slice::from_ref(&refiner.energy.ascent), progress)?;
         let refined = refined.into_iter().next().unwrap_or_default();
         let right = right(&results.images.truth, &results.with(&refined, None))?;
         if right.len() < Self::FEWEST {
@@ -129,13 +126,14 @@ impl Calibration {
             results.images.dataset.images.iter().filter_map(|image| Some((image, of_image.get(&image.id)?)));
         for (done, (image, (indices, boxes))) in (1..).zip(images) {
             let seen = refiner.look(&read_image(&image.path)?)?;
-            let (refined, corners) = refiner.refined(&seen, boxes, &refiner.ascent)?;
+            let (refined, corners) = refiner.energy.refined(&seen, boxes, &refiner.energy.ascent)?;
             for (found, temperature) in found.iter_mut().zip(Self::TEMPERATURES) {
                 let mut rng = options.key.index(image.id).rng();
                 let each = indices.iter().zip(boxes).zip(&refined).zip(&corners);
                 for (((index, given), refined), &corners) in each {
                     let samples = options.samples;
-                    let density = refiner.tempered(&seen, *given, corners, samples, temperature, &mut rng)?;
+                    let density =
+                        refiner.energy.density_at(&seen, *given, corners, samples, temperature, &mut rng)?;
                     match density.edge_regions(BoxDensity::LEVEL) {
                         // A density without spread has none.
                         Err(Error::Core(ebm_core::Error::NoSpread { .. })) => {}

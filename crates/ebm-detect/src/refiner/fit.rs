@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::Device;
-use ebm_core::{BoxSpace, GaussianMixture, GradientAscent, Proposal, TargetSpace};
+use ebm_core::{BoxSpace, GaussianMixture, Proposal, TargetSpace};
 use ebm_data::{coco::CocoDataset, decode::read_image};
 use ebm_eval::Detection;
 use ebm_experiment::best;
@@ -15,12 +15,13 @@ use ebm_train::{ModelMetadata, Progress};
 use rand::RngCore;
 
 use super::{
-    BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinerOptions, Rescoring, scaled,
+    BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinerOptions, Rescoring,
 };
 use crate::{
     Error, Result,
-    annotated::Annotated,
     config::{RefinerConfig, Settings},
+    evaluation::Annotated,
+    inference::BoxAscent,
     layers::rows_of_four,
 };
 
@@ -59,7 +60,7 @@ impl RefinedResults<'_> {
     pub(super) fn refined(
         &self,
         refiner: &BoxRefiner,
-        ascents: &[GradientAscent],
+        ascents: &[BoxAscent],
         progress: &mut dyn Progress,
     ) -> Result<Vec<BTreeMap<usize, RefinedBox>>> {
         let of_images = self.of_images(refiner, |_| true);
@@ -69,7 +70,7 @@ impl RefinedResults<'_> {
             if let Some((indices, boxes)) = of_images.get(&image.id) {
                 let seen = refiner.look(&read_image(&image.path)?)?;
                 for (refined, ascent) in refined.iter_mut().zip(ascents) {
-                    let (found, _) = refiner.refined(&seen, boxes, ascent)?;
+                    let (found, _) = refiner.energy.refined(&seen, boxes, ascent)?;
                     refined.extend(indices.iter().copied().zip(found));
                 }
             }
@@ -96,7 +97,7 @@ impl RefinedResults<'_> {
     }
 }
 
-/// The factor among `factors` of the configured step lengths with the best AP (0 to 1), and that AP: the
+/// The factor among `factors` of the refiner's step lengths with the best AP (0 to 1), and that AP: the
 /// first of equals. Where no factor gives an AP, 1 and no number. A box that cannot be refined, of a class
 /// that the refiner does not know or without extent, stays as it is.
 fn best_factor(
@@ -105,7 +106,7 @@ fn best_factor(
     factors: &[f64],
     progress: &mut dyn Progress,
 ) -> Result<(f64, f64)> {
-    let ascents: Vec<_> = factors.iter().map(|&factor| scaled(&refiner.config.ascent, factor)).collect();
+    let ascents: Vec<_> = factors.iter().map(|&factor| refiner.energy.ascent.scaled(factor)).collect();
     let refined = results.refined(refiner, &ascents, progress)?;
     let scores = refined.iter().map(|refined| Ok(results.images.score(&results.with(refined, None))?.ap));
     Ok(best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN)))
@@ -141,7 +142,7 @@ impl RefinerFit<'_> {
             Some(factor) => factor,
             None => {
                 let factors = &RefinerConfig::parse("its configuration", &said.config)?.step_factors;
-                let (factor, ap) = best_factor(&open(None)?, results, factors, progress)?;
+                let (factor, ap) = best_factor(&open(Some(1.0))?, results, factors, progress)?;
                 let name = &results.images.name;
                 progress.message(&format!("step lengths × {factor}: AP {:.1} on {name}", 100.0 * ap));
                 factor

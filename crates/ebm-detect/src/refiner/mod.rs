@@ -4,44 +4,38 @@
 //! come from Eq. 5 around true boxes, and nothing of the detector is needed whose boxes it refines.
 
 mod calibration;
-mod clip;
 mod fit;
 mod network;
-mod onnx;
-mod seen;
 
 use std::path::Path;
 
 use candle_core::{DType, Device};
 use ebm_base::Key;
-use ebm_core::{GaussianMixture, GradientAscent, Tempered};
 use ebm_data::Image;
 use ebm_nn::{
     import::{LoadPolicy, WeightBytes},
+    onnx::{Graph, Length, Part},
     params::ParamStore,
 };
-use ebm_ops::{
-    boxes::{BBox, BoxConvention},
-    device::Precision,
-};
+use ebm_ops::{boxes::BoxConvention, device::Precision};
 use ebm_train::Class;
 use rand::RngCore;
 
 use crate::{
     Error, Result,
+    box_energy::{BoxEnergy, Seen},
     config::{RefinerConfig, Settings},
     corner_density::BoxDensity,
+    detector::Detection,
     energy_head::{BoxFeatures, Coordinates},
-    inference::{BoxAscent, Climbed, climb},
-    input::{original_pixel, to_original},
+    faster_rcnn::ImageBatch,
+    inference::BoxAscent,
     weights::{REFINER, WeightFile},
 };
 
 pub use calibration::{Calibration, CalibrationOptions, Rescoring};
-use clip::clipped;
 pub use fit::{RefinedResults, RefinerFit, jittered};
 pub use network::RefinerNetwork;
-pub use seen::Seen;
 
 /// What a [`BoxRefiner`] is opened with beside its file.
 #[derive(Clone, Debug)]
@@ -112,10 +106,9 @@ pub struct RefinedBox {
 pub struct BoxRefiner {
     config: RefinerConfig,
     network: RefinerNetwork,
-    ascent: GradientAscent,
+    energy: BoxEnergy,
     classes: Vec<Class>,
-    calibration: Option<Calibration>,
-    options: RefinerOptions,
+    device: Device,
 }
 
 impl BoxRefiner {
@@ -156,13 +149,20 @@ impl BoxRefiner {
         if !report.is_exact() {
             return Err(refuse(format!("its tensors are not those of its configuration: {report}")));
         }
-        let network = network.in_precision(options.precision);
-        let factor = options.step_factor.or(said.step_factor).unwrap_or(1.0);
-        let ascent = scaled(&config.ascent, factor);
         let calibration = Some(said.calibration).filter(|text| !text.is_empty());
         let calibration = calibration.map(|text| toml::from_str(&text)).transpose();
         let calibration = calibration.map_err(|error| refuse(format!("its calibration: {error}")))?;
-        Ok(Self { config, network, ascent, classes: said.classes, calibration, options: options.clone() })
+        let ascent = BoxAscent { ascent: config.ascent.clone(), coordinates: Coordinates::Relative };
+        let energy = BoxEnergy {
+            head: network.head().clone().in_precision(options.precision),
+            ascent: ascent.scaled(options.step_factor.or(said.step_factor).unwrap_or(1.0)),
+            proposal: config.objective.gaussian(),
+            convention: CONVENTION,
+            clips: options.clip,
+            clips_edges: options.clip,
+            calibration,
+        };
+        Ok(Self { config, network, energy, classes: said.classes, device: options.device.clone() })
     }
 
     /// The settings.
@@ -178,7 +178,7 @@ impl BoxRefiner {
     /// What validation images taught about it beside the step length; none where it was trained without a
     /// detector's results.
     pub fn calibration(&self) -> Option<&Calibration> {
-        self.calibration.as_ref()
+        self.energy.calibration.as_ref()
     }
 
     /// The label of boxes of this category of the annotations; none where the refiner tells classes apart and
@@ -190,6 +190,52 @@ impl BoxRefiner {
         self.classes.iter().find(|class| class.id == category_id).map(|class| class.label)
     }
 
+    /// The label of boxes of a detector's class; none where the refiner was not trained on that class.
+    pub(crate) fn label_of(&self, class: &Class) -> Option<usize> {
+        let is_known = |known: &Class| known.id == class.id && known.name == class.name;
+        self.classes.iter().any(is_known).then(|| self.label(class.id)).flatten()
+    }
+
+    /// Has the boxes of at least this score, and of known classes, refined by `refine`, if there is one.
+    pub(crate) fn refine_found(
+        &self,
+        found: &mut [Detection],
+        min_score: f32,
+        refine: impl FnOnce(&[LabelledBox]) -> Result<Vec<RefinedBox>>,
+    ) -> Result<()> {
+        let given = |(place, one): (usize, &Detection)| {
+            let [_, _, width, height] = one.bbox;
+            let label = self.label_of(one.class.as_ref()?)?;
+            let is_refinable = one.score >= min_score && width > 0.0 && height > 0.0;
+            is_refinable.then_some((place, LabelledBox { bbox: one.bbox, label }))
+        };
+        let (places, boxes): (Vec<usize>, Vec<LabelledBox>) =
+            found.iter().enumerate().filter_map(given).unzip();
+        if boxes.is_empty() {
+            return Ok(());
+        }
+        for (place, refined) in places.into_iter().zip(refine(&boxes)?) {
+            found[place].bbox = refined.bbox;
+            found[place].density = refined.density;
+        }
+        Ok(())
+    }
+
+    /// Looks at an image, for the [energy](Self::energy) of boxes in it.
+    ///
+    /// # Errors
+    /// When the network fails.
+    pub fn look(&self, image: &Image) -> Result<Seen> {
+        let (images, sample) = ImageBatch::of_image(image, &self.config.input, &self.device)?;
+        let pyramid = self.network.pyramid(&self.network.maps(&images.pixels)?)?;
+        Ok(Seen { sample, pyramid: BoxFeatures::readable(&pyramid)? })
+    }
+
+    /// f of boxes in an image that was looked at.
+    pub fn energy(&self) -> &BoxEnergy {
+        &self.energy
+    }
+
     /// Refines `boxes` of `image`; entry i of the result is entry i of them. The image is looked at once for
     /// all boxes.
     ///
@@ -199,7 +245,7 @@ impl BoxRefiner {
         if boxes.is_empty() {
             return Ok(vec![]);
         }
-        self.refine_seen(&self.look(image)?, boxes)
+        Ok(self.energy.refined(&self.look(image)?, boxes, &self.energy.ascent)?.0)
     }
 
     /// The same with p(y | x) about each refined box from so many importance samples, drawn with `rng`.
@@ -217,42 +263,14 @@ impl BoxRefiner {
         if boxes.is_empty() {
             return Ok(vec![]);
         }
-        let seen = self.look(image)?;
-        let (mut refined, corners) = self.refined(&seen, boxes, &self.ascent)?;
+        let (seen, temperature) = (self.look(image)?, self.energy.temperature());
+        let (mut refined, corners) = self.energy.refined(&seen, boxes, &self.energy.ascent)?;
         for ((refined, given), corners) in refined.iter_mut().zip(boxes).zip(corners) {
-            let density = self.tempered(&seen, *given, corners, samples, self.temperature(), rng)?;
-            refined.density = Some(self.calibrated(density, refined.bbox));
+            let given = LabelledBox { bbox: refined.bbox, ..*given };
+            refined.density =
+                Some(self.energy.density_at(&seen, given, corners, samples, temperature, rng)?);
         }
         Ok(refined)
-    }
-
-    /// What p(y | x) is tempered by.
-    fn temperature(&self) -> f64 {
-        self.calibration.map_or(1.0, |calibration| calibration.temperature)
-    }
-
-    /// The density about the refined box `bbox` with what a calibration knows of its edges.
-    fn calibrated(&self, density: BoxDensity, bbox: [f64; 4]) -> BoxDensity {
-        match self.calibration.map(|calibration| calibration.edges_of(bbox)) {
-            Some(edges) => density.calibrated(edges),
-            None => density,
-        }
-    }
-
-    /// p(y | x) of this temperature about a refined box, whose `corners` are those in the network's input.
-    fn tempered(
-        &self,
-        seen: &Seen,
-        given: LabelledBox,
-        corners: BBox,
-        samples: usize,
-        temperature: f64,
-        rng: &mut dyn RngCore,
-    ) -> Result<BoxDensity> {
-        let features = self.features(seen, &[given], &[corners])?;
-        let head = Tempered::new(self.network.head(), temperature)?;
-        let density = BoxDensity::about(&head, &features, &self.proposal()?, samples, rng)?;
-        Ok(density.in_image(&seen.sample, CONVENTION, self.options.clip))
     }
 
     /// Refuses [`refine_with_density`](Self::refine_with_density) before anything is computed where there is
@@ -261,66 +279,48 @@ impl BoxRefiner {
     /// # Errors
     /// [`Error::Config`].
     pub fn check_density(&self) -> Result<()> {
-        self.proposal().map(|_| ())
+        self.energy.proposal().map(|_| ())
     }
 
-    /// Eq. 5 as f was trained with: where it is known.
-    fn proposal(&self) -> Result<GaussianMixture> {
-        self.config.objective.gaussian().ok_or_else(|| {
-            Error::config(
-                "density",
-                "p(y|x) is drawn from Eq. 5, and this refiner's objective has other samples",
-            )
-        })
-    }
-
-    /// The refined boxes, of which there is one at least, and their corners in the network's input.
-    pub(crate) fn refined(
-        &self,
-        seen: &Seen,
-        boxes: &[LabelledBox],
-        ascent: &GradientAscent,
-    ) -> Result<(Vec<RefinedBox>, Vec<BBox>)> {
-        let factors = original_pixel(&seen.sample);
-        let (height, width) = seen.sample.original;
-        let clip = self.options.clip.then_some([width as f64, height as f64]);
-        let inside = |bbox: [f64; 4]| clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(bbox));
-        // What is clipped in the end begins so.
-        let corners: Vec<BBox> = boxes.iter().map(|given| to_input(&inside(given.bbox), factors)).collect();
-        let features = self.features(seen, boxes, &corners)?;
-        let ascent = BoxAscent { ascent: ascent.clone(), coordinates: Coordinates::Relative };
-        let Climbed { boxes: climbed, f_before, f } = climb(self.network.head(), features, &ascent)?;
-        if let Some(f) = f_before.iter().chain(&f).find(|f| !f.is_finite()) {
-            return Err(Error::input("refiner", format!("f of a box is {f}")));
+    /// The network as ONNX. The first file takes `pixels` (1, 3, H, W), normalised and padded as its metadata say, and
+    /// gives `level_0`, `level_1`, …; the second takes these and `boxes` (R, 4), (x0, y0, x1, y1) in pixels of the
+    /// input with exclusive ends, and gives `f` (R, K) for the K classes that it tells apart. The ascent is the
+    /// caller's: ONNX has no gradients.
+    ///
+    /// # Errors
+    /// When a parameter cannot be read.
+    pub fn onnx(&self) -> Result<Vec<Part>> {
+        let config = &self.config;
+        let text = |toml: std::result::Result<String, toml::ser::Error>| {
+            toml.map_err(|error| Error::config("refiner", error))
+        };
+        let metadata = [
+            ("task", crate::weights::REFINER.to_owned()),
+            ("input", text(toml::to_string(&config.input))?),
+            ("ascent", text(toml::to_string(self.energy.ascent()))?),
+            ("classes", self.classes.iter().map(|class| class.name.as_str()).collect::<Vec<_>>().join(", ")),
+        ];
+        let channels = config.network.channels;
+        let sides: Vec<[String; 2]> = (0..config.network.strides.len())
+            .map(|level| ["height", "width"].map(|side| format!("{side}_{level}")))
+            .collect();
+        let mut features = Graph::new("features");
+        let any = [Length::Fixed(1), Length::Fixed(3), Length::Any("height"), Length::Any("width")];
+        let pixels = features.input("pixels", &any);
+        let levels = self.network.pyramid_onnx(&mut features, &pixels)?;
+        let mut head = Graph::new("head");
+        let mut given = Vec::new();
+        for ((level, value), sides) in levels.iter().enumerate().zip(&sides) {
+            let (name, [height, width]) = (format!("level_{level}"), sides);
+            let shape = [Length::Fixed(1), Length::Fixed(channels), Length::Any(height), Length::Any(width)];
+            given.push(features.hand_on(&mut head, &name, value, &shape));
         }
-        let refined = boxes.iter().zip(&climbed).zip(f_before.into_iter().zip(f));
-        let refined = refined.map(|((given, corners), (f_before, f))| {
-            let (before, bbox) = (given.bbox, to_original(corners, &seen.sample, CONVENTION));
-            let bbox = clip.map_or(bbox, |size| clipped(bbox, size).unwrap_or(inside(before)));
-            RefinedBox { before, bbox, f_before, f, density: None }
-        });
-        Ok((refined.collect(), climbed))
-    }
-
-    /// What f needs of boxes, whose `corners` are those in the network's input.
-    fn features(&self, seen: &Seen, boxes: &[LabelledBox], corners: &[BBox]) -> Result<BoxFeatures> {
-        let agnostic = self.config.network.is_class_agnostic();
-        let labels = boxes.iter().map(|given| if agnostic { 0 } else { given.label as u32 }).collect();
-        BoxFeatures::new(&seen.pyramid, vec![0; boxes.len()], labels, corners, CONVENTION)
+        let boxes = head.input("boxes", &[Length::Any("boxes"), Length::Fixed(4)]);
+        let f = self.network.head().onnx(&mut head, &given, &boxes)?;
+        head.output("f", &f, &[Length::Any("boxes"), Length::Fixed(config.network.num_classes)]);
+        Ok(vec![features.finish(&metadata)?, head.finish(&metadata)?])
     }
 }
 
 /// A refiner's boxes have exclusive ends, as COCO's.
 pub(crate) const CONVENTION: BoxConvention = BoxConvention::HalfOpen;
-
-/// The same ascent with all step lengths multiplied by `factor`.
-fn scaled(ascent: &GradientAscent, factor: f64) -> GradientAscent {
-    let step_length = ascent.step_length.iter().map(|length| length * factor).collect();
-    GradientAscent { step_length, ..ascent.clone() }
-}
-
-/// A box `[x, y, width, height]` of the image as corners in the network's input, of whose pixels each is
-/// `factors` of the image's.
-fn to_input(&[x, y, width, height]: &[f64; 4], [across, down]: [f64; 2]) -> BBox {
-    [x / across, y / down, (x + width) / across, (y + height) / down].map(|corner| corner as f32)
-}

@@ -8,7 +8,6 @@ use ebm_nn::{
     onnx::{Graph, Value},
     params::ParamStore,
 };
-use ebm_ops::device::Precision;
 use ebm_train::ModelMetadata;
 
 use crate::{
@@ -69,12 +68,6 @@ impl RefinerNetwork {
             return Err(refuse(format!("its names are not those of the refiner's network: {report}")));
         }
         Ok((network, store))
-    }
-
-    /// The same with [the head in this precision](EnergyHead::in_precision).
-    #[must_use]
-    pub fn in_precision(self, precision: Precision) -> Self {
-        Self { head: self.head.in_precision(precision), ..self }
     }
 
     /// What the body makes of `pixels (N, 3, H, W)`, with the channels innermost.

@@ -4,11 +4,7 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{AveragePrecision, Setup, setup::Wanted};
-use crate::{
-    Error, Result,
-    config::ExperimentConfig,
-    evaluation::{Heads, Refiner},
-};
+use crate::{Error, Result, config::ExperimentConfig, evaluation::Placement};
 
 /// One T and one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,16 +35,16 @@ pub fn figure3a(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Resul
         setup.trained(&Wanted::all(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds), progress)?;
     let mut rows = Vec::new();
     for one in &trained {
-        let Some(Refiner { head, ascent }) = one.refiner() else { continue };
-        let refiner = |&steps: &usize| Refiner { head, ascent: ascent.with_steps(steps) };
-        let heads = Heads::refiners(steps.iter().map(refiner).collect());
-        let evaluation = setup.test.evaluate(&setup.detector, &heads, &setup.study.device, progress)?;
-        for (&steps, refined) in steps.iter().zip(&evaluation.refined) {
+        let Some((head, ascent)) = one.climbing() else { continue };
+        let placement = |&steps: &usize| Placement::Confidence(head, ascent.with_steps(steps));
+        let placements: Vec<_> = steps.iter().map(placement).collect();
+        let evaluation = setup.evaluate(&setup.images.test, &placements, progress)?;
+        for (&steps, found) in steps.iter().zip(&evaluation.placed) {
             rows.push(TradeRow {
                 steps,
                 seed: one.seed,
-                precision: setup.test.score(&refined.after)?.into(),
-                frames_per_second: evaluation.frames_per_second(refined.duration),
+                precision: setup.images.test.score(&found.detections)?.into(),
+                frames_per_second: evaluation.frames_per_second(found),
             });
         }
     }

@@ -1,23 +1,31 @@
-//! The images of a study: generated scenes, a folder of real images, or COCO.
+//! What a study starts from: the images (generated scenes, a folder of real ones, or COCO), and the detector whose
+//! features all branches share, read from its file or trained here first.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
 };
 
+use candle_core::Tensor;
 use ebm_base::Key;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_eval::GroundTruth;
-use ebm_synth::scenes::{self, GeneratedSet, SceneConfig};
-use ebm_train::Progress;
+use ebm_experiment::Session;
+use ebm_synth::scenes::{self, SceneConfig};
+use ebm_train::{
+    BaseNetwork, GradientTask, Group, ModelMetadata, Progress, RunSpec, keep_base, model_file, train_run,
+};
 
-use super::base::SEED;
+use super::setup::StudyOptions;
 use crate::{
-    Error, Result,
-    annotated::Annotated,
-    config::{DetectorConfig, ExperimentConfig},
+    Error, Result, body,
+    config::{ExperimentConfig, Settings},
+    evaluation::Annotated,
     feature_cache::FeatureCache,
+    training::{DetectorTraining, ImageFiles, TrainingOptions},
+    weights::{WeightFile, classes, detector_metadata},
 };
 
 /// Where the images of a study are.
@@ -36,7 +44,7 @@ pub enum StudyImages {
 /// The images of a study, read.
 pub(super) struct Opened {
     /// The detector is trained on all of them.
-    pub train: CocoDataset,
+    pub train: Arc<CocoDataset>,
     /// The branches are trained on so many of them, the first.
     pub heads: usize,
     /// Frozen features are computed of so many images at a time and kept; none where they are computed for every
@@ -49,21 +57,23 @@ pub(super) struct Opened {
 /// Scenes that are run at a time.
 const SCENES: usize = 10;
 
+/// A COCO file and the folder of its images.
+type Files = (PathBuf, PathBuf);
+
 impl StudyImages {
     /// What is not there and cannot be generated.
     pub fn missing(&self) -> Vec<PathBuf> {
         let needed = match self {
             Self::Scenes(_) => vec![],
             Self::Folder(folder) => vec![folder.clone()],
-            Self::Coco(folder) => ["train", "val"].map(|name| coco(folder, name)).concat(),
+            Self::Coco(folder) => {
+                ["train", "val"].into_iter().flat_map(|name| <[_; 2]>::from(coco(folder, name))).collect()
+            }
         };
         needed.into_iter().filter(|path| !path.exists()).collect()
     }
 
     /// Reads the annotations. A study `from_scratch` trains the detector too, for which it needs more scenes.
-    ///
-    /// # Errors
-    /// When images cannot be made or read.
     pub(super) fn open(
         &self,
         config: &ExperimentConfig,
@@ -71,9 +81,13 @@ impl StudyImages {
         workers: usize,
         progress: &mut dyn Progress,
     ) -> Result<Opened> {
-        let detector = &config.detector;
-        let split = |name: &str, annotations: PathBuf, images: &Path, at_once| -> Result<Rc<Annotated>> {
-            let dataset = Arc::new(load_dataset(&annotations, images, Purpose::Eval, detector)?);
+        let labels = Some(config.detector.labels());
+        let train = |coco: Vec<Files>| -> Result<Arc<CocoDataset>> {
+            Ok(Arc::new(ImageFiles { coco, ..ImageFiles::default() }.train(labels)?))
+        };
+        let split = |name: &str, (annotations, images): Files, at_once| -> Result<Rc<Annotated>> {
+            let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
+            let dataset = Arc::new(CocoDataset::load(&annotations, &images, &options)?);
             let (name, truth) = (name.to_owned(), GroundTruth::read(&annotations)?);
             Ok(Rc::new(Annotated { name, dataset, truth, at_once, workers }))
         };
@@ -81,40 +95,35 @@ impl StudyImages {
         let opened = match self {
             Self::Scenes(folder) => {
                 let sizes = config.scenes()?;
-                let generated = |name: &str, count: usize| -> Result<GeneratedSet> {
+                let scenes = |name: &str, count: usize| -> Result<Files> {
                     let key = Key::new(SEED).split("scenes").split(name);
-                    Ok(scenes::generate(&folder.join(name), &SceneConfig::default(), count, key)?)
-                };
-                let scenes = |name: &str, count: usize| {
-                    let set = generated(name, count)?;
-                    split(name, set.annotations, &set.images, SCENES)
+                    let set = scenes::generate(&folder.join(name), &SceneConfig::default(), count, key)?;
+                    Ok((set.annotations, set.images))
                 };
                 let count = if from_scratch { sizes.base } else { sizes.heads };
-                let set = generated(&format!("train-{count}"), count)?;
-                progress.advance(1, "train");
                 Opened {
-                    train: load_dataset(&set.annotations, &set.images, Purpose::Train, detector)?,
+                    train: train(vec![scenes(&format!("train-{count}"), count)?])?,
                     heads: sizes.heads,
                     at_once: Some(FeatureCache::AT_ONCE),
-                    validation: scenes("validation", sizes.validation)?,
-                    test: scenes("test", sizes.test)?,
+                    validation: split("validation", scenes("validation", sizes.validation)?, SCENES)?,
+                    test: split("test", scenes("test", sizes.test)?, SCENES)?,
                 }
             }
             Self::Folder(folder) => {
-                let images = folder.join("images");
-                let train = training_images(folder, &images, detector)?;
-                progress.advance(1, "train");
-                let split = |name: &str| split(name, folder.join(format!("{name}.json")), &images, 1);
-                // Photographs have many sizes; each is padded as it is in prediction.
-                let (validation, test) = (split("val")?, split("test")?);
-                Opened { train, heads: usize::MAX, at_once: Some(1), validation, test }
+                let split =
+                    |name: &str| split(name, (folder.join(format!("{name}.json")), folder.join("images")), 1);
+                Opened {
+                    train: train(training_files(folder)?)?,
+                    heads: usize::MAX,
+                    // Photographs have many sizes; each is padded as it is in prediction.
+                    at_once: Some(1),
+                    validation: split("val")?,
+                    test: split("test")?,
+                }
             }
             Self::Coco(folder) => {
-                let [annotations, images] = coco(folder, "train");
-                let train = load_dataset(&annotations, &images, Purpose::Train, detector)?;
-                progress.advance(1, "train");
-                let [annotations, images] = coco(folder, "val");
-                let test = split("val2017", annotations, &images, 1)?;
+                let train = train(vec![coco(folder, "train")])?;
+                let test = split("val2017", coco(folder, "val"), 1)?;
                 Opened { train, heads: usize::MAX, at_once: None, validation: test.clone(), test }
             }
         };
@@ -124,23 +133,12 @@ impl StudyImages {
 }
 
 /// Annotations and images of a split of COCO 2017, `train` or `val`.
-fn coco(folder: &Path, name: &str) -> [PathBuf; 2] {
-    [folder.join(format!("annotations/instances_{name}2017.json")), folder.join(format!("{name}2017"))]
+fn coco(folder: &Path, name: &str) -> Files {
+    (folder.join(format!("annotations/instances_{name}2017.json")), folder.join(format!("{name}2017")))
 }
 
-/// The annotated images, with the detector's labels.
-fn load_dataset(
-    annotations: &Path,
-    images: &Path,
-    purpose: Purpose,
-    detector: &DetectorConfig,
-) -> Result<CocoDataset> {
-    let options = LoadOptions { labels: Some(detector.labels()), ..LoadOptions::new(purpose) };
-    Ok(CocoDataset::load(annotations, images, &options)?)
-}
-
-/// The images of all `train*.json` in `folder`.
-fn training_images(folder: &Path, images: &Path, detector: &DetectorConfig) -> Result<CocoDataset> {
+/// All `train*.json` in `folder`, with the images of it.
+fn training_files(folder: &Path) -> Result<Vec<Files>> {
     let refuse = |reason: String| Error::input(folder.display(), reason);
     let entries = std::fs::read_dir(folder).map_err(|error| refuse(format!("cannot be listed: {error}")))?;
     let is_training = |path: &PathBuf| {
@@ -149,8 +147,76 @@ fn training_images(folder: &Path, images: &Path, detector: &DetectorConfig) -> R
     };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_training).collect();
     files.sort();
-    let load = |path: PathBuf| Ok((path.clone(), load_dataset(&path, images, Purpose::Train, detector)?));
-    let mut datasets = files.into_iter().map(load).collect::<Result<Vec<_>>>()?.into_iter();
-    let (_, first) = datasets.next().ok_or_else(|| refuse("it has no train*.json".to_owned()))?;
-    Ok(first.joined(datasets)?)
+    if files.is_empty() {
+        return Err(refuse("it has no train*.json".to_owned()));
+    }
+    Ok(files.into_iter().map(|file| (file, folder.join("images"))).collect())
+}
+
+/// Root of all seeds of scenes and detectors: the same for every run, so that results compare.
+const SEED: u64 = 2020;
+
+/// Where the detector comes from.
+#[derive(Clone, Debug)]
+pub struct BaseOptions {
+    /// Train it instead of reading `weights`.
+    pub from_scratch: bool,
+    /// Then write it to `weights`.
+    pub keep: bool,
+    /// The detector's weights.
+    pub weights: PathBuf,
+    /// Weights of its body, which stay as they are; without them all of it is trained.
+    pub body: Option<PathBuf>,
+}
+
+impl BaseOptions {
+    /// The detector's file. Also what was just trained on `dataset` is read: everybody measures the stored,
+    /// half-precision weights.
+    pub(super) fn open(
+        &self,
+        config: &ExperimentConfig,
+        dataset: &Arc<CocoDataset>,
+        study: &StudyOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<WeightFile> {
+        let path = match (self.from_scratch, self.keep) {
+            (true, false) => study.run.join("detector.safetensors"),
+            _ => self.weights.clone(),
+        };
+        if self.from_scratch {
+            let mut metadata = detector_metadata(config, Some(SEED), &classes(dataset))?;
+            let mut tensors = self.train(config, dataset, study, progress)?;
+            // The body of a model of ours is not written a second time.
+            if let Some(file) =
+                self.body.as_ref().filter(|file| ModelMetadata::read(file).is_ok_and(|it| it.is_some()))
+            {
+                let digest = model_file::digest(&body::tensors_of(&tensors))?;
+                let folder = path.parent().unwrap_or(Path::new(""));
+                metadata.base = Some(BaseNetwork { digest, file: Some(keep_base(file, folder, "body")?) });
+                tensors.retain(|name, _| !body::is_of_body(name));
+            }
+            ebm_nn::import::halve(&mut tensors)?;
+            metadata.save(&path, &tensors)?;
+        }
+        WeightFile::open(&path, &study.device)
+    }
+
+    fn train(
+        &self,
+        config: &ExperimentConfig,
+        dataset: &Arc<CocoDataset>,
+        study: &StudyOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<BTreeMap<String, Tensor>> {
+        let options = TrainingOptions { cache: self.body.is_some(), ..study.training() };
+        let (config, body) = (config.clone(), self.body.clone());
+        let training = DetectorTraining { config, own_classes: false, body, partial_body: false, options };
+        let (config, key) = (&training.config, Key::new(SEED).split("detector"));
+        let mut session = Session { group: &Group::alone(), device: &study.device, progress };
+        let mut task = training.task(config, dataset.clone(), key, true, &mut session)?;
+        let (text, steps) = (config.to_toml()?, config.base.steps);
+        let spec = RunSpec::new(&study.run, "detector", &text, steps, SEED);
+        train_run(&RunSpec { resume: study.resume, ..spec }, &mut task, session.progress)?;
+        Ok(task.store().tensors()?)
+    }
 }

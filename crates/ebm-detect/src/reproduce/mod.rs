@@ -1,20 +1,20 @@
 //! The paper's studies of detection: Table 2, Table 1, Figure 3a.
 //! Each is a function of a [`Setup`]: of generated scenes, of a folder of real images, or of COCO ([`StudyImages`]).
 
-mod base;
 mod figure3a;
 mod images;
 mod setup;
+mod step_lengths;
 mod table1;
 mod table2;
 
 use ebm_eval::CocoFigures;
 use serde::{Deserialize, Serialize};
 
-pub use base::BaseOptions;
 pub use figure3a::{TradeRow, figure3a};
-pub use images::StudyImages;
+pub use images::{BaseOptions, StudyImages};
 pub use setup::{Setup, StudyOptions, TrainedHeads};
+pub use step_lengths::{StepLengthRow, step_lengths};
 pub use table1::{AblationRow, table1};
 pub use table2::{Row, table2};
 

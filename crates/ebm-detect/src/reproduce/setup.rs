@@ -11,25 +11,21 @@ use std::{
 
 use candle_core::{Device, Tensor};
 use ebm_base::Key;
-use ebm_data::{coco::CocoDataset, loader::LoaderConfig};
-use ebm_eval::{Detection, write_results};
+use ebm_eval::write_results;
 use ebm_experiment::Session;
-use ebm_train::{Class, GradientTask, Group, ModelFile, ModelMetadata, Progress, RunSpec, train_run};
+use ebm_train::{GradientTask, Group, ModelFile, ModelMetadata, Progress, RunSpec, train_run};
 
-use super::{
-    base::BaseOptions,
-    images::{Opened, StudyImages},
-};
+use super::images::{BaseOptions, Opened, StudyImages};
 use crate::{
     Error, Result,
-    annotated::Annotated,
     branch::Branch,
     config::{ExperimentConfig, MethodConfig, Settings},
-    evaluation::{Heads, Refiner},
+    energy_head::EnergyHead,
+    evaluation::{Annotated, Evaluation, Found, Placement},
     faster_rcnn::FasterRcnn,
     feature_cache::FeatureCache,
     inference::BoxAscent,
-    training::{BatchSource, BranchTask, CachedSource, ImageFiles, TrainingOptions},
+    training::{BatchSource, Batches, BranchTask, CachedSource, ImageFiles, TrainingOptions},
     weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes},
 };
 
@@ -79,9 +75,12 @@ pub(super) struct Trained {
 }
 
 impl Trained {
-    /// How its boxes climb its confidence, where they do.
-    pub fn refiner(&self) -> Option<Refiner<'_>> {
-        heads([self]).refiners.pop()
+    /// The confidence that its boxes climb, and how, where they do.
+    pub fn climbing(&self) -> Option<(&EnergyHead, &BoxAscent)> {
+        match (&self.branch, &self.ascent) {
+            (Branch::Confidence(head), Some(ascent)) => Some((head, ascent)),
+            _ => None,
+        }
     }
 }
 
@@ -93,15 +92,10 @@ pub struct Setup {
     weights: BTreeMap<String, Tensor>,
     /// Their [`digest`](ebm_train::model_file::digest).
     digest: String,
-    /// The images that branches are trained on, and their classes.
-    images: Arc<CocoDataset>,
-    classes: Vec<Class>,
-    /// See [`Opened::at_once`].
-    at_once: Option<usize>,
+    /// Of the training images those that branches are trained on.
+    pub(super) images: Opened,
     /// The detector's features of all these images, as soon as a branch needs them.
     features: OnceCell<Rc<FeatureCache>>,
-    pub(super) validation: Rc<Annotated>,
-    pub(super) test: Rc<Annotated>,
     pub(super) study: StudyOptions,
 }
 
@@ -146,28 +140,23 @@ impl Setup {
         study: &StudyOptions,
         progress: &mut dyn Progress,
     ) -> Result<Self> {
-        let Opened { mut train, heads, at_once, validation, test } =
-            images.open(config, base.from_scratch, study.workers, progress)?;
-        let weights = base.open(config, &train, study, progress)?;
-        train.images.truncate(heads);
+        let mut images = images.open(config, base.from_scratch, study.workers, progress)?;
+        let weights = base.open(config, &images.train, study, progress)?;
+        Arc::make_mut(&mut images.train).images.truncate(images.heads);
         Ok(Self {
             config: config.clone(),
             detector: Rc::new(weights.detector(&config.detector)?),
             digest: weights.digest()?,
             weights: weights.tensors,
-            classes: classes(&train),
-            images: Arc::new(train),
-            at_once,
+            images,
             features: OnceCell::new(),
-            validation,
-            test,
             study: study.clone(),
         })
     }
 
     /// The images that results are measured on.
     pub fn test(&self) -> &Annotated {
-        &self.test
+        &self.images.test
     }
 
     /// Batches of the training images, whose features are computed the first time where they are kept.
@@ -177,34 +166,37 @@ impl Setup {
         key: Key,
         progress: &mut dyn Progress,
     ) -> Result<Box<dyn BatchSource>> {
-        let (options, detector) = (self.study.training(), &self.config.detector);
+        let options = self.study.training();
         let mut session = Session { group: &Group::alone(), device: &self.study.device, progress };
-        let (input, convention, images) = (&detector.input, detector.convention.into(), self.images.clone());
-        let Some(at_once) = self.at_once else {
-            let loader = LoaderConfig::train(input.transform(), batch_size);
-            return Ok(Box::new(options.stream(loader, convention, images, key, &session)?));
-        };
+        let batches = Batches::of(&self.config.detector, self.images.train.clone(), batch_size, key);
+        let Some(at_once) = self.images.at_once else { return options.stream(batches, &session) };
         let maps = |pixels: &Tensor| self.detector.features(pixels, false);
         let features = match self.features.get() {
             Some(known) => known.clone(),
             None => {
-                let new = options.features(input, convention, images, at_once, &maps, &mut session)?;
+                let new = options.features(&batches, at_once, &maps, &mut session)?;
                 self.features.get_or_init(|| new).clone()
             }
         };
-        Ok(Box::new(CachedSource::new(features, options.order(batch_size, key, &session)?)?))
+        Ok(Box::new(CachedSource::new(features, batches.order(&session)?)?))
     }
 
     /// What a reader of results has to know: where they were measured, of which split of COCO the `published`
     /// figures beside them are, and on which images step lengths were chosen.
     pub fn remarks(&self, published: &str) -> Vec<String> {
-        let (test, chosen) = (&self.test, self.config.step_factors.len() > 1);
-        remarks(&test.name, test.dataset.images.len(), &self.validation.name, published, chosen)
+        let (images, chosen) = (self.images.test.dataset.images.len(), self.config.step_factors.len() > 1);
+        remarks(&self.images.test.name, images, &self.images.validation.name, published, chosen)
+    }
+
+    /// What a reader of a search for settings has to know: on which images it was made.
+    pub fn search_remark(&self) -> String {
+        search_remark(&self.images.test.name, &self.images.validation.name)
     }
 
     /// What the branch that a study needs must say of itself.
     fn metadata(&self, Wanted { method, seed, .. }: &Wanted) -> Result<ModelMetadata> {
-        branch_metadata(method, *seed, &self.config.with_method(method), &self.digest, &self.classes)
+        let classes = classes(&self.images.train);
+        branch_metadata(method, *seed, &self.config.with_method(method), &self.digest, &classes)
     }
 
     /// Checks all of the trained branches that a study takes, before anything is computed.
@@ -223,7 +215,7 @@ impl Setup {
             }
             let found = ModelMetadata::require(&path, &[BRANCH])?;
             check_branch(&found, &path, &self.metadata(wanted)?)?;
-            found.check_classes(&path, &self.test.name, &classes(&self.test.dataset))?;
+            found.check_classes(&path, &self.images.test.name, &classes(&self.images.test.dataset))?;
         }
         if missing.is_empty() || heads.train_missing {
             return Ok(());
@@ -269,18 +261,17 @@ impl Setup {
     /// The factor of the configured step lengths with the best AP on the validation images, as in the paper.
     /// Where there is but one factor, they are not looked at.
     pub(super) fn step_factor(&self, trained: &Trained, progress: &mut dyn Progress) -> Result<f64> {
-        let Some(refiner) = trained.refiner() else { return Ok(1.0) };
+        let Some((head, ascent)) = trained.climbing() else { return Ok(1.0) };
         let factors = match self.config.step_factors.as_slice() {
             [] => return Ok(1.0),
             [only] => return Ok(*only),
             several => several,
         };
-        let device = &self.study.device;
+        let (validation, device) = (&self.images.validation, &self.study.device);
         let (factor, ap) =
-            self.validation.best_step_factor(&self.detector, &refiner, factors, device, progress)?;
-        let (title, ap) = (&trained.method.title, 100.0 * ap);
-        progress
-            .message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {}", self.validation.name));
+            validation.best_step_factor(&self.detector, head, ascent, factors, device, progress)?;
+        let (title, ap, name) = (&trained.method.title, 100.0 * ap, &validation.name);
+        progress.message(&format!("{title}: step lengths × {factor}, AP {ap:.1} on {name}"));
         Ok(factor)
     }
 
@@ -297,15 +288,38 @@ impl Setup {
         Ok(file.said.save(&file.path, &file.tensors)?)
     }
 
-    /// Writes COCO's result file of some detections on the test images.
-    pub(super) fn keep(&self, name: &str, detections: &[Detection]) -> Result<()> {
-        Ok(write_results(&self.study.run.join(format!("detections-{name}.json")), detections)?)
+    /// What the detector and every placement find in some images.
+    pub(super) fn evaluate(
+        &self,
+        images: &Annotated,
+        placements: &[Placement<'_>],
+        progress: &mut dyn Progress,
+    ) -> Result<Evaluation> {
+        images.evaluate(&self.detector, placements, &self.study.device, progress)
+    }
+
+    /// Writes COCO's result files of what a method found on the test images.
+    pub(super) fn keep(&self, name: &str, found: &Found) -> Result<()> {
+        let place = |name: &str| self.study.run.join(format!("detections-{name}.json"));
+        if let Some(before) = &found.before {
+            write_results(&place(&format!("{name}-before")), before)?;
+        }
+        Ok(write_results(&place(name), &found.detections)?)
     }
 }
 
-/// The branches as [`Annotated::evaluate`] takes them; its results come in the same order by kind.
-pub(super) fn heads<'a>(trained: impl IntoIterator<Item = &'a Trained>) -> Heads<'a> {
-    Heads::of(trained.into_iter().map(|one| (&one.branch, one.ascent.as_ref())))
+/// The placements by trained branches, in their order.
+pub(super) fn placements(trained: &[Trained]) -> Vec<Placement<'_>> {
+    trained.iter().filter_map(|one| Placement::of(&one.branch, one.ascent.as_ref())).collect()
+}
+
+fn search_remark(test: &str, validation: &str) -> String {
+    if test == validation {
+        return format!(
+            "The search was made on {test}, on which results are measured too: its best is no result."
+        );
+    }
+    format!("The search was made on {validation}, results are measured on {test}.")
 }
 
 fn remarks(test: &str, images: usize, validation: &str, published: &str, chosen: bool) -> Vec<String> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AveragePrecision, Setup,
-    setup::{Wanted, heads},
+    setup::{Wanted, placements},
 };
 use crate::{
     Result,
@@ -42,16 +42,16 @@ pub fn table1(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<
     let of_rows = setup.config.ablation.iter().zip(wanted.chunks((seeds as usize).max(1)));
     for (AblationConfig { sigmas, published }, wanted) in of_rows {
         let trained = setup.trained(wanted, progress)?;
-        let evaluation =
-            setup.test.evaluate(&setup.detector, &heads(&trained), &setup.study.device, progress)?;
-        for (one, refined) in trained.iter().zip(&evaluation.refined) {
-            let precision: AveragePrecision = setup.test.score(&refined.after)?.into();
+        let found = setup.evaluate(&setup.images.test, &placements(&trained), progress)?.placed;
+        for (one, found) in trained.iter().zip(&found) {
+            let precision: AveragePrecision = setup.images.test.score(&found.detections)?.into();
+            let before = found.before.as_deref().unwrap_or(&found.detections);
             progress.message(&format!("{sigmas:?}, seed {}: AP {:.1}", one.seed, 100.0 * precision.ap));
             rows.push(AblationRow {
                 sigmas: sigmas.clone(),
                 seed: one.seed,
                 precision,
-                ap_before: setup.test.score(&refined.before)?.ap,
+                ap_before: setup.images.test.score(before)?.ap,
                 step_factor: one.step_factor.unwrap_or(1.0),
                 published: *published,
             });

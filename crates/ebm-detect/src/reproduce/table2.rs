@@ -1,19 +1,16 @@
 //! Table 2, the ten ways to place a box; and the energy model with every objective.
 
-use std::time::Duration;
-
-use ebm_eval::Detection;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
     AveragePrecision,
-    setup::{Setup, Trained, Wanted, heads},
+    setup::{Setup, Trained, Wanted, placements},
 };
 use crate::{
     Result,
-    branch::Branch,
     config::{ExperimentConfig, MethodConfig},
+    evaluation::Found,
 };
 
 /// A line of results: one method, one seed.
@@ -48,45 +45,28 @@ pub fn table2(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
     let trained = setup.trained(&Wanted::all(methods, seeds), progress)?;
-    let evaluation = setup.test.evaluate(&setup.detector, &heads(&trained), &setup.study.device, progress)?;
-    let row = |method: &str, seed: u64, found: &[Detection], duration: Duration| -> Result<Row> {
+    let evaluation = setup.evaluate(&setup.images.test, &placements(&trained), progress)?;
+    let row = |method: &str, seed: u64, step_factor: Option<f64>, found: &Found| -> Result<Row> {
+        let before = found.before.as_ref().map(|before| setup.images.test.score(before)).transpose()?;
         Ok(Row {
             method: method.to_owned(),
             seed,
-            precision: setup.test.score(found)?.into(),
-            ap_before: None,
-            frames_per_second: evaluation.frames_per_second(duration),
-            boxes_per_second: None,
-            step_factor: None,
+            precision: setup.images.test.score(&found.detections)?.into(),
+            ap_before: before.map(|figures| figures.ap),
+            frames_per_second: evaluation.frames_per_second(found),
+            boxes_per_second: found.boxes_per_second(),
+            step_factor,
         })
     };
     let (mut rows, direct) = (Vec::new(), &evaluation.direct);
-    setup.keep(ExperimentConfig::DIRECT, &direct.detections)?;
+    setup.keep(ExperimentConfig::DIRECT, direct)?;
     if methods.iter().any(|method| !method.is_trained()) {
-        let row = row(ExperimentConfig::DIRECT, 0, &direct.detections, direct.duration)?;
+        let row = row(ExperimentConfig::DIRECT, 0, None, direct)?;
         rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
     }
-    let (mut densities, mut confidences) = (evaluation.parametric.iter(), evaluation.refined.iter());
-    for Trained { method, seed, branch, step_factor, .. } in &trained {
-        let name = format!("{}-{seed}", method.key);
-        match branch {
-            Branch::Density(_) => {
-                let Some(found) = densities.next() else { continue };
-                setup.keep(&name, &found.detections)?;
-                rows.push(row(&method.key, *seed, &found.detections, found.duration)?);
-            }
-            Branch::Confidence(_) => {
-                let Some(found) = confidences.next() else { continue };
-                setup.keep(&format!("{name}-before"), &found.before)?;
-                setup.keep(&name, &found.after)?;
-                rows.push(Row {
-                    ap_before: Some(setup.test.score(&found.before)?.ap),
-                    boxes_per_second: Some(found.boxes_per_second()),
-                    step_factor: *step_factor,
-                    ..row(&method.key, *seed, &found.after, found.duration)?
-                });
-            }
-        }
+    for (Trained { method, seed, step_factor, .. }, found) in trained.iter().zip(&evaluation.placed) {
+        setup.keep(&format!("{}-{seed}", method.key), found)?;
+        rows.push(row(&method.key, *seed, *step_factor, found)?);
     }
     Ok(rows)
 }

@@ -9,24 +9,23 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use ebm_base::{Key, Rng};
 use ebm_core::{AnyObjective, Objective, Proposal};
-use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_data::loader::Loader;
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_ops::{boxes::BBox, sum_of_losses};
-use ebm_train::{GradientTask, Group, Learner, Loss, ModelMetadata};
+use ebm_train::{GradientTask, Learner, Loss, ModelMetadata};
 use rand::seq::index;
 
-use super::{BatchSource, CachedSource, TrainingData, TrainingOptions, mean_loss};
+use super::{BatchSource, Batches, CachedSource, StepLoss, Task, TrainingData, TrainingOptions, mean_loss};
 use crate::{
     Error, Result,
-    annotated::{Annotated, STEP_FACTORS},
     branch::Branch,
     config::{ExperimentConfig, MethodConfig, Settings, TrainingConfig},
     energy_head::BoxFeatures,
-    evaluation::Refiner,
+    evaluation::{Annotated, STEP_FACTORS},
     faster_rcnn::{FasterRcnn, Objects},
     feature_cache::{CachedBatch, FeatureCache},
-    foreground::ForegroundPool,
+    parametric_head::ForegroundPool,
     weights::{WeightFile, branch_metadata, classes},
 };
 
@@ -37,18 +36,18 @@ const OBJECTS_OF_AN_IMAGE: usize = 128;
 /// The samples of so many objects are scored at a time: a step's memory grows with these.
 const OBJECTS_AT_A_TIME: usize = 32;
 
-/// A branch under its objective; the detector only provides features.
-pub struct BranchTask {
+/// The loss of a branch by its objective; the detector only provides features.
+pub struct BranchLoss {
     detector: Rc<FasterRcnn>,
     branch: Branch,
-    source: Box<dyn BatchSource>,
     /// The method's key, for messages.
     method: String,
     /// What a confidence is trained by.
     objective: Option<AnyObjective<Box<dyn Proposal>>>,
-    learner: Learner,
-    key: Key,
 }
+
+/// A branch in training.
+pub type BranchTask = Task<BranchLoss>;
 
 impl BranchTask {
     /// Trains `branch`, built from `store`, whose trainable parameters are the branch's alone.
@@ -70,15 +69,12 @@ impl BranchTask {
             method.confidence.as_ref().map(|own| own.objective.build(&mut key.split("pool").rng()));
         let (objective, method) = (objective.transpose()?, method.key.clone());
         let updater = training.updater(store.trainable());
-        let learner = Learner::new(store, updater);
-        Ok(Self { detector, branch, learner, source, method, objective, key })
+        let of = BranchLoss { detector, branch, method, objective };
+        Ok(Self { of, learner: Learner::new(store, updater), source, key })
     }
 
     /// Trains new layers of `method` on the detector whose parameters are `weights`, on `device`; every draw
     /// is from `key`.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new), and when the parameters are of another architecture.
     pub(crate) fn begin(
         detector: Rc<FasterRcnn>,
         weights: &BTreeMap<String, Tensor>,
@@ -92,21 +88,13 @@ impl BranchTask {
         let (branch, store) = Branch::new(density, detector.config(), weights, device, init)?;
         Self::new(detector, branch, store, source, method, training, key.split("train"))
     }
+}
 
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
-    /// Every object counts alike (for a density every sampled proposal), however many a share has.
-    #[must_use]
-    pub fn over(self, group: &Group) -> Self {
-        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
-    }
-
+impl BranchLoss {
     /// The mean loss of the branch as it is now on the images of `loader`, which are read one by one and
     /// whole, with samples drawn from `key`. Every object counts alike (for a density every sampled
     /// proposal). NaN where there is none.
-    ///
-    /// # Errors
-    /// When an image cannot be read or an operation fails.
-    pub fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
+    fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
         let convention = self.detector.config().convention.into();
         let sum = |losses: &mut dyn Iterator<Item = Result<Tensor>>| -> Result<Option<Tensor>> {
             losses.map(|loss| Ok(loss?.detach())).reduce(|sum, loss| Ok((sum? + loss?)?)).transpose()
@@ -197,31 +185,16 @@ fn drawn(objects: &[Objects], rng: &mut Rng) -> Vec<Objects> {
     objects.iter().map(some).collect()
 }
 
-impl GradientTask for BranchTask {
-    type Error = Error;
-
-    fn loss(&mut self, step: usize) -> Result<Loss> {
-        let key = self.key;
+impl StepLoss for BranchLoss {
+    fn at(&self, step: usize, source: &mut dyn BatchSource, key: Key) -> Result<Loss> {
         let rng = |name: &str| key.split(name).index(step as u64).rng();
         let (loss, terms) = match &self.branch {
             Branch::Confidence(_) => {
-                let batch = self.source.batch(step)?;
-                self.confidence_loss(&batch, rng, |losses| sum_of_losses(losses))?
+                self.confidence_loss(&source.batch(step)?, rng, |losses| sum_of_losses(losses))?
             }
-            Branch::Density(_) => {
-                let pools = self.source.foreground(step, &self.detector)?;
-                self.density_loss(&pools, rng)?
-            }
+            Branch::Density(_) => self.density_loss(&source.foreground(step, &self.detector)?, rng)?,
         };
         Ok(Loss::mean_over(terms, loss))
-    }
-
-    fn learner(&self) -> &Learner {
-        &self.learner
-    }
-
-    fn learner_mut(&mut self) -> &mut Learner {
-        &mut self.learner
     }
 }
 
@@ -293,17 +266,14 @@ impl Training for BranchTraining {
         let BranchSetup { method, training, detector, weights } = &data.config;
         // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
         let key = Key::new(options.seed).split(&method.key);
-        let (input, convention) = (&self.config.detector.input, self.config.detector.convention.into());
-        let (batch_size, batches) = (training.batch_size, key.split("data"));
+        let (size, data) = (training.batch_size, key.split("data"));
+        let batches = Batches::of(&self.config.detector, images, size, data);
         let source: Box<dyn BatchSource> = if options.cache {
             let maps = |pixels: &Tensor| detector.features(pixels, false);
-            let order = options.order(batch_size, batches, session)?;
-            let at_once = FeatureCache::AT_ONCE;
-            let features = options.features(input, convention, images, at_once, &maps, session)?;
-            Box::new(CachedSource::new(features, order)?)
+            let features = options.features(&batches, FeatureCache::AT_ONCE, &maps, session)?;
+            Box::new(CachedSource::new(features, batches.order(session)?)?)
         } else {
-            let loader = LoaderConfig::train(input.transform(), batch_size);
-            Box::new(options.stream(loader, convention, images, batches, session)?)
+            options.stream(batches, session)?
         };
         let (detector, weights, device) = (Rc::clone(detector), &weights.tensors, session.device);
         let task = BranchTask::begin(detector, weights, source, method, training, device, key)?;
@@ -323,7 +293,7 @@ impl Training for BranchTraining {
     ) -> Result<f64> {
         let loader = data.held_out()?.loader(&self.config.detector.input)?;
         let key = Key::new(self.options.seed).split("validation");
-        network.validation_loss(&loader, session.device, key)
+        network.of.validation_loss(&loader, session.device, key)
     }
 
     fn keep(&mut self, data: &Self::Data, network: &BranchTask) -> Result<()> {
@@ -342,10 +312,9 @@ impl Training for BranchTraining {
         let (Branch::Confidence(head), Some(ascent)) = (branch, method.ascent()) else { return Ok(()) };
         let configured = &self.config.step_factors[..];
         let factors = if configured.len() > 1 { configured } else { &STEP_FACTORS };
-        let refiner = Refiner { head: &head, ascent };
         let (device, name) = (session.device, &held_out.name);
         let (factor, ap) =
-            held_out.best_step_factor(detector, &refiner, factors, device, session.progress)?;
+            held_out.best_step_factor(detector, &head, &ascent, factors, device, session.progress)?;
         session.progress.message(&format!("step lengths × {factor}: AP {:.1} on {name}", 100.0 * ap));
         let metadata = ModelMetadata { step_factor: Some(factor), ..data.metadata.clone() };
         Ok(metadata.save(&self.options.file, &file.tensors)?)

@@ -3,31 +3,27 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use candle_core::{DType, Tensor};
+use candle_core::DType;
 use ebm_base::Key;
 use ebm_data::coco::CocoDataset;
-use ebm_data::loader::LoaderConfig;
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
-use ebm_train::{GradientTask, Group, Learner, Loss};
+use ebm_train::{GradientTask, Learner, Loss};
 
-use super::{BatchSource, TrainingData, TrainingOptions};
+use super::{BatchSource, Batches, StepLoss, Task, TrainingData, TrainingOptions};
 use crate::{
     Error, Result,
     config::{ExperimentConfig, Settings, TrainingConfig},
-    evaluation::Heads,
     faster_rcnn::FasterRcnn,
     weights::{Body, classes, detector_metadata},
 };
 
-/// Faster-RCNN under its four losses.
-pub struct DetectorTask {
-    detector: FasterRcnn,
-    learner: Learner,
-    source: Box<dyn BatchSource>,
-    key: Key,
-}
+/// The four losses of Faster-RCNN.
+pub struct DetectorLoss(FasterRcnn);
+
+/// Faster-RCNN in training.
+pub type DetectorTask = Task<DetectorLoss>;
 
 impl DetectorTask {
     /// Trains the trainable parameters of `store`, which `detector` was built from.
@@ -41,36 +37,19 @@ impl DetectorTask {
         key: Key,
     ) -> Self {
         let updater = config.updater(store.trainable());
-        Self { detector, learner: Learner::new(store, updater), source, key }
-    }
-
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
-    /// Every anchor and every proposal counts alike, however many a share has.
-    #[must_use]
-    pub fn over(self, group: &Group) -> Self {
-        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
+        Self { of: DetectorLoss(detector), learner: Learner::new(store, updater), source, key }
     }
 }
 
-impl GradientTask for DetectorTask {
-    type Error = Error;
-
-    fn loss(&mut self, step: usize) -> Result<Loss> {
-        let batch = self.source.batch(step)?;
+impl StepLoss for DetectorLoss {
+    fn at(&self, step: usize, source: &mut dyn BatchSource, key: Key) -> Result<Loss> {
+        let batch = source.batch(step)?;
         let pyramid = match batch.maps.as_slice() {
-            [] => self.detector.features(&batch.images.pixels, true)?,
-            stages => self.detector.pyramid(stages)?,
+            [] => self.0.features(&batch.images.pixels, true)?,
+            stages => self.0.pyramid(stages)?,
         };
-        let mut rng = self.key.split("sample").index(step as u64).rng();
-        Ok(self.detector.losses(&pyramid, &batch.images, &batch.objects, &mut rng)?.into())
-    }
-
-    fn learner(&self) -> &Learner {
-        &self.learner
-    }
-
-    fn learner_mut(&mut self) -> &mut Learner {
-        &mut self.learner
+        let mut rng = key.split("sample").index(step as u64).rng();
+        self.0.losses(&pyramid, &batch.images, &batch.objects, &mut rng)
     }
 }
 
@@ -101,7 +80,6 @@ impl DetectorTraining {
         drop_last: bool,
         session: &mut Session<'_>,
     ) -> Result<DetectorTask> {
-        let options = &self.options;
         let store = ParamStore::new(key.split("init"));
         let detector = match &self.body {
             None => {
@@ -118,16 +96,9 @@ impl DetectorTraining {
                 detector
             }
         };
-        let (input, batch_size) = (&config.detector.input, config.base.batch_size);
-        let convention = config.detector.convention.into();
-        let source: Box<dyn BatchSource> = if options.cache {
-            let maps = |pixels: &Tensor| detector.body(pixels, false);
-            let order = options.order(batch_size, key.split("data"), session)?;
-            Box::new(options.mirrored_maps(input, convention, &images, &maps, order, session)?)
-        } else {
-            let loader = LoaderConfig { drop_last, ..LoaderConfig::train(input.transform(), batch_size) };
-            Box::new(options.stream(loader, convention, images, key.split("data"), session)?)
-        };
+        let batches = Batches::of(&config.detector, images, config.base.batch_size, key.split("data"));
+        let batches = Batches { drop_last, ..batches };
+        let source = self.options.source(batches, &|pixels| detector.body(pixels, false), session)?;
         Ok(DetectorTask::new(detector, store, source, &config.base, key.split("train")))
     }
 }
@@ -199,8 +170,7 @@ impl Training for DetectorTraining {
         let parameters = network.store().constants()?;
         let vb = parameters.var_builder(DType::F32, session.device);
         let (detector, held_out) = (FasterRcnn::new(&data.config.detector, vb)?, data.held_out()?);
-        let none = Heads::refiners(vec![]);
-        let found = held_out.evaluate(&detector, &none, session.device, session.progress)?;
+        let found = held_out.evaluate(&detector, &[], session.device, session.progress)?;
         Ok(held_out.score(&found.direct.detections)?.ap)
     }
 

@@ -2,29 +2,29 @@
 
 mod branch;
 mod detector;
-mod mirrored;
 mod options;
 mod refiner;
 mod source;
 
-pub use branch::{BranchSetup, BranchTask, BranchTraining};
-pub use detector::{DetectorTask, DetectorTraining};
+pub use branch::{BranchLoss, BranchSetup, BranchTask, BranchTraining};
+pub use detector::{DetectorLoss, DetectorTask, DetectorTraining};
 pub use ebm_experiment::{Run, Session, train};
 pub use ebm_train::{Group, Progress, RunSpec};
-pub use mirrored::MirroredMaps;
+pub(crate) use options::Batches;
 pub use options::{ImageFiles, TrainingData, TrainingOptions};
-pub use refiner::{RefinerTask, RefinerTraining};
-pub use source::{BatchSource, CachedSource, StreamSource};
+pub use refiner::{RefinerLoss, RefinerTask, RefinerTraining};
+pub use source::BatchSource;
+pub(crate) use source::{CachedSource, MirroredMaps, StreamSource};
 
 use candle_core::{Tensor, Var};
 use ebm_base::Key;
 use ebm_nn::schedule::{Decay, Schedule, Warmup};
 use ebm_ops::optim::{Adam, Optimizer, ParamGroup, Sgd};
-use ebm_train::Updater;
+use ebm_train::{GradientTask, Learner, Loss, Updater};
 
-use crate::Result;
 use crate::config::{OptimizerKind, TrainingConfig};
 use crate::feature_cache::CachedBatch;
+use crate::{Error, Result};
 
 const MOMENTUM: f64 = 0.9;
 
@@ -68,6 +68,49 @@ impl TrainingConfig {
         };
         let max_norm = (self.gradient_clip > 0.0).then_some(self.gradient_clip);
         Updater::new(optimizer, self.schedule(), max_norm)
+    }
+}
+
+/// The loss of a network that is trained on batches of a source.
+pub trait StepLoss {
+    /// The loss of `step`, whose draws are from `key`.
+    ///
+    /// # Errors
+    /// When an image cannot be read or an operation fails.
+    fn at(&self, step: usize, source: &mut dyn BatchSource, key: Key) -> Result<Loss>;
+}
+
+/// A network in training.
+pub struct Task<L> {
+    /// The network under its loss.
+    of: L,
+    source: Box<dyn BatchSource>,
+    learner: Learner,
+    key: Key,
+}
+
+impl<L> Task<L> {
+    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every
+    /// term of a loss (an object, an anchor, a proposal) counts alike, however many a share has.
+    #[must_use]
+    pub fn over(self, group: &Group) -> Self {
+        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
+    }
+}
+
+impl<L: StepLoss> GradientTask for Task<L> {
+    type Error = Error;
+
+    fn loss(&mut self, step: usize) -> Result<Loss> {
+        self.of.at(step, self.source.as_mut(), self.key)
+    }
+
+    fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    fn learner_mut(&mut self) -> &mut Learner {
+        &mut self.learner
     }
 }
 

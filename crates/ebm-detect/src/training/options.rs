@@ -15,11 +15,11 @@ use ebm_nn::params::ParamStore;
 use ebm_ops::boxes::BoxConvention;
 use ebm_train::ModelMetadata;
 
-use super::{MirroredMaps, StreamSource};
+use super::{BatchSource, MirroredMaps, StreamSource};
 use crate::{
     Error, Result,
-    annotated::Annotated,
-    config::InputConfig,
+    config::{DetectorConfig, InputConfig},
+    evaluation::Annotated,
     feature_cache::{BatchOrder, FeatureCache},
 };
 
@@ -133,55 +133,44 @@ impl TrainingOptions {
         Ok(dataset.map(|dataset| Annotated::new("validation images", dataset, self.workers)))
     }
 
-    /// This process's share of batches of kept features.
-    pub(crate) fn order(&self, batch_size: usize, key: Key, session: &Session<'_>) -> Result<BatchOrder> {
-        let part = session.group.share_of(batch_size)?;
-        Ok(BatchOrder { batch_size, part, key })
-    }
-
-    /// This process's share of the `batches`, with images from the loader.
-    pub(crate) fn stream(
+    /// This process's share of the batches: with images from the loader, or where a `body` is frozen and the options
+    /// say so, with what it makes of every image and of its mirror image.
+    pub(crate) fn source(
         &self,
-        batches: LoaderConfig,
-        convention: BoxConvention,
-        dataset: Arc<CocoDataset>,
-        key: Key,
-        session: &Session<'_>,
-    ) -> Result<StreamSource> {
-        let BatchOrder { part, .. } = self.order(batches.batch_size, key, session)?;
-        let whole = self.reading(batches);
-        let loader = if session.group.world() > 1 { whole.part(part) } else { whole };
-        Ok(StreamSource::new(Loader::new(dataset, loader, key)?, session.device, convention))
-    }
-
-    /// What `maps`, a frozen body, makes of every image and of its mirror image.
-    pub(crate) fn mirrored_maps(
-        &self,
-        input: &InputConfig,
-        convention: BoxConvention,
-        dataset: &Arc<CocoDataset>,
-        maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
-        order: BatchOrder,
+        batches: Batches<'_>,
+        body: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
         session: &mut Session<'_>,
-    ) -> Result<MirroredMaps> {
-        let loader = self.reading(LoaderConfig::eval(input.transform(), 1));
-        MirroredMaps::compute(dataset, &loader, convention, maps, order, session.device, session.progress)
+    ) -> Result<Box<dyn BatchSource>> {
+        if !self.cache {
+            return self.stream(batches, session);
+        }
+        let loader = self.reading(LoaderConfig::eval(batches.input.transform(), 1));
+        Ok(Box::new(MirroredMaps::compute(&batches, &loader, body, session)?))
+    }
+
+    /// This process's share of the batches, with images from the loader.
+    pub(crate) fn stream(&self, batches: Batches<'_>, session: &Session<'_>) -> Result<Box<dyn BatchSource>> {
+        let (part, transform) = (batches.order(session)?.part, batches.input.transform());
+        let whole = self.reading(LoaderConfig::train(transform, batches.size));
+        let whole = LoaderConfig { drop_last: batches.drop_last, ..whole };
+        let loader = if session.group.world() > 1 { whole.part(part) } else { whole };
+        let loader = Loader::new(batches.images, loader, batches.key)?;
+        Ok(Box::new(StreamSource::new(loader, session.device, batches.convention)))
     }
 
     /// What `maps` makes of every image, `at_once` at a time.
     pub(crate) fn features(
         &self,
-        input: &InputConfig,
-        convention: BoxConvention,
-        dataset: Arc<CocoDataset>,
+        batches: &Batches<'_>,
         at_once: usize,
         maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
         Session { device, progress, .. }: &mut Session<'_>,
     ) -> Result<Rc<FeatureCache>> {
-        progress.begin("features of the frozen layers", dataset.images.len());
-        let loader = self.reading(LoaderConfig::eval(input.transform(), at_once));
-        let (loader, mut cache) = (Loader::new(dataset, loader, Key::new(0))?, FeatureCache::default());
-        cache.add(&loader, convention, device, maps, *progress)?;
+        progress.begin("features of the frozen layers", batches.images.images.len());
+        let loader = self.reading(LoaderConfig::eval(batches.input.transform(), at_once));
+        let loader = Loader::new(batches.images.clone(), loader, Key::new(0))?;
+        let mut cache = FeatureCache::default();
+        cache.add(&loader, batches.convention, device, maps, *progress)?;
         progress.end();
         Ok(Rc::new(cache))
     }
@@ -194,6 +183,33 @@ impl TrainingOptions {
     /// Writes the parameters of `store` to the file with what they say of themselves.
     pub(crate) fn save(&self, store: &ParamStore, metadata: &ModelMetadata) -> Result<()> {
         Ok(metadata.save(&self.file, &store.tensors()?)?)
+    }
+}
+
+/// The batches of a training.
+pub(crate) struct Batches<'a> {
+    pub input: &'a InputConfig,
+    pub convention: BoxConvention,
+    pub images: Arc<CocoDataset>,
+    /// Images of a batch.
+    pub size: usize,
+    /// Of their order, and of which images are mirrored.
+    pub key: Key,
+    /// Whether a batch that is short of images is left out.
+    pub drop_last: bool,
+}
+
+impl<'a> Batches<'a> {
+    /// Batches of `size` for a detector of this configuration; the last one of an epoch may be short of images.
+    pub fn of(config: &'a DetectorConfig, images: Arc<CocoDataset>, size: usize, key: Key) -> Self {
+        let (input, convention) = (&config.input, config.convention.into());
+        Self { input, convention, images, size, key, drop_last: false }
+    }
+
+    /// This process's share of batches of kept features.
+    pub fn order(&self, session: &Session<'_>) -> Result<BatchOrder> {
+        let part = session.group.share_of(self.size).map_err(ebm_train::Error::from)?;
+        Ok(BatchOrder { batch_size: self.size, part, key: self.key })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use ebm_base::{Key, Rng};
 use ebm_core::{AnyObjective, GaussianMixture, Objective, Proposal};
-use ebm_data::loader::{Loader, LoaderConfig};
+use ebm_data::loader::Loader;
 use ebm_eval::{Detection, detections::check_ids, read_results};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_nn::params::ParamStore;
@@ -16,16 +16,16 @@ use ebm_ops::{
     sum_of_losses,
 };
 use ebm_train::model_file::file_digest;
-use ebm_train::{GradientTask, Group, Learner, Loss, ModelMetadata};
+use ebm_train::{GradientTask, Learner, Loss, ModelMetadata};
 use rand::Rng as _;
 
-use super::{BatchSource, TrainingData, TrainingOptions, mean_loss};
+use super::{BatchSource, Batches, StepLoss, Task, TrainingData, TrainingOptions, mean_loss};
 use crate::{
     Error, Result,
-    annotated::Annotated,
     body::is_of_body,
     config::{ExperimentConfig, RefinerConfig, Settings},
     energy_head::BoxFeatures,
+    evaluation::Annotated,
     faster_rcnn::Objects,
     feature_cache::CachedBatch,
     refiner::{CalibrationOptions, RefinedResults, RefinerFit, RefinerNetwork, jittered},
@@ -35,15 +35,15 @@ use crate::{
 /// Samples for each density of a calibration.
 const SAMPLES: usize = 1024;
 
-/// A refiner under its objective.
-pub struct RefinerTask {
+/// The loss of a refiner by its objective.
+pub struct RefinerLoss {
     network: RefinerNetwork,
-    source: Box<dyn BatchSource>,
     objective: AnyObjective<Box<dyn Proposal>>,
     config: RefinerConfig,
-    learner: Learner,
-    key: Key,
 }
+
+/// A refiner in training.
+pub type RefinerTask = Task<RefinerLoss>;
 
 impl RefinerTask {
     /// Trains the trainable parameters of `store`, which `network` was built from. Batches with maps are taken
@@ -61,23 +61,15 @@ impl RefinerTask {
         let objective = config.objective.build(&mut key.split("pool").rng())?;
         let rate = |name: &str| if is_of_body(name) { config.body_rate } else { 1.0 };
         let updater = config.training.updater_by(store.trainable(), rate);
-        let learner = Learner::new(store, updater);
-        Ok(Self { network, source, objective, config: config.clone(), learner, key })
+        let of = RefinerLoss { network, objective, config: config.clone() };
+        Ok(Self { of, learner: Learner::new(store, updater), source, key })
     }
+}
 
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
-    /// Every object counts alike, however many a share has.
-    #[must_use]
-    pub fn over(self, group: &Group) -> Self {
-        Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
-    }
-
+impl RefinerLoss {
     /// The mean loss of the network as it is now on the images of `loader`, which reads them one by one, with
     /// samples drawn from `key`. Every object counts alike. NaN where there is none.
-    ///
-    /// # Errors
-    /// When an image cannot be read or an operation fails.
-    pub fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
+    fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
         let images = CachedBatch::each(loader, BoxConvention::HalfOpen, device)?;
         mean_loss(images, key, |image, key| self.loss_of(image, key))
     }
@@ -89,11 +81,10 @@ impl RefinerTask {
             maps => maps.to_vec(),
         };
         let pyramid = self.network.pyramid(&maps)?;
-        let large = self.large_enough(&image.objects);
         let mut rng = key.split("objects").rng();
         let (count, power) = (self.config.objects, self.config.size_power);
-        let objects: Vec<Objects> =
-            large.iter().map(|of_image| drawn(of_image, count, power, &mut rng)).collect();
+        let mut drawn = |of_image: &Objects| drawn(&self.large_enough(of_image), count, power, &mut rng);
+        let objects: Vec<Objects> = image.objects.iter().map(&mut drawn).collect();
         let boxes: Vec<BBox> = objects.iter().flat_map(|of_image| &of_image.boxes).copied().collect();
         let agnostic = self.config.network.is_class_agnostic();
         let classes = objects.iter().flat_map(|of_image| &of_image.classes);
@@ -106,16 +97,13 @@ impl RefinerTask {
         Ok((loss, boxes.len()))
     }
 
-    /// The objects that are trained on: those of some size, or else the largest.
-    fn large_enough(&self, objects: &[Objects]) -> Vec<Objects> {
+    /// The objects of an image that are trained on: those of some size, or else the largest.
+    fn large_enough(&self, Objects { boxes, classes }: &Objects) -> Objects {
         let side = |[x0, y0, x1, y1]: BBox| (x1 - x0).min(y1 - y0);
-        let of_image = |Objects { boxes, classes }: &Objects| -> Objects {
-            let largest = boxes.iter().copied().map(side).fold(0.0, f32::max);
-            let least = self.config.min_object.min(largest);
-            let kept = boxes.iter().copied().zip(classes.iter().copied());
-            kept.filter(|(bbox, _)| side(*bbox) >= least).collect()
-        };
-        objects.iter().map(of_image).collect()
+        let largest = boxes.iter().copied().map(side).fold(0.0, f32::max);
+        let least = self.config.min_object.min(largest);
+        let kept = boxes.iter().copied().zip(classes.iter().copied());
+        kept.filter(|(bbox, _)| side(*bbox) >= least).collect()
     }
 }
 
@@ -131,16 +119,14 @@ fn drawn(objects: &Objects, count: usize, power: f64, rng: &mut Rng) -> Objects 
     objects.chosen(keys.into_iter().take(count).map(|(_, place)| place).collect())
 }
 
-impl GradientTask for RefinerTask {
-    type Error = Error;
-
-    fn loss(&mut self, step: usize) -> Result<Loss> {
-        let (images, mut terms) = (self.source.images(step)?, 0);
+impl StepLoss for RefinerLoss {
+    fn at(&self, step: usize, source: &mut dyn BatchSource, key: Key) -> Result<Loss> {
+        let (images, mut terms) = (source.images(step)?, 0);
         let losses = (0u64..).zip(images).filter_map(|(number, image)| {
             if image.objects.iter().all(|of_image| of_image.boxes.is_empty()) {
                 return None;
             }
-            let loss = self.loss_of(&image, self.key.split("image").index(step as u64).index(number));
+            let loss = self.loss_of(&image, key.split("image").index(step as u64).index(number));
             Some(loss.and_then(|(loss, count)| {
                 terms += count;
                 Ok((loss * count as f64)?)
@@ -151,14 +137,6 @@ impl GradientTask for RefinerTask {
             None => Tensor::zeros((), DType::F32, &Device::Cpu)?,
         };
         Ok(Loss::mean_over(terms, mean))
-    }
-
-    fn learner(&self) -> &Learner {
-        &self.learner
-    }
-
-    fn learner_mut(&mut self) -> &mut Learner {
-        &mut self.learner
     }
 }
 
@@ -251,20 +229,19 @@ impl Training for RefinerTraining {
         let (config, key) = (&data.config.config, Key::new(options.seed));
         let (network, store) =
             RefinerNetwork::with_body(config, &self.body, session.device, key.split("init"))?;
-        let (batch_size, batches) = (config.training.batch_size, key.split("data"));
-        let convention = BoxConvention::HalfOpen;
-        let source: Box<dyn BatchSource> = if options.cache {
-            if config.trained_stages > 0 {
-                let reason = "the output of a frozen body is kept: leave it out";
-                return Err(Error::config("--cache", reason));
-            }
-            let maps = |pixels: &Tensor| network.maps(pixels);
-            let order = options.order(batch_size, batches, session)?;
-            Box::new(options.mirrored_maps(&config.input, convention, &images, &maps, order, session)?)
-        } else {
-            let loader = LoaderConfig::train(config.input.transform(), batch_size);
-            Box::new(options.stream(loader, convention, images, batches, session)?)
+        if options.cache && config.trained_stages > 0 {
+            let reason = "the output of a frozen body is kept: leave it out";
+            return Err(Error::config("--cache", reason));
+        }
+        let batches = Batches {
+            input: &config.input,
+            convention: BoxConvention::HalfOpen,
+            images,
+            size: config.training.batch_size,
+            key: key.split("data"),
+            drop_last: false,
         };
+        let source = options.source(batches, &|pixels| network.maps(pixels), session)?;
         let task = RefinerTask::new(network, store, source, config, key.split("train"))?;
         let network = task.over(session.group);
         Ok(Built { network, settings: config.to_toml()?, steps: config.training.steps })
@@ -283,7 +260,7 @@ impl Training for RefinerTraining {
         let config = &data.config.config;
         let loader = data.held_out()?.some(config.validation_images).loader(&config.input)?;
         let key = Key::new(self.options.seed).split("validation");
-        network.validation_loss(&loader, session.device, key)
+        network.of.validation_loss(&loader, session.device, key)
     }
 
     fn keep(&mut self, data: &Self::Data, network: &RefinerTask) -> Result<()> {

@@ -2,17 +2,22 @@
 
 use std::rc::Rc;
 
-use candle_core::Device;
-use ebm_data::loader::{ByStep, Loader};
-use ebm_data::transform::padded_size;
+use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
+use ebm_data::{
+    loader::{ByStep, DetectionRecipe, Loader, LoaderConfig},
+    transform::padded_size,
+};
+use ebm_experiment::Session;
 use ebm_ops::{boxes::BoxConvention, device::Uploader};
+use rand::Rng as _;
 
+use super::Batches;
 use crate::{
     Error, Result,
     faster_rcnn::{FasterRcnn, ImageBatch, Objects},
     feature_cache::{BatchOrder, CachedBatch, FeatureCache, shuffled},
-    foreground::ForegroundPool,
-    input::objects,
+    parametric_head::ForegroundPool,
 };
 
 /// A sequence of batches; the batch of a step depends on that step alone.
@@ -23,36 +28,26 @@ pub trait BatchSource {
     /// When an image cannot be read or an operation fails.
     fn batch(&mut self, step: usize) -> Result<CachedBatch>;
 
-    /// The images of a step's batch, each by itself and without the padding that the others needed.
-    ///
-    /// # Errors
-    /// As [`batch`](Self::batch).
+    /// The images of a step's batch, which has no maps, each by itself and without the padding that the others needed.
     fn images(&mut self, step: usize) -> Result<Vec<CachedBatch>> {
-        singly(&self.batch(step)?)
+        let batch = self.batch(step)?;
+        let image = |(i, (&size, objects)): (usize, (&(usize, usize), &Objects))| {
+            let (height, width) = padded_size([size]);
+            let pixels = batch.images.pixels.narrow(0, i, 1)?.narrow(2, 0, height)?.narrow(3, 0, width)?;
+            let images = ImageBatch { pixels: pixels.contiguous()?, sizes: vec![size] };
+            Ok(CachedBatch { maps: vec![], images, objects: vec![objects.clone()] })
+        };
+        batch.images.sizes.iter().zip(&batch.objects).enumerate().map(image).collect()
     }
 
     /// The proposals of objects in each image of a step's batch, as the frozen `detector` makes them.
-    ///
-    /// # Errors
-    /// As [`batch`](Self::batch).
     fn foreground(&mut self, step: usize, detector: &FasterRcnn) -> Result<Vec<Rc<ForegroundPool>>> {
         self.batch(step)?.foreground(detector)
     }
 }
 
-/// The images of a batch without maps.
-fn singly(batch: &CachedBatch) -> Result<Vec<CachedBatch>> {
-    let image = |(i, (&size, objects)): (usize, (&(usize, usize), &Objects))| {
-        let (height, width) = padded_size([size]);
-        let pixels = batch.images.pixels.narrow(0, i, 1)?.narrow(2, 0, height)?.narrow(3, 0, width)?;
-        let images = ImageBatch { pixels: pixels.contiguous()?, sizes: vec![size] };
-        Ok(CachedBatch { maps: vec![], images, objects: vec![objects.clone()] })
-    };
-    batch.images.sizes.iter().zip(&batch.objects).enumerate().map(image).collect()
-}
-
 /// Batches of cached pyramids, of the images that hold an object.
-pub struct CachedSource {
+pub(crate) struct CachedSource {
     cache: Rc<FeatureCache>,
     positions: Vec<usize>,
     order: BatchOrder,
@@ -60,9 +55,6 @@ pub struct CachedSource {
 
 impl CachedSource {
     /// Batches in this order.
-    ///
-    /// # Errors
-    /// When no image holds an object.
     pub fn new(cache: Rc<FeatureCache>, order: BatchOrder) -> Result<Self> {
         let (positions, batch_size) = (cache.with_objects(), order.batch_size);
         if positions.is_empty() || batch_size == 0 {
@@ -74,9 +66,8 @@ impl CachedSource {
     }
 
     fn chosen(&self, step: usize) -> Vec<usize> {
-        let BatchOrder { batch_size, part, key } = &self.order;
-        let order = shuffled(self.positions.len(), step, *batch_size, *key);
-        order[part.clone()].iter().map(|&i| self.positions[i]).collect()
+        let chosen = self.order.chosen(self.positions.len(), step);
+        chosen.into_iter().map(|i| self.positions[i]).collect()
     }
 }
 
@@ -91,7 +82,7 @@ impl BatchSource for CachedSource {
 }
 
 /// Batches of images from the loader.
-pub struct StreamSource {
+pub(crate) struct StreamSource {
     batches: ByStep,
     uploader: Uploader,
     convention: BoxConvention,
@@ -106,11 +97,118 @@ impl StreamSource {
 
 impl BatchSource for StreamSource {
     fn batch(&mut self, step: usize) -> Result<CachedBatch> {
-        let batch = self.batches.batch(step)?;
-        Ok(CachedBatch {
-            maps: Vec::new(),
-            images: ImageBatch::uploaded(&batch, &mut self.uploader)?,
-            objects: batch.samples.iter().map(|sample| objects(sample, self.convention)).collect(),
-        })
+        CachedBatch::of(&self.batches.batch(step)?, self.convention, &mut self.uploader)
+    }
+}
+
+/// Batches of the maps that a frozen body makes of every image and of its mirror image, kept in half precision.
+pub(crate) struct MirroredMaps {
+    /// All images as they are, then all mirrored.
+    cache: FeatureCache,
+    order: BatchOrder,
+}
+
+impl MirroredMaps {
+    /// Makes `maps`, with the channels innermost, of the images of `batches` as `loader` reads them, one by one.
+    pub(crate) fn compute(
+        batches: &Batches<'_>,
+        loader: &LoaderConfig,
+        maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
+        session: &mut Session<'_>,
+    ) -> Result<Self> {
+        let order = batches.order(session)?;
+        let Session { device, progress, .. } = session;
+        progress.begin("maps of the frozen body", 2 * batches.images.images.len());
+        let mut cache = FeatureCache::default();
+        let half = |pixels: &Tensor| -> Result<Vec<Tensor>> {
+            let half = |map: &Tensor| Ok(ebm_ops::nhwc::to_nchw(&map.detach().to_dtype(DType::F16)?)?);
+            maps(pixels)?.iter().map(half).collect()
+        };
+        for flip_probability in [0.0, 1.0] {
+            let recipe = DetectionRecipe { flip_probability, ..loader.recipe };
+            let one_by_one = LoaderConfig { recipe, batch_size: 1, shuffle: false, ..loader.clone() };
+            let loader = Loader::new(batches.images.clone(), one_by_one, Key::new(0))?;
+            cache.add(&loader, batches.convention, device, &half, *progress)?;
+        }
+        progress.end();
+        Ok(Self { cache, order })
+    }
+
+    /// Half of the cached ones.
+    fn count(&self) -> usize {
+        self.cache.len() / 2
+    }
+
+    /// The position of an image at this place of a step's batch, or of its mirror image.
+    fn mirrored(&self, step: usize, place: usize, image: usize) -> usize {
+        let key = self.order.key.split("mirror").index(step as u64).index(place as u64);
+        if key.rng().random_bool(0.5) { image + self.count() } else { image }
+    }
+
+    /// Maps in single precision, `(N, h, w, C)`.
+    fn batch_of(&self, positions: &[usize]) -> Result<CachedBatch> {
+        let mut batch = self.cache.batch(positions)?;
+        for map in &mut batch.maps {
+            *map = ebm_ops::nhwc::from_nchw(map)?.to_dtype(DType::F32)?;
+        }
+        Ok(batch)
+    }
+}
+
+impl BatchSource for MirroredMaps {
+    /// Images of like shapes stand together, so that little of a batch is padding: of the images of several
+    /// steps, each step has those that follow by their shape.
+    fn batch(&mut self, step: usize) -> Result<CachedBatch> {
+        const STEPS: usize = 8;
+        let BatchOrder { batch_size, part, key } = &self.order;
+        let mut images = shuffled(self.count(), step / STEPS, STEPS * batch_size, *key);
+        images.sort_by(|a, b| self.cache.aspect(*a).total_cmp(&self.cache.aspect(*b)));
+        let batch = &images[(step % STEPS) * batch_size..][part.clone()];
+        let positions = part.clone().zip(batch).map(|(place, image)| self.mirrored(step, place, *image));
+        self.batch_of(&positions.collect::<Vec<_>>())
+    }
+
+    fn images(&mut self, step: usize) -> Result<Vec<CachedBatch>> {
+        let chosen = self.order.part.clone().zip(self.order.chosen(self.count(), step));
+        chosen.map(|(place, image)| self.batch_of(&[self.mirrored(step, place, image)])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_image_comes_once_beside_others_of_its_shape() {
+        const IMAGES: usize = 16;
+        let mut cache = FeatureCache::default();
+        // Wide and high images in turn; a map's value is the image's number.
+        for number in 0..2 * IMAGES {
+            let (height, width) = if number % 2 == 0 { (2, 4) } else { (4, 2) };
+            let map = Tensor::full(number as f32, (1, height, width, 3), &Device::Cpu).unwrap();
+            let map = ebm_ops::nhwc::to_nchw(&map.to_dtype(DType::F16).unwrap()).unwrap();
+            cache.push(&[map], &[(8 * height, 8 * width)], vec![Default::default()]).unwrap();
+        }
+        let order = BatchOrder { batch_size: 2, part: 0..2, key: Key::new(1) };
+        let mut maps = MirroredMaps { cache, order };
+        let (mut seen, mut mirrored) = (Vec::new(), 0);
+        for step in 0..IMAGES / 2 {
+            let batch = maps.batch(step).unwrap();
+            assert_eq!(batch.maps[0].dtype(), DType::F32);
+            let shape = batch.maps[0].dims();
+            assert!(shape == [2, 2, 4, 3] || shape == [2, 4, 2, 3], "{shape:?}");
+            for image in 0..2 {
+                let values = batch.maps[0].get(image).unwrap().flatten_all().unwrap();
+                let number = values.to_vec1::<f32>().unwrap()[0] as usize;
+                mirrored += usize::from(number >= IMAGES);
+                seen.push(number % IMAGES);
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..IMAGES).collect::<Vec<_>>());
+        assert!((2..IMAGES - 2).contains(&mirrored), "{mirrored}");
+        for step in 0..4 {
+            assert_eq!(maps.images(step).unwrap().len(), 2);
+        }
     }
 }

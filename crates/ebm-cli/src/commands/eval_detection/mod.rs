@@ -186,9 +186,11 @@ fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, BTreeSet<u64>)> {
     progress.end();
     let mut sets: Vec<Set> = vec![("direct".into(), evaluation.direct.detections)];
     let method = detector.method();
-    sets.extend(evaluation.parametric.into_iter().map(|found| (method.into(), found.detections)));
-    for refined in evaluation.refined {
-        sets.extend([("before".into(), refined.before), ("refined".into(), refined.after)]);
+    for found in evaluation.placed {
+        match found.before {
+            None => sets.push((method.into(), found.detections)),
+            Some(before) => sets.extend([("before".into(), before), ("refined".into(), found.detections)]),
+        }
     }
     Ok((sets, dataset.images.iter().map(|image| image.id).collect()))
 }

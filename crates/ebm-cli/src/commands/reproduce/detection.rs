@@ -1,4 +1,4 @@
-//! `ebm reproduce detection`: Tables 1 and 2, Figure 3a, every objective.
+//! `ebm reproduce detection`: Tables 1 and 2, Figure 3a, the search for step lengths, every objective.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
-    reproduce::{BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, table1, table2},
+    reproduce::{BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, step_lengths, table1, table2},
 };
 use serde_json::{json, to_value};
 
@@ -33,6 +33,9 @@ pub struct DetectionArgs {
     /// 3a: AP and speed against the number of steps.
     #[arg(long, value_parser = ["3a"], conflicts_with_all = ["table", "objectives"])]
     figure: Option<String>,
+    /// lambda: the search for step lengths, on the validation images.
+    #[arg(long, value_parser = ["lambda"], conflicts_with_all = ["table", "figure", "objectives"])]
+    grid: Option<String>,
     /// The energy model trained with every objective, compared like Table 2.
     #[arg(long, conflicts_with = "table")]
     objectives: bool,
@@ -100,7 +103,7 @@ impl Reproduction for DetectionArgs {
             }
         }
         Ok(match () {
-            () if self.table != 2 || self.figure.is_some() || self.objectives => {
+            () if self.table != 2 || self.figure.is_some() || self.grid.is_some() || self.objectives => {
                 Some("the configuration states what to expect of Table 2 alone")
             }
             () if self.steps.is_some() => Some("--steps is not what the configuration's figures are of"),
@@ -127,6 +130,9 @@ impl Reproduction for DetectionArgs {
             let rows = figure3a(setup, seeds, progress)?;
             tables::plot_figure3a(at.run, &config.figure3a, &rows)?;
             ("Figure 3a", "val2017", tables::figure3a(&config.figure3a, &rows)?, to_value(rows)?)
+        } else if self.grid.is_some() {
+            let rows = step_lengths(setup, &methods, progress)?;
+            ("Step lengths", "", tables::step_lengths(&methods, &rows)?, to_value(rows)?)
         } else if self.table == 1 {
             let rows = table1(setup, seeds, progress)?;
             ("Table 1", "val2017", tables::table1(&rows)?, to_value(rows)?)
@@ -140,7 +146,10 @@ impl Reproduction for DetectionArgs {
             let title = if self.objectives { "Objectives" } else { "Table 2" };
             (title, "test-dev", tables::table2(&methods, &rows)?, to_value(rows)?)
         };
-        let remarks = setup.remarks(published);
+        let remarks = match published {
+            "" => vec![setup.search_remark()],
+            published => setup.remarks(published),
+        };
         let tables = format!("{table}\n\n{}", remarks.join("\n"));
         Ok(Study { title, document: json!({ "rows": rows, "remarks": remarks }), tables, appendix, files })
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use ebm_data::{decode::read_image, encode::write_png};
 use ebm_detect::config::{ExperimentConfig, MethodConfig, TradeConfig};
-use ebm_detect::reproduce::{AblationRow, Row, Setup, TradeRow};
+use ebm_detect::reproduce::{AblationRow, Row, Setup, StepLengthRow, TradeRow};
 use ebm_eval::{Detection, Spread, Summary, read_results, tracking::overlap};
 use ebm_plot::{PointPanel, PointPlot};
 
@@ -91,6 +91,19 @@ pub fn plot_figure3a(run: &Path, published: &[TradeConfig], rows: &[TradeRow]) -
     let figure = PointPlot { x_label: "number of gradient ascent iterations T", panels: &panels };
     ebm_plot::write(&figure, &run.join("trade"))?;
     Ok(())
+}
+
+/// Returns the table of the search for step lengths, the best of each method first.
+pub fn step_lengths(methods: &[MethodConfig], rows: &[StepLengthRow]) -> Result<String> {
+    let mut groups = of_each(methods, rows, |method, row| row.method == method.key);
+    groups.iter_mut().for_each(|group| group.rows.sort_by(|a, b| b.ap.total_cmp(&a.ap)));
+    TableSpec::new()
+        .text("method", |(method, _): &(&MethodConfig, &StepLengthRow)| method.title.clone())
+        .text("λ position", |(_, row)| row.position)
+        .text("λ size", |(_, row)| row.size)
+        .text("η", |(_, row)| row.decay)
+        .number("AP", 2, |(_, row)| 100.0 * row.ap)
+        .render(groups.into_iter().flat_map(|group| group.rows.into_iter().map(move |row| (group.key, row))))
 }
 
 /// Draws `refined.png` in the run's folder: the energy model's boxes (seed 0) before and after refinement. For each of the first

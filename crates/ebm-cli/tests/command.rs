@@ -203,6 +203,8 @@ fn every_study_of_detection_runs_and_prints_one_object() {
     let trade = study(&["--figure", "3a"]);
     assert_eq!(column(&trade, "iterations"), [0, 1, 2, 4, 8, 16, 32, 64]);
     assert!(dir.path().join("runs/detection-mini-smoke-2/trade.png").is_file());
+    let grid = study(&["--grid", "lambda", "--methods", "ebm,direct,laplace"]);
+    assert_eq!(column(&grid, "method"), ["ebm"; 45]);
     let objectives = study(&["--objectives", "--train-missing"]);
     let all = "ml_is kld_is nce nce_plus info_nce dsm ml_mcmc";
     assert_eq!(column(&objectives, "method"), all.split(' ').collect::<Vec<_>>());

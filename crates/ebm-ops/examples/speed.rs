@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use candle_core::{Device, Result, Tensor, Var};
+use candle_core::{Device, Tensor, Var};
+use ebm_ops::Result;
 
 /// Images, channels, height, width, channels of the output, side of the kernel, stride.
 const SHAPES: [[usize; 7]; 8] = [

@@ -1,0 +1,71 @@
+//! Images whose annotations are in a file each, as one annotation file.
+
+use std::path::{Path, PathBuf};
+
+use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, misplaced};
+use crate::quarantine::Finding;
+
+/// A thing, or what is wrong with it.
+pub(super) type Sought<T> = Result<T, Finding>;
+
+/// What a file of annotations says of its image.
+pub(super) struct Listed {
+    /// The file.
+    pub(super) file: PathBuf,
+    /// Its image with columns and rows, or why there is none.
+    pub(super) image: Sought<(PathBuf, (usize, usize))>,
+    /// Its objects with the line of each, counted from 1.
+    pub(super) objects: Vec<(usize, Sought<Annotated>)>,
+}
+
+/// An object whose class is known.
+pub(super) struct Annotated {
+    /// The class, from 1.
+    pub(super) label: usize,
+    /// Left, top, right and bottom in pixels, half-open.
+    pub(super) corners: [f64; 4],
+    /// Whether it does not count.
+    pub(super) is_difficult: bool,
+}
+
+/// What the files in `root` say as one file says it; ids count from 1.
+pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Listed>) -> AnnotationFile {
+    let category = |(id, name): (u64, &String)| CategoryRecord { id, name: Some(name.clone()) };
+    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    for (Listed { file, image, objects }, id) in listed.into_iter().zip(1..) {
+        let place = |Finding { code, detail }: Finding, line: String| {
+            Box::new(Finding::new(code, format!("{}{line}: {detail}", file.display())))
+        };
+        let (width, height) = image.as_ref().map_or((1, 1), |(_, size)| *size);
+        for (line, object) in objects {
+            let object = object.and_then(|object| clipped(object, [width, height]));
+            let (label, is_difficult) =
+                object.as_ref().map_or((1, false), |(label, _, crowd)| (*label, *crowd));
+            annotations.push(AnnotationRecord {
+                id: Ok(annotations.len() as u64 + 1),
+                image_id: Ok(id),
+                category_id: Ok(label as u64),
+                bbox: object
+                    .map(|(_, bbox, _)| bbox)
+                    .map_err(|finding| place(finding, format!(": line {line}"))),
+                area: Ok(None),
+                iscrowd: Ok(is_difficult),
+            });
+        }
+        let name = image.map(|(path, _)| path.strip_prefix(root).unwrap_or(&path).display().to_string());
+        let file_name = name.map_err(|finding| place(finding, String::new()));
+        images.push(ImageRecord { id: Ok(id), file_name, width: Ok(width), height: Ok(height) });
+    }
+    let categories = (1..).zip(classes).map(category).collect();
+    AnnotationFile { images, annotations: Some(annotations), categories }
+}
+
+/// Label, box clipped to the image, and whether it does not count; or what is wrong with the box.
+fn clipped(object: Annotated, [width, height]: [usize; 2]) -> Sought<(usize, [f64; 4], bool)> {
+    let [x0, y0, x1, y1] = object.corners;
+    if let Some(Finding { code, detail }) = misplaced([x0, y0, x1 - x0, y1 - y0], (width, height)) {
+        return Err(Finding::new(code, format!("x, y, width and height {detail}")));
+    }
+    let [x0, y0, x1, y1] = [x0.max(0.), y0.max(0.), x1.min(width as f64), y1.min(height as f64)];
+    Ok((object.label, [x0, y0, x1 - x0, y1 - y0], object.is_difficult))
+}

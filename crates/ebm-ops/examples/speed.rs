@@ -1,10 +1,12 @@
 //! Times `conv2d` of this crate and of candle: for each shape one line of JSON with the shortest milliseconds of a forward pass, and of a forward
 //! and a backward pass with the gradients of map, weight and bias. `speed.py` runs it beside PyTorch and writes the table.
 
+use std::error::Error;
 use std::time::Instant;
 
 use candle_core::{Device, Tensor, Var};
-use ebm_ops::Result;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Images, channels, height, width, channels of the output, side of the kernel, stride.
 const SHAPES: [[usize; 7]; 8] = [
@@ -22,15 +24,17 @@ const PASSES: usize = 7;
 fn main() -> Result<()> {
     for shape in SHAPES {
         let [n, c, h, w, o, k, stride] = shape;
-        let var = |shape: &[usize]| Var::from_tensor(&Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?);
+        let var = |shape: &[usize]| -> Result<Var> {
+            Ok(Var::from_tensor(&Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?)?)
+        };
         let [map, weight, bias] = [var(&[n, c, h, w])?, var(&[o, c, k, k])?, var(&[o])?];
         let candle = || map.conv2d(&weight, k / 2, stride, 1, 1)?.broadcast_add(&bias.reshape((1, o, 1, 1))?);
         let ours = || ebm_ops::conv2d(&map, &weight, Some(&bias), stride, k / 2);
         let times = [
-            shortest(|| ours().map(drop))?,
-            shortest(|| candle().map(drop))?,
-            shortest(|| ebm_ops::backward(&ours()?.sum_all()?).map(drop))?,
-            shortest(|| candle()?.sum_all()?.backward().map(drop))?,
+            shortest(|| Ok(drop(ours()?)))?,
+            shortest(|| Ok(drop(candle()?)))?,
+            shortest(|| Ok(drop(ebm_ops::backward(&ours()?.sum_all()?)?)))?,
+            shortest(|| Ok(drop(candle()?.sum_all()?.backward()?)))?,
         ];
         println!("{{\"shape\": {shape:?}, \"milliseconds\": {times:?}}}");
     }

@@ -12,7 +12,7 @@ use ebm_eval::tracking::TestSet;
 use ebm_eval::{detections::check_ids, read_results};
 use ebm_track::saved::SavedConfig;
 use ebm_track::{Tracker, TrackerOptions, calibrate_bands};
-use ebm_train::ModelMetadata;
+use ebm_train::{ModelFile, ModelMetadata};
 
 use super::eval_tracking::parse_test_set;
 use super::say_left_out;

@@ -11,7 +11,7 @@ use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, digest};
 use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_train::model_file::file_digest;
-use ebm_train::{GradientTask, Group, keep_base};
+use ebm_train::{GradientTask, Group, ModelFile, keep_base};
 
 use super::{BoxModuleTask, ModuleTraining, PairFeatures, PairSource, StreamPairs};
 use crate::backbone::Backbone;
@@ -141,7 +141,7 @@ impl Training for TrackerTraining {
         let (_, _, module) = SavedConfig::load(&self.run, Some(&self.backbone), session.device)?;
         let (config, method) = (&self.config, self.config.method(&self.method)?);
         let factor = best_step_factor(config, method, &module, &data.pairs, session.progress)?;
-        self.saved(&data.backbone, factor)?.replace(&self.run)
+        self.saved(&data.backbone, factor)?.save(&ModelFile::open(&self.run)?.tensors, &self.run)
     }
 }
 

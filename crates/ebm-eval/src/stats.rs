@@ -42,11 +42,8 @@ impl Summary {
         let mean = values.iter().sum::<f64>() / count as f64;
         // Two passes: the one-pass formula cancels when the spread is small beside the mean.
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Ok(Self {
-            count,
-            mean,
-            standard_deviation: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
-        })
+        let standard_deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
+        Ok(Self { count, mean, standard_deviation })
     }
 
     /// Standard error of the mean: the standard deviation divided by √n; none for a single seed.
@@ -54,18 +51,14 @@ impl Summary {
         self.standard_deviation.map(|deviation| deviation / (self.count as f64).sqrt())
     }
 
-    /// The chosen spread; none for a single seed.
-    pub fn spread(&self, spread: Spread) -> Option<f64> {
-        match spread {
-            Spread::StandardDeviation => self.standard_deviation,
-            Spread::StandardError => self.standard_error(),
-        }
-    }
-
     /// A table cell: `4.65 ± 0.02`, or the mean alone for a single seed.
     pub fn cell(&self, spread: Spread, decimals: usize) -> String {
         let mean = self.mean;
-        match self.spread(spread) {
+        let spread = match spread {
+            Spread::StandardDeviation => self.standard_deviation,
+            Spread::StandardError => self.standard_error(),
+        };
+        match spread {
             Some(spread) => format!("{mean:.decimals$} ± {spread:.decimals$}"),
             None => format!("{mean:.decimals$}"),
         }

@@ -51,14 +51,18 @@ impl Summary {
         self.standard_deviation.map(|deviation| deviation / (self.count as f64).sqrt())
     }
 
+    /// The chosen spread; none for a single seed.
+    pub fn spread(&self, spread: Spread) -> Option<f64> {
+        match spread {
+            Spread::StandardDeviation => self.standard_deviation,
+            Spread::StandardError => self.standard_error(),
+        }
+    }
+
     /// A table cell: `4.65 ± 0.02`, or the mean alone for a single seed.
     pub fn cell(&self, spread: Spread, decimals: usize) -> String {
         let mean = self.mean;
-        let spread = match spread {
-            Spread::StandardDeviation => self.standard_deviation,
-            Spread::StandardError => self.standard_error(),
-        };
-        match spread {
+        match self.spread(spread) {
             Some(spread) => format!("{mean:.decimals$} ± {spread:.decimals$}"),
             None => format!("{mean:.decimals$}"),
         }

@@ -42,11 +42,8 @@ impl Summary {
         let mean = values.iter().sum::<f64>() / count as f64;
         // Two passes: the one-pass formula cancels when the spread is small beside the mean.
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Ok(Self {
-            count,
-            mean,
-            standard_deviation: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
-        })
+        let standard_deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
+        Ok(Self { count, mean, standard_deviation })
     }
 
     /// Standard error of the mean: the standard deviation divided by √n; none for a single seed.

@@ -131,11 +131,8 @@ impl TabularRegressor {
         };
         let targets = options.targets.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
         for target in targets.iter().filter(|target| target.relative_resolution() > COARSE) {
-            say(&format!(
-                "{:?} has values in steps of {}: each is spread evenly over as much",
-                target.name,
-                target.resolution()
-            ));
+            let (name, step) = (&target.name, target.resolution());
+            say(&format!("{name:?} has values in steps of {step}: each is spread evenly over as much"));
         }
         let x = features.encode(&table)?.x;
         let rows = Rows { x: &x, y: &y, targets: &targets };

@@ -1,15 +1,21 @@
-//! How far a model is from the truth.
+//! How far a model is from the truth, and how well it knows its own uncertainty on fresh data.
 
+use candle_core::{DType, Device, Tensor};
+use ebm_base::Key;
+use ebm_core::Grid;
 use ebm_core::math::log_sum_exp;
+use ebm_experiment::{Calibration, Predictions};
 
 use crate::Result;
-use crate::dataset::{Problem, RANGE};
-use candle_core::{DType, Device, Tensor};
+use crate::dataset::{Points, Problem, RANGE};
+use crate::experiment::Trained;
 
 /// Points of the published evaluation on each axis.
 pub const GRID: usize = 2048;
 /// What the published evaluation adds to a density, so that none is 0.
 const FLOOR: f64 = 1e-30;
+/// Fresh points for the calibration, and as many for the test.
+const POINTS: usize = 1000;
 /// Rows of x that are evaluated together.
 pub(crate) const ROWS: usize = 64;
 
@@ -73,6 +79,27 @@ impl Truth {
 pub(crate) fn column(values: &[f64]) -> candle_core::Result<Tensor> {
     let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
     Tensor::from_vec(values, ((), 1), &Device::Cpu)
+}
+
+/// Measures a model on points that it has not seen.
+///
+/// # Errors
+/// What the densities report.
+pub fn calibration(trained: &Trained, problem: Problem, key: Key) -> Result<Calibration> {
+    let key = key.split(problem.name());
+    let fresh = |name| predictions(trained, &problem.points(POINTS, &mut key.split(name).rng()));
+    fresh("test")?.calibration(&fresh("calibration")?)
+}
+
+/// p(y | x) for each point's x.
+///
+/// # Errors
+/// What the densities report.
+pub(crate) fn predictions(trained: &Trained, points: &Points) -> Result<Predictions> {
+    let grid = Grid::new(RANGE[0], RANGE[1], GRID)?;
+    let x: Vec<f64> = points.x.iter().map(|&x| f64::from(x)).collect();
+    let densities = trained.densities(&x, &grid)?;
+    Ok(Predictions { densities, y: points.y.iter().map(|&y| f64::from(y)).collect() })
 }
 
 #[cfg(test)]

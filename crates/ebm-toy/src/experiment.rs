@@ -13,11 +13,10 @@ use ebm_experiment::config::settings;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::predictions;
 use crate::course::Schedule;
 use crate::dataset::{POINTS, Points, Problem, RANGE};
 use crate::energy::ToyEnergy;
-use crate::evaluation::{ROWS, Truth, column};
+use crate::evaluation::{ROWS, Truth, column, predictions};
 use crate::layout::Network;
 use crate::network::Heads;
 use crate::{Error, Result};

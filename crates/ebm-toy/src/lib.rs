@@ -1,6 +1,5 @@
 //! Figure 2 of the paper: the illustrative 1-D regression problem.
 
-pub mod calibration;
 mod composed;
 mod course;
 pub mod dataset;

@@ -181,23 +181,23 @@ impl TryFrom<Settings> for Baseline {
 impl From<Baseline> for Settings {
     fn from(baseline: Baseline) -> Self {
         match baseline {
-            Baseline::Direct(m) => Self::Direct { dim: m.dim(), loss: m.direct_loss() },
+            Baseline::Direct(m) => Self::Direct { dim: m.dim(), loss: m.loss },
             Baseline::Gaussian(m) => Self::Gaussian { dim: m.dim() },
             Baseline::Laplace(m) => Self::Laplace { dim: m.dim() },
             Baseline::JointLaplace(m) => Self::JointLaplace { dim: m.dim() },
             Baseline::MixtureOfGaussians(m) => {
                 Self::MixtureOfGaussians { dim: m.dim(), components: m.components() }
             }
-            Baseline::ConditionalVae(m) => Self::ConditionalVae {
-                dim: m.dim(),
-                latent_dim: m.latent_dim(),
-                num_samples: m.num_samples(),
-            },
-            Baseline::Softmax(m) => {
-                let (l2_weight, variance_weight) = m.weights();
-                Self::Softmax { dim: m.dim(), l2_weight, variance_weight, bins: m.bins().clone() }
+            Baseline::ConditionalVae(m) => {
+                Self::ConditionalVae { dim: m.dim(), latent_dim: m.latent_dim(), num_samples: m.num_samples }
             }
-            Baseline::Ordinal(m) => Self::Ordinal { head: m.head(), ranks: m.ranks().clone() },
+            Baseline::Softmax(m) => Self::Softmax {
+                dim: m.dim(),
+                l2_weight: m.l2_weight,
+                variance_weight: m.variance_weight,
+                bins: m.bins().clone(),
+            },
+            Baseline::Ordinal(m) => Self::Ordinal { head: m.head(), ranks: m.ranks.clone() },
             Baseline::Quantiles(m) => Self::Quantiles { dim: m.dim(), count: m.num_outputs() },
         }
     }

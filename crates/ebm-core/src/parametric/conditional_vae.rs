@@ -52,7 +52,7 @@ pub trait LatentVariableModel {
 pub struct ConditionalVae {
     dim: usize,
     latent_dim: usize,
-    num_samples: usize,
+    pub(super) num_samples: usize,
 }
 
 impl ConditionalVae {
@@ -76,11 +76,6 @@ impl ConditionalVae {
     /// Z.
     pub fn latent_dim(&self) -> usize {
         self.latent_dim
-    }
-
-    /// S.
-    pub fn num_samples(&self) -> usize {
-        self.num_samples
     }
 
     /// The outputs `(B, P)` of `model` for the loss at the targets `y`, `(B, D)`: S vectors

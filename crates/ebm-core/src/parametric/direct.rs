@@ -33,7 +33,7 @@ settings! {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direct {
     dim: usize,
-    loss: DirectLoss,
+    pub(super) loss: DirectLoss,
 }
 
 impl Direct {
@@ -46,11 +46,6 @@ impl Direct {
             check::setting("beta", beta > 0.0 && beta.is_finite(), beta, "a positive number")?;
         }
         Ok(Self { dim: check::at_least_one("dim", dim)?, loss })
-    }
-
-    /// What is minimised.
-    pub fn direct_loss(&self) -> DirectLoss {
-        self.loss
     }
 }
 

@@ -34,7 +34,7 @@ impl Setting for OrdinalHead {}
 /// `r_0 + Σ_k s_k (r_{k+1} − r_k)` with the probabilities `s_k` of the answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ordinal {
-    ranks: Bins,
+    pub(super) ranks: Bins,
     head: OrdinalHead,
 }
 
@@ -42,11 +42,6 @@ impl Ordinal {
     /// Ordinal regression over the centres of `ranks`.
     pub fn new(ranks: Bins, head: OrdinalHead) -> Self {
         Self { ranks, head }
-    }
-
-    /// The ranks.
-    pub fn ranks(&self) -> &Bins {
-        &self.ranks
     }
 
     /// Whose method it is.

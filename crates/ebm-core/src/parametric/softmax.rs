@@ -22,8 +22,8 @@ use crate::{Result, check, host};
 pub struct Softmax {
     dim: usize,
     bins: Bins,
-    l2_weight: f64,
-    variance_weight: f64,
+    pub(super) l2_weight: f64,
+    pub(super) variance_weight: f64,
 }
 
 impl Softmax {
@@ -42,11 +42,6 @@ impl Softmax {
     /// The bins of every coordinate.
     pub fn bins(&self) -> &Bins {
         &self.bins
-    }
-
-    /// The weights of the L² and of the variance term.
-    pub fn weights(&self) -> (f64, f64) {
-        (self.l2_weight, self.variance_weight)
     }
 
     /// `log p_c`, `(B, D, C)`.

@@ -52,8 +52,9 @@ pub(super) struct Candidate {
     pub(super) at: Point,
     /// f where the last step began.
     pub(super) before: f64,
-    best: Option<Point>,
-    outcome: CandidateOutcome,
+    /// The best point so far, where the rule keeps it; it is returned then.
+    pub(super) best: Option<Point>,
+    pub(super) outcome: CandidateOutcome,
     pub(super) finished: bool,
 }
 
@@ -116,7 +117,13 @@ impl Candidate {
             proposed.filter(|_| !matches!(verdict, Verdict::Undone | Verdict::Ends(Status::NonFinite)));
         let is_kept = kept.is_some();
         match kept {
-            Some(point) => self.accept(point),
+            Some(point) => {
+                if self.best.as_ref().is_some_and(|best| point.f > best.f) {
+                    self.best = Some(point.clone());
+                }
+                self.at = point;
+                self.outcome.accepted += 1;
+            }
             None => {
                 self.outcome.rejected += 1;
                 self.outcome.step_scale *= ascent.decay;
@@ -127,18 +134,5 @@ impl Candidate {
             self.finished = true;
         }
         is_kept
-    }
-
-    /// The point to return, and what happened.
-    pub(super) fn into_result(self) -> (Point, CandidateOutcome) {
-        (self.best.unwrap_or(self.at), self.outcome)
-    }
-
-    fn accept(&mut self, point: Point) {
-        if self.best.as_ref().is_some_and(|best| point.f > best.f) {
-            self.best = Some(point.clone());
-        }
-        self.at = point;
-        self.outcome.accepted += 1;
     }
 }

@@ -129,7 +129,8 @@ pub fn refine_observed<M: EnergyModel>(
 
     let before = candidates.iter().map(|candidate| candidate.before).collect();
     let f_before = host::tensor(before, (batch, count), &f_init)?;
-    let (points, candidates): (Vec<_>, _) = candidates.into_iter().map(Candidate::into_result).unzip();
+    let returned = |candidate: Candidate| (candidate.best.unwrap_or(candidate.at), candidate.outcome);
+    let (points, candidates): (Vec<_>, _) = candidates.into_iter().map(returned).unzip();
     let f = host::tensor(points.iter().map(|point| point.f).collect(), (batch, count), &f_init)?;
     let y = host::tensor(points.into_iter().flat_map(|point| point.y).collect(), y0.shape(), &y0)?;
     Ok(Refined { y, f_init, f, f_before, outcome: Outcome { evaluations, candidates } })

@@ -9,7 +9,7 @@ use clap::Args;
 use ebm_base::Key;
 use ebm_experiment::Calibration;
 use ebm_experiment::config::{Configured, check_ranges};
-use ebm_toy::calibration::calibration;
+use ebm_toy::evaluation::calibration;
 use ebm_toy::{Dataset, Experiment, Job, Points, Problem, Reference, Row, Trained, run_all};
 use ebm_train::Progress;
 use serde::Serialize;

@@ -6,8 +6,10 @@ use ebm_experiment::config::{Change, Configured, Declaration, Overrides, Setting
 
 use super::reproduce::common::Reference;
 
-/// Tasks with settings.
-const TASKS: [(&str, fn() -> Declaration); 6] = [
+/// A task's name and its settings.
+type Task = (&'static str, fn() -> Declaration);
+
+const TASKS: [Task; 6] = [
     ("detection", ebm_detect::config::ExperimentConfig::declaration),
     ("refiner", ebm_detect::config::RefinerConfig::declaration),
     ("tracking", ebm_track::config::ExperimentConfig::declaration),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ebm_settings::settings;
+use ebm_base::settings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -108,8 +108,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     progress.begin("images", images.len());
     let (mut refined, known) = (0, problems.len());
     for (done, (id, mut boxes)) in (1..).zip(images) {
-        let image =
-            args.image(files.get(&id)).map_err(|reason| BoxProblem::Unreadable(id, reason));
+        let image = args.image(files.get(&id)).map_err(|reason| BoxProblem::Unreadable(id, reason));
         boxes.retain(|(index, given)| {
             let read = image.as_ref().map_err(BoxProblem::clone);
             let inside = read.and_then(|image| check_inside(given.bbox, [image.width, image.height]));

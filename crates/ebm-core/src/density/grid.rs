@@ -1,7 +1,7 @@
 //! Equally spaced points of a scalar target.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_settings::settings;
+use ebm_base::settings;
 use serde::{Deserialize, Serialize};
 
 use crate::{Result, check};

@@ -1,7 +1,7 @@
 //! An objective by name.
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Noise contrastive estimation: which of several candidates is the target?
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Rivals of Eq. 4 that estimate the likelihood or a divergence in other ways: KLD-IS, SNL and ML-MCMC.
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Eq. 4: the negative log-likelihood by importance sampling.
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 

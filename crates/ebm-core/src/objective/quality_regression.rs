@@ -2,7 +2,7 @@
 //! of Section 4.2.
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Score matching (SM), denoising score matching (DSM), and the derivatives in y that both train on.
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use rand::{Rng, RngCore};
 use serde::{Deserialize, Serialize};
 

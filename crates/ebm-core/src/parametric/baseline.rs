@@ -1,7 +1,7 @@
 //! The parametric models as a configuration names them.
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use serde::{Deserialize, Serialize};
 
 use super::{

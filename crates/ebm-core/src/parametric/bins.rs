@@ -1,7 +1,7 @@
 //! The discretisation of a coordinate.
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, check, host};

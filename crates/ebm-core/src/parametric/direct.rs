@@ -1,7 +1,7 @@
 //! Direct regression: the network outputs y.
 
 use candle_core::Tensor;
-use ebm_settings::settings;
+use ebm_base::settings;
 use serde::{Deserialize, Serialize};
 
 use super::{Parametric, batch, targets};

@@ -1,7 +1,7 @@
 //! Ordinal regression: one binary question for each rank.
 
 use candle_core::Tensor;
-use ebm_settings::Setting;
+use ebm_base::settings::Setting;
 use serde::{Deserialize, Serialize};
 
 use super::Bins;

@@ -1,7 +1,7 @@
 //! Eq. 5: the paper's proposal distribution, and its draws that a batch shares.
 
 use candle_core::{DType, Tensor};
-use ebm_settings::settings;
+use ebm_base::settings;
 use rand::{Rng, RngCore};
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};

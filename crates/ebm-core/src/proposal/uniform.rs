@@ -1,7 +1,7 @@
 //! The uniform proposal.
 
 use candle_core::{D, Tensor};
-use ebm_settings::settings;
+use ebm_base::settings;
 use rand::{Rng, RngCore};
 use serde::{Deserialize, Serialize};
 

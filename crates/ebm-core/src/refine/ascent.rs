@@ -1,6 +1,6 @@
 //! The settings of a refinement.
 
-use ebm_settings::settings;
+use ebm_base::settings;
 use serde::{Deserialize, Serialize};
 
 use crate::{Result, check};

@@ -8,9 +8,10 @@ mod ranges;
 
 use std::path::Path;
 
+pub use ebm_base::settings;
+pub use ebm_base::settings::{Declaration, Field, Range, Setting};
 use ebm_data::files::read_settings;
 use ebm_eval::Expected;
-pub use ebm_settings::{Declaration, Field, Range, Setting, settings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 

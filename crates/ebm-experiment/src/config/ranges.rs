@@ -1,6 +1,6 @@
 //! Whether the numbers of a configuration are in their ranges.
 
-use ebm_settings::{Declaration, Field, Range};
+use ebm_base::settings::{Declaration, Field, Range};
 use toml::{Table, Value};
 
 use crate::Result;

@@ -6,7 +6,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use ebm_detect::{
     config::{ExperimentConfig, MethodConfig},
-    reproduce::{BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, step_lengths, table1, table2},
+    reproduce::{
+        BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, step_lengths, table1, table2,
+    },
 };
 use serde_json::{json, to_value};
 

@@ -1,6 +1,6 @@
 //! Declarations as text.
 
-use crate::{Declaration, Field};
+use super::{Declaration, Field};
 
 impl Declaration {
     /// A line for each setting: its key, its range, its meaning. `*` stands for the `key` of a row,

@@ -1,7 +1,7 @@
 //! The macro that declares settings.
 
 /// Declares a structure or an enumeration of settings: it is defined as written, and implements
-/// [`Setting`](crate::Setting). A range stands behind the type that it is of, and holds for every number in
+/// [`Setting`](crate::settings::Setting). A range stands behind the type that it is of, and holds for every number in
 /// it; a unit may follow. What has no range has to be a `Setting` itself.
 /// Others may follow a structure without parameters.
 ///
@@ -10,7 +10,8 @@
 /// Of serde's attributes `tag` is understood; variants have the names of `rename_all = "snake_case"`.
 ///
 /// ```
-/// use ebm_settings::{Setting, settings};
+/// use ebm_base::settings;
+/// use ebm_base::settings::Setting;
 ///
 /// settings! {
 ///     /// How an image becomes the network's input.
@@ -25,13 +26,13 @@
 ///     }
 /// }
 ///
-/// let ebm_settings::Declaration::Table(fields) = InputConfig::declaration() else { panic!() };
-/// let ebm_settings::Declaration::Numbers(side) = fields[0].declaration else { panic!() };
+/// let ebm_base::settings::Declaration::Table(fields) = InputConfig::declaration() else { panic!() };
+/// let ebm_base::settings::Declaration::Numbers(side) = fields[0].declaration else { panic!() };
 /// assert_eq!(side.to_string(), "a whole number from 16 to 8192, in pixels");
 /// ```
 ///
 /// ```compile_fail
-/// ebm_settings::settings! {
+/// ebm_base::settings! {
 ///     /// A number without a range does not compile.
 ///     struct InputConfig {
 ///         side: usize,
@@ -41,18 +42,18 @@
 #[macro_export]
 macro_rules! settings {
     ($name:ident as $written:ty) => {
-        impl $crate::Setting for $name {
-            fn declaration() -> $crate::Declaration {
-                <$written as $crate::Setting>::declaration()
+        impl $crate::settings::Setting for $name {
+            fn declaration() -> $crate::settings::Declaration {
+                <$written as $crate::settings::Setting>::declaration()
             }
         }
     };
-    (@declaration $type:ty) => { <$type as $crate::Setting>::declaration() };
+    (@declaration $type:ty) => { <$type as $crate::settings::Setting>::declaration() };
     (@declaration $type:ty where $range:expr) => {
-        $crate::Declaration::Numbers($crate::Range::from($range))
+        $crate::settings::Declaration::Numbers($crate::settings::Range::from($range))
     };
     (@declaration $type:ty where $range:expr => $unit:literal) => {
-        $crate::Declaration::Numbers($crate::Range::from($range).of($unit))
+        $crate::settings::Declaration::Numbers($crate::settings::Range::from($range).of($unit))
     };
     // What has to be a setting itself.
     (@bound $type:ty) => { $type };
@@ -62,7 +63,7 @@ macro_rules! settings {
     (@tag serde(tag = $tag:literal $($other:tt)*)) => { Some($tag) };
     (@tag $($other:tt)*) => { None::<&'static str> };
     (@table $($(#[$($note:tt)*])* $field:ident: $type:ty $(where $range:expr $(=> $unit:literal)?)?;)*) => {
-        $crate::Declaration::Table(vec![$($crate::Field {
+        $crate::settings::Declaration::Table(vec![$($crate::settings::Field {
             name: stringify!($field).to_owned(),
             meaning: &[$($crate::settings!(@meaning $($note)*)),*],
             declaration: $crate::settings!(@declaration $type $(where $range $(=> $unit)?)?),
@@ -81,11 +82,11 @@ macro_rules! settings {
         }
 
         #[allow(trivial_bounds, reason = "fields without parameters have bounds too")]
-        impl $(<$($param),+>)? $crate::Setting for $name $(<$($param),+>)?
+        impl $(<$($param),+>)? $crate::settings::Setting for $name $(<$($param),+>)?
         where
-            $($crate::settings!(@bound $type $(where $range)?): $crate::Setting),*
+            $($crate::settings!(@bound $type $(where $range)?): $crate::settings::Setting),*
         {
-            fn declaration() -> $crate::Declaration {
+            fn declaration() -> $crate::settings::Declaration {
                 $crate::settings!(@table
                     $($(#[$($note)*])* $field: $type $(where $range $(=> $unit)?)?;)*)
             }
@@ -114,14 +115,14 @@ macro_rules! settings {
         }
 
         #[allow(trivial_bounds, reason = "fields without parameters have bounds too")]
-        impl $(<$param>)? $crate::Setting for $name $(<$param>)?
+        impl $(<$param>)? $crate::settings::Setting for $name $(<$param>)?
         where
             $(
-                $($crate::settings!(@bound $inner $(where $range)?): $crate::Setting,)?
-                $($($crate::settings!(@bound $type $(where $field_range)?): $crate::Setting,)*)?
+                $($crate::settings!(@bound $inner $(where $range)?): $crate::settings::Setting,)?
+                $($($crate::settings!(@bound $type $(where $field_range)?): $crate::settings::Setting,)*)?
             )*
         {
-            fn declaration() -> $crate::Declaration {
+            fn declaration() -> $crate::settings::Declaration {
                 let tag = [$($crate::settings!(@tag $($meta)*)),*].into_iter().flatten().next();
                 let kinds = vec![$({
                     let settings = None;
@@ -129,13 +130,13 @@ macro_rules! settings {
                         $crate::settings!(@declaration $inner $(where $range $(=> $unit)?)?)));)?
                     $(let settings = settings.or(Some($crate::settings!(@table
                         $($(#[$($field_note)*])* $field: $type $(where $field_range $(=> $field_unit)?)?;)*)));)?
-                    $crate::Field {
-                        name: $crate::snake_case(stringify!($kind)),
+                    $crate::settings::Field {
+                        name: $crate::settings::snake_case(stringify!($kind)),
                         meaning: &[$($crate::settings!(@meaning $($note)*)),*],
-                        declaration: settings.unwrap_or($crate::Declaration::Plain),
+                        declaration: settings.unwrap_or($crate::settings::Declaration::Plain),
                     }
                 }),*];
-                $crate::Declaration::Choice { tag, kinds }
+                $crate::settings::Declaration::Choice { tag, kinds }
             }
         }
     };

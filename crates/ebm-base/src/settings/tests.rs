@@ -1,6 +1,7 @@
 #![allow(dead_code, reason = "only their declarations are looked at")]
 
 use super::*;
+use crate::settings;
 
 settings! {
     /// A network.

@@ -1,6 +1,5 @@
-//! What a setting is. [`settings!`] declares a structure or an enumeration of settings, each number with its
-//! range and unit beside its type and documentation; [`Setting::declaration`] is the same for whoever reads
-//! settings or explains them.
+//! Declarations of settings. [`settings!`](crate::settings!) declares a structure or an enumeration of settings, each number with its range and
+//! unit beside its type and documentation. [`Setting::declaration`] returns them at run time.
 
 mod declare;
 mod explain;
@@ -10,7 +9,7 @@ use std::path::PathBuf;
 
 pub use range::Range;
 
-/// A type that settings have. Numbers are none: a field of [`settings!`] that is one, or has one in it,
+/// A type that settings have. Numbers are none: a field of [`settings!`](crate::settings!) that is one, or has one in it,
 /// states its range.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no declaration as a setting",
@@ -85,11 +84,6 @@ pub fn snake_case(name: &str) -> String {
     }
     snake
 }
-
-/// Its examples are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 #[cfg(test)]
 mod tests;

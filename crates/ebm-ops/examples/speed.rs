@@ -1,6 +1,8 @@
 //! Times `conv2d` of this crate and of candle: for each shape one line of JSON with the shortest milliseconds of a forward pass, and of a forward
 //! and a backward pass with the gradients of map, weight and bias. `speed.py` runs it beside PyTorch and writes the table.
 
+#![allow(clippy::print_stdout, reason = "it prints a table")]
+
 use std::error::Error;
 use std::time::Instant;
 
@@ -31,10 +33,10 @@ fn main() -> Result<()> {
         let candle = || map.conv2d(&weight, k / 2, stride, 1, 1)?.broadcast_add(&bias.reshape((1, o, 1, 1))?);
         let ours = || ebm_ops::conv2d(&map, &weight, Some(&bias), stride, k / 2);
         let times = [
-            shortest(|| Ok(drop(ours()?)))?,
-            shortest(|| Ok(drop(candle()?)))?,
-            shortest(|| Ok(drop(ebm_ops::backward(&ours()?.sum_all()?)?)))?,
-            shortest(|| Ok(drop(candle()?.sum_all()?.backward()?)))?,
+            shortest(|| Ok(ours()?))?,
+            shortest(|| Ok(candle()?))?,
+            shortest(|| Ok(ebm_ops::backward(&ours()?.sum_all()?)?))?,
+            shortest(|| Ok(candle()?.sum_all()?.backward()?))?,
         ];
         println!("{{\"shape\": {shape:?}, \"milliseconds\": {times:?}}}");
     }
@@ -42,7 +44,7 @@ fn main() -> Result<()> {
 }
 
 /// Returns the shortest milliseconds of some passes, after one that is not timed.
-fn shortest(mut pass: impl FnMut() -> Result<()>) -> Result<f64> {
+fn shortest<T>(mut pass: impl FnMut() -> Result<T>) -> Result<f64> {
     pass()?;
     let mut shortest = f64::INFINITY;
     for _ in 0..PASSES {

@@ -208,7 +208,7 @@ impl<'a> Batches<'a> {
 
     /// This process's share of batches of kept features.
     pub fn order(&self, session: &Session<'_>) -> Result<BatchOrder> {
-        let part = session.group.share_of(self.size).map_err(ebm_train::Error::from)?;
+        let part = session.group.share_of(self.size)?;
         Ok(BatchOrder { batch_size: self.size, part, key: self.key })
     }
 }

@@ -3,6 +3,7 @@
 
 #[path = "../files/mod.rs"]
 mod files;
+mod prose;
 mod rules;
 mod source;
 
@@ -40,6 +41,11 @@ fn assert_none(found: &[String]) {
 #[test]
 fn files_are_short() {
     assert_none(&rules::long_files(&SOURCES, MAX_LINES));
+}
+
+#[test]
+fn doc_comments_are_plain() {
+    assert_none(&prose::riddles(&SOURCES));
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl Source {
         self.path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    fn is_product(&self) -> bool {
+    pub fn is_product(&self) -> bool {
         self.path.contains("/src/")
     }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the numbers of the tables in README.md and docs/*.md from CSV files: `python3 xtask/docs_tables.py [--check] [ROOT]`.
+"""Writes the numbers of the tables in README.md, docs/*.md and docs/notes/*.md from CSV files: `python3 xtask/docs_tables.py [--check] [ROOT]`.
 
 With `--check` it writes nothing. It says what differs, and exits with 1 if anything does. A table has a marker directly above it:
 
@@ -119,7 +119,7 @@ def rows_of(page, files, marker, lines):
 def main(arguments):
     root = Path(next((word for word in arguments if word != "--check"), Path(__file__).parent.parent)).resolve()
     findings, tables = 0, 0
-    for page in [root / "README.md", *sorted(root.glob("docs/*.md"))]:
+    for page in [root / "README.md", *sorted(root.glob("docs/*.md")), *sorted(root.glob("docs/notes/*.md"))]:
         text, found = page.read_text(), []
 
         def marked(match):

@@ -22,6 +22,7 @@ fn list(folder: &str, end: &str) -> Vec<String> {
 /// What may be a chapter.
 fn chapters() -> Vec<String> {
     let mut pages = list("docs", "");
+    pages.extend(list("docs/notes", ""));
     pages.extend(list("docs", "/README.md"));
     pages.retain(|page| page.ends_with(".md") && page != "docs/SUMMARY.md");
     pages

@@ -114,6 +114,7 @@ fn pages_and_results_name_what_is_here() {
     let pages: Vec<(String, String)> = ["README.md".to_owned()]
         .into_iter()
         .chain(names("docs", ".md"))
+        .chain(names("docs/notes", ".md"))
         .map(|page| (page.clone(), read(&page)))
         .collect();
     for (page, text) in &pages {

@@ -71,5 +71,5 @@ struct Readme;
 
 /// So are those of the book.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/detection.md")]
+#[doc = include_str!("../../../docs/detection_commands.md")]
 struct Book;

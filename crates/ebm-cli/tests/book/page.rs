@@ -119,7 +119,7 @@ fn joined(block: &[(usize, &str)]) -> Vec<(usize, String)> {
     texts
 }
 
-/// Every page with commands, named from the root: README.md, those of docs/ and of the crates.
+/// Every page with commands, named from the root: README.md, those of docs/, of docs/notes/ and of the crates.
 pub fn pages(root: &Path) -> Vec<String> {
     let list = |folder: &str| {
         let entries = std::fs::read_dir(root.join(folder)).unwrap();
@@ -127,7 +127,9 @@ pub fn pages(root: &Path) -> Vec<String> {
         names.map(|name| format!("{folder}/{name}")).collect::<Vec<_>>()
     };
     let mut pages = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned(), "bench/README.md".to_owned()];
-    pages.extend(list("docs").into_iter().filter(|name| name.ends_with(".md")));
+    for folder in ["docs", "docs/notes"] {
+        pages.extend(list(folder).into_iter().filter(|name| name.ends_with(".md")));
+    }
     pages.extend(list("crates").into_iter().map(|name| name + "/README.md"));
     pages.retain(|page| root.join(page).exists());
     pages.sort();

@@ -18,6 +18,7 @@ COMMANDS = {
     "detection-table2": "detection --scale mini --seeds 1",
     "detection-table1": "detection --scale mini --seeds 1 --table 1",
     "detection-figure3a": "detection --scale mini --seeds 1 --figure 3a",
+    "detection-lambda": "detection --scale mini --seeds 1 --grid lambda",
     "tracking": "tracking --scale mini --seeds 1",
     "tracking-sigma": "tracking --scale mini --seeds 1 --ablation sigma",
     "age": "age --scale mini --seeds 1",

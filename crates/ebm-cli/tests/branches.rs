@@ -222,7 +222,7 @@ fn nothing_is_trained_with_no_steps() {
     for what in ["detector", "branch"] {
         let args = ["train", what, "--annotations", "a.json", "--images", "i", "--run", "r", "--steps", "0"];
         let detector: &[&str] = if what == "branch" { &["--detector", DETECTOR] } else { &[] };
-        refused(&[&args[..], detector].concat(), &["--steps", "give 1 or more"]);
+        refused(&[&args[..], detector].concat(), &["--steps", "0 is not in 1.."]);
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock whose file is `path`, or returns at once if another process holds it.
+    /// Takes the lock whose file is `path`, or returns at once if it is held.
     ///
     /// # Errors
     /// [`LockError::Held`] with the holder's number, or [`LockError::Io`].
@@ -59,7 +59,7 @@ impl Lock {
         }
     }
 
-    /// Waits until no other process holds the lock whose file is `path`, and takes it.
+    /// Waits until nobody else holds the lock whose file is `path`, and takes it.
     ///
     /// # Errors
     /// The errors of the operating system.

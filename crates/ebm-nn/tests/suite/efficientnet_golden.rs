@@ -84,7 +84,7 @@ fn fewer_maps_are_the_first_ones() {
         assert_eq!(to_vec(&a.permute((0, 3, 1, 2)).unwrap()), to_vec(b));
     }
     let message = part.forward_channels_last(&x, 4, false).unwrap_err().to_string();
-    assert!(message.contains("4 maps are asked for; there are 1 to 3"), "{message}");
+    assert!(message.contains("4 maps were requested; ask for 1 to 3"), "{message}");
     assert!(EfficientNetLite0::new(EfficientNetLite0::NORM, 0, vb()).is_err());
     assert!(EfficientNetLite0::is_classifier("_fc.bias") && !EfficientNetLite0::is_classifier("_bn0.bias"));
 }

@@ -7,7 +7,7 @@ use ebm_ops::nn::{BatchNormConfig, Chain, Conv2d, Conv2dConfig};
 use ebm_ops::{Padding, Workspace};
 
 use crate::onnx::{Graph, Value};
-use crate::{Error, Result, init, through};
+use crate::{Error, Result, init, run_blocks};
 
 /// Consecutive blocks of one shape.
 struct Stage {
@@ -116,7 +116,7 @@ impl EfficientNetLite0 {
         let mut found: Vec<Tensor> = Vec::with_capacity(maps);
         for group in &self.groups[..maps] {
             let x = found.last().unwrap_or(&stem);
-            let y = through(group, x, |block, x| block.forward(x, train))?;
+            let y = run_blocks(group, x, |block, x| block.forward(x, train))?;
             found.push(y);
         }
         Workspace::shared().recycle_input(stem, &found[0]);

@@ -113,7 +113,7 @@ impl Fpn {
         for ((map, lateral), output) in maps.iter().zip(&self.laterals).zip(&self.outputs).rev() {
             let mut merged = graph.conv2d(lateral, map, None, false)?;
             if let Some(above) = &above {
-                // Both have the pyramid's channels.
+                // Both maps have the pyramid's channels.
                 let (size, none) = (graph.node("Shape", &[&merged], &[]), Value::none());
                 let enlarged = graph.node("Resize", &[above, &none, &none, &size], &NEAREST);
                 merged = graph.node("Add", &[&merged, &enlarged], &[]);

@@ -24,7 +24,7 @@ pub use ebm_ops::{Error, Result};
 
 /// Runs `blocks` on `x` one after the other. The memory of the maps between them is reused; the memory of `x` is
 /// not.
-fn through<B>(blocks: &[B], x: &Tensor, run: impl Fn(&B, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
+fn run_blocks<B>(blocks: &[B], x: &Tensor, run: impl Fn(&B, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let mut x = x.clone();
     for (i, block) in blocks.iter().enumerate() {
         let y = run(block, &x)?;

@@ -7,7 +7,7 @@ use candle_nn::VarBuilder;
 use ebm_ops::nn::{BatchNormConfig, Chain, Conv2d, Conv2dConfig};
 
 use crate::onnx::{Graph, Value};
-use crate::{Error, Result, init, through};
+use crate::{Error, Result, init, run_blocks};
 
 /// Blocks with maps of one size. The first block halves the size of the map before it.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ impl MobileFaceNet {
             let reason = format!("there are no blocks {blocks:?} among {}", Self::BLOCKS);
             return Err(Error::Argument { op: "MobileFaceNet", reason });
         };
-        through(chosen, x, |block, x| block.forward(x, train))
+        run_blocks(chosen, x, |block, x| block.forward(x, train))
     }
 
     /// Adds all blocks to `graph`: (N, 3, H, W) -> (N, 512, H/16, W/16).

@@ -14,13 +14,13 @@ use candle_core::{DType, Tensor};
 use crate::{Error, Result};
 
 /// Version of the operators; runtimes since 2020 have it.
-const OPERATORS: u64 = 13;
+const OPSET_VERSION: u64 = 13;
 
 /// Version of the format that came with these operators.
-const FORMAT: u64 = 7;
+const IR_VERSION: u64 = 7;
 
 /// Size limit of Protocol Buffers, two gibibytes.
-const MOST_BYTES: usize = (2 << 30) - 1;
+const MAX_BYTES: usize = (2 << 30) - 1;
 
 /// Types of a tensor's elements, as numbers of the format.
 const FLOAT: u64 = 1;
@@ -138,7 +138,7 @@ impl Graph {
 
     /// Adds an input of floating-point numbers.
     pub fn input(&mut self, name: &str, lengths: &[Length<'_>]) -> Value {
-        self.inputs.message(11, &described(name, lengths));
+        self.inputs.message(11, &value_info(name, lengths));
         Value(name.to_owned())
     }
 
@@ -147,7 +147,7 @@ impl Graph {
         let mut node = Message::default();
         node.text(1, &value.0).text(2, name).text(3, name).text(4, "Identity");
         self.nodes.message(1, &node);
-        self.outputs.message(12, &described(name, lengths));
+        self.outputs.message(12, &value_info(name, lengths));
     }
 
     /// Makes `value` an output of this graph and an input of the `next` part, and returns that input.
@@ -251,18 +251,18 @@ impl Graph {
             graph.0.extend(part.0);
         }
         let mut operators = Message::default();
-        operators.text(1, "").number(2, OPERATORS);
+        operators.text(1, "").number(2, OPSET_VERSION);
         let mut model = Message::default();
-        model.number(1, FORMAT).text(2, "ebm");
+        model.number(1, IR_VERSION).text(2, "ebm");
         model.message(7, &graph).message(8, &operators);
         for (key, value) in metadata {
             let mut entry = Message::default();
             entry.text(1, key).text(2, value);
             model.message(14, &entry);
         }
-        if model.0.len() > MOST_BYTES {
+        if model.0.len() > MAX_BYTES {
             let reason =
-                format!("the network takes {} bytes, and ONNX files {MOST_BYTES} at most", model.0.len());
+                format!("the network takes {} bytes, and ONNX files {MAX_BYTES} at most", model.0.len());
             return Err(Error::Argument { op: "ONNX", reason });
         }
         Ok(Part { name: self.name, bytes: model.0 })
@@ -270,7 +270,7 @@ impl Graph {
 }
 
 /// Returns the name and the shape of an input or output as a message.
-fn described(name: &str, lengths: &[Length<'_>]) -> Message {
+fn value_info(name: &str, lengths: &[Length<'_>]) -> Message {
     let mut shape = Message::default();
     for length in lengths {
         let mut dimension = Message::default();
@@ -280,11 +280,11 @@ fn described(name: &str, lengths: &[Length<'_>]) -> Message {
         };
         shape.message(1, &dimension);
     }
-    let (mut tensor, mut kind, mut described) = (Message::default(), Message::default(), Message::default());
+    let (mut tensor, mut kind, mut info) = (Message::default(), Message::default(), Message::default());
     tensor.number(1, FLOAT).message(2, &shape);
     kind.message(1, &tensor);
-    described.text(1, name).message(2, &kind);
-    described
+    info.text(1, name).message(2, &kind);
+    info
 }
 
 #[cfg(test)]

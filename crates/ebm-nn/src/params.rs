@@ -30,7 +30,7 @@ struct Inner {
     key: Key,
     entries: BTreeMap<String, Entry>,
     preloaded: BTreeMap<String, Tensor>,
-    /// A parameter that is requested later is frozen if any of these predicates holds.
+    /// Predicates of names; a parameter that is requested later is frozen if any holds.
     rules: Vec<Predicate>,
 }
 
@@ -211,7 +211,7 @@ impl SimpleBackend for ParamStore {
         if !inner.entries.contains_key(name) {
             let (tensor, preloaded) = (inner.first_value(&shape, name, init, dtype, device))
                 .map_err(|error| candle_core::Error::Msg(format!("parameter {name}: {error}")))?;
-            // A copy: the tensor's owner may hold a variable that shares its storage.
+            // `from_tensor` copies, because the tensor's owner may hold a variable that shares its storage.
             let var = Var::from_tensor(&tensor)?;
             let frozen = inner.is_frozen(name);
             inner.entries.insert(name.to_owned(), Entry { var, frozen, preloaded });

@@ -37,14 +37,14 @@ pub enum Decay {
     MultiStep {
         /// Steps at which the rate falls, in any order.
         milestones: Vec<u64>,
-        /// The factor of each fall.
+        /// Factor of each fall.
         gamma: f64,
     },
     /// Multiplication by `gamma` every `every` steps.
     Step {
         /// Steps between two falls; 0 means never.
         every: u64,
-        /// The factor of each fall.
+        /// Factor of each fall.
         gamma: f64,
     },
     /// Half a cosine from 1 at step 0 to `floor` at `steps`, and `floor` afterwards.

@@ -40,7 +40,7 @@ impl ShuffleNetV2 {
         let [a, b, c] = Self::CHANNELS;
         let stage = |number: usize, (input, channels): (usize, usize)| -> Result<Vec<Unit>> {
             let unit = |i| {
-                // The first one halves the map.
+                // The first unit of a stage halves the map.
                 let input = if i == 0 { Some(input) } else { None };
                 Unit::new(input, channels / 2, norm, &vb.pp(format!("stage{}.{i}", number + 2)))
             };

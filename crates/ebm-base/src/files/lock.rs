@@ -51,7 +51,7 @@ impl Lock {
             }
             // The previous holder may have removed the file after it was opened here and before it was locked.
             // Other processes would then not see this lock.
-            if is_at(&file, path) {
+            if is_same_file(&file, path) {
                 file.set_len(0)?;
                 write!(file, "{}", std::process::id())?;
                 return Ok(Self { file, path: path.into() });
@@ -76,7 +76,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The file is removed only where `is_at` can detect a removal. Otherwise the next process takes the file
+        // The file is removed only where `is_same_file` can detect a removal. Otherwise the next process takes the file
         // over.
         if cfg!(unix) {
             let _ = fs::remove_file(&self.path);
@@ -86,14 +86,14 @@ impl Drop for Lock {
 }
 
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_same_file(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let (Ok(held), Ok(seen)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     (held.dev(), held.ino()) == (seen.dev(), seen.ino())
 }
 
 #[cfg(not(unix))]
-fn is_at(_file: &File, _path: &Path) -> bool {
+fn is_same_file(_file: &File, _path: &Path) -> bool {
     true
 }
 

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_long};
 use libmimalloc_sys as _;
 
 #[expect(unsafe_code, reason = "mimalloc's settings have no safe form")]
-// SAFETY: the signatures are those of mimalloc.h.
+// SAFETY: the signatures equal the ones in mimalloc.h.
 unsafe extern "C" {
     fn mi_option_set_default(option: c_int, value: c_long);
     fn mi_option_get(option: c_int) -> c_long;
@@ -23,7 +23,7 @@ const PURGE_DELAY: c_int = 15;
 /// Call this function once, before other threads start.
 #[expect(unsafe_code, reason = "mimalloc's settings have no safe form")]
 pub fn keep_freed_memory() -> bool {
-    // SAFETY: the option exists, and any value is one.
+    // SAFETY: the option exists, and every value of it is valid.
     unsafe {
         mi_option_set_default(PURGE_DELAY, -1);
         mi_option_get(PURGE_DELAY) < 0
@@ -34,7 +34,7 @@ pub fn keep_freed_memory() -> bool {
 mod tests {
     #[test]
     fn freed_memory_is_kept() {
-        // As the process was started.
+        // The environment of the process decides.
         if std::env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
             assert!(super::keep_freed_memory());
         }

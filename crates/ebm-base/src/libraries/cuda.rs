@@ -9,12 +9,12 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
-use crate::libraries::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Library, NCCL, wanted};
+use crate::libraries::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Library, NCCL, unopened};
 use crate::libraries::shared_library::open_first;
 
 /// Library of cudarc's run-time compiler; the kernels of this workspace are compiled when the program is built.
 const NVRTC: Library =
-    wanted(false, "NVRTC", &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"], "nothing here");
+    unopened(false, "NVRTC", &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"], "nothing here");
 
 macro_rules! libraries {
     ($($library:ident, else $failure:literal: $($function:ident)*;)*) => {
@@ -138,7 +138,7 @@ fn load_all() -> Result<bool, String> {
 
 #[expect(unsafe_code, reason = "the table is a static that machine code reads")]
 fn fill(offset: usize, address: *const c_void) {
-    // SAFETY: the offset is of a field of the table, made by `offset_of`. Only `load_all` writes, once, under the lock of `LOADED`;
-    // a device exists, and so something to call these functions with, only after that.
+    // SAFETY: `offset_of` made the offset from a field of the table. Only `load_all` writes, once, under the lock
+    // of `LOADED`. A device, and with it a caller of these functions, exists only afterwards.
     unsafe { (&raw mut TABLE).cast::<*const c_void>().byte_add(offset).write(address) };
 }

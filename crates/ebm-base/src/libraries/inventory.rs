@@ -52,7 +52,7 @@ pub struct Library {
 }
 
 /// Returns a library before the search for its file.
-pub(crate) const fn wanted(
+pub(crate) const fn unopened(
     required: bool,
     name: &'static str,
     files: &'static [&'static str],
@@ -61,26 +61,27 @@ pub(crate) const fn wanted(
     Library { name, files, file: None, problem: None, needed_for, required }
 }
 
-pub(crate) const DRIVER: Library = wanted(
+pub(crate) const DRIVER: Library = unopened(
     true,
     "CUDA driver",
     &["libcuda.so.1", "libcuda.so"],
     "everything on a GPU; it comes with NVIDIA's driver",
 );
 pub(crate) const CUBLAS: Library =
-    wanted(true, "cuBLAS", &["libcublas.so.13", "libcublas.so.12", "libcublas.so"], "matrix products");
+    unopened(true, "cuBLAS", &["libcublas.so.13", "libcublas.so.12", "libcublas.so"], "matrix products");
 pub(crate) const CURAND: Library =
-    wanted(true, "cuRAND", &["libcurand.so.10", "libcurand.so"], "opening a device");
-pub(crate) const CUDNN: Library = wanted(
+    unopened(true, "cuRAND", &["libcurand.so.10", "libcurand.so"], "opening a device");
+pub(crate) const CUDNN: Library = unopened(
     false,
     "cuDNN",
     &["libcudnn.so.9", "libcudnn.so"],
     "fast convolutions; without it they are products of image columns",
 );
 /// NVIDIA's NCCL.
-pub const NCCL: Library = wanted(false, "NCCL", &["libnccl.so.2", "libnccl.so"], "training on several GPUs");
+pub const NCCL: Library =
+    unopened(false, "NCCL", &["libnccl.so.2", "libnccl.so"], "training on several GPUs");
 /// MPI: Open MPI or MPICH, Open MPI first.
-pub const MPI: Library = wanted(
+pub const MPI: Library = unopened(
     false,
     "MPI",
     &["libmpi.so.40", "libmpi.so.12", "libmpi.so"],
@@ -129,7 +130,7 @@ const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 
 /// Returns the value that a call writes to the address it is given.
-fn asked<T: Default>(call: &str, ask: impl FnOnce(*mut T) -> c_int) -> Result<T, String> {
+fn query<T: Default>(call: &str, ask: impl FnOnce(*mut T) -> c_int) -> Result<T, String> {
     let mut answer = T::default();
     match ask(&raw mut answer) {
         0 => Ok(answer),
@@ -142,15 +143,15 @@ fn asked<T: Default>(call: &str, ask: impl FnOnce(*mut T) -> c_int) -> Result<T,
 impl Driver {
     fn cuda(&self) -> Option<String> {
         // SAFETY: the call writes to this one address.
-        let version = asked("cuDriverGetVersion", |to| unsafe { (self.version)(to) }).ok()?;
+        let version = query("cuDriverGetVersion", |to| unsafe { (self.version)(to) }).ok()?;
         Some(format!("{}.{}", version / 1000, version % 1000 / 10))
     }
 
     fn devices(&self) -> Result<Vec<CudaDevice>, String> {
         // SAFETY: the second call writes to this one address, and the first writes nothing.
         let count = unsafe {
-            asked("cuInit", |_: *mut c_int| (self.init)(0))?;
-            asked("cuDeviceGetCount", |to| (self.count)(to))?
+            query("cuInit", |_: *mut c_int| (self.init)(0))?;
+            query("cuDeviceGetCount", |to| (self.count)(to))?
         };
         (0..count).map(|number| self.device(number)).collect()
     }
@@ -161,15 +162,15 @@ impl Driver {
         let place = name.as_mut_ptr().cast();
         // SAFETY: each call writes to its one address, and the name has at most the length that is passed.
         unsafe {
-            let device = asked("cuDeviceGet", |to| (self.get)(to, number))?;
-            asked("cuDeviceGetName", |_: *mut c_int| (self.name)(place, NAME as c_int, device))?;
-            let attribute = |which| asked("cuDeviceGetAttribute", |to| (self.attribute)(to, which, device));
+            let device = query("cuDeviceGet", |to| (self.get)(to, number))?;
+            query("cuDeviceGetName", |_: *mut c_int| (self.name)(place, NAME as c_int, device))?;
+            let attribute = |which| query("cuDeviceGetAttribute", |to| (self.attribute)(to, which, device));
             let length = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
             Ok(CudaDevice {
                 number: usize::try_from(number).unwrap_or_default(),
                 name: String::from_utf8_lossy(&name[..length]).into_owned(),
                 capability: (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?),
-                memory_bytes: asked("cuDeviceTotalMem", |to| (self.memory)(to, device))? as u64,
+                memory_bytes: query("cuDeviceTotalMem", |to| (self.memory)(to, device))? as u64,
             })
         }
     }

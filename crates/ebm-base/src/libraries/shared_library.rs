@@ -15,7 +15,7 @@ impl SharedLibrary {
     #[expect(unsafe_code, reason = "a look-up in a library that is open")]
     #[must_use]
     pub fn function(self, name: &str) -> Option<*const c_void> {
-        // SAFETY: everything has an address.
+        // SAFETY: the address of a symbol is read as a pointer, and every symbol has one.
         unsafe { self.0.get::<*const c_void>(name) }.ok().map(|symbol| *symbol)
     }
 }
@@ -36,7 +36,7 @@ macro_rules! functions {
                 Ok(Self { $($field: {
                     let name = $name;
                     let place = library.function(name).ok_or(name)?;
-                    // SAFETY: these are the header's signatures.
+                    // SAFETY: the signature equals the header's.
                     unsafe { ::std::mem::transmute::<*const ::std::ffi::c_void, unsafe extern "C" fn($($argument),*) -> ::std::ffi::c_int>(place) }
                 },)* })
             }

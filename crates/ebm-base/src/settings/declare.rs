@@ -92,7 +92,7 @@ macro_rules! settings {
             }
         }
     };
-    // A structure before others.
+    // A structure that further declarations follow.
     ($(#[$($meta:tt)*])* $vis:vis struct $name:ident { $($field:tt)* } $($others:tt)+) => {
         $crate::settings! { $(#[$($meta)*])* $vis struct $name { $($field)* } }
         $crate::settings! { $($others)+ }

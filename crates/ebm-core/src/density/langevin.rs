@@ -61,7 +61,7 @@ struct State {
     f: Tensor,
     /// Gradient of f, replaced by 0 where f is −∞.
     gradient: Tensor,
-    /// Whether f is known to be finite everywhere. Only tensors on the CPU can be checked without a copy.
+    /// Whether f and its gradient are known to be finite. Only tensors on the CPU can be checked without a copy.
     all_usable: bool,
 }
 

@@ -43,7 +43,7 @@ impl<P: Proposal> Objective for NoiseContrastive<P> {
         let log_q_target = self.proposal.log_prob(&y.detach().unsqueeze(1)?, &y.detach())?.detach();
         check::dims("the result of Proposal::log_prob", &log_q_target, "(B, 1)", &[y.dim(0)?, 1])?;
         let scores = candidates.score(model, features)?;
-        log_of_rank(&scores.log_weights(&candidates.log_q)?.broadcast_add(&log_q_target)?)
+        ranking_loss(&scores.log_weights(&candidates.log_q)?.broadcast_add(&log_q_target)?)
     }
 }
 
@@ -82,7 +82,7 @@ impl Objective for NoiseContrastivePlus {
         let samples = self.proposal.sample(&y, self.num_samples, rng)?;
         let all = Tensor::cat(&[&moved, &samples], 1)?;
         let s = (checked_score(model, features, &all)? - self.proposal.log_prob(&all, &y)?)?;
-        log_of_rank(&s.narrow(1, 1, self.num_samples)?.broadcast_sub(&s.narrow(1, 0, 1)?)?)
+        ranking_loss(&s.narrow(1, 1, self.num_samples)?.broadcast_sub(&s.narrow(1, 0, 1)?)?)
     }
 }
 
@@ -118,7 +118,7 @@ impl Objective for JointNce<'_> {
 
         let log_q = self.proposal.log_prob(&candidates.samples)?;
         let divergence = log_mean_exp(&(scores.samples.detach() - log_q)?, 1)?.mean_all()?;
-        Ok((log_of_rank(&d)? + divergence)?)
+        Ok((ranking_loss(&d)? + divergence)?)
     }
 }
 
@@ -159,13 +159,13 @@ impl<P: Proposal> Objective for InfoNce<P> {
     ) -> Result<Tensor> {
         check::positive("temperature", self.temperature)?;
         let scores = Candidates::draw(&self.proposal, self.num_samples, y, rng)?.score(model, features)?;
-        log_of_rank(&(scores.samples.broadcast_sub(&scores.target)? / self.temperature)?)
+        ranking_loss(&(scores.samples.broadcast_sub(&scores.target)? / self.temperature)?)
     }
 }
 
 /// Returns the mean over the batch of `−log [ 1 / (1 + Σ_m exp d_im) ]`, where `d`, shape `(B, M)`, is the score
 /// of each rival minus the score of the target.
-fn log_of_rank(d: &Tensor) -> Result<Tensor> {
+fn ranking_loss(d: &Tensor) -> Result<Tensor> {
     let target = d.narrow(1, 0, 1)?.zeros_like()?;
     Ok(log_sum_exp(&Tensor::cat(&[&target, d], 1)?, 1)?.mean_all()?)
 }

@@ -26,7 +26,7 @@ impl Quantiles {
     /// quantiles are evenly spaced from −1.
     pub const START: f64 = 1.0;
     /// Least distance of two quantiles in the density.
-    const LEAST: f64 = 1e-6;
+    const MIN_DISTANCE: f64 = 1e-6;
 
     /// Creates a model of P = `count` quantiles of a target with `dim` = 1 coordinate.
     ///
@@ -64,7 +64,7 @@ impl Quantiles {
     /// Returns log p at `y` for one input with these `quantiles`.
     fn log_density(&self, quantiles: &[f64], y: f64) -> f64 {
         let share = 1.0 / self.count as f64;
-        let distance = |k: usize| (quantiles[k + 1] - quantiles[k]).max(Self::LEAST);
+        let distance = |k: usize| (quantiles[k + 1] - quantiles[k]).max(Self::MIN_DISTANCE);
         let last = self.count - 1;
         // Beyond an end, p starts as high as inside and has the mass ½ share: p(y) = h exp(−(y − q) h / ½ share).
         let beyond = |height: f64, past: f64| height.ln() - past * height / (0.5 * share);
@@ -134,7 +134,7 @@ mod tests {
         assert!(Quantiles::new(2, 4).is_err() && Quantiles::new(1, 1).is_err());
     }
 
-    /// The mass of a density is 1, and 0.5 of it lies below the middle of the second and third of four quantiles.
+    /// Checks that the mass of the density is 1.
     #[test]
     fn the_density_has_the_mass_one() {
         let model = Quantiles::new(1, 4).unwrap();

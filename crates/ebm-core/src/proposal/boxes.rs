@@ -17,11 +17,11 @@ const ATOM_SIGMAS: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.3];
 /// Least IoU of a sample with the true box, for each proposal.
 const IOU_NET_OVERLAP: f64 = 0.5;
 const ATOM_OVERLAP: f64 = 0.1;
-/// Largest number of draws per box with a lower IoU, and the factor on the standard deviation after each.
+/// Largest number of redraws of a box with a lower IoU, and the factor on the standard deviation at each.
 const TRIES: usize = 100;
 const SHRINK: f64 = 0.9;
 /// Factors of the true size that replace a drawn size that is not positive.
-const STAND_IN_SIZE: Range<f64> = 0.15..0.5;
+const REPLACEMENT_SIZE: Range<f64> = 0.15..0.5;
 /// Bins of the histogram of IoUs in [0, 1].
 const BINS: usize = 100;
 
@@ -92,7 +92,7 @@ fn jitter(rng: &mut dyn RngCore) -> [f64; 4] {
     let mut draw = |sigma: f64| {
         let mut normal = || sigma * rng.sample::<f64, _>(StandardNormal);
         let (center, size) = ([normal(), normal()], [1.0 + normal(), 1.0 + normal()]);
-        let size = size.map(|side| if side > 0.0 { side } else { rng.random_range(STAND_IN_SIZE) });
+        let size = size.map(|side| if side > 0.0 { side } else { rng.random_range(REPLACEMENT_SIZE) });
         [center[0], center[1], size[0].ln(), size[1].ln()]
     };
     let mut offset = draw(sigma);
@@ -166,7 +166,7 @@ fn perturbed(target: [f64; 4], rng: &mut dyn RngCore) -> [f64; 4] {
 fn draw(target: [f64; 4], sigma: f64, rng: &mut dyn RngCore) -> [f64; 4] {
     let [cx, cy, width, height] = target.map(|value| value + sigma * rng.sample::<f64, _>(StandardNormal));
     let mut size = |size: f64, own: f64| {
-        if size > 1.0 { size.round() } else { (own * rng.random_range(STAND_IN_SIZE)).round().max(1.0) }
+        if size > 1.0 { size.round() } else { (own * rng.random_range(REPLACEMENT_SIZE)).round().max(1.0) }
     };
     let (width, height) = (size(width, target[2]), size(height, target[3]));
     let (left, top) = ((cx - 0.5 * width).round(), (cy - 0.5 * height).round());

@@ -39,13 +39,13 @@ pub(super) struct Point {
 
 /// Decision on a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Decision {
     /// The step is kept, and the next step starts at its end.
-    GoesOn,
+    Continue,
     /// The step is undone, and the next step is shorter; or the candidate had finished.
-    Undone,
+    Reject,
     /// The step is the last one, and it is kept unless its f is not finite.
-    Ends(Status),
+    Stop(Status),
 }
 
 pub(super) struct Candidate {
@@ -83,20 +83,20 @@ impl Candidate {
     }
 
     /// Returns the decision on a step to a point with the score `f`.
-    pub(super) fn verdict(&self, ascent: &GradientAscent, f: f64) -> Verdict {
+    pub(super) fn judge(&self, ascent: &GradientAscent, f: f64) -> Decision {
         let change = f - self.at.f;
         match ascent.rule {
-            _ if self.finished => Verdict::Undone,
-            StepRule::Backtracking if f.is_finite() && change > 0.0 => Verdict::GoesOn,
-            StepRule::Backtracking => Verdict::Undone,
-            _ if !f.is_finite() => Verdict::Ends(Status::NonFinite),
+            _ if self.finished => Decision::Reject,
+            StepRule::Backtracking if f.is_finite() && change > 0.0 => Decision::Continue,
+            StepRule::Backtracking => Decision::Reject,
+            _ if !f.is_finite() => Decision::Stop(Status::NonFinite),
             StepRule::EarlyStopping { change_threshold, .. } if change.abs() < change_threshold => {
-                Verdict::Ends(Status::Converged)
+                Decision::Stop(Status::Converged)
             }
             StepRule::EarlyStopping { degeneration_tolerance, .. } if change < degeneration_tolerance => {
-                Verdict::Ends(Status::Degenerated)
+                Decision::Stop(Status::Degenerated)
             }
-            StepRule::EarlyStopping { .. } | StepRule::Plain => Verdict::GoesOn,
+            StepRule::EarlyStopping { .. } | StepRule::Plain => Decision::Continue,
         }
     }
 
@@ -107,15 +107,15 @@ impl Candidate {
 
     /// Takes or undoes the step to `proposed`, and returns whether it was taken; `None` is a point that is not
     /// finite.
-    pub(super) fn decide(&mut self, ascent: &GradientAscent, proposed: Option<Point>) -> bool {
+    pub(super) fn advance(&mut self, ascent: &GradientAscent, proposed: Option<Point>) -> bool {
         if self.finished {
             return false;
         }
         self.before = self.at.f;
         let f = proposed.as_ref().map_or(f64::NAN, |point| point.f);
-        let verdict = self.verdict(ascent, f);
+        let decision = self.judge(ascent, f);
         let kept =
-            proposed.filter(|_| !matches!(verdict, Verdict::Undone | Verdict::Ends(Status::NonFinite)));
+            proposed.filter(|_| !matches!(decision, Decision::Reject | Decision::Stop(Status::NonFinite)));
         let is_kept = kept.is_some();
         match kept {
             Some(point) => {
@@ -130,7 +130,7 @@ impl Candidate {
                 self.outcome.step_scale *= ascent.decay;
             }
         }
-        if let Verdict::Ends(status) = verdict {
+        if let Decision::Stop(status) = decision {
             self.outcome.status = status;
             self.finished = true;
         }

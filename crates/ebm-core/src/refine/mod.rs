@@ -6,7 +6,7 @@ mod candidate;
 use candle_core::{DType, Device, Tensor};
 
 pub use ascent::{GradientAscent, StepRule};
-use candidate::{Candidate, Point, Verdict};
+use candidate::{Candidate, Decision, Point};
 pub use candidate::{CandidateOutcome, Status};
 
 use crate::model::{checked_score, checked_score_and_grad};
@@ -114,7 +114,7 @@ pub fn refine_observed<M: EnergyModel>(
         let (y, finite) = propose(&candidates, &step_lengths, y0.dtype())?;
         let on_device = host::tensor(y.clone(), y0.shape(), &y0)?;
         let goes_on =
-            |place: usize, f: f64| finite[place] && candidates[place].verdict(ascent, f) == Verdict::GoesOn;
+            |place: usize, f: f64| finite[place] && candidates[place].judge(ascent, f) == Decision::Continue;
         let needs_gradient: Option<&dyn Fn(usize, f64) -> bool> =
             if step < ascent.steps { Some(&goes_on) } else { None };
         let (_, points) = evaluate(model, features, &on_device, &y, needs_gradient)?;
@@ -122,7 +122,7 @@ pub fn refine_observed<M: EnergyModel>(
         let proposed = points.into_iter().zip(finite).map(|(point, finite)| finite.then_some(point));
         for (place, (candidate, point)) in candidates.iter_mut().zip(proposed).enumerate() {
             if !candidate.finished {
-                let is_kept = candidate.decide(ascent, point);
+                let is_kept = candidate.advance(ascent, point);
                 observe(candidate.stand(place, is_kept));
             }
         }

@@ -5,7 +5,7 @@ use super::{Attribute, Graph, Value};
 
 /// Least size of a bin in pixels of the map. For smaller bins the difference of integrals would be rounding
 /// error.
-const LEAST_BIN: f32 = 1e-4;
+const MIN_BIN: f32 = 1e-4;
 
 /// Ends of the boxes along an axis, (R, 1) each.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl PrRoiPool {
         let center = by("Sub", &center, origin);
         let center = by("Mul", &center, scale);
         let bin = by("Mul", &half, 2.0 / bins as f32);
-        let bin = by("Max", &bin, LEAST_BIN);
+        let bin = by("Max", &bin, MIN_BIN);
         let edges: Vec<f32> = (0..=bins).map(|edge| 2.0 * edge as f32 / bins as f32 - 1.0).collect();
         let edges = graph.numbers(&edges);
         let edges = graph.node("Mul", &[&half, &edges], &[]);

@@ -11,7 +11,7 @@ use ebm_ops::{Workspace, nhwc};
 
 use self::block::{Residual, Sizes, conv_norm};
 use crate::onnx::{Attribute, Graph, Value};
-use crate::{Error, Result, through};
+use crate::{Error, Result, run_blocks};
 
 /// Normalisation after each convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -174,7 +174,7 @@ impl ResNet {
         Workspace::shared().recycle_input(stem, &x);
         let mut maps = Vec::with_capacity(stages);
         for stage in &self.stages[..stages] {
-            let y = through(stage, &x, |block, x| block.forward(x, train))?;
+            let y = run_blocks(stage, &x, |block, x| block.forward(x, train))?;
             let input = std::mem::replace(&mut x, y);
             // The input of a later stage is the output of the stage before, which is kept.
             if maps.is_empty() {

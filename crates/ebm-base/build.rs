@@ -1,5 +1,5 @@
-//! With the feature `cuda`: keeps the linker from tying programs to CUDA's libraries (`src/libraries/cuda.rs` opens
-//! them when a device is asked for).
+//! With the feature `cuda`, keeps the linker from linking programs with CUDA's libraries; `src/libraries/cuda.rs`
+//! opens them when a device is requested.
 
 use std::error::Error;
 
@@ -13,7 +13,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What candle asks the linker for, it finds in `dir`: nothing, or the static CUDA runtime.
+/// Fills `dir` with a replacement for every library that candle asks the linker for: an empty archive, or the
+/// static CUDA runtime.
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 fn replace_libraries(dir: &std::path::Path) -> Result<(), Box<dyn Error>> {
     use std::path::PathBuf;

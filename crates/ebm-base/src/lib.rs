@@ -1,11 +1,11 @@
-//! What every crate stands on.
+//! Base of all crates.
 //!
 //! | what | item |
 //! |---|---|
 //! | a splittable random seed | [`Key`] |
-//! | files as others may have left them: opened, replaced, locked and removed | [`files`] |
-//! | settings, each declared in one place with its range, unit and meaning | [`settings`](mod@settings), [`settings!`] |
-//! | libraries that are opened at run time, and which there are | [`libraries`] |
+//! | safe reading, replacing, locking and removing of files | [`files`] |
+//! | declarations of settings with their ranges, units and meanings | [`settings`](mod@settings), [`settings!`] |
+//! | libraries that are opened at run time, and their inventory | [`libraries`] |
 
 pub mod files;
 pub mod libraries;
@@ -14,7 +14,7 @@ pub mod settings;
 
 pub use seed::{Key, Rng};
 
-/// Its examples are tests.
+/// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

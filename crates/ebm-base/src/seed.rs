@@ -1,4 +1,4 @@
-//! A splittable random seed.
+//! Splittable random seeds.
 //!
 //! Every random draw in the workspace starts from a [`Key`] that was split by name for its purpose:
 //! `Key::new(seed).split("augment").index(epoch).index(image)`. A key's stream depends on that path
@@ -7,30 +7,30 @@
 use rand::SeedableRng;
 use sha2::{Digest, Sha256};
 
-/// The generator that a [`Key`] yields: the same numbers on every platform.
+/// Random generator of a [`Key`], with the same numbers on every platform.
 pub type Rng = rand_chacha::ChaCha8Rng;
 
-/// A node in the tree of seeds; cheap to copy.
+/// Node in the tree of seeds; cheap to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// The root of a tree of seeds.
+    /// Creates the root of a tree of seeds.
     pub fn new(seed: u64) -> Self {
         Self(Sha256::digest(seed.to_le_bytes()).into())
     }
 
-    /// The child named `name`.
+    /// Returns the child named `name`.
     pub fn split(self, name: &str) -> Self {
         self.child(b"name", name.as_bytes())
     }
 
-    /// The child numbered `index`; never equal to a named child.
+    /// Returns the child numbered `index`, which never equals a named child.
     pub fn index(self, index: u64) -> Self {
         self.child(b"index", &index.to_le_bytes())
     }
 
-    /// A fresh generator; two calls on the same key give the same stream.
+    /// Returns a new generator. Two calls on the same key give the same stream.
     pub fn rng(self) -> Rng {
         Rng::from_seed(self.0)
     }

@@ -1,4 +1,4 @@
-//! A candle model of one's own, fitted to the rows `x,y` of a CSV file: `--example regression -- FILE.csv`.
+//! Fits a candle model to the rows `x,y` of a CSV file: `--example regression -- FILE.csv`.
 #![allow(clippy::print_stdout)]
 use candle_core::{DType, Device::Cpu, Tensor};
 use candle_nn::{AdamW, Linear, Module, Optimizer, VarBuilder, VarMap, linear};
@@ -22,7 +22,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let bundled = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/points.csv");
     let text = std::fs::read_to_string(std::env::args().nth(1).as_deref().unwrap_or(bundled))?;
     let pair = |line: &str| line.split_once(',').and_then(|(x, y)| Some([x.parse().ok()?, y.parse().ok()?]));
-    let rows: Vec<[f32; 2]> = text.lines().filter_map(pair).collect(); // a header is no pair of numbers
+    let rows: Vec<[f32; 2]> = text.lines().filter_map(pair).collect(); // skips a header
 
     let parameters = VarMap::new();
     let vb = VarBuilder::from_varmap(&parameters, DType::F32, &Cpu);

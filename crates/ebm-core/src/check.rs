@@ -1,10 +1,10 @@
-//! The checks of inputs that several modules share.
+//! Checks of inputs that several modules share.
 
 use candle_core::Tensor;
 
 use crate::{Error, Result, host};
 
-/// Requires exactly the shape `dims`, described as `letters`, for instance `(B, M)`.
+/// Requires exactly the shape `dims`, which the message describes as `letters`, for instance `(B, M)`.
 pub(crate) fn dims(what: &'static str, tensor: &Tensor, letters: &str, dims: &[usize]) -> Result<()> {
     if tensor.dims() == dims {
         return Ok(());
@@ -12,7 +12,7 @@ pub(crate) fn dims(what: &'static str, tensor: &Tensor, letters: &str, dims: &[u
     Err(shape(what, tensor, format!("{letters} = {dims:?}")))
 }
 
-/// The sizes of a tensor of two dimensions, neither of them empty.
+/// Returns the sizes of a tensor of two dimensions, which must not be empty.
 pub(crate) fn dims2(what: &'static str, tensor: &Tensor) -> Result<(usize, usize)> {
     match *tensor.dims() {
         [0, _] | [_, 0] => Err(Error::Empty { what, shape: tensor.dims().to_vec() }),
@@ -21,7 +21,7 @@ pub(crate) fn dims2(what: &'static str, tensor: &Tensor) -> Result<(usize, usize
     }
 }
 
-/// The sizes of a tensor of three dimensions, which may be empty.
+/// Returns the sizes of a tensor of three dimensions, which may be empty.
 pub(crate) fn dims3(what: &'static str, tensor: &Tensor) -> Result<(usize, usize, usize)> {
     match *tensor.dims() {
         [batch, count, dim] => Ok((batch, count, dim)),
@@ -29,14 +29,14 @@ pub(crate) fn dims3(what: &'static str, tensor: &Tensor) -> Result<(usize, usize
     }
 }
 
-/// The sizes (B, D) of the targets of a batch, which must not be empty and all finite.
+/// Returns the sizes (B, D) of the targets of a batch, which must be finite and not empty.
 pub(crate) fn targets(y: &Tensor) -> Result<(usize, usize)> {
     let sizes = dims2("the target y", y)?;
     finite("the target y", y)?;
     Ok(sizes)
 }
 
-/// The count, unless it is 0.
+/// Returns `count`, or an error if it is 0.
 pub(crate) fn at_least_one(name: &'static str, count: usize) -> Result<usize> {
     setting(name, count > 0, count, "at least 1").map(|()| count)
 }
@@ -54,7 +54,7 @@ pub(crate) fn finite(what: &'static str, tensor: &Tensor) -> Result<()> {
     }
 }
 
-/// Requires `ok` of the setting `name`, which has this `value`; `expected` says what is allowed.
+/// Requires `ok`; otherwise the error names the setting, its `value` and the `expected` values.
 pub(crate) fn setting(
     name: &'static str,
     ok: bool,

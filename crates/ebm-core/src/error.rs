@@ -1,6 +1,6 @@
-//! What can go wrong, each with its remedy.
+//! Errors of the crate, each with its remedy.
 
-/// The result of this crate's fallible functions.
+/// Result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of the method: a bad setting, a bad input, or a model that breaks its contract.
@@ -16,19 +16,19 @@ pub enum Error {
     /// A tensor does not have the shape that its place requires.
     #[error("{what} has shape {actual:?}, but {expected} is required")]
     Shape {
-        /// Which tensor.
+        /// Name of the tensor in the message.
         what: &'static str,
-        /// The required shape.
+        /// Required shape.
         expected: String,
-        /// The shape that was given.
+        /// Actual shape.
         actual: Vec<usize>,
     },
     /// A tensor without elements where there must be at least one.
     #[error("{what} is empty (shape {shape:?}); skip batches without targets")]
     Empty {
-        /// Which tensor.
+        /// Name of the tensor in the message.
         what: &'static str,
-        /// Its shape.
+        /// Shape of the tensor.
         shape: Vec<usize>,
     },
     /// A NaN or an infinity in an input.
@@ -36,11 +36,11 @@ pub enum Error {
         "{what} has the non-finite value {value} at flat index {index}; remove that entry before the call"
     )]
     NonFinite {
-        /// Which tensor.
+        /// Name of the tensor in the message.
         what: &'static str,
-        /// The offending value.
+        /// Non-finite value.
         value: f64,
-        /// Its row-major position.
+        /// Row-major index of the value.
         index: usize,
     },
     /// A box without extent, for which the logarithm of the size does not exist.
@@ -48,64 +48,65 @@ pub enum Error {
         "{what} has the size {width} x {height} at box {index}; drop boxes that are not wider and higher than 0"
     )]
     DegenerateBox {
-        /// Which boxes.
+        /// Name of the boxes in the message.
         what: &'static str,
         /// Width, in the boxes' unit.
         width: f64,
         /// Height, in the boxes' unit.
         height: f64,
-        /// Row-major position among the boxes.
+        /// Row-major index among the boxes.
         index: usize,
     },
     /// A setting outside its range.
     #[error("{name} = {value} is not allowed: it must be {expected}")]
     Setting {
-        /// The setting's name.
+        /// Name of the setting.
         name: &'static str,
-        /// The value that was given.
+        /// Rejected value.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         expected: &'static str,
     },
-    /// Something that a model or a proposal does not offer.
+    /// A method that the model or the proposal does not implement.
     #[error("{what} is not available: {remedy}")]
     Unsupported {
-        /// What was asked for.
+        /// Name of the method.
         what: &'static str,
-        /// What to do instead.
+        /// Alternative.
         remedy: &'static str,
     },
-    /// An ordinal model that, in a row of the batch, holds a higher rank, by its index from 0, to be the likelier one to be
-    /// passed, so that a rank between has a negative probability; the logits of passing the rank before and this one.
+    /// An ordinal model gives a rank a negative probability, because a higher rank is likelier to be passed than
+    /// the one before it. The fields are the row of the batch, the index of the higher rank from 0, and the
+    /// logits of passing the rank before and this rank.
     #[error(
         "the logit {3} of passing rank {1} in row {0} is above the logit {2} of passing the rank \
          before it, so that there is no density; train further (CORAL's biases descend at its optimum)"
     )]
     InconsistentRanks(usize, usize, f64, f64),
-    /// f does not depend on y, so that it can not be climbed.
+    /// The score does not depend on y, so gradient ascent is impossible.
     #[error(
         "f(x, y) has no gradient in y: EnergyModel::score must not detach y, nor leave the autograd graph"
     )]
     NoGradient,
-    /// A value of f from which no density can be computed: only finite numbers and −∞ (no density) can be.
+    /// A score from which no density can be computed. Finite numbers and −∞ (density 0) are allowed.
     #[error(
         "f = {value} for input x {x} of the batch at y = {y:?}; repair the model or leave that input out"
     )]
     NonFiniteScore {
-        /// The position of x in the batch.
+        /// Index of x in the batch.
         x: usize,
-        /// The D coordinates of y.
+        /// Coordinates of y, D numbers.
         y: Vec<f64>,
-        /// f there.
+        /// Score at this y.
         value: f64,
     },
-    /// Weighted samples that all agree, of which no density can be drawn, with their effective sample size.
+    /// All weighted samples are equal, so no density can be drawn. The field is their effective sample size.
     #[error(
         "the samples have no spread (effective sample size {0:.1}); draw more samples, or from a \
          narrower proposal"
     )]
     NoSpread(f64),
-    /// f of the input at this position of the batch is −∞ wherever it was evaluated, so that Z = 0.
+    /// The score of the input at this index of the batch is −∞ at every y that was evaluated, so that Z = 0.
     #[error(
         "input x {0} of the batch has no density: f is -inf at every y that was tried; try others, or a wider range"
     )]
@@ -113,7 +114,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an error of another crate that occurred while a model was evaluated.
+    /// Wraps an error of another crate that occurred during the evaluation of a model.
     pub fn model(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Model(source.into())
     }

@@ -1,6 +1,6 @@
-//! What takes many passes over memory if it is composed of tensor operations, in one pass, for tensors on the
-//! CPU: the sum of exponentials of Eq. 4 with its gradient, and a step of Langevin dynamics. Where networks
-//! are small, those passes are most of the time.
+//! Operations in one pass over memory for tensors on the CPU: the sum of exponentials of Eq. 4 with its gradient,
+//! and a step of Langevin dynamics. Composed of tensor operations they would need many passes, which take most of
+//! the time of small networks.
 
 use candle_core::{
     CpuStorage, CustomOp1, D, DType, Device, Layout, Result, Shape, Storage, Tensor, WithDType, bail,
@@ -8,15 +8,16 @@ use candle_core::{
 
 use crate::log_sum::LogSum;
 
-/// `log Σ exp x` over the last dimension, which is removed, of a contiguous `f32` or `f64` tensor on the CPU.
+/// Operation `log Σ exp x` over the last dimension, which is removed, of a contiguous `f32` or `f64` tensor on
+/// the CPU.
 pub(crate) struct LogSumExp;
 
-/// Whether [`LogSumExp`] is for tensors of this kind.
-pub(crate) fn is_served(x: &Tensor) -> bool {
+/// Returns whether [`LogSumExp`] supports the device and type of `x`.
+pub(crate) fn is_supported(x: &Tensor) -> bool {
     x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64) && x.elem_count() > 0
 }
 
-/// The functions that `f32` and `f64` share by name only.
+/// Functions that `f32` and `f64` share by name only.
 pub(crate) trait Real: WithDType {
     fn exp(self) -> Self;
     fn ln(self) -> Self;
@@ -52,7 +53,7 @@ fn elements<'a, T: Real>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a
     }
 }
 
-/// The number of columns, and the shape without them.
+/// Returns the size of the last dimension, and the shape without that dimension.
 fn split(layout: &Layout) -> (usize, Shape) {
     match layout.dims().split_last() {
         Some((&columns, rest)) => (columns, Shape::from(rest)),
@@ -79,12 +80,12 @@ impl CustomOp1 for LogSumExp {
         Ok((sums, shape))
     }
 
-    /// The gradient: `g exp(x − log Σ exp x)`.
+    /// Returns the gradient `g exp(x − log Σ exp x)`.
     fn bwd(&self, x: &Tensor, sums: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
         let columns = x.dim(D::Minus1)?;
         match x.dtype() {
-            DType::F64 => of_three(x, sums, grad, |x, sums, grad| softmax::<f64>(x, sums, grad, columns)),
-            _ => of_three(x, sums, grad, |x, sums, grad| softmax::<f32>(x, sums, grad, columns)),
+            DType::F64 => map_three(x, sums, grad, |x, sums, grad| softmax::<f64>(x, sums, grad, columns)),
+            _ => map_three(x, sums, grad, |x, sums, grad| softmax::<f32>(x, sums, grad, columns)),
         }
         .map(Some)
     }
@@ -98,12 +99,12 @@ fn softmax<T: Real>(x: &[T], sums: &[T], grad: &[T], columns: usize) -> Vec<T> {
     result
 }
 
-/// What `of` makes of the elements of three tensors on the CPU, in the shape of the first and without a history.
-fn of_three<T: Real>(
+/// Applies `op` to the elements of three tensors on the CPU. The result has the shape of `a` and no graph.
+fn map_three<T: Real>(
     a: &Tensor,
     b: &Tensor,
     c: &Tensor,
-    of: impl FnOnce(&[T], &[T], &[T]) -> Vec<T>,
+    op: impl FnOnce(&[T], &[T], &[T]) -> Vec<T>,
 ) -> Result<Tensor> {
     let (a, b, c) = (a.contiguous()?, b.contiguous()?, c.contiguous()?);
     let (sa, la) = a.storage_and_layout();
@@ -112,10 +113,11 @@ fn of_three<T: Real>(
     let (Storage::Cpu(sa), Storage::Cpu(sb), Storage::Cpu(sc)) = (&*sa, &*sb, &*sc) else {
         bail!("log_sum_exp and a step of Langevin dynamics are fused for the CPU alone")
     };
-    Tensor::from_vec(of(elements(sa, la)?, elements(sb, lb)?, elements(sc, lc)?), a.shape(), &Device::Cpu)
+    Tensor::from_vec(op(elements(sa, la)?, elements(sb, lb)?, elements(sc, lc)?), a.shape(), &Device::Cpu)
 }
 
-/// Whether all elements are finite; `false` also where only a copy from a device or a conversion would tell.
+/// Returns whether all elements are known to be finite: `false` also if an answer would need a copy from a device
+/// or a conversion.
 pub(crate) fn are_all_finite(x: &Tensor) -> Result<bool> {
     let (storage, layout) = x.storage_and_layout();
     let (Storage::Cpu(storage), true) = (&*storage, layout.is_contiguous()) else { return Ok(false) };
@@ -126,19 +128,19 @@ pub(crate) fn are_all_finite(x: &Tensor) -> Result<bool> {
     })
 }
 
-/// `y + (λ²/2) gradient + λ noise` if all of it is finite and on the CPU; else nothing.
+/// Returns `y + (λ²/2) gradient + λ noise` if all of it is finite and on the CPU, else `None`.
 pub(crate) fn langevin_step(
     y: &Tensor,
     gradient: &Tensor,
     noise: &Tensor,
     lambda: f64,
 ) -> Result<Option<Tensor>> {
-    if !is_served(y) {
+    if !is_supported(y) {
         return Ok(None);
     }
     let moved = match y.dtype() {
-        DType::F64 => of_three(y, gradient, noise, |y, g, noise| moved::<f64>(y, g, noise, lambda)),
-        _ => of_three(y, gradient, noise, |y, g, noise| moved::<f32>(y, g, noise, lambda)),
+        DType::F64 => map_three(y, gradient, noise, |y, g, noise| moved::<f64>(y, g, noise, lambda)),
+        _ => map_three(y, gradient, noise, |y, g, noise| moved::<f32>(y, g, noise, lambda)),
     }?;
     Ok(are_all_finite(&moved)?.then_some(moved))
 }

@@ -1,11 +1,11 @@
 //! Section 3 of *Energy-Based Models for Deep Probabilistic Regression* (Gustafsson et al., ECCV 2020).
 //!
 //! A network `f(x, y)` defines `p(y | x) = exp f(x, y) / Z(x)`. This crate trains such a network and
-//! climbs it; it knows neither the network nor the data.
+//! predicts by gradient ascent on it. The network and the data are yours.
 //!
 //! | in the paper | here |
 //! |---|---|
-//! | Section 2: direct and probabilistic regression | [`parametric`], one family each |
+//! | Section 2: direct and probabilistic regression | [`parametric`], one type per family |
 //! | Section 3.1, Eq. 1: the model `f(x, y)` | [`EnergyModel`] |
 //! | Section 3.2, Eq. 3 and 4: the loss `J` | [`MonteCarloNll`] |
 //! | Section 3.2, Eq. 5: the proposal `q(y \| y_i)` | [`GaussianMixture`], a [`Proposal`] |
@@ -14,9 +14,9 @@
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation, and the rivals IoU-Net and IoU-Net* | [`BoxSpace`], [`EdgeSpace`], [`QualityRegression`] |
 //! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
-//! | the same in any dimension | [`ImportanceDensity`]; [`Conditional::marginals`] for two or three |
-//! | a model and its features, given once | [`EnergyModel::bind`] |
-//! | Samples of p(y \| x) in any dimension | [`langevin`] |
+//! | Eq. 1, normalised, for a y of any dimension | [`ImportanceDensity`]; [`Conditional::marginals`] for up to three |
+//! | `p(y \| x)` of a model at given features | [`EnergyModel::bind`] |
+//! | Samples of `p(y \| x)` in any dimension | [`langevin`] |
 //! | Table 2: Direct, Gaussian, Laplace | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`] |
 //! | Table 2: mixture of 2, 4, 8 Gaussians | [`parametric::MixtureOfGaussians`] |
 //! | Table 2: cVAE | [`parametric::ConditionalVae`] |
@@ -33,16 +33,16 @@
 //! | Self-normalised likelihood | [`SelfNormalized`] |
 //! | AISTATS 2022: a learned proposal | [`JointNce`] with [`parametric::GaussianMixtureDensity`] |
 //! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`], [`PerturbedBoxes`] |
-//! | An objective or a proposal by name, from a file | [`AnyObjective`], [`AnyProposal`] |
+//! | An objective or a proposal from a configuration file | [`AnyObjective`], [`AnyProposal`] |
 //!
-//! Score matching needs second derivatives in y, and their gradient in the parameters, which candle's
-//! autograd can not give. [`Derivatives::Exact`] asks the network for its own forward mode,
-//! [`EnergyModel::derivatives_along`]; [`Derivatives::Differences`] takes central differences of f for any
-//! other network. Along all coordinates, or along random signs (Hutchinson): [`Directions`].
+//! Score matching needs second derivatives in y and their gradient in the parameters, which candle's autograd
+//! cannot compute. [`Derivatives::Exact`] calls [`EnergyModel::derivatives_along`], which the network must
+//! implement. [`Derivatives::Differences`] takes central differences of f and works for every network.
+//! [`Directions`] selects all coordinates or random signs (Hutchinson).
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
-//! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every random draw takes the generator
-//! as an argument. The versions of candle and rand that all this is made with are [`candle_core`] and
+//! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every function that draws
+//! random numbers takes the generator as an argument. The crate re-exports its versions of [`candle_core`] and
 //! [`rand`].
 //!
 //! ```
@@ -117,12 +117,12 @@ pub use refine::{
 pub use target_space::{BoxSpace, EdgeSpace, TargetSpace};
 pub use tempered::Tempered;
 
-/// Its examples are tests.
+/// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So are those of the book.
+/// Runs the examples of this page of the book as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/my_model.md")]
 struct Book;

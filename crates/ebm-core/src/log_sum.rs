@@ -1,9 +1,9 @@
-//! The logarithm of a sum of exponentials, of numbers; [`math::log_sum_exp`](crate::math::log_sum_exp) is
-//! that of tensors.
+//! Logarithm of a sum of exponentials of plain numbers; [`math::log_sum_exp`](crate::math::log_sum_exp) is the
+//! version for tensors.
 
 use crate::fused::Real;
 
-/// The logarithm of a sum whose terms come one by one as logarithms: `sum · exp max`.
+/// Running sum whose terms arrive one by one as logarithms. The sum is `sum · exp max`.
 #[derive(Clone, Copy)]
 pub(crate) struct LogSum<T> {
     max: T,
@@ -11,12 +11,13 @@ pub(crate) struct LogSum<T> {
 }
 
 impl<T: Real> LogSum<T> {
-    /// The sum of nothing, whose logarithm is −∞.
+    /// Returns the empty sum, whose logarithm is −∞.
     pub(crate) fn empty() -> Self {
         Self { max: T::from_f64(f64::NEG_INFINITY), sum: T::zero() }
     }
 
-    /// `log Σ exp x` of a few numbers; they are read twice, so that nothing is ever scaled anew.
+    /// Returns `log Σ exp x` of the numbers in `row`. It reads them twice, so that no partial sum is ever
+    /// rescaled.
     pub(crate) fn of(row: &[T]) -> T {
         let max = row.iter().copied().fold(T::from_f64(f64::NEG_INFINITY), Real::max);
         // An infinite maximum would turn x - max into NaN where the result is ±∞.
@@ -24,7 +25,7 @@ impl<T: Real> LogSum<T> {
         Self { max, sum: row.iter().fold(T::zero(), |sum, &x| sum + (x - max).exp()) }.value()
     }
 
-    /// Adds `exp log_term`; finite, or −∞.
+    /// Adds `exp log_term`; `log_term` is finite or −∞.
     pub(crate) fn add(&mut self, log_term: T) {
         if log_term > self.max {
             self.sum = self.sum * (self.max - log_term).exp() + T::one();
@@ -34,7 +35,7 @@ impl<T: Real> LogSum<T> {
         }
     }
 
-    /// The logarithm of the sum.
+    /// Returns the logarithm of the sum.
     pub(crate) fn value(&self) -> T {
         self.sum.ln() + self.max
     }

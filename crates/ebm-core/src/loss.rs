@@ -1,11 +1,11 @@
-//! Elementwise losses of the networks that the method is compared with and refines.
+//! Losses of the networks that the method is compared with and refines.
 
 use candle_core::Tensor;
 
 use crate::Result;
 
-/// Smooth-L1 of the elements d of `difference`: `d²/(2β)` where `|d| < β`, `|d| − β/2` elsewhere (Huber's
-/// loss over β).
+/// Returns the smooth-L1 loss of each element d of `difference`: `d²/(2β)` where `|d| < β`, `|d| − β/2` elsewhere
+/// (Huber's loss divided by β).
 ///
 /// # Errors
 /// When the tensor operations fail.
@@ -17,7 +17,7 @@ pub fn smooth_l1(difference: &Tensor, beta: f64) -> Result<Tensor> {
     Ok(((&c * (&magnitude - (&c * 0.5)?)?)? / beta)?)
 }
 
-/// `|d|` of the elements d of `difference`, with the slope 0 at 0.
+/// Returns `|d|` of each element d of `difference`, with the derivative 0 at 0.
 ///
 /// # Errors
 /// When the tensor operations fail.
@@ -25,8 +25,8 @@ pub fn absolute(difference: &Tensor) -> Result<Tensor> {
     Ok((difference * difference.detach().sign()?)?)
 }
 
-/// The mean of `−t log s(x) − (1 − t) log(1 − s(x))` with the logistic function s, of `logits` x and `labels`
-/// t in [0, 1] of the same shape; finite for any logit.
+/// Returns the mean of `−t log s(x) − (1 − t) log(1 − s(x))` with the logistic function s, for the `logits` x and
+/// the `labels` t in [0, 1], which have the same shape. It is finite for every finite logit.
 ///
 /// # Errors
 /// When the shapes differ.

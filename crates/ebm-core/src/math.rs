@@ -1,18 +1,19 @@
-//! Stable forms of the functions that densities are made of.
+//! Numerically stable forms of the functions that densities are made of.
 
 use candle_core::{D, Tensor};
 
 use crate::Result;
 use crate::fused::{self, LogSumExp};
 
-/// `log Σ exp x` over dimension `dim`, which is removed; its gradient is the softmax.
+/// Returns `log Σ exp x` over dimension `dim`, which is removed. Its gradient is the softmax.
 ///
-/// Finite wherever the result is; −∞ entries count as zero, and a NaN yields a NaN.
+/// The computation does not overflow where the exact result is finite. Entries of −∞ count as zero, and a NaN
+/// yields a NaN.
 ///
 /// # Errors
 /// When `dim` does not exist or is empty.
 pub fn log_sum_exp(x: &Tensor, dim: usize) -> Result<Tensor> {
-    if x.dim(dim)? > 0 && fused::is_served(x) {
+    if x.dim(dim)? > 0 && fused::is_supported(x) {
         let last = x.rank() - 1;
         let x = if dim == last { x.clone() } else { x.transpose(dim, last)? };
         let sums = x.contiguous()?.apply_op1(LogSumExp)?;
@@ -27,14 +28,14 @@ pub fn log_sum_exp(x: &Tensor, dim: usize) -> Result<Tensor> {
     Ok((sum.log()? + shift)?.squeeze(dim)?)
 }
 
-/// The maximum over dimension `dim`, which is kept, without its history; 0 where it is infinite.
+/// Returns the maximum over dimension `dim`, which is kept, without its graph, and 0 where it is infinite.
 fn finite_max(x: &Tensor, dim: usize) -> Result<Tensor> {
     let max = x.detach().max_keepdim(dim)?;
     // An infinite maximum would turn x - max into NaN where the result is ±∞.
     Ok(max.abs()?.lt(f64::INFINITY)?.where_cond(&max, &max.zeros_like()?)?)
 }
 
-/// `log (1/M) Σ exp x` over dimension `dim` of size M, which is removed.
+/// Returns `log (1/M) Σ exp x` over dimension `dim` of size M, which is removed.
 ///
 /// # Errors
 /// When `dim` does not exist or is empty.
@@ -43,18 +44,18 @@ pub fn log_mean_exp(x: &Tensor, dim: usize) -> Result<Tensor> {
     Ok((log_sum_exp(x, dim)? - count.ln())?)
 }
 
-/// `x − log Σ exp x` over dimension `dim`: the logarithms of the softmax, in the shape of `x`.
+/// Returns `x − log Σ exp x` over dimension `dim`, the logarithms of the softmax, in the shape of `x`.
 ///
 /// # Errors
 /// When `dim` does not exist or is empty.
 pub fn log_softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
-    // The level, which cancels, is taken off before it can cost digits.
+    // A constant offset cancels in the result; it is subtracted first, before it can cost digits.
     let x = x.broadcast_sub(&finite_max(x, dim)?)?;
     Ok(x.broadcast_sub(&log_sum_exp(&x, dim)?.unsqueeze(dim)?)?)
 }
 
-/// `log s(x)` of each element, with the logistic function `s(x) = 1 / (1 + exp(−x))`; finite for any finite
-/// x.
+/// Returns `log s(x)` of each element, with the logistic function `s(x) = 1 / (1 + exp(−x))`. The result is
+/// finite for every finite x.
 ///
 /// # Errors
 /// When the tensor operations fail.
@@ -65,7 +66,7 @@ pub fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
     Ok(((x - x.relu()?)? - tail)?)
 }
 
-/// The Euclidean norm over the last dimension, which is removed; its gradient at the origin is 0.
+/// Returns the Euclidean norm over the last dimension, which is removed. Its gradient at the origin is 0.
 pub(crate) fn norm(x: &Tensor) -> Result<Tensor> {
     // With r = |x| held constant, (|x|²/r + r) / 2 has the right value and the right derivative. The bound
     // keeps the quotient from 0/0, and from a slope above 1 where the squares underflow in f32.
@@ -74,8 +75,8 @@ pub(crate) fn norm(x: &Tensor) -> Result<Tensor> {
     Ok((((squared / r.maximum(1e-18)?)? + r)? * 0.5)?)
 }
 
-/// `log N(x; mean, diag(exp(log_variance)))`; the tensors are broadcast against each other, and their last
-/// dimension, which is removed, holds the D coordinates.
+/// Returns `log N(x; mean, diag(exp(log_variance)))`. The tensors are broadcast against each other. Their last
+/// dimension holds the D coordinates and is removed.
 pub(crate) fn log_normal(x: &Tensor, mean: &Tensor, log_variance: &Tensor) -> Result<Tensor> {
     // The offset is scaled before it is squared: the variance alone may leave the range of f32.
     let z = x.broadcast_sub(mean)?.broadcast_mul(&(log_variance * -0.5)?.exp()?)?;
@@ -83,7 +84,7 @@ pub(crate) fn log_normal(x: &Tensor, mean: &Tensor, log_variance: &Tensor) -> Re
     Ok(log_standard_normal(&z)?.broadcast_sub(&log_volume)?)
 }
 
-/// `log N(x; 0, I)` of a tensor whose last dimension, which is removed, holds D independent coordinates.
+/// Returns `log N(x; 0, I)` of a tensor whose last dimension holds D independent coordinates and is removed.
 pub(crate) fn log_standard_normal(x: &Tensor) -> Result<Tensor> {
     let dim = x.dim(D::Minus1)? as f64;
     let half_log_two_pi = 0.5 * std::f64::consts::TAU.ln();

@@ -4,7 +4,7 @@ use candle_core::{Tensor, Var};
 
 use crate::{Conditional, Error, Result, check};
 
-/// f and its derivatives along one direction v for each candidate, `(B, M)` each, differentiable in the
+/// Values of f and of its derivatives along one direction v per candidate, `(B, M)` each, differentiable in the
 /// parameters.
 #[derive(Clone, Debug)]
 pub struct DirectionalDerivatives {
@@ -12,42 +12,42 @@ pub struct DirectionalDerivatives {
     pub value: Tensor,
     /// `vᵀ ∇_y f(x, y)`.
     pub first: Tensor,
-    /// `vᵀ ∇²_y f(x, y) v`, where it was asked for.
+    /// `vᵀ ∇²_y f(x, y) v`, if [`Order::Second`] was requested.
     pub second: Option<Tensor>,
 }
 
-/// How many derivatives are wanted.
+/// The derivatives to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The first alone.
+    /// The first derivative.
     First,
-    /// The first and the second.
+    /// The first and the second derivative.
     Second,
 }
 
 /// The function `f(x, y)` of Eq. 1, `p(y | x) = exp f(x, y) / Z(x)`: the negative energy, higher is better.
 ///
-/// The split between [`Features`](Self::Features) and [`score`](Self::score) is the paper's argument for
-/// efficiency as a type: what depends on x alone is computed once and serves every y (Section 3.2).
+/// [`Features`](Self::Features) depend on x alone, so they are computed once per x and serve every y passed to
+/// [`score`](Self::score). The paper's argument for efficiency rests on this split (Section 3.2).
 pub trait EnergyModel {
-    /// What the network extracts from a batch of B inputs x before it sees any y.
+    /// Features that the network extracts from a batch of B inputs x before it sees any y.
     type Features;
 
-    /// `f(x, y)`, shape `(B, M)`, of the candidates `y`, shape `(B, M, D)`; differentiable in `y` and in the
-    /// parameters. A candidate's score must not depend on the other candidates.
+    /// Returns `f(x, y)`, shape `(B, M)`, of the candidates `y`, shape `(B, M, D)`. The result is differentiable
+    /// in `y` and in the parameters. The score of a candidate must not depend on the other candidates.
     ///
     /// # Errors
-    /// Whatever the network reports; see [`Error::model`].
+    /// The error of the network; see [`Error::model`].
     fn score(&self, features: &Self::Features, y: &Tensor) -> Result<Tensor>;
 
-    /// `f(x, y)`, shape `(B, M)`, and its gradient in y, shape `(B, M, D)`, both detached from any graph.
+    /// Returns `f(x, y)`, shape `(B, M)`, and its gradient in y, shape `(B, M, D)`, both detached from any graph.
     ///
-    /// The default uses autograd, which runs back through all that `features` remember of their making:
-    /// detach them before refinement. Override this where the gradient in y alone has a cheaper form.
+    /// The default uses autograd, which also runs back through the graph that made `features`: detach them before
+    /// refinement. Override this method if the network has a cheaper form of the gradient in y.
     ///
     /// # Errors
-    /// Those of [`score`](Self::score), [`Error::Shape`] when it breaks its contract, and
-    /// [`Error::NoGradient`] when its result does not depend on `y`.
+    /// The errors of [`score`](Self::score), [`Error::Shape`] if the result of `score` has another shape, and
+    /// [`Error::NoGradient`] if it does not depend on `y`.
     fn score_and_grad(&self, features: &Self::Features, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let y = Var::from_tensor(&y.detach())?;
         let f = checked_score(self, features, &y)?;
@@ -57,25 +57,25 @@ pub trait EnergyModel {
         Ok((f.detach(), gradient.detach()))
     }
 
-    /// [`score_and_grad`](Self::score_and_grad) for a caller who reads the gradient of some candidates alone: those of which
-    /// `is_read` says so, of a candidate's place among the B × M in row-major order and its f. The gradient of the others may
-    /// be any finite numbers.
+    /// Returns the results of [`score_and_grad`](Self::score_and_grad), with the gradient only where
+    /// `needs_gradient` returns true. `needs_gradient` gets the row-major index of a candidate among the B × M
+    /// and its f. The gradient of the other candidates may be any finite numbers.
     ///
-    /// The default makes all gradients. Override this where one costs much beside f; [`refine`](crate::refine) then pays for
-    /// the steps that it keeps.
+    /// The default computes all gradients. Override this method if a gradient costs much more than f;
+    /// [`refine`](crate::refine) then pays only for the steps that it keeps.
     ///
     /// # Errors
-    /// Those of [`score_and_grad`](Self::score_and_grad).
+    /// The errors of [`score_and_grad`](Self::score_and_grad).
     fn score_and_grad_where(
         &self,
         features: &Self::Features,
         y: &Tensor,
-        _is_read: &dyn Fn(usize, f64) -> bool,
+        _needs_gradient: &dyn Fn(usize, f64) -> bool,
     ) -> Result<(Tensor, Tensor)> {
         self.score_and_grad(features, y)
     }
 
-    /// `p(y | x)` at the `features` of `batch` inputs x: what one asks of a trained model.
+    /// Returns the density `p(y | x)` at the `features` of `batch` inputs x.
     fn bind<'a>(&'a self, features: &'a Self::Features, batch: usize) -> Conditional<'a, Self>
     where
         Self: Sized,
@@ -83,12 +83,12 @@ pub trait EnergyModel {
         Conditional::new(self, features, batch)
     }
 
-    /// f at `y` and its derivatives along `direction`, both `(B, M, D)`, by the network's own forward mode;
-    /// score matching trains on them. candle can not differentiate a gradient, so that a network without such
-    /// a mode has [`Derivatives::Differences`](crate::Derivatives::Differences) instead.
+    /// Returns f at `y` and its derivatives along `direction`, both `(B, M, D)`, from the network's own forward
+    /// mode. Score matching trains on these derivatives. candle cannot differentiate a gradient, so a network
+    /// without a forward mode needs [`Derivatives::Differences`](crate::Derivatives::Differences).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] unless overridden; else whatever the network reports.
+    /// [`Error::Unsupported`] unless overridden; otherwise the error of the network.
     fn derivatives_along(
         &self,
         _features: &Self::Features,
@@ -102,11 +102,12 @@ pub trait EnergyModel {
         })
     }
 
-    /// How good candidates `y`, `(B, M, D)`, are where `y_i`, `(B, D)`, is true: `(B, M)`, from 0 to 1, for
-    /// boxes their overlap; [`QualityRegression`](crate::QualityRegression) teaches it to f.
+    /// Returns the quality, `(B, M)`, from 0 to 1, of the candidates `y`, `(B, M, D)`, for the true targets
+    /// `y_i`, `(B, D)`. For boxes it is the IoU. [`QualityRegression`](crate::QualityRegression) trains f to
+    /// predict it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] unless overridden; else whatever the network reports.
+    /// [`Error::Unsupported`] unless overridden; otherwise the error of the network.
     fn quality(&self, _features: &Self::Features, _y: &Tensor, _y_i: &Tensor) -> Result<Tensor> {
         Err(Error::Unsupported {
             what: "EnergyModel::quality",
@@ -114,11 +115,11 @@ pub trait EnergyModel {
         })
     }
 
-    /// `b(x)`, shape `(B)`, the network's own estimate of `log Z(x)`, differentiable in its parameters;
+    /// Returns `b(x)`, shape `(B)`, the network's own estimate of `log Z(x)`, differentiable in the parameters.
     /// [`SelfNormalized`](crate::SelfNormalized) trains it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] unless overridden; else whatever the network reports.
+    /// [`Error::Unsupported`] unless overridden; otherwise the error of the network.
     fn log_normalizer(&self, _features: &Self::Features) -> Result<Tensor> {
         Err(Error::Unsupported {
             what: "EnergyModel::log_normalizer",
@@ -142,9 +143,9 @@ impl<M: EnergyModel + ?Sized> EnergyModel for &M {
         &self,
         features: &Self::Features,
         y: &Tensor,
-        is_read: &dyn Fn(usize, f64) -> bool,
+        needs_gradient: &dyn Fn(usize, f64) -> bool,
     ) -> Result<(Tensor, Tensor)> {
-        (**self).score_and_grad_where(features, y, is_read)
+        (**self).score_and_grad_where(features, y, needs_gradient)
     }
 
     fn derivatives_along(
@@ -166,7 +167,7 @@ impl<M: EnergyModel + ?Sized> EnergyModel for &M {
     }
 }
 
-/// `model.score`, with the shape of its result verified.
+/// Returns `model.score` after a check of its shape.
 pub(crate) fn checked_score<M: EnergyModel + ?Sized>(
     model: &M,
     features: &M::Features,
@@ -178,14 +179,14 @@ pub(crate) fn checked_score<M: EnergyModel + ?Sized>(
     Ok(f)
 }
 
-/// `model.score_and_grad_where`, with the shapes of its results verified.
+/// Returns `model.score_and_grad_where` after a check of both shapes.
 pub(crate) fn checked_score_and_grad<M: EnergyModel>(
     model: &M,
     features: &M::Features,
     y: &Tensor,
-    is_read: &dyn Fn(usize, f64) -> bool,
+    needs_gradient: &dyn Fn(usize, f64) -> bool,
 ) -> Result<(Tensor, Tensor)> {
-    let (f, gradient) = model.score_and_grad_where(features, y, is_read)?;
+    let (f, gradient) = model.score_and_grad_where(features, y, needs_gradient)?;
     let (batch, count, dim) = check::dims3("y", y)?;
     check::dims("the value of EnergyModel::score_and_grad", &f, "(B, M)", &[batch, count])?;
     check::dims("the gradient of EnergyModel::score_and_grad", &gradient, "(B, M, D)", &[batch, count, dim])?;

@@ -1,37 +1,37 @@
-//! The coordinates in which targets are modelled: what y means in each task.
+//! Coordinates in which targets are modelled: the meaning of y in each task.
 
 use candle_core::{D, Tensor};
 
 use crate::{Error, Result, check, host};
 
-/// A map between targets as a dataset states them and y as the model sees it; both `(B, M, D)`.
+/// Map between targets as a dataset states them and y as the model sees it, both `(B, M, D)`.
 pub trait TargetSpace {
-    /// From the dataset's targets to y.
+    /// Converts the dataset's `targets` to y.
     ///
     /// # Errors
-    /// When the shape is wrong, or a target has no representation.
+    /// If the shape is wrong, or a target has no representation.
     fn encode(&self, targets: &Tensor) -> Result<Tensor>;
 
-    /// From y to the dataset's form, differentiable; the inverse of [`encode`](Self::encode).
+    /// Converts `y` to the dataset's form, differentiably. It is the inverse of [`encode`](Self::encode).
     ///
     /// # Errors
     /// When the shape is wrong.
     fn decode(&self, y: &Tensor) -> Result<Tensor>;
 }
 
-/// Section 4.1: boxes as `y = (c_x/w₀, c_y/h₀, log w, log h)`.
+/// Boxes as `y = (c_x/w₀, c_y/h₀, log w, log h)` (Section 4.1).
 ///
-/// Outside, a box is `(x0, y0, x1, y1)` in pixels, with width x1 − x0. The reference size `(w₀, h₀)` is that
-/// of the ground truth in training and that of the initial box in prediction; it is a constant for the
-/// gradient.
+/// The dataset's form of a box is `(x0, y0, x1, y1)` in pixels, with width x1 − x0. The reference size `(w₀, h₀)`
+/// is the size of the true box in training and of the initial box in prediction. The gradient treats it as a
+/// constant.
 #[derive(Clone, Debug)]
 pub struct BoxSpace {
     size: Tensor,
 }
 
 impl BoxSpace {
-    /// The space with the sizes of the boxes `reference`, `(B, M, 4)` for one reference to each candidate or
-    /// `(B, 1, 4)` for one that all candidates share.
+    /// Creates the space with the sizes of the boxes `reference`: `(B, M, 4)` for one reference per candidate, or
+    /// `(B, 1, 4)` for one that all candidates of an input share.
     ///
     /// # Errors
     /// [`Error::Shape`], or [`Error::DegenerateBox`] for a reference without extent.
@@ -41,11 +41,11 @@ impl BoxSpace {
         Ok(Self { size })
     }
 
-    /// The gradient in y, `(B, M, 4)`, given the one in the decoded corners, `(B, M, 4)`: the chain rule
-    /// through [`decode`](TargetSpace::decode), without a graph.
+    /// Returns the gradient in y, `(B, M, 4)`, from the gradient in the decoded `corners`, `(B, M, 4)`, by the
+    /// chain rule through [`decode`](TargetSpace::decode) and without a graph.
     ///
     /// # Errors
-    /// When a shape is wrong.
+    /// If a shape is wrong.
     pub fn decode_gradient(&self, y: &Tensor, corners: &Tensor) -> Result<Tensor> {
         last_dim("y", y, 4)?;
         last_dim("the gradient in the corners", corners, 4)?;
@@ -71,12 +71,12 @@ impl TargetSpace for BoxSpace {
     }
 }
 
-/// IoU-Net's coordinates of boxes (Section 4.1): the four edges, each divided by the root of the reference
+/// IoU-Net's coordinates of boxes (Section 4.1): the four edges, each divided by the square root of the reference
 /// box's extent in its direction.
 ///
-/// Gradient ascent with step length λ in them moves an edge by `λ s ∂f/∂edge`, s being that extent: IoU-Net's
-/// rule, which climbs in pixels and makes large boxes take large steps. Reference sizes are those of
-/// [`BoxSpace`].
+/// Gradient ascent with step length λ in these coordinates moves an edge by `λ s ∂f/∂edge`, where s is that
+/// extent. This is IoU-Net's rule, which climbs in pixels and takes larger steps for larger boxes. The reference
+/// sizes are defined as in [`BoxSpace`].
 #[derive(Clone, Debug)]
 pub struct EdgeSpace {
     /// √(w₀, h₀, w₀, h₀).
@@ -84,16 +84,16 @@ pub struct EdgeSpace {
 }
 
 impl EdgeSpace {
-    /// The space with the sizes of the boxes `reference`, as in [`BoxSpace::new`].
+    /// Creates the space with the sizes of the boxes `reference`, as in [`BoxSpace::new`].
     ///
     /// # Errors
-    /// Those of [`BoxSpace::new`].
+    /// The errors of [`BoxSpace::new`].
     pub fn new(reference: &Tensor) -> Result<Self> {
         let root = BoxSpace::new(reference)?.size.sqrt()?;
         Ok(Self { unit: Tensor::cat(&[&root, &root], D::Minus1)? })
     }
 
-    /// The gradient in y, `(B, M, 4)`, given the one in the decoded edges, `(B, M, 4)`.
+    /// Returns the gradient in y, `(B, M, 4)`, from the gradient in the decoded `edges`, `(B, M, 4)`.
     ///
     /// # Errors
     /// When the shape is wrong.
@@ -115,7 +115,7 @@ impl TargetSpace for EdgeSpace {
     }
 }
 
-/// Centres and sizes, both `(B, M, 2)`, of boxes `(B, M, 4)`.
+/// Returns the centres and sizes, both `(B, M, 2)`, of `boxes`, `(B, M, 4)`.
 fn center_and_size(what: &'static str, boxes: &Tensor) -> Result<(Tensor, Tensor)> {
     last_dim(what, boxes, 4)?;
     let low = boxes.narrow(D::Minus1, 0, 2)?;

@@ -1,11 +1,11 @@
-//! A broader or narrower p(y | x).
+//! Broader or narrower densities p(y | x).
 
 use candle_core::Tensor;
 
 use crate::{EnergyModel, Result, check};
 
-/// `p(y | x)^(1/T)`, normalised anew: f divided by a temperature T. Above 1 the density is broader, and less
-/// sure of its mode; modes stay where they are.
+/// Density `p(y | x)^(1/T)`, normalised again: f divided by a temperature T. For T > 1 the density is broader and
+/// flatter around its modes; the modes stay where they are.
 #[derive(Clone, Copy, Debug)]
 pub struct Tempered<'a, M> {
     model: &'a M,
@@ -13,7 +13,7 @@ pub struct Tempered<'a, M> {
 }
 
 impl<'a, M: EnergyModel> Tempered<'a, M> {
-    /// The density of `model` at this temperature.
+    /// Creates the density of `model` at this temperature.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) unless the temperature is a positive number.
@@ -34,9 +34,9 @@ impl<M: EnergyModel> EnergyModel for Tempered<'_, M> {
         &self,
         features: &M::Features,
         y: &Tensor,
-        is_read: &dyn Fn(usize, f64) -> bool,
+        needs_gradient: &dyn Fn(usize, f64) -> bool,
     ) -> Result<(Tensor, Tensor)> {
-        let of_tempered = |place: usize, f: f64| is_read(place, f / self.temperature);
+        let of_tempered = |place: usize, f: f64| needs_gradient(place, f / self.temperature);
         let (f, gradient) = self.model.score_and_grad_where(features, y, &of_tempered)?;
         Ok(((f / self.temperature)?, (gradient / self.temperature)?))
     }

@@ -7,14 +7,14 @@ use ebm_ops::nn::{BatchNormConfig, Chain, Conv2d, Conv2dConfig};
 use ebm_ops::{Padding, Workspace};
 
 use crate::onnx::{Graph, Value};
-use crate::{Error, Result, init, through};
+use crate::{Error, Result, init, run_blocks};
 
-/// A run of blocks of one shape.
+/// Consecutive blocks of one shape.
 struct Stage {
-    /// The inner channels over the input's.
+    /// Inner channels divided by the input's channels.
     expansion: usize,
     kernel: usize,
-    /// That of the first block; the others have 1.
+    /// Stride of the first block; the other blocks have stride 1.
     stride: usize,
     channels: usize,
     blocks: usize,
@@ -24,7 +24,7 @@ const fn stage(expansion: usize, kernel: usize, stride: usize, channels: usize, 
     Stage { expansion, kernel, stride, channels, blocks }
 }
 
-/// Table 1 of Tan and Le (2019), EfficientNet-B0, whose body Lite0 has but for squeeze and excitation.
+/// Table 1 of Tan and Le (2019), EfficientNet-B0. Lite0 has the same body without squeeze and excitation.
 const STAGES: [Stage; 7] = [
     stage(1, 3, 1, 16, 1),
     stage(6, 3, 2, 24, 2),
@@ -35,36 +35,36 @@ const STAGES: [Stage; 7] = [
     stage(6, 3, 1, 320, 1),
 ];
 
-/// The channels of the stem.
+/// Channels of the stem.
 const STEM: usize = 32;
 
 /// EfficientNet-Lite0 without its classifier: width and depth 1, ReLU6 everywhere, no squeeze and excitation,
 /// TensorFlow's `SAME` padding.
 ///
-/// It expects RGB as (x − 127) / 128. Names are those of `efficientnet-lite0-57934424.pth`: `_conv_stem`, `_bn0`,
-/// `_blocks.{i}._expand_conv`, `._bn0`, `._depthwise_conv`, `._bn1`, `._project_conv`, `._bn2`; its
-/// [classifier](Self::is_classifier) is left out.
+/// The input is RGB as (x − 127) / 128. The parameters have the names of `efficientnet-lite0-57934424.pth`:
+/// `_conv_stem`, `_bn0`, `_blocks.{i}._expand_conv`, `._bn0`, `._depthwise_conv`, `._bn1`, `._project_conv`,
+/// `._bn2`, without its [classifier](Self::is_classifier).
 #[derive(Clone, Debug)]
 pub struct EfficientNetLite0 {
     stem: Conv2d,
-    /// Those that end at each map.
+    /// Blocks of each map.
     groups: Vec<Vec<Chain>>,
 }
 
 impl EfficientNetLite0 {
-    /// The channels of its maps.
+    /// Channels of the maps.
     pub const CHANNELS: [usize; 5] = [16, 24, 40, 112, 320];
 
-    /// The strides of its maps: each is the last of its size.
+    /// Strides of the maps. Each map is the last one of its size.
     pub const STRIDES: [usize; 5] = [2, 4, 8, 16, 32];
 
-    /// The normalisation that it was trained with. Frozen, it is [`BatchNormConfig::frozen`] of this `eps`.
+    /// Normalisation of the published training. The frozen form is [`BatchNormConfig::frozen`] with this `eps`.
     pub const NORM: BatchNormConfig = BatchNormConfig { eps: 1e-3, momentum: 0.01, frozen: false };
 
-    /// The network up to the map number `maps`, from 1, whose parameters are those of `vb`.
+    /// Creates the network up to the map number `maps`, counted from 1, with the parameters of `vb`.
     ///
     /// # Errors
-    /// When there are fewer maps, or `vb` refuses a tensor.
+    /// If there are fewer maps, or `vb` refuses a tensor.
     pub fn new(norm: BatchNormConfig, maps: usize, vb: VarBuilder) -> Result<Self> {
         check(maps, Self::STRIDES.len())?;
         let config = Conv2dConfig { stride: 2, padding: Padding::Same, ..Conv2dConfig::same(3, STEM, 3) };
@@ -89,26 +89,26 @@ impl EfficientNetLite0 {
         Ok(Self { stem, groups })
     }
 
-    /// Whether the tensor of this name in the published file belongs to the classifier.
+    /// Returns whether the tensor `name` of the published file belongs to the classifier.
     pub fn is_classifier(name: &str) -> bool {
         ["_conv_head.", "_bn1.", "_fc."].iter().any(|prefix| name.starts_with(prefix))
     }
 
-    /// The map, from 1, that is the first to need the parameter of this name; 0 where all do.
+    /// Returns the number, from 1, of the first map that needs the parameter `name`, or 0 if all maps need it.
     pub fn map_of(name: &str) -> usize {
-        /// The last block of each map.
+        /// Last block of each map.
         const BLOCKS: [usize; 4] = [0, 2, 4, 10];
         let block =
             name.strip_prefix("_blocks.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
         block.map_or(0, |block| 1 + BLOCKS.iter().filter(|last| **last < block).count())
     }
 
-    /// (N, 3, H, W) -> its first `maps` maps with the channels innermost, (N, H/2, W/2, channels\[0\]) to
-    /// (…, H/32, W/32, channels\[4\]), sizes rounded up; later ones are not computed. With `train`,
-    /// normalisation that is not frozen uses and records the batch's statistics.
+    /// Maps an image (N, 3, H, W) to the first `maps` maps with the channels innermost, (N, H/2, W/2,
+    /// channels\[0\]) to (…, H/32, W/32, channels\[4\]), sizes rounded up. Later maps are not computed. With
+    /// `train`, normalisation that is not frozen uses and records the batch's statistics.
     ///
     /// # Errors
-    /// When a map was not built or `x` has another number of channels.
+    /// If a map was not built, or `x` has another number of channels.
     pub fn forward_channels_last(&self, x: &Tensor, maps: usize, train: bool) -> Result<Vec<Tensor>> {
         check(maps, self.groups.len())?;
         x.dims4()?;
@@ -116,17 +116,18 @@ impl EfficientNetLite0 {
         let mut found: Vec<Tensor> = Vec::with_capacity(maps);
         for group in &self.groups[..maps] {
             let x = found.last().unwrap_or(&stem);
-            let y = through(group, x, |block, x| block.forward(x, train))?;
+            let y = run_blocks(group, x, |block, x| block.forward(x, train))?;
             found.push(y);
         }
         Workspace::shared().recycle_input(stem, &found[0]);
         Ok(found)
     }
 
-    /// Its maps as operators: (N, 3, H, W) -> (N, channels\[0\], H/2, W/2) and so on, as many as were built.
+    /// Adds the network to `graph`: (N, 3, H, W) -> (N, channels\[0\], H/2, W/2) and so on for every map that was
+    /// built.
     ///
     /// # Errors
-    /// When a parameter cannot be read.
+    /// If a parameter cannot be read.
     pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Vec<Value>> {
         let mut x = graph.conv2d(&self.stem, x, None, true)?;
         let mut found = Vec::with_capacity(self.groups.len());
@@ -144,11 +145,12 @@ fn check(maps: usize, there: usize) -> Result<()> {
     if (1..=there).contains(&maps) {
         return Ok(());
     }
-    let reason = format!("{maps} maps are asked for; there are 1 to {there}");
+    let reason = format!("{maps} maps were requested; ask for 1 to {there}");
     Err(Error::Argument { op: "EfficientNetLite0", reason })
 }
 
-/// Expansion, depthwise convolution and projection, plus the input where the shapes are the same.
+/// Creates a block of expansion, depthwise convolution and projection, with the input added if the shapes are
+/// equal.
 fn inverted_residual(
     stage: &Stage,
     input: usize,
@@ -168,15 +170,14 @@ fn inverted_residual(
     Ok(Chain::inverted(layers, stride == 1 && input == stage.channels))
 }
 
-/// A convolution with the initial weights that the published training began with, and the normalisation behind
-/// it.
+/// Creates a convolution and its normalisation, with the initial weights of the published training.
 fn normalised(
     config: Conv2dConfig,
     norm: BatchNormConfig,
     names: [&str; 2],
     vb: &VarBuilder,
 ) -> Result<Conv2d> {
-    // A depthwise output reaches one channel, as an input does.
+    // A depthwise output depends on one channel, and so does an input.
     let fan = if config.depthwise { init::kaiming_normal_fan_in } else { init::kaiming_normal_fan_out };
     Conv2d::with_norm(Conv2dConfig { weight: fan(), ..config }, norm, names, vb)
 }

@@ -1,4 +1,4 @@
-//! The feature pyramid network (Lin et al., 2017) with torchvision's parameter names.
+//! Feature pyramid network (Lin et al., 2017) with torchvision's parameter names.
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
@@ -8,11 +8,11 @@ use ebm_ops::nn::{Conv2d, Conv2dConfig};
 use crate::onnx::{Attribute, Graph, Value};
 use crate::{Error, Result, init};
 
-/// A top-down path over a backbone's maps: M_i = lateral_i(C_i) + upsample(M_{i+1}), P_i = output_i(M_i),
-/// and one coarser level that takes every other pixel of the last P.
+/// Feature pyramid over a backbone's maps: M_i = lateral_i(C_i) + upsample(M_{i+1}), P_i = output_i(M_i), and one
+/// coarser level that takes every other pixel of the last P.
 ///
-/// torchvision's names: `inner_blocks.{i}.0` for the lateral 1×1 and `layer_blocks.{i}.0` for the output 3×3
-/// convolutions, finest first, each with `weight` and `bias`.
+/// The parameters have torchvision's names: `inner_blocks.{i}.0` for the lateral 1×1 and `layer_blocks.{i}.0` for
+/// the output 3×3 convolutions, finest first, each with `weight` and `bias`.
 #[derive(Clone, Debug)]
 pub struct Fpn {
     laterals: Vec<Conv2d>,
@@ -20,19 +20,19 @@ pub struct Fpn {
 }
 
 impl Fpn {
-    /// A pyramid over maps of `inputs` channels, finest first, all of whose levels have `channels` channels.
-    /// Weights start Kaiming-uniform with a = 1, biases 0.
+    /// Creates a pyramid over maps with `inputs` channels, finest first. All levels have `channels` channels. The
+    /// initial weights are Kaiming-uniform with a = 1, and the initial biases 0.
     ///
     /// # Errors
-    /// When there are no inputs or `vb` refuses a tensor.
+    /// If there are no inputs, or `vb` refuses a tensor.
     pub fn new(inputs: &[usize], channels: usize, vb: VarBuilder) -> Result<Self> {
         Self::with_outputs(inputs, channels, 3, vb)
     }
 
-    /// The same with output convolutions of another `kernel`, which is odd.
+    /// Creates a pyramid like [`new`](Self::new) with an odd `kernel` of the output convolutions.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn with_outputs(inputs: &[usize], channels: usize, kernel: usize, vb: VarBuilder) -> Result<Self> {
         if inputs.is_empty() {
             return Err(Error::Argument { op: "Fpn::new", reason: "there are no input maps".to_owned() });
@@ -54,22 +54,23 @@ impl Fpn {
         Ok(Self { laterals, outputs })
     }
 
-    /// \[C2, …, C5\], each (N, inputs\[i\], H_i, W_i) -> \[P2, …, P5, P6\], each (N, channels, H_i, W_i) and
-    /// P6 of half of P5's size, rounded up. A coarser map is brought to its lateral's size by taking nearest
-    /// pixels.
+    /// Maps \[C2, …, C5\], each (N, inputs\[i\], H_i, W_i), to \[P2, …, P5, P6\], each (N, channels, H_i, W_i).
+    /// P6 has half of P5's size, rounded up. A coarser map is enlarged to the size of the next finer one by
+    /// nearest pixels.
     ///
     /// # Errors
-    /// When there are more or fewer maps than inputs, or one has another number of channels.
+    /// If there are more or fewer maps than inputs, or one has another number of channels.
     pub fn forward(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
         let levels =
             self.forward_channels_last(&maps.iter().map(nhwc::from_nchw).collect::<Result<Vec<_>>>()?)?;
         levels.iter().map(nhwc::to_nchw).collect()
     }
 
-    /// The same with the channels innermost: (N, H_i, W_i, inputs\[i\]) -> (N, H_i, W_i, channels).
+    /// Computes [`forward`](Self::forward) with the channels innermost: (N, H_i, W_i, inputs\[i\]) -> (N, H_i,
+    /// W_i, channels).
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// The errors of [`forward`](Self::forward).
     pub fn forward_channels_last(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
         if maps.len() != self.laterals.len() {
             let reason = format!("{} maps where {} are expected", maps.len(), self.laterals.len());
@@ -92,12 +93,12 @@ impl Fpn {
         Ok(levels)
     }
 
-    /// Its levels as operators, without the coarsest, which no map has.
+    /// Adds the pyramid to `graph`, without the coarsest level.
     ///
     /// # Errors
-    /// When there are more or fewer maps than inputs, or a parameter cannot be read.
+    /// If there are more or fewer maps than inputs, or a parameter cannot be read.
     pub fn onnx(&self, graph: &mut Graph, maps: &[Value]) -> Result<Vec<Value>> {
-        /// Pixel i of so many comes from pixel ⌊i · there / here⌋.
+        /// Nearest pixels: pixel i comes from pixel ⌊i · (old size) / (new size)⌋.
         const NEAREST: [(&str, Attribute<'_>); 3] = [
             ("mode", Attribute::Text("nearest")),
             ("coordinate_transformation_mode", Attribute::Text("asymmetric")),
@@ -112,7 +113,7 @@ impl Fpn {
         for ((map, lateral), output) in maps.iter().zip(&self.laterals).zip(&self.outputs).rev() {
             let mut merged = graph.conv2d(lateral, map, None, false)?;
             if let Some(above) = &above {
-                // Both have the pyramid's channels.
+                // Both maps have the pyramid's channels.
                 let (size, none) = (graph.node("Shape", &[&merged], &[]), Value::none());
                 let enlarged = graph.node("Resize", &[above, &none, &none, &size], &NEAREST);
                 merged = graph.node("Add", &[&merged, &enlarged], &[]);

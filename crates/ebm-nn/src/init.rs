@@ -1,8 +1,8 @@
 //! Initial values of parameters, drawn by an explicit generator.
 //!
-//! The distributions are named by [`candle_nn::Init`], so that a layer states its own through
-//! `VarBuilder::get_with_hints`; the numbers are drawn here, because candle's CPU generator cannot be
-//! seeded. Draws are made in `f64` and rounded, so `f32` and `f64` networks start alike.
+//! [`candle_nn::Init`] names the distributions, so that a layer states its own through
+//! `VarBuilder::get_with_hints`. The numbers are drawn here, because candle's CPU generator cannot be seeded.
+//! Draws are made in `f64` and rounded, so `f32` and `f64` networks have the same initial values.
 
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::init::{FanInOut, NonLinearity, NormalOrUniform};
@@ -13,31 +13,32 @@ use rand_distr::StandardNormal;
 
 use crate::{Error, Result};
 
-/// Every element is `value`.
+/// Returns the initialisation with `value` for every element.
 pub fn constant(value: f64) -> Init {
     Init::Const(value)
 }
 
-/// N(0, `std`²).
+/// Returns the initialisation N(0, `std`²).
 pub fn normal(std: f64) -> Init {
     Init::Randn { mean: 0., stdev: std }
 }
 
-/// Kaiming normal over fan-out for ReLU, N(0, 2 / fan_out): torchvision's ResNet convolutions.
+/// Returns the Kaiming normal initialisation over fan-out for ReLU, N(0, 2 / fan_out), of torchvision's ResNet
+/// convolutions.
 pub fn kaiming_normal_fan_out() -> Init {
     Init::Kaiming { dist: NormalOrUniform::Normal, fan: FanInOut::FanOut, non_linearity: NonLinearity::ReLU }
 }
 
-/// Kaiming normal over fan-in for ReLU, N(0, 2 / fan_in).
+/// Returns the Kaiming normal initialisation over fan-in for ReLU, N(0, 2 / fan_in).
 pub fn kaiming_normal_fan_in() -> Init {
     Init::Kaiming { dist: NormalOrUniform::Normal, fan: FanInOut::FanIn, non_linearity: NonLinearity::ReLU }
 }
 
-/// A fully connected layer with torch's default initial values: weight `(output, input)` and bias `(output)`
-/// under the names `weight` and `bias` of `vb`.
+/// Creates a fully connected layer with torch's default initial values: weight `(output, input)` and bias
+/// `(output)` under the names `weight` and `bias` of `vb`.
 ///
 /// # Errors
-/// When `vb` refuses a tensor, for example because a loaded one has another shape.
+/// If `vb` refuses a tensor, for example because a loaded one has another shape.
 pub fn linear(input: usize, output: usize, vb: VarBuilder) -> Result<Linear> {
     let weight = vb.get_with_hints((output, input), "weight", default_weight())?;
     let bias = vb.get_with_hints(output, "bias", default_bias(input))?;
@@ -47,7 +48,7 @@ pub fn linear(input: usize, output: usize, vb: VarBuilder) -> Result<Linear> {
 /// Draws a tensor of `shape` from `init` with `rng`, in row-major order, and uploads it to `device`.
 ///
 /// # Errors
-/// When a bound or a deviation is not finite, or `dtype` is not a floating-point type.
+/// If a bound or a deviation is not finite, or `dtype` is not a floating-point type.
 pub fn draw(
     init: &Init,
     shape: impl Into<Shape>,

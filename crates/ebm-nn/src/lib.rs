@@ -1,9 +1,9 @@
-//! Image networks on candle tensors, of the operations of [`ebm_ops`].
+//! Image networks on candle tensors, built from the operations of [`ebm_ops`].
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`resnet`], [`efficientnet`], [`mobilefacenet`], [`shufflenet`], [`fpn`] | backbones |
-//! | [`params`], [`init`], [`import`] | parameters by torchvision's names: drawn, saved, loaded |
+//! | [`params`], [`init`], [`import`] | parameters with torchvision's names: initial values, saving, loading |
 //! | [`onnx`] | networks as files for other runtimes |
 //! | [`schedule`] | learning rates |
 
@@ -22,8 +22,9 @@ use candle_core::Tensor;
 use ebm_ops::Workspace;
 pub use ebm_ops::{Error, Result};
 
-/// What the blocks make of x one after the other. The memory of the maps between them is used again; x stays.
-fn through<B>(blocks: &[B], x: &Tensor, run: impl Fn(&B, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
+/// Runs `blocks` on `x` one after the other. The memory of the maps between them is reused; the memory of `x` is
+/// not.
+fn run_blocks<B>(blocks: &[B], x: &Tensor, run: impl Fn(&B, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let mut x = x.clone();
     for (i, block) in blocks.iter().enumerate() {
         let y = run(block, &x)?;
@@ -35,7 +36,7 @@ fn through<B>(blocks: &[B], x: &Tensor, run: impl Fn(&B, &Tensor) -> Result<Tens
     Ok(x)
 }
 
-/// Its examples are tests.
+/// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,58 +7,59 @@ use candle_nn::VarBuilder;
 use ebm_ops::nn::{BatchNormConfig, Chain, Conv2d, Conv2dConfig};
 
 use crate::onnx::{Graph, Value};
-use crate::{Error, Result, init, through};
+use crate::{Error, Result, init, run_blocks};
 
-/// Blocks of one size of map, of which the first makes it, half as large as the one before.
+/// Blocks with maps of one size. The first block halves the size of the map before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage {
-    /// The first block's name and that of the others.
+    /// Names of the first block and of the others.
     names: [&'static str; 2],
-    /// The inner channels of the first block and of the others.
+    /// Inner channels of the first block and of the others.
     pub inner: [usize; 2],
-    /// The channels of its map.
+    /// Channels of the stage's map.
     pub channels: usize,
-    /// The blocks after the first.
+    /// Number of blocks after the first.
     pub blocks: usize,
 }
 
-/// A MobileFaceNet (Chen et al., 2018) up to its last map, with twice the channels of the paper's first layers:
-/// what InsightFace has published. Every convolution has batch normalisation and PReLU, projections no PReLU.
+/// MobileFaceNet (Chen et al., 2018) up to its last map, in the version that InsightFace published, whose first
+/// layers have twice the channels of the paper. Every convolution has batch normalisation and PReLU, but
+/// projections have no PReLU.
 ///
-/// It expects RGB as (x − 127.5) / 128. Names are MXNet's of each layer with torch's of its parameters, as in
-/// `res_3_block0_conv_sep_conv2d.weight`: see [`parameter`](Self::parameter).
+/// The input is RGB as (x − 127.5) / 128. A parameter's name is MXNet's name of the layer and torch's name of the
+/// parameter, for example `res_3_block0_conv_sep_conv2d.weight`: see [`parameter`](Self::parameter).
 #[derive(Clone, Debug)]
 pub struct MobileFaceNet {
     blocks: Vec<Chain>,
 }
 
 impl MobileFaceNet {
-    /// The channels of the first two blocks.
+    /// Channels of the first two blocks.
     pub const STEM: usize = 64;
 
-    /// The blocks between the first two, after which a map is half as large as the image, and the last.
+    /// Stages between the first two blocks, which halve the size of the image, and the last block.
     pub const STAGES: [Stage; 3] = [
         Stage { names: ["dconv_23", "res_3"], inner: [128, 128], channels: 64, blocks: 4 },
         Stage { names: ["dconv_34", "res_4"], inner: [256, 256], channels: 128, blocks: 6 },
         Stage { names: ["dconv_45", "res_5"], inner: [512, 256], channels: 128, blocks: 2 },
     ];
 
-    /// The number of its blocks: two of the stem, fifteen inverted residuals, one that widens the last map.
+    /// Number of blocks: two of the stem, fifteen inverted residuals, and one that widens the last map.
     pub const BLOCKS: usize = 18;
 
-    /// The channels of its last map.
+    /// Channels of the last map.
     pub const CHANNELS: usize = 512;
 
-    /// The height and width of an image over those of its last map.
+    /// Ratio of an image's height and width to the last map's.
     pub const STRIDE: usize = 16;
 
-    /// The normalisation that it was trained with. Frozen, it is [`BatchNormConfig::frozen`] of this `eps`.
+    /// Normalisation of the published training. The frozen form is [`BatchNormConfig::frozen`] with this `eps`.
     pub const NORM: BatchNormConfig = BatchNormConfig { eps: 1e-3, momentum: 0.1, frozen: false };
 
-    /// The network whose parameters are those of `vb`.
+    /// Creates the network with the parameters of `vb`.
     ///
     /// # Errors
-    /// When `vb` refuses a tensor.
+    /// If `vb` refuses a tensor.
     pub fn new(norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
         let layer = |config, name: &str| prelu(config, norm, name, vb);
         let stem = Conv2dConfig { stride: 2, ..Conv2dConfig::same(3, Self::STEM, 3) };
@@ -89,7 +90,8 @@ impl MobileFaceNet {
         Ok(Self { blocks })
     }
 
-    /// The block, from 0, that the parameter of this name is in; [`BLOCKS`](Self::BLOCKS) for what is behind them.
+    /// Returns the number, from 0, of the block that contains the parameter `name`, or [`BLOCKS`](Self::BLOCKS)
+    /// for a layer after the last block.
     pub fn block_of(name: &str) -> usize {
         let stages = Self::STAGES.iter().flat_map(|stage| {
             let others = (0..stage.blocks).map(|number| format!("{}_block{number}_", stage.names[1]));
@@ -100,8 +102,9 @@ impl MobileFaceNet {
         blocks.position(|block| name.starts_with(&block)).unwrap_or(Self::BLOCKS)
     }
 
-    /// Our name of the published parameter `name`, as in `res_3_block0_conv_sep_batchnorm_gamma`, without MXNet's
-    /// `arg:` and `aux:` in front or with them; any other name stays.
+    /// Returns this crate's name of the published parameter `name`, for example
+    /// `res_3_block0_conv_sep_batchnorm_gamma`, with or without MXNet's prefixes `arg:` and `aux:`. Any other
+    /// name is returned unchanged.
     pub fn parameter(name: &str) -> String {
         const PARAMETERS: [[&str; 2]; 6] = [
             ["_weight", "weight"],
@@ -112,43 +115,43 @@ impl MobileFaceNet {
             ["_moving_var", "running_var"],
         ];
         let name = name.strip_prefix("arg:").or(name.strip_prefix("aux:")).unwrap_or(name);
-        // The one layer that is named otherwise than its weight.
+        // This is the only layer whose name differs from its weight's.
         let name = if name == "fc1_weight" { "pre_fc1_weight" } else { name };
         let found = PARAMETERS.iter().find_map(|[old, new]| Some((name.strip_suffix(old)?, new)));
         found.map_or_else(|| name.to_owned(), |(layer, parameter)| format!("{layer}.{parameter}"))
     }
 
-    /// What the `blocks` make of the map before them, with the channels innermost: (N, H, W, 3) of an image, or
-    /// what the blocks before these have made, to (N, H/16, W/16, 512) behind the last, sizes rounded up. With
-    /// `train`, normalisation that is not frozen uses and records the batch's statistics.
+    /// Runs `blocks` on the map before them, with the channels innermost. The first block takes an image, (N, H,
+    /// W, 3), and the last one returns (N, H/16, W/16, 512), sizes rounded up. With `train`, normalisation that
+    /// is not frozen uses and records the batch's statistics.
     ///
     /// # Errors
-    /// When there are fewer blocks, or `x` has another number of channels.
+    /// If there are fewer blocks, or `x` has another number of channels.
     pub fn forward_channels_last(&self, x: &Tensor, blocks: Range<usize>, train: bool) -> Result<Tensor> {
         let Some(chosen) = self.blocks.get(blocks.clone()) else {
             let reason = format!("there are no blocks {blocks:?} among {}", Self::BLOCKS);
             return Err(Error::Argument { op: "MobileFaceNet", reason });
         };
-        through(chosen, x, |block, x| block.forward(x, train))
+        run_blocks(chosen, x, |block, x| block.forward(x, train))
     }
 
-    /// All blocks as operators: (N, 3, H, W) -> (N, 512, H/16, W/16).
+    /// Adds all blocks to `graph`: (N, 3, H, W) -> (N, 512, H/16, W/16).
     ///
     /// # Errors
-    /// When a parameter cannot be read.
+    /// If a parameter cannot be read.
     pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
         self.blocks.iter().try_fold(x.clone(), |x, block| graph.chain(block, &x))
     }
 }
 
-/// The convolution `name` with its normalisation.
+/// Creates the convolution `name` with its normalisation.
 fn normalised(config: Conv2dConfig, norm: BatchNormConfig, name: &str, vb: &VarBuilder) -> Result<Conv2d> {
     let names = ["conv2d", "batchnorm"].map(|layer| format!("{name}_{layer}"));
     let config = Conv2dConfig { weight: init::kaiming_normal_fan_in(), ..config };
     Conv2d::with_norm(config, norm, names.each_ref().map(String::as_str), vb)
 }
 
-/// The same with PReLU.
+/// Creates the convolution `name` with its normalisation and PReLU.
 fn prelu(config: Conv2dConfig, norm: BatchNormConfig, name: &str, vb: &VarBuilder) -> Result<Conv2d> {
     normalised(config, norm, name, vb)?.prelu(&vb.pp(format!("{name}_relu")))
 }

@@ -1,8 +1,8 @@
-//! Networks as files that other runtimes execute: the Open Neural Network Exchange, of standard operators alone.
+//! Networks as ONNX files for other runtimes, with standard operators only.
 //!
-//! The format is Protocol Buffers, of whose messages a network needs ten fields or fewer each: writing them takes
-//! the hundred lines below, where a crate of the whole schema brings a compiler for it. Layers add themselves to a
-//! [`Graph`] with a method `onnx`, beside the one that computes: normalisation folded, maps (N, C, H, W).
+//! The format is Protocol Buffers, and a network needs at most ten fields of each message. The writer below takes
+//! a hundred lines; a crate of the whole schema would bring a compiler for it. A layer adds itself to a [`Graph`]
+//! with a method `onnx` beside the method that computes. The normalisation is folded, and maps are (N, C, H, W).
 
 mod layers;
 mod prroi_pool;
@@ -13,20 +13,20 @@ use candle_core::{DType, Tensor};
 
 use crate::{Error, Result};
 
-/// The version of the operators; runtimes since 2020 have it.
-const OPERATORS: u64 = 13;
+/// Version of the operators; runtimes since 2020 have it.
+const OPSET_VERSION: u64 = 13;
 
-/// The version of the format that came with these operators.
-const FORMAT: u64 = 7;
+/// Version of the format that came with these operators.
+const IR_VERSION: u64 = 7;
 
-/// Protocol Buffers end at two gibibytes.
-const MOST_BYTES: usize = (2 << 30) - 1;
+/// Size limit of Protocol Buffers, two gibibytes.
+const MAX_BYTES: usize = (2 << 30) - 1;
 
-/// The types of a tensor's elements, by the format's numbers.
+/// Types of a tensor's elements, as numbers of the format.
 const FLOAT: u64 = 1;
 const INT64: u64 = 7;
 
-/// A message of Protocol Buffers, field by field.
+/// Message of Protocol Buffers, written field by field.
 #[derive(Clone, Debug, Default)]
 struct Message(Vec<u8>);
 
@@ -67,24 +67,24 @@ impl Message {
     }
 }
 
-/// A tensor of a graph.
+/// Tensor of a graph.
 #[derive(Clone, Debug)]
 pub struct Value(String);
 
 impl Value {
-    /// In the place of an input that an operator may go without.
+    /// Returns the placeholder of an optional input.
     #[must_use]
     pub fn none() -> Self {
         Self(String::new())
     }
 }
 
-/// A setting of an operator.
+/// Setting of an operator.
 #[derive(Clone, Copy, Debug)]
 pub enum Attribute<'a> {
     /// A whole number.
     Int(i64),
-    /// Several.
+    /// Several whole numbers.
     Ints(&'a [i64]),
     /// A number.
     Float(f32),
@@ -92,26 +92,26 @@ pub enum Attribute<'a> {
     Text(&'a str),
 }
 
-/// A length of an input or output.
+/// Size of an input or output along one dimension.
 #[derive(Clone, Copy, Debug)]
 pub enum Length<'a> {
-    /// Always this.
+    /// A fixed size.
     Fixed(usize),
-    /// Any, by a name that other lengths may share.
+    /// Any size, with a name that other sizes may share.
     Any(&'a str),
 }
 
-/// A part of a network, as a file. f(x, y) is computed by several, of which the last alone takes y: what those before
-/// it made of x serves every y.
+/// Part of a network, as a file. Several parts compute f(x, y), and only the last one takes y. The outputs of the
+/// parts before it depend on x alone and serve every y.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What the part is called.
+    /// Name of the part.
     pub name: String,
-    /// What the file holds.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// A network that is being written down.
+/// Network that is being written to a file.
 #[derive(Debug)]
 pub struct Graph {
     name: String,
@@ -119,12 +119,12 @@ pub struct Graph {
     constants: Message,
     inputs: Message,
     outputs: Message,
-    /// How many values have got a name.
+    /// Number of values with a generated name.
     count: usize,
 }
 
 impl Graph {
-    /// An empty one.
+    /// Creates an empty graph.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let [nodes, constants, inputs, outputs] = std::array::from_fn(|_| Message::default());
@@ -136,54 +136,54 @@ impl Graph {
         Value(format!("{what}_{}", self.count))
     }
 
-    /// An input of numbers.
+    /// Adds an input of floating-point numbers.
     pub fn input(&mut self, name: &str, lengths: &[Length<'_>]) -> Value {
-        self.inputs.message(11, &described(name, lengths));
+        self.inputs.message(11, &value_info(name, lengths));
         Value(name.to_owned())
     }
 
-    /// Makes `value` an output of numbers.
+    /// Makes `value` an output of floating-point numbers.
     pub fn output(&mut self, name: &str, value: &Value, lengths: &[Length<'_>]) {
         let mut node = Message::default();
         node.text(1, &value.0).text(2, name).text(3, name).text(4, "Identity");
         self.nodes.message(1, &node);
-        self.outputs.message(12, &described(name, lengths));
+        self.outputs.message(12, &value_info(name, lengths));
     }
 
-    /// Makes `value` an output, and an input of the part that comes `next`, which it is there.
+    /// Makes `value` an output of this graph and an input of the `next` part, and returns that input.
     pub fn hand_on(&mut self, next: &mut Self, name: &str, value: &Value, lengths: &[Length<'_>]) -> Value {
         self.output(name, value, lengths);
         next.input(name, lengths)
     }
 
-    /// A constant, in single precision.
+    /// Adds a constant in single precision.
     ///
     /// # Errors
-    /// When the tensor cannot be read.
+    /// If the tensor cannot be read.
     pub fn constant(&mut self, tensor: &Tensor) -> Result<Value> {
         let values = tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         Ok(self.initializer("constant", FLOAT, tensor.dims(), &bytes))
     }
 
-    /// A constant of so many numbers along one axis.
+    /// Adds a constant vector.
     pub fn numbers(&mut self, values: &[f32]) -> Value {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.initializer("numbers", FLOAT, &[values.len()], &bytes)
     }
 
-    /// A constant that is one number.
+    /// Adds a constant number.
     pub fn number(&mut self, value: f32) -> Value {
         self.initializer("number", FLOAT, &[], &value.to_le_bytes())
     }
 
-    /// A constant of whole numbers along one axis: a shape, axes, places.
+    /// Adds a constant vector of whole numbers: a shape, axes, indices.
     pub fn integers(&mut self, values: &[i64]) -> Value {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.initializer("integers", INT64, &[values.len()], &bytes)
     }
 
-    /// A constant that is one whole number.
+    /// Adds a constant whole number.
     pub fn integer(&mut self, value: i64) -> Value {
         self.initializer("integer", INT64, &[], &value.to_le_bytes())
     }
@@ -199,7 +199,7 @@ impl Graph {
         value
     }
 
-    /// The result of an operator.
+    /// Adds an operator and returns its result.
     pub fn node(&mut self, op: &str, inputs: &[&Value], attributes: &[(&str, Attribute<'_>)]) -> Value {
         let value = self.fresh(&op.to_lowercase());
         let mut node = Message::default();
@@ -210,7 +210,7 @@ impl Graph {
         for (name, attribute) in attributes {
             let mut message = Message::default();
             message.text(1, name);
-            // The last field says which of the others counts.
+            // The last field tells the type of the attribute.
             match *attribute {
                 Attribute::Float(number) => message.float(2, number).number(20, 1),
                 Attribute::Int(number) => message.number(3, number as u64).number(20, 2),
@@ -228,10 +228,10 @@ impl Graph {
         value
     }
 
-    /// x·Wᵀ + b of a fully-connected layer, `x (…, I)`, with `weight (O, I)` and `bias (O)`.
+    /// Adds a fully-connected layer and returns x·Wᵀ + b of `x (…, I)`, with `weight (O, I)` and `bias (O)`.
     ///
     /// # Errors
-    /// When a parameter cannot be read.
+    /// If a parameter cannot be read.
     pub fn linear(&mut self, x: &Value, weight: &Tensor, bias: Option<&Tensor>) -> Result<Value> {
         let weight = self.constant(&weight.t()?.contiguous()?)?;
         let product = self.node("MatMul", &[x, &weight], &[]);
@@ -240,10 +240,10 @@ impl Graph {
         Ok(self.node("Add", &[&product, &bias], &[]))
     }
 
-    /// The file, with what it says of itself.
+    /// Returns the file, with `metadata`.
     ///
     /// # Errors
-    /// [`Error::Argument`] when it would be larger than the format allows.
+    /// [`Error::Argument`] if the file would be larger than the format allows.
     pub fn finish(self, metadata: &[(&str, String)]) -> Result<Part> {
         let mut graph = self.nodes;
         graph.text(2, &self.name);
@@ -251,26 +251,26 @@ impl Graph {
             graph.0.extend(part.0);
         }
         let mut operators = Message::default();
-        operators.text(1, "").number(2, OPERATORS);
+        operators.text(1, "").number(2, OPSET_VERSION);
         let mut model = Message::default();
-        model.number(1, FORMAT).text(2, "ebm");
+        model.number(1, IR_VERSION).text(2, "ebm");
         model.message(7, &graph).message(8, &operators);
         for (key, value) in metadata {
             let mut entry = Message::default();
             entry.text(1, key).text(2, value);
             model.message(14, &entry);
         }
-        if model.0.len() > MOST_BYTES {
+        if model.0.len() > MAX_BYTES {
             let reason =
-                format!("the network takes {} bytes, and ONNX files {MOST_BYTES} at most", model.0.len());
+                format!("the network takes {} bytes, and ONNX files {MAX_BYTES} at most", model.0.len());
             return Err(Error::Argument { op: "ONNX", reason });
         }
         Ok(Part { name: self.name, bytes: model.0 })
     }
 }
 
-/// What an input or output is called, and its shape.
-fn described(name: &str, lengths: &[Length<'_>]) -> Message {
+/// Returns the name and the shape of an input or output as a message.
+fn value_info(name: &str, lengths: &[Length<'_>]) -> Message {
     let mut shape = Message::default();
     for length in lengths {
         let mut dimension = Message::default();
@@ -280,11 +280,11 @@ fn described(name: &str, lengths: &[Length<'_>]) -> Message {
         };
         shape.message(1, &dimension);
     }
-    let (mut tensor, mut kind, mut described) = (Message::default(), Message::default(), Message::default());
+    let (mut tensor, mut kind, mut info) = (Message::default(), Message::default(), Message::default());
     tensor.number(1, FLOAT).message(2, &shape);
     kind.message(1, &tensor);
-    described.text(1, name).message(2, &kind);
-    described
+    info.text(1, name).message(2, &kind);
+    info
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The parameters of a network, by name.
+//! Parameters of a network, by name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,14 +13,14 @@ use ebm_base::Key;
 use crate::import::{self, LoadPolicy, LoadReport};
 use crate::{Error, Result, init};
 
-/// The parameters and buffers of a network, by torch's names.
+/// Store of the parameters and buffers of a network, by torch's names.
 ///
-/// A layer asks for a tensor through [`ParamStore::var_builder`]. Its first value is the tensor given to
-/// [`ParamStore::preload`] under that name, or else a draw from the layer's hint with the store's key
-/// split by the **name**: initial values do not depend on the order in which layers are made.
-/// A clone is another handle on the same parameters.
+/// A layer requests a tensor through [`ParamStore::var_builder`]. The initial value is the tensor that
+/// [`ParamStore::preload`] got under the same name, or else a draw from the layer's hint with the store's key
+/// split by the **name**. Initial values therefore do not depend on the order in which layers are made. A clone
+/// is another handle on the same parameters.
 ///
-/// *Buffers* (`running_mean`, `running_var`, `num_batches_tracked`) are saved and loaded, never trained.
+/// *Buffers* (`running_mean`, `running_var`, `num_batches_tracked`) are saved and loaded, but never trained.
 #[derive(Clone)]
 pub struct ParamStore {
     inner: Arc<Mutex<Inner>>,
@@ -30,7 +30,7 @@ struct Inner {
     key: Key,
     entries: BTreeMap<String, Entry>,
     preloaded: BTreeMap<String, Tensor>,
-    /// Names asked for later are frozen where any of them holds.
+    /// Predicates of names; a parameter that is requested later is frozen if any holds.
     rules: Vec<Predicate>,
 }
 
@@ -39,23 +39,23 @@ type Predicate = Box<dyn Fn(&str) -> bool + Send>;
 struct Entry {
     var: Var,
     frozen: bool,
-    /// Whether its first value was given, not drawn.
+    /// Whether the initial value was preloaded and not drawn.
     preloaded: bool,
 }
 
 impl ParamStore {
-    /// An empty store whose initial values will be drawn from `key`.
+    /// Creates an empty store that draws initial values from `key`.
     pub fn new(key: Key) -> Self {
         let inner = Inner { key, entries: BTreeMap::new(), preloaded: BTreeMap::new(), rules: Vec::new() };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// What layers are built from; parameters are created in `dtype` on `device`.
+    /// Returns a builder for layers that creates parameters in `dtype` on `device`.
     pub fn var_builder(&self, dtype: DType, device: &Device) -> VarBuilder<'static> {
         VarBuilder::from_backend(Box::new(self.clone()), dtype, device.clone())
     }
 
-    /// The parameters that an optimiser may change, in name order: neither frozen nor buffers.
+    /// Returns the parameters that an optimiser may change, in name order, without frozen ones and buffers.
     pub fn trainable(&self) -> Vec<(String, Var)> {
         (self.lock().entries.iter())
             .filter(|(name, entry)| !entry.frozen && !is_buffer(name))
@@ -63,20 +63,20 @@ impl ParamStore {
             .collect()
     }
 
-    /// The names of all parameters and buffers, in order.
+    /// Returns the names of all parameters and buffers, in order.
     pub fn names(&self) -> Vec<String> {
         self.lock().entries.keys().cloned().collect()
     }
 
-    /// The parameter or buffer `name`, if a layer has asked for it.
+    /// Returns the parameter or buffer `name`, if a layer has requested it.
     pub fn var(&self, name: &str) -> Option<Var> {
         self.lock().entries.get(name).map(|entry| entry.var.clone())
     }
 
-    /// A copy of all values, parameters and buffers, that later steps do not change.
+    /// Returns a copy of all parameters and buffers, which later steps do not change.
     ///
     /// # Errors
-    /// When the device runs out of memory.
+    /// If the device runs out of memory.
     pub fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
         let inner = self.lock();
         let copy =
@@ -84,10 +84,10 @@ impl ParamStore {
         inner.entries.iter().map(copy).collect()
     }
 
-    /// Freezes the parameters whose names satisfy `predicate`, now and later.
+    /// Freezes all present and future parameters whose names satisfy `predicate`.
     ///
-    /// A layer built afterwards gets them as constants: plain tensors, outside the graph, of which it may
-    /// keep what it [prepares](ebm_ops::nn::Prepared). So their values are set before the layer is first used. A
+    /// A layer built afterwards gets them as constants: plain tensors outside the graph. The layer may keep
+    /// tensors that it [prepares](ebm_ops::nn::Prepared) from them, so set their values before its first use. A
     /// layer that was built before still computes their gradients; they only stop being
     /// [`trainable`](Self::trainable).
     pub fn freeze(&self, predicate: impl Fn(&str) -> bool + Send + 'static) {
@@ -98,15 +98,15 @@ impl ParamStore {
         inner.rules.push(Box::new(predicate));
     }
 
-    /// Sets aside `tensors` as the first values of parameters that layers will ask for; a name given
-    /// before is replaced. See [`preload_report`](Self::preload_report) once the network is built.
+    /// Stores `tensors` as the initial values of parameters that layers will request. A name that was preloaded
+    /// before is replaced. See [`preload_report`](Self::preload_report) after the network is built.
     pub fn preload(&self, tensors: BTreeMap<String, Tensor>) {
         self.lock().preloaded.extend(tensors);
     }
 
-    /// After the network is built from [`preload`](Self::preload)ed tensors: which parameters took
-    /// theirs, which were drawn instead (missing), and which tensors nobody asked for (unexpected).
-    /// Shapes that differ have failed the build already.
+    /// Reports, after the network is built, which parameters took their [`preload`](Self::preload)ed tensors,
+    /// which were drawn instead (missing), and which tensors were not requested (unexpected). A wrong shape
+    /// already fails when the network is built.
     pub fn preload_report(&self) -> LoadReport {
         let inner = self.lock();
         let taken = |(_, entry): &(&String, &Entry)| entry.preloaded;
@@ -122,7 +122,7 @@ impl ParamStore {
     /// Sets the parameters and buffers to `tensors`, converted to their types and devices.
     ///
     /// # Errors
-    /// When the differences in names and shapes are more than `policy` allows; no value is changed then.
+    /// If the differences in names and shapes are more than `policy` allows; no value is changed then.
     pub fn load(&self, tensors: &BTreeMap<String, Tensor>, policy: LoadPolicy) -> Result<LoadReport> {
         let inner = self.lock();
         let expected = inner.entries.iter().map(|(name, entry)| (name.as_str(), entry.var.shape()));
@@ -131,7 +131,7 @@ impl ParamStore {
             let reason = format!("the tensors are not this network's: {report}");
             return Err(Error::Argument { op: "ParamStore::load", reason });
         }
-        // Conversions may fail, so all come before the first change.
+        // Conversions may fail, so all of them come before the first change.
         let mut values = Vec::with_capacity(report.loaded.len());
         for name in &report.loaded {
             if let (Some(entry), Some(tensor)) = (inner.entries.get(name), tensors.get(name)) {
@@ -146,11 +146,11 @@ impl ParamStore {
         Ok(report)
     }
 
-    /// A store of the same parameters with copies of their present values, all frozen: a network that is
-    /// built from it is for prediction, and later steps of a training do not change it.
+    /// Returns a store with frozen copies of all present values. A network built from it is for prediction and is
+    /// not changed by later training steps.
     ///
     /// # Errors
-    /// When the device runs out of memory.
+    /// If the device runs out of memory.
     pub fn constants(&self) -> Result<Self> {
         let store = Self::new(self.lock().key);
         store.freeze(|_| true);
@@ -158,17 +158,17 @@ impl ParamStore {
         Ok(store)
     }
 
-    /// Writes all parameters and buffers to the safetensors file `path`, which is never half written: equal stores give
-    /// equal bytes.
+    /// Writes all parameters and buffers to the safetensors file `path`, which is never half written. Equal
+    /// stores give equal bytes.
     ///
     /// # Errors
-    /// When the file cannot be written; what was there before stays then.
+    /// If the file cannot be written; the old file then stays.
     pub fn save(&self, path: &Path) -> Result<()> {
         import::save_safetensors(path, &self.tensors()?)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // No code here leaves the maps half changed when it unwinds.
+        // A panic in this module leaves the maps consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,7 +178,7 @@ impl Inner {
         self.rules.iter().any(|predicate| predicate(name))
     }
 
-    /// The first value of a parameter, and whether it was given.
+    /// Returns the initial value of a parameter, and whether it was preloaded.
     fn first_value(
         &mut self,
         shape: &Shape,
@@ -211,7 +211,7 @@ impl SimpleBackend for ParamStore {
         if !inner.entries.contains_key(name) {
             let (tensor, preloaded) = (inner.first_value(&shape, name, init, dtype, device))
                 .map_err(|error| candle_core::Error::Msg(format!("parameter {name}: {error}")))?;
-            // A copy: the tensor's owner may hold a variable that shares its storage.
+            // `from_tensor` copies, because the tensor's owner may hold a variable that shares its storage.
             let var = Var::from_tensor(&tensor)?;
             let frozen = inner.is_frozen(name);
             inner.entries.insert(name.to_owned(), Entry { var, frozen, preloaded });
@@ -224,9 +224,9 @@ impl SimpleBackend for ParamStore {
         if entry.var.dtype() != dtype || !entry.var.device().same_device(device) {
             let made = format!("{:?} on {:?}", entry.var.dtype(), entry.var.device().location());
             let asked = format!("{dtype:?} on {:?}", device.location());
-            candle_core::bail!("parameter {name} was made as {made} and is now asked for as {asked}")
+            candle_core::bail!("parameter {name} was made as {made} and is now requested as {asked}")
         }
-        // A buffer is handed out as the variable itself: its layer updates it in place.
+        // A buffer is returned as the variable itself, because its layer updates it in place.
         let detached = entry.frozen && !is_buffer(name);
         Ok(if detached { entry.var.as_detached_tensor() } else { entry.var.as_tensor().clone() })
     }

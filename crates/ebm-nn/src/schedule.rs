@@ -1,69 +1,69 @@
-//! Learning rates as pure functions of the step: nothing to save, nothing to restore.
+//! Learning rates as pure functions of the step, without a state to save or restore.
 
 use serde::{Deserialize, Serialize};
 
-/// A learning rate by step: `base · warm-up(step) · decay(step)`.
+/// Learning rate as a function of the step: `base · warm-up(step) · decay(step)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// The learning rate between warm-up and decay.
+    /// Learning rate between warm-up and decay.
     pub base: f64,
-    /// A linear rise at the start, if any.
+    /// Linear rise at the start, if any.
     #[serde(default)]
     pub warmup: Option<Warmup>,
-    /// What happens afterwards.
+    /// Decay of the rate.
     #[serde(default)]
     pub decay: Decay,
 }
 
-/// A linear rise of the learning rate from `factor` to 1 over the first `steps` steps.
+/// Linear rise of the learning rate from `factor` to 1 over the first `steps` steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warmup {
-    /// The number of steps below the full rate; the rate is `factor · base` at step 0.
+    /// Number of steps below the full rate; the rate is `factor · base` at step 0.
     pub steps: u64,
-    /// The fraction of the base rate at step 0.
+    /// Fraction of the base rate at step 0.
     pub factor: f64,
 }
 
-/// How the learning rate falls. Steps count from 0 and include the warm-up.
+/// Decay of the learning rate. Steps count from 0 and include the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Decay {
-    /// It does not.
+    /// A constant rate.
     #[default]
     Constant,
-    /// Times `gamma` at each of `milestones`, from that step on.
+    /// Multiplication by `gamma` at each of `milestones`, from that step on.
     MultiStep {
-        /// The steps at which the rate falls, in any order.
+        /// Steps at which the rate falls, in any order.
         milestones: Vec<u64>,
-        /// The factor of each fall.
+        /// Factor of each fall.
         gamma: f64,
     },
-    /// Times `gamma` every `every` steps.
+    /// Multiplication by `gamma` every `every` steps.
     Step {
-        /// The steps between two falls; 0 means never.
+        /// Steps between two falls; 0 means never.
         every: u64,
-        /// The factor of each fall.
+        /// Factor of each fall.
         gamma: f64,
     },
     /// Half a cosine from 1 at step 0 to `floor` at `steps`, and `floor` afterwards.
     Cosine {
-        /// The step at which the floor is reached.
+        /// Step at which the floor is reached.
         steps: u64,
-        /// The final fraction of the base rate.
+        /// Final fraction of the base rate.
         #[serde(default)]
         floor: f64,
     },
 }
 
 impl Schedule {
-    /// The same rate at every step.
+    /// Returns a schedule with the rate `base` at every step.
     pub fn constant(base: f64) -> Self {
         Self { base, warmup: None, decay: Decay::Constant }
     }
 
-    /// The learning rate of the update numbered `step`, counted from 0.
+    /// Returns the learning rate of the update numbered `step`, counted from 0.
     pub fn learning_rate(&self, step: u64) -> f64 {
         self.base * self.warmup.map_or(1., |w| w.scale(step)) * self.decay.scale(step)
     }

@@ -7,12 +7,13 @@ use ebm_ops::nn::{BatchNormConfig, Conv2d, Conv2dConfig};
 
 use crate::{Error, Result};
 
-/// The channels of the first convolution.
+/// Channels of the first convolution.
 const FIRST: usize = 24;
 
-/// A ShuffleNetV2 (Ma et al., 2018) without its classifier: half the channels of a unit pass unchanged.
+/// ShuffleNetV2 (Ma et al., 2018) without its classifier. Half the channels of a unit pass unchanged.
 ///
-/// Names are FastestDet's: `first_conv.{0,1}`, `stage{2..4}.{i}.branch_main.{0,1,3..6}`, `.branch_proj.{0..3}`.
+/// The parameters have FastestDet's names: `first_conv.{0,1}`, `stage{2..4}.{i}.branch_main.{0,1,3..6}`,
+/// `.branch_proj.{0..3}`.
 #[derive(Clone, Debug)]
 pub struct ShuffleNetV2 {
     first: Conv2d,
@@ -20,26 +21,26 @@ pub struct ShuffleNetV2 {
 }
 
 impl ShuffleNetV2 {
-    /// The channels of its maps.
+    /// Channels of the maps.
     pub const CHANNELS: [usize; 3] = [48, 96, 192];
 
-    /// The strides of its maps.
+    /// Strides of the maps.
     pub const STRIDES: [usize; 3] = [8, 16, 32];
 
-    /// The units of its stages.
+    /// Numbers of units of the stages.
     const UNITS: [usize; 3] = [4, 8, 4];
 
-    /// The network whose parameters are those of `vb`.
+    /// Creates the network with the parameters of `vb`.
     ///
     /// # Errors
-    /// When `vb` refuses a tensor.
+    /// If `vb` refuses a tensor.
     pub fn new(norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
         let config = Conv2dConfig { stride: 2, ..Conv2dConfig::same(3, FIRST, 3) };
         let first = Conv2d::with_norm(config, norm, ["first_conv.0", "first_conv.1"], vb)?;
         let [a, b, c] = Self::CHANNELS;
         let stage = |number: usize, (input, channels): (usize, usize)| -> Result<Vec<Unit>> {
             let unit = |i| {
-                // The first one halves the map.
+                // The first unit of a stage halves the map.
                 let input = if i == 0 { Some(input) } else { None };
                 Unit::new(input, channels / 2, norm, &vb.pp(format!("stage{}.{i}", number + 2)))
             };
@@ -48,11 +49,12 @@ impl ShuffleNetV2 {
         Ok(Self { first, stages: [stage(0, (FIRST, a))?, stage(1, (a, b))?, stage(2, (b, c))?] })
     }
 
-    /// (N, 3, H, W) -> its maps with the channels innermost, (N, H/8, W/8, 48) to (N, H/32, W/32, 192), sizes
-    /// rounded up. With `train`, normalisation that is not frozen uses and records the batch's statistics.
+    /// Maps an image (N, 3, H, W) to the three maps with the channels innermost, (N, H/8, W/8, 48) to (N, H/32,
+    /// W/32, 192), sizes rounded up. With `train`, normalisation that is not frozen uses and records the batch's
+    /// statistics.
     ///
     /// # Errors
-    /// When `x` has another number of channels.
+    /// If `x` has another number of channels.
     pub fn forward_channels_last(&self, x: &Tensor, train: bool) -> Result<[Tensor; 3]> {
         x.dims4()?;
         let x = self.first.forward_channels_last(&nhwc::from_nchw(x)?, None, true, train)?;
@@ -67,16 +69,17 @@ impl ShuffleNetV2 {
     }
 }
 
-/// Two branches side by side.
+/// Unit with two parallel branches.
 #[derive(Clone, Debug)]
 struct Unit {
-    /// What the first half of the result is made by; without it, it is every other channel of the input.
+    /// Layers of the first half of the result. Without them, the first half is every other channel of the input.
     proj: Option<[Conv2d; 2]>,
     main: [Conv2d; 3],
 }
 
 impl Unit {
-    /// A unit of twice `half` channels: of a map of `input` channels that is halved, or of the others' channels.
+    /// Creates a unit of twice `half` channels. With `input` channels, the unit halves the size of the map;
+    /// without, its input has twice `half` channels too.
     fn new(input: Option<usize>, half: usize, norm: BatchNormConfig, vb: &VarBuilder) -> Result<Self> {
         let layer = |config, branch: &str, [conv, norm_name]: [usize; 2]| {
             let names = [conv, norm_name].map(|i| format!("branch_{branch}.{i}"));
@@ -98,11 +101,11 @@ impl Unit {
         })
     }
 
-    /// (N, H, W, C) -> (N, …, 2·half).
+    /// Maps (N, H, W, C) to (N, …, 2·half).
     fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         let chain = |layers: &[Conv2d], x: &Tensor| {
             layers.iter().try_fold(x.clone(), |x, layer| {
-                // Nothing follows a depthwise convolution.
+                // No ReLU follows a depthwise convolution.
                 layer.forward_channels_last(&x, None, !layer.is_depthwise(), train)
             })
         };

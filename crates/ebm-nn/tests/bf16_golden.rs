@@ -1,5 +1,5 @@
-//! Training with maps in bf16, on the CPU and on the GPU that is there, against torch (golden/bf16.py): it
-//! may be as far from double precision as torch's own bf16 is.
+//! Training with maps in bf16, on the CPU and on a GPU if there is one, against torch (golden/bf16.py). The error
+//! against double precision may be as large as torch's own error in bf16.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -60,8 +60,8 @@ fn maps_in_bf16_are_as_exact_as_torchs() {
             let norm = |values: Vec<f64>| values.iter().map(|v| v * v).sum::<f64>().sqrt();
             let apart = norm(found.iter().zip(&exact).map(|(a, b)| a - b).collect()) / norm(exact);
             let torchs = to_vec(&golden[&format!("{name}: bf16")])[0];
-            // Which units round to another side of zero is chance, for torch as for us. A GPU's kernels round
-            // at other places than torch's on a CPU, which the golden numbers are of.
+            // The units that round to the other side of zero are random, in torch too. A GPU's kernels round at
+            // other places than torch on a CPU, which made the golden numbers.
             let most = if device.is_cuda() { 2.5 } else { 1.5 };
             assert!(apart < most * torchs && apart < 0.4, "{name}: {apart}, torch's {torchs}");
             ratios.push((apart / torchs).ln());

@@ -1,4 +1,4 @@
-//! Networks and optimisers on every device that is there, against the CPU.
+//! Networks and optimisers on every available device, against the CPU.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use ebm_ops::device::{Choice, open};
 use ebm_ops::nn::{BatchNorm, BatchNormConfig};
 use ebm_ops::optim::{Adam, Optimizer, ParamGroup, Sgd, clip_grad_norm};
 
-/// The GPU, or a printed reason.
+/// Returns the GPU, or prints why there is none.
 fn gpu() -> Option<Device> {
     let opened = open(Choice::Auto).unwrap();
     let remedy = match &opened.why_cpu {
@@ -27,7 +27,8 @@ fn gpu() -> Option<Device> {
     ebm_testing::needs("cuda", "a GPU", &remedy, opened.why_cpu.is_none().then_some(opened.device))
 }
 
-/// Named results of `run` on the GPU are those on the CPU, within `tolerance` of their root mean square.
+/// Asserts that the named results of `run` on the GPU equal the CPU's within `tolerance` of their root mean
+/// square.
 fn compare(tolerance: f64, run: impl Fn(&Device) -> BTreeMap<String, Tensor>) {
     let Some(device) = gpu() else { return };
     let (found, expected) = (run(&device), run(&CPU));
@@ -67,7 +68,7 @@ fn train(device: &Device, dtype: DType, norm: Norm, adam: bool) -> BTreeMap<Stri
             found.insert(format!("{step}: level {i}"), level.detach());
         }
         for (name, var) in store.trainable() {
-            // A frozen layer's parameters have none.
+            // A frozen layer's parameters have no gradient.
             if let Some(gradient) = grads.get(&var) {
                 found.insert(format!("{step}: gradient of {name}"), gradient.clone());
             }
@@ -98,11 +99,11 @@ fn training_in_double_precision() {
 
 #[test]
 fn training_in_single_precision() {
-    // Normalisation by a few numbers makes much of a rounding.
+    // Normalisation by a few numbers amplifies rounding.
     compare(2e-2, |device| train(device, DType::F32, Norm::Train, false));
 }
 
-/// Of parameters that are trained, and of constants, from which layers prepare what they read.
+/// Tests trained parameters, and constants, from which layers prepare tensors.
 #[test]
 fn inference_in_single_precision() {
     for (maps, is_constant, tolerance) in
@@ -117,7 +118,7 @@ fn inference_in_single_precision() {
             fill_from_cpu(&store);
             let net = if is_constant { net(&store.constants().unwrap()) } else { trained };
             let x = on(device, DType::F32, "input", &[1, 3, 33, 47]).to_dtype(maps).unwrap();
-            // The second time with what was prepared; the CPU has no constant layers in bf16.
+            // The second time uses the prepared tensors; the CPU has no constant layers in bf16.
             let x = if device.is_cpu() { x.to_dtype(DType::F32).unwrap() } else { x };
             net.forward(&x, false).unwrap();
             let maps = net.forward(&x, false).unwrap().into_iter().enumerate();

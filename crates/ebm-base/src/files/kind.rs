@@ -1,28 +1,29 @@
 use std::io;
 
-/// Whose matter an error is. Every error of the crates above has one, and `ebm` an exit code for each.
+/// Kind of an error, by its cause. Every error of the crates above has a kind, and `ebm` exits with the code of
+/// that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A command line or a setting that was not understood: 2.
+    /// An invalid command line or setting: 2.
     Usage,
-    /// Data, annotations, weights or checkpoints that are not what they should be: 3.
+    /// Invalid data, annotations, weights or checkpoints: 3.
     Data,
-    /// Losses or gradients that were not finite too often: 4.
+    /// Too many losses or gradients that are not finite: 4.
     NonFinite,
     /// A full disk or memory: 6.
     Resources,
-    /// A request to stop that was followed: 128 and the signal's number.
+    /// A request to stop, which was followed: 128 and the signal's number.
     Interrupted,
-    /// Anything else, or what the error's source says: 1.
+    /// Any other error, or the kind of the error's source: 1.
     Failure,
 }
 
 impl ErrorKind {
-    /// The kind of an answer of the operating system. A file that is not there is nobody's data.
+    /// Returns the kind of an error of the operating system. A missing file is a [`Failure`](Self::Failure).
     pub fn of_io(error: &io::Error) -> Self {
         use io::ErrorKind as Io;
         match error.kind() {
-            // A thread that has no memory for its stack would block.
+            // Starting a thread fails with `WouldBlock` if there is no memory for its stack.
             Io::FileTooLarge | Io::OutOfMemory | Io::QuotaExceeded | Io::StorageFull | Io::WouldBlock => {
                 Self::Resources
             }

@@ -1,4 +1,4 @@
-//! One process at a time.
+//! Locks that only one process can hold at a time.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use crate::files::check_output;
 
-/// Why a lock was not taken.
+/// Reason why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process, perhaps in another container, or another thread of this one has it.
+    /// Another process, perhaps in another container, or another thread of this process holds the lock.
     #[error("process {holder} holds it")]
     Held {
-        /// The number that it has where it runs, or "unknown".
+        /// Process number of the holder on its own system, or "unknown".
         holder: String,
     },
-    /// The operating system refused, or something else is in the place of the lock's file.
+    /// The operating system refused, or the lock's path is not a regular file.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A lock that the kernel holds for this process and drops with it, however it ends. It keeps out processes
-/// in other containers, for which a process number means another process or none. Its file, which tells the
-/// holder's number, goes with it.
+/// Lock that the kernel holds for this process and releases when the process ends in any way. The lock also
+/// excludes processes in other containers, where process numbers have another meaning. The lock's file contains
+/// the holder's process number and is removed with the lock.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -31,10 +31,10 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock whose file is `path`, or says at once who holds it.
+    /// Takes the lock whose file is `path`, or returns at once if it is held.
     ///
     /// # Errors
-    /// [`LockError`].
+    /// [`LockError::Held`] with the holder's number, or [`LockError::Io`].
     pub fn take(path: &Path) -> Result<Self, LockError> {
         loop {
             check_output(path)?;
@@ -43,15 +43,15 @@ impl Lock {
                 Ok(()) => {}
                 Err(TryLockError::Error(source)) => return Err(source.into()),
                 Err(TryLockError::WouldBlock) => {
-                    // Who holds it is a courtesy; that it is held is the error.
+                    // The holder's number only helps the user, so a failure to read it is no error.
                     let holder = fs::read_to_string(path).unwrap_or_default();
                     let holder = Some(holder.trim()).filter(|id| !id.is_empty()).unwrap_or("unknown").into();
                     return Err(LockError::Held { holder });
                 }
             }
-            // The holder before may have removed the file between our opening and our locking: then this is
-            // a lock on nothing that others see.
-            if is_at(&file, path) {
+            // The previous holder may have removed the file after it was opened here and before it was locked.
+            // Other processes would then not see this lock.
+            if is_same_file(&file, path) {
                 file.set_len(0)?;
                 write!(file, "{}", std::process::id())?;
                 return Ok(Self { file, path: path.into() });
@@ -59,10 +59,10 @@ impl Lock {
         }
     }
 
-    /// Takes the lock whose file is `path` as soon as nobody else holds it.
+    /// Waits until nobody else holds the lock whose file is `path`, and takes it.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     pub fn wait(path: &Path) -> io::Result<Self> {
         loop {
             match Self::take(path) {
@@ -76,7 +76,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Only where `is_at` can tell that the file has gone. A leftover is taken over by the next process.
+        // The file is removed only where `is_same_file` can detect a removal. Otherwise the next process takes the file
+        // over.
         if cfg!(unix) {
             let _ = fs::remove_file(&self.path);
         }
@@ -85,14 +86,14 @@ impl Drop for Lock {
 }
 
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_same_file(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let (Ok(held), Ok(seen)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     (held.dev(), held.ino()) == (seen.dev(), seen.ino())
 }
 
 #[cfg(not(unix))]
-fn is_at(_file: &File, _path: &Path) -> bool {
+fn is_same_file(_file: &File, _path: &Path) -> bool {
     true
 }
 

@@ -1,9 +1,8 @@
-//! Files as others may have left them: opened, replaced, locked and removed.
+//! Safe reading, replacing, locking and removing of files.
 //!
-//! A path that a user or a shared disk supplies may name a pipe that nobody writes to, a device without an
-//! end, or a link into somebody's home. What is here deals with regular files and folders and says of
-//! everything else what it is. Errors are those of the operating system, or say in a sentence what is wrong;
-//! callers add the path.
+//! A path from a user or on a shared disk may name a pipe without a writer, an endless device, or a link into
+//! another user's folder. This module accepts regular files and folders only, and its errors name any other kind
+//! of file. The errors come from the operating system or state the problem in a sentence; callers add the path.
 
 mod kind;
 mod lock;
@@ -15,22 +14,22 @@ use std::path::Path;
 pub use kind::ErrorKind;
 pub use lock::{Lock, LockError};
 
-/// The beginning of the name of a file that is being written. Whoever has a folder for itself may remove
-/// what a killed process left under such a name.
+/// Prefix of the name of an unfinished file. The owner of a folder may remove such files, which a killed process
+/// leaves behind.
 pub const UNFINISHED: &str = ".tmp-";
 
-/// Why a file was not read.
+/// Reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The operating system refused, or it is no regular file.
+    /// The operating system refused, or the path is not a regular file.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is larger than is read.
+    /// The file is larger than the limit.
     #[error("{size} bytes are more than the {limit} that are read")]
     TooLarge {
-        /// Its bytes, as far as they are known.
+        /// Size of the file in bytes, as far as it is known.
         size: u64,
-        /// The most that are read.
+        /// Largest size that is read, in bytes.
         limit: u64,
     },
 }
@@ -44,30 +43,31 @@ impl From<ReadError> for io::Error {
     }
 }
 
-/// What a power failure may do to a file that was just written.
+/// Durability of a written file after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// It may be lost, but not be there in part.
+    /// The new content may be lost, but is never there in part.
     Atomic,
-    /// It is on the disk when the writing returns.
+    /// The new content is on the disk when the function returns.
     Synced,
 }
 
-/// Opens a regular file for reading, through links.
+/// Opens a regular file for reading. Links are followed.
 ///
 /// # Errors
-/// Those of the operating system; [`io::ErrorKind::InvalidInput`] for what is no regular file, with what it is.
+/// The errors of the operating system, and [`io::ErrorKind::InvalidInput`] with the kind of file if `path` is not
+/// a regular file.
 pub fn open_input(path: &Path) -> io::Result<File> {
-    // Looked at before it is opened, which would wait for whoever writes to a pipe.
+    // The check comes first, because opening a pipe would wait for its writer.
     check_regular(&fs::metadata(path)?)?;
     File::open(path)
 }
 
-/// The whole content of a regular file of at most `limit` bytes, told from its size before anything is read,
-/// and again while reading.
+/// Reads the whole content of a regular file of at most `limit` bytes. The size is checked before anything is
+/// read, and again while reading.
 ///
 /// # Errors
-/// [`ReadError::TooLarge`]; [`ReadError::Io`] as [`open_input`].
+/// [`ReadError::TooLarge`], and [`ReadError::Io`] with the errors of [`open_input`].
 pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     let file = open_input(path)?;
     let size = file.metadata()?.len();
@@ -79,11 +79,11 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-/// Whether a file may be written at `path`: nothing is there, or a regular file. Devices, pipes and folders
-/// stay what they are, and a symbolic link is neither followed nor replaced.
+/// Checks that a file may be written at `path`: nothing is there, or a regular file. Devices, pipes, folders and
+/// symbolic links are refused.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] with what is there.
+/// [`io::ErrorKind::InvalidInput`] with the kind of file that is there.
 pub fn check_output(path: &Path) -> io::Result<()> {
     match path.symlink_metadata() {
         Ok(found) => check_regular(&found),
@@ -92,12 +92,12 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part. The
-/// folder must exist. The file gets the permissions of the umask.
+/// Writes `bytes` to a new file beside `path` and renames it to `path`, so that a reader sees the old or the new
+/// content and never a part. The folder must exist. The file gets the permissions of the umask.
 ///
 /// # Errors
-/// Those of [`check_output`] and of the operating system; what was there stays then, and nothing is left
-/// aside.
+/// The errors of [`check_output`] and of the operating system. The old file then stays, and no unfinished file is
+/// left.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
     check_output(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -114,11 +114,11 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<
     Ok(())
 }
 
-/// Removes a file, a link, or a folder with all that it holds; nothing happens if there is none. Links are
-/// removed, not followed.
+/// Removes a file, a link, or a folder with its content. Nothing happens if `path` does not exist. Links are
+/// removed and not followed.
 ///
 /// # Errors
-/// Those of the operating system; what could not be removed stays.
+/// The errors of the operating system; the rest of a folder then stays.
 pub fn remove_all(path: &Path) -> io::Result<()> {
     let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let removed = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };

@@ -1,20 +1,20 @@
-//! CUDA's libraries, opened when a device is asked for.
+//! CUDA's libraries, which are opened when a device is requested.
 //!
-//! candle asks the linker for them, so that a program would not start where one is missing. Instead there
-//! stands here, under the name of each function that candle and cudarc call, a jump through a table that
-//! [`load`] fills from the libraries it finds; the linker then needs none (`build.rs` gives it empty
-//! archives). A function that is missing here is an undefined symbol when linking: add its name below.
+//! candle asks the linker for these libraries, and a program linked with them does not start if one is missing.
+//! This module therefore defines every function that candle and cudarc call, as a jump through a table that
+//! [`load`] fills from the libraries on the machine. The linker then needs no library (`build.rs` provides empty
+//! archives). If the linker reports an undefined symbol, add its name below.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
-use crate::libraries::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Library, NCCL, wanted};
+use crate::libraries::inventory::{CUBLAS, CUDNN, CURAND, DRIVER, Library, NCCL, unopened};
 use crate::libraries::shared_library::open_first;
 
-/// cudarc's compiler at run time; the kernels here are compiled when the program is built.
+/// Library of cudarc's run-time compiler; the kernels of this workspace are compiled when the program is built.
 const NVRTC: Library =
-    wanted(false, "NVRTC", &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"], "nothing here");
+    unopened(false, "NVRTC", &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"], "nothing here");
 
 macro_rules! libraries {
     ($($library:ident, else $failure:literal: $($function:ident)*;)*) => {
@@ -24,7 +24,8 @@ macro_rules! libraries {
             $($($function: *const c_void,)*)*
         }
 
-        /// Where each function is; until it is known, at one that returns an error of its library.
+        /// Address of each function. Until a library is loaded, the address of a function that returns an error
+        /// of that library.
         static mut TABLE: Table = Table {
             $($($function: fail::<$failure> as *const c_void,)*)*
         };
@@ -33,7 +34,7 @@ macro_rules! libraries {
             $(($library, &[$((stringify!($function), offset_of!(Table, $function)),)*]),)*
         ];
 
-        /// The functions, by their own names for the linker.
+        /// Functions with the names that the linker looks for.
         #[expect(unsafe_code, reason = "stands for the libraries' functions of these names")]
         mod functions {
             $($(
@@ -104,11 +105,11 @@ extern "C" fn fail<const ERROR: c_int>() -> c_int {
     ERROR
 }
 
-/// Fills the table, once; later calls repeat the first one's result: whether cuDNN is there, without which
-/// convolutions are products of image columns.
+/// Fills the table and returns whether cuDNN is available. Without cuDNN, convolutions are products of image
+/// columns. Later calls return the first result.
 ///
 /// # Errors
-/// The loader's reason where a library is missing without which nothing runs on a GPU.
+/// The reason of the system's loader, if a library is missing that all work on a GPU needs.
 pub fn load() -> Result<bool, String> {
     static LOADED: OnceLock<Result<bool, String>> = OnceLock::new();
     LOADED.get_or_init(load_all).clone()
@@ -137,7 +138,7 @@ fn load_all() -> Result<bool, String> {
 
 #[expect(unsafe_code, reason = "the table is a static that machine code reads")]
 fn fill(offset: usize, address: *const c_void) {
-    // SAFETY: the offset is of a field of the table, made by `offset_of`. Only `load_all` writes, once, under the lock of `LOADED`;
-    // a device exists, and so something to call these functions with, only after that.
+    // SAFETY: `offset_of` made the offset from a field of the table. Only `load_all` writes, once, under the lock
+    // of `LOADED`. A device, and with it a caller of these functions, exists only afterwards.
     unsafe { (&raw mut TABLE).cast::<*const c_void>().byte_add(offset).write(address) };
 }

@@ -1,5 +1,5 @@
-//! What there is to compute on with CUDA, and for several processes. The driver is asked directly, so that a
-//! build without the feature can tell too.
+//! Inventory of the machine's GPUs and libraries for CUDA and for several processes. The driver is called
+//! directly, so that a build without the feature `cuda` has the inventory too.
 
 use std::ffi::{c_char, c_int};
 
@@ -7,52 +7,52 @@ use serde::Serialize;
 
 use crate::libraries::shared_library::{open_first, open_first_mpi};
 
-/// What was found of CUDA on this machine.
+/// GPUs and libraries that were found on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Inventory {
-    /// The newest CUDA that the driver supports, `major.minor`.
+    /// Newest CUDA version that the driver supports, `major.minor`.
     pub driver_cuda: Option<String>,
-    /// Why the driver does not answer.
+    /// Reason why the driver does not answer.
     pub driver_problem: Option<String>,
-    /// The GPUs.
+    /// GPUs of the machine.
     pub devices: Vec<CudaDevice>,
-    /// The libraries that computing on a GPU, or in several processes, opens.
+    /// Libraries for computing on a GPU or in several processes.
     pub libraries: Vec<Library>,
 }
 
 /// A GPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct CudaDevice {
-    /// Its number, N of `cuda:N`.
+    /// Number of the GPU, N of `cuda:N`.
     pub number: usize,
-    /// What it is called.
+    /// Name of the GPU.
     pub name: String,
-    /// Its compute capability, `(major, minor)`.
+    /// Compute capability, `(major, minor)`.
     pub capability: (i32, i32),
-    /// Its memory in bytes.
+    /// Memory in bytes.
     pub memory_bytes: u64,
 }
 
 /// A library that is opened at run time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Library {
-    /// Its name.
+    /// Name of the library.
     pub name: &'static str,
-    /// The files that it may be, the preferred one first.
+    /// Possible file names, the preferred one first.
     #[serde(skip)]
     pub files: &'static [&'static str],
-    /// The file that was opened.
+    /// File that was opened.
     pub file: Option<String>,
-    /// Why none was opened.
+    /// Reason why no file was opened.
     pub problem: Option<String>,
-    /// What it is needed for.
+    /// Purpose of the library.
     pub needed_for: &'static str,
-    /// Whether nothing runs on a GPU without it.
+    /// Whether all work on a GPU needs the library.
     pub required: bool,
 }
 
-/// A library that nobody has looked for.
-pub(crate) const fn wanted(
+/// Returns a library before the search for its file.
+pub(crate) const fn unopened(
     required: bool,
     name: &'static str,
     files: &'static [&'static str],
@@ -61,26 +61,27 @@ pub(crate) const fn wanted(
     Library { name, files, file: None, problem: None, needed_for, required }
 }
 
-pub(crate) const DRIVER: Library = wanted(
+pub(crate) const DRIVER: Library = unopened(
     true,
     "CUDA driver",
     &["libcuda.so.1", "libcuda.so"],
     "everything on a GPU; it comes with NVIDIA's driver",
 );
 pub(crate) const CUBLAS: Library =
-    wanted(true, "cuBLAS", &["libcublas.so.13", "libcublas.so.12", "libcublas.so"], "matrix products");
+    unopened(true, "cuBLAS", &["libcublas.so.13", "libcublas.so.12", "libcublas.so"], "matrix products");
 pub(crate) const CURAND: Library =
-    wanted(true, "cuRAND", &["libcurand.so.10", "libcurand.so"], "opening a device");
-pub(crate) const CUDNN: Library = wanted(
+    unopened(true, "cuRAND", &["libcurand.so.10", "libcurand.so"], "opening a device");
+pub(crate) const CUDNN: Library = unopened(
     false,
     "cuDNN",
     &["libcudnn.so.9", "libcudnn.so"],
     "fast convolutions; without it they are products of image columns",
 );
 /// NVIDIA's NCCL.
-pub const NCCL: Library = wanted(false, "NCCL", &["libnccl.so.2", "libnccl.so"], "training on several GPUs");
-/// Open MPI's and MPICH's; Open MPI's first.
-pub const MPI: Library = wanted(
+pub const NCCL: Library =
+    unopened(false, "NCCL", &["libnccl.so.2", "libnccl.so"], "training on several GPUs");
+/// MPI: Open MPI or MPICH, Open MPI first.
+pub const MPI: Library = unopened(
     false,
     "MPI",
     &["libmpi.so.40", "libmpi.so.12", "libmpi.so"],
@@ -112,7 +113,7 @@ impl Inventory {
 }
 
 crate::functions! {
-    /// The functions of the driver that are asked here (cuda.h).
+    /// Functions of the driver that the inventory calls (cuda.h).
     struct Driver {
         init = "cuInit": (u32);
         version = "cuDriverGetVersion": (*mut c_int);
@@ -128,8 +129,8 @@ crate::functions! {
 const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 
-/// What a call writes to the place that it is given.
-fn asked<T: Default>(call: &str, ask: impl FnOnce(*mut T) -> c_int) -> Result<T, String> {
+/// Returns the value that a call writes to the address it is given.
+fn query<T: Default>(call: &str, ask: impl FnOnce(*mut T) -> c_int) -> Result<T, String> {
     let mut answer = T::default();
     match ask(&raw mut answer) {
         0 => Ok(answer),
@@ -141,16 +142,16 @@ fn asked<T: Default>(call: &str, ask: impl FnOnce(*mut T) -> c_int) -> Result<T,
 #[expect(unsafe_code, reason = "calls of the driver")]
 impl Driver {
     fn cuda(&self) -> Option<String> {
-        // SAFETY: it writes to the one place.
-        let version = asked("cuDriverGetVersion", |to| unsafe { (self.version)(to) }).ok()?;
+        // SAFETY: the call writes to this one address.
+        let version = query("cuDriverGetVersion", |to| unsafe { (self.version)(to) }).ok()?;
         Some(format!("{}.{}", version / 1000, version % 1000 / 10))
     }
 
     fn devices(&self) -> Result<Vec<CudaDevice>, String> {
-        // SAFETY: the second writes to the one place, the first nowhere.
+        // SAFETY: the second call writes to this one address, and the first writes nothing.
         let count = unsafe {
-            asked("cuInit", |_: *mut c_int| (self.init)(0))?;
-            asked("cuDeviceGetCount", |to| (self.count)(to))?
+            query("cuInit", |_: *mut c_int| (self.init)(0))?;
+            query("cuDeviceGetCount", |to| (self.count)(to))?
         };
         (0..count).map(|number| self.device(number)).collect()
     }
@@ -159,17 +160,17 @@ impl Driver {
         const NAME: usize = 256;
         let mut name = [0_u8; NAME];
         let place = name.as_mut_ptr().cast();
-        // SAFETY: each call writes to the one place, that of the name no more than it is told.
+        // SAFETY: each call writes to its one address, and the name has at most the length that is passed.
         unsafe {
-            let device = asked("cuDeviceGet", |to| (self.get)(to, number))?;
-            asked("cuDeviceGetName", |_: *mut c_int| (self.name)(place, NAME as c_int, device))?;
-            let attribute = |which| asked("cuDeviceGetAttribute", |to| (self.attribute)(to, which, device));
+            let device = query("cuDeviceGet", |to| (self.get)(to, number))?;
+            query("cuDeviceGetName", |_: *mut c_int| (self.name)(place, NAME as c_int, device))?;
+            let attribute = |which| query("cuDeviceGetAttribute", |to| (self.attribute)(to, which, device));
             let length = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
             Ok(CudaDevice {
                 number: usize::try_from(number).unwrap_or_default(),
                 name: String::from_utf8_lossy(&name[..length]).into_owned(),
                 capability: (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?),
-                memory_bytes: asked("cuDeviceTotalMem", |to| (self.memory)(to, device))? as u64,
+                memory_bytes: query("cuDeviceTotalMem", |to| (self.memory)(to, device))? as u64,
             })
         }
     }

@@ -1,14 +1,13 @@
-//! Libraries that are opened at run time, so that a program starts on a machine that lacks them.
+//! Libraries that are opened at run time, so that a program also starts without them.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `shared_library` | the system's dynamic loader |
-//! | `inventory` | which of CUDA's libraries, GPUs, NCCL and MPI there are, found without the feature `cuda` too |
-//! | `allocator` | with the feature `mimalloc`: what this allocator of a program keeps |
-//! | `cuda` | with the feature `cuda`: the functions of CUDA's libraries, for candle |
+//! | `shared_library` | access to the system's dynamic loader |
+//! | `inventory` | inventory of CUDA's libraries, GPUs, NCCL and MPI, also without the feature `cuda` |
+//! | `allocator` | with the feature `mimalloc`: settings of this allocator |
+//! | `cuda` | with the feature `cuda`: functions of CUDA's libraries, for candle |
 //!
-//! `cuda` and `build.rs` can go as soon as candle can open these libraries itself (cudarc's
-//! `dynamic-loading`).
+//! `cuda` and `build.rs` can be removed once candle can open these libraries itself (cudarc's `dynamic-loading`).
 
 #[cfg(feature = "mimalloc")]
 mod allocator;

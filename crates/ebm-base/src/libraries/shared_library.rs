@@ -1,4 +1,4 @@
-//! Libraries that a program can do without, by the system's dynamic loader.
+//! Optional libraries, opened by the system's dynamic loader.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -11,17 +11,17 @@ use libloading::Library;
 pub struct SharedLibrary(&'static Library);
 
 impl SharedLibrary {
-    /// Where the function or the object of this name is, if the library has it.
+    /// Returns the address of the function or object `name`, if the library has it.
     #[expect(unsafe_code, reason = "a look-up in a library that is open")]
     #[must_use]
     pub fn function(self, name: &str) -> Option<*const c_void> {
-        // SAFETY: everything has an address.
+        // SAFETY: the address of a symbol is read as a pointer, and every symbol has one.
         unsafe { self.0.get::<*const c_void>(name) }.ok().map(|symbol| *symbol)
     }
 }
 
-/// Declares a table of a library's functions, of which all return a C `int`; its `of` looks them up, and fails
-/// with the name of one that is missing. The table's documentation names the header that has the signatures.
+/// Declares a table of functions of a library that all return a C `int`. The table's function `of` looks them up
+/// and fails with the name of a missing one. The table's documentation names the header with the signatures.
 #[macro_export]
 macro_rules! functions {
     ($(#[$doc:meta])* struct $table:ident $(<$handle:ident>)? {
@@ -36,7 +36,7 @@ macro_rules! functions {
                 Ok(Self { $($field: {
                     let name = $name;
                     let place = library.function(name).ok_or(name)?;
-                    // SAFETY: these are the header's signatures.
+                    // SAFETY: the signature equals the header's.
                     unsafe { ::std::mem::transmute::<*const ::std::ffi::c_void, unsafe extern "C" fn($($argument),*) -> ::std::ffi::c_int>(place) }
                 },)* })
             }
@@ -44,8 +44,8 @@ macro_rules! functions {
     };
 }
 
-/// Folders in which CUDA's libraries are looked for after the system's own: those of a toolkit, and of
-/// Python's packages in an active virtual environment.
+/// Returns the folders that are searched for CUDA's libraries after the system's own: the folders of a toolkit,
+/// and of Python packages in an active virtual environment.
 fn cuda_folders() -> Vec<PathBuf> {
     let toolkit = std::env::var_os("CUDA_HOME").map(PathBuf::from);
     let roots = toolkit.into_iter().chain(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from));
@@ -60,8 +60,8 @@ fn cuda_folders() -> Vec<PathBuf> {
     found
 }
 
-/// The first of these files that opens: by name, as the system looks for libraries, then in the places where
-/// CUDA is put. Gives its name too.
+/// Opens the first of `files` that opens, and returns it with its name. A file is looked up by name, as the
+/// system does, then in the folders where CUDA is installed.
 ///
 /// # Errors
 /// The loader's reason for the first.
@@ -69,8 +69,8 @@ pub fn open_first(files: &[&str]) -> Result<(SharedLibrary, String), String> {
     first(files.iter().map(PathBuf::from).chain(within(&cuda_folders(), files)), false)
 }
 
-/// The first of MPI's libraries that opens: in `$MPI_HOME/lib`, beside the `mpiexec` that the shell finds,
-/// then by name. Libraries that are opened later see its symbols, as the parts that it loads need.
+/// Opens the first of MPI's libraries that opens: in `$MPI_HOME/lib`, beside the `mpiexec` of the shell, then by
+/// name. Libraries that are opened later see its symbols, because the parts that MPI loads need them.
 ///
 /// # Errors
 /// The loader's reason for the first.
@@ -82,7 +82,7 @@ pub fn open_first_mpi(files: &[&str]) -> Result<(SharedLibrary, String), String>
     first(within(&folders, files).chain(files.iter().map(PathBuf::from)), true)
 }
 
-/// Those of the files that are in the folders.
+/// Returns the paths of `files` that exist in `folders`.
 fn within<'a>(folders: &'a [PathBuf], files: &'a [&str]) -> impl Iterator<Item = PathBuf> + 'a {
     let paths = folders.iter().flat_map(|folder| files.iter().map(move |file| folder.join(file)));
     paths.filter(|path| path.exists())
@@ -102,24 +102,25 @@ fn first(paths: impl Iterator<Item = PathBuf>, global: bool) -> Result<(SharedLi
     Err(why.unwrap_or_default())
 }
 
-/// Opens a library whose symbols those that are opened later see too, if it is `global`.
+/// Opens a library. If it is `global`, libraries that are opened later see its symbols.
 #[expect(unsafe_code, reason = "opening a library runs its initialisers")]
 fn open(file: &str, global: bool) -> Result<SharedLibrary, String> {
     if cfg!(target_feature = "crt-static") {
-        // It has a C library of its own, beside which a library's would be a second one.
+        // A statically linked program has its own C library; a library would load a second one.
         let reason = "this program is linked statically and opens no libraries";
         return Err(format!("{file}: {reason}; one that cargo builds without that does"));
     }
     #[cfg(unix)]
     let opened = {
         use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-        // SAFETY: the initialisers are those of NVIDIA's libraries and of MPI's, which are trusted as the driver is.
+        // SAFETY: the initialisers belong to the libraries of NVIDIA and of MPI, which are trusted like the
+        // driver.
         unsafe { Library::open(Some(file), if global { RTLD_NOW | RTLD_GLOBAL } else { RTLD_NOW }) }
     };
     #[cfg(not(unix))]
     // SAFETY: as above.
     let opened = unsafe { Library::new(file) };
-    // What it says itself lacks the loader's reason.
+    // The error's own text lacks the loader's reason.
     let why =
         |error: libloading::Error| error.source().map_or_else(|| error.to_string(), ToString::to_string);
     Ok(SharedLibrary(Box::leak(Box::new(opened.map_err(why)?.into()))))

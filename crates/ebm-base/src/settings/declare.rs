@@ -1,13 +1,13 @@
-//! The macro that declares settings.
+//! Macro that declares settings.
 
-/// Declares a structure or an enumeration of settings: it is defined as written, and implements
-/// [`Setting`](crate::settings::Setting). A range stands behind the type that it is of, and holds for every number in
-/// it; a unit may follow. What has no range has to be a `Setting` itself.
-/// Others may follow a structure without parameters.
+/// Declares a structure or an enumeration of settings. The macro defines the type as written and implements
+/// [`Setting`](crate::settings::Setting). A range follows the type of a field and holds for every number in it; a
+/// unit may follow the range. A field without a range must be a `Setting` itself. Further declarations may follow
+/// a structure without type parameters.
 ///
-/// `settings!(Grid as Written);` declares a type that serde reads and writes as another one.
+/// `settings!(Grid as Written);` declares a type that serde reads and writes as another type.
 ///
-/// Of serde's attributes `tag` is understood; variants have the names of `rename_all = "snake_case"`.
+/// The macro reads serde's attribute `tag`. Variants have the names of `rename_all = "snake_case"`.
 ///
 /// ```
 /// use ebm_base::settings;
@@ -55,7 +55,7 @@ macro_rules! settings {
     (@declaration $type:ty where $range:expr => $unit:literal) => {
         $crate::settings::Declaration::Numbers($crate::settings::Range::from($range).of($unit))
     };
-    // What has to be a setting itself.
+    // Bound of a field: a type without a range must be a setting.
     (@bound $type:ty) => { $type };
     (@bound $type:ty where $($range:tt)*) => { () };
     (@meaning doc = $line:literal) => { $line };
@@ -92,7 +92,7 @@ macro_rules! settings {
             }
         }
     };
-    // A structure before others.
+    // A structure that further declarations follow.
     ($(#[$($meta:tt)*])* $vis:vis struct $name:ident { $($field:tt)* } $($others:tt)+) => {
         $crate::settings! { $(#[$($meta)*])* $vis struct $name { $($field)* } }
         $crate::settings! { $($others)+ }

@@ -1,9 +1,9 @@
-//! Declarations as text.
+//! Text of declarations.
 
 use super::{Declaration, Field};
 
 impl Declaration {
-    /// A line for each setting: its key, its range, its meaning. `*` stands for the `key` of a row,
+    /// Returns a line for each setting with its key, range and meaning. `*` stands for the `key` of a row, and
     /// `kind=name` for a kind that is named beside its settings.
     #[must_use]
     pub fn explained(&self) -> Vec<String> {

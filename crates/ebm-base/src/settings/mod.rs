@@ -1,5 +1,6 @@
-//! Declarations of settings. [`settings!`](crate::settings!) declares a structure or an enumeration of settings, each number with its range and
-//! unit beside its type and documentation. [`Setting::declaration`] returns them at run time.
+//! Declarations of settings. [`settings!`](crate::settings!) declares a structure or an enumeration of settings;
+//! each number has its range and unit beside its type and documentation. [`Setting::declaration`] returns the
+//! declarations at run time.
 
 mod declare;
 mod explain;
@@ -9,55 +10,55 @@ use std::path::PathBuf;
 
 pub use range::Range;
 
-/// A type that settings have. Numbers are none: a field of [`settings!`](crate::settings!) that is one, or has one in it,
-/// states its range.
+/// Type of a setting. Numbers do not implement this trait: a field of [`settings!`](crate::settings!) that is a
+/// number or contains one states its range.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no declaration as a setting",
     note = "a number needs its range, `field: {Self} where 0.0..=1.0`; a type of its own is declared by `settings!`"
 )]
 pub trait Setting {
-    /// What it may be; unless overridden, something without a number.
+    /// Returns the declaration of the type. The default is a type without numbers.
     fn declaration() -> Declaration {
         Declaration::Plain
     }
 }
 
-/// What a setting may be.
+/// Declaration of a setting: its possible values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Declaration {
-    /// A word, a text or a switch: there is no number in it.
+    /// A word, a text or a switch, without a number.
     Plain,
-    /// Numbers, one or any list of them, each in the range.
+    /// One number or any list of numbers, each in the range.
     Numbers(Range),
-    /// A list, of which every item is declared alike.
+    /// A list whose items all have the same declaration.
     List(Box<Declaration>),
     /// A table.
     Table(Vec<Field>),
-    /// One of several kinds.
+    /// A choice of one of several kinds.
     Choice {
-        /// The key that names the kind beside its settings; none where the kind is the key that its settings
-        /// stand under.
+        /// Key that holds the name of the kind, beside the kind's settings; `None` if the name of the kind is the
+        /// key of its settings.
         tag: Option<&'static str>,
-        /// The kinds by their names.
+        /// Kinds with their names.
         kinds: Vec<Field>,
     },
 }
 
-/// A setting of a table, or a kind of a choice.
+/// Setting of a table, or kind of a choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// The key.
+    /// Key of the setting.
     pub name: String,
-    /// What it means, in lines.
+    /// Documentation of the setting, line by line.
     pub meaning: &'static [&'static str],
-    /// What it may be.
+    /// Declaration of the setting.
     pub declaration: Declaration,
 }
 
 impl Setting for bool {}
 impl Setting for String {}
 impl Setting for PathBuf {}
-/// What takes the place of a type whose range is stated.
+/// Replaces, in trait bounds, a type whose range is stated.
 impl Setting for () {}
 
 impl<T: Setting> Setting for Option<T> {
@@ -72,7 +73,8 @@ impl<T: Setting> Setting for Vec<T> {
     }
 }
 
-/// `MlIs` as `ml_is`: serde's `rename_all = "snake_case"`, and for names of one word its `lowercase`.
+/// Converts `MlIs` to `ml_is`, as serde's `rename_all = "snake_case"` does and, for names of one word,
+/// `lowercase`.
 #[doc(hidden)]
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::new();

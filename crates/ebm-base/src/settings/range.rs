@@ -1,32 +1,32 @@
-//! The numbers that a setting may be.
+//! Range of the numbers of a setting.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The numbers that a setting may be, both ends included: neither NaN nor an infinity.
+/// Range of the allowed numbers of a setting, both ends included. NaN and the infinities are outside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The least.
+    /// Least number.
     pub low: f64,
-    /// The greatest.
+    /// Greatest number.
     pub high: f64,
-    /// Whether only whole numbers are meant.
+    /// Whether only whole numbers are allowed.
     pub whole: bool,
-    /// The unit; empty for pure numbers and where the meaning says it.
+    /// Unit; empty for pure numbers, and if the meaning states it.
     pub unit: &'static str,
 }
 
 impl Range {
-    /// No number at all.
+    /// Empty range.
     pub const NONE: Self = Self { low: 1.0, high: 0.0, whole: false, unit: "" };
 
-    /// The same in this unit.
+    /// Sets the unit.
     #[must_use]
     pub const fn of(self, unit: &'static str) -> Self {
         Self { unit, ..self }
     }
 
-    /// Whether `value` is in it.
+    /// Returns whether `value` is in the range.
     #[must_use]
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value) && (!self.whole || value.fract() == 0.0)
@@ -45,7 +45,7 @@ impl From<RangeInclusive<u64>> for Range {
     }
 }
 
-/// As "a whole number from 16 to 8192, in pixels".
+/// Writes the range as "a whole number from 16 to 8192, in pixels".
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.low > self.high {
@@ -57,7 +57,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// A number with few letters.
+/// Number in its shorter form, plain or with an exponent.
 struct Brief(f64);
 
 impl fmt::Display for Brief {

@@ -39,7 +39,7 @@ settings! {
         cells: usize where 0..=64,
     }
 
-    /// What has one.
+    /// A frame with a grid.
     pub(super) struct Framed {
         grid: Grid,
     }

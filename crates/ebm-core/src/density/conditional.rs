@@ -1,4 +1,4 @@
-//! p(y | x) as a value: a model and the features of its inputs, given once.
+//! Density p(y | x) of a model at given features.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -7,7 +7,8 @@ use super::{Grid, GridDensity};
 use crate::log_sum::LogSum;
 use crate::{EnergyModel, Error, GradientAscent, Refined, Result, check, refine};
 
-/// `p(y | x) = exp f(x, y) / Z(x)` of a model at the features of B inputs x; made by [`EnergyModel::bind`].
+/// Density `p(y | x) = exp f(x, y) / Z(x)` of a model at the features of B inputs x, made by
+/// [`EnergyModel::bind`].
 ///
 /// ```
 /// use ebm_core::candle_core::{Device, Tensor};
@@ -48,27 +49,27 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         Self { model, features, batch, dtype: DType::F32, device: Device::Cpu }
     }
 
-    /// The same for a model whose candidates y have this type, `f32` or `f64`, on this device, in place of
-    /// `f32` on the CPU.
+    /// Sets the type, `f32` or `f64`, and the device of the model's candidates y. The default is `f32` on the
+    /// CPU.
     #[must_use]
     pub fn with(self, dtype: DType, device: &Device) -> Self {
         Self { dtype, device: device.clone(), ..self }
     }
 
-    /// Algorithms S1 and S2 from `y0` `(B, M, D)`; see [`refine`](fn@refine).
+    /// Refines the candidates `y0`, `(B, M, D)`, by Algorithm S1 or S2; see [`refine`](fn@refine).
     ///
     /// # Errors
-    /// Those of [`refine`](fn@refine).
+    /// The errors of [`refine`](fn@refine).
     pub fn refine(&self, y0: &Tensor, ascent: &GradientAscent) -> Result<Refined> {
         refine(self.model, self.features, y0, ascent)
     }
 
-    /// The densities of the B inputs, for a model whose y has one coordinate. f is computed in passes, so
-    /// that memory does not grow with the grid's N.
+    /// Returns the densities of the B inputs, for a model whose y has one coordinate. f is computed in passes, so
+    /// that memory does not grow with the number of grid points.
     ///
     /// # Errors
-    /// [`Error::Setting`] when B is 0, [`Error::NonFiniteScore`] and [`Error::NoMass`] naming x when f is NaN
-    /// or +∞ anywhere or −∞ everywhere; else whatever the model reports.
+    /// [`Error::Setting`] when B is 0; [`Error::NonFiniteScore`] with the index of x when f is NaN or +∞
+    /// anywhere; [`Error::NoMass`] with the index of x when f is −∞ everywhere; otherwise the error of the model.
     pub fn grid(&self, grid: &Grid) -> Result<Vec<GridDensity>> {
         check::at_least_one("batch", self.batch)?;
         let y = grid.candidates(self.batch, self.dtype, &self.device)?;
@@ -76,12 +77,12 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         rows.into_iter().enumerate().map(|(x, f)| GridDensity::normalise(*grid, f, x)).collect()
     }
 
-    /// For each of the B inputs the marginal densities of the D = 1 to 3 coordinates of y, from f on the
-    /// product of one of `grids` for each. All the marginals of an x have its log Z. f is computed in passes:
-    /// memory does not grow with the product of the grids' N.
+    /// Returns the marginal densities of the D = 1 to 3 coordinates of y for each of the B inputs, from f on the
+    /// product of the D `grids`. All marginals of an x have its log Z. f is computed in passes, so that memory
+    /// does not grow with the number of points of the product.
     ///
     /// # Errors
-    /// [`Error::Setting`] for another D; else as [`grid`](Self::grid).
+    /// [`Error::Setting`] for another D; otherwise the errors of [`grid`](Self::grid).
     pub fn marginals(&self, grids: &[Grid]) -> Result<Vec<Vec<GridDensity>>> {
         let batch = check::at_least_one("batch", self.batch)?;
         let total = grids.iter().try_fold(1usize, |total, grid| total.checked_mul(grid.num_points()));
@@ -114,7 +115,7 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
 
         let marginals = |(x, axes): (usize, Vec<Vec<LogSum<f64>>>)| {
             let densities = axes.into_iter().zip(grids).map(|(axis, grid)| {
-                // The coordinate's own weight belongs to its own integral.
+                // `normalise` adds the weight of this coordinate again.
                 let f = axis.iter().enumerate().map(|(k, sum)| sum.value() - grid.log_weight(k));
                 GridDensity::normalise(*grid, f.collect(), x)
             });
@@ -124,7 +125,7 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
     }
 }
 
-/// The place on each grid of point `index` of their product; the last grid varies fastest.
+/// Returns the index on each grid of point `index` of the grids' product; the last grid varies fastest.
 fn place(mut index: usize, grids: &[Grid]) -> Vec<usize> {
     let mut place = vec![0; grids.len()];
     for (k, grid) in place.iter_mut().zip(grids).rev() {

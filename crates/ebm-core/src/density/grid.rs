@@ -1,4 +1,4 @@
-//! Equally spaced points of a scalar target.
+//! Equally spaced points of a scalar y.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::settings;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Result, check};
 
-/// N ≥ 2 equally spaced points from `lo` to `hi`, both included, in the units of y.
+/// Grid of N ≥ 2 equally spaced points from `lo` to `hi`, both included, in the units of y.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Grid {
@@ -36,13 +36,13 @@ impl TryFrom<Unchecked> for Grid {
 }
 
 impl Grid {
-    /// The grid of `num_points` points from `lo` to `hi`.
+    /// Creates the grid of `num_points` points from `lo` to `hi`.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) unless `lo < hi`, both are finite, and N ≥ 2.
     pub fn new(lo: f64, hi: f64, num_points: usize) -> Result<Self> {
         check::setting("num_points", num_points >= 2, num_points, "at least 2")?;
-        // The width must be a number too, and the points must differ.
+        // The width must be finite too, and neighbouring points must differ.
         let grid = Self { lo, hi, num_points };
         let ok = lo < hi && (hi - lo).is_finite() && lo + grid.step() > lo && hi - grid.step() < hi;
         check::setting(
@@ -54,43 +54,43 @@ impl Grid {
         Ok(grid)
     }
 
-    /// The first point.
+    /// Returns the first point.
     pub fn lo(&self) -> f64 {
         self.lo
     }
 
-    /// The last point.
+    /// Returns the last point.
     pub fn hi(&self) -> f64 {
         self.hi
     }
 
-    /// N, the number of points.
+    /// Returns N, the number of points.
     pub fn num_points(&self) -> usize {
         self.num_points
     }
 
-    /// The distance h between neighbouring points.
+    /// Returns the distance h between neighbouring points.
     pub fn step(&self) -> f64 {
         (self.hi - self.lo) / (self.num_points - 1) as f64
     }
 
-    /// Point `index`, counted from 0; beyond the last one the spacing goes on.
+    /// Returns point `index`, counted from 0. An index beyond the last point continues the spacing.
     pub fn point(&self, index: usize) -> f64 {
         if index + 1 == self.num_points { self.hi } else { self.at(index as f64) }
     }
 
-    /// All N points in ascending order.
+    /// Returns all N points in ascending order.
     pub fn points(&self) -> Vec<f64> {
         (0..self.num_points).map(|index| self.point(index)).collect()
     }
 
-    /// The place `position` steps from the first point.
+    /// Returns the y at `position` steps from the first point.
     pub(super) fn at(&self, position: f64) -> f64 {
         self.lo + position * self.step()
     }
 
-    /// The cell, one of N − 1, in which `y` lies, and how far in it from 0 to 1; `None` outside the grid or
-    /// for NaN.
+    /// Returns the index of the cell, one of N − 1, that contains `y`, and the position of y in the cell from 0
+    /// to 1. Returns `None` outside the grid and for NaN.
     pub(super) fn locate(&self, y: f64) -> Option<(usize, f64)> {
         if !(self.lo <= y && y <= self.hi) {
             return None;
@@ -100,20 +100,20 @@ impl Grid {
         Some((cell, (position - cell as f64).clamp(0.0, 1.0)))
     }
 
-    /// log of the weight of a point in the trapezoid rule.
+    /// Returns the logarithm of a point's weight in the trapezoid rule.
     pub(super) fn log_weight(&self, index: usize) -> f64 {
         let end = index == 0 || index + 1 == self.num_points;
         (if end { 0.5 * self.step() } else { self.step() }).ln()
     }
 
-    /// Σ w_i g(i) over the points, with the weights of the trapezoid rule.
+    /// Returns `Σ w_i g(i)` over the points, with the weights of the trapezoid rule.
     pub(super) fn trapezoid(&self, g: impl Fn(usize) -> f64) -> f64 {
         let last = self.num_points - 1;
         let inner: f64 = (1..last).map(&g).sum();
         self.step() * (inner + 0.5 * (g(0) + g(last)))
     }
 
-    /// The points as candidates for each of `batch` inputs, `(B, N, 1)`.
+    /// Returns the points as candidates, `(B, N, 1)`, for each of `batch` inputs.
     pub(super) fn candidates(&self, batch: usize, dtype: DType, device: &Device) -> Result<Tensor> {
         let points = Tensor::from_vec(self.points(), (1, self.num_points, 1), &Device::Cpu)?;
         Ok(points.to_dtype(dtype)?.to_device(device)?.broadcast_as((batch, self.num_points, 1))?)

@@ -1,4 +1,4 @@
-//! p(y | x) of a scalar y on a grid: normalisation, moments, distribution function, samples and modes.
+//! Density of a scalar y on a grid: normalisation, moments, distribution function, samples and modes.
 
 use rand::{Rng, RngCore};
 
@@ -7,13 +7,13 @@ use super::scores::is_score;
 use crate::log_sum::LogSum;
 use crate::{Error, Result, check};
 
-/// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x and a scalar y, known on a [`Grid`].
+/// Density `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x and a scalar y, evaluated on a [`Grid`].
 ///
-/// Between its points the density is the linear interpolant of `exp f / Z`, beyond them it is zero. The
-/// trapezoid rule gives that interpolant the mass 1, and [`log_prob`](Self::log_prob), [`cdf`](Self::cdf),
+/// Between the points the density is the linear interpolant of `exp f / Z`; outside the grid it is zero. The
+/// trapezoid rule gives the interpolant the mass 1, and [`log_prob`](Self::log_prob), [`cdf`](Self::cdf),
 /// [`quantile`](Self::quantile), the regions and the samples are exact for it. Expectations (mean, variance,
-/// entropy) are trapezoid sums over the points, which for a smooth density are closer to the truth than the
-/// interpolant is.
+/// entropy) are trapezoid sums over the points; for a smooth density these are more accurate than the
+/// expectations of the interpolant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GridDensity {
     pub(super) grid: Grid,
@@ -27,11 +27,11 @@ pub struct GridDensity {
 }
 
 impl GridDensity {
-    /// The density whose unnormalised logarithm is `f` at the grid's N points; any other distribution on the
-    /// same footing, for instance a parametric baseline or the truth.
+    /// Normalises the density whose unnormalised logarithm is `f` at the grid's N points. It makes another
+    /// distribution comparable, for instance a parametric baseline or the true density.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are N values, [`Error::NonFiniteScore`] and [`Error::NoMass`] as
+    /// [`Error::Shape`] unless there are N values; [`Error::NonFiniteScore`] and [`Error::NoMass`] as in
     /// [`Conditional::grid`](crate::Conditional::grid), with x = 0.
     pub fn from_scores(grid: &Grid, f: &[f64]) -> Result<Self> {
         if f.len() != grid.num_points() {
@@ -44,7 +44,7 @@ impl GridDensity {
         Self::normalise(*grid, f.to_vec(), 0)
     }
 
-    /// Normalises the values `f` of input `x`, none of them NaN or +∞.
+    /// Normalises the values `f` of input `x`; no value may be NaN or +∞.
     pub(super) fn normalise(grid: Grid, f: Vec<f64>, x: usize) -> Result<Self> {
         let terms: Vec<f64> = f.iter().enumerate().map(|(index, f)| f + grid.log_weight(index)).collect();
         let log_z = LogSum::of(&terms);
@@ -66,23 +66,23 @@ impl GridDensity {
         Ok(Self { grid, log_prob, prob, cdf, log_z })
     }
 
-    /// The grid.
+    /// Returns the grid.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// log Z(x), in nats, by the trapezoid rule.
+    /// Returns log Z(x), in nats, by the trapezoid rule.
     pub fn log_z(&self) -> f64 {
         self.log_z
     }
 
-    /// log p at the N points.
+    /// Returns log p at the N points.
     pub fn log_prob_values(&self) -> &[f64] {
         &self.log_prob
     }
 
-    /// log p(y | x), in nats per unit of y; −∞ where there is no density and outside the grid, NaN for NaN.
-    /// It is computed from logarithms, so that it stays finite where p itself is below the smallest number.
+    /// Returns log p(y | x), in nats per unit of y: −∞ where the density is zero and outside the grid, NaN for
+    /// NaN. The computation uses logarithms and stays finite where p itself would underflow.
     pub fn log_prob(&self, y: f64) -> f64 {
         match self.grid.locate(y) {
             Some((cell, t)) => {
@@ -95,7 +95,7 @@ impl GridDensity {
         }
     }
 
-    /// E[g(Y)]; points without density do not count, whatever g is there.
+    /// Returns E[g(Y)]. Points where the density is zero do not count, even if g is not finite there.
     pub fn expectation(&self, g: impl Fn(f64) -> f64) -> f64 {
         self.grid.trapezoid(|index| match self.prob[index] {
             0.0 => 0.0,
@@ -103,18 +103,18 @@ impl GridDensity {
         })
     }
 
-    /// E\[Y\].
+    /// Returns the mean E\[Y\].
     pub fn mean(&self) -> f64 {
         self.expectation(|y| y)
     }
 
-    /// E\[(Y − E\[Y\])²\].
+    /// Returns the variance E\[(Y − E\[Y\])²\].
     pub fn variance(&self) -> f64 {
         let mean = self.mean();
         self.expectation(|y| (y - mean).powi(2))
     }
 
-    /// The differential entropy −E\[log p(Y)\], in nats.
+    /// Returns the differential entropy −E\[log p(Y)\], in nats.
     pub fn entropy(&self) -> f64 {
         -self.grid.trapezoid(|index| match self.prob[index] {
             0.0 => 0.0,
@@ -122,7 +122,7 @@ impl GridDensity {
         })
     }
 
-    /// P(Y ≤ y | x), piecewise quadratic; NaN for NaN.
+    /// Returns P(Y ≤ y | x), which is piecewise quadratic in y; NaN for NaN.
     pub fn cdf(&self, y: f64) -> f64 {
         match self.grid.locate(y) {
             Some((cell, t)) => {
@@ -136,12 +136,12 @@ impl GridDensity {
         }
     }
 
-    /// P(Y ≤ y | x) at the N points.
+    /// Returns P(Y ≤ y | x) at the N points.
     pub fn cdf_values(&self) -> &[f64] {
         &self.cdf
     }
 
-    /// The smallest y with P(Y ≤ y | x) ≥ `probability`; for 0 the lower end of the support.
+    /// Returns the smallest y with P(Y ≤ y | x) ≥ `probability`; for 0, the lower end of the support.
     ///
     /// # Errors
     /// [`Error::Setting`] unless `probability` is in \[0, 1\].
@@ -151,7 +151,7 @@ impl GridDensity {
         Ok(self.inverse(probability))
     }
 
-    /// `count` independent draws of y, by the inverse of the distribution function.
+    /// Draws `count` independent samples of y by the inverse of the distribution function.
     pub fn sample(&self, count: usize, rng: &mut dyn RngCore) -> Vec<f64> {
         (0..count).map(|_| self.inverse(rng.random())).collect()
     }
@@ -160,28 +160,28 @@ impl GridDensity {
         let below = |&value: &f64| if probability > 0.0 { value < probability } else { value <= 0.0 };
         let cell = self.cdf.partition_point(below).clamp(1, self.cdf.len() - 1) - 1;
         let (p, q) = self.ends(cell);
-        // p t + (q − p) t² / 2 = rest, in the form that does not cancel.
+        // Solves p t + (q − p) t² / 2 = rest in the form without cancellation.
         let rest = (probability - self.cdf[cell]).max(0.0) / self.grid.step();
         let root = (p * p + 2.0 * (q - p) * rest).max(0.0).sqrt();
         let t = if rest > 0.0 { (2.0 * rest / (p + root)).min(1.0) } else { 0.0 };
         self.grid.at(cell as f64 + t).min(self.grid.hi())
     }
 
-    /// p at both ends of a cell.
+    /// Returns p at both ends of a cell.
     pub(super) fn ends(&self, cell: usize) -> (f64, f64) {
         (self.prob[cell], self.prob[cell + 1])
     }
 
-    /// The y of the highest density, to the accuracy of the grid; of a plateau, its middle.
+    /// Returns the y of the highest density, to the accuracy of the grid, or the middle of a plateau.
     pub fn mode(&self) -> f64 {
         self.modes(0.0).first().copied().unwrap_or(f64::NAN)
     }
 
-    /// The local modes, those of higher density first, to the accuracy of the grid; of a plateau, its middle.
-    /// An end of the grid is one if the density falls away from it.
+    /// Returns the local modes by falling density, to the accuracy of the grid. A plateau counts as one mode at
+    /// its middle; an end of the grid counts if the density falls away from it.
     ///
-    /// `prominence`, in nats, leaves out ripples: a mode stays if from there to any higher point log p falls
-    /// by at least as much. 0 keeps all; f32 has ripples of some 1e-7 of |f|.
+    /// `prominence`, in nats, removes ripples: a mode stays if log p falls by at least this amount on every way
+    /// from the mode to a higher point. 0 keeps all modes; f32 causes ripples of about 1e-7 of |f|.
     pub fn modes(&self, prominence: f64) -> Vec<f64> {
         let mut peaks = self.peaks();
         peaks.retain(|peak| self.prominence(peak) >= prominence);
@@ -204,21 +204,21 @@ impl GridDensity {
         peaks
     }
 
-    /// How far log p falls, at least, on the way from a peak to a higher point; infinite for the highest.
+    /// Returns the least fall of log p on the way from a peak to a higher point; infinite for the highest peak.
     fn prominence(&self, peak: &Peak) -> f64 {
         let (left, right) = (&self.log_prob[..peak.first], &self.log_prob[peak.last + 1..]);
         peak.height - saddle(left.iter().rev(), peak.height).max(saddle(right.iter(), peak.height))
     }
 }
 
-/// A maximal run of equal values that is higher than what is beside it.
+/// Maximal run of equal values that is higher than its neighbours.
 struct Peak {
     first: usize,
     last: usize,
     height: f64,
 }
 
-/// The lowest value before the first that exceeds `height`; −∞ if none does.
+/// Returns the lowest value before the first one that exceeds `height`, or −∞ if none does.
 fn saddle<'a>(values: impl Iterator<Item = &'a f64>, height: f64) -> f64 {
     let mut lowest = f64::INFINITY;
     for &value in values {

@@ -1,4 +1,4 @@
-//! p(y | x) in any number of dimensions by importance sampling.
+//! Density in any number of dimensions by importance sampling.
 
 use candle_core::{Device, Tensor};
 use rand::RngCore;
@@ -7,35 +7,36 @@ use super::scores::scores;
 use crate::log_sum::LogSum;
 use crate::{EnergyModel, Error, GaussianMixture, Proposal, Result, check, host};
 
-/// Rounds in which a quarter of the samples finds where the density is.
+/// Number of pilot rounds, each with a quarter of the samples, that locate the density.
 const PILOTS: usize = 3;
-/// Effective samples that the proposal's own widths are worth.
+/// Weight of the proposal's own widths, in effective samples.
 const PRIOR: f64 = 4.0;
 
-/// `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x, by M samples of a [`Proposal`] q and their weights
-/// `w = exp f / q`: the estimate of Z inside Eq. 4, outside training.
+/// Density `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x, by M samples of a [`Proposal`] q with the
+/// weights `w = exp f / q`. It is the estimate of Z inside Eq. 4, used outside training.
 ///
-/// Good where q covers p: an [`effective_sample_size`](Self::effective_sample_size) far below M, or a
-/// [`standard_error`](Self::standard_error) that does not fall as 1/√M, says that it does not. A mode that no
-/// sample came near is missed silently.
+/// The estimate is good if q covers p. An [`effective_sample_size`](Self::effective_sample_size) far below M, or
+/// a [`standard_error`](Self::standard_error) that does not fall as 1/√M, shows that q does not. A mode that no
+/// sample comes near is missed without notice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportanceDensity {
     dim: usize,
-    /// M × D.
+    /// Samples, M × D numbers.
     samples: Vec<f64>,
-    /// Normalised: their sum is 1.
+    /// Normalised weights, with the sum 1.
     weights: Vec<f64>,
     log_z: f64,
 }
 
 impl ImportanceDensity {
-    /// The densities of the inputs x of `features`, one for each of the B rows of `center`, shape `(B, D)`,
-    /// around which `num_samples` samples are drawn. The model gets them in passes, so that its memory does
-    /// not grow with M.
+    /// Estimates the densities of the inputs x of `features`. The B rows of `center`, shape `(B, D)`, belong to
+    /// the B inputs, and `num_samples` samples are drawn around each. The model gets the samples in passes, so
+    /// that its memory does not grow with M.
     ///
     /// # Errors
-    /// [`Error::NonFiniteScore`] and [`Error::NoMass`] naming x when f is NaN or +∞ at a sample or −∞ at all
-    /// of them; else whatever the proposal (which refuses M = 0) or the model report.
+    /// [`Error::NonFiniteScore`] with the index of x when f is NaN or +∞ at a sample; [`Error::NoMass`] with the
+    /// index of x when f is −∞ at all samples; otherwise the error of the proposal, which refuses M = 0, or of
+    /// the model.
     pub fn from_model<M: EnergyModel>(
         model: &M,
         features: &M::Features,
@@ -64,14 +65,16 @@ impl ImportanceDensity {
             .collect()
     }
 
-    /// The density of one input x about `center`, shape `(1, D)`, from samples that follow it: `proposal` finds
-    /// where the density is, and a mixture about what it found draws the `num_samples` samples.
+    /// Estimates the density of one input x near `center`, shape `(1, D)`, with an adapted proposal. Pilot
+    /// samples of `proposal` locate the density, and a mixture around the located density draws the `num_samples`
+    /// samples.
     ///
-    /// f is known where it was trained: take the `proposal` of the training. The samples spread no further from
-    /// the mean than twice its largest standard deviation, which is what a density without bounds shows.
+    /// f is reliable only where it was trained, so pass the `proposal` of the training. The standard deviations
+    /// of the adapted mixture never exceed twice the largest one of `proposal`; a density without bounds reaches
+    /// this limit.
     ///
     /// # Errors
-    /// [`Error::Shape`] for several inputs; those of [`from_model`](Self::from_model).
+    /// [`Error::Shape`] for several inputs; otherwise the errors of [`from_model`](Self::from_model).
     pub fn adaptive<M: EnergyModel>(
         model: &M,
         features: &M::Features,
@@ -95,9 +98,9 @@ impl ImportanceDensity {
         only(Self::from_model(model, features, &adapted, &center, num_samples, rng)?)
     }
 
-    /// A mixture about the mean: the density's own standard deviations, and twice those for the tails. A few
-    /// effective samples tell little of them: they count as [`PRIOR`] more with those of `proposal`, whose
-    /// largest is not exceeded.
+    /// Returns a mixture around the mean with the density's own standard deviations, and with twice these for the
+    /// tails. A few effective samples estimate these deviations badly, so the deviations of `proposal` are
+    /// averaged in with the weight of [`PRIOR`] further samples, and the largest one of `proposal` is the limit.
     fn adapted(&self, proposal: &GaussianMixture) -> Result<GaussianMixture> {
         let all: Vec<f64> = proposal.sigmas().iter().flatten().copied().collect();
         let square = all.iter().map(|sigma| sigma * sigma).sum::<f64>() / all.len() as f64;
@@ -119,51 +122,53 @@ impl ImportanceDensity {
         Ok(Self { dim, samples, weights, log_z: log_sum - (log_weights.len() as f64).ln() })
     }
 
-    /// The M samples of q, each with D coordinates.
+    /// Returns the M samples of q, each with D coordinates.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = &[f64]> {
         self.samples.chunks_exact(self.dim)
     }
 
-    /// The weight of each sample; their sum is 1.
+    /// Returns the weight of each sample; the sum of the weights is 1.
     pub fn weights(&self) -> &[f64] {
         &self.weights
     }
 
-    /// log Z(x), in nats: the logarithm of the mean of the weights, whose expectation is Z.
+    /// Returns log Z(x), in nats: the logarithm of the mean of the weights, whose expectation is Z.
     pub fn log_z(&self) -> f64 {
         self.log_z
     }
 
-    /// The standard error of [`log_z`](Self::log_z), in nats, by the delta method: the relative standard
-    /// error of the mean weight. Infinite when M = 1.
+    /// Returns the standard error of [`log_z`](Self::log_z), in nats, by the delta method: the relative standard
+    /// error of the mean weight. It is infinite when M = 1.
     pub fn standard_error(&self) -> f64 {
         let count = self.weights.len() as f64;
         let squares: f64 = self.weights.iter().map(|weight| (count * weight - 1.0).powi(2)).sum();
         if self.weights.len() == 1 { f64::INFINITY } else { (squares / (count * (count - 1.0))).sqrt() }
     }
 
-    /// (Σ w)² / Σ w², from 1 to M: as many draws from p itself would be about as good.
+    /// Returns the effective sample size (Σ w)² / Σ w², from 1 to M: about as many independent draws from p would
+    /// give the same accuracy.
     pub fn effective_sample_size(&self) -> f64 {
         1.0 / self.weights.iter().map(|weight| weight * weight).sum::<f64>()
     }
 
-    /// log p(y | x), in nats, of a y from its score `f`.
+    /// Returns log p(y | x), in nats, of a y with the score `f`.
     pub fn log_prob(&self, f: f64) -> f64 {
         f - self.log_z
     }
 
-    /// E[g(Y)], self-normalised; samples without density do not count, whatever g is there.
+    /// Returns the self-normalised estimate of E[g(Y)]. Samples of weight 0 do not count, even if g is not finite
+    /// there.
     pub fn expectation(&self, g: impl Fn(&[f64]) -> f64) -> f64 {
         let positive = self.weights.iter().zip(self.samples()).filter(|(weight, _)| **weight > 0.0);
         positive.map(|(weight, y)| weight * g(y)).sum()
     }
 
-    /// E\[Y\], D coordinates.
+    /// Returns the mean E\[Y\], D coordinates.
     pub fn mean(&self) -> Vec<f64> {
         (0..self.dim).map(|d| self.expectation(|y| y[d])).collect()
     }
 
-    /// The variance of each of the D coordinates.
+    /// Returns the variance of each of the D coordinates.
     pub fn variance(&self) -> Vec<f64> {
         let mean = self.mean();
         (0..self.dim).map(|d| self.expectation(|y| (y[d] - mean[d]).powi(2))).collect()

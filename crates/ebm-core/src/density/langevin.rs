@@ -6,18 +6,18 @@ use rand::RngCore;
 use crate::model::checked_score_and_grad;
 use crate::{EnergyModel, Error, Result, check, fused, host};
 
-/// Runs one Markov chain from each of `y0`, shape `(B, M, D)`, and returns where they are after L = `steps`
-/// steps: `y ← y + (λ²/2) ∇_y f(x, y) + λ ε` with `ε ~ N(0, I)`, λ > 0 being the `step_size` in the units of y.
-/// The chains converge to p with an error that vanishes with λ.
+/// Runs one Markov chain of L = `steps` Langevin steps from each candidate of `y0`, shape `(B, M, D)`, and
+/// returns the final states. A step is `y ← y + (λ²/2) ∇_y f(x, y) + λ ε` with `ε ~ N(0, I)`, where λ > 0 is the
+/// `step_size` in the units of y. The chains converge to p with an error that vanishes with λ.
 ///
-/// The states stay on their device; the result has the type and device of `y0` and is detached. f and its
-/// gradient are evaluated L times, and never at the states that are returned. A proposal that is not finite in
-/// y is rejected; so is, at the next step, one where f or its gradient is not finite. A chain from a y0 with
-/// f = −∞ or NaN wanders by the noise alone until it finds a finite f.
+/// The states stay on their device. The result has the type and device of `y0` and is detached. f and its
+/// gradient are evaluated L times, but not at the returned states. A step to a non-finite y is rejected. A step
+/// to a y with a non-finite f or gradient is rejected at the next step. A chain from a y0 with f = −∞ or NaN
+/// follows the noise alone until it reaches a finite f.
 ///
 /// # Errors
 /// [`Error::Setting`] for bad settings, [`Error::Empty`] without chains, [`Error::NonFinite`] for a bad `y0`;
-/// else whatever the model reports.
+/// otherwise the error of the model.
 pub fn langevin<M: EnergyModel>(
     model: &M,
     features: &M::Features,
@@ -54,15 +54,14 @@ pub fn langevin<M: EnergyModel>(
     Ok(state.propose(step_size, rng)?.0)
 }
 
-/// Where chains are, `(B, M, D)`, with f `(B, M)` and its gradient there.
+/// States of the chains, `(B, M, D)`, with f, `(B, M)`, and its gradient.
 struct State {
     y: Tensor,
-    /// −∞ wherever f or a part of its gradient is not finite.
+    /// f, replaced by −∞ where f or a part of its gradient is not finite.
     f: Tensor,
-    /// 0 wherever f is −∞.
+    /// Gradient of f, replaced by 0 where f is −∞.
     gradient: Tensor,
-    /// Whether it is known that f is finite everywhere, which only a look at the CPU's memory tells for
-    /// nothing.
+    /// Whether f and its gradient are known to be finite. Only tensors on the CPU can be checked without a copy.
     all_usable: bool,
 }
 
@@ -84,8 +83,9 @@ impl State {
         })
     }
 
-    /// A step of all chains, and which of them, `(B, M)`, stay finite, or none where all do. The others keep
-    /// their place, since a model need not bear what will not be accepted.
+    /// Proposes a step of all chains. Returns the new states and the mask, `(B, M)`, of the chains that stay
+    /// finite, or no mask if all do. The other chains keep their state, because a model need not accept a
+    /// non-finite y.
     fn propose(&self, lambda: f64, rng: &mut dyn RngCore) -> Result<(Tensor, Option<Tensor>)> {
         let noise = host::standard_normal(self.y.shape(), &self.y, rng)?;
         if let Some(y) = fused::langevin_step(&self.y, &self.gradient, &noise, lambda)? {
@@ -97,7 +97,7 @@ impl State {
         Ok((choose(&finite, &y, &self.y)?, Some(finite)))
     }
 
-    /// `other` for the chains where `accepted`, `(B, M)`, is 1, and this state for the others.
+    /// Returns `other` for the chains where `accepted`, `(B, M)`, is 1, and this state for the others.
     fn replaced(&self, accepted: &Tensor, other: &Self) -> Result<Self> {
         Ok(Self {
             y: choose(accepted, &other.y, &self.y)?,
@@ -108,18 +108,18 @@ impl State {
     }
 }
 
-/// `a` where `mask`, `(B, M)`, is 1 and `b` elsewhere, both `(B, M, D)`.
+/// Returns `a` where `mask`, `(B, M)`, is 1 and `b` elsewhere, both `(B, M, D)`.
 fn choose(mask: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(mask.unsqueeze(2)?.broadcast_as(a.shape())?.where_cond(a, b)?)
 }
 
-/// 1 for the chains, `(B, M)`, all of whose D coordinates are finite.
+/// Returns 1 for each chain, `(B, M)`, whose D coordinates are all finite.
 fn rows_finite(y: &Tensor) -> Result<Tensor> {
-    // A sum that overflows belongs to a y that is of no use either.
+    // A sum that overflows belongs to a y that is not usable either.
     is_finite(&y.abs()?.sum(2)?)
 }
 
-/// 1 where `x` is finite.
+/// Returns 1 where `x` is finite.
 fn is_finite(x: &Tensor) -> Result<Tensor> {
     Ok(x.abs()?.lt(f64::INFINITY)?)
 }

@@ -1,9 +1,9 @@
-//! Eq. 1 in full: `p(y | x) = exp f(x, y) / Z(x)` with its normalisation, its statistics and its samples.
+//! Density of Eq. 1, `p(y | x) = exp f(x, y) / Z(x)`, with its normalisation, statistics and samples.
 //!
-//! For a scalar y a [`GridDensity`] has them all;
-//! [`Conditional::marginals`](crate::Conditional::marginals) has those of two or three coordinates. In any
-//! number of dimensions an [`ImportanceDensity`] has what is an expectation, [`WeightedSamples`] have the
-//! marginals, and [`langevin`] draws samples.
+//! A [`GridDensity`] has all of them for a scalar y, and
+//! [`Conditional::marginals`](crate::Conditional::marginals) returns one per coordinate for two or three
+//! coordinates. In any number of dimensions an [`ImportanceDensity`] computes expectations, [`WeightedSamples`]
+//! compute marginals, and [`langevin`] draws samples.
 
 mod conditional;
 mod grid;

@@ -3,34 +3,34 @@
 use super::GridDensity;
 use crate::{Result, check};
 
-/// A set of y: where the density is at least some level.
+/// Set of all y where the density is at least some level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// Disjoint closed intervals `[from, to]` in ascending order; several when the density is multimodal.
+    /// Disjoint closed intervals `[from, to]` in ascending order; a multimodal density can have several.
     pub intervals: Vec<[f64; 2]>,
-    /// The logarithm of the level, in nats.
+    /// Logarithm of the level, in nats.
     pub log_level: f64,
-    /// P(Y in the region | x).
+    /// Probability of the region, P(Y in the region | x).
     pub mass: f64,
 }
 
 impl Region {
-    /// Whether `y` is in it.
+    /// Returns whether `y` is in the region.
     pub fn contains(&self, y: f64) -> bool {
         self.intervals.iter().any(|&[from, to]| from <= y && y <= to)
     }
 
-    /// The total length of the intervals, in the units of y.
+    /// Returns the total length of the intervals, in the units of y.
     pub fn width(&self) -> f64 {
         self.intervals.iter().map(|[from, to]| to - from).sum()
     }
 }
 
 impl GridDensity {
-    /// The smallest region of at least this probability `mass`: all y with p(y | x) ≥ λ, for the highest λ
-    /// possible. Exact for the interpolant. The mass is the one asked for, unless λ is the height of a
-    /// plateau, of which the region has the whole (of a uniform density, everything). A mass of 1 gives the
-    /// support.
+    /// Returns the smallest region of probability at least `mass`: all y with p(y | x) ≥ λ, for the highest
+    /// possible λ. The region is exact for the interpolant. Its probability exceeds `mass` only if λ is the
+    /// height of a plateau, because a region contains a plateau as a whole (everything, for a uniform density). A
+    /// mass of 1 gives the support.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) unless `mass` is in (0, 1].
@@ -40,8 +40,8 @@ impl GridDensity {
         Ok(self.region_above(level))
     }
 
-    /// P(log p(Y | x) ≥ `log_level` | x). With `log_level` = log p(y | x) it is the mass of the smallest
-    /// highest-density region that has y.
+    /// Returns P(log p(Y | x) ≥ `log_level` | x). For `log_level` = log p(y | x) this is the mass of the smallest
+    /// highest-density region that contains y.
     pub fn mass_above(&self, log_level: f64) -> f64 {
         self.mass_of(log_level.exp())
     }
@@ -63,7 +63,7 @@ impl GridDensity {
         Region { intervals, log_level: level.ln(), mass: self.mass_of(level) }
     }
 
-    /// G(λ): the mass where the density is at least `level`.
+    /// Returns G(λ), the mass where the density is at least λ = `level`.
     fn mass_of(&self, level: f64) -> f64 {
         let mass = |(p, q): (f64, f64)| {
             let [from, to] = part_above(p, q, level)?;
@@ -73,7 +73,7 @@ impl GridDensity {
         (self.grid.step() * cells.sum::<f64>()).min(1.0)
     }
 
-    /// The highest λ with G(λ) ≥ `mass`. Between two neighbouring values of p at the points, G(λ) is a
+    /// Returns the highest λ with G(λ) ≥ `mass`. Between two neighbouring values of p at the points, G is a
     /// parabola.
     fn level_of(&self, mass: f64) -> f64 {
         let mut levels = self.prob.clone();
@@ -88,12 +88,13 @@ impl GridDensity {
         let crossing = crossing.map(|(p, q)| (p.min(q), p.max(q))).filter(|&(a, b)| a <= lower && b >= upper);
         let curvature: f64 = crossing.map(|(a, b)| 0.5 * self.grid.step() / (b - a)).sum();
         let square = upper * upper - (mass - self.mass_of(upper)) / curvature;
-        // Below `lower`, or NaN without a crossing cell: the missing mass is a plateau's at `lower`.
+        // If no cell crosses, or the root is below `lower`, a plateau at `lower` holds the missing mass.
         square.max(0.0).sqrt().max(lower)
     }
 }
 
-/// The part of a cell in which a density that goes from `p` to `q` is positive and at least `level`.
+/// Returns the part of a cell, from 0 to 1, where a density that goes from `p` to `q` is positive and at least
+/// `level`.
 fn part_above(p: f64, q: f64, level: f64) -> Option<[f64; 2]> {
     if p.max(q) <= 0.0 {
         None

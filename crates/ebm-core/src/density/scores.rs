@@ -1,15 +1,14 @@
-//! f at many candidates, in passes of bounded size.
+//! Scores of many candidates, in passes of bounded size.
 
 use candle_core::Tensor;
 
 use crate::model::checked_score;
 use crate::{EnergyModel, Error, Result, check, host};
 
-/// How many candidates, of all inputs together, one pass through the model takes at most, unless B alone is
-/// more.
+/// Largest number of candidates, of all inputs together, in one pass through the model, unless B alone is larger.
 const CANDIDATES_PER_PASS: usize = 1 << 14;
 
-/// f at `y`, shape `(B, M, D)`: B rows of M values. −∞, a density of zero, is allowed.
+/// Returns f at `y`, shape `(B, M, D)`, as B rows of M values. A value may be −∞, which is a density of zero.
 pub(super) fn scores<M: EnergyModel>(model: &M, features: &M::Features, y: &Tensor) -> Result<Vec<Vec<f64>>> {
     let (batch, count, _) = check::dims3("y", y)?;
     let columns = candidates_per_pass(batch);
@@ -29,12 +28,12 @@ pub(super) fn scores<M: EnergyModel>(model: &M, features: &M::Features, y: &Tens
     Ok(rows)
 }
 
-/// How many candidates each of `batch` inputs has in one pass.
+/// Returns the number of candidates of each of `batch` inputs in one pass.
 pub(super) fn candidates_per_pass(batch: usize) -> usize {
     (CANDIDATES_PER_PASS / batch.max(1)).max(1)
 }
 
-/// Whether `exp f` is a density's value: finite f, or −∞.
+/// Returns whether f is finite or −∞, so that `exp f` is a density.
 pub(super) fn is_score(f: f64) -> bool {
     f < f64::INFINITY
 }

@@ -1,34 +1,33 @@
-//! Weighted samples in any coordinates, and the densities that a kernel makes of them.
+//! Weighted samples in any coordinates, and their kernel density estimates.
 
 use super::{Grid, GridDensity, ImportanceDensity};
 use crate::{Error, Result};
 
-/// Standard deviations of a kernel that are drawn.
+/// Half the width of a kernel, in standard deviations.
 const REACH: f64 = 3.0;
-/// The mass beyond each end of the samples that the grids leave out.
+/// Probability beyond each end of the grids.
 const TAIL: f64 = 0.0005;
-/// Points of a marginal density.
+/// Number of points of a marginal density.
 const POINTS: usize = 512;
 
-/// Samples of p(y | x) with their weights, as N numbers that follow from y: the edges of a box, say, where f
-/// has its centre and the logarithms of its sides.
+/// Samples of p(y | x) with their weights, as N numbers that follow from y: for instance the edges of a box, when
+/// y is its centre and the logarithms of its sides.
 ///
-/// They give every marginal by leaving coordinates out; a kernel makes a density of the weighted points. The
-/// widths of the kernels follow Silverman's rule for the effective sample size, which broadens what it shows
-/// by a few per cent.
+/// A marginal leaves coordinates out, and a kernel turns the weighted points into a density. The widths of the
+/// kernels follow Silverman's rule for the effective sample size, which broadens the density by a few per cent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedSamples<const N: usize> {
     values: Vec<[f64; N]>,
-    /// Their sum is 1.
+    /// Weights of the samples, with the sum 1.
     weights: Vec<f64>,
     effective_sample_size: f64,
 }
 
 impl<const N: usize> WeightedSamples<N> {
-    /// The samples of a density, each as the numbers in the row of `values` of its place.
+    /// Creates weighted samples from `density`; row k of `values` holds the numbers of sample k.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there is a row for each sample.
+    /// [`Error::Shape`] unless `values` has one row per sample.
     pub fn new(density: &ImportanceDensity, values: Vec<[f64; N]>) -> Result<Self> {
         let weights = density.weights().to_vec();
         if values.len() != weights.len() {
@@ -38,31 +37,32 @@ impl<const N: usize> WeightedSamples<N> {
         Ok(Self { values, weights, effective_sample_size: density.effective_sample_size() })
     }
 
-    /// The same samples as other numbers.
+    /// Converts the numbers of every sample with `of`; the weights stay.
     #[must_use]
     pub fn map<const M: usize>(self, of: impl FnMut([f64; N]) -> [f64; M]) -> WeightedSamples<M> {
         let Self { values, weights, effective_sample_size } = self;
         WeightedSamples { values: values.into_iter().map(of).collect(), weights, effective_sample_size }
     }
 
-    /// From 1 to M: as many draws from p itself would be about as good.
+    /// Returns the effective sample size, from 1 to M: about as many independent draws from p would give the same
+    /// accuracy.
     pub fn effective_sample_size(&self) -> f64 {
         self.effective_sample_size
     }
 
-    /// The samples and their weights, whose sum is 1.
+    /// Returns the samples with their weights, whose sum is 1.
     pub fn iter(&self) -> impl Iterator<Item = (&[f64; N], f64)> {
         self.values.iter().zip(self.weights.iter().copied())
     }
 
-    /// E[g], self-normalised.
+    /// Returns the self-normalised estimate of E[g].
     pub fn expectation(&self, g: impl Fn(&[f64; N]) -> f64) -> f64 {
         self.iter().filter(|(_, weight)| *weight > 0.0).map(|(values, weight)| weight * g(values)).sum()
     }
 
-    /// The marginal density of the number at `place`. Its
-    /// [`highest_density_region`](GridDensity::highest_density_region) has several intervals where it may lie
-    /// in several places.
+    /// Returns the marginal density of number `place`. Its
+    /// [`highest_density_region`](GridDensity::highest_density_region) has several intervals if the density is
+    /// multimodal.
     ///
     /// # Errors
     /// [`Error::NoSpread`] where all samples agree.
@@ -77,8 +77,8 @@ impl<const N: usize> WeightedSamples<N> {
         GridDensity::from_scores(&grid, &log_p)
     }
 
-    /// The density of the numbers at two `places` together, over `size` points along each side of what the
-    /// samples reach.
+    /// Returns the joint density of two numbers, `places`, on a grid of `size` points along each side of the
+    /// range of the samples.
     ///
     /// # Errors
     /// [`Error::NoSpread`] where all samples agree.
@@ -101,8 +101,9 @@ impl<const N: usize> WeightedSamples<N> {
         Ok(DensityMap { first: [x.low, y.low], step: [x.step(size), y.step(size)], size, p })
     }
 
-    /// Where the density of one number is drawn, and its kernel's width, which shrinks with the `root`-th
-    /// root of the effective sample size: 4 more than the number of coordinates that are drawn together.
+    /// Returns the range of the density of number `place`, and the width of its kernel. The width shrinks with
+    /// the `root`-th root of the effective sample size; `root` is 4 plus the number of coordinates of the
+    /// density.
     fn axis(&self, place: usize, root: f64) -> Result<Axis> {
         let mut order: Vec<(f64, f64)> =
             self.iter().map(|(values, weight)| (values[place], weight)).collect();
@@ -118,8 +119,8 @@ impl<const N: usize> WeightedSamples<N> {
         let mean: f64 = order.iter().map(|(value, weight)| value * weight).sum();
         let deviation =
             order.iter().map(|(value, weight)| weight * (value - mean).powi(2)).sum::<f64>().sqrt();
-        // Of a normal distribution the quartiles are 1.349 standard deviations apart; of one with long tails,
-        // less.
+        // The quartiles of a normal distribution are 1.349 standard deviations apart; with long tails they are
+        // closer.
         let spread = deviation.min((quantile(0.75) - quantile(0.25)) / 1.349);
         let spread = if spread > 0.0 { spread } else { deviation };
         let width = 0.9 * spread * self.effective_sample_size.powf(-1.0 / root);
@@ -131,7 +132,7 @@ impl<const N: usize> WeightedSamples<N> {
     }
 }
 
-/// A range of one coordinate, and the standard deviation of the kernel along it.
+/// Range of one coordinate, and the standard deviation of the kernel along it.
 struct Axis {
     low: f64,
     high: f64,
@@ -143,11 +144,11 @@ impl Axis {
         (self.high - self.low) / (points - 1) as f64
     }
 
-    /// Calls `each` with the points near `value` and the kernel there, whose values sum to 1 where none is
-    /// cut off.
+    /// Calls `each` with every point near `value` and the kernel's value there. The values sum to 1 unless an end
+    /// of the grid cuts the kernel off.
     fn spread(&self, value: f64, points: usize, mut each: impl FnMut(usize, f64)) {
         let step = self.step(points);
-        // No narrower than the points are apart.
+        // The kernel is at least as wide as the distance of the points.
         let width = self.width.max(step);
         let place = |at: f64| ((at - self.low) / step).clamp(0.0, (points - 1) as f64);
         let (first, last) = (place(value - REACH * width).ceil(), place(value + REACH * width).floor());
@@ -161,22 +162,22 @@ impl Axis {
     }
 }
 
-/// p of two coordinates on a grid of points in the plane.
+/// Joint density of two coordinates on a grid in the plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DensityMap {
-    /// The point (x, y) in the first row and column …
+    /// Point (x, y) in the first row and column.
     pub first: [f64; 2],
-    /// … and the step (x, y) between points.
+    /// Distance (x, y) between neighbouring points.
     pub step: [f64; 2],
-    /// Points along each side.
+    /// Number of points along each side.
     pub size: usize,
-    /// The probability of each point's cell, in rows; the sum is 1.
+    /// Probability of each point's cell, row by row, with the sum 1.
     pub p: Vec<f64>,
 }
 
 impl DensityMap {
-    /// The level that the smallest set of probability `mass` exceeds: the points with at least this p have
-    /// `mass` or a little more together.
+    /// Returns the level of the smallest set of probability `mass`: the points whose p is at least this level
+    /// have a total probability of `mass` or a little more.
     pub fn level(&self, mass: f64) -> f64 {
         let mut falling = self.p.clone();
         falling.sort_by(|a, b| b.total_cmp(a));
@@ -188,7 +189,7 @@ impl DensityMap {
         reached.or(falling.last()).copied().unwrap_or(0.0)
     }
 
-    /// The area of that set, in the unit of x times that of y.
+    /// Returns the area of the smallest set of probability `mass`, in the unit of x times the unit of y.
     pub fn area(&self, mass: f64) -> f64 {
         let level = self.level(mass);
         self.p.iter().filter(|p| **p >= level).count() as f64 * self.step[0] * self.step[1]

@@ -1,4 +1,4 @@
-//! An objective by name.
+//! Objectives and proposals of configuration files.
 
 use candle_core::Tensor;
 use ebm_base::settings;
@@ -15,7 +15,7 @@ use crate::{
 };
 
 settings! {
-    /// A proposal as it stands in a configuration file.
+    /// A proposal as a configuration file states it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case", deny_unknown_fields)]
     pub enum AnyProposal {
@@ -23,23 +23,23 @@ settings! {
         Gaussian(GaussianMixture),
         /// Eq. 5 with offsets that a batch shares.
         SharedGaussian(SharedOffsets),
-        /// A box.
+        /// The uniform distribution on a box.
         Uniform(Uniform),
-        /// [`IouStratified`], which has samples alone.
+        /// IoU-Net's proposal, [`IouStratified`], which has no density.
         IouStratified {
-            /// How many jitters samples are drawn from.
+            /// Number of jitters in the pool that samples are drawn from.
             pool: usize where 1..=1_000_000,
         },
-        /// [`PerturbedBoxes`], which has samples alone.
+        /// ATOM's proposal, [`PerturbedBoxes`], which has no density.
         PerturbedBoxes,
     }
 }
 
 impl AnyProposal {
-    /// The distribution; `rng` decides what a pool holds.
+    /// Builds the distribution; `rng` draws the pool of [`IouStratified`].
     ///
     /// # Errors
-    /// When a pool is empty.
+    /// If the pool is empty.
     pub fn build(&self, rng: &mut dyn RngCore) -> Result<Box<dyn Proposal>> {
         Ok(match self.clone() {
             Self::Gaussian(proposal) => Box::new(proposal),
@@ -52,8 +52,8 @@ impl AnyProposal {
 }
 
 settings! {
-    /// An objective as it stands in a configuration file, `kind` being its short name in the literature, and
-    /// after [`build`](Self::build) what a network is trained by.
+    /// An objective as a configuration file states it, with its short name in the literature as `kind`.
+    /// [`build`](Self::build) returns the objective that trains a network.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(tag = "kind", rename_all = "snake_case")]
     pub enum AnyObjective<P = AnyProposal> {
@@ -83,10 +83,10 @@ settings! {
 }
 
 impl AnyObjective {
-    /// The objective with its proposal; `rng` decides what a pool of samples holds.
+    /// Builds the objective with its proposal; `rng` draws the pool of [`IouStratified`].
     ///
     /// # Errors
-    /// Those of [`AnyProposal::build`].
+    /// The errors of [`AnyProposal::build`].
     pub fn build(&self, rng: &mut dyn RngCore) -> Result<AnyObjective<Box<dyn Proposal>>> {
         let mut built = |proposal: AnyProposal| proposal.build(rng);
         Ok(match self.clone() {
@@ -121,7 +121,7 @@ impl AnyObjective {
         })
     }
 
-    /// Eq. 5 as samples are drawn from it; none where they are drawn otherwise.
+    /// Returns the mixture of Eq. 5 that the samples are drawn from, or `None` for samples from elsewhere.
     #[must_use]
     pub fn gaussian(&self) -> Option<GaussianMixture> {
         match self.clone().proposal_mut() {
@@ -132,7 +132,7 @@ impl AnyObjective {
         }
     }
 
-    /// The same with samples from `mixture`; one that draws none from a proposal stays as it is.
+    /// Replaces the proposal by `mixture`. An objective without a proposal stays unchanged.
     #[must_use]
     pub fn with_gaussian(mut self, mixture: GaussianMixture) -> Self {
         if let Some(proposal) = self.proposal_mut() {

@@ -1,4 +1,4 @@
-//! Noise contrastive estimation: which of several candidates is the target?
+//! Noise contrastive estimation: classification of the target among candidates.
 
 use candle_core::Tensor;
 use ebm_base::settings;
@@ -13,20 +13,20 @@ use crate::parametric::GaussianMixtureDensity;
 use crate::{EnergyModel, GaussianMixture, Proposal, Result, check};
 
 settings! {
-    /// Ranking noise contrastive estimation (NCE in Gustafsson et al., BMVC 2020): which of the target and M
-    /// samples is the target?
+    /// Ranking noise contrastive estimation (NCE in Gustafsson et al., BMVC 2020): f classifies which of the
+    /// target and M samples is the target.
     ///
     /// `−(1/B) Σ_i log [ e^{s_i0} / Σ_{m=0..M} e^{s_im} ]`, `s_im = f(x_i, y_im) − log q(y_im | y_i)`,
     /// `y_i0 = y_i`.
     ///
-    /// Where q depends on x alone, f converges to `log p(y | x)` plus a level for any M (Ma and Collins, 2018). Around
-    /// the target, as in Eq. 5, it does so as M → ∞; for small M it is too narrow.
+    /// If q depends on x alone, f converges to `log p(y | x)` plus a constant for every M (Ma and Collins, 2018).
+    /// If q is centred at the target, as in Eq. 5, f does so as M → ∞ and is too narrow for small M.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct NoiseContrastive<P> {
         /// q.
         pub proposal: P,
-        /// M, the number of samples for each target, at least 1; the target itself is not among them.
+        /// M, the number of samples per target, at least 1, without the target itself.
         pub num_samples: usize where 1..=65_536,
     }
 }
@@ -43,25 +43,24 @@ impl<P: Proposal> Objective for NoiseContrastive<P> {
         let log_q_target = self.proposal.log_prob(&y.detach().unsqueeze(1)?, &y.detach())?.detach();
         check::dims("the result of Proposal::log_prob", &log_q_target, "(B, 1)", &[y.dim(0)?, 1])?;
         let scores = candidates.score(model, features)?;
-        log_of_rank(&scores.log_weights(&candidates.log_q)?.broadcast_add(&log_q_target)?)
+        ranking_loss(&scores.log_weights(&candidates.log_q)?.broadcast_add(&log_q_target)?)
     }
 }
 
 settings! {
-    /// NCE+ (Gustafsson et al., BMVC 2020): [`NoiseContrastive`](crate::NoiseContrastive) with the target
-    /// moved by noise, `y_i0 = y_i + ν`, `ν ~ (1/L) Σ_l N(0, β² σ_l²)`, which allows for labels that are not
-    /// exact.
+    /// NCE+ (Gustafsson et al., BMVC 2020): [`NoiseContrastive`](crate::NoiseContrastive) with a noisy target,
+    /// `y_i0 = y_i + ν`, `ν ~ (1/L) Σ_l N(0, β² σ_l²)`, which models inaccurate labels.
     ///
-    /// As M → ∞, f converges to the logarithm of the density of `y_i + ν`, that is of p after the noise ν.
+    /// As M → ∞, f converges to the logarithm of the density of `y_i + ν`, which is p convolved with the noise.
     ///
-    /// `q(y_i0 | y_i)` is the density of the proposal itself, not of the narrower noise, as in the published
-    /// code. Each target has its own ν, where that code shares one in a batch of 1-D targets.
+    /// As in the published code, `q(y_i0 | y_i)` is the density of the proposal and not of the narrower noise.
+    /// Each target has its own ν; the published code shares one ν in a batch of 1-D targets.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct NoiseContrastivePlus {
-        /// q with its σ_l.
+        /// q with its σ_l, which also scale the noise.
         pub proposal: GaussianMixture,
-        /// M, the number of samples for each target, at least 1; the moved target is not among them.
+        /// M, the number of samples per target, at least 1, without the noisy target.
         pub num_samples: usize where 1..=65_536,
         /// β > 0.
         pub beta: f64 where 1e-3..=1e3,
@@ -83,23 +82,23 @@ impl Objective for NoiseContrastivePlus {
         let samples = self.proposal.sample(&y, self.num_samples, rng)?;
         let all = Tensor::cat(&[&moved, &samples], 1)?;
         let s = (checked_score(model, features, &all)? - self.proposal.log_prob(&all, &y)?)?;
-        log_of_rank(&s.narrow(1, 1, self.num_samples)?.broadcast_sub(&s.narrow(1, 0, 1)?)?)
+        ranking_loss(&s.narrow(1, 1, self.num_samples)?.broadcast_sub(&s.narrow(1, 0, 1)?)?)
     }
 }
 
-/// The joint training of an energy model and its proposal (Gustafsson et al., AISTATS 2022): NCE with samples
-/// of a mixture density network `q(y | x; φ)`, and for the network
+/// Joint training of an energy model and its proposal (Gustafsson et al., AISTATS 2022). The model is trained by
+/// NCE with samples of a mixture density network `q(y | x; φ)`, and the network by
 ///
 /// `(1/B) Σ_i log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | x_i; φ) ]`,
 ///
-/// samples and f held constant, whose gradient in φ is that of `KL(p_θ ‖ q_φ)`. Neither part's gradient
-/// reaches the other's parameters; compute φ's outputs from detached features of x to keep those to the
-/// model.
+/// with samples and f held constant. The gradient of this term in φ is the gradient of `KL(p_θ ‖ q_φ)`. The
+/// gradient of neither term reaches the other's parameters. Detach the features of x before the network computes
+/// its outputs, if φ's gradient must not reach the features.
 #[derive(Clone, Debug)]
 pub struct JointNce<'a> {
-    /// q of this batch, with the history of its parameters.
+    /// q of this batch, with the graph of its parameters.
     pub proposal: &'a GaussianMixtureDensity,
-    /// M, the number of samples for each target, at least 1.
+    /// M, the number of samples per target, at least 1.
     pub num_samples: usize,
 }
 
@@ -119,26 +118,26 @@ impl Objective for JointNce<'_> {
 
         let log_q = self.proposal.log_prob(&candidates.samples)?;
         let divergence = log_mean_exp(&(scores.samples.detach() - log_q)?, 1)?.mean_all()?;
-        Ok((log_of_rank(&d)? + divergence)?)
+        Ok((ranking_loss(&d)? + divergence)?)
     }
 }
 
 settings! {
-    /// The loss of implicit behavioural cloning (Florence et al., 2021): the target against M
-    /// counter-examples, with no regard to how frequent those are:
+    /// Loss of implicit behavioural cloning (Florence et al., 2021): f classifies the target among M
+    /// counter-examples without a correction for their density:
     ///
     /// `−(1/B) Σ_i log [ e^{f(x_i, y_i)/τ} / (e^{f(x_i, y_i)/τ} + Σ_m e^{f(x_i, y_im)/τ}) ]`.
     ///
-    /// Where q depends on x alone, `f/τ` converges to `log p(y | x) − log q(y | x)` plus a level for any M,
-    /// and so to the density where q is uniform. Around the target, as in Eq. 5, it converges to the density
-    /// for M = 1 (conditional NCE; Ceylan and Gutmann, 2018), but for more samples neither to the density nor
-    /// to a ratio.
+    /// If q depends on x alone, `f/τ` converges to `log p(y | x) − log q(y | x)` plus a constant for every M; for
+    /// a uniform q this is the log-density. If q is centred at the target, as in Eq. 5, `f/τ` converges to the
+    /// log-density for M = 1 (conditional NCE; Ceylan and Gutmann, 2018). For more samples it converges neither
+    /// to the density nor to a ratio.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct InfoNce<P> {
-        /// q, where counter-examples come from.
+        /// q, the distribution of the counter-examples.
         pub proposal: P,
-        /// M, the number of counter-examples for each target, at least 1.
+        /// M, the number of counter-examples per target, at least 1.
         pub num_samples: usize where 1..=65_536,
         /// τ > 0.
         #[serde(default = "one")]
@@ -160,13 +159,13 @@ impl<P: Proposal> Objective for InfoNce<P> {
     ) -> Result<Tensor> {
         check::positive("temperature", self.temperature)?;
         let scores = Candidates::draw(&self.proposal, self.num_samples, y, rng)?.score(model, features)?;
-        log_of_rank(&(scores.samples.broadcast_sub(&scores.target)? / self.temperature)?)
+        ranking_loss(&(scores.samples.broadcast_sub(&scores.target)? / self.temperature)?)
     }
 }
 
-/// The mean over the batch of `−log [ 1 / (1 + Σ_m exp d_im) ]`, where `d`, shape `(B, M)`, is by how much
-/// each rival's score exceeds the target's.
-fn log_of_rank(d: &Tensor) -> Result<Tensor> {
+/// Returns the mean over the batch of `−log [ 1 / (1 + Σ_m exp d_im) ]`, where `d`, shape `(B, M)`, is the score
+/// of each rival minus the score of the target.
+fn ranking_loss(d: &Tensor) -> Result<Tensor> {
     let target = d.narrow(1, 0, 1)?.zeros_like()?;
     Ok(log_sum_exp(&Tensor::cat(&[&target, d], 1)?, 1)?.mean_all()?)
 }

@@ -1,4 +1,4 @@
-//! Rivals of Eq. 4 that estimate the likelihood or a divergence in other ways: KLD-IS, SNL and ML-MCMC.
+//! Rivals of Eq. 4 with other estimates of the likelihood or of a divergence: KLD-IS, SNL and ML-MCMC.
 
 use candle_core::Tensor;
 use ebm_base::settings;
@@ -12,26 +12,25 @@ use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check, langevin};
 
 settings! {
-    /// The Kullback–Leibler divergence from a noisy label `p(y | y_i)` to the model, up to a constant
-    /// (Danelljan et al., 2020; KLD-IS in Gustafsson et al., BMVC 2020), both integrals with the same
-    /// importance samples:
+    /// Kullback–Leibler divergence from a noisy label `p(y | y_i)` to the model, up to a constant (Danelljan et
+    /// al., 2020; KLD-IS in Gustafsson et al., BMVC 2020). Both integrals use the same importance samples:
     ///
     /// `(1/B) Σ_i { log [ (1/M) Σ_m exp f_im / q_im ] − (1/M) Σ_m w_im f_im }`,
     /// `w_im = p(y_im | y_i) / q(y_im | y_i)`.
     ///
-    /// The weights have mean 1 only in expectation, so that f's level, which does not matter, receives a
-    /// gradient of mean 0 and a small variance; [`normalize_weights`](Self::normalize_weights) removes it.
+    /// The weights have mean 1 only in expectation. A constant offset of f, which does not change p, therefore
+    /// gets a gradient of mean 0 and a small variance. [`normalize_weights`](Self::normalize_weights) removes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct KullbackLeibler<P, L> {
         /// q.
         pub proposal: P,
-        /// M, the number of samples for each target, at least 1.
+        /// M, the number of samples per target, at least 1.
         pub num_samples: usize where 1..=65_536,
-        /// `p(y | y_i)`, how far a label may be off.
+        /// `p(y | y_i)`, the distribution of the noisy label.
         pub label: L,
-        /// Divides the weights by their mean, for an exact invariance to f's level at the price of a bias of
-        /// order 1/M. The published loss does not.
+        /// Whether to divide the weights by their mean. The loss is then exactly invariant to a constant offset
+        /// of f, with a bias of order 1/M. The published loss does not divide.
         #[serde(default)]
         pub normalize_weights: bool,
     }
@@ -56,27 +55,27 @@ impl<P: Proposal, L: Proposal> Objective for KullbackLeibler<P, L> {
         };
         let f = checked_score(model, features, &candidates.samples)?;
         let log_z = log_mean_exp(&(&f - &candidates.log_q)?, 1)?;
-        // Where the label has no weight, f = −∞ is right, and its product with 0 must not be NaN.
+        // Where the weight is 0, f may be −∞, and the product must not be NaN.
         let weighed = w.gt(0.0)?.where_cond(&(&w * f)?, &w.zeros_like()?)?;
         Ok((log_z - weighed.mean(1)?)?.mean_all()?)
     }
 }
 
 settings! {
-    /// The self-normalised likelihood (SNL, arXiv 2503.07021): a lower bound of the log-likelihood, tight
-    /// where `b(x) = log Z(x)`, negated:
+    /// Self-normalised likelihood (SNL, arXiv 2503.07021): the negative of a lower bound of the log-likelihood,
+    /// which is tight if `b(x) = log Z(x)`:
     ///
     /// `(1/B) Σ_i { b(x_i) − f(x_i, y_i) + (1/M) Σ_m exp(f(x_i, y_im) − b(x_i)) / q(y_im | y_i) − 1 }`.
     ///
-    /// Unlike the logarithm of a mean in Eq. 4 its gradient has no bias for any M, and `b`, which
-    /// [`EnergyModel::log_normalizer`] computes, is left as an estimate of log Z. Its exponential is not
-    /// tamed: a `b` far below log Z overflows, so start it high rather than low.
+    /// Its gradient has no bias for any M, in contrast to the logarithm of a mean in Eq. 4. After training `b`,
+    /// which [`EnergyModel::log_normalizer`] computes, estimates log Z. The exponential overflows if `b` is far
+    /// below log Z, so initialise `b` too high rather than too low.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SelfNormalized<P> {
         /// q.
         pub proposal: P,
-        /// M, the number of samples for each target, at least 1.
+        /// M, the number of samples per target, at least 1.
         pub num_samples: usize where 1..=65_536,
     }
 }
@@ -93,26 +92,26 @@ impl<P: Proposal> Objective for SelfNormalized<P> {
         let b = model.log_normalizer(features)?;
         check::dims("the result of EnergyModel::log_normalizer", &b, "(B)", &[y.dim(0)?])?;
         let scores = candidates.score(model, features)?;
-        let log_ratio = (scores.target.squeeze(1)? - b)?; // log p(y_i | x_i), as far as b is right
+        let log_ratio = (scores.target.squeeze(1)? - b)?; // log p(y_i | x_i) if b = log Z
         let log_weights = log_mean_exp(&scores.log_weights(&candidates.log_q)?, 1)?;
-        let mass = (log_weights + &log_ratio)?.exp()?; // the integral of the density, 1 where b is right
+        let mass = (log_weights + &log_ratio)?.exp()?; // the integral of the density, 1 if b = log Z
         Ok(((mass - log_ratio)? - 1.0)?.mean_all()?)
     }
 }
 
 settings! {
-    /// Maximum likelihood with samples of the model itself (ML-MCMC-L in Gustafsson et al., BMVC 2020): M
-    /// chains of L unadjusted Langevin steps from the target, through which no gradient flows:
+    /// Maximum likelihood with samples of the model itself (ML-MCMC-L in Gustafsson et al., BMVC 2020): M chains
+    /// of L unadjusted Langevin steps start at the target, and no gradient flows through them:
     ///
     /// `(1/B) Σ_i { (1/M) Σ_m f(x_i, y_im) − f(x_i, y_i) }`.
     ///
-    /// Its gradient is that of the likelihood if the chains have converged; its value means nothing. Short
-    /// chains have the right fixed point too, up to the dynamics' error of order λ² (a Gaussian of variance v
-    /// is learned with about v − λ²/4), but do not see what is further away than they go.
+    /// The gradient equals the gradient of the likelihood if the chains have converged; the value of the loss has
+    /// no meaning. Short chains have the right fixed point too, up to an error of order λ² (a Gaussian of
+    /// variance v is learned with about v − λ²/4), but the loss ignores f beyond their reach.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct LangevinNll {
-        /// M, the number of chains for each target, at least 1.
+        /// M, the number of chains per target, at least 1.
         pub num_samples: usize where 1..=65_536,
         /// L, the number of steps of a chain.
         pub steps: usize where 1..=10_000,

@@ -1,4 +1,4 @@
-//! What a network is trained to minimise: Eq. 4 and its rivals.
+//! Training objectives: Eq. 4 and its rivals.
 
 mod config;
 mod contrastive;
@@ -22,14 +22,14 @@ use crate::{EnergyModel, Result};
 
 /// A loss for an energy model.
 pub trait Objective {
-    /// The scalar loss, the mean over a batch of B inputs with their targets `y`, shape `(B, D)`. Its
+    /// Returns the scalar loss, the mean over a batch of B inputs with their targets `y`, shape `(B, D)`. The
     /// gradient reaches the model's parameters and the features, but neither the targets nor the samples.
     ///
-    /// Scores are not checked: a NaN among them makes the loss NaN, which whoever trains must look for before
+    /// Scores are not checked: a NaN among them makes the loss NaN. The training loop must check the loss before
     /// the update.
     ///
     /// # Errors
-    /// When the batch is empty, a target is not finite, the shapes do not fit, or the model fails.
+    /// If the batch is empty, a target is not finite, the shapes do not fit, or the model fails.
     fn loss<M: EnergyModel>(
         &self,
         model: &M,

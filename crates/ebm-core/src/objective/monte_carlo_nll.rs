@@ -1,4 +1,4 @@
-//! Eq. 4: the negative log-likelihood by importance sampling.
+//! Negative log-likelihood by importance sampling (Eq. 4).
 
 use candle_core::Tensor;
 use ebm_base::settings;
@@ -11,7 +11,7 @@ use crate::math::log_mean_exp;
 use crate::{EnergyModel, Proposal, Result};
 
 settings! {
-    /// Eq. 4, the paper's loss (ML-IS):
+    /// The paper's loss, Eq. 4 (ML-IS):
     ///
     /// `J = (1/B) Σ_i { log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | y_i) ] − f(x_i, y_i) }`,
     /// `y_im ~ q(y | y_i)`.
@@ -22,7 +22,7 @@ settings! {
     pub struct MonteCarloNll<P> {
         /// q, Eq. 5.
         pub proposal: P,
-        /// M, the number of samples for each target, at least 1; the target itself is not among them.
+        /// M, the number of samples per target, at least 1, without the target itself.
         pub num_samples: usize where 1..=65_536,
     }
 }
@@ -37,7 +37,7 @@ impl<P: Proposal> Objective for MonteCarloNll<P> {
     ) -> Result<Tensor> {
         let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
         let scores = candidates.score(model, features)?;
-        // f(x_i, y_i) is subtracted inside the mean: the same number as in Eq. 4.
+        // f(x_i, y_i) is subtracted inside the mean, which gives the same value as Eq. 4.
         Ok(log_mean_exp(&scores.log_weights(&candidates.log_q)?, 1)?.mean_all()?)
     }
 }

@@ -1,5 +1,5 @@
-//! Regression of a quality: IoU-Net*, the confidence-based rival of Section 4.1, and ATOM's box module, that
-//! of Section 4.2.
+//! Regression of a quality: the losses of IoU-Net*, the confidence-based rival of Section 4.1, and of ATOM's box
+//! module in Section 4.2.
 
 use candle_core::Tensor;
 use ebm_base::settings;
@@ -11,47 +11,47 @@ use crate::loss::smooth_l1;
 use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check};
 
-/// Where smooth-L1 turns from quadratic to linear.
+/// Boundary between the quadratic and the linear part of smooth-L1.
 const BETA: f64 = 1.0;
 
 settings! {
-    /// The loss of IoU-Net and IoU-Net* (Section 4.1): f is taught the quality of y, for boxes their overlap
-    /// with `y_i`.
+    /// Loss of IoU-Net and IoU-Net* (Section 4.1): f learns the quality of y, which for boxes is the IoU with
+    /// `y_i`.
     ///
-    /// It is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over M samples y and, for IoU-Net*, the
-    /// target `y_i`; `2q − 1` spreads a quality in [0, 1] over [−1, 1]. IoU-Net* has the proposal of
-    /// [`MonteCarloNll`](super::MonteCarloNll), IoU-Net that of [`IouStratified`](crate::IouStratified). q is
-    /// the network's own, [`EnergyModel::quality`].
+    /// The loss is the mean of `smooth_l1(f(x_i, y) − (2 q(y, y_i) − 1))` over M samples y and, for IoU-Net*, the
+    /// target `y_i`. `2q − 1` maps a quality in [0, 1] to [−1, 1]. The quality q is [`EnergyModel::quality`].
+    /// IoU-Net* has the proposal of [`MonteCarloNll`](super::MonteCarloNll), and IoU-Net has
+    /// [`IouStratified`](crate::IouStratified).
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct QualityRegression<P> {
-        /// Where the samples come from, Eq. 5.
+        /// Distribution of the samples, Eq. 5.
         pub proposal: P,
-        /// M, the number of samples for each target, at least 1; the target itself is not among them.
+        /// M, the number of samples per target, at least 1, without the target itself.
         pub num_samples: usize where 1..=65_536,
-        /// Whether the target itself, of quality 1, is trained on too.
+        /// Whether to train on the target itself too, with the quality 1.
         pub with_target: bool,
     }
 }
 
 settings! {
-    /// The loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M
-    /// samples y. The target itself is not scored.
+    /// Loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M samples y.
+    /// The target itself is not scored.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SquaredQualityRegression<P> {
-        /// Where the samples come from.
+        /// Distribution of the samples.
         pub proposal: P,
-        /// M, the number of samples for each target, at least 1.
+        /// M, the number of samples per target, at least 1.
         pub num_samples: usize where 1..=65_536,
     }
 }
 
-/// The candidates of a regression.
+/// Candidates of a regression.
 struct Candidates {
-    /// `(B, D)`.
+    /// Targets `(B, D)`.
     y: Tensor,
-    /// `(B, M, D)`.
+    /// Samples `(B, M, D)`.
     samples: Tensor,
 }
 
@@ -69,7 +69,7 @@ impl Candidates {
         Ok(Self { y, samples })
     }
 
-    /// `f(x_i, y) − (2 q(y, y_i) − 1)`, with the target's own first where `with_target`.
+    /// Returns `f(x_i, y) − (2 q(y, y_i) − 1)`; the column of the target is the first if `with_target`.
     fn residuals<M: EnergyModel>(
         &self,
         model: &M,

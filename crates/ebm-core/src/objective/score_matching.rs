@@ -1,4 +1,4 @@
-//! Score matching (SM), denoising score matching (DSM), and the derivatives in y that both train on.
+//! Score matching (SM), denoising score matching (DSM), and the derivatives in y that both need.
 
 use candle_core::Tensor;
 use ebm_base::settings;
@@ -10,18 +10,17 @@ use crate::model::{DirectionalDerivatives, Order, checked_score};
 use crate::{EnergyModel, Error, GaussianMixture, Proposal, Result, check, host};
 
 settings! {
-    /// Score matching (Hyvärinen, 2005; SM in Gustafsson et al., BMVC 2020), which needs no samples and no Z:
+    /// Score matching (Hyvärinen, 2005; SM in Gustafsson et al., BMVC 2020), which needs neither samples nor Z:
     ///
     /// `(1/B) Σ_i { tr ∇²_y f(x_i, y_i) + ½ ‖∇_y f(x_i, y_i)‖² }`.
     ///
-    /// A network that is piecewise linear in y has no second derivative to train on: take a smooth
-    /// activation.
+    /// A network that is piecewise linear in y has no second derivative to train on; use a smooth activation.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ScoreMatching {
-        /// How derivatives are found.
+        /// Method for the derivatives of f in y.
         pub derivatives: Derivatives,
-        /// Along which directions; random ones make this sliced score matching.
+        /// Directions of the derivatives; random ones give sliced score matching.
         pub directions: Directions,
     }
 }
@@ -51,17 +50,17 @@ settings! {
     ///
     /// `(1/(B M)) Σ_im ‖∇_y f(x_i, y_im) + (y_im − y_i)/σ²‖²`, `y_im = y_i + σ ε`.
     ///
-    /// f converges to the logarithm of the density after Gaussian noise of standard deviation σ.
+    /// f converges to the logarithm of the density of y with added Gaussian noise of standard deviation σ.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct DenoisingScoreMatching {
         /// σ > 0, in the units of y.
         pub sigma: f64 where 1e-6..=1e4,
-        /// M, the number of samples for each target, at least 1.
+        /// M, the number of samples per target, at least 1.
         pub num_samples: usize where 1..=65_536,
-        /// How derivatives are found.
+        /// Method for the derivatives of f in y.
         pub derivatives: Derivatives,
-        /// Along which directions.
+        /// Directions of the derivatives.
         pub directions: Directions,
     }
 }
@@ -90,15 +89,15 @@ impl Objective for DenoisingScoreMatching {
 }
 
 settings! {
-    /// How derivatives of f in y are found, as functions of the parameters.
+    /// Method for the derivatives of f in y, as functions of the parameters.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "snake_case")]
     pub enum Derivatives {
-        /// Exactly, by [`EnergyModel::derivatives_along`], which the network must offer.
+        /// Exact derivatives by [`EnergyModel::derivatives_along`], which the network must implement.
         Exact,
-        /// By central differences of f along a direction, for any network: of error `O(h²)`, and in rounding
-        /// `ε |f|/h` (first) and `ε |f|/h²` (second), so that f's level, which is arbitrary, should stay
-        /// small in f32.
+        /// Central differences of f along a direction, for every network. The error is `O(h²)`, and the rounding
+        /// error is `ε |f|/h` (first derivative) and `ε |f|/h²` (second). In f32 the arbitrary offset of f should
+        /// therefore stay small.
         Differences {
             /// h > 0, in the units of y.
             step: f64 where 1e-9..=1e3,
@@ -107,22 +106,22 @@ settings! {
 }
 
 settings! {
-    /// Along which directions v derivatives are taken; their mean over v with `E[v vᵀ] = I` is exact.
+    /// Directions v of the derivatives; the mean over v is exact if `E[v vᵀ] = I`.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "snake_case")]
     pub enum Directions {
         /// All D coordinates, one after the other.
         Coordinates,
-        /// Random signs for each candidate: the estimate of Hutchinson, for many coordinates.
+        /// Random signs for each candidate: Hutchinson's estimate, for many coordinates.
         Random {
-            /// How many directions are averaged, at least 1.
+            /// Number of directions that are averaged, at least 1.
             count: usize where 1..=1024,
         },
     }
 }
 
 impl Derivatives {
-    /// The first derivative of f at `y` along `direction`, both `(B, M, D)`; the result is `(B, M)`.
+    /// Returns the first derivative, `(B, M)`, of f at `y` along `direction`, both `(B, M, D)`.
     fn first<M: EnergyModel>(
         self,
         model: &M,
@@ -139,7 +138,7 @@ impl Derivatives {
         }
     }
 
-    /// The first and the second derivative.
+    /// Returns the first and the second derivative.
     fn first_and_second<M: EnergyModel>(
         self,
         model: &M,
@@ -166,7 +165,7 @@ impl Derivatives {
     }
 }
 
-/// The network's own derivatives, with their shapes verified.
+/// Returns the network's own derivatives after a check of their shapes.
 fn exact<M: EnergyModel>(
     model: &M,
     features: &M::Features,
@@ -182,7 +181,7 @@ fn exact<M: EnergyModel>(
     Ok(found)
 }
 
-/// f at `y + k h v` for each k of `multiples`, all in one pass.
+/// Returns f at `y + k h v` for each k of `multiples`, from a single pass.
 fn shifted<M: EnergyModel, const N: usize>(
     model: &M,
     features: &M::Features,
@@ -204,7 +203,7 @@ fn shifted<M: EnergyModel, const N: usize>(
 }
 
 impl Directions {
-    /// The directions, each `(B, M, D)`, and the weight of each in a sum that stands for `Σ_d`.
+    /// Returns the directions, each `(B, M, D)`, and the weight of each in a sum that replaces `Σ_d`.
     fn tensors(self, like: &Tensor, rng: &mut dyn RngCore) -> Result<(Vec<Tensor>, f64)> {
         let (batch, count, dim) = check::dims3("y", like)?;
         match self {

@@ -1,4 +1,4 @@
-//! What the objectives with importance samples share: the target and its samples, scored and weighed.
+//! Target and importance samples with their scores and weights, for several objectives.
 
 use candle_core::Tensor;
 use rand::RngCore;
@@ -6,8 +6,8 @@ use rand::RngCore;
 use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check};
 
-/// The samples `(B, M, D)` of `q(y | y_i)`, with the target before them as column 0 `(B, 1 + M, D)`: one
-/// forward pass serves both terms of a loss.
+/// Samples `(B, M, D)` of `q(y | y_i)`, and `all`, `(B, 1 + M, D)`, with the target before them as column 0. A
+/// single forward pass serves both terms of a loss.
 pub(super) struct Candidates {
     pub(super) samples: Tensor,
     pub(super) all: Tensor,
@@ -15,7 +15,7 @@ pub(super) struct Candidates {
     pub(super) log_q: Tensor,
 }
 
-/// The scores of [`Candidates`].
+/// Scores of [`Candidates`].
 pub(super) struct Scores {
     /// `f(x_i, y_i)`, `(B, 1)`.
     pub(super) target: Tensor,
@@ -47,8 +47,9 @@ impl Candidates {
 }
 
 impl Scores {
-    /// `f(x_i, y_im) − f(x_i, y_i) − log q(y_im | y_i)`, `(B, M)`: the logarithms of the importance weights
-    /// relative to the target. f's level, which is arbitrary, cancels here before it can cost precision.
+    /// Returns the logarithms of the importance weights relative to the target,
+    /// `f(x_i, y_im) − f(x_i, y_i) − log q(y_im | y_i)`, `(B, M)`. The arbitrary offset of f cancels here before
+    /// it can cost precision.
     pub(super) fn log_weights(&self, log_q: &Tensor) -> Result<Tensor> {
         Ok((self.samples.broadcast_sub(&self.target)? - log_q)?)
     }

@@ -1,4 +1,4 @@
-//! The parametric models as a configuration names them.
+//! Parametric models of a configuration file.
 
 use candle_core::Tensor;
 use ebm_base::settings;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Any parametric model, named by `kind`:
+/// Any parametric model, selected by `kind`:
 ///
 /// ```
 /// # use ebm_core::parametric::{Baseline, Parametric};
@@ -27,11 +27,11 @@ use crate::{Error, Result};
 /// # }
 /// ```
 ///
-/// The other kinds: `direct` (`dim`, `loss` = `"l2"`, `"l1"` or `{ huber = { beta = 1.0 } }`), `gaussian`,
-/// `laplace` and `joint_laplace` (`dim`), `mixture_of_gaussians` (`dim`, `components`), `conditional_vae`
-/// (`dim`, and `latent_dim` and `num_samples` unless they are the paper's), `ordinal` (`head` = `"niu"` or
-/// `"coral"`, `ranks` like `bins`), `quantiles` (`dim` = 1, `count`). Bins are `uniform` or a list of `centers`. An unknown key or a setting
-/// out of range is refused while it is read.
+/// The other kinds are `direct` (`dim`, `loss` = `"l2"`, `"l1"` or `{ huber = { beta = 1.0 } }`), `gaussian`,
+/// `laplace` and `joint_laplace` (`dim`), `mixture_of_gaussians` (`dim`, `components`), `conditional_vae` (`dim`,
+/// and optionally `latent_dim` and `num_samples`, with the paper's values as defaults), `ordinal` (`head` =
+/// `"niu"` or `"coral"`, `ranks` like `bins`), and `quantiles` (`dim` = 1, `count`). Bins are `uniform` or a list
+/// of `centers`. Reading fails for an unknown key and for a setting out of range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Settings", into = "Settings")]
 pub enum Baseline {
@@ -56,7 +56,7 @@ pub enum Baseline {
 }
 
 impl Baseline {
-    /// The model behind the name.
+    /// Returns the selected model.
     fn model(&self) -> &dyn Parametric {
         match self {
             Self::Direct(model) => model,
@@ -99,7 +99,7 @@ impl Parametric for Baseline {
 }
 
 settings! {
-    /// The settings before they are verified.
+    /// Settings before their check.
     #[derive(Serialize, Deserialize)]
     #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
     enum Settings {

@@ -1,4 +1,4 @@
-//! The discretisation of a coordinate.
+//! Discretisation of a coordinate.
 
 use candle_core::Tensor;
 use ebm_base::settings;
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, check, host};
 
-/// C intervals of the real line, each with a centre that stands for all values in it: the ages 0 to 100, the
-/// angles −75° to 75°, or the ranks of an ordinal regression.
+/// Discretisation of the real line into C intervals, each with a centre that represents all its values: the ages
+/// 0 to 100, the angles −75° to 75°, or the ranks of an ordinal regression.
 ///
-/// Neighbouring bins meet half-way between their centres; the first and the last reach as far outwards as
-/// inwards.
+/// Neighbouring bins meet half-way between their centres. The centres of the first and the last bin are in their
+/// middle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked", into = "Unchecked")]
 pub struct Bins {
     centers: Vec<f64>,
-    /// The C + 1 borders.
+    /// Borders of the bins, C + 1 numbers.
     edges: Vec<f64>,
 }
 
 settings! {
-    /// How a configuration states bins.
+    /// Bins as a configuration file states them.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case", deny_unknown_fields)]
     enum Unchecked {
@@ -49,10 +49,10 @@ impl From<Bins> for Unchecked {
 }
 
 impl Bins {
-    /// The most bins that are accepted, so that a mistyped count can not exhaust the memory.
+    /// Largest number of bins, so that a mistyped count cannot exhaust the memory.
     const MAX_COUNT: usize = 1 << 20;
 
-    /// The bins with these centres, in the units of y.
+    /// Creates the bins with these centres, in the units of y.
     ///
     /// # Errors
     /// [`Error::Setting`] unless there are at least two centres (one has no width), all finite and in
@@ -77,45 +77,46 @@ impl Bins {
         Ok(Self { centers, edges })
     }
 
-    /// The C = `count` bins with the centres `first`, `first + step`, …
+    /// Creates C = `count` bins with the centres `first`, `first + step`, …
     ///
     /// # Errors
-    /// Those of [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn uniform(first: f64, step: f64, count: usize) -> Result<Self> {
-        // One more than is accepted is enough to be refused.
+        // One bin more than the limit is enough for the error.
         Self::new((0..count.min(Self::MAX_COUNT + 1)).map(|index| first + step * index as f64).collect())
     }
 
-    /// The centres, in ascending order.
+    /// Returns the centres, in ascending order.
     pub fn centers(&self) -> &[f64] {
         &self.centers
     }
 
-    /// C, at least 2.
+    /// Returns C, the number of bins, at least 2.
     #[expect(clippy::len_without_is_empty, reason = "bins are never empty")]
     pub fn len(&self) -> usize {
         self.centers.len()
     }
 
-    /// The index of the bin whose centre is nearest to `y`; half-way between two, the upper one. Values
-    /// beyond the last bins belong to these.
+    /// Returns the index of the bin whose centre is nearest to `y`, or the upper one half-way between two. A
+    /// value outside all bins belongs to the first or the last.
     pub fn nearest(&self, y: f64) -> usize {
         let inner = &self.edges[1..self.len()];
         inner.partition_point(|edge| *edge <= y)
     }
 
-    /// The index of the bin that contains `y`, its lower border included; none outside all bins.
+    /// Returns the index of the bin that contains `y`, its lower border included, or `None` outside all bins.
     pub fn containing(&self, y: f64) -> Option<usize> {
         (self.edges[0] <= y && y < self.edges[self.len()]).then(|| self.nearest(y))
     }
 
-    /// The log-density, `(B, M)`, at `y`, `(B, M, D)`, that is constant in each bin: the sum over the D
-    /// coordinates of `log_probabilities`, `(B, D, C)`, less the bin's log-width, and −∞ outside the bins.
+    /// Returns the log-density, `(B, M)`, at `y`, `(B, M, D)`, of a density that is constant in each bin: the sum
+    /// over the D coordinates of `log_probabilities`, `(B, D, C)`, minus the logarithm of the bin's width, and −∞
+    /// outside the bins.
     pub(super) fn log_density(&self, log_probabilities: &Tensor, y: &Tensor) -> Result<Tensor> {
         let (batch, count, dim) = check::dims3("y", y)?;
         check::finite("y", y)?;
         let log_widths: Vec<f64> = self.edges.windows(2).map(|edges| (edges[1] - edges[0]).ln()).collect();
-        // Indices are sought for one coordinate after the other, as (B, D, M).
+        // The indices are found for one coordinate after the other, as (B, D, M).
         let bins: Vec<Option<usize>> =
             host::values(&y.detach().transpose(1, 2)?)?.into_iter().map(|y| self.containing(y)).collect();
         let offsets = bins.iter().map(|bin| bin.map_or(f64::NEG_INFINITY, |bin| -log_widths[bin])).collect();

@@ -1,4 +1,4 @@
-//! The conditional variational autoencoder: an infinite mixture of Gaussians.
+//! Conditional variational autoencoder: an infinite mixture of Gaussians.
 
 use candle_core::Tensor;
 use rand::RngCore;
@@ -7,28 +7,28 @@ use super::{GaussianMixtureDensity, Parametric, batch, count, gaussian_kl, targe
 use crate::math::log_normal;
 use crate::{Result, check, host};
 
-/// The networks of a [`ConditionalVae`] with Z latent variables z; a Gaussian in n coordinates is `2n`
-/// numbers, its means and then its log-variances.
+/// Networks of a [`ConditionalVae`] with Z latent variables z. A Gaussian in n coordinates is `2n` numbers, the
+/// means and then the log-variances.
 pub trait LatentVariableModel {
-    /// What the network extracts from a batch of B inputs x before it sees any z.
+    /// Features that the network extracts from a batch of B inputs x before it sees any z.
     type Features;
 
-    /// The prior `p(z | x)`, `(B, 2Z)`; the supplement's FC-BBMean and FC-BBVar.
+    /// Returns the prior `p(z | x)`, `(B, 2Z)`, the supplement's FC-BBMean and FC-BBVar.
     ///
     /// # Errors
-    /// Whatever the network reports; see [`Error::model`](crate::Error::model).
+    /// The error of the network; see [`Error::model`](crate::Error::model).
     fn prior(&self, features: &Self::Features) -> Result<Tensor>;
 
-    /// The approximate posterior `q(z | x, y)`, `(B, 2Z)`, given the targets `y`, `(B, D)`.
+    /// Returns the approximate posterior `q(z | x, y)`, `(B, 2Z)`, given the targets `y`, `(B, D)`.
     ///
-    /// The supplement names no network for it. `self.prior(features)` is the reading without one: the
-    /// divergence vanishes, and the bound is `E_{p(z|x)} log p(y | x, z)`.
+    /// The supplement describes no network for the posterior. Return `self.prior(features)` for a cVAE without
+    /// one: the divergence is then 0, and the bound is `E_{p(z|x)} log p(y | x, z)`.
     ///
     /// # Errors
     /// Those of [`prior`](Self::prior).
     fn posterior(&self, features: &Self::Features, y: &Tensor) -> Result<Tensor>;
 
-    /// `p(y | x, z)`, `(B, S, 2D)`, for S latent vectors `z`, `(B, S, Z)`, of each input; the supplement's
+    /// Returns `p(y | x, z)`, `(B, S, 2D)`, for S latent vectors `z`, `(B, S, Z)`, per input, the supplement's
     /// duplicates of FC-BBMean and FC-BBVar.
     ///
     /// # Errors
@@ -36,18 +36,18 @@ pub trait LatentVariableModel {
     fn decode(&self, features: &Self::Features, z: &Tensor) -> Result<Tensor>;
 }
 
-/// The Gaussian cVAE of Table 2: `p(y | x) = ∫ p(y | x, z) p(z | x) dz`, trained by the evidence lower bound.
+/// Gaussian cVAE of Table 2: `p(y | x) = ∫ p(y | x, z) p(z | x) dz`, trained by the evidence lower bound.
 ///
-/// Its outputs are those of one pass with S latent vectors. For training they come from
-/// [`training_outputs`](Self::training_outputs), with `z ~ q(z | x, y)`; for prediction and densities from
-/// [`prediction_outputs`](Self::prediction_outputs), with `z ~ p(z | x)`. The layout, P = 4Z + 2DS: the
-/// prior, the posterior (2Z each), then 2D numbers for each z.
+/// The outputs belong to one pass with S latent vectors. [`training_outputs`](Self::training_outputs) returns
+/// them for training, with `z ~ q(z | x, y)`, and [`prediction_outputs`](Self::prediction_outputs) for prediction
+/// and densities, with `z ~ p(z | x)`. They are P = 4Z + 2DS numbers: the prior, the posterior (2Z each), then 2D
+/// numbers for each z.
 ///
-/// - The loss is the negative bound, with all its constants, the expectation taken over the S vectors:
+/// - The loss is the negative bound with all constants; its expectation is the mean over the S vectors:
 ///   `−(1/S) Σ_s log p(y | x, z_s) + KL(q(z | x, y) ‖ p(z | x))`.
-/// - Mean and density are those of the mixture `(1/S) Σ_s p(y | x, z_s)`, which estimates `p(y | x)`.
+/// - The mean and the density belong to the mixture `(1/S) Σ_s p(y | x, z_s)`, which estimates `p(y | x)`.
 ///
-/// The paper has Z = 10, and S = 128 for the bound and for the predicted mean.
+/// The paper uses Z = 10, and S = 128 for the bound and for the predicted mean.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionalVae {
     dim: usize,
@@ -56,12 +56,12 @@ pub struct ConditionalVae {
 }
 
 impl ConditionalVae {
-    /// The paper's Z.
+    /// Number of latent variables Z in the paper.
     pub const LATENT_DIM: usize = 10;
-    /// The paper's S.
+    /// Number of latent vectors S in the paper.
     pub const NUM_SAMPLES: usize = 128;
 
-    /// A cVAE of targets with `dim` coordinates, with Z = `latent_dim` and S = `num_samples`.
+    /// Creates a cVAE of targets with `dim` coordinates, with Z = `latent_dim` and S = `num_samples`.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) when one of them is 0.
@@ -73,18 +73,18 @@ impl ConditionalVae {
         })
     }
 
-    /// Z.
+    /// Returns Z, the number of latent variables.
     pub fn latent_dim(&self) -> usize {
         self.latent_dim
     }
 
-    /// The outputs `(B, P)` of `model` for the loss at the targets `y`, `(B, D)`: S vectors
-    /// `z ~ q(z | x, y)`, reparametrised, so that the gradient of the loss reaches the posterior through z
-    /// too.
+    /// Returns the outputs `(B, P)` of `model` for the loss at the targets `y`, `(B, D)`. The S vectors
+    /// `z ~ q(z | x, y)` are reparametrised, so that the gradient of the loss also reaches the posterior through
+    /// z.
     ///
     /// # Errors
-    /// [`Error::Empty`](crate::Error::Empty) or [`Error::NonFinite`](crate::Error::NonFinite) for the
-    /// targets, [`Error::Shape`](crate::Error::Shape), and what the networks report.
+    /// [`Error::Empty`](crate::Error::Empty) or [`Error::NonFinite`](crate::Error::NonFinite) for the targets,
+    /// [`Error::Shape`](crate::Error::Shape), and the errors of the networks.
     pub fn training_outputs<L: LatentVariableModel>(
         &self,
         model: &L,
@@ -100,11 +100,11 @@ impl ConditionalVae {
         self.outputs(model, features, &prior, &posterior, rng)
     }
 
-    /// The outputs `(B, P)` of `model` for predictions and densities: S vectors `z ~ p(z | x)`; the prior
-    /// stands in for the posterior.
+    /// Returns the outputs `(B, P)` of `model` for predictions and densities, with S vectors `z ~ p(z | x)`. The
+    /// prior replaces the posterior.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape), and what the networks report.
+    /// [`Error::Shape`](crate::Error::Shape), and the errors of the networks.
     pub fn prediction_outputs<L: LatentVariableModel>(
         &self,
         model: &L,
@@ -115,8 +115,8 @@ impl ConditionalVae {
         self.outputs(model, features, &prior, &prior, rng)
     }
 
-    /// S latent vectors, `(B, S, Z)`, from the Gaussians `(B, 2Z)`: `z = μ + σ ε` with ε from the host,
-    /// differentiable in μ and log σ².
+    /// Draws S latent vectors, `(B, S, Z)`, from the Gaussians `gaussian`, `(B, 2Z)`: `z = μ + σ ε`,
+    /// differentiable in μ and log σ². The CPU draws ε.
     ///
     /// # Errors
     /// [`Error::Empty`](crate::Error::Empty) and [`Error::Shape`](crate::Error::Shape).
@@ -129,7 +129,7 @@ impl ConditionalVae {
         Ok(noise.broadcast_mul(&deviation)?.broadcast_add(&mean)?)
     }
 
-    /// The outputs of one pass with `z ~ posterior`.
+    /// Returns the outputs of one pass with `z ~ posterior`.
     fn outputs<L: LatentVariableModel>(
         &self,
         model: &L,
@@ -147,14 +147,14 @@ impl ConditionalVae {
         Ok(Tensor::cat(&[prior, posterior, &decoded.flatten(1, 2)?], 1)?)
     }
 
-    /// B of a Gaussian of z, `(B, 2Z)`.
+    /// Returns B of a Gaussian of z, `(B, 2Z)`.
     fn check_latent(&self, what: &'static str, gaussian: &Tensor) -> Result<usize> {
         let (batch, _) = check::dims2(what, gaussian)?;
         check::dims(what, gaussian, "(B, 2Z)", &[batch, 2 * self.latent_dim])?;
         Ok(batch)
     }
 
-    /// The means and the log-variances, each `(B, S, D)`, of `p(y | x, z_s)`.
+    /// Returns the means and the log-variances, each `(B, S, D)`, of `p(y | x, z_s)`.
     fn decoded(&self, outputs: &Tensor) -> Result<(Tensor, Tensor)> {
         let batch = batch(self, outputs)?;
         let (s, d, z) = (self.num_samples, self.dim, self.latent_dim);
@@ -162,7 +162,7 @@ impl ConditionalVae {
         Ok((decoded.narrow(2, 0, d)?, decoded.narrow(2, d, d)?))
     }
 
-    /// The mixture `(1/S) Σ_s p(y | x, z_s)` of B inputs with the outputs `(B, P)`.
+    /// Returns the mixtures `(1/S) Σ_s p(y | x, z_s)` of B inputs with the outputs `(B, P)`.
     ///
     /// # Errors
     /// [`Error::Empty`](crate::Error::Empty) and [`Error::Shape`](crate::Error::Shape).

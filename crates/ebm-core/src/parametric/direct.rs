@@ -9,7 +9,7 @@ use crate::loss::{absolute, smooth_l1};
 use crate::{Result, check};
 
 settings! {
-    /// What direct regression minimises, of the difference d in each coordinate.
+    /// Loss of direct regression, as a function of the difference d in each coordinate.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case", deny_unknown_fields)]
     pub enum DirectLoss {
@@ -25,11 +25,10 @@ settings! {
     }
 }
 
-/// Direct regression (Section 2): P = D outputs, which are the prediction.
+/// Direct regression (Section 2), whose P = D outputs are the prediction.
 ///
-/// It has no density: its loss fits a location, and nothing sets the width of a density around it. The sum
-/// over the coordinates is Section 2's `‖ŷ − y‖²`; a mean over them, which is the same for D = 1, differs by
-/// the factor D.
+/// Direct regression has no density: the loss fits a location and no width. The loss is summed over the
+/// coordinates as in Section 2, `‖ŷ − y‖²`; a mean over them would differ by the factor D.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direct {
     dim: usize,
@@ -37,7 +36,7 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Direct regression of `dim` coordinates.
+    /// Creates a direct regression of `dim` coordinates.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) when `dim` is 0 or β is not positive.

@@ -1,4 +1,4 @@
-//! The families with a location and a scale for each coordinate: Gaussian, Laplace and joint Laplace.
+//! Families with a location and a scale for each coordinate: Gaussian, Laplace and joint Laplace.
 
 use candle_core::{D, Tensor};
 
@@ -7,9 +7,9 @@ use crate::loss::absolute;
 use crate::math::{log_normal, norm};
 use crate::{Result, check};
 
-/// Defines a family of P = 2D outputs: D locations, then D log-scales. Its `cost` is a number for each candidate, of which
-/// the loss is the mean and the log-density a multiple, both but for constants; `affine` has the factor and the summand of
-/// each.
+/// Defines a family with P = 2D outputs: D locations, then D log-scales. The function `cost` returns a number per
+/// candidate. The loss is an affine function of its mean, and the log-density is an affine function of it;
+/// `affine` returns the factor and the summand of both.
 macro_rules! location_scale {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -19,7 +19,7 @@ macro_rules! location_scale {
         }
 
         impl $name {
-            /// The family in `dim` coordinates.
+            /// Creates the family in `dim` coordinates.
             ///
             /// # Errors
             /// [`Error::Setting`](crate::Error::Setting) when `dim` is 0.
@@ -27,7 +27,7 @@ macro_rules! location_scale {
                 Ok(Self { dim: check::at_least_one("dim", dim)? })
             }
 
-            /// The cost, `(B, M)`, of the verified candidates `y`, `(B, M, D)`.
+            /// Returns the cost, `(B, M)`, of the verified candidates `y`, `(B, M, D)`.
             fn cost_of(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
                 batch(self, outputs)?;
                 let outputs = outputs.unsqueeze(1)?;
@@ -65,11 +65,11 @@ macro_rules! location_scale {
 }
 
 location_scale! {
-    /// `p(y | x) = N(y; μ(x), diag(σ²(x)))` (Section 2), of P = 2D outputs: D means μ, then D log-variances
-    /// `s = log σ²`.
+    /// Gaussian `p(y | x) = N(y; μ(x), diag(σ²(x)))` (Section 2) with P = 2D outputs: D means μ, then D
+    /// log-variances `s = log σ²`.
     ///
-    /// The loss is the supplement's, the mean of `Σ_k (y_k − μ_k)² exp(−s_k) + s_k`. It is `2 NLL − D log 2π`:
-    /// twice the negative log-likelihood, without the constant.
+    /// The loss is the mean of `Σ_k (y_k − μ_k)² exp(−s_k) + s_k`, as in the supplement. It equals
+    /// `2 NLL − D log 2π`: twice the negative log-likelihood, without the constant.
     Gaussian
 }
 
@@ -84,11 +84,11 @@ impl Gaussian {
 }
 
 location_scale! {
-    /// `p(y | x) = Π_k exp(−|y_k − μ_k| / β_k) / (2 β_k)` (Tables 2 and 4), of P = 2D outputs: D locations μ,
-    /// then D log-scales `s = log β`.
+    /// Laplace distribution `p(y | x) = Π_k exp(−|y_k − μ_k| / β_k) / (2 β_k)` (Tables 2 and 4) with P = 2D
+    /// outputs: D locations μ, then D log-scales `s = log β`.
     ///
-    /// The loss is the supplement's, the mean of `Σ_k |y_k − μ_k| exp(−s_k) + s_k`. It is `NLL − D log 2`: the
-    /// negative log-likelihood without the constant.
+    /// The loss is the mean of `Σ_k |y_k − μ_k| exp(−s_k) + s_k`, as in the supplement. It equals
+    /// `NLL − D log 2`: the negative log-likelihood without the constant.
     Laplace
 }
 
@@ -105,14 +105,14 @@ impl Laplace {
 }
 
 location_scale! {
-    /// `p(y | x) ∝ Π_k β_k^{−½} exp{ −½ (Σ_k (y_k − μ_k)² / β_k)^½ }` (supplement, head pose, after Gast and
-    /// Roth), of P = 2D outputs: D locations μ, then D log-scales `s = log β`.
+    /// Joint Laplace distribution `p(y | x) ∝ Π_k β_k^{−½} exp{ −½ (Σ_k (y_k − μ_k)² / β_k)^½ }` (supplement,
+    /// head pose, after Gast and Roth) with P = 2D outputs: D locations μ, then D log-scales `s = log β`.
     ///
-    /// The loss is the supplement's, the mean of `(Σ_k (y_k − μ_k)² / β_k)^½ + Σ_k log β_k`. It is
+    /// The loss is the mean of `(Σ_k (y_k − μ_k)² / β_k)^½ + Σ_k log β_k`, as in the supplement. It equals
     /// `2 NLL − 2 log C_D`, where `C_D = 2^{D+1} π^{D/2} Γ(D) / Γ(D/2)` normalises the density; the supplement
-    /// leaves it out. At `y = μ`, where the norm has no derivative, the gradient in μ is 0.
+    /// omits this constant. At `y = μ` the norm has no derivative, and the gradient in μ is 0.
     ///
-    /// For D = 1 this is a [`Laplace`] of the scale `2 √β`.
+    /// For D = 1 this is a [`Laplace`] distribution of the scale `2 √β`.
     JointLaplace
 }
 
@@ -126,10 +126,10 @@ impl JointLaplace {
         [[1.0, 0.0], [-0.5, -self.log_normaliser()]]
     }
 
-    /// `log C_D`: the integral of `exp(−r/2)` over all of D dimensions, which is the surface
-    /// `2 π^{D/2} / Γ(D/2)` of the unit sphere times `∫ r^{D−1} exp(−r/2) dr = 2^D Γ(D)`.
+    /// Returns `log C_D`, the logarithm of the integral of `exp(−r/2)` over D dimensions. The integral is the
+    /// surface `2 π^{D/2} / Γ(D/2)` of the unit sphere times `∫ r^{D−1} exp(−r/2) dr = 2^D Γ(D)`.
     fn log_normaliser(&self) -> f64 {
-        // By the recursion C_{D+2} = C_D · 8 π (D + 1), from C_1 = 4 and C_2 = 8 π.
+        // The recursion is C_{D+2} = C_D · 8 π (D + 1), with C_1 = 4 and C_2 = 8 π.
         let pi = std::f64::consts::PI;
         let (first, base) = if self.dim % 2 == 1 { (1, 4f64) } else { (2, 8.0 * pi) };
         let steps = (first..self.dim).step_by(2);
@@ -137,7 +137,8 @@ impl JointLaplace {
     }
 }
 
-/// The Kullback–Leibler divergence `KL(q ‖ p)` of two Gaussians with independent coordinates, in closed form:
+/// Returns the Kullback–Leibler divergence `KL(q ‖ p)` of two Gaussians with independent coordinates, in closed
+/// form:
 ///
 /// `½ Σ_k { exp(s_q − s_p) − 1 − (s_q − s_p) + (μ_q − μ_p)² exp(−s_p) }`
 ///

@@ -1,20 +1,20 @@
-//! The mixture density network.
+//! Mixture density network.
 
 use candle_core::Tensor;
 
 use super::{GaussianMixtureDensity, Parametric, batch, count, targets};
 use crate::{Result, check};
 
-/// `p(y | x) = Σ_k w_k(x) N(y; μ_k(x), diag(σ_k²(x)))`, a mixture density network (Section 2; K = 2, 4, 8 in
-/// Table 2).
+/// Mixture density network `p(y | x) = Σ_k w_k(x) N(y; μ_k(x), diag(σ_k²(x)))` (Section 2; K = 2, 4, 8 in Table
+/// 2).
 ///
-/// P = K (1 + 2D) outputs: the K logits of the weights w (a softmax), then K × D means, then K × D
-/// log-variances, each component's coordinates together. The loss is the negative log-likelihood with all its
-/// constants; the paper predicts the mean, which it found better than the mean of the component with the
+/// The P = K (1 + 2D) outputs are the K logits of the weights w (a softmax), then K × D means, then K × D
+/// log-variances; the coordinates of a component are adjacent. The loss is the negative log-likelihood with all
+/// constants. The prediction is the mean, which the paper found better than the mean of the component with the
 /// largest weight.
 ///
-/// Components whose last layers start alike stay alike, because their gradients are equal. Initialise the
-/// biases of the means spread over the range of y, or the weights at random, as the paper does.
+/// Components with equal initial parameters stay equal, because their gradients are equal. Spread the biases of
+/// the means over the range of y, or initialise the weights at random, as the paper does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixtureOfGaussians {
     dim: usize,
@@ -22,7 +22,7 @@ pub struct MixtureOfGaussians {
 }
 
 impl MixtureOfGaussians {
-    /// A mixture of K = `components` Gaussians in `dim` coordinates.
+    /// Creates a mixture of K = `components` Gaussians in `dim` coordinates.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) when either is 0.
@@ -33,13 +33,13 @@ impl MixtureOfGaussians {
         })
     }
 
-    /// K.
+    /// Returns K, the number of components.
     pub fn components(&self) -> usize {
         self.components
     }
 
-    /// The densities of B inputs with the outputs `(B, P)`; what they yield is differentiable in the outputs,
-    /// where it says so.
+    /// Returns the densities of B inputs with the outputs `(B, P)`. Their log-densities and means are
+    /// differentiable in the outputs.
     ///
     /// # Errors
     /// [`Error::Empty`](crate::Error::Empty) and [`Error::Shape`](crate::Error::Shape).

@@ -8,11 +8,12 @@ use super::OUTPUTS;
 use crate::math::{log_normal, log_softmax, log_sum_exp};
 use crate::{Error, Proposal, Result, check, host};
 
-/// B densities `Σ_k w_k N(y; μ_k, diag(σ_k²))` of K components in D coordinates, one for each input.
+/// Batch of B densities `Σ_k w_k N(y; μ_k, diag(σ_k²))` with K components in D coordinates, one density per
+/// input.
 ///
-/// Unlike the proposal of Eq. 5, [`GaussianMixture`](crate::GaussianMixture), it does not depend on a target,
-/// and its components have weights and places of their own: it serves as a model and as a learned proposal
-/// `q(y | x)`.
+/// The densities do not depend on a target, unlike the proposal of Eq. 5,
+/// [`GaussianMixture`](crate::GaussianMixture), and each component has its own weight and mean. They serve as a
+/// model and as a learned proposal `q(y | x)`.
 #[derive(Clone, Debug)]
 pub struct GaussianMixtureDensity {
     log_weights: Tensor,
@@ -21,7 +22,7 @@ pub struct GaussianMixtureDensity {
 }
 
 impl GaussianMixtureDensity {
-    /// The densities with the weights `softmax(logits)`, `(B, K)`, and with `means` and `log_variances`,
+    /// Creates the densities with the weights `softmax(logits)`, `(B, K)`, and with `means` and `log_variances`,
     /// `(B, K, D)`.
     ///
     /// # Errors
@@ -37,7 +38,7 @@ impl GaussianMixtureDensity {
         Ok(Self { log_weights: log_softmax(logits, 1)?, means, log_variances })
     }
 
-    /// The same densities without their history.
+    /// Returns the densities detached from their graph.
     #[must_use]
     pub fn detach(&self) -> Self {
         Self {
@@ -47,14 +48,14 @@ impl GaussianMixtureDensity {
         }
     }
 
-    /// `log w_k + log N(y; μ_k, diag(σ_k²))`, `(B, M, K)`.
+    /// Returns `log w_k + log N(y; μ_k, diag(σ_k²))`, `(B, M, K)`.
     fn log_components(&self, y: &Tensor) -> Result<Tensor> {
         let log_normal =
             log_normal(&y.unsqueeze(2)?, &self.means.unsqueeze(1)?, &self.log_variances.unsqueeze(1)?)?;
         Ok(log_normal.broadcast_add(&self.log_weights.unsqueeze(1)?)?)
     }
 
-    /// The log-density, `(B, M)`, at `y`, `(B, M, D)`; differentiable in y and in the parameters.
+    /// Returns the log-density, `(B, M)`, at `y`, `(B, M, D)`, differentiable in y and in the parameters.
     ///
     /// # Errors
     /// [`Error::Shape`], and [`Error::Empty`] when M is 0.
@@ -68,7 +69,7 @@ impl GaussianMixtureDensity {
         log_sum_exp(&self.log_components(y)?, 2)
     }
 
-    /// The mean `Σ_k w_k μ_k`, `(B, D)`; differentiable.
+    /// Returns the mean `Σ_k w_k μ_k`, `(B, D)`, differentiable in the parameters.
     ///
     /// # Errors
     /// When the tensor operations fail.
@@ -76,7 +77,7 @@ impl GaussianMixtureDensity {
         Ok(self.means.broadcast_mul(&self.log_weights.exp()?.unsqueeze(2)?)?.sum(1)?)
     }
 
-    /// M = `num_samples` independent draws from each density, `(B, M, D)`, without history, with the type and
+    /// Draws M = `num_samples` independent samples from each density, `(B, M, D)`, detached, with the type and
     /// device of the parameters.
     ///
     /// # Errors
@@ -91,7 +92,7 @@ impl GaussianMixtureDensity {
         let means = host::values(&self.means)?;
         let log_variances = host::values(&self.log_variances)?;
 
-        // Drawn on the host: a device's own generator can not be given, and not every one can be seeded.
+        // The CPU draws them, because a device's own generator cannot be passed and not every one can be seeded.
         let mut samples = Vec::with_capacity(batch * num_samples * dim);
         for (row, log_weights) in weights.chunks_exact(components).enumerate() {
             let cumulative: Vec<f64> = log_weights
@@ -115,9 +116,9 @@ impl GaussianMixtureDensity {
     }
 }
 
-/// `q(y | x)` of a mixture density network (Gustafsson et al., AISTATS 2022), one density for each input of
-/// the batch; the target does not matter, so that it serves where none is known. Training it:
-/// [`JointNce`](crate::JointNce).
+/// Proposal `q(y | x)` of a mixture density network (Gustafsson et al., AISTATS 2022), with one density per input
+/// of the batch. The proposal ignores the target, so it also serves at prediction, when no target is known.
+/// [`JointNce`](crate::JointNce) trains it.
 impl Proposal for GaussianMixtureDensity {
     fn sample(&self, _center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
         GaussianMixtureDensity::sample(self, num_samples, rng)

@@ -1,8 +1,8 @@
-//! Section 2 and the supplement: the models that the paper compares with and refines.
+//! Models of Section 2 and of the supplement, which the paper compares with and refines.
 //!
-//! Each is a family of densities `p(y; φ)` whose parameters φ a network outputs for x, or a loss that is
-//! thought of as one. All are [`Parametric`]: a loss for training, and mean, prediction and density of the
-//! result.
+//! Each model is a family of densities `p(y; φ)` whose parameters φ are the outputs of a network for x, or a loss
+//! that can be read as one. All implement [`Parametric`], which has a loss for training and the mean, prediction
+//! and density of the result.
 //!
 //! | in the paper | here |
 //! |---|---|
@@ -13,9 +13,9 @@
 //! | Gaussian mixture of 2, 4, 8 (Table 2) | [`MixtureOfGaussians`], whose density is a [`GaussianMixtureDensity`] |
 //! | Gaussian cVAE (Table 2) | [`ConditionalVae`] with the networks of a [`LatentVariableModel`] |
 //! | Softmax with CE, L² and Var (Tables 4 and 5) | [`Softmax`] over [`Bins`] |
-//! | quantile regression, in no table of the paper | [`Quantiles`] |
+//! | Quantile regression, not in the paper | [`Quantiles`] |
 //! | Niu et al., Cao et al. (Table 4) | [`Ordinal`] with [`OrdinalHead::Niu`], [`OrdinalHead::Coral`] |
-//! | any of them, as a configuration names it | [`Baseline`] |
+//! | Any of them, from a configuration file | [`Baseline`] |
 //!
 //! ```
 //! use candle_core::{Device, Tensor, Var};
@@ -58,61 +58,60 @@ pub use softmax::Softmax;
 
 use crate::{Error, Result, check};
 
-/// A model `p(y | x) = p(y; φ(x))` of targets with D coordinates, whose parameters φ are P outputs of a
-/// network.
+/// Model `p(y | x) = p(y; φ(x))` of targets with D coordinates, whose parameters φ are P outputs of a network.
 ///
-/// A batch of B inputs has the outputs `(B, P)`, laid out as each family says. All results are differentiable
-/// in the outputs, except those of a [`predict`](Self::predict) that selects or counts.
+/// The outputs of a batch of B inputs are `(B, P)`, in the layout of each family. All results are differentiable
+/// in the outputs, except those [`predict`](Self::predict) results that select or count.
 pub trait Parametric {
-    /// D, the number of coordinates of a target.
+    /// Returns D, the number of coordinates of a target.
     fn dim(&self) -> usize;
 
-    /// P, how many numbers the network outputs for each x.
+    /// Returns P, the number of outputs of the network for each x.
     fn num_outputs(&self) -> usize;
 
-    /// The scalar loss: the mean over the batch, and the sum over the coordinates, of the published loss of
-    /// `outputs`, `(B, P)`, at the targets `y`, `(B, D)`. Its gradient reaches the outputs, not the targets.
+    /// Returns the scalar loss of `outputs`, `(B, P)`, at the targets `y`, `(B, D)`: the published loss, summed
+    /// over the coordinates and averaged over the batch. The gradient reaches the outputs and not the targets.
     ///
     /// # Errors
     /// [`Error::Empty`] for an empty batch, [`Error::NonFinite`] for a target that is not finite, and
     /// [`Error::Shape`].
     fn loss(&self, outputs: &Tensor, y: &Tensor) -> Result<Tensor>;
 
-    /// The expected value of y, `(B, D)`.
+    /// Returns the expected value of y, `(B, D)`.
     ///
     /// # Errors
     /// [`Error::Empty`] and [`Error::Shape`].
     fn mean(&self, outputs: &Tensor) -> Result<Tensor>;
 
-    /// What the paper takes as the prediction, `(B, D)`, and as the initial estimate that it refines: the
-    /// mean, unless a family says otherwise.
+    /// Returns the prediction of the paper, `(B, D)`, which is also the initial estimate that the paper refines.
+    /// The default is the mean.
     ///
     /// # Errors
-    /// Those of [`mean`](Self::mean), and [`Error::NonFinite`] where the outputs must be compared and can not
-    /// be.
+    /// The errors of [`mean`](Self::mean), and [`Error::NonFinite`] if a comparison of the outputs needs finite
+    /// ones.
     fn predict(&self, outputs: &Tensor) -> Result<Tensor> {
         self.mean(outputs)
     }
 
-    /// `log p(y | x)`, `(B, M)`, of the candidates `y`, `(B, M, D)`: a normalised density, in nats, whatever
-    /// constants the loss leaves out. `None` for a method that defines no density.
+    /// Returns `log p(y | x)`, `(B, M)`, of the candidates `y`, `(B, M, D)`, in nats. The density is normalised,
+    /// including all constants that the loss leaves out. Returns `None` for a model without a density.
     ///
     /// # Errors
-    /// Those of [`predict`](Self::predict).
+    /// The errors of [`predict`](Self::predict).
     fn log_prob(&self, outputs: &Tensor, y: &Tensor) -> Result<Option<Tensor>>;
 }
 
-/// What the errors call the tensor `(B, P)`.
+/// Name of the tensor `(B, P)` in error messages.
 const OUTPUTS: &str = "the network's outputs";
 
-/// B of the outputs `(B, P)` of `model`.
+/// Returns B of the outputs `(B, P)` of `model`.
 fn batch(model: &impl Parametric, outputs: &Tensor) -> Result<usize> {
     let (batch, _) = check::dims2(OUTPUTS, outputs)?;
     check::dims(OUTPUTS, outputs, "(B, P)", &[batch, model.num_outputs()])?;
     Ok(batch)
 }
 
-/// The targets `y`, `(B, D)`, as candidates `(B, 1, D)`, finite and without their history.
+/// Returns the targets `y`, `(B, D)`, as detached candidates `(B, 1, D)`, after a check that they are finite.
 fn targets(model: &impl Parametric, outputs: &Tensor, y: &Tensor) -> Result<Tensor> {
     let batch = batch(model, outputs)?;
     check::dims("the target y", y, "(B, D)", &[batch, model.dim()])?;
@@ -120,7 +119,7 @@ fn targets(model: &impl Parametric, outputs: &Tensor, y: &Tensor) -> Result<Tens
     Ok(y.detach().unsqueeze(1)?)
 }
 
-/// M of the candidates `y`, `(B, M, D)`, which must be at least 1.
+/// Returns M of the candidates `y`, `(B, M, D)`, which must be at least 1.
 fn count(model: &impl Parametric, outputs: &Tensor, y: &Tensor) -> Result<usize> {
     let batch = batch(model, outputs)?;
     let (_, count, _) = check::dims3("y", y)?;

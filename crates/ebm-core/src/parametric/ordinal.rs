@@ -1,4 +1,4 @@
-//! Ordinal regression: one binary question for each rank.
+//! Ordinal regression: one binary question per rank.
 
 use candle_core::Tensor;
 use ebm_base::settings::Setting;
@@ -10,28 +10,27 @@ use crate::loss::binary_cross_entropy_with_logits;
 use crate::math::log_sigmoid;
 use crate::{Error, Result, check, host};
 
-/// How the network answers the K − 1 questions "is y above rank k?".
+/// Form of the network's answers to the K − 1 questions "is y above rank k?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrdinalHead {
-    /// Niu et al. 2016: two logits for each question, "no" and then "yes", P = 2 (K − 1). Nothing keeps the
-    /// answers consistent, so that they define no density.
+    /// Two logits per question, "no" and then "yes", P = 2 (K − 1) (Niu et al., 2016). The answers may be
+    /// inconsistent, so they define no density.
     Niu,
-    /// CORAL, Cao et al. 2019: one logit for each question, P = K − 1, all from one score and a bias each
-    /// ([`coral_logits`]). Where the biases descend, which they do at the optimum, the answers are consistent
-    /// and the differences of their probabilities are a density.
+    /// One logit per question, P = K − 1 (CORAL; Cao et al., 2019). Each logit is the sum of a common score and a
+    /// bias ([`coral_logits`]). If the biases descend, as they do at the optimum, the answers are consistent, and
+    /// the differences of their probabilities are a density.
     Coral,
 }
 
 impl Setting for OrdinalHead {}
 
-/// Ordinal regression of a single coordinate over the ranks `r_0 < … < r_{K−1}` (Niu et al. and Cao et al.,
-/// Table 4).
+/// Ordinal regression of a single coordinate over the ranks `r_0 < … < r_{K−1}` (Niu et al. and Cao et al., Table
+/// 4).
 ///
-/// The target belongs to the rank nearest to it. The loss is the sum over the K − 1 questions of their binary
-/// cross-entropies, all of importance 1. The prediction is the rank that as many ranks lie below as questions
-/// are answered with more than ½ (with the ranks 1 to K, 1 plus their number). The mean is
-/// `r_0 + Σ_k s_k (r_{k+1} − r_k)` with the probabilities `s_k` of the answers.
+/// The target belongs to the nearest rank. The loss is the sum of the binary cross-entropies of the K − 1
+/// questions, all with the weight 1. The prediction is the rank `r_n`, where n is the number of "yes" answers
+/// with a probability above ½. The mean is `r_0 + Σ_k s_k (r_{k+1} − r_k)` with the probabilities `s_k` of "yes".
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ordinal {
     pub(super) ranks: Bins,
@@ -39,18 +38,18 @@ pub struct Ordinal {
 }
 
 impl Ordinal {
-    /// Ordinal regression over the centres of `ranks`.
+    /// Creates an ordinal regression over the centres of `ranks`.
     pub fn new(ranks: Bins, head: OrdinalHead) -> Self {
         Self { ranks, head }
     }
 
-    /// Whose method it is.
+    /// Returns the form of the answers.
     pub fn head(&self) -> OrdinalHead {
         self.head
     }
 
-    /// The logit of each question's frequency of "yes" among `targets`, with half an answer more of each kind: the
-    /// answers of who knows nothing of x.
+    /// Returns the logit of each question's frequency of "yes" among `targets`, with half an answer added to both
+    /// counts. These are the best answers without knowledge of x.
     pub fn log_odds(&self, targets: impl IntoIterator<Item = f64>) -> Vec<f64> {
         let mut above = vec![0usize; self.num_questions()];
         let mut count = 0;
@@ -61,12 +60,12 @@ impl Ordinal {
         above.into_iter().map(|above| ((above as f64 + 0.5) / ((count - above) as f64 + 0.5)).ln()).collect()
     }
 
-    /// K − 1.
+    /// Returns K − 1.
     fn num_questions(&self) -> usize {
         self.ranks.len() - 1
     }
 
-    /// The logit of "yes" against "no" for each question, `(B, K − 1)`.
+    /// Returns the logit of "yes" against "no" for each question, `(B, K − 1)`.
     fn logits(&self, outputs: &Tensor) -> Result<Tensor> {
         let batch = batch(self, outputs)?;
         match self.head {
@@ -78,7 +77,7 @@ impl Ordinal {
         }
     }
 
-    /// The log-probabilities of the ranks, `(B, 1, K)`.
+    /// Returns the log-probabilities of the ranks, `(B, 1, K)`.
     fn log_probabilities(&self, outputs: &Tensor) -> Result<Tensor> {
         let logits = self.logits(outputs)?;
         let questions = self.num_questions();
@@ -157,8 +156,8 @@ impl Parametric for Ordinal {
     }
 }
 
-/// CORAL's last layer: the logits `g(x) + b_k`, `(B, K − 1)`, of the scores `g`, `(B, 1)`, which all
-/// questions share, and their `biases`, `(K − 1,)`. Cao et al. start with biases of 0.
+/// Returns the logits `g(x) + b_k`, `(B, K − 1)`, of CORAL's last layer. All questions share the scores `g`,
+/// `(B, 1)`, and have the `biases`, `(K − 1,)`. Cao et al. initialise the biases with 0.
 ///
 /// # Errors
 /// [`Error::Empty`] and [`Error::Shape`].

@@ -5,29 +5,30 @@ use candle_core::Tensor;
 use super::{Parametric, batch, count, targets};
 use crate::{Result, check, host};
 
-/// Quantile regression of one coordinate: P quantiles with the probabilities `(k + ½)/P`, by the pinball loss (Koenker and
-/// Bassett, 1978).
+/// Quantile regression of one coordinate: P quantiles with the probabilities `(k + ½)/P`, trained by the pinball
+/// loss (Koenker and Bassett, 1978).
 ///
-/// Of the P outputs the first is the lowest quantile, less [`START`](Self::START), and the others the distances to the
-/// next, through a softplus: quantiles never cross. The loss is the mean over the quantiles q of
-/// `max(τ (y − q), (τ − 1)(y − q))`; twice that estimates the continuous ranked probability score.
+/// The first of the P outputs is the lowest quantile plus [`START`](Self::START). Each other output gives,
+/// through a softplus, the distance to the next quantile, so quantiles never cross. The loss is the mean over the
+/// quantiles q of `max(τ (y − q), (τ − 1)(y − q))`; twice the loss estimates the continuous ranked probability
+/// score.
 ///
-/// As a density, the mass 1/P between two neighbours is spread evenly, and the mass 1/(2P) beyond the outermost falls off
-/// exponentially, in continuation of the density there. What the density is, is known without a history: the loss
-/// teaches quantiles alone.
+/// The density spreads the mass 1/P between two neighbours evenly. The mass 1/(2P) beyond each outermost quantile
+/// falls off exponentially, starting with the density inside. The log-density is detached, because the loss
+/// trains quantiles alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantiles {
     count: usize,
 }
 
 impl Quantiles {
-    /// How far below the first output the lowest quantile lies, in units of y: with outputs near 0 the quantiles begin
-    /// evenly between −1 and 1.
+    /// Difference of the first output and the lowest quantile, in the units of y. With outputs near 0 the
+    /// quantiles are evenly spaced from −1.
     pub const START: f64 = 1.0;
-    /// The least distance of two quantiles in a density.
-    const LEAST: f64 = 1e-6;
+    /// Least distance of two quantiles in the density.
+    const MIN_DISTANCE: f64 = 1e-6;
 
-    /// P = `count` quantiles of a target with `dim` = 1 coordinate.
+    /// Creates a model of P = `count` quantiles of a target with `dim` = 1 coordinate.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) for another `dim`, or fewer than two quantiles.
@@ -37,35 +38,35 @@ impl Quantiles {
         Ok(Self { count })
     }
 
-    /// The probabilities of the quantiles.
+    /// Returns the probabilities of the quantiles.
     pub fn probabilities(&self) -> Vec<f64> {
         (0..self.count).map(|k| (k as f64 + 0.5) / self.count as f64).collect()
     }
 
-    /// The quantiles `(B, P)` of `outputs` `(B, P)`, ascending; differentiable.
+    /// Returns the quantiles `(B, P)` of `outputs`, `(B, P)`, in ascending order and differentiable.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) and [`Error::Empty`](crate::Error::Empty).
     pub fn quantiles(&self, outputs: &Tensor) -> Result<Tensor> {
         batch(self, outputs)?;
         let first = (outputs.narrow(1, 0, 1)? - Self::START)?;
-        // Distances of 2/P where an output is 0.
+        // The distance is 2/P for an output of 0.
         let shift = ((2.0 * Self::START / self.count as f64).exp_m1()).ln();
         let raw = (outputs.narrow(1, 1, self.count - 1)? + shift)?;
-        // log(1 + e^z) in a form that does not overflow.
+        // This is log(1 + e^z) in a form that does not overflow.
         let distances = crate::math::log_sigmoid(&raw.neg()?)?.neg()?;
         let steps = Tensor::cat(&[&first, &distances], 1)?;
-        // A running sum as a product with a triangle of ones.
+        // The product with a triangle of ones is a running sum.
         let triangle = Tensor::triu2(self.count, outputs.dtype(), outputs.device())?;
         Ok(steps.matmul(&triangle)?)
     }
 
-    /// log p at `y` of one input, given its quantiles.
+    /// Returns log p at `y` for one input with these `quantiles`.
     fn log_density(&self, quantiles: &[f64], y: f64) -> f64 {
         let share = 1.0 / self.count as f64;
-        let distance = |k: usize| (quantiles[k + 1] - quantiles[k]).max(Self::LEAST);
+        let distance = |k: usize| (quantiles[k + 1] - quantiles[k]).max(Self::MIN_DISTANCE);
         let last = self.count - 1;
-        // Beyond an end p is as high as inside and has the mass ½ share: p(y) = h exp(−(y − q) h / ½ share).
+        // Beyond an end, p starts as high as inside and has the mass ½ share: p(y) = h exp(−(y − q) h / ½ share).
         let beyond = |height: f64, past: f64| height.ln() - past * height / (0.5 * share);
         match quantiles.partition_point(|q| *q <= y) {
             0 => beyond(share / distance(0), quantiles[0] - y),
@@ -88,7 +89,7 @@ impl Parametric for Quantiles {
         let y = targets(self, outputs, y)?.squeeze(1)?; // (B, 1)
         let difference = y.broadcast_sub(&self.quantiles(outputs)?)?; // (B, P)
         let probabilities = host::tensor(self.probabilities(), (1, self.count), outputs)?;
-        // (τ − 1{d < 0}) d is the larger of the two.
+        // The larger of the two terms is (τ − 1{d < 0}) d.
         let below = difference.detach().lt(0.0)?.to_dtype(outputs.dtype())?;
         let slope = probabilities.broadcast_sub(&below)?;
         Ok((difference * slope)?.mean_all()?)
@@ -133,7 +134,7 @@ mod tests {
         assert!(Quantiles::new(2, 4).is_err() && Quantiles::new(1, 1).is_err());
     }
 
-    /// The mass of a density is 1, and 0.5 of it lies below the middle of the second and third of four quantiles.
+    /// Checks that the mass of the density is 1.
     #[test]
     fn the_density_has_the_mass_one() {
         let model = Quantiles::new(1, 4).unwrap();
@@ -147,7 +148,7 @@ mod tests {
         }
     }
 
-    /// The gradient of the pinball loss against finite differences.
+    /// Compares the gradient of the pinball loss with finite differences.
     #[test]
     fn the_gradient_is_that_of_the_loss() {
         let model = Quantiles::new(1, 4).unwrap();

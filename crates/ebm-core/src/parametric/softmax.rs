@@ -7,17 +7,17 @@ use super::{Parametric, batch, count, targets};
 use crate::math::log_softmax;
 use crate::{Result, check, host};
 
-/// A softmax over the [`Bins`] of each coordinate (supplement, age and head pose): classes with the centres c
-/// and the probabilities `p_c`, of P = D C outputs, the C logits of one coordinate after the other.
+/// Softmax over the [`Bins`] of each coordinate (supplement, age and head pose): classes with the centres c and
+/// the probabilities `p_c`. The P = D C outputs are the C logits of one coordinate after the other.
 ///
-/// The loss is `CE + w_L² (E − y)² + w_Var Σ_c p_c (c − E)²` with `E = Σ_c p_c c`, summed over the
-/// coordinates. CE is the cross-entropy of the bin nearest to y; the second term compares E with y itself.
-/// The paper has `w_L² = 0.1`, and `w_Var = 0.05` or 0. (Pan et al., who introduced the terms, have 0.2 and 0.05,
-/// and a factor ½ in the second.)
+/// The loss is `CE + w_L² (E − y)² + w_Var Σ_c p_c (c − E)²` with `E = Σ_c p_c c`, summed over the coordinates.
+/// CE is the cross-entropy of the bin nearest to y; the second term compares E with y itself. The paper uses
+/// `w_L² = 0.1`, and `w_Var = 0.05` or 0. Pan et al., who introduced the terms, use 0.2 and 0.05, with a factor ½
+/// in the second term.
 ///
-/// The prediction is E. As a density, `p_c` is spread evenly over its bin, zero outside all bins; the
-/// negative log-likelihood is then CE plus the bin's log-width. E is the mean of that density where every
-/// centre is the middle of its bin, as in evenly spaced ones.
+/// The prediction is E. The density spreads `p_c` evenly over its bin and is zero outside all bins, so that its
+/// negative log-likelihood is CE plus the logarithm of the bin's width. E is the mean of this density if every
+/// centre is the middle of its bin, as in evenly spaced bins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Softmax {
     dim: usize,
@@ -27,7 +27,7 @@ pub struct Softmax {
 }
 
 impl Softmax {
-    /// A softmax over `bins` for each of `dim` coordinates; a weight of 0 leaves its term out.
+    /// Creates a softmax over `bins` for each of `dim` coordinates; a weight of 0 leaves its term out.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) when `dim` is 0, or a weight is negative or not finite.
@@ -39,18 +39,18 @@ impl Softmax {
         Ok(Self { dim: check::at_least_one("dim", dim)?, bins, l2_weight, variance_weight })
     }
 
-    /// The bins of every coordinate.
+    /// Returns the bins, which all coordinates share.
     pub fn bins(&self) -> &Bins {
         &self.bins
     }
 
-    /// `log p_c`, `(B, D, C)`.
+    /// Returns `log p_c`, `(B, D, C)`.
     fn log_probabilities(&self, outputs: &Tensor) -> Result<Tensor> {
         let batch = batch(self, outputs)?;
         log_softmax(&outputs.reshape((batch, self.dim, self.bins.len()))?, 2)
     }
 
-    /// `Σ_c p_c c`, `(B, D, 1)`, and the centres, `(C,)`.
+    /// Returns `Σ_c p_c c`, `(B, D, 1)`, and the centres, `(C,)`.
     fn expectation(&self, probabilities: &Tensor) -> Result<(Tensor, Tensor)> {
         let centers = host::tensor(self.bins.centers().to_vec(), self.bins.len(), probabilities)?;
         Ok((probabilities.broadcast_mul(&centers)?.sum_keepdim(2)?, centers))

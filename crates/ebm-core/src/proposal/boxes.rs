@@ -1,4 +1,4 @@
-//! The proposals of the rivals that place boxes: IoU-Net's and ATOM's.
+//! Proposals of two rivals for boxes: IoU-Net and ATOM.
 
 use std::ops::Range;
 
@@ -10,22 +10,22 @@ use rand_distr::StandardNormal;
 use super::Proposal;
 use crate::{Error, Result, check, host};
 
-/// IoU-Net's factors on the unit box's size from which a jitter's standard deviation is drawn.
+/// IoU-Net's standard deviations of a jitter, in sizes of the box.
 const IOU_NET_SIGMAS: [f64; 6] = [0.004, 0.01, 0.05, 0.1, 0.2, 0.3];
-/// ATOM's factors on √(wh) from which the noise's standard deviation is drawn.
+/// ATOM's standard deviations of the noise, as factors of √(wh).
 const ATOM_SIGMAS: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.3];
-/// The least overlap with the true box that a box of each should have.
+/// Least IoU of a sample with the true box, for each proposal.
 const IOU_NET_OVERLAP: f64 = 0.5;
 const ATOM_OVERLAP: f64 = 0.1;
-/// How often a box with less overlap is drawn again, and the factor on the standard deviation each time.
+/// Largest number of redraws of a box with a lower IoU, and the factor on the standard deviation at each.
 const TRIES: usize = 100;
 const SHRINK: f64 = 0.9;
-/// The range of factors on the true size that stand in for a size that is none.
-const STAND_IN_SIZE: Range<f64> = 0.15..0.5;
-/// Bins of the histogram of overlaps in [0, 1].
+/// Factors of the true size that replace a drawn size that is not positive.
+const REPLACEMENT_SIZE: Range<f64> = 0.15..0.5;
+/// Bins of the histogram of IoUs in [0, 1].
 const BINS: usize = 100;
 
-/// B of the centres `(B, 4)` of at least one sample each.
+/// Returns B of the centres `(B, 4)`, if there is at least one sample per centre.
 fn checked(center: &Tensor, num_samples: usize) -> Result<usize> {
     let (batch, _) = check::dims2("the proposal's centre", center)?;
     check::dims("the proposal's centre", center, "(B, 4)", &[batch, 4])?;
@@ -33,13 +33,13 @@ fn checked(center: &Tensor, num_samples: usize) -> Result<usize> {
     Ok(batch)
 }
 
-/// The proposal of IoU-Net (Jiang et al., 2018), the rival of Section 4.1 that learns an overlap: a pool of
-/// jitters of a unit box, drawn with probability 1 / (1 + the number of jitters in its bin of overlap), so
-/// that overlaps above ½ are about equally frequent.
+/// Proposal of IoU-Net (Jiang et al., 2018), the rival of Section 4.1 that learns the IoU. It holds a pool of
+/// jitters of a unit box and draws each with probability proportional to 1 / (1 + the number of jitters in its
+/// bin of IoU), so that IoUs above ½ are about equally frequent.
 ///
-/// Targets are boxes of [`BoxSpace`](crate::BoxSpace), `(cx/w₀, cy/h₀, log w, log h)` in units of the true
-/// box's own size, where a jitter is an offset and its overlap does not depend on the box. It has samples but
-/// no density, so that it serves [`QualityRegression`](crate::QualityRegression) and not Eq. 4.
+/// Targets are boxes of [`BoxSpace`](crate::BoxSpace), `(cx/w₀, cy/h₀, log w, log h)`, in units of the true box's
+/// size. A jitter is an offset in this space, and its IoU does not depend on the box. The proposal has no
+/// density, so it serves [`QualityRegression`](crate::QualityRegression) and not Eq. 4.
 #[derive(Clone, Debug)]
 pub struct IouStratified {
     offsets: Vec<[f64; 4]>,
@@ -47,7 +47,7 @@ pub struct IouStratified {
 }
 
 impl IouStratified {
-    /// Draws the pool; IoU-Net's has 50 000 jitters.
+    /// Draws a pool of `pool` jitters; IoU-Net has 50 000.
     ///
     /// # Errors
     /// [`Error::Setting`] when `pool` is 0.
@@ -59,7 +59,7 @@ impl IouStratified {
         let mut histogram = [0usize; BINS];
         bins.iter().for_each(|&bin| histogram[bin] += 1);
         let weights = bins.iter().map(|&bin| 1.0 / (histogram[bin] as f64 + 1.0));
-        // Positive and finite by construction, and not empty.
+        // The weights are positive and finite by construction, and there is at least one.
         let frequencies = WeightedIndex::new(weights).map_err(|error| Error::Setting {
             name: "pool",
             value: error.to_string(),
@@ -77,7 +77,7 @@ impl Proposal for IouStratified {
         Ok(offsets.broadcast_add(&center.unsqueeze(1)?)?)
     }
 
-    /// Always an error: the pool is a finite set and has no density.
+    /// Returns an error: the pool is a finite set and has no density.
     fn log_prob(&self, _: &Tensor, _: &Tensor) -> Result<Tensor> {
         Err(Error::Unsupported {
             what: "IouStratified::log_prob",
@@ -86,13 +86,13 @@ impl Proposal for IouStratified {
     }
 }
 
-/// One jitter of the box with centre 0 and size 1: the offset of its centre and the logarithm of its size.
+/// Draws a jitter of the box with centre 0 and size 1: the offset of its centre and the logarithm of its size.
 fn jitter(rng: &mut dyn RngCore) -> [f64; 4] {
     let mut sigma = IOU_NET_SIGMAS[rng.random_range(0..IOU_NET_SIGMAS.len())];
     let mut draw = |sigma: f64| {
         let mut normal = || sigma * rng.sample::<f64, _>(StandardNormal);
         let (center, size) = ([normal(), normal()], [1.0 + normal(), 1.0 + normal()]);
-        let size = size.map(|side| if side > 0.0 { side } else { rng.random_range(STAND_IN_SIZE) });
+        let size = size.map(|side| if side > 0.0 { side } else { rng.random_range(REPLACEMENT_SIZE) });
         [center[0], center[1], size[0].ln(), size[1].ln()]
     };
     let mut offset = draw(sigma);
@@ -106,7 +106,7 @@ fn jitter(rng: &mut dyn RngCore) -> [f64; 4] {
     offset
 }
 
-/// Intersection over union of the unit box and the box at this offset. The crate knows no boxes but these.
+/// Returns the intersection over union of the unit box and the box at `offset`.
 fn overlap(offset: &[f64; 4]) -> f64 {
     let shared =
         |center: f64, size: f64| ((center + size / 2.0).min(0.5) - (center - size / 2.0).max(-0.5)).max(0.0);
@@ -115,11 +115,11 @@ fn overlap(offset: &[f64; 4]) -> f64 {
     intersection / (1.0 + width * height - intersection)
 }
 
-/// ATOM's proposal (supplement, Visual Tracking): normal noise of the same deviation, 0.01 to 0.3 times
-/// √(wh), on the centre and the size of the true box; whole pixels; an IoU of at least 0.1.
+/// ATOM's proposal (supplement, Visual Tracking): normal noise of one standard deviation, 0.01 to 0.3 times
+/// √(wh), on the centre and the size of the true box, rounded to whole pixels, with an IoU of at least 0.1.
 ///
-/// Centres are y of a [`BoxSpace`](crate::BoxSpace) with the true box's own size. It has samples but no
-/// density, so that it serves a regression and not Eq. 4.
+/// Targets are y of a [`BoxSpace`](crate::BoxSpace) with the true box's own size. The proposal has no density, so
+/// it serves a regression and not Eq. 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerturbedBoxes;
 
@@ -128,7 +128,7 @@ impl Proposal for PerturbedBoxes {
         let batch = checked(center, num_samples)?;
         let mut samples = Vec::with_capacity(batch * num_samples * 4);
         for row in host::values(center)?.chunks_exact(4) {
-            // The reference size is the box's own.
+            // The reference size is the size of the box itself.
             let (w, h) = (row[2].exp(), row[3].exp());
             let target = [row[0] * w, row[1] * h, w, h];
             for _ in 0..num_samples {
@@ -139,7 +139,7 @@ impl Proposal for PerturbedBoxes {
         host::tensor(samples, (batch, num_samples, 4), center)
     }
 
-    /// Always an error: rounded boxes have no density.
+    /// Returns an error: rounded boxes have no density.
     fn log_prob(&self, _: &Tensor, _: &Tensor) -> Result<Tensor> {
         Err(Error::Unsupported {
             what: "PerturbedBoxes::log_prob",
@@ -148,7 +148,7 @@ impl Proposal for PerturbedBoxes {
     }
 }
 
-/// A perturbation of the box (cx, cy, w, h), in the same form.
+/// Draws a perturbation of the box (cx, cy, w, h), in the same form.
 fn perturbed(target: [f64; 4], rng: &mut dyn RngCore) -> [f64; 4] {
     let [_, _, w, h] = target;
     let mut sigma = ATOM_SIGMAS[rng.random_range(0..ATOM_SIGMAS.len())] * (w * h).sqrt();
@@ -166,14 +166,14 @@ fn perturbed(target: [f64; 4], rng: &mut dyn RngCore) -> [f64; 4] {
 fn draw(target: [f64; 4], sigma: f64, rng: &mut dyn RngCore) -> [f64; 4] {
     let [cx, cy, width, height] = target.map(|value| value + sigma * rng.sample::<f64, _>(StandardNormal));
     let mut size = |size: f64, own: f64| {
-        if size > 1.0 { size.round() } else { (own * rng.random_range(STAND_IN_SIZE)).round().max(1.0) }
+        if size > 1.0 { size.round() } else { (own * rng.random_range(REPLACEMENT_SIZE)).round().max(1.0) }
     };
     let (width, height) = (size(width, target[2]), size(height, target[3]));
     let (left, top) = ((cx - 0.5 * width).round(), (cy - 0.5 * height).round());
     [left + 0.5 * width, top + 0.5 * height, width, height]
 }
 
-/// From the true box to another, (cx, cy, w, h) both, in units of the true one's size.
+/// Returns the offset between two boxes (cx, cy, w, h), in units of the size of `from`.
 fn offset(from: [f64; 4], to: [f64; 4]) -> [f64; 4] {
     let [cx, cy, w, h] = from;
     [(to[0] - cx) / w, (to[1] - cy) / h, (to[2] / w).ln(), (to[3] / h).ln()]
@@ -215,7 +215,7 @@ mod tests {
         for offsets in offsets {
             let overlaps: Vec<f64> = offsets.iter().map(|o| overlap(&[o[0], o[1], o[2], o[3]])).collect();
             assert!(overlaps.iter().all(|overlap| *overlap >= 0.0999));
-            // Near ones and far ones.
+            // Some samples are near and some are far.
             assert!(overlaps.iter().any(|overlap| *overlap > 0.85));
             assert!(overlaps.iter().any(|overlap| *overlap < 0.4));
         }

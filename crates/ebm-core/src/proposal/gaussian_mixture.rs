@@ -1,4 +1,4 @@
-//! Eq. 5: the paper's proposal distribution, and its draws that a batch shares.
+//! Eq. 5, the paper's proposal distribution, and a version whose draws a batch shares.
 
 use candle_core::{DType, Tensor};
 use ebm_base::settings;
@@ -11,10 +11,11 @@ use crate::log_sum::LogSum;
 use crate::math::{log_mean_exp, log_standard_normal};
 use crate::{Error, Result, check, host};
 
-/// Eq. 5: `q(y | y_i) = (1/L) Σ_l N(y; y_i, diag(σ_l²))`, equally weighted components that share the centre.
+/// The mixture `q(y | y_i) = (1/L) Σ_l N(y; y_i, diag(σ_l²))` of Eq. 5: equally weighted components with a common
+/// centre.
 ///
-/// The paper's σ_l is the same for all coordinates ([`isotropic`](Self::isotropic)); [`new`](Self::new)
-/// allows one for each. All coordinates of one sample come from the same component. In a file,
+/// The paper's σ_l is the same for all coordinates ([`isotropic`](Self::isotropic)); [`new`](Self::new) allows
+/// one per coordinate. All coordinates of a sample come from the same component. A configuration file has
 /// `{ sigmas = [0.1, 0.8], dim = 2 }` or `{ sigmas = [[0.1, 0.2], [0.8, 1.6]] }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
@@ -23,12 +24,12 @@ pub struct GaussianMixture {
 }
 
 settings! {
-    /// As it stands in a file.
+    /// Form in a configuration file.
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Written {
         sigmas: Sigmas where 1e-6..=1e4,
-        /// D, where a component has one σ for all coordinates.
+        /// D, required if a component has one σ for all coordinates.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dim: Option<usize> where 1..=64,
     }
@@ -68,7 +69,7 @@ impl From<GaussianMixture> for Written {
 }
 
 impl GaussianMixture {
-    /// A mixture of the L components in `sigmas`, each with D standard deviations in the units of y.
+    /// Creates a mixture of the L components in `sigmas`, each with D standard deviations in the units of y.
     ///
     /// # Errors
     /// [`Error::Setting`] when there is no component or coordinate, when the components differ in D, or when
@@ -87,15 +88,15 @@ impl GaussianMixture {
         Ok(Self { sigmas })
     }
 
-    /// A mixture of one isotropic component in `dim` coordinates for each standard deviation, as in Eq. 5.
+    /// Creates a mixture of one isotropic component in `dim` coordinates per standard deviation, as in Eq. 5.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn isotropic(sigmas: &[f64], dim: usize) -> Result<Self> {
         Self::new(sigmas.iter().map(|&sigma| vec![sigma; dim]).collect())
     }
 
-    /// The same mixture with every standard deviation multiplied by `factor`.
+    /// Multiplies every standard deviation by `factor`.
     ///
     /// # Errors
     /// [`Error::Setting`] when a standard deviation leaves its range.
@@ -105,18 +106,18 @@ impl GaussianMixture {
         )
     }
 
-    /// The standard deviations, L components of D coordinates.
+    /// Returns the standard deviations, L components of D coordinates.
     pub fn sigmas(&self) -> &[Vec<f64>] {
         &self.sigmas
     }
 
-    /// D, the number of coordinates.
+    /// Returns D, the number of coordinates.
     pub fn dim(&self) -> usize {
         self.sigmas[0].len()
     }
 
-    /// [`Proposal::log_prob`] in one pass over the samples, as the objectives need it.
-    fn log_prob_without_history(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
+    /// Computes [`Proposal::log_prob`] in one pass over the samples and without a graph, for the objectives.
+    fn log_prob_detached(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
         let (batch, count, dim) = y.dims3()?;
         let (values, centers) = (host::values(y)?, host::values(center)?);
         let constant = -(self.sigmas.len() as f64).ln() - 0.5 * dim as f64 * std::f64::consts::TAU.ln();
@@ -140,7 +141,7 @@ impl GaussianMixture {
         host::tensor(log_q, (batch, count), y)
     }
 
-    /// The batch size of `center`, whose D must be this mixture's.
+    /// Returns the batch size of `center`, whose D must be this mixture's.
     fn batch(&self, center: &Tensor) -> Result<usize> {
         let (batch, _) = check::dims2("the proposal's centre", center)?;
         check::dims("the proposal's centre", center, "(B, D)", &[batch, self.dim()])?;
@@ -152,7 +153,7 @@ impl Proposal for GaussianMixture {
     fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor> {
         let batch = self.batch(center)?;
         check::at_least_one("num_samples", num_samples)?;
-        // Drawn on the host: a device's own generator can not be given, and not every one can be seeded.
+        // The CPU draws them, because a device's own generator cannot be passed and not every one can be seeded.
         let mut noise = Vec::with_capacity(batch * num_samples * self.dim());
         for _ in 0..batch * num_samples {
             let component = &self.sigmas[rng.random_range(0..self.sigmas.len())];
@@ -167,7 +168,7 @@ impl Proposal for GaussianMixture {
         let (_, count, _) = check::dims3("y", y)?;
         check::dims("y", y, "(B, M, D)", &[batch, count, self.dim()])?;
         if y.device().is_cpu() && !y.track_op() && !center.track_op() {
-            return self.log_prob_without_history(y, center);
+            return self.log_prob_detached(y, center);
         }
 
         let sigmas = host::tensor(self.sigmas.concat(), (self.sigmas.len(), self.dim()), y)?;
@@ -182,10 +183,10 @@ impl Proposal for GaussianMixture {
     }
 }
 
-/// Eq. 5 with the same M offsets `y_im − y_i` for every target of a batch, as the published code draws them.
+/// Eq. 5 with the same M offsets `y_im − y_i` for every target of a batch, as in the published code.
 ///
-/// Each target still has M samples of the mixture, so every loss keeps its expectation; samples of different
-/// targets are no longer independent. B times fewer numbers are drawn and densities evaluated.
+/// Each target still has M samples of the mixture, so every loss keeps its expectation, but samples of different
+/// targets are not independent. The number of draws and of evaluated densities is B times smaller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SharedOffsets(pub GaussianMixture);

@@ -1,4 +1,4 @@
-//! Where samples of Eq. 4 come from: Eq. 5 and its rivals.
+//! Proposals, the distributions of the samples in Eq. 4: Eq. 5 and its rivals.
 
 mod boxes;
 mod gaussian_mixture;
@@ -13,26 +13,26 @@ pub use uniform::Uniform;
 
 use crate::Result;
 
-/// A distribution `q(y | y_i)` that depends on the target `y_i`: samples and their density.
+/// Distribution `q(y | y_i)` that depends on the target `y_i`, with samples and their density.
 pub trait Proposal {
-    /// `num_samples` draws for each of the B centres `y_i`: `center` is `(B, D)`, the result `(B, M, D)` with
-    /// the type and device of `center`.
+    /// Draws `num_samples` samples for each of the B centres `y_i`. `center` is `(B, D)`, and the result is
+    /// `(B, M, D)` with the type and device of `center`.
     ///
     /// # Errors
-    /// When `center` has another shape than the distribution, or there is nothing to draw.
+    /// If `center` has another shape than the distribution, or `num_samples` is 0.
     fn sample(&self, center: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<Tensor>;
 
-    /// `log q(y | y_i)`, shape `(B, M)`, at `y`, shape `(B, M, D)`, for the centres `(B, D)`.
+    /// Returns `log q(y | y_i)`, shape `(B, M)`, at `y`, shape `(B, M, D)`, for the centres `center`, `(B, D)`.
     ///
     /// # Errors
-    /// When the shapes do not fit together.
+    /// If the shapes do not fit together.
     fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor>;
 
-    /// [`sample`](Self::sample) and [`log_prob`](Self::log_prob) of the samples, for a distribution that has
-    /// both at a lower price than one after the other.
+    /// Returns the results of [`sample`](Self::sample) and of [`log_prob`](Self::log_prob) at the samples.
+    /// Override this method if both together cost less than one after the other.
     ///
     /// # Errors
-    /// Those of the two.
+    /// The errors of both methods.
     fn sample_with_log_prob(
         &self,
         center: &Tensor,
@@ -45,7 +45,7 @@ pub trait Proposal {
     }
 }
 
-/// What points to a proposal is one.
+/// Implements [`Proposal`] for a pointer to a proposal.
 macro_rules! pointer {
     ($pointer:ty) => {
         impl<P: Proposal + ?Sized> Proposal for $pointer {

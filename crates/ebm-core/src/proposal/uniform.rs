@@ -1,4 +1,4 @@
-//! The uniform proposal.
+//! Uniform proposal.
 
 use candle_core::{D, Tensor};
 use ebm_base::settings;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::Proposal;
 use crate::{Error, Result, check, host};
 
-/// The uniform distribution on the box between `low` and `high`, whatever the target: counter-examples of
-/// implicit behavioural cloning, and importance samples where nothing is known of y.
+/// Uniform distribution on the box between `low` and `high`, independent of the target. It gives the
+/// counter-examples of implicit behavioural cloning, and importance samples if nothing is known of y.
 ///
-/// What f does outside the box no loss with these samples will see. A target out there has no noise density:
-/// [`NoiseContrastive`](crate::NoiseContrastive) is then certain, and learns nothing of it.
+/// A loss with these samples ignores f outside the box. A target outside the box has no noise density:
+/// [`NoiseContrastive`](crate::NoiseContrastive) is then certain and learns nothing from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Uniform {
@@ -40,7 +40,7 @@ impl TryFrom<Unchecked> for Uniform {
 }
 
 impl Uniform {
-    /// The box between the corners `low` and `high`, D coordinates each.
+    /// Creates the distribution on the box between the corners `low` and `high`, D coordinates each.
     ///
     /// # Errors
     /// [`Error::Setting`] unless both have the same number (at least one) of finite coordinates, and `low` is
@@ -48,7 +48,8 @@ impl Uniform {
     pub fn new(low: Vec<f64>, high: Vec<f64>) -> Result<Self> {
         let extends = |(low, high): (&f64, &f64)| low < high && (high - low).is_finite();
         let ok = !low.is_empty() && low.len() == high.len() && low.iter().zip(&high).all(extends);
-        let expected = "the corners of a box: as many finite coordinates, each low below its high";
+        let expected =
+            "the corners of a box, with the same number of finite coordinates and each low below its high";
         check::setting("low, high", ok, format!("{low:?}, {high:?}"), expected)?;
         Ok(Self { low, high })
     }
@@ -57,7 +58,7 @@ impl Uniform {
         self.low.iter().zip(&self.high).map(|(low, high)| (high - low).ln()).sum()
     }
 
-    /// D, the number of coordinates.
+    /// Returns D, the number of coordinates.
     pub fn dim(&self) -> usize {
         self.low.len()
     }
@@ -90,13 +91,13 @@ impl Proposal for Uniform {
         Ok((samples, log_q))
     }
 
-    /// −log of the volume inside the box, −∞ elsewhere and at a NaN.
+    /// Returns −log of the volume inside the box, and −∞ elsewhere and at a NaN.
     fn log_prob(&self, y: &Tensor, center: &Tensor) -> Result<Tensor> {
         let (batch, _) = check::dims2("the proposal's centre", center)?;
         let (_, count, _) = check::dims3("y", y)?;
         check::dims("y", y, "(B, M, D)", &[batch, count, self.dim()])?;
         let bound = |values: &[f64]| host::tensor(values.to_vec(), (1, 1, self.dim()), y);
-        // Every comparison with a NaN is false: such a y is not inside.
+        // Every comparison with a NaN is false, so such a y is not inside.
         let inside = y.broadcast_ge(&bound(&self.low)?)?.mul(&y.broadcast_le(&bound(&self.high)?)?)?;
         let inside = inside.min(D::Minus1)?; // (B, M)
         let fill = |value: f64| host::tensor(vec![value; batch * count], (batch, count), y);

@@ -1,4 +1,4 @@
-//! The settings of a refinement.
+//! Settings of a refinement.
 
 use ebm_base::settings;
 use serde::{Deserialize, Serialize};
@@ -6,46 +6,46 @@ use serde::{Deserialize, Serialize};
 use crate::{Result, check};
 
 settings! {
-    /// How [`refine`](crate::refine) climbs: T steps of length λ under a [`StepRule`].
+    /// Settings of [`refine`](crate::refine): T steps of gradient ascent with length λ under a [`StepRule`].
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct GradientAscent {
-        /// T, the number of steps; 0 evaluates f and moves nothing.
+        /// T, the number of steps; 0 only evaluates f.
         pub steps: usize where 0..=100_000,
-        /// λ for each of the D coordinates of y, or a single one for all of them; not negative.
+        /// Step length λ, not negative: one number per coordinate of y, or one for all coordinates.
         pub step_length: Vec<f64> where 0.0..=1e6,
         /// η in (0, 1], the factor on a candidate's step length after a rejected step. Only
-        /// [`StepRule::Backtracking`] rejects steps; the others require η = 1, which is the default when
-        /// read.
+        /// [`StepRule::Backtracking`] rejects steps; the other rules require η = 1, which is the default in a
+        /// file.
         #[serde(default = "no_decay")]
         pub decay: f64 where 1e-6..=1.0,
-        /// Which steps are kept, and when to stop.
+        /// Rule that keeps steps and stops the ascent.
         pub rule: StepRule,
     }
 }
 
 settings! {
-    /// Which steps a refinement keeps. Each candidate is judged by itself.
+    /// Rule that keeps or rejects the steps of a refinement, separately for each candidate.
     ///
     /// No rule keeps a step to a non-finite y or f.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "snake_case")]
     pub enum StepRule {
-        /// Supplement Algorithm S1: a step is kept only if it increases f; otherwise λ becomes η λ.
+        /// Algorithm S1 of the supplement: a step is kept only if it increases f; otherwise λ becomes η λ.
         Backtracking,
-        /// Supplement Algorithm S2: every step is kept, and a candidate stops after a step that changes f by
-        /// less than Ω₁, or by less than Ω₂ < 0, that is, one that makes it clearly worse.
+        /// Algorithm S2 of the supplement: every step is kept. A candidate stops after a step that changes f by
+        /// less than Ω₁ in either direction, or by less than Ω₂ < 0, which is clearly worse.
         EarlyStopping {
             /// Ω₁ ≥ 0; the paper uses 1e-3.
             change_threshold: f64 where 0.0..=1e6,
             /// Ω₂ ≤ 0; the paper uses −1e-2.
             degeneration_tolerance: f64 where -1e6..=0.0,
-            /// Return the best y that the candidate visited. Without it (the paper's algorithm, the default)
-            /// the last one is returned, even where its f is lower than that of `y0`.
+            /// Whether to return the best y that the candidate visited. Otherwise (the paper's algorithm, the
+            /// default) the last y is returned, even if its f is lower than at `y0`.
             #[serde(default)]
             keep_best: bool,
         },
-        /// Every step is kept: the ascent of ATOM (supplement, Visual Tracking, Inference).
+        /// Every step is kept, as in ATOM (supplement, Visual Tracking, Inference).
         Plain,
     }
 }
@@ -55,10 +55,10 @@ fn no_decay() -> f64 {
 }
 
 impl GradientAscent {
-    /// Refuses settings with which nothing can climb, whatever y is.
+    /// Checks all settings that do not depend on y.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting), naming the setting.
+    /// [`Error::Setting`](crate::Error::Setting) with the name of the first bad setting.
     pub fn check(&self) -> Result<()> {
         let lambda = &self.step_length;
         check::setting(
@@ -92,7 +92,7 @@ impl GradientAscent {
         Ok(())
     }
 
-    /// λ for each of `dim` coordinates, after a check of all settings.
+    /// Returns λ for each of `dim` coordinates, after a check of all settings.
     pub(super) fn step_lengths(&self, dim: usize) -> Result<Vec<f64>> {
         self.check()?;
         let lambda = &self.step_length;
@@ -100,7 +100,7 @@ impl GradientAscent {
             "step_length",
             lambda.len() == 1 || lambda.len() == dim,
             format!("{lambda:?}"),
-            "one number, or as many as y has coordinates",
+            "one number, or one per coordinate of y",
         )?;
         Ok(if lambda.len() == 1 { vec![lambda[0]; dim] } else { lambda.clone() })
     }

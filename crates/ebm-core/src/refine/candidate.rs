@@ -1,35 +1,35 @@
-//! One candidate on its way uphill: the bodies of Algorithms S1 and S2.
+//! Ascent of one candidate: the loop bodies of Algorithms S1 and S2.
 
 use super::{GradientAscent, Stand, StepRule};
 
-/// How a candidate's refinement ended.
+/// Reason why the refinement of a candidate ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It made all T steps.
+    /// The candidate made all T steps.
     Completed,
-    /// It stopped because f changed by less than Ω₁ (Algorithm S2).
+    /// f changed by less than Ω₁ (Algorithm S2).
     Converged,
-    /// It stopped because f fell by more than −Ω₂ (Algorithm S2).
+    /// f fell by more than −Ω₂ (Algorithm S2).
     Degenerated,
-    /// f was not finite at `y0`, which is returned unchanged; or, under a rule without backtracking, a step
-    /// led to a non-finite y or f and was undone.
+    /// f was not finite at `y0`, which is returned unchanged; or, under a rule without backtracking, a step led
+    /// to a non-finite y or f and was undone.
     NonFinite,
 }
 
-/// What happened to one candidate.
+/// Record of the refinement of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CandidateOutcome {
-    /// The number of steps that were kept.
+    /// Number of steps that were kept.
     pub accepted: usize,
-    /// The number of steps that were undone.
+    /// Number of steps that were undone.
     pub rejected: usize,
-    /// The factor, a power of η, by which λ was multiplied at the end.
+    /// Final factor on λ, a power of η.
     pub step_scale: f64,
-    /// How it ended.
+    /// Reason for the end.
     pub status: Status,
 }
 
-/// A point, f there, and the gradient of f there.
+/// Point with f and the gradient of f.
 #[derive(Clone)]
 pub(super) struct Point {
     pub(super) y: Vec<f64>,
@@ -37,22 +37,22 @@ pub(super) struct Point {
     pub(super) gradient: Vec<f64>,
 }
 
-/// What becomes of a step.
+/// Decision on a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It is kept, and the next one begins where it led.
-    GoesOn,
-    /// It is undone, and a shorter one is tried; or the candidate had finished.
-    Undone,
-    /// It was the last, kept unless it led to no finite f.
-    Ends(Status),
+pub(super) enum Decision {
+    /// The step is kept, and the next step starts at its end.
+    Continue,
+    /// The step is undone, and the next step is shorter; or the candidate had finished.
+    Reject,
+    /// The step is the last one, and it is kept unless its f is not finite.
+    Stop(Status),
 }
 
 pub(super) struct Candidate {
     pub(super) at: Point,
-    /// f where the last step began.
+    /// f at the start of the last step.
     pub(super) before: f64,
-    /// The best point so far, where the rule keeps it; it is returned then.
+    /// Best point so far, if the rule returns it.
     pub(super) best: Option<Point>,
     pub(super) outcome: CandidateOutcome,
     pub(super) finished: bool,
@@ -72,7 +72,7 @@ impl Candidate {
         }
     }
 
-    /// `y + λ ∇f(x, y)`; a finished candidate stays.
+    /// Returns `y + λ ∇f(x, y)`, or the present y if the candidate has finished.
     pub(super) fn propose(&self, step_lengths: &[f64]) -> Vec<f64> {
         if self.finished {
             return self.at.y.clone();
@@ -82,39 +82,40 @@ impl Candidate {
         self.at.y.iter().zip(steps).map(|(y, step)| y + step).collect()
     }
 
-    /// What becomes of a step to a point with this f.
-    pub(super) fn verdict(&self, ascent: &GradientAscent, f: f64) -> Verdict {
+    /// Returns the decision on a step to a point with the score `f`.
+    pub(super) fn judge(&self, ascent: &GradientAscent, f: f64) -> Decision {
         let change = f - self.at.f;
         match ascent.rule {
-            _ if self.finished => Verdict::Undone,
-            StepRule::Backtracking if f.is_finite() && change > 0.0 => Verdict::GoesOn,
-            StepRule::Backtracking => Verdict::Undone,
-            _ if !f.is_finite() => Verdict::Ends(Status::NonFinite),
+            _ if self.finished => Decision::Reject,
+            StepRule::Backtracking if f.is_finite() && change > 0.0 => Decision::Continue,
+            StepRule::Backtracking => Decision::Reject,
+            _ if !f.is_finite() => Decision::Stop(Status::NonFinite),
             StepRule::EarlyStopping { change_threshold, .. } if change.abs() < change_threshold => {
-                Verdict::Ends(Status::Converged)
+                Decision::Stop(Status::Converged)
             }
             StepRule::EarlyStopping { degeneration_tolerance, .. } if change < degeneration_tolerance => {
-                Verdict::Ends(Status::Degenerated)
+                Decision::Stop(Status::Degenerated)
             }
-            StepRule::EarlyStopping { .. } | StepRule::Plain => Verdict::GoesOn,
+            StepRule::EarlyStopping { .. } | StepRule::Plain => Decision::Continue,
         }
     }
 
-    /// What an observer is told.
+    /// Returns the record of the present point for an observer.
     pub(super) fn stand(&self, candidate: usize, is_kept: bool) -> Stand<'_> {
         Stand { candidate, y: &self.at.y, f: self.at.f, is_kept }
     }
 
-    /// Takes the step to the proposed point, or not, and says which; `None` is one that is not finite.
-    pub(super) fn decide(&mut self, ascent: &GradientAscent, proposed: Option<Point>) -> bool {
+    /// Takes or undoes the step to `proposed`, and returns whether it was taken; `None` is a point that is not
+    /// finite.
+    pub(super) fn advance(&mut self, ascent: &GradientAscent, proposed: Option<Point>) -> bool {
         if self.finished {
             return false;
         }
         self.before = self.at.f;
         let f = proposed.as_ref().map_or(f64::NAN, |point| point.f);
-        let verdict = self.verdict(ascent, f);
+        let decision = self.judge(ascent, f);
         let kept =
-            proposed.filter(|_| !matches!(verdict, Verdict::Undone | Verdict::Ends(Status::NonFinite)));
+            proposed.filter(|_| !matches!(decision, Decision::Reject | Decision::Stop(Status::NonFinite)));
         let is_kept = kept.is_some();
         match kept {
             Some(point) => {
@@ -129,7 +130,7 @@ impl Candidate {
                 self.outcome.step_scale *= ascent.decay;
             }
         }
-        if let Verdict::Ends(status) = verdict {
+        if let Decision::Stop(status) = decision {
             self.outcome.status = status;
             self.finished = true;
         }

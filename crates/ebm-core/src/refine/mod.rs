@@ -1,4 +1,4 @@
-//! Section 3.3: prediction by gradient ascent.
+//! Prediction by gradient ascent (Section 3.3).
 
 mod ascent;
 mod candidate;
@@ -6,65 +6,66 @@ mod candidate;
 use candle_core::{DType, Device, Tensor};
 
 pub use ascent::{GradientAscent, StepRule};
-use candidate::{Candidate, Point, Verdict};
+use candidate::{Candidate, Decision, Point};
 pub use candidate::{CandidateOutcome, Status};
 
 use crate::model::{checked_score, checked_score_and_grad};
 use crate::{EnergyModel, Result, check, host};
 
-/// The result of [`refine`].
+/// Result of [`refine`].
 #[derive(Clone, Debug)]
 pub struct Refined {
-    /// The refined candidates, `(B, M, D)`, with the type and device of `y0`.
+    /// Refined candidates, `(B, M, D)`, with the type and device of `y0`.
     pub y: Tensor,
     /// f at `y0`, `(B, M)`.
     pub f_init: Tensor,
     /// f at [`y`](Self::y), `(B, M)`.
     pub f: Tensor,
-    /// f where the last step began, `(B, M)`: at `y0` without a step.
+    /// f at the start of the last step, `(B, M)`; without a step, f at `y0`.
     pub f_before: Tensor,
-    /// What happened.
+    /// Record of the refinement.
     pub outcome: Outcome,
 }
 
-/// What happened in a refinement.
+/// Record of a refinement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How often f was evaluated for all candidates together: T + 1 unless every candidate stopped before.
+    /// Number of evaluations of f for all candidates together: T + 1, or fewer if every candidate stopped
+    /// earlier.
     pub evaluations: usize,
-    /// Each candidate's own record, B × M in row-major order.
+    /// Records of the B × M candidates in row-major order.
     pub candidates: Vec<CandidateOutcome>,
 }
 
-/// Where a candidate stands after a step of [`refine_observed`].
+/// State of a candidate after a step of [`refine_observed`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stand<'a> {
-    /// The candidate, from 0 to B × M in row-major order.
+    /// Index of the candidate among the B × M in row-major order.
     pub candidate: usize,
-    /// Where it is, D coordinates.
+    /// Coordinates of the candidate, D numbers.
     pub y: &'a [f64],
-    /// f there.
+    /// Score at `y`.
     pub f: f64,
-    /// Whether the step was kept; true where it begins. An undone step leaves it where it was.
+    /// Whether the step was kept; `true` at the start. An undone step leaves `y` unchanged.
     pub is_kept: bool,
 }
 
-/// Climbs f from each of the candidates `y0`, shape `(B, M, D)`, independently of one another (Section 3.3;
-/// supplement, Algorithms S1 and S2).
+/// Refines each of the candidates `y0`, shape `(B, M, D)`, by gradient ascent on f, independently of the others
+/// (Section 3.3; supplement, Algorithms S1 and S2).
 ///
-/// Algorithm S1 as printed evaluates f twice in a step; here each step costs one evaluation. The value at an
-/// accepted point is the next step's PrevValue, and after a rejected step neither it nor the gradient
-/// changed. Only the gradients where a step was kept are read
+/// Algorithm S1 as printed evaluates f twice per step; this function evaluates it once. The value at an accepted
+/// point is the PrevValue of the next step, and a rejected step changes neither this value nor the gradient.
+/// Gradients are computed only at accepted points
 /// ([`EnergyModel::score_and_grad_where`](crate::EnergyModel::score_and_grad_where)).
 ///
-/// The result is always finite in y. Under [`StepRule::Backtracking`] no candidate ends with a lower f than
-/// it began with. A candidate whose f is not finite at `y0` stays there ([`Status::NonFinite`]). Without
-/// candidates (B or M is 0) the model is not called.
+/// The resulting y is always finite. Under [`StepRule::Backtracking`] no candidate ends with a lower f than it
+/// had at `y0`. A candidate whose f is not finite at `y0` stays there ([`Status::NonFinite`]). If B or M is 0,
+/// the model is not called.
 ///
 /// # Errors
-/// [`Error::Setting`](crate::Error::Setting) for bad settings, [`Error::NonFinite`](crate::Error::NonFinite)
-/// for a bad `y0`, and [`Error::Shape`](crate::Error::Shape) when `y0` or a result of the model has the wrong
-/// shape; else whatever the model reports.
+/// [`Error::Setting`](crate::Error::Setting) for bad settings; [`Error::NonFinite`](crate::Error::NonFinite) for
+/// a bad `y0`; [`Error::Shape`](crate::Error::Shape) if `y0` or a result of the model has the wrong shape;
+/// otherwise the error of the model.
 pub fn refine<M: EnergyModel>(
     model: &M,
     features: &M::Features,
@@ -74,10 +75,10 @@ pub fn refine<M: EnergyModel>(
     refine_observed(model, features, y0, ascent, &mut |_| ())
 }
 
-/// [`refine`], with `observe` told where every candidate stands: at `y0`, and after each step that it tries.
+/// Refines like [`refine`], and calls `observe` with every candidate at `y0` and after each of its steps.
 ///
 /// # Errors
-/// Those of [`refine`].
+/// The errors of [`refine`].
 pub fn refine_observed<M: EnergyModel>(
     model: &M,
     features: &M::Features,
@@ -94,8 +95,8 @@ pub fn refine_observed<M: EnergyModel>(
         return Ok(Refined { y: y0.detach(), f_init: f.clone(), f_before: f.clone(), f, outcome });
     }
 
-    // The decisions are made on the host: a few numbers for each candidate, next to a pass through a network.
-    // In a step y goes to the device, f and its gradient come back, and nothing else is moved.
+    // The CPU decides: this is little work next to a pass through a network. In a step y goes to the device, f
+    // and its gradient come back, and nothing else is moved.
     let y0 = y0.detach();
     let read_first: &dyn Fn(usize, f64) -> bool = &|_, f| f.is_finite();
     let first = (ascent.steps > 0).then_some(read_first);
@@ -113,15 +114,15 @@ pub fn refine_observed<M: EnergyModel>(
         let (y, finite) = propose(&candidates, &step_lengths, y0.dtype())?;
         let on_device = host::tensor(y.clone(), y0.shape(), &y0)?;
         let goes_on =
-            |place: usize, f: f64| finite[place] && candidates[place].verdict(ascent, f) == Verdict::GoesOn;
-        let is_read: Option<&dyn Fn(usize, f64) -> bool> =
+            |place: usize, f: f64| finite[place] && candidates[place].judge(ascent, f) == Decision::Continue;
+        let needs_gradient: Option<&dyn Fn(usize, f64) -> bool> =
             if step < ascent.steps { Some(&goes_on) } else { None };
-        let (_, points) = evaluate(model, features, &on_device, &y, is_read)?;
+        let (_, points) = evaluate(model, features, &on_device, &y, needs_gradient)?;
         evaluations += 1;
         let proposed = points.into_iter().zip(finite).map(|(point, finite)| finite.then_some(point));
         for (place, (candidate, point)) in candidates.iter_mut().zip(proposed).enumerate() {
             if !candidate.finished {
-                let is_kept = candidate.decide(ascent, point);
+                let is_kept = candidate.advance(ascent, point);
                 observe(candidate.stand(place, is_kept));
             }
         }
@@ -136,12 +137,12 @@ pub fn refine_observed<M: EnergyModel>(
     Ok(Refined { y, f_init, f, f_before, outcome: Outcome { evaluations, candidates } })
 }
 
-/// The proposed points, and which of them are finite. In place of one that is not stands the point that its
-/// candidate comes from: a model need not bear what no rule would accept.
+/// Returns the proposed points, and whether each is finite. A non-finite point is replaced by the candidate's
+/// present point, because a model need not accept it and every rule rejects it.
 fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Result<(Vec<f64>, Vec<bool>)> {
     let proposed: Vec<f64> =
         candidates.iter().flat_map(|candidate| candidate.propose(step_lengths)).collect();
-    // Rounded to the type of y0 first, where a number can overflow and where the model will see it.
+    // The points are first rounded to the type of y0, in which they can overflow and the model sees them.
     let mut proposed = host::values(&Tensor::from_vec(proposed, ((),), &Device::Cpu)?.to_dtype(dtype)?)?;
     let mut finite = Vec::with_capacity(candidates.len());
     for (candidate, y) in candidates.iter().zip(proposed.chunks_exact_mut(step_lengths.len())) {
@@ -154,18 +155,18 @@ fn propose(candidates: &[Candidate], step_lengths: &[f64], dtype: DType) -> Resu
     Ok((proposed, finite))
 }
 
-/// f at y, given on the device and on the host, as a tensor `(B, M)`, and the same by candidate, with
-/// the gradients that `is_read` names, if the next step needs any.
+/// Evaluates f at `y`, whose elements are also given as `values`. Returns f as a tensor `(B, M)` and one point
+/// per candidate. If `needs_gradient` is given, the points that it selects have their gradients.
 fn evaluate<M: EnergyModel>(
     model: &M,
     features: &M::Features,
     y: &Tensor,
     values: &[f64],
-    is_read: Option<&dyn Fn(usize, f64) -> bool>,
+    needs_gradient: Option<&dyn Fn(usize, f64) -> bool>,
 ) -> Result<(Tensor, Vec<Point>)> {
-    let (f, gradients) = match is_read {
-        Some(is_read) => {
-            let (f, gradient) = checked_score_and_grad(model, features, y, is_read)?;
+    let (f, gradients) = match needs_gradient {
+        Some(needs_gradient) => {
+            let (f, gradient) = checked_score_and_grad(model, features, y, needs_gradient)?;
             (f.detach(), host::values(&gradient)?)
         }
         None => (checked_score(model, features, y)?.detach(), Vec::new()),

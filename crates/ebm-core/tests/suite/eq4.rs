@@ -1,4 +1,4 @@
-//! Eq. 4 against closed forms: what it estimates must be the negative log-likelihood.
+//! Eq. 4 against closed forms: the loss must estimate the negative log-likelihood.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{EnergyModel, GaussianMixture, MonteCarloNll, Objective, Proposal, Result};

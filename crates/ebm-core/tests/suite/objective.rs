@@ -1,4 +1,4 @@
-//! The objectives against golden values, and their refusals.
+//! Objectives against golden values, and their errors.
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::{

@@ -62,8 +62,8 @@ fn every_objective_reads_writes_and_computes() {
         assert!(flat(&loss)[0].is_finite(), "{text}");
         losses.push(flat(&loss)[0]);
     }
-    // No name leads to another's objective, nor do settings get lost. One pair is equal: with a uniform q,
-    // whose density is constant, NCE is InfoNCE.
+    // Every name gives its own objective, and no setting is lost. One pair is equal: with a uniform q, whose
+    // density is constant, NCE is InfoNCE.
     let mut distinct = losses.clone();
     distinct.sort_by(f64::total_cmp);
     distinct.dedup();

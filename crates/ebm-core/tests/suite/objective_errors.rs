@@ -24,7 +24,7 @@ fn zeros(shape: &[usize]) -> Tensor {
     Tensor::zeros(shape, DType::F64, &Device::Cpu).unwrap()
 }
 
-/// One object for all that a test asks of an objective with a given model.
+/// Objective with a given model behind a trait object.
 type Loss<M> = Box<dyn Fn(&M, &<M as EnergyModel>::Features, &Tensor) -> Result<Tensor>>;
 
 /// Every objective with M samples.
@@ -115,7 +115,7 @@ fn bad_settings() {
     assert_refused(&dsm, "count");
 }
 
-/// A proposal whose samples and densities have shapes of their own.
+/// Proposal whose samples and densities have given shapes.
 struct Misshapen([usize; 3], [usize; 2]);
 
 impl Proposal for Misshapen {
@@ -155,7 +155,7 @@ fn a_proposal_of_the_wrong_shape() {
     assert!(matches!(kld.loss(&network, &x, &y, &mut rng(0)).unwrap_err(), Error::Shape { .. }));
 }
 
-/// A model whose results have shapes of their own: of f, of the derivatives, and of b.
+/// Model whose f, derivatives and b have given shapes.
 #[derive(Clone, Copy)]
 struct Odd {
     second: Option<[usize; 2]>,

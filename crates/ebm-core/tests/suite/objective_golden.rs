@@ -1,4 +1,4 @@
-//! The objectives against values and gradients from elsewhere.
+//! Objectives against independent golden values and gradients.
 
 use candle_core::{Device, Tensor, Var};
 use ebm_core::{
@@ -215,7 +215,7 @@ fn values_and_gradients_of_pytorch() {
     check!(SelfNormalized { proposal, num_samples }, snl, 1e-13);
     let directions = Directions::Coordinates;
     check!(ScoreMatching { derivatives: Derivatives::Exact, directions }, sm, 1e-14);
-    // The error of the differences is that of h²; twice the step, four times the error.
+    // The error of the differences is of order h²: twice the step gives four times the error.
     let derivatives = Derivatives::Differences { step: 1e-3 };
     check!(ScoreMatching { derivatives, directions }, sm, 1e-5);
 }

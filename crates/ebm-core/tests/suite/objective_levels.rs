@@ -1,4 +1,4 @@
-//! What does not change the density does not change the loss; f32 against f64.
+//! Invariance of the losses to a constant offset of f, and f32 against f64.
 
 use candle_core::{DType, Tensor};
 use ebm_core::{
@@ -111,7 +111,7 @@ fn differences_lose_the_digits_that_the_level_takes() {
 fn snl_follows_if_b_does() {
     let objective = SelfNormalized { proposal: proposal(), num_samples: 32 };
     assert_invariant(&objective);
-    // b alone: the loss is another.
+    // A change of b alone changes the loss.
     let moved = outcome(&objective, DType::F64, 1.0, false);
     assert!(distance(&moved, &outcome(&objective, DType::F64, 0.0, true)) > 0.1);
 }

@@ -1,4 +1,4 @@
-//! The objectives that draw noise of their own, against their formulas for the samples that the model saw.
+//! Objectives that draw noise themselves, against their formulas for the samples that the model got.
 
 use candle_core::{Device, Tensor};
 use ebm_core::{
@@ -139,7 +139,8 @@ fn ml_mcmc_by_its_chain() {
 
 #[test]
 fn a_target_outside_a_uniform_proposal_is_certain_for_nce_alone() {
-    // Its noise density is 0: no doubt, no loss and no gradient. InfoNCE and ML-IS do not ask for it.
+    // The target's noise density is 0, so NCE has no loss and no gradient. InfoNCE and ML-IS do not use this
+    // density.
     let network = Network::new();
     let (x, y) = (Network::x(candle_core::DType::F64), Network::y(candle_core::DType::F64));
     let proposal = &Uniform::new(vec![5.0, 5.0], vec![6.0, 6.0]).unwrap();

@@ -1,4 +1,4 @@
-//! The proposals beside Eq. 5.
+//! Proposals other than Eq. 5.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::parametric::GaussianMixtureDensity;
@@ -111,7 +111,7 @@ fn bad_boxes_and_shapes_have_typed_errors() {
         let sample = |shape: &[usize], n| q.sample(&zeros(shape), n, &mut rng(0)).unwrap_err();
         assert!(matches!(sample(&[3, 2], 0), Error::Setting { name: "num_samples", .. }), "{index}");
         if index < 2 {
-            // The learned one does not look at the target.
+            // The learned proposal ignores the target.
             assert!(matches!(sample(&[0, 2], 1), Error::Empty { .. }), "{index}");
             assert!(matches!(sample(&[3, 1], 1), Error::Shape { .. }), "{index}");
             assert!(matches!(sample(&[3], 1), Error::Shape { .. }), "{index}");
@@ -132,7 +132,7 @@ fn shared_offsets_are_the_same_for_each_target() {
     for row in offsets.chunks_exact(100) {
         assert_close(row, &offsets[..100], 1e-14);
     }
-    // One target's are what the mixture itself draws, so that each target's marginal is the mixture.
+    // The offsets of one target are samples of the mixture itself, so each target's marginal is the mixture.
     let origin = Tensor::zeros((1, 2), DType::F64, &Device::Cpu).unwrap();
     assert_close(&offsets[..100], &flat(&mixture.sample(&origin, 50, &mut rng(3)).unwrap()), 1e-14);
 }

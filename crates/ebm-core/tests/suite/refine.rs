@@ -246,7 +246,7 @@ fn bad_settings_and_inputs_have_typed_errors() {
     assert!(matches!(error, Error::NoGradient), "{error}");
 }
 
-/// The gradient where it is read, elsewhere a number that would throw y far away; counts those that are read.
+/// Returns the gradient where it is needed and a huge number elsewhere, and counts the needed gradients.
 struct OnlyRead<M>(M, Cell<usize>);
 
 impl<M: EnergyModel> EnergyModel for OnlyRead<M> {
@@ -258,12 +258,12 @@ impl<M: EnergyModel> EnergyModel for OnlyRead<M> {
         &self,
         features: &M::Features,
         y: &Tensor,
-        is_read: &dyn Fn(usize, f64) -> bool,
+        needs_gradient: &dyn Fn(usize, f64) -> bool,
     ) -> Result<(Tensor, Tensor)> {
         let (f, gradient) = self.0.score_and_grad(features, y)?;
         let mut rows = gradient.flatten_to(1)?.to_vec2::<f64>()?;
         for (place, (row, f)) in rows.iter_mut().zip(flat(&f)).enumerate() {
-            match is_read(place, f) {
+            match needs_gradient(place, f) {
                 true => self.1.set(self.1.get() + 1),
                 false => row.fill(1e300),
             }
@@ -272,8 +272,8 @@ impl<M: EnergyModel> EnergyModel for OnlyRead<M> {
     }
 }
 
-/// A refinement pays for the gradients at its starts and at the steps that it keeps, but for those of the last step; no
-/// other gradient has a part in it. Temperatures pass the question on.
+/// A refinement needs the gradients at its starts and at the steps that it keeps, except the last step, and uses
+/// no other gradient. [`Tempered`] passes the predicate on.
 #[test]
 fn gradients_are_read_where_a_step_was_kept() {
     let starts = candidates(2, &[&[0.0, 1.0], &[1.99, 2.0], &[-5.0, 3.0], &[2.001, 1.999]]);
@@ -290,7 +290,7 @@ fn gradients_are_read_where_a_step_was_kept() {
             let model = OnlyRead(parabola(), Cell::new(0));
             let found = refine(&Tempered::new(&model, 1.5).unwrap(), &(), &starts, &ascent).unwrap();
             assert_eq!((flat(&found.y), found.outcome), (flat(&expected.y), expected.outcome.clone()));
-            // At each start, and at every kept step after which another one is made.
+            // One at each start, and one at every kept step that another step follows.
             let kept: usize = expected.outcome.candidates.iter().map(|own| own.accepted).sum();
             let most = 4 * usize::from(steps > 0) + kept;
             assert!(model.1.get() <= most && model.1.get() + 4 >= most, "{} of {most}", model.1.get());

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::zoo::{assert_close, candidates, flat};
 
-/// f(y) by a plain function of one number, with its derivative; it refuses to be asked about a non-finite y.
+/// Model with f(y) and its derivative from a function of one number; it panics at a non-finite y.
 struct Scalar<F>(F);
 
 impl<F: Fn(f64) -> (f64, f64)> EnergyModel for Scalar<F> {

@@ -1,8 +1,8 @@
-//! torch's format from before 1.6: pickles one after another, and the storages behind them.
+//! torch's format before version 1.6: several pickles, followed by the storages.
 //!
-//! A magic number, the format's version, a description of the machine, the object itself and the list of its
-//! storages' keys; then each storage in that order, as the number of its elements (8 bytes) and the elements.
-//! There are no checksums: damage inside the elements cannot be seen.
+//! The pickles are a magic number, the format's version, a description of the machine, the object itself and the
+//! list of its storages' keys. The storages follow in the order of that list, each as the number of its elements
+//! (8 bytes) and the elements. The format has no checksums, so damage inside the elements cannot be detected.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::tensor_spec::{StorageId, element_size};
 const MAGIC: i128 = 0x1950_A86A_20F9_469C_FC6C;
 const VERSION: i128 = 1001;
 
-/// Whether `bytes` begin as a pickle does, with its protocol. Such may be the length of a safetensors file's header
-/// too, behind which a brace stands.
+/// Returns whether `bytes` begin with the protocol of a pickle. The length of a safetensors header may look like
+/// one, but a brace follows it.
 pub(super) fn is_pickle(bytes: &[u8]) -> bool {
     let safetensors = matches!(bytes, [_, _, _, _, 0, 0, 0, 0, b'{', ..]);
     matches!(bytes, [0x80, 2..=5, _, ..]) && !safetensors
 }
 
-/// The object, and the storages that it refers to, by key.
+/// Reads the object and its storages by key.
 pub(super) fn read(mut bytes: &[u8]) -> Result<(Pickle<'_>, BTreeMap<String, &[u8]>), String> {
-    // It begins with an integer of ten bytes.
+    // The first pickle is an integer of ten bytes.
     let not_torchs =
         || "a pickle, but not a torch .pth file; docs/weights.md says how to convert it".to_owned();
     if !matches!(bytes, [_, _, 0x8A, 10, ..]) {
@@ -86,7 +86,7 @@ fn storages<'a>(
     }
 }
 
-/// Class and number of elements of every storage that the object refers to.
+/// Returns the class and the number of elements of every storage that the object refers to.
 fn declared<'p>(object: &'p Pickle) -> Result<BTreeMap<&'p str, (&'p str, usize)>, String> {
     let mut declared = BTreeMap::new();
     for reference in object.persistent() {

@@ -1,7 +1,7 @@
-//! Tensors from files and to files, with an exact account of what fitted.
+//! Reading and writing of tensors in files, with a report of the differences to a network.
 //!
-//! Files are read whole, never mapped (a mapped file that shrinks kills the process), and no more than
-//! [`MAX_FILE_BYTES`] of them.
+//! Files are read whole and not mapped, because a mapped file that shrinks kills the process. A file may have at
+//! most [`MAX_FILE_BYTES`].
 
 mod legacy;
 mod pickle;
@@ -25,41 +25,41 @@ use candle_core::{CpuStorage, Device, Storage, Tensor};
 
 use crate::{Error, Result};
 
-/// The largest file that is read: 8 GiB.
+/// Size of the largest file that is read: 8 GiB.
 pub const MAX_FILE_BYTES: u64 = 8 << 30;
 
-/// The longest header of a safetensors file: 16 MiB, for some hundred thousand tensors. The format allows 100
-/// MB, of which parsing makes several times as much.
+/// Length of the longest safetensors header that is read: 16 MiB, for some hundred thousand tensors. The format
+/// allows 100 MB, and parsing takes several times that memory.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// A file of weights, whole: of a folder, or of the program itself.
+/// Content of a weights file, from a folder or from the program itself.
 #[derive(Clone, Debug)]
 pub struct WeightBytes<'a> {
-    /// Where it is, or what errors call it.
+    /// Path of the file, or its name in errors.
     pub path: PathBuf,
-    /// What it holds.
+    /// Content of the file.
     pub bytes: Cow<'a, [u8]>,
 }
 
 impl<'a> WeightBytes<'a> {
-    /// The file at `path`.
+    /// Reads the file at `path`.
     ///
     /// # Errors
-    /// When it cannot be read, or cannot be a file of weights.
+    /// If the file cannot be read, or is not a file of weights.
     pub fn read(path: &Path) -> Result<Self> {
         Ok(Self { path: path.to_owned(), bytes: read(path)?.into() })
     }
 
-    /// `bytes` that the program holds, called `name`.
+    /// Wraps `bytes` that are part of the program, with a `name` for errors.
     pub fn embedded(name: &str, bytes: &'a [u8]) -> Self {
         Self { path: name.into(), bytes: bytes.into() }
     }
 
-    /// The tensors, as [`load`] has them, and the free-form metadata of a safetensors file, which other files have
-    /// none of.
+    /// Returns the tensors like [`load`], and the free-form metadata of a safetensors file, which is empty for
+    /// other files.
     ///
     /// # Errors
-    /// As [`load`].
+    /// The errors of [`load`].
     pub fn load(&self, device: &Device) -> Result<(BTreeMap<String, Tensor>, BTreeMap<String, String>)> {
         let (path, bytes) = (&self.path, &*self.bytes);
         let (mut tensors, metadata) = if pth::is_pth(bytes) {
@@ -79,28 +79,28 @@ impl<'a> WeightBytes<'a> {
     }
 }
 
-/// Reads the tensors of `path`, a safetensors file or a `.pth` that any torch since 0.2 saved, told apart by their
-/// content. Of a `.pth` these are the tensors at the top of its dictionary, or else those under the first of the
-/// usual keys (`state_dict`, `model`, …) that holds any; no code of it is run.
+/// Reads the tensors of `path`, a safetensors file or a `.pth` file of any torch since 0.2; the content tells the
+/// format. In a `.pth` file these are the tensors at the top of its dictionary, or else under the first of the
+/// usual keys (`state_dict`, `model`, …) that has any. No code in the file is run.
 ///
-/// A tensor `t` of type `I8` in a safetensors file is 8-bit fixed point: it becomes `f32` with the values
-/// `t · 2^-frac`, where `frac` is the integer that the file's metadata holds under `<name>.frac`.
+/// A tensor `t` of type `I8` in a safetensors file is 8-bit fixed point. It becomes `f32` with the values
+/// `t · 2^-frac`, where `frac` is the integer under `<name>.frac` in the file's metadata.
 ///
 /// # Errors
-/// When the file cannot be read or is neither, lacks a usable `frac`, or holds a number that is not finite.
+/// If the file cannot be read, has neither format, lacks a usable `frac`, or holds a number that is not finite.
 pub fn load(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
     Ok(WeightBytes::read(path)?.load(device)?.0)
 }
 
-/// Whether all numbers of a tensor on the CPU are finite. What predicts with others predicts nothing, often
-/// without a word.
+/// Returns whether all numbers of a tensor on the CPU are finite. A network with other numbers predicts nothing,
+/// often without an error.
 fn is_finite(tensor: &Tensor) -> Result<bool> {
     let tensor = tensor.contiguous()?;
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
         return Ok(true);
     };
-    // Without a way out of the loop it is computed several numbers at a time.
+    // A loop without an early exit handles several numbers at a time.
     Ok(match storage {
         CpuStorage::F32(numbers) => numbers[start..end].iter().fold(true, |all, x| all & x.is_finite()),
         CpuStorage::F64(numbers) => numbers[start..end].iter().fold(true, |all, x| all & x.is_finite()),
@@ -110,10 +110,10 @@ fn is_finite(tensor: &Tensor) -> Result<bool> {
     })
 }
 
-/// Renames tensors: `name` becomes `rename(name)`, and a tensor whose new name is `None` is dropped.
+/// Renames tensors: `name` becomes `rename(name)`, and a tensor is dropped if its new name is `None`.
 ///
 /// # Errors
-/// When two tensors would get the same name.
+/// If two tensors would get the same name.
 pub fn rename(
     tensors: BTreeMap<String, Tensor>,
     rename: impl Fn(&str) -> Option<String>,
@@ -131,7 +131,7 @@ pub fn rename(
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    /// The bytes that tell the format, and of a safetensors file the length of its header.
+    /// Number of bytes that tell the format and, for safetensors, the length of the header.
     const HEAD: u64 = 16;
     let io = |source| Error::Io { path: path.to_owned(), source };
     let file = ebm_base::files::open_input(path).map_err(io)?;
@@ -142,7 +142,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     (&file).take(HEAD).read_to_end(&mut bytes).map_err(io)?;
-    // What is neither torch's nor can be safetensors is refused before the rest is read.
+    // A file that cannot have one of the formats is refused before the rest is read.
     if let Some(header) = bytes.first_chunk().filter(|_| !pth::is_pth(&bytes)) {
         let (header, limit) = (u64::from_le_bytes(*header), MAX_HEADER_BYTES.min(length.saturating_sub(8)));
         if header > limit {
@@ -152,7 +152,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
             return Err(format_error(path, reason));
         }
     }
-    // The length may be a lie (a pipe, a growing file), so the limit holds for the reading as well.
+    // The length may be wrong (a pipe, a growing file), so the limit also holds for the reading.
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
 }

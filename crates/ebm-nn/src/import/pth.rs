@@ -1,6 +1,6 @@
-//! torch's `.pth`, in both of its formats.
+//! torch's `.pth` files, in both formats.
 //!
-//! No code is run; nested dictionaries are found, and nothing is skipped in silence.
+//! No code is run. Nested dictionaries are found, and a tensor that cannot be read is an error.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,20 @@ use super::pickle::{Id, Pickle};
 use super::tensor_spec::TensorSpec;
 use super::{legacy, zip};
 
-/// Where checkpoints keep their parameters, in order of search, when not at the top.
+/// Keys of checkpoints for their parameters, in order of search, if the parameters are not at the top.
 const KEYS: [&str; 6] = ["state_dict", "model", "model_state_dict", "model_state", "net", "network"];
 
-/// How many times the file's size all its tensors may take: each that shares its values has its own copy.
+/// Limit on the size of all tensors, as a multiple of the file's size: tensors that share values get separate
+/// copies.
 const MAX_SHARING: usize = 8;
 
-/// Whether `bytes` are such a file, or a pickle of something else.
+/// Returns whether `bytes` are such a file, or a pickle of something else.
 pub(super) fn is_pth(bytes: &[u8]) -> bool {
     zip::is_zip(bytes) || legacy::is_pickle(bytes)
 }
 
-/// The tensors at the top of the file's dictionary, or else those under the first of the usual keys that holds
-/// any; the error tells what is wrong.
+/// Reads the tensors at the top of the file's dictionary, or else under the first of the usual keys that has any.
+/// The error states the problem.
 pub(super) fn read(bytes: &[u8], device: &Device) -> Result<BTreeMap<String, Tensor>, String> {
     let (pickle, storages) = if zip::is_zip(bytes) { zip::read(bytes) } else { legacy::read(bytes) }?;
     let mut budget = bytes.len().saturating_mul(MAX_SHARING);
@@ -41,7 +42,7 @@ pub(super) fn read(bytes: &[u8], device: &Device) -> Result<BTreeMap<String, Ten
     Ok(tensors)
 }
 
-/// The dictionary of tensors: the root, or the one under a usual key.
+/// Returns the dictionary of tensors: the root, or the dictionary under a usual key.
 fn select(pickle: &Pickle<'_>) -> Result<Id, String> {
     const SHOWN: usize = 12;
     let root = pickle.root();

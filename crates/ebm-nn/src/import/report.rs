@@ -1,30 +1,30 @@
-//! How the tensors of a file compare with the parameters of a network.
+//! Comparison of the tensors of a file with the parameters of a network.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use candle_core::{Shape, Tensor};
 
-/// What of a file fitted a network and what did not, each list in name order.
+/// Report of the tensors of a file that fitted a network and those that did not; each list is in name order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// The names that were found with the right shape.
+    /// Names that were found with the right shape.
     pub loaded: Vec<String>,
-    /// The network's names that the file lacks.
+    /// Names of the network that the file lacks.
     pub missing: Vec<String>,
-    /// The file's names that the network lacks. torch's `num_batches_tracked` counters, which no layer
-    /// here has, are left out.
+    /// Names of the file that the network lacks, without torch's `num_batches_tracked` counters, which no layer
+    /// here has.
     pub unexpected: Vec<String>,
-    /// The names whose shapes differ, each with both shapes.
+    /// Names whose shapes differ, each with both shapes.
     pub mismatched: Vec<String>,
 }
 
-/// Which differences a load may have; a difference that is not allowed leaves the network untouched.
+/// Differences that a load allows. A difference that is not allowed leaves the network unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadPolicy {
-    /// None: every parameter has its tensor and every tensor its parameter.
+    /// No difference: every parameter has its tensor and every tensor its parameter.
     Strict,
-    /// Any: what fits is taken.
+    /// Any difference: the tensors that fit are loaded.
     Lenient,
 }
 
@@ -54,7 +54,7 @@ impl LoadReport {
         report
     }
 
-    /// Whether names and shapes agree exactly.
+    /// Returns whether names and shapes agree exactly.
     pub fn is_exact(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.mismatched.is_empty()
     }
@@ -65,7 +65,7 @@ fn is_counter(name: &str) -> bool {
 }
 
 impl fmt::Display for LoadReport {
-    /// The differences, each with the first few names.
+    /// Writes the differences, each with the first few names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} fit", self.loaded.len())?;
         for (what, names) in [
@@ -81,7 +81,7 @@ impl fmt::Display for LoadReport {
     }
 }
 
-/// The first few names, and how many more there are.
+/// Returns the first few names, and the number of the others.
 pub fn first_of(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown = names[..names.len().min(SHOWN)].join(", ");

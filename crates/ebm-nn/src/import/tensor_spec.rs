@@ -1,34 +1,34 @@
-//! Tensors as torch's pickles describe them: views of storages.
+//! Descriptions of tensors in torch's pickles: views of storages.
 
 use candle_core::{DType, Device, Tensor};
 
 use super::pickle::{Id, Object, Pickle};
 
-/// More dimensions than any parameter has; torch itself stops at 64.
+/// Largest number of dimensions, more than any parameter has; torch itself stops at 64.
 const MAX_RANK: usize = 16;
 
-/// A view of a run of elements.
+/// View of a storage.
 pub(super) struct TensorSpec<'p> {
     dtype: DType,
-    /// The key of the file's storage that the elements are in.
+    /// Key of the file's storage that has the elements.
     pub(super) storage: &'p str,
     offset: usize,
     shape: Vec<usize>,
     strides: Vec<usize>,
 }
 
-/// A storage as a persistent reference names it: ('storage', class, key, location, number of elements, view).
+/// Storage in a persistent reference: ('storage', class, key, location, number of elements, view).
 pub(super) struct StorageId<'p> {
     pub(super) class: &'p str,
     pub(super) key: &'p str,
-    /// In elements; of the whole storage.
+    /// Number of elements of the whole storage.
     pub(super) count: usize,
-    /// Where in the storage a view of it begins, in elements; 0 unless the file is of torch's first years.
+    /// Start of a view in the storage, in elements; 0 unless the file is from torch's first years.
     offset: usize,
 }
 
 impl<'p> StorageId<'p> {
-    /// `None` where the reference is to something else.
+    /// Returns `None` if the reference is not to a storage.
     pub(super) fn parse(pickle: &'p Pickle, items: &'p [Id]) -> Option<Self> {
         let &[kind, class, key, _location, count, ref view @ ..] = items else { return None };
         if pickle.text(kind)? != "storage" {
@@ -44,7 +44,7 @@ impl<'p> StorageId<'p> {
     }
 }
 
-/// Of torch's storage class the size of an element in bytes, and candle's type where it has one.
+/// Returns the size in bytes of an element of torch's storage class, and candle's type if there is one.
 fn element(class: &str) -> Option<(usize, Option<DType>)> {
     Some(match class {
         "FloatStorage" => (4, Some(DType::F32)),
@@ -63,17 +63,17 @@ fn element(class: &str) -> Option<(usize, Option<DType>)> {
     })
 }
 
-/// The size of an element of torch's storage class in bytes.
+/// Returns the size in bytes of an element of torch's storage class.
 pub(super) fn element_size(class: &str) -> Option<usize> {
     Some(element(class)?.0)
 }
 
 impl<'p> TensorSpec<'p> {
-    /// `None` for an object that is no tensor; an error for a tensor that is not understood.
+    /// Returns `None` for an object that is not a tensor, and an error for a tensor of an unsupported kind.
     pub(super) fn parse(pickle: &'p Pickle<'_>, id: Id) -> Option<Result<Self, String>> {
         let (module, name, args) = pickle.call(id)?;
         match (module, name) {
-            // Arguments: the tensor, requires_grad, hooks. A parameter of a parameter there is not.
+            // Arguments: the tensor, requires_grad, hooks. A parameter inside a parameter does not occur.
             ("torch._utils", "_rebuild_parameter") => {
                 let &tensor = args.first()?;
                 let (_, inner, _) = pickle.call(tensor)?;
@@ -104,13 +104,14 @@ impl<'p> TensorSpec<'p> {
         (shape.len() == strides.len()).then_some(Ok(Self { dtype, storage, offset, shape, strides }))
     }
 
-    /// The tensor, `data` being its storage's content; no more than `budget` bytes, which are taken off it.
+    /// Creates the tensor from `data`, the content of its storage. It may take at most `budget` bytes, and its
+    /// size is subtracted from `budget`.
     pub(super) fn tensor(&self, data: &[u8], budget: &mut usize, device: &Device) -> Result<Tensor, String> {
         let shape = &self.shape;
         let width = self.dtype.size_in_bytes();
         let inside = |(count, end): &(usize, usize)| {
-            // A broadcast view may have more elements than its storage: it is no parameter, and a lie about
-            // the shape would allocate without bounds.
+            // A view with more elements than its storage is a broadcast, which is no parameter, or a false shape,
+            // which would allocate without bounds.
             end.checked_mul(width).is_some_and(|end| end <= data.len()) && *count <= data.len() / width
         };
         if shape.len() > MAX_RANK {
@@ -133,9 +134,9 @@ impl<'p> TensorSpec<'p> {
         Tensor::from_raw_buffer(bytes, self.dtype, shape, device).map_err(|error| error.to_string())
     }
 
-    /// The number of elements and the end of the last one in the storage, both in elements.
+    /// Returns the number of elements, and the end of the last one in the storage, both in elements.
     fn extent(&self) -> Option<(usize, usize)> {
-        // Even beside a dimension of 0 the others must not overflow, as strides are made of them.
+        // The product must not overflow even with a dimension of 0, because strides are made of the others.
         let bound = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)))?;
         if self.shape.contains(&0) {
             return Some((0, 0));
@@ -156,7 +157,7 @@ impl<'p> TensorSpec<'p> {
         })
     }
 
-    /// The elements of a strided view in row-major order; the view was checked to lie inside `data`.
+    /// Returns the elements of a strided view in row-major order. The view must lie inside `data`.
     fn gather(&self, data: &[u8], count: usize) -> Vec<u8> {
         let width = self.dtype.size_in_bytes();
         let mut bytes = Vec::with_capacity(count * width);

@@ -1,4 +1,4 @@
-//! The safetensors format, and 8-bit fixed point in it.
+//! Safetensors files, with 8-bit fixed point.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,11 @@ use safetensors::{Dtype, SafeTensors};
 use super::{format_error, read};
 use crate::{Error, Result};
 
-/// Reads the tensors of a safetensors file to `device`, as [`load`](super::load) but whatever their numbers.
+/// Reads the tensors of a safetensors file to `device`, like [`load`](super::load) but without a check for finite
+/// numbers.
 ///
 /// # Errors
-/// When the file cannot be read, is not safetensors, or holds a type that candle lacks.
+/// If the file cannot be read, is not safetensors, or holds a type that candle lacks.
 pub fn load_safetensors(path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
     from_bytes(path, &read(path)?, device)
 }
@@ -22,15 +23,15 @@ pub fn load_safetensors(path: &Path, device: &Device) -> Result<BTreeMap<String,
 /// Reads the free-form metadata of a safetensors file.
 ///
 /// # Errors
-/// When the file cannot be read or is not safetensors.
+/// If the file cannot be read or is not safetensors.
 pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>> {
     let bytes = read(path)?;
-    // Also where no tensor is asked for, the file is whole.
+    // The file must be complete even if no tensor is read.
     parse(path, &bytes)?;
     header(path, &bytes)
 }
 
-/// The tensors of a file's `bytes`, fixed point or not.
+/// Returns the tensors of a file's `bytes`, including fixed-point ones.
 pub(super) fn from_bytes(path: &Path, bytes: &[u8], device: &Device) -> Result<BTreeMap<String, Tensor>> {
     let (file, metadata) = (parse(path, bytes)?, header(path, bytes)?);
     let load = |(name, view): (&str, safetensors::tensor::TensorView)| {
@@ -60,7 +61,7 @@ fn not_safetensors(path: &Path, error: safetensors::SafeTensorError) -> Error {
     format_error(path, format!("not a complete safetensors file ({error}); {reason}"))
 }
 
-/// 2^-frac, exact in `f32` for the range that is allowed.
+/// Returns 2^-frac, which is exact in `f32` for the allowed range.
 fn scale(path: &Path, name: &str, metadata: &BTreeMap<String, String>) -> Result<f32> {
     let key = format!("{name}.frac");
     let Some(text) = metadata.get(&key) else {
@@ -72,10 +73,10 @@ fn scale(path: &Path, name: &str, metadata: &BTreeMap<String, String>) -> Result
     }
 }
 
-/// The safetensors form of `tensors`; equal tensors give equal bytes.
+/// Converts `tensors` to the safetensors format. Equal tensors give equal bytes.
 ///
 /// # Errors
-/// When a tensor cannot be read back from its device or is of a type that the format lacks.
+/// If a tensor cannot be read from its device, or the format lacks its type.
 pub fn to_safetensors(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<u8>> {
     serialize(tensors, &BTreeMap::new())
 }
@@ -86,10 +87,10 @@ fn serialize(tensors: &BTreeMap<String, Tensor>, metadata: &BTreeMap<String, Str
     Ok(if metadata.is_empty() { bytes } else { with_metadata(&bytes, metadata) })
 }
 
-/// The file `bytes` with metadata in name order. The library keeps them in a hash map, which writes them in
-/// another order in every run.
+/// Adds `metadata` to the file `bytes`, in name order. The library keeps metadata in a hash map and would write
+/// them in another order in every run.
 fn with_metadata(bytes: &[u8], metadata: &BTreeMap<String, String>) -> Vec<u8> {
-    // A length of 8 bytes, an object in JSON that is filled up with blanks to a multiple of 8, the data.
+    // The file is a length of 8 bytes, a JSON object padded with blanks to a multiple of 8, and the data.
     let length = bytes.first_chunk().map_or(0, |length| u64::from_le_bytes(*length)) as usize;
     let (header, data) = bytes[8..].split_at(length);
     let entries = header[1..].trim_ascii_end();
@@ -104,7 +105,7 @@ fn with_metadata(bytes: &[u8], metadata: &BTreeMap<String, String>) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, data].concat()
 }
 
-/// A string in JSON.
+/// Returns `text` as a JSON string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -118,10 +119,10 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Makes half precision of single: half the size, three digits.
+/// Converts single to half precision, which has half the size and three digits.
 ///
 /// # Errors
-/// When memory runs out.
+/// If memory runs out.
 pub fn halve(tensors: &mut BTreeMap<String, Tensor>) -> Result<()> {
     for tensor in tensors.values_mut().filter(|tensor| tensor.dtype() == DType::F32) {
         *tensor = tensor.to_dtype(DType::F16)?;
@@ -129,19 +130,19 @@ pub fn halve(tensors: &mut BTreeMap<String, Tensor>) -> Result<()> {
     Ok(())
 }
 
-/// Writes `tensors` to the safetensors file `path`: to a file beside it that is then renamed, so that
-/// `path` is never half written.
+/// Writes `tensors` to the safetensors file `path`. A file beside it is written and renamed, so that `path` is
+/// never half written.
 ///
 /// # Errors
-/// When the file cannot be written; what was there before stays then.
+/// If the file cannot be written; the old file then stays.
 pub fn save_safetensors(path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
     save_safetensors_with(path, tensors, &BTreeMap::new())
 }
 
-/// As [`save_safetensors`], with free-form `metadata`, which [`metadata`] reads.
+/// Writes a file like [`save_safetensors`], with free-form `metadata`, which [`metadata`] reads.
 ///
 /// # Errors
-/// Those of [`save_safetensors`].
+/// The errors of [`save_safetensors`].
 pub fn save_safetensors_with(
     path: &Path,
     tensors: &BTreeMap<String, Tensor>,

@@ -1,4 +1,4 @@
-//! torch's format since 1.6: a zip archive of one pickle and one member per storage, all of them stored.
+//! torch's format since version 1.6: a zip archive of one pickle and one member per storage, all uncompressed.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,12 +8,12 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::pickle::Pickle;
 
-/// Whether `bytes` begin as an archive does.
+/// Returns whether `bytes` begin like an archive.
 pub(super) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 
-/// The object, and the storages that it refers to, by key.
+/// Reads the object and its storages by key.
 pub(super) fn read(bytes: &[u8]) -> Result<(Pickle<'_>, BTreeMap<String, &[u8]>), String> {
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
     let names = archive.file_names().map(|name| name.map(String::from)).collect::<Result<Vec<_>, _>>();
@@ -27,7 +27,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Pickle<'_>, BTreeMap<String, &[u8]>)
         return Err("a TorchScript module; save its state_dict() with torch.save instead".to_owned());
     }
     let mut members = BTreeMap::new();
-    // Members do not overlap, so that as many bytes are verified as the file has.
+    // Members must not overlap: together they have no more bytes than the file.
     let mut left = bytes.len();
     for (index, name) in names.iter().enumerate() {
         let data =
@@ -43,7 +43,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Pickle<'_>, BTreeMap<String, &[u8]>)
     Ok((pickle, members.into_iter().filter_map(storage).collect()))
 }
 
-/// The verified bytes of a stored member, as they stand in the archive; no more than `left`, which they are taken off.
+/// Returns the verified bytes of an uncompressed member. It may take at most `left` bytes, and its size is
+/// subtracted from `left`.
 fn content<'a>(
     archive: &mut ZipArchive<Cursor<&'a [u8]>>,
     index: usize,

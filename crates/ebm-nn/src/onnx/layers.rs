@@ -1,4 +1,4 @@
-//! The layers of [`ebm_ops::nn`] as standard operators.
+//! Layers of [`ebm_ops::nn`] as standard operators.
 
 use ebm_ops::nn::{Chain, Conv2d};
 use ebm_ops::{Activation, Padding};
@@ -7,7 +7,7 @@ use super::{Attribute, Graph, Value};
 use crate::Result;
 
 impl Graph {
-    /// [`Conv2d::forward`] with ReLU behind it, or what is in its place, where `relu` says so.
+    /// Adds [`Conv2d::forward`], followed by ReLU or the layer's other activation if `relu`.
     ///
     /// # Errors
     /// When a parameter cannot be read.
@@ -29,7 +29,7 @@ impl Graph {
         let group = if layer.is_depthwise() { outputs as i64 } else { 1 };
         let padding = match layer.padding() {
             Padding::Each(_) => ("pads", Attribute::Ints(&zeros)),
-            // The odd zero behind the map.
+            // An odd zero is behind the map.
             Padding::Same => ("auto_pad", Attribute::Text("SAME_UPPER")),
         };
         let attributes = [
@@ -59,7 +59,7 @@ impl Graph {
         })
     }
 
-    /// [`Chain::forward`].
+    /// Adds [`Chain::forward`].
     ///
     /// # Errors
     /// When a parameter cannot be read.

@@ -1,22 +1,23 @@
-//! PrRoIPool as standard operators: the integral is separable, so that a box's bins are a product of the map with a
-//! matrix along each axis.
+//! PrRoIPool as standard operators. The integral is separable, so the bins of a box are a product of the map with
+//! a matrix along each axis.
 
 use super::{Attribute, Graph, Value};
 
-/// Bins are taken to have at least so many pixels of the map, where a difference of integrals would say nothing.
-const LEAST_BIN: f32 = 1e-4;
+/// Least size of a bin in pixels of the map. For smaller bins the difference of integrals would be rounding
+/// error.
+const MIN_BIN: f32 = 1e-4;
 
-/// Boxes along an axis, (R, 1) each.
+/// Ends of the boxes along an axis, (R, 1) each.
 #[derive(Clone, Debug)]
 pub struct Ends {
-    /// Where they begin.
+    /// Lower ends.
     pub low: Value,
-    /// Where they end.
+    /// Upper ends.
     pub high: Value,
 }
 
 impl Ends {
-    /// Those of the boxes with the `corners (R, 4)`, x0, y0, x1, y1: across, then down.
+    /// Returns the ends of the boxes with the `corners (R, 4)`, x0, y0, x1, y1, first across, then down.
     pub fn of_corners(graph: &mut Graph, corners: &Value) -> [Self; 2] {
         let mut corner = |index: i64| {
             let index = graph.integers(&[index]);
@@ -29,21 +30,21 @@ impl Ends {
     }
 }
 
-/// How boxes are pooled from a map by [`prroi_pool`](ebm_ops::roi::prroi_pool()).
+/// Settings of [`prroi_pool`](ebm_ops::roi::prroi_pool()).
 #[derive(Clone, Copy, Debug)]
 pub struct PrRoiPool {
-    /// Bins a side.
+    /// Number of bins per side.
     pub bins: usize,
-    /// Pixels of the map per pixel in which boxes are measured.
+    /// Pixels of the map per pixel of the boxes' coordinates.
     pub scale: f32,
-    /// Where the map's first pixel has its centre, as boxes are measured.
+    /// Centre of the map's first pixel in the boxes' coordinates.
     pub origin: f32,
-    /// Boxes are enlarged about their centres by this.
+    /// Factor by which boxes are enlarged about their centres.
     pub context: f32,
 }
 
 impl PrRoiPool {
-    /// Boxes on the only map of `map (1, C, H, W)`, pooled to (R, C, bins, bins).
+    /// Pools `boxes` on the only map of `map (1, C, H, W)` to (R, C, bins, bins).
     pub fn onnx(&self, graph: &mut Graph, map: &Value, boxes: &[Ends; 2]) -> Value {
         let shape = graph.node("Shape", &[map], &[]);
         // x runs along the last axis of the map, y along the one before.
@@ -60,8 +61,9 @@ impl PrRoiPool {
         graph.node("MatMul", &[&y, &rows], &[])
     }
 
-    /// The mean of each pixel's tent over each bin, (R, bins, size): with T the integral of the tent, the bin [a, b] has
-    /// (T(b) − T(a)) / (b − a), and T(t) = ½ + c − ½ c |c| for c = t between −1 and 1.
+    /// Returns the mean of each pixel's tent function over each bin, (R, bins, size). With the integral T of the
+    /// tent, the mean over the bin [a, b] is (T(b) − T(a)) / (b − a), where T(t) = ½ + c − ½ c |c| and c is t
+    /// clamped to [−1, 1].
     fn weights(&self, graph: &mut Graph, Ends { low, high }: &Ends, size: &Value) -> Value {
         let &Self { bins, scale, origin, context } = self;
         let mut by = |op: &str, x: &Value, number: f32| {
@@ -71,18 +73,18 @@ impl PrRoiPool {
         let (half_low, half_high) = (by("Mul", low, 0.5), by("Mul", high, 0.5));
         let center = graph.node("Add", &[&half_low, &half_high], &[]);
         let half = graph.node("Sub", &[&half_high, &half_low], &[]);
-        // What ends before it begins is empty.
+        // A box that ends before it begins is empty.
         let half = graph.node("Relu", &[&half], &[]);
         let mut by = |op: &str, x: &Value, number: f32| {
             let number = graph.number(number);
             graph.node(op, &[x, &number], &[])
         };
-        // Everything in pixels of the map.
+        // All lengths are now in pixels of the map.
         let half = by("Mul", &half, context * scale);
         let center = by("Sub", &center, origin);
         let center = by("Mul", &center, scale);
         let bin = by("Mul", &half, 2.0 / bins as f32);
-        let bin = by("Max", &bin, LEAST_BIN);
+        let bin = by("Max", &bin, MIN_BIN);
         let edges: Vec<f32> = (0..=bins).map(|edge| 2.0 * edge as f32 / bins as f32 - 1.0).collect();
         let edges = graph.numbers(&edges);
         let edges = graph.node("Mul", &[&half, &edges], &[]);

@@ -8,7 +8,7 @@ use ebm_ops::nn::{BatchNormConfig, Conv2d, Conv2dConfig};
 use crate::onnx::{Graph, Value};
 use crate::{Result, init};
 
-/// The kind of residual block.
+/// Kind of a residual block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
     /// Two 3×3 convolutions.
@@ -18,7 +18,7 @@ pub enum Block {
 }
 
 impl Block {
-    /// A block's output channels over its inner ones.
+    /// Returns the ratio of a block's output channels to its inner ones.
     pub fn expansion(self) -> usize {
         match self {
             Self::Basic => 1,
@@ -27,7 +27,7 @@ impl Block {
     }
 }
 
-/// A block's channels, its stride and where a bottleneck has it.
+/// Channels of a block, its stride, and the position of the stride in a bottleneck.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) input: usize,
@@ -36,14 +36,15 @@ pub(super) struct Sizes {
     pub(super) in_1x1: bool,
 }
 
-/// relu(F(x) + x), or relu(F(x) + projection(x)) where the shapes differ; maps are (N, H, W, C).
+/// Residual block relu(F(x) + x), or relu(F(x) + projection(x)) if the shapes differ; maps are (N, H, W, C).
 #[derive(Clone, Debug)]
 pub(super) struct Residual {
     convs: Vec<Conv2d>,
     downsample: Option<Conv2d>,
 }
 
-/// A convolution of `vb` and the normalisation behind it, of these names; without a `norm` it has a bias.
+/// Creates a convolution and its normalisation with the parameters `names` of `vb`. Without a `norm` the
+/// convolution has a bias.
 pub(super) fn conv_norm(
     config: Conv2dConfig,
     norm: Option<BatchNormConfig>,

@@ -11,20 +11,20 @@ use ebm_ops::{Workspace, nhwc};
 
 use self::block::{Residual, Sizes, conv_norm};
 use crate::onnx::{Attribute, Graph, Value};
-use crate::{Error, Result, through};
+use crate::{Error, Result, run_blocks};
 
-/// What follows each convolution.
+/// Normalisation after each convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Norm {
-    /// Batch normalisation that is trained.
+    /// Trained batch normalisation.
     Train,
-    /// Batch normalisation as a fixed affine map: torchvision's `FrozenBatchNorm2d`. No gradient reaches
-    /// its parameters; `store.freeze(is_norm)` keeps them from an optimiser's list as well.
+    /// Batch normalisation as a fixed affine map, like torchvision's `FrozenBatchNorm2d`. No gradient reaches its
+    /// parameters; `store.freeze(is_norm)` also removes them from an optimiser's list.
     Frozen {
-        /// What is added to the variance: 1e-5, or 0 for Detectron's weights.
+        /// Constant that is added to the variance: 1e-5, or 0 for Detectron's weights.
         eps: f64,
     },
-    /// Nothing: the convolution has a bias, for weights into which the normalisation was folded.
+    /// No normalisation: the convolution has a bias, for weights with a folded normalisation.
     Folded,
 }
 
@@ -38,8 +38,8 @@ impl Norm {
     }
 }
 
-/// Whether a [`ResNet`]'s parameter or buffer of this name, with any prefix, belongs to a normalisation:
-/// what [`Norm::Frozen`] never trains, and what some recipes exempt from weight decay.
+/// Returns whether a parameter or buffer of a [`ResNet`] belongs to a normalisation; `name` may have any prefix.
+/// [`Norm::Frozen`] never trains these, and some recipes exempt them from weight decay.
 pub fn is_norm(name: &str) -> bool {
     let mut parts = name.rsplit('.').skip(1);
     match parts.next() {
@@ -49,58 +49,59 @@ pub fn is_norm(name: &str) -> bool {
     }
 }
 
-/// The shape of a [`ResNet`].
+/// Structure of a [`ResNet`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResNetConfig {
-    /// The kind of residual block.
+    /// Kind of the residual blocks.
     pub block: Block,
-    /// The number of blocks in each stage. Stages from the first 0 on are not built.
+    /// Number of blocks in each stage. The stages from the first 0 on are not built.
     pub layers: [usize; 4],
-    /// The channels of the stem and of the first stage's inner convolutions; 64 in the published networks.
+    /// Channels of the stem and of the first stage's inner convolutions; 64 in the published networks.
     pub width: usize,
-    /// Whether a bottleneck's stride is in its first 1×1 convolution (the original, of MSRA and Caffe2)
-    /// or in its 3×3 (torchvision).
+    /// Whether a bottleneck's stride is in its first 1×1 convolution (the original, of MSRA and Caffe2) and not
+    /// in its 3×3 convolution (torchvision).
     pub stride_in_1x1: bool,
-    /// What follows each convolution.
+    /// Normalisation after each convolution.
     pub norm: Norm,
 }
 
 impl ResNetConfig {
-    /// ResNet-18.
+    /// Returns the configuration of ResNet-18.
     pub fn resnet18(norm: Norm) -> Self {
         Self { block: Block::Basic, layers: [2, 2, 2, 2], width: 64, stride_in_1x1: false, norm }
     }
 
-    /// ResNet-34.
+    /// Returns the configuration of ResNet-34.
     pub fn resnet34(norm: Norm) -> Self {
         Self { layers: [3, 4, 6, 3], ..Self::resnet18(norm) }
     }
 
-    /// ResNet-50 with the stride in the 3×3 convolutions, as torchvision has it.
+    /// Returns the configuration of ResNet-50 with the stride in the 3×3 convolutions, as in torchvision.
     pub fn resnet50(norm: Norm) -> Self {
         Self { block: Block::Bottleneck, ..Self::resnet34(norm) }
     }
 
-    /// ResNet-50 with the stride in the first 1×1 convolutions, as Detectron has it.
+    /// Returns the configuration of ResNet-50 with the stride in the first 1×1 convolutions, as in Detectron.
     pub fn resnet50_msra(norm: Norm) -> Self {
         Self { stride_in_1x1: true, ..Self::resnet50(norm) }
     }
 
-    /// The same network without the stages after the first `stages`.
+    /// Removes the stages after the first `stages`.
     pub fn up_to(mut self, stages: usize) -> Self {
         self.layers.iter_mut().skip(stages).for_each(|blocks| *blocks = 0);
         self
     }
 
-    /// The channels of each stage's output; the strides are 4, 8, 16 and 32.
+    /// Returns the channels of each stage's output; the strides are 4, 8, 16 and 32.
     pub fn channels(&self) -> [usize; 4] {
         [1, 2, 4, 8].map(|factor| factor * self.width * self.block.expansion())
     }
 }
 
-/// A residual network without its classifier (He et al., 2016).
+/// Residual network without its classifier (He et al., 2016).
 ///
-/// torchvision's names: `conv1`, `bn1`, `layer{1..4}.{i}.conv{1..3}`, `.bn{1..3}`, `.downsample.{0,1}`.
+/// The parameters have torchvision's names: `conv1`, `bn1`, `layer{1..4}.{i}.conv{1..3}`, `.bn{1..3}`,
+/// `.downsample.{0,1}`.
 #[derive(Clone, Debug)]
 pub struct ResNet {
     stem: Conv2d,
@@ -108,10 +109,10 @@ pub struct ResNet {
 }
 
 impl ResNet {
-    /// The network whose parameters are those of `vb`.
+    /// Creates the network with the parameters of `vb`.
     ///
     /// # Errors
-    /// When the width is 0 or `vb` refuses a tensor.
+    /// If the width is 0, or `vb` refuses a tensor.
     pub fn new(config: &ResNetConfig, vb: VarBuilder) -> Result<Self> {
         if config.width == 0 {
             return Err(Error::Argument { op: "ResNet::new", reason: "the width is 0".to_owned() });
@@ -136,19 +137,19 @@ impl ResNet {
         Ok(Self { stem, stages })
     }
 
-    /// (N, 3, H, W) -> the outputs \[C2, C3, C4, C5\] of the four stages, (N, channels\[i\], H/4, W/4) to
-    /// (…, H/32, W/32), sizes rounded up. With `train`, normalisation that is not frozen uses and records
+    /// Maps an image (N, 3, H, W) to the outputs \[C2, C3, C4, C5\] of the four stages, (N, channels\[i\], H/4,
+    /// W/4) to (…, H/32, W/32), sizes rounded up. With `train`, normalisation that is not frozen uses and records
     /// the batch's statistics.
     ///
     /// # Errors
-    /// When a stage was not built or `x` has another number of channels.
+    /// If a stage was not built, or `x` has another number of channels.
     pub fn forward(&self, x: &Tensor, train: bool) -> Result<[Tensor; 4]> {
         let maps = self.forward_stages(x, 4, train)?;
         <[Tensor; 4]>::try_from(maps).map_err(|maps| missing(4, maps.len()))
     }
 
-    /// The outputs of the first `stages` stages; later ones are not computed. What no gradient goes through
-    /// is stored with the channels innermost.
+    /// Returns the outputs of the first `stages` stages; later ones are not computed. An output without a
+    /// gradient is stored with the channels innermost.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -157,8 +158,8 @@ impl ResNet {
         maps.iter().map(nhwc::to_nchw).collect()
     }
 
-    /// [`forward_stages`](Self::forward_stages) as maps with the channels innermost, (N, H/4, W/4,
-    /// channels\[0\]) and so on: the order in which the products run.
+    /// Computes [`forward_stages`](Self::forward_stages) with the channels innermost, (N, H/4, W/4,
+    /// channels\[0\]) and so on, which is the order of the computation.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -173,9 +174,9 @@ impl ResNet {
         Workspace::shared().recycle_input(stem, &x);
         let mut maps = Vec::with_capacity(stages);
         for stage in &self.stages[..stages] {
-            let y = through(stage, &x, |block, x| block.forward(x, train))?;
+            let y = run_blocks(stage, &x, |block, x| block.forward(x, train))?;
             let input = std::mem::replace(&mut x, y);
-            // A later stage's input is the last one's output, which is kept.
+            // The input of a later stage is the output of the stage before, which is kept.
             if maps.is_empty() {
                 Workspace::shared().recycle_input(input, &x);
             }
@@ -184,10 +185,10 @@ impl ResNet {
         Ok(maps)
     }
 
-    /// The outputs of its stages as operators: (N, 3, H, W) -> (N, channels\[0\], H/4, W/4) and so on.
+    /// Adds the network to `graph`: (N, 3, H, W) -> (N, channels\[0\], H/4, W/4) and so on for every stage.
     ///
     /// # Errors
-    /// When a parameter cannot be read.
+    /// If a parameter cannot be read.
     pub fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Vec<Value>> {
         let stem = graph.conv2d(&self.stem, x, None, true)?;
         let pool = [
@@ -208,6 +209,6 @@ impl ResNet {
 }
 
 fn missing(wanted: usize, built: usize) -> Error {
-    let reason = format!("{wanted} stages are asked for and {built} were built");
+    let reason = format!("{wanted} stages were requested and only {built} were built; build more stages");
     Error::Argument { op: "ResNet::forward", reason }
 }

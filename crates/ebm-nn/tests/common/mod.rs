@@ -1,4 +1,4 @@
-//! What the golden tests share: the formulas of `golden/networks.py` and comparisons with its results.
+//! Formulas of `golden/networks.py` and comparisons with its results, for the golden tests.
 #![allow(dead_code, unused_imports, clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "../../../ebm-ops/tests/common/mod.rs"]
@@ -18,9 +18,9 @@ pub fn fill(store: &ParamStore) {
     }
 }
 
-/// A training step of the network of `store` against `golden`: the loss Σ output · [`formula`], its gradients but
-/// that of `without`, and the running statistics. A gradient that a later normalisation takes away has squares
-/// that sum to less than `vanishing`. How many gradients and statistics are golden.
+/// Compares a training step of the network of `store` with `golden`: the loss Σ output · [`formula`], its
+/// gradients except the one of `without`, and the running statistics. The squares of a gradient that a later
+/// normalisation cancels sum to less than `vanishing`. Returns the number of golden gradients and statistics.
 #[track_caller]
 pub fn assert_training_step(
     golden: &BTreeMap<String, Tensor>,

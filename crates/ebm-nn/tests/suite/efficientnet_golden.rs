@@ -21,7 +21,7 @@ fn input(shape: &[usize], dtype: DType) -> Tensor {
     (formula("input", shape) * 5.0).unwrap().to_dtype(dtype).unwrap()
 }
 
-/// The maps as torch has them.
+/// Returns the maps in torch's layout.
 fn forward(net: &EfficientNetLite0, x: &Tensor, train: bool) -> Vec<Tensor> {
     let maps = net.forward_channels_last(x, MAPS, train).unwrap();
     maps.iter().map(|map| map.permute((0, 3, 1, 2)).unwrap()).collect()
@@ -35,7 +35,7 @@ fn maps_are_torchs_at_odd_and_even_sizes() {
     let vb = constants.var_builder(DType::F32, &CPU);
     let constant = EfficientNetLite0::new(EfficientNetLite0::NORM, MAPS, vb).unwrap();
     for (name, shape) in [("odd", [2, 3, 65, 97]), ("even", [1, 3, 64, 96])] {
-        // The last time with what was kept, and used buffers.
+        // The last time uses the kept tensors and reused buffers.
         for net in [&net, &constant, &constant] {
             for (i, map) in forward(net, &input(&shape, DType::F32), false).iter().enumerate() {
                 let dims: Vec<f64> = map.dims().iter().map(|d| *d as f64).collect();
@@ -84,7 +84,7 @@ fn fewer_maps_are_the_first_ones() {
         assert_eq!(to_vec(&a.permute((0, 3, 1, 2)).unwrap()), to_vec(b));
     }
     let message = part.forward_channels_last(&x, 4, false).unwrap_err().to_string();
-    assert!(message.contains("4 maps are asked for; there are 1 to 3"), "{message}");
+    assert!(message.contains("4 maps were requested; ask for 1 to 3"), "{message}");
     assert!(EfficientNetLite0::new(EfficientNetLite0::NORM, 0, vb()).is_err());
     assert!(EfficientNetLite0::is_classifier("_fc.bias") && !EfficientNetLite0::is_classifier("_bn0.bias"));
 }

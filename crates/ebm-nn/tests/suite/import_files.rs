@@ -1,4 +1,4 @@
-//! Files: safetensors, fixed point, and what is no file of weights at all.
+//! Weights files: safetensors, fixed point, and files of other kinds.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn a_header_whose_length_looks_like_a_pickle_is_still_safetensors() {
 fn a_header_of_450_mb_is_refused_before_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bomb");
-    // One file is as long as its header says, the other is not; neither takes room on the disk.
+    // The length of one file matches its header and of the other does not; neither takes space on the disk.
     for length in [450_000_100, 1000] {
         std::fs::write(&path, 450_000_000u64.to_le_bytes()).unwrap();
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();

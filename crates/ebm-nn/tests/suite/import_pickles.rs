@@ -64,7 +64,7 @@ fn a_file_cut_anywhere_is_an_error() {
     }
 }
 
-/// The bytes of a legacy file with `from` replaced by `to` everywhere, and what is said about it.
+/// Returns the error for a legacy file with `from` replaced by `to` everywhere.
 fn refusal_of_changed(file: &str, from: &[u8], to: &[u8]) -> String {
     let mut bytes = std::fs::read(golden_path(file)).unwrap();
     let mut at = 0;
@@ -102,7 +102,7 @@ fn legacy_files_that_contradict_themselves_say_where() {
     says(b"_rebuild_tensor_v2", b"_rebuild_tensor_v9", "a tensor kind that is not read");
 }
 
-/// A file of torch's older format whose object is what `program` makes.
+/// Returns a file of torch's older format whose object `program` makes.
 fn of_program(program: &[u8]) -> Vec<u8> {
     let magic = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
     let machine = b"\x80\x02}X\x0d\0\0\0little_endian\x88s.";
@@ -116,7 +116,7 @@ fn pickles_of_something_else_are_sent_to_the_manual() {
     std::fs::write(&path, b"\x80\x02}U\x05blobs}s.").unwrap();
     let said = message(import::load(&path, &CPU));
     assert!(said.contains("model_final.pkl") && said.contains("docs/weights.md"), "{said}");
-    // A whole file around the same is one of torch's, without tensors.
+    // A complete file around it is a file of torch without tensors.
     std::fs::write(&path, of_program(b"}U\x05blobs}s")).unwrap();
     assert!(message(import::load(&path, &CPU)).contains("only: blobs"));
 }
@@ -166,7 +166,7 @@ proptest! {
         }
     }
 
-    /// Programs that a pickle's reader might choke on, made of its operations.
+    /// Random programs of a pickle's operations.
     #[test]
     fn no_program_panics(codes in proptest::collection::vec(
         proptest::sample::select(&b"(0.12NKMJGXUCTB)]tlaesud}cRbQqrhj\x80\x81\x85\x86\x87\x88\x8a\x8b\x8c\x8e\x92\x93\x94\x95\0\x01\x02\n"[..]),
@@ -192,11 +192,11 @@ fn no_flipped_byte_panics() {
         std::fs::write(&path, &changed).unwrap();
         loaded += usize::from(import::load(&path, &CPU).is_ok());
     }
-    // Elements and unused parts may be anything; what describes them may not.
+    // Elements and unused parts may change; their descriptions may not.
     assert!(loaded > 0 && loaded < bytes.len(), "{loaded}");
 }
 
-/// Objects nested and shared so deeply that a reader that recurses or copies would not return.
+/// Objects that are nested and shared so deeply that a reader that recurses or copies would not return.
 #[test]
 fn depth_and_sharing_are_no_matter() {
     let dir = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ struct Member {
     content: Vec<u8>,
 }
 
-/// The archive of these members, and of further names for the last one.
+/// Returns the archive of these members, with further names for the last one.
 fn archive(members: &[Member], further: &[String]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut directory = Vec::new();
@@ -92,7 +92,7 @@ fn a_storage_is_verified_once_however_many_tensors_share_it() {
     assert!(start.elapsed().as_secs() < 3, "{:?}", start.elapsed());
     assert_eq!(found.len(), 200);
     assert_eq!(to_vec(&found["v7"]), [7.]);
-    // It is verified nevertheless.
+    // The member is verified nevertheless.
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     assert!(load(&bytes).unwrap_err().to_string().contains("does not have its checksum"));

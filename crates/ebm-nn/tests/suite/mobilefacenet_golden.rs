@@ -16,8 +16,8 @@ use ebm_ops::{Padding, linear};
 /// The blocks behind each of the golden file's maps.
 const MAPS: [usize; 4] = [2, 7, 14, MobileFaceNet::BLOCKS];
 
-/// What the published network has behind its last map: a filter of the whole map for each channel, and a layer to 128
-/// numbers, of which the direction tells the person.
+/// Layers of the published network after its last map: a filter of the whole map for each channel, and a layer to
+/// 128 numbers whose direction identifies the person.
 struct FaceEmbedding {
     whole: Conv2d,
     linear: Linear,
@@ -59,7 +59,7 @@ fn input(dtype: DType) -> Tensor {
     from_nchw(&x).unwrap()
 }
 
-/// The maps as torch has them, and the embedding.
+/// Returns the maps in torch's layout, and the embedding.
 fn forward((net, embedding): &(MobileFaceNet, FaceEmbedding), x: &Tensor, train: bool) -> Vec<Tensor> {
     let (mut found, mut x, mut first) = (Vec::new(), x.clone(), 0);
     for end in MAPS {
@@ -71,8 +71,8 @@ fn forward((net, embedding): &(MobileFaceNet, FaceEmbedding), x: &Tensor, train:
     found
 }
 
-/// The arrays of a file of MXNet's parameters, all of them `f32`: a count, each array as its magic number, how it is
-/// stored, rank, extents, device, type and numbers; a count, and each name as its length and text.
+/// Reads the arrays of an MXNet parameter file, all of them `f32`: a count, each array as its magic number,
+/// storage type, rank, extents, device, type and numbers; a count, and each name as its length and text.
 fn of_mxnet(bytes: &[u8]) -> BTreeMap<String, Tensor> {
     let mut rest = &bytes[16..];
     let mut take = |count: usize| rest.split_off(..count).unwrap();
@@ -107,7 +107,7 @@ fn the_published_network_computes_what_its_graph_says() {
     let constants = store.constants().unwrap();
     let constant = build(&constants, MobileFaceNet::NORM, DType::F32);
     let golden = golden("mobilefacenet");
-    // The last time with what was kept, and used buffers.
+    // The last time uses the kept tensors and reused buffers.
     for net in [&variable, &constant, &constant] {
         let mut found = forward(net, &input(DType::F32), false);
         let embedding = found.pop().unwrap();

@@ -151,7 +151,7 @@ fn frozen_parameters_are_outside_the_graph() {
     let (first, second, _) = build(&vb);
     assert!(!first.weight().is_variable() && second.weight().is_variable());
     assert!(store.trainable().iter().all(|(name, _)| !name.starts_with("first")));
-    // Frozen later: the layer keeps its variable, the optimiser does not get it.
+    // The layer was frozen later: it keeps its variable, and the optimiser does not get it.
     store.freeze(|name| name.starts_with("second"));
     assert!(store.trainable().iter().all(|(name, _)| name.starts_with("norm")));
     // A layer that is built again gets constants.

@@ -7,7 +7,7 @@ use ebm_nn::fpn::Fpn;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 
-/// The largest difference over the largest element.
+/// Returns the largest difference divided by the largest element.
 fn relative_difference(a: &Tensor, b: &Tensor) -> f32 {
     assert_eq!(a.dims(), b.dims());
     let largest = |t: &Tensor| t.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
@@ -22,7 +22,7 @@ fn check(config: &ResNetConfig, shape: [usize; 4]) {
     let constant = ResNet::new(config, constants.var_builder(DType::F32, &CPU)).unwrap();
     let x = formula("input", &shape).to_dtype(DType::F32).unwrap();
     let expected = net.forward(&x, false).unwrap();
-    // Twice: the second time with what was kept, and used buffers.
+    // The second time uses the kept tensors and reused buffers.
     for _ in 0..2 {
         let maps = constant.forward_stages(&x, 4, false).unwrap();
         for (map, expected) in maps.iter().zip(&expected) {
@@ -73,7 +73,7 @@ fn later_steps_of_training_change_nothing_in_constants() {
     }
     assert!(relative_difference(&run(&net), &before) > 1e-2);
     assert_eq!(relative_difference(&run(&constant), &before), 0.0);
-    // Its own statistics move when it is used as in training, and what was kept is made anew.
+    // A use as in training changes the network's own statistics, and the kept tensors are made again.
     constant.forward_stages(&x, 1, true).unwrap();
     assert!(relative_difference(&run(&constant), &before) > 1e-5);
 }

@@ -129,7 +129,7 @@ fn fewer_stages_are_the_first_ones() {
     }
     assert_eq!(part.forward_stages(&x, 2, false).unwrap().len(), 2);
     let message = part.forward(&x, false).unwrap_err().to_string();
-    assert!(message.contains("4 stages are asked for and 3 were built"), "{message}");
+    assert!(message.contains("4 stages were requested and only 3 were built"), "{message}");
 }
 
 #[test]

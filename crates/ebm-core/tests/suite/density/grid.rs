@@ -167,7 +167,7 @@ fn bad_inputs_have_typed_errors() {
         assert!(matches!(&error, Error::NonFiniteScore { x: 0, y, .. } if y == &[2.0]), "{error}");
     }
 
-    // Of three inputs the second has a bad f at y = 2, of which the error has to say so.
+    // The second of three inputs has a bad f at y = 2, and the error must say so.
     struct Partly(f64);
     impl EnergyModel for Partly {
         type Features = ();
@@ -226,7 +226,7 @@ proptest! {
         prop_assert!(quantiles.windows(2).all(|pair| pair[0] <= pair[1]));
         for (u, y) in probabilities.iter().zip(&quantiles) {
             prop_assert!((p.cdf(*y) - u).abs() < 1e-9, "{u} -> {y} -> {}", p.cdf(*y));
-            // And back again, where there is density enough to tell y from its neighbours.
+            // The quantile inverts it where the density is large enough to tell y from its neighbours.
             if p.log_prob(*y) > -5.0 {
                 prop_assert!((p.quantile(p.cdf(*y)).unwrap() - y).abs() < 1e-9);
             }

@@ -101,7 +101,7 @@ fn weights_follow_f_and_q_exactly() {
         &[(4.0f64 / 3.0).ln(), 1.6, error],
         1e-14,
     );
-    // A sample without density does not count, whatever g is there.
+    // A sample without density does not count, even if g is not finite there.
     let mut calls = std::cell::Cell::new(0);
     p.expectation(|_| {
         calls.set(calls.get() + 1);

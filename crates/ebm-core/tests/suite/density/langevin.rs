@@ -1,4 +1,4 @@
-//! Langevin dynamics: moments, cost, and what happens to proposals that are not finite.
+//! Langevin dynamics: moments, cost, and proposals that are not finite.
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::{EnergyModel, Error, Result, langevin};

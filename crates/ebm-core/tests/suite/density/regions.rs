@@ -53,7 +53,7 @@ fn a_plateau_is_taken_whole() {
     assert_eq!(region.intervals, [[0.0, 4.0]]);
     assert_close(&[region.mass], &[1.0], 1e-14);
 
-    // Steps of heights 1 and 3 in equal parts: the mass asked for lies within the lower one.
+    // Steps of heights 1 and 3 with equal widths: the requested mass is reached inside the lower step.
     let steps = density(0.0, 4.0, 40_001, |y| if y < 2.0 { 0.0 } else { 3f64.ln() });
     let region = steps.highest_density_region(0.8).unwrap();
     assert_close(&region.intervals[0], &[0.0, 4.0], 1e-12);

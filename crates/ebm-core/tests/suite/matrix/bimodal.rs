@@ -1,5 +1,4 @@
-//! A conditional mixture of two Gaussians, whose weights no objective that looks at one mode alone would
-//! find.
+//! Conditional mixture of two Gaussians. An objective that sees a single mode cannot find its weights.
 
 use ebm_core::{
     DenoisingScoreMatching, Derivatives, Directions, GaussianMixture, InfoNce, KullbackLeibler,

@@ -1,4 +1,4 @@
-//! Models with few parameters, and data of known ones.
+//! Models with few parameters, and data with known parameters.
 
 use candle_core::{Device, Tensor, Var};
 use ebm_core::math::{log_softmax, log_sum_exp};
@@ -14,9 +14,9 @@ pub trait Family: EnergyModel<Features = Tensor> {
     fn names(&self) -> Vec<&'static str>;
     /// Fresh data of the true parameters: x (B, 1, 1) and y (B, D).
     fn data(&self, batch: usize, rng: &mut dyn RngCore) -> Result<(Tensor, Tensor)>;
-    /// What is trained.
+    /// Trained variables.
     fn variables(&self) -> Vec<&Var>;
-    /// The parameters in a form that the density determines.
+    /// Parameters in a form that the density determines uniquely.
     fn parameters(&self) -> Vec<f64>;
 }
 
@@ -31,7 +31,7 @@ pub fn var(values: &[f64], shape: impl Into<candle_core::Shape>) -> Var {
     Var::from_tensor(&Tensor::from_vec(values.to_vec(), shape, &Device::Cpu).unwrap()).unwrap()
 }
 
-/// A level of f that depends on x, as a network's does: 2 + x/2. It is lost in Z.
+/// Offset of f that depends on x, as in a network: 2 + x/2. It cancels in the density.
 pub fn level(x: &Tensor) -> Result<Tensor> {
     Ok(x.squeeze(2)?.affine(0.5, 2.0)?)
 }

@@ -1,4 +1,4 @@
-//! What noise that is centred on the target does to the ranking losses when there is little of it.
+//! Bias of the ranking losses with few samples of noise that is centred on the target.
 //!
 //! The data are N(0, 1) and the noise is N(y_i, σ²), one sample for each target; f = −y²/(2t).
 
@@ -33,7 +33,8 @@ fn found(objective: &impl Objective) -> Vec<[f64; 2]> {
     train(Training { batch: TARGETS, steps: 480 }, &[&model.precision], loss, || flat(&model.precision))
 }
 
-/// The precision 1/t where the population's NCE loss, by quadrature over the target and the noise, is least.
+/// Returns the precision 1/t that minimises the population's NCE loss, by quadrature over the target and the
+/// noise.
 fn least_nce(sigma: f64) -> f64 {
     let nodes: Vec<f64> = (-60..=60).map(|i| f64::from(i) * 0.1).collect();
     let slope = |precision: f64| -> f64 {

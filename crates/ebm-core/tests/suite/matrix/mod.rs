@@ -1,9 +1,9 @@
-//! Objectives × densities: each objective, trained by gradient descent on fresh data with its own noise,
-//! finds the parameters of the density that it should converge to.
+//! Objectives × densities: each objective, trained by gradient descent on fresh data with its own noise, finds
+//! the parameters of the density that it should converge to.
 //!
-//! What is expected is a closed form (see the single tests); how far a result may be from it is measured in
-//! the same run. The iterates after a first phase are averaged, in blocks much longer than their memory, so
-//! that the spread of the blocks' means gives the standard error of the average.
+//! The expected values are closed forms (see the single tests). The tolerance is measured in the same run: the
+//! iterates after a first phase are averaged in blocks much longer than their memory, and the spread of the
+//! blocks' means gives the standard error of the average.
 
 mod bimodal;
 mod families;
@@ -21,19 +21,19 @@ use rand::RngCore;
 use crate::zoo::{flat, rng};
 use families::Family;
 
-/// How long to train.
+/// Length of a training.
 #[derive(Clone, Copy)]
 pub struct Training {
     pub batch: usize,
     pub steps: usize,
 }
 
-/// The blocks of iterates whose means are compared.
+/// Number of blocks of iterates whose means are compared.
 const BLOCKS: usize = 8;
-/// How many standard errors a result may be off.
+/// Largest error of a result, in standard errors.
 const SIGMAS: f64 = 5.0;
-/// How far the fixed point with M samples around the target may be from that with infinitely many, whose
-/// distance is of order 1/M: 2/128 for a likelihood, 4/256 for a ranking.
+/// Largest distance between the fixed points with M and with infinitely many samples around the target. It is of
+/// order 1/M: 2/128 for a likelihood, 4/256 for a ranking.
 pub const FEW_SAMPLES_BIAS: f64 = 0.016;
 
 /// Adam (Kingma and Ba, 2015) with β = (0.9, 0.99).
@@ -65,8 +65,8 @@ impl Adam {
     }
 }
 
-/// The means of the quantities that `state` reads over the iterates of the second half, and their standard
-/// errors.
+/// Returns the means of the quantities that `state` reads over the iterates of the second half, and their
+/// standard errors.
 pub fn train(
     training: Training,
     variables: &[&Var],
@@ -94,8 +94,8 @@ pub fn train(
     (0..means[0].len()).map(summary).collect()
 }
 
-/// Each mean is within its error, and `bias`, of what is expected; no error is so large that this says
-/// nothing.
+/// Asserts that each mean is within its error and `bias` of the expected value, and that no error is too large
+/// for the test to mean anything.
 #[track_caller]
 pub fn assert_found(what: &str, names: &[&str], found: &[[f64; 2]], expected: &[f64], bias: f64) {
     assert_eq!((names.len(), found.len()), (expected.len(), expected.len()));
@@ -110,8 +110,8 @@ pub fn assert_found(what: &str, names: &[&str], found: &[[f64; 2]], expected: &[
     assert!(wrong.is_empty(), "{what}: {wrong:?}");
 }
 
-/// Trains `family` from its start by `objective`, for which the right parameters are `expected`; `bias` is
-/// how far off the objective's own fixed point may be.
+/// Trains `family` from its start by `objective`, for which the right parameters are `expected`. `bias` is the
+/// largest distance of the objective's own fixed point.
 #[track_caller]
 pub fn assert_recovers<F: Family>(
     what: &str,
@@ -125,7 +125,8 @@ pub fn assert_recovers<F: Family>(
     assert_recovers_by(what, training, family, loss, expected, bias);
 }
 
-/// The same with a loss of x (B, 1, 1) and y (B, D), for objectives that are made anew for each batch.
+/// Tests like [`assert_recovers`] with a loss of x (B, 1, 1) and y (B, D), for objectives that are made again for each
+/// batch.
 #[track_caller]
 pub fn assert_recovers_by<F: Family>(
     what: &str,

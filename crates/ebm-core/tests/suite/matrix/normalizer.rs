@@ -1,4 +1,4 @@
-//! Objectives that train more than f: SNL its log Z(x), and joint NCE its proposal.
+//! Objectives that train more than f: SNL also trains log Z(x), and joint NCE its proposal.
 
 use candle_core::{Tensor, Var};
 use ebm_core::parametric::GaussianMixtureDensity;
@@ -18,7 +18,7 @@ struct Normalized<F> {
 
 impl<F> Normalized<F> {
     fn new(family: F) -> Self {
-        // High rather than low.
+        // It starts too high rather than too low.
         Self { family, b: var(&[4.0, 0.0, 0.0], (1, 3)) }
     }
 }
@@ -69,7 +69,7 @@ fn snl_recovers_the_density_and_its_normalisation() {
     let log_z = std::f64::consts::TAU.ln() + 0.5 * (two[4] * two[5] - two[6] * two[6]).ln();
     check_snl(Gaussian::new(2), &[0.4, 1.0], 2, &two, [2.0 + log_z, 0.5, 0.0]);
     check_snl(Bimodal::new(), &[0.4, 2.0], 1, &Bimodal::expected(0.0), [2.0, 0.5, 0.0]);
-    // The parabola through log Z at the three x that there are.
+    // The parabola through log Z at the three values of x.
     let [left, middle, right] = [-1.0, 0.0, 1.0].map(Quartic::log_z);
     let parabola = [middle, 0.5 * (right - left), 0.5 * (right + left) - middle];
     check_snl(Quartic::new(), &[0.4, 1.5], 1, &Quartic::THETA, parabola);

@@ -1,4 +1,4 @@
-//! Score matching and its denoising form on a conditional Gaussian, with all ways to find derivatives.
+//! Score matching and denoising score matching on a conditional Gaussian, with every kind of derivatives.
 
 use ebm_core::{DenoisingScoreMatching, Derivatives, Directions, ScoreMatching};
 
@@ -10,7 +10,7 @@ const TRAINING: Training = Training { batch: 256, steps: 480 };
 const WAYS: [(&str, Derivatives); 2] =
     [("exact", Derivatives::Exact), ("differences", Derivatives::Differences { step: 0.01 })];
 
-/// All directions, and for two coordinates random ones too.
+/// Returns all directions, and random ones too for two coordinates.
 fn directions(dim: usize) -> Vec<(&'static str, Directions)> {
     let random = ("random", Directions::Random { count: 1 });
     [("coordinates", Directions::Coordinates), random].into_iter().take(dim).collect()

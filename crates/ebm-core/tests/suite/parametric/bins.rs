@@ -107,7 +107,7 @@ fn ordinal_predictions_count_the_answers() {
     assert_eq!(flat(&coral.predict(&logits).unwrap()), [21.0, 23.0, 24.0, 21.0]);
     assert_close(&flat(&coral.mean(&logits).unwrap())[3..], &[22.5], 1e-15);
 
-    // Niu's pairs with the same differences answer the same, even where they are inconsistent.
+    // Niu's pairs with the same differences give the same answers, even inconsistent ones.
     let niu = Ordinal::new(ranks, OrdinalHead::Niu);
     let pairs = rows(&[&[1.0, 0.9, 1.0, -1.0, 3.0, 0.0], &[0.0, 3.0, 1.0, 1.1, 0.1, 0.0]]);
     let y = rows(&[&[22.0], &[24.0]]);
@@ -179,7 +179,7 @@ fn the_prediction_of_coral_is_the_median() {
 #[test]
 fn log_odds_are_those_of_the_targets_beyond_each_rank() {
     let model = Ordinal::new(Bins::uniform(1.0, 1.0, 4).unwrap(), OrdinalHead::Coral);
-    // Above 1 are five of six, above 2 and above 3 three: half an answer more of each kind.
+    // Five of six targets are above 1, and three are above 2 and above 3; half an answer is added to both counts.
     let found = model.log_odds([1.2, 2.0, 1.9, 4.0, 3.6, 9.0]);
     let expected = [(5.5f64 / 1.5).ln(), 0.0, 0.0];
     assert!(found.len() == 3 && found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");

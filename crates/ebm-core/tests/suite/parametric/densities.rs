@@ -1,4 +1,4 @@
-//! What holds for every density.
+//! Properties of every density.
 
 use candle_core::{Device, Tensor};
 use ebm_core::parametric::{Gaussian, JointLaplace, Laplace, MixtureOfGaussians, Parametric, gaussian_kl};

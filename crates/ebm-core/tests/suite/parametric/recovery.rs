@@ -22,7 +22,7 @@ fn descend(variables: &[&Var], rate: f64, steps: usize, loss: impl Fn() -> Tenso
     }
 }
 
-/// The outputs, the same for all targets, that descent from `start` arrives at.
+/// Returns the outputs, equal for all targets, that gradient descent from `start` reaches.
 fn fit(model: &impl Parametric, start: &[f64], y: &[f64], rate: f64, steps: usize) -> Vec<f64> {
     let y = Tensor::from_slice(y, (y.len() / model.dim(), model.dim()), &Device::Cpu).unwrap();
     let phi = Var::new(start, &Device::Cpu).unwrap();

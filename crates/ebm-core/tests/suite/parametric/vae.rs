@@ -69,7 +69,7 @@ fn without_a_posterior_of_its_own_the_divergence_vanishes() {
 
 #[test]
 fn mean_and_density_approach_those_of_the_marginal() {
-    let networks = Linear::new(PRIOR, [9.0, 9.0], DECODER); // prediction has no use for the posterior
+    let networks = Linear::new(PRIOR, [9.0, 9.0], DECODER); // prediction does not use the posterior
     let (mean, variance) = networks.marginal();
     let vae = ConditionalVae::new(1, 1, 20_000).unwrap();
     let outputs = vae.prediction_outputs(&networks, &1, &mut rng(7)).unwrap();
@@ -94,7 +94,7 @@ fn outputs_depend_on_the_seed_alone() {
     assert_ne!(draw(1), draw(2));
 }
 
-/// A network that returns what it is told to.
+/// Networks whose outputs have given shapes.
 struct Shapes {
     prior: &'static [usize],
     posterior: &'static [usize],

@@ -1,34 +1,34 @@
-//! The stack machine that a pickle is a program of.
+//! Stack machine that executes a pickle.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{Id, Object};
 
-/// The most objects of one pickle; that of a ResNet-50's file has some 10 000.
+/// Largest number of objects of one pickle; the file of a ResNet-50 has some 10 000.
 const MAX_OBJECTS: usize = 1 << 22;
 
-/// Its state.
+/// State of the machine.
 #[derive(Default)]
 pub(super) struct Machine<'a> {
     objects: Vec<Object<'a>>,
     stack: Vec<Id>,
-    /// How high the stack was at each mark.
+    /// Height of the stack at each mark.
     marks: Vec<usize>,
     memo: BTreeMap<usize, Id>,
 }
 
 impl<'a> Machine<'a> {
-    /// Everything that was made.
+    /// Returns all objects that were made.
     pub(super) fn into_objects(self) -> Vec<Object<'a>> {
         self.objects
     }
 
-    /// Does what the next byte says; the object itself at the end.
+    /// Executes the next opcode. Returns the root object at the end.
     pub(super) fn step(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Id>, String> {
         let code = take(bytes, 1)?[0];
         match code {
-            // Protocol and frame say nothing about the objects.
+            // Protocol and frame do not concern the objects.
             0x80 => drop(take(bytes, 1)?),
             0x95 => drop(take(bytes, 8)?),
             b'.' => return self.pop().map(Some),
@@ -51,7 +51,7 @@ impl<'a> Machine<'a> {
         Ok(None)
     }
 
-    /// A number, a text or bytes, which stand in the pickle.
+    /// Reads a number, a text or bytes from the pickle.
     fn value(&mut self, code: u8, bytes: &mut &'a [u8]) -> Result<(), String> {
         match code {
             b'N' => self.push(Object::Other),
@@ -77,7 +77,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A sequence or a dictionary: a new one, of what stands on the stack, or more items of one. False for another `code`.
+    /// Makes a sequence or dictionary from the top of the stack, or adds items to one. Returns false for another
+    /// `code`.
     fn collect(&mut self, code: u8) -> Result<bool, String> {
         match code {
             b')' | b']' | 0x8F => self.push(Object::Sequence(Vec::new()))?,
@@ -115,7 +116,7 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// A class or a function by its name, or what one makes.
+    /// Makes a class or function by its name, or a call of one.
     fn make(&mut self, code: u8, bytes: &mut &'a [u8]) -> Result<(), String> {
         match code {
             b'c' => {
@@ -127,7 +128,7 @@ impl<'a> Machine<'a> {
                 let [module, name] = [module, name].map(|id| self.owned_text(id));
                 self.push(Object::Global(module?, name?))
             }
-            // Attributes of a dictionary (a `state_dict` has `_metadata`) are no entries of it, and are left out.
+            // Attributes of a dictionary (a `state_dict` has `_metadata`) are not entries, so they are dropped.
             b'b' => {
                 self.pop()?;
                 self.top().map(drop)
@@ -136,7 +137,7 @@ impl<'a> Machine<'a> {
                 let id = self.pop()?;
                 self.push(Object::Persistent(id))
             }
-            // Of the three ways to call something, one names some arguments.
+            // One of the three calling opcodes has named arguments.
             _ => {
                 if code == 0x92 {
                     self.pop()?;
@@ -156,7 +157,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The height of the stack under its last `count` objects, which stand above the last mark.
+    /// Returns the height of the stack below its last `count` objects, which must lie above the last mark.
     fn base(&self, count: usize) -> Result<usize, String> {
         let floor = self.marks.last().copied().unwrap_or(0);
         let base = self.stack.len().checked_sub(count).filter(|&base| base >= floor);
@@ -215,7 +216,7 @@ impl<'a> Machine<'a> {
         let list = self.top()?;
         match &mut self.objects[list] {
             Object::Sequence(list) => list.extend(items),
-            // Whatever else collects items holds no weights.
+            // Other collections hold no weights.
             Object::Call { .. } => {}
             _ => return Err("it appends to what is no list".to_owned()),
         }
@@ -263,7 +264,7 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
     Ok(taken)
 }
 
-/// A length of `width` ≤ 8 little-endian bytes.
+/// Reads a length of `width` ≤ 8 little-endian bytes.
 fn size(bytes: &mut &[u8], width: usize) -> Result<usize, String> {
     let mut wide = [0; 8];
     wide[..width].copy_from_slice(take(bytes, width)?);

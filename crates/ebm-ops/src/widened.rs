@@ -1,14 +1,14 @@
-//! Maps in bf16: half the memory of f32. Only GPUs compute with them; the CPU takes them as f32 and rounds
-//! the result.
+//! Maps in bf16, which take half the memory of f32. Only GPUs compute with them. The CPU converts them to f32 and rounds the
+//! result.
 
 use candle_core::{DType, Tensor};
 
-/// Whether x is in bf16 where there is no kernel for it.
+/// Returns `true` if x is in bf16 and its device has no kernels for bf16.
 pub(crate) fn is_narrow(x: &Tensor) -> bool {
     x.dtype() == DType::BF16 && !x.device().is_cuda()
 }
 
-/// `f` of x as f32, rounded to x's type.
+/// Returns `f` of x as f32, rounded to x's type.
 pub(crate) fn widened<E: From<candle_core::Error>>(
     x: &Tensor,
     f: impl FnOnce(&Tensor) -> Result<Tensor, E>,

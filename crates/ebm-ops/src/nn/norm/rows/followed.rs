@@ -1,22 +1,22 @@
-//! What becomes of a normalised number z, and of a gradient on its way back.
+//! Functions of a normalised number z, and their gradients.
 
 use crate::{Float, between, where_between, where_positive};
 
-/// A function of z, with PReLU's slope of its channel at hand.
+/// Function of z that may use the slope of PReLU of the channel.
 pub(super) trait Followed<T: Float>: Copy + Sync {
-    /// Of z.
+    /// Returns the value at z.
     fn value(self, z: T, slope: T) -> T;
 
-    /// The gradient in z, from that in the value.
+    /// Returns the gradient in z from g, the gradient in the value.
     fn gradient(self, g: T, z: T, slope: T) -> T;
 
-    /// The gradient in the slope.
+    /// Returns the gradient in the slope.
     fn slope_gradient(self, _g: T, _z: T) -> T {
         T::zero()
     }
 }
 
-/// Nothing follows.
+/// Identity, for a normalisation without an activation.
 #[derive(Clone, Copy)]
 pub(super) struct Identity;
 
@@ -32,7 +32,7 @@ impl<T: Float> Followed<T> for Identity {
     }
 }
 
-/// ReLU and ReLU6: z within bounds, at which derivatives are 0; NaN stays NaN.
+/// ReLU and ReLU6: z within bounds, at which derivatives are 0. NaN stays NaN.
 #[derive(Clone, Copy)]
 pub(super) struct Clamp<T>(pub(super) [T; 2]);
 

@@ -1,9 +1,8 @@
-//! Normalisation by the batch's statistics of maps with the channels innermost, with what follows it in the same
-//! pass: z = γ (x − μ)·inv_std + β [+ residual], then ReLU, ReLU6 or PReLU where wanted. CPU only.
+//! Normalisation by the batch's statistics of maps with the channels innermost, with a residual and an activation in the same
+//! pass: z = γ (x − μ)·inv_std + β [+ residual], then ReLU, ReLU6 or PReLU if wanted. CPU only.
 //!
-//! A map is read once for its statistics, once to be normalised, and with its gradient once for the sums and once
-//! for the gradient in it: z is computed anew where the sign of it matters, which is cheaper than a pass over
-//! memory.
+//! A map is read once for its statistics and once to be normalised. It is read with its gradient once for the sums and once
+//! for the gradient in it. z is computed again where its sign matters, because this is cheaper than a pass over memory.
 
 mod followed;
 #[cfg(test)]
@@ -17,7 +16,8 @@ use crate::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use crate::rows::{Loop, ROWS, blocks, each, rows, sums};
 use crate::{Activation, Float};
 
-/// y, and the batch's mean and biased variance, each (C) in f64, of x (…, C). PReLU behind a residual is left.
+/// Returns y of x (…, C), and the batch's mean and biased variance, each (C) in f64. The caller applies PReLU after a
+/// residual.
 pub(super) fn fused<'a>(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],
@@ -46,18 +46,18 @@ pub(super) fn fused<'a>(
     Ok(((y, mean, var), rest))
 }
 
-/// The mean and the biased variance of each channel: (…, C) -> (2, C) in f64.
+/// Kernel of the mean and the biased variance of each channel: (…, C) -> (2, C) in f64.
 struct Moments;
 
-/// (x, affine[, residual]) -> y, where `affine` is (γ, β), (2, C), or with the slope of PReLU (3, C).
+/// Kernel (x, affine[, residual]) -> y, where `affine` is (γ, β), (2, C), or with the slope of PReLU (3, C).
 struct Normalise {
     mean: Vec<f64>,
     inv_std: Vec<f64>,
     activation: Activation,
 }
 
-/// Of a block of rows (…, C): the sums of each channel, its means, and the sums of the squares around these. So a
-/// block is read while it lies in the caches.
+/// Loop that computes, for a block of rows (…, C), the sums of each channel, its means, and the sums of squares around these.
+/// The block is read while it lies in the caches.
 struct AroundMeans<'a, T> {
     x: &'a [T],
     channels: usize,
@@ -91,7 +91,7 @@ fn moments<T: Float>(x: &[T], channels: usize) -> Vec<f64> {
     for block in &blocks {
         mean.iter_mut().zip(block).for_each(|(mean, sum)| *mean += sum.to_f64() / count);
     }
-    // Σ (x − μ)² = Σ (x − c)² + 2 (c − μ) Σ (x − c) + n (c − μ)² of each block, whose c are rounded means.
+    // Σ (x − μ)² = Σ (x − c)² + 2 (c − μ) Σ (x − c) + n (c − μ)² for each block, where c are rounded means.
     let mut variance = vec![0.0; channels];
     for (block, number) in blocks.iter().zip(0..) {
         let n = ROWS.min(x.len() / channels - number * ROWS) as f64;
@@ -104,7 +104,7 @@ fn moments<T: Float>(x: &[T], channels: usize) -> Vec<f64> {
     mean.into_iter().chain(variance).collect()
 }
 
-/// N parts of `len` numbers.
+/// Splits off N parts of `len` numbers.
 #[inline(always)]
 fn parts<T, const N: usize>(mut all: &mut [T], len: usize) -> [&mut [T]; N] {
     std::array::from_fn(|_| {
@@ -131,14 +131,14 @@ fn channels(shape: &Shape) -> usize {
     shape.dims().last().copied().unwrap_or(1)
 }
 
-/// z = scale · x + shift of each channel, and the slope of PReLU, else 0.
+/// Affine map z = scale · x + shift of each channel, and the slope of PReLU, else 0.
 struct Map<T> {
     scale: Vec<T>,
     shift: Vec<T>,
     slope: Vec<T>,
 }
 
-/// `$run` with `$followed` bound to what follows the normalisation.
+/// Runs `$run` with `$followed` bound to the function after the normalisation.
 macro_rules! by_followed {
     ($op:expr, $affine:expr, $type:ty, |$followed:ident| $run:expr) => {
         if $affine.len() > 2 * $op.mean.len() {
@@ -176,7 +176,7 @@ impl<T> Map<T> {
     }
 }
 
-/// z and what follows it.
+/// Loop that computes z and the function after it.
 struct Forward<'a, T, F> {
     x: &'a [T],
     residual: Option<&'a [T]>,
@@ -209,7 +209,7 @@ impl<T: Float, F: Followed<T>> Loop<T> for Forward<'_, T, F> {
     }
 }
 
-/// x and the gradient g behind what follows z.
+/// x, and the gradient g in the value of the function after z.
 struct Behind<'a, T, F> {
     x: &'a [T],
     g: &'a [T],
@@ -228,13 +228,13 @@ impl<const N: usize> Kernel<N> for Normalise {
         }))
     }
 
-    /// With h the gradient g times the derivative of what follows, x̂ = (x − μ)·inv_std and m values per channel:
-    /// ∂β = Σh, ∂γ = Σ h·x̂, ∂residual = h, ∂x = γ·inv_std·(h − ∂β/m − x̂·∂γ/m), and the slope of PReLU meets the
-    /// sum of g·z where z is not positive.
+    /// Returns the gradients. With h = g times the derivative of the function after z, x̂ = (x − μ)·inv_std and m values per
+    /// channel: ∂β = Σh, ∂γ = Σ h·x̂, ∂residual = h, ∂x = γ·inv_std·(h − ∂β/m − x̂·∂γ/m). The gradient in the slope of PReLU
+    /// is the sum of g·z where z is not positive.
     fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Gradients<N> {
         let (x, affine) = (arguments[0], arguments[1]);
         let mut gradients = std::array::from_fn(|_| None);
-        // A residual's gradient is h, which is written then.
+        // The gradient in a residual is h, which is written to memory then.
         let (activation, g) = match arguments.get(2) {
             Some(_) => (Activation::None, self.activation.gradient(g, y)?),
             None => (self.activation, g.contiguous()?),
@@ -262,8 +262,8 @@ impl<const N: usize> Kernel<N> for Normalise {
     }
 }
 
-/// (x, affine, g) -> the gradient in `affine`, in f64: Σ h·x̂ and Σ h of each channel, and with a slope Σ g·z where
-/// z is not positive.
+/// Kernel (x, affine, g) -> gradient in `affine`, in f64: Σ h·x̂ and Σ h of each channel, and with a slope Σ g·z where z is
+/// not positive.
 struct GradSums<'a>(&'a Normalise);
 
 impl GradSums<'_> {
@@ -280,7 +280,7 @@ impl GradSums<'_> {
     }
 }
 
-/// Of a block, with the channels' means: Σ h (x − μ), Σ h, and what the slope meets.
+/// Loop that computes, for a block and the channels' means, Σ h (x − μ), Σ h, and the gradient in the slope.
 struct Sums<'a, T, F> {
     of: Behind<'a, T, F>,
     mean: Vec<T>,
@@ -311,19 +311,19 @@ impl Kernel<3> for GradSums<'_> {
         Ok(affine.clone())
     }
 
-    /// Sums are in f64 whatever the type.
+    /// Computes the sums in f64 for both types.
     fn cpu(&self, arguments: [Argument<'_>; 3]) -> Result<CpuStorage> {
         by_type!("batch-norm", arguments, |[x, affine, g]| self.sums(x, affine, g))
     }
 }
 
-/// (x, affine, g) -> p·h + q·x + r with (p, q, r) of each channel.
+/// Kernel (x, affine, g) -> p·h + q·x + r with (p, q, r) of each channel.
 struct Combine<'a> {
     op: &'a Normalise,
     coefficients: Vec<[f64; 3]>,
 }
 
-/// p·h + q·x + r.
+/// Loop that computes p·h + q·x + r.
 struct Combined<'a, T, F> {
     of: Behind<'a, T, F>,
     coefficients: [Vec<T>; 3],

@@ -3,7 +3,7 @@ use candle_core::{D, Var};
 use super::*;
 use crate::tests::{check_gradients_there, noise_tensor};
 
-/// [`fused`] as tensor operations, by autograd.
+/// Computes [`fused`] as tensor operations, with candle's gradients.
 fn composed(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],
@@ -20,7 +20,7 @@ fn composed(
     Ok((y, mean.detach().flatten_all()?, var.detach().flatten_all()?))
 }
 
-/// Inputs (x, γ, β, residual, slope) of more than one block of rows, and a gradient.
+/// Returns inputs (x, γ, β, residual, slope) of more than one block of rows, and a gradient.
 fn inputs() -> ([Var; 5], Tensor) {
     let shape = [3, 7, 11, 5];
     let inputs =
@@ -70,7 +70,7 @@ fn only_prelu_behind_a_residual_is_left() {
 
 #[test]
 fn a_mean_far_from_zero_leaves_the_variance_exact() {
-    // In single precision: 1 000 rows around 1 000 with a variance of about 1/12.
+    // 1 000 rows around 1 000 with a variance of about 1/12, in single precision.
     let x: Vec<f32> = (0..3000).map(|i| 1000.0 + (i * 7919 % 1009) as f32 / 1009.0).collect();
     let x = Tensor::from_vec(x, (1000, 3), &candle_core::Device::Cpu).unwrap();
     let wide = x.to_dtype(DType::F64).unwrap();

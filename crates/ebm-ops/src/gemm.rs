@@ -197,7 +197,7 @@ pub(super) fn multiply_parallel<T: Float>(
     first.and(second)
 }
 
-/// Cuts `0..len` into at most `parts` ranges, none of them empty. The lengths are multiples of `multiple`, except perhaps the
+/// Cuts `0..len` into at most `parts` ranges without an empty one. The lengths are multiples of `multiple`, except perhaps the
 /// last.
 pub(super) fn even_ranges(len: usize, parts: usize, multiple: usize) -> Vec<Range<usize>> {
     let step = len.div_ceil(parts.max(1)).next_multiple_of(multiple.max(1)).max(1);

@@ -20,7 +20,7 @@ struct Case {
 }
 
 impl Case {
-    /// x, and weight and bias of expansion, depthwise convolution and projection.
+    /// Returns x, and weight and bias of expansion, depthwise convolution and projection.
     fn tensors(self) -> Vec<Tensor> {
         let Self { input, channels, outputs, kernel, .. } = self;
         let noise = |shape: &[usize], salt| (noise_tensor(shape, salt).unwrap() * 2.0).unwrap();
@@ -48,7 +48,7 @@ impl Case {
         packed.forward(&t[0], self.residual()).unwrap()
     }
 
-    /// Layer after layer, from the definitions in f64.
+    /// Computes layer after layer, from the definitions in f64.
     fn expected(self, t: &[Tensor]) -> Tensor {
         let add = |y: Tensor, bias: &Tensor| y.broadcast_add(bias).unwrap();
         let pointwise =
@@ -64,7 +64,7 @@ impl Case {
         if self.residual() { (y + &t[0]).unwrap() } else { y }
     }
 
-    /// Layer after layer of the packed ones.
+    /// Computes layer after layer with the packed layers.
     fn layers(self, t: &[Tensor]) -> Tensor {
         let pointwise = |i: usize| PackedConv2d::new(&t[i], Some(&t[i + 1]), 1, 0).unwrap();
         let expanded = match self.expands {

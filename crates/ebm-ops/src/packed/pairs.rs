@@ -1,7 +1,7 @@
-//! Two neighbours of the depth as bf16 in the place of one f32: half the memory, and with AVX-512 BF16 twice
+//! Two neighbours of the depth as bf16 in the place of one f32. This takes half the memory, and AVX-512 BF16 computes twice
 //! the products in the same time. Sums are f32.
 //!
-//! The lower half of a pair holds the number that comes first.
+//! The lower half of a pair holds the first number.
 
 use pulp::{Simd, WithSimd};
 
@@ -11,23 +11,23 @@ use super::tile::{Onto, VECTORS, by_rows};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::has_bf16;
 
-/// The pair of two numbers.
+/// Returns the pair of two numbers.
 #[inline(always)]
 pub(crate) fn pair(first: f32, second: f32) -> f32 {
     f32::from_bits(upper(second) << 16 | upper(first))
 }
 
-/// The two numbers of a pair.
+/// Returns the two numbers of a pair.
 #[inline(always)]
 pub(crate) fn halves(pair: f32) -> [f32; 2] {
     let bits = pair.to_bits();
     [f32::from_bits(bits << 16), f32::from_bits(bits & UPPER)]
 }
 
-/// The half of a pair that holds its second number.
+/// Mask of the half of a pair that holds its second number.
 const UPPER: u32 = 0xffff_0000;
 
-/// The upper half of x rounded to nearest, ties to even. NaN stays NaN.
+/// Returns the upper half of x, rounded to the nearest, ties to even. NaN stays NaN.
 #[inline(always)]
 fn upper(x: f32) -> u32 {
     let bits = x.to_bits();
@@ -35,7 +35,7 @@ fn upper(x: f32) -> u32 {
     (if x.is_nan() { bits | 0x0040_0000 } else { nearest }) >> 16
 }
 
-/// The pairs of a row; where its length is odd, the last one's second number is 0.
+/// Rounds a row to pairs. If its length is odd, the second number of the last pair is 0.
 #[inline(always)]
 pub(crate) fn round(row: &[f32], to: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
@@ -60,8 +60,8 @@ fn round_here(row: &[f32], to: &mut [f32]) {
     }
 }
 
-/// `A · panel` for `count` rows of A, at most [`most_rows`](super::tile::most_rows), all in pairs. A step of the
-/// depth is one of `ahead`.
+/// Computes `A · panel` for `count` rows of A, at most [`most_rows`](super::tile::most_rows), all in pairs. Each step of the
+/// depth is a step of `ahead`.
 #[inline(always)]
 pub(super) fn multiply<S: Simd>(
     simd: S,
@@ -126,7 +126,7 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
     }
 }
 
-/// With the instructions for pairs.
+/// Loops with the instructions for pairs.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::{
@@ -147,8 +147,7 @@ mod avx512 {
         let (rows, rest) = row.as_chunks::<{ 2 * LANES }>();
         let (whole, last) = to.split_at_mut(to.len().min(rows.len() * LANES));
         for (to, numbers) in whole.as_chunks_mut::<LANES>().0.iter_mut().zip(rows) {
-            // SAFETY: 32 numbers are two vectors, whose pairs are as many bits as 16 numbers; all bits are
-            // numbers.
+            // SAFETY: 32 numbers are two vectors. Their pairs have as many bits as 16 numbers, and all bits are numbers.
             unsafe {
                 let [first, second] = transmute::<[f32; 2 * LANES], [__m512; 2]>(*numbers);
                 *to = transmute::<__m512bh, [f32; LANES]>(_mm512_cvtne2ps_pbh(second, first));
@@ -168,14 +167,13 @@ mod avx512 {
         let (panel, _) = panel.as_chunks::<{ VECTORS * LANES }>();
         let mut rows = [a.data; ROWS];
         for (i, row) in rows.iter_mut().enumerate() {
-            // Opaque to the compiler, which would otherwise compute each address anew from the first in every
-            // step.
+            // Opaque to the compiler, which would otherwise compute each address from the first in every step.
             *row = &black_box(&a.data[i * a.stride..])[..panel.len()];
         }
         let mut all = [[_mm512_setzero_ps(); VECTORS]; ROWS];
         for (k, columns) in panel.iter().enumerate() {
             ahead.step();
-            // SAFETY: the numbers of two vectors are these vectors; all bits are pairs.
+            // SAFETY: the numbers of two vectors are these vectors, and all bits are pairs.
             let columns = unsafe { transmute::<[f32; VECTORS * LANES], [__m512bh; VECTORS]>(*columns) };
             for i in 0..ROWS {
                 // SAFETY: as above.
@@ -187,7 +185,7 @@ mod avx512 {
         }
         for (out, row) in onto.sums.as_chunks_mut::<LANES>().0.chunks_exact_mut(VECTORS).zip(all) {
             for (out, sum) in out.iter_mut().zip(row) {
-                // SAFETY: a vector is its numbers.
+                // SAFETY: a vector and its numbers have the same bits.
                 unsafe {
                     let before = transmute::<[f32; LANES], __m512>(*out);
                     let sum = if onto.add { _mm512_add_ps(before, sum) } else { sum };
@@ -209,7 +207,7 @@ mod tests {
             (1.0, 1.0),
             (1.0 + 0.4 * ulp, 1.0),
             (1.0 + 0.6 * ulp, 1.0 + ulp),
-            // Ties go to the even one.
+            // Ties go to the even number.
             (1.0 + 0.5 * ulp, 1.0),
             (1.0 + 1.5 * ulp, 1.0 + 2.0 * ulp),
             (-5.67, -5.65625),

@@ -1,19 +1,20 @@
-// PrRoIPool of boxes that lie in several maps, and its gradient in the boxes, for prediction: a launch each, whatever the levels.
+// PrRoIPool of boxes that lie in several maps, and its gradient in the boxes, for prediction. Each is one launch for all
+// levels.
 //
-// Pooled boxes have their bins outside and their channels innermost, as the maps have. A block for each box and each row of its bins,
-// which reads every pixel under BINS bins once: it adds up each column by the weights of y, and gives the sum to the bins that have the
-// column by those of x. Neighbouring threads have neighbouring channels.
+// Like the maps, pooled boxes have their channels innermost. There is a block for each box and each row of its bins. It reads
+// every pixel under BINS bins once: it adds up each column with the weights of y, and adds the sum, times the weights of x,
+// to the bins that have the column. Neighbouring threads have neighbouring channels.
 #include "tent.cuh"
 
 const int THREADS = 256, LEVELS = 4;
 
-// Pixels along an axis whose weights a block holds at a time, and bins.
+// Pixels along an axis whose weights a block holds at a time, and bins that it holds.
 const int HELD = 64, BINS = 8;
 
-// Columns that are read at a time: a thread waits once for all of them.
+// Columns that are read at a time. A thread waits once for all of them.
 const int TOGETHER = 4;
 
-// A map (N, H, W, C), and its pixels per pixel of the image.
+// Map (N, H, W, C), and its pixels per pixel of the image.
 template <typename T>
 struct Level {
   const T *map;
@@ -27,7 +28,7 @@ struct Levels {
   int count, images, channels, out_h, out_w;
 };
 
-// The box that a block has, its level and the image in it.
+// Box of a block, its level and its image in that level.
 template <typename T>
 struct Seen {
   Box box;
@@ -36,7 +37,7 @@ struct Seen {
   double scale;
 };
 
-// From a row (level, image, x0, y0, x1, y1). A row that is not finite, or names no level or image, has no area here.
+// Reads a row (level, image, x0, y0, x1, y1). A row that is not finite, or names no level or image, gives a box without area.
 template <typename T>
 __device__ Seen<T> seen_at(const Levels<T> &g, const T *rows, int r) {
   const T *row = rows + (i64)r * 6;
@@ -56,9 +57,9 @@ __device__ Seen<T> seen_at(const Levels<T> &g, const T *rows, int r) {
   return seen;
 }
 
-// What the threads of a block share: the box; the row of bins and so many of its bins; the weights, and with SLOPES their derivatives, of
-// the rows from `top` on in the row of bins and of the columns from `left` on in each bin; which bins have a column; and a number for
-// each bin and thread.
+// Memory that the threads of a block share: the box; the row of bins and some of its bins; the weights, and with SLOPES their
+// derivatives, of the rows from `top` on in the row of bins and of the columns from `left` on in each bin; the bins that have
+// a column; and a number for each bin and thread.
 template <typename T, bool SLOPES>
 struct Held {
   static const int TABLES = SLOPES ? 3 : 1;
@@ -67,7 +68,7 @@ struct Held {
   T y[TABLES][HELD], x[TABLES][HELD][BINS], numbers[BINS][THREADS];
   int from[HELD], until[HELD];
 
-  // Looks at `count` bins from `first` on of the box's row p.
+  // Loads the box, and `count` bins from `first` on of the box's row p.
   __device__ void look(const Levels<T> &g, const T *rows, int r, int p, int first, int count) {
     int me = threadIdx.x;
     __syncthreads();
@@ -105,7 +106,8 @@ struct Held {
   }
 };
 
-// For each column under `count` bins, its sum by the weights of y, and with SLOPES those by their derivatives, to each bin that has it.
+// Calls `add` for each column under `count` bins and each bin that has it, with the column's sum by the weights of y and,
+// with SLOPES, the sums by their derivatives.
 template <typename T, bool SLOPES, typename Add>
 __device__ void under(Held<T, SLOPES> &held, int channels, int count, int c, Add &add) {
   const int TABLES = Held<T, SLOPES>::TABLES;
@@ -118,7 +120,7 @@ __device__ void under(Held<T, SLOPES> &held, int channels, int count, int c, Add
       i64 below = (i64)width * channels;
       const T *corner = held.seen.image + ((i64)top * width + left) * channels + c;
       for (int first = 0; first < columns; first += TOGETHER) {
-        // The last column stands for those that are not there.
+        // The last column stands in for columns that do not exist.
         i64 at[TOGETHER];
         for (int j = 0; j < TOGETHER; ++j) at[j] = (i64)least(first + j, columns - 1) * channels;
         T sums[TOGETHER][TABLES] = {};
@@ -162,7 +164,7 @@ __device__ void pool(u32, const T *rows, T *pooled, const Levels<T> &g) {
   }
 }
 
-// A thread's shares of the gradient in x0, y0, x1, y1; the numbers that are held are the gradients of the pooled box.
+// A thread's shares of the gradient in x0, y0, x1, y1. The numbers that the block holds are the gradients of the pooled box.
 template <typename T>
 struct Slopes {
   T of[4];
@@ -175,7 +177,7 @@ struct Slopes {
   }
 };
 
-// The share of each row of bins in the gradient of a box's x0, y0, x1, y1, in pixels of the image: (R, out_h, 4).
+// Computes the share of each row of bins in the gradient of a box's x0, y0, x1, y1, in pixels of the image: (R, out_h, 4).
 template <typename T>
 __device__ void slopes(u32, const T *rows, const T *grad, T *shares, const Levels<T> &g) {
   __shared__ Held<T, true> held;

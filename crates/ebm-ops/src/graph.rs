@@ -57,7 +57,7 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 fn backward_here(loss: &Tensor) -> Result<GradStore> {
     let pass = Pass::begin(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
     let mut gradients = loss.backward()?;
-    for (variable, gradient) in pass.kept() {
+    for (variable, gradient) in pass.into_gradients() {
         let gradient = match gradients.remove(&variable) {
             Some(other) => sum(&other, &gradient)?,
             None => gradient,
@@ -73,7 +73,7 @@ thread_local! {
 }
 
 /// Gradients of variables that a [`backward`] collects.
-struct Kept {
+struct Collected {
     /// Nodes of the graph of this pass. While this thread waits for others, it may be given another backward pass.
     nodes: HashSet<TensorId>,
     /// The variables with their gradients.
@@ -82,7 +82,7 @@ struct Kept {
 
 thread_local! {
     /// Collected gradients of each [`backward`] that runs on this thread, the latest last.
-    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    static COLLECTED: RefCell<Vec<Collected>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A backward pass with a number of its own, which collects gradients of variables. When the pass ends, the thread goes on
@@ -93,7 +93,7 @@ struct Pass {
 
 impl Pass {
     fn begin(nodes: HashSet<TensorId>) -> Self {
-        KEPT.with_borrow_mut(|all| all.push(Kept { nodes, gradients: Vec::new() }));
+        COLLECTED.with_borrow_mut(|all| all.push(Collected { nodes, gradients: Vec::new() }));
         Self { outer: PASS.replace(Self::number()) }
     }
 
@@ -104,9 +104,9 @@ impl Pass {
     }
 
     /// Returns the variables and their gradients that were collected.
-    fn kept(self) -> Vec<(Tensor, Tensor)> {
-        KEPT.with_borrow_mut(|all| {
-            all.last_mut().map(|kept| std::mem::take(&mut kept.gradients)).unwrap_or_default()
+    fn into_gradients(self) -> Vec<(Tensor, Tensor)> {
+        COLLECTED.with_borrow_mut(|all| {
+            all.last_mut().map(|pass| std::mem::take(&mut pass.gradients)).unwrap_or_default()
         })
     }
 }
@@ -114,15 +114,15 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         PASS.set(self.outer);
-        KEPT.with_borrow_mut(Vec::pop);
+        COLLECTED.with_borrow_mut(Vec::pop);
     }
 }
 
 /// Collects a gradient that comes from this node. Returns the gradient if no [`backward`] of this thread has the node.
-fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
-    KEPT.with_borrow_mut(|all| match all.last_mut().filter(|kept| kept.nodes.contains(&node.id())) {
-        Some(kept) => {
-            kept.gradients.push((variable.clone(), gradient));
+fn collect(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
+    COLLECTED.with_borrow_mut(|all| match all.last_mut().filter(|pass| pass.nodes.contains(&node.id())) {
+        Some(pass) => {
+            pass.gradients.push((variable.clone(), gradient));
             None
         }
         None => Some(gradient),
@@ -176,7 +176,7 @@ impl Inbox {
         };
         match received.filter(|received| received.pass == PASS.get()) {
             Some(Received { sum, count, .. }) if is_whole(count)? => Ok(sum),
-            _ => bail!("a backward pass through this graph failed before; its next one is right again"),
+            _ => bail!("an earlier backward pass through this graph failed; run the backward pass again"),
         }
     }
 }
@@ -217,7 +217,7 @@ impl<K: Kernel<N>, const N: usize> Node<K, N> {
         for ((gradient, argument), inbox) in gradients.iter_mut().zip(&self.arguments).zip(&self.inboxes) {
             *gradient = match (gradient.take(), inbox) {
                 (Some(gradient), Some(inbox)) => Some(inbox.add(gradient)?),
-                (Some(gradient), None) if argument.is_variable() => keep(token, argument, gradient),
+                (Some(gradient), None) if argument.is_variable() => collect(token, argument, gradient),
                 (gradient, _) => gradient,
             };
         }
@@ -229,20 +229,20 @@ impl<K: Kernel<N>, const N: usize> Node<K, N> {
 struct Token<K, const N: usize>(Arc<Node<K, N>>);
 
 /// Operation from a token to the result.
-struct Open {
+struct ResultOp {
     /// Numbers of the result until the result takes them.
     storage: Mutex<Option<(Storage, Shape)>>,
     inbox: Arc<Inbox>,
     result: Arc<OnceLock<TensorId>>,
 }
 
-impl Open {
+impl ResultOp {
     fn take(&self) -> Result<(Storage, Shape)> {
         lock(&self.storage).take().ok_or_else(|| candle_core::Error::Msg("a result is taken once".into()))
     }
 }
 
-impl CustomOp1 for Open {
+impl CustomOp1 for ResultOp {
     fn name(&self) -> &'static str {
         "result"
     }
@@ -267,7 +267,7 @@ impl CustomOp1 for Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for ResultOp {
     fn drop(&mut self) {
         // The token is dropped after the lock, because it may be the last owner of other results.
         let _source = self.result.get().and_then(|id| lock(&SOURCES).remove(id));
@@ -296,7 +296,7 @@ fn linked<K: Kernel<N>, const N: usize>(
     let node = Arc::new(Node { kernel, arguments, inboxes, result: OnceLock::new(), inbox });
     let (token, inbox) = (link(links, Token(node.clone()))?, node.inbox.clone());
     let (storage, id) = (Mutex::new(Some((storage, shape))), Arc::new(OnceLock::new()));
-    let result = token.apply_op1(Open { storage, inbox: inbox.clone(), result: id.clone() })?;
+    let result = token.apply_op1(ResultOp { storage, inbox: inbox.clone(), result: id.clone() })?;
     // Neither has been set before.
     let _ = (node.result.set(result.detach()), id.set(result.id()));
     lock(&SOURCES).insert(result.id(), Source { token, inbox });

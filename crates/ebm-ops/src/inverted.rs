@@ -89,7 +89,7 @@ impl PackedInverted {
         };
         if depth != channels || kernel != across || !Self::serves(kernel, stride) {
             return refuse(format!(
-                "{channels} channels of kernels {kernel} × {across} with stride {stride}, and a projection of {depth}"
+                "kernels {kernel} × {across} of {channels} channels with stride {stride} do not fit a projection of {depth}"
             ));
         }
         let packed = |layer: Parameters<'_>, inputs| {

@@ -15,6 +15,7 @@
 //! and AVX-512, and the best ones are chosen when the program runs ([`instruction_sets`]). The crate avoids the operations of
 //! candle that `docs/candle.md` shows to be wrong.
 
+mod bf16;
 pub mod boxes;
 #[cfg(feature = "cuda")]
 mod channel_sums;
@@ -47,7 +48,6 @@ mod sum_taps;
 #[cfg(test)]
 mod tests;
 mod upsample;
-mod widened;
 
 pub use conv2d::conv2d;
 pub(crate) use conv2d::{PackedConv2d, conv2d_layer, in_order};

@@ -3,10 +3,10 @@
 use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::bf16::{in_f32, lacks_bf16_kernel};
 use super::float::Float;
 use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::{unwritten, zeros};
-use super::widened::{is_narrow, widened};
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::{Error, Result};
@@ -26,8 +26,8 @@ const OP: &str = "max_pool2d";
 /// [`Error::Argument`] if x is not of rank 4, has a zero extent or is of another type, if kernel or stride is zero, if the
 /// padding exceeds half the kernel (a window could lie outside), or if the kernel exceeds the padded image.
 pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    if is_narrow(x) {
-        return widened(x, |x| max_pool2d(x, kernel, stride, padding));
+    if lacks_bf16_kernel(x) {
+        return in_f32(x, |x| max_pool2d(x, kernel, stride, padding));
     }
     Ok(MaxPool::checked(x, Window { kernel, stride, padding })?.apply([x])?)
 }

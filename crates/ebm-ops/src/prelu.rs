@@ -3,12 +3,12 @@
 use candle_core::{CpuStorage, DType, InplaceOp2, Layout, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::bf16::in_f32;
 use super::float::Float;
 use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::relu::relu;
 use super::rows::{ROWS, each, rows, sums};
 use super::storage::{elements, window_mut};
-use super::widened::widened;
 use crate::nn::is_packable;
 use crate::{Error, Result};
 
@@ -25,7 +25,7 @@ const OP: &str = "prelu";
 /// [`Error::Argument`] if the slope does not have one number for each channel, or is of another type.
 pub fn prelu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
     if x.dtype() == DType::BF16 {
-        return widened(x, |x| prelu(x, slope));
+        return in_f32(x, |x| prelu(x, slope));
     }
     check(x, slope)?;
     if !x.device().is_cpu() {
@@ -54,9 +54,9 @@ fn check(x: &Tensor, slope: &Tensor) -> Result<()> {
             if x.dtype() == slope.dtype() {
                 return Ok(());
             }
-            format!("x is {:?}, the slope {:?}", x.dtype(), slope.dtype())
+            format!("x is {:?}, the slope {:?}; they must have one type", x.dtype(), slope.dtype())
         }
-        (_, found) => format!("x is {:?}, and the slope {found:?} instead of one of each channel", x.dims()),
+        (_, found) => format!("x is {:?}, the slope {found:?}; one slope per channel is expected", x.dims()),
     };
     Err(Error::Argument { op: OP, reason })
 }

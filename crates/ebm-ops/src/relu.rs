@@ -2,10 +2,10 @@
 
 use candle_core::Tensor;
 
+use super::bf16::{in_f32, lacks_bf16_kernel};
 use super::float::Float;
 use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::zip_map;
-use super::widened::{is_narrow, widened};
 use crate::Result;
 #[cfg(feature = "cuda")]
 use crate::cuda;
@@ -38,13 +38,13 @@ impl Activation {
     }
 
     /// Applies the activation to x, or to x plus a residual of the same shape.
-    pub(crate) fn of(self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+    pub(crate) fn apply(self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         let sum = || residual.map_or_else(|| Ok(x.clone()), |residual| x + residual);
         if self == Self::None {
             return Ok(sum()?);
         }
-        if is_narrow(x) {
-            return widened(&sum()?, |sum| self.of(sum, None));
+        if lacks_bf16_kernel(x) {
+            return in_f32(&sum()?, |sum| self.apply(sum, None));
         }
         let Some(residual) = residual else { return Ok(Rectify(self).apply([x])?) };
         if x.shape() != residual.shape() {
@@ -58,7 +58,7 @@ impl Activation {
         Ok(Rectify(self).apply([x, residual])?)
     }
 
-    /// Returns the gradient in the argument of [`of`](Self::of) from g, the gradient in its result y: g where y lies between
+    /// Returns the gradient in the argument of [`apply`](Self::apply) from g, the gradient in its result y: g where y lies between
     /// the bounds, else 0. Outside any graph.
     pub(crate) fn gradient(self, g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
         if self == Self::None { g.contiguous() } else { Mask(self).run([g, y]) }
@@ -70,7 +70,7 @@ impl Activation {
 /// # Errors
 /// Returns an error if a tensor operation fails.
 pub fn relu(x: &Tensor) -> Result<Tensor> {
-    Activation::Relu.of(x, None)
+    Activation::Relu.apply(x, None)
 }
 
 /// Returns the gradient of [`relu`] from g, the gradient in its result y: g where y is positive, else 0. Outside any graph.
@@ -178,13 +178,13 @@ mod tests {
         for device in devices() {
             let a = Var::new(&[[1f32, -2.], [3., 1.]], &device).unwrap();
             let b = Var::new(&[[1f32, 5.], [-4., -1.]], &device).unwrap();
-            let y = Activation::Relu.of(&a.t().unwrap(), Some(&b.t().unwrap())).unwrap();
+            let y = Activation::Relu.apply(&a.t().unwrap(), Some(&b.t().unwrap())).unwrap();
             assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
             let grads = y.sum_all().unwrap().backward().unwrap();
             for var in [&a, &b] {
                 assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
             }
-            assert!(Activation::Relu.of(&a, Some(&b.get(0).unwrap())).is_err());
+            assert!(Activation::Relu.apply(&a, Some(&b.get(0).unwrap())).is_err());
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
     fn relu6_is_flat_at_both_ends() {
         for device in devices() {
             let x = Var::new(&[-1.5f64, 0., 2., 6., 7.], &device).unwrap();
-            let y = Activation::Relu6.of(&x, None).unwrap();
+            let y = Activation::Relu6.apply(&x, None).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2., 6., 6.]);
             // torch.nn.functional.hardtanh has the derivative 0 at its bounds.
             let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();

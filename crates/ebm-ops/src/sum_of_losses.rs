@@ -50,16 +50,16 @@ pub fn sum_of_losses<E: From<candle_core::Error>>(
 /// Returns 0 with this gradient in `variable`.
 fn nothing(variable: &Tensor, gradient: Tensor) -> Result<Tensor> {
     if variable.device().is_cpu() {
-        return Known(gradient).apply([variable]);
+        return KnownGradient(gradient).apply([variable]);
     }
     let product = (variable * gradient)?.sum_all()?;
     &product - product.detach()
 }
 
 /// Kernel variable -> 0 with a known gradient.
-struct Known(Tensor);
+struct KnownGradient(Tensor);
 
-impl Kernel<1> for Known {
+impl Kernel<1> for KnownGradient {
     const NAME: &'static str = "sum-of-losses";
 
     fn shape(&self, _: [&Shape; 1]) -> Result<Shape> {

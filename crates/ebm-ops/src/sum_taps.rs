@@ -28,7 +28,7 @@ pub fn sum_taps(p: &Tensor) -> Result<Tensor> {
     };
     let kernel = taps.isqrt();
     if kernel * kernel != taps || taps == 0 {
-        return refuse(format!("{taps} taps are no square k²"));
+        return refuse(format!("p has {taps} taps; a square k² is expected"));
     }
     apply(p, Taps { shape: [n, height, width], kernel, spread: false })
 }

@@ -3,10 +3,10 @@
 use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::bf16::{in_f32, lacks_bf16_kernel};
 use super::float::Float;
 use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::{unwritten, zeros};
-use super::widened::{is_narrow, widened};
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::{Error, Result};
@@ -31,8 +31,8 @@ pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tens
     if x.elem_count() == 0 || [out_h, out_w].contains(&0) {
         return refuse(format!("x {:?} to {out_h} x {out_w}: no size may be zero", x.dims()));
     }
-    if is_narrow(x) {
-        return widened(x, |x| upsample_nearest2d(x, out_h, out_w));
+    if lacks_bf16_kernel(x) {
+        return in_f32(x, |x| upsample_nearest2d(x, out_h, out_w));
     }
     if !matches!(x.dtype(), DType::F32 | DType::F64 | DType::BF16) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));

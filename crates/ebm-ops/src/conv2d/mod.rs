@@ -136,7 +136,7 @@ pub(crate) fn conv2d_layer(
         }
         return Ok(epilogue(&y, &bias, residual, activation)?);
     }
-    activation.of(&conv2d_channels_last(x, w, bias, stride, padding)?, residual)
+    activation.apply(&conv2d_channels_last(x, w, bias, stride, padding)?, residual)
 }
 
 /// Computes [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`, with the w and bias of

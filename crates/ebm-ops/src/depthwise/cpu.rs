@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::geometry::{Geometry, Meeting};
+use super::geometry::{Geometry, TapPixel};
 use super::kernels::{Lanes, Map, Row, RowGradient, Taps};
 use crate::float::Float;
 use crate::gemm::even_ranges;
@@ -50,7 +50,7 @@ fn rows<T: Lanes>(
     [height, width]: [usize; 2],
     w: &[T],
     g: &Geometry,
-    [down, across]: [Vec<Vec<Meeting>>; 2],
+    [down, across]: [Vec<Vec<TapPixel>>; 2],
     Epilogue { bias, activation }: Epilogue<'_, T>,
     to: &mut [T],
 ) {

@@ -47,7 +47,7 @@ pub(super) struct Geometry {
 }
 
 /// Tap of an axis and the pixel that it reads there.
-pub(super) type Meeting = (usize, usize);
+pub(super) type TapPixel = (usize, usize);
 
 impl Geometry {
     pub(super) fn new(
@@ -83,7 +83,7 @@ impl Geometry {
     }
 
     /// Returns, for each output of an axis, its taps and the inputs that they read.
-    pub(super) fn reads(&self, axis: usize) -> Vec<Vec<Meeting>> {
+    pub(super) fn reads(&self, axis: usize) -> Vec<Vec<TapPixel>> {
         let read = |output: usize| {
             let taps = 0..self.kernel[axis];
             let input = |tap: usize| (output * self.stride + tap).checked_sub(self.before[axis]);
@@ -94,7 +94,7 @@ impl Geometry {
     }
 
     /// Returns, for each input of an axis, the taps that read it and their outputs.
-    pub(super) fn readers(&self, axis: usize) -> Vec<Vec<Meeting>> {
+    pub(super) fn readers(&self, axis: usize) -> Vec<Vec<TapPixel>> {
         let mut readers = vec![Vec::new(); self.input[axis]];
         for (output, read) in self.reads(axis).into_iter().enumerate() {
             for (tap, input) in read {

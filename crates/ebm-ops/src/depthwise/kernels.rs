@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::geometry::Meeting;
+use super::geometry::TapPixel;
 use crate::float::Float;
 use crate::simd::Vectorized;
 
@@ -27,8 +27,8 @@ impl<'a, T> Map<'a, T> {
 pub(super) struct Taps<'a, T> {
     pub(super) w: &'a [T],
     pub(super) kernel_w: usize,
-    pub(super) rows: &'a [Meeting],
-    pub(super) columns: &'a [Vec<Meeting>],
+    pub(super) rows: &'a [TapPixel],
+    pub(super) columns: &'a [Vec<TapPixel>],
 }
 
 /// Row of the result: the sums over the taps, plus `bias` (C) unless it is empty, within `bounds`.
@@ -52,8 +52,8 @@ const PIXELS: usize = 4;
 const VECTORS: usize = 2;
 
 /// Returns the number of pixels, [`PIXELS`] or one, from the first on that use the same columns of the kernel.
-fn alike(columns: &[Vec<Meeting>]) -> usize {
-    let taps = |meetings: &'_ Vec<Meeting>| (meetings.len(), meetings.first().map(|&(v, _)| v));
+fn pixels_with_same_taps(columns: &[Vec<TapPixel>]) -> usize {
+    let taps = |pairs: &'_ Vec<TapPixel>| (pairs.len(), pairs.first().map(|&(v, _)| v));
     match columns.get(..PIXELS) {
         Some([first, others @ ..]) if others.iter().all(|other| taps(other) == taps(first)) => PIXELS,
         _ => 1,
@@ -147,7 +147,7 @@ macro_rules! lanes {
             fn with_simd<S: Simd>(mut self, simd: S) {
                 let mut first = 0;
                 while first < self.taps.columns.len() {
-                    match alike(&self.taps.columns[first..]) {
+                    match pixels_with_same_taps(&self.taps.columns[first..]) {
                         PIXELS => {
                             self.pixels::<S, PIXELS>(simd, first);
                             first += PIXELS;

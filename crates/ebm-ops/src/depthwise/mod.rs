@@ -17,9 +17,9 @@ mod tests;
 use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
 use self::geometry::Geometry;
+use super::bf16::in_f32;
 use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::relu::Activation;
-use super::widened::widened;
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::{Error, Result};
@@ -63,7 +63,7 @@ pub(crate) fn depthwise_layer(
     activation: Activation,
 ) -> Result<Tensor> {
     if x.dtype() == DType::BF16 {
-        return widened(x, |x| depthwise_layer(x, w, bias, stride, padding, activation));
+        return in_f32(x, |x| depthwise_layer(x, w, bias, stride, padding, activation));
     }
     let geometry = check(x, w, bias, stride, padding)?;
     // Tap after tap, (kh·kw, C): channels lie side by side.
@@ -74,7 +74,7 @@ pub(crate) fn depthwise_layer(
         return Ok(super::conv2d::epilogue(&y, bias, None, activation)?);
     }
     let y = bias.map_or_else(|| Ok(y.clone()), |bias| y.broadcast_add(bias))?;
-    activation.of(&y, None)
+    activation.apply(&y, None)
 }
 
 fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: Padding) -> Result<Geometry> {

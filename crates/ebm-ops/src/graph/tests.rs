@@ -19,10 +19,10 @@ fn mixed(x: &Tensor, w: &Tensor) -> Tensor {
     let kernel = w.unsqueeze(2).unwrap().unsqueeze(3).unwrap();
     let y = conv2d_channels_last(&wide, &kernel, None, 1, 0).unwrap().squeeze(0).unwrap().squeeze(0).unwrap();
     let r = relu(&y).unwrap();
-    let sum = Activation::Relu.of(&r, Some(&y)).unwrap();
-    let both = Activation::Relu.of(&sum, Some(&sum)).unwrap();
+    let sum = Activation::Relu.apply(&r, Some(&y)).unwrap();
+    let both = Activation::Relu.apply(&sum, Some(&sum)).unwrap();
     let product = (both * &r).unwrap();
-    let again = Activation::Relu.of(&product, Some(&relu(x).unwrap())).unwrap();
+    let again = Activation::Relu.apply(&product, Some(&relu(x).unwrap())).unwrap();
     ((again + y.sqr().unwrap()).unwrap() + relu(w).unwrap().matmul(w).unwrap()).unwrap()
 }
 
@@ -44,7 +44,7 @@ fn kernels_and_other_operations_share_gradients() {
             }
         }
     }
-    assert!(KEPT.with_borrow(Vec::is_empty));
+    assert!(COLLECTED.with_borrow(Vec::is_empty));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn after_a_failure_the_next_pass_is_right_or_refused() {
     let good = relu(&shared).unwrap().sum_all().unwrap();
     let expected = good.backward().unwrap().get(&x).unwrap().to_vec1::<f64>().unwrap();
     assert!(backward(&bad).is_err() && bad.backward().is_err());
-    assert!(KEPT.with_borrow(Vec::is_empty));
+    assert!(COLLECTED.with_borrow(Vec::is_empty));
     let next = [(); 3].map(|()| backward(&good).map(|g| g.get(&x).unwrap().to_vec1::<f64>().unwrap()));
     assert!(next.iter().flatten().all(|found| *found == expected));
     assert!(next.iter().any(std::result::Result::is_ok) && next[2].is_ok());

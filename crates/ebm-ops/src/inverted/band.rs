@@ -98,7 +98,7 @@ impl Band<'_> {
             starts.iter_mut().zip(first..).for_each(|(start, pixel)| *start = pixel * inputs);
             let starts = &starts[..range.len()];
             let rows = Rows { data: self.x, starts, runs: std::slice::from_ref(&run) };
-            multiply(simd, rows, panel, [], sums.anew());
+            multiply(simd, rows, panel, [], sums.overwrite());
             for i in 0..range.len() {
                 if let Some(place) = place(first + i) {
                     let to = &mut frame[place..][..width];

@@ -54,13 +54,13 @@ impl Case {
         let pointwise =
             |x: &Tensor, i: usize| add(conv2d_channels_last(x, &t[i], None, 1, 0).unwrap(), &t[i + 1]);
         let expanded = if self.expands {
-            Activation::Relu6.of(&pointwise(&t[0], 1), None).unwrap()
+            Activation::Relu6.apply(&pointwise(&t[0], 1), None).unwrap()
         } else {
             t[0].clone()
         };
         let middle =
             depthwise_conv2d_channels_last(&expanded, &t[3], None, self.stride, self.padding).unwrap();
-        let y = pointwise(&Activation::Relu6.of(&add(middle, &t[4]), None).unwrap(), 5);
+        let y = pointwise(&Activation::Relu6.apply(&add(middle, &t[4]), None).unwrap(), 5);
         if self.residual() { (y + &t[0]).unwrap() } else { y }
     }
 

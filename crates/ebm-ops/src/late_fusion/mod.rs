@@ -12,12 +12,12 @@
 //! | file | contents |
 //! |---|---|
 //! | `kernel` | passes over blocks of candidates |
-//! | `few` | a pass over very few candidates |
+//! | `few_rows` | a pass over very few candidates |
 //! | `network` | layers of y |
 //! | `product` | products for f32 and f64 |
 //! | `packed` | the head for prediction, with weights packed once |
 
-mod few;
+mod few_rows;
 mod kernel;
 mod network;
 mod packed;

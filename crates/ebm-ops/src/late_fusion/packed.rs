@@ -4,7 +4,7 @@ use std::fmt;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::few::FEW;
+use super::few_rows::FEW;
 use super::kernel::{Head, pack_backward, pack_forward};
 use super::network::{Network, Sizes};
 use super::product::PackedProduct;

@@ -62,7 +62,7 @@ impl<'a, T: Float> Pair<'a, T> {
         let depth = x.len() / columns.len().max(1);
         let pair = |(row, &column): (usize, &u32)| match w.chunks_exact(depth.max(1)).nth(column as usize) {
             Some(w) => Ok(Self { x: &x[row * depth..(row + 1) * depth], w, column: column as usize }),
-            None => candle_core::bail!("{OP}: there is no output {column}"),
+            None => candle_core::bail!("{OP}: the layer has no output {column}"),
         };
         columns.iter().enumerate().map(pair).collect()
     }

@@ -48,7 +48,7 @@ fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, activation: Activation) 
         Some(bias) => LINEAR.apply([x, w, bias])?,
         None => LINEAR.apply([x, w])?,
     };
-    activation.of(&y, None)
+    activation.apply(&y, None)
 }
 
 /// Returns the gradient `Gᵀ x` `(O, I)` of the weights of [`linear`] from x `(N, I)` and the gradient G `(N, O)` of its

@@ -169,7 +169,7 @@ impl Weights {
     /// Computes `epilogue(a · B)` for rows of a that lie end to end.
     fn times(&self, a: &[f32], epilogue: Epilogue<'_>, workspace: &Workspace) -> Result<Vec<f32>> {
         if !a.len().is_multiple_of(self.depth) {
-            return refuse(format!("{} numbers are no rows of {}", a.len(), self.depth));
+            return refuse(format!("{} numbers are not whole rows of {}", a.len(), self.depth));
         }
         let (rows, steps) = (a.len() / self.depth, self.panels.depth());
         let sizes = Sizes { rows, depth: steps, columns: self.panels.columns() };

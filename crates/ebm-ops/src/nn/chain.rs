@@ -77,7 +77,7 @@ impl Chain {
             [depthwise, project] => (None, depthwise, project),
             _ => return Ok(None),
         };
-        let Some((stride, padding, activation)) = depthwise.depthwise_form() else { return Ok(None) };
+        let Some((stride, padding, activation)) = depthwise.depthwise_settings() else { return Ok(None) };
         let pointwise = expand.into_iter().chain([project]).all(Conv2d::is_pointwise);
         let kernel = depthwise.weight().dim(3)?;
         let rectified = expand.is_none_or(|expand| expand.rectifier() == Some(activation));

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
 use super::init::{default_bias, default_weight};
-use super::norm::{BatchNorm, BatchNormConfig, Following};
+use super::norm::{BatchNorm, BatchNormConfig, NormEpilogue};
 use super::prepared::{Prepared, are_constant, is_packable};
 use crate::layout::{of_channels_last, to_channels_last};
 use crate::{Activation, PackedConv2d, PackedDepthwise, Padding, Result};
@@ -29,12 +29,12 @@ pub struct Conv2d {
     /// Slopes of PReLU (O), if PReLU is in the place of ReLU.
     slope: Option<Tensor>,
     norm: Option<BatchNorm>,
-    prepared: Prepared<Form>,
+    prepared: Prepared<InferenceForm>,
 }
 
 /// Weights without training, with the normalisation folded in.
 #[derive(Debug)]
-enum Form {
+enum InferenceForm {
     Packed(PackedConv2d),
     Depthwise(PackedDepthwise),
     Plain(Tensor, Option<Tensor>),
@@ -165,7 +165,7 @@ impl Conv2d {
             // The statistics change.
             self.prepared.forget();
             let y = self.convolved(x, &self.weight, self.bias.as_ref(), None, Activation::None)?;
-            return norm.followed(&y, Following { residual, activation, slope }, true);
+            return norm.forward_fused(&y, NormEpilogue { residual, activation, slope }, true);
         }
         let y = self.by_statistics(x, residual, activation)?;
         match slope {
@@ -183,12 +183,16 @@ impl Conv2d {
         if !self.is_constant([x].into_iter().chain(residual)) {
             return folded();
         }
-        match &*self.form()? {
-            Form::Packed(packed) if is_packable(x) => {
+        match &*self.inference_form()? {
+            InferenceForm::Packed(packed) if is_packable(x) => {
                 packed.forward(&self.padded(x)?.0, residual, activation)
             }
-            Form::Depthwise(packed) if is_packable(x) && residual.is_none() => packed.forward(x, activation),
-            Form::Plain(weight, bias) => self.convolved(x, weight, bias.as_ref(), residual, activation),
+            InferenceForm::Depthwise(packed) if is_packable(x) && residual.is_none() => {
+                packed.forward(x, activation)
+            }
+            InferenceForm::Plain(weight, bias) => {
+                self.convolved(x, weight, bias.as_ref(), residual, activation)
+            }
             _ => folded(),
         }
     }
@@ -216,7 +220,7 @@ impl Conv2d {
         if residual.is_none() {
             return layer(activation);
         }
-        activation.of(&layer(Activation::None)?, residual)
+        activation.apply(&layer(Activation::None)?, residual)
     }
 
     /// Returns the map (N, H, W, I) with the zeros of [`Padding::Same`] written out, and the zeros that remain to be added on
@@ -279,7 +283,7 @@ impl Conv2d {
     }
 
     /// Returns stride, padding and activation of a depthwise convolution [without PReLU](Self::rectifier).
-    pub(crate) fn depthwise_form(&self) -> Option<(usize, Padding, Activation)> {
+    pub(crate) fn depthwise_settings(&self) -> Option<(usize, Padding, Activation)> {
         let rectifier = self.rectifier().filter(|_| self.depthwise)?;
         Some((self.stride, self.padding, rectifier))
     }
@@ -295,23 +299,23 @@ impl Conv2d {
         [&self.weight].into_iter().chain(&self.bias).chain(&self.slope).chain(of_norm)
     }
 
-    fn form(&self) -> Result<Arc<Form>> {
+    fn inference_form(&self) -> Result<Arc<InferenceForm>> {
         self.prepared.get(|| {
             let (weight, bias) = self.folded()?;
             if is_packable(&weight) {
                 let (bias, padding) = (bias.as_ref(), self.padding);
                 return Ok(match padding {
                     _ if self.depthwise => {
-                        Form::Depthwise(PackedDepthwise::new(&weight, bias, self.stride, padding)?)
+                        InferenceForm::Depthwise(PackedDepthwise::new(&weight, bias, self.stride, padding)?)
                     }
                     Padding::Each(zeros) => {
-                        Form::Packed(PackedConv2d::new(&weight, bias, self.stride, zeros)?)
+                        InferenceForm::Packed(PackedConv2d::new(&weight, bias, self.stride, zeros)?)
                     }
-                    Padding::Same => Form::Packed(PackedConv2d::new(&weight, bias, self.stride, 0)?),
+                    Padding::Same => InferenceForm::Packed(PackedConv2d::new(&weight, bias, self.stride, 0)?),
                 });
             }
             let weight = if self.depthwise { weight } else { in_order(&weight)? };
-            Ok(Form::Plain(weight.detach(), bias.map(|bias| bias.detach())))
+            Ok(InferenceForm::Plain(weight.detach(), bias.map(|bias| bias.detach())))
         })
     }
 

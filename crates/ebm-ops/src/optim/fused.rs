@@ -125,14 +125,14 @@ impl InplaceOp2 for OfParameter<'_> {
             }
             Ok(())
         };
-        self.velocity.inplace_op1(&Once(Cell::new(Some(update))))
+        self.velocity.inplace_op1(&ApplyOnce(Cell::new(Some(update))))
     }
 }
 
 /// Function that is applied once to a tensor's numbers.
-struct Once<F>(Cell<Option<F>>);
+struct ApplyOnce<F>(Cell<Option<F>>);
 
-impl<F: FnOnce(&mut CpuStorage, &Layout) -> Result<()>> InplaceOp1 for Once<F> {
+impl<F: FnOnce(&mut CpuStorage, &Layout) -> Result<()>> InplaceOp1 for ApplyOnce<F> {
     fn name(&self) -> &'static str {
         "optim-momentum"
     }

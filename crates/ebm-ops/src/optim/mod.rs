@@ -166,7 +166,7 @@ fn import<const N: usize>(
             Some((prefixes.iter().position(|p| *p == prefix)?, name, *params.get(name)?))
         });
         let Some((slot, name, var)) = place else {
-            return refuse(format!("{key} is no state of this optimiser's parameters"));
+            return refuse(format!("{key} does not belong to a parameter of this optimiser"));
         };
         let tensor = tensor.detach();
         let tensor = if prefixes[slot] == STEP {

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `tile` | innermost loops, in registers |
-//! | `ahead` | prefetches from memory in these loops |
+//! | `prefetch` | prefetches from memory in these loops |
 //! | `outer` | innermost loops for sums over the rows of both operands |
 //! | `pairs` | innermost loops of numbers in bf16 |
 //! | `panels` | the packed matrix, in the order in which a tile reads it |
@@ -11,11 +11,11 @@
 //! | `product` | product, cut into tasks, with bias, residual and activation while a tile is in the cache |
 //! | `workspace` | buffers that are used again |
 
-mod ahead;
 mod dense;
 mod outer;
 mod pairs;
 mod panels;
+mod prefetch;
 mod product;
 mod tile;
 mod workspace;

@@ -5,9 +5,9 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::ahead::Ahead;
+use super::prefetch::Prefetch;
 use super::product::Strided;
-use super::tile::{Onto, VECTORS, by_rows};
+use super::tile::{Destination, VECTORS, by_rows};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::has_bf16;
 
@@ -61,15 +61,15 @@ fn round_here(row: &[f32], to: &mut [f32]) {
 }
 
 /// Computes `A · panel` for `count` rows of A, at most [`most_rows`](super::tile::most_rows), all in pairs. Each step of the
-/// depth is a step of `ahead`.
+/// depth is a step of `prefetch`.
 #[inline(always)]
 pub(super) fn multiply<S: Simd>(
     simd: S,
     a: Strided<'_, f32>,
     count: usize,
     panel: &[f32],
-    ahead: Ahead,
-    onto: Onto<'_>,
+    prefetch: Prefetch,
+    destination: Destination<'_>,
 ) {
     #[cfg(target_arch = "x86_64")]
     if has_bf16() && S::F32_LANES == avx512::LANES {
@@ -77,19 +77,19 @@ pub(super) fn multiply<S: Simd>(
             #[expect(unsafe_code, reason = "calling a function compiled for an instruction set found at run time")]
             // SAFETY: the processor has these instructions.
             unsafe {
-                avx512::tile::<ROWS>(a, panel, ahead, onto);
+                avx512::tile::<ROWS>(a, panel, prefetch, destination);
             }
         });
         return;
     }
-    by_rows!(S, count, ROWS => simd.vectorize(Tile::<ROWS> { a, panel, ahead, onto }));
+    by_rows!(S, count, ROWS => simd.vectorize(Tile::<ROWS> { a, panel, prefetch, destination }));
 }
 
 struct Tile<'a, const ROWS: usize> {
     a: Strided<'a, f32>,
     panel: &'a [f32],
-    ahead: Ahead,
-    onto: Onto<'a>,
+    prefetch: Prefetch,
+    destination: Destination<'a>,
 }
 
 impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
@@ -102,7 +102,7 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
         let (panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
         for (k, columns) in panel.iter().enumerate() {
-            self.ahead.step();
+            self.prefetch.step();
             let columns = columns.map(|columns| {
                 let bits = simd.transmute_u32s_f32s(columns);
                 let [first, second] = [simd.wrapping_dyn_shl_u32s(bits, half), simd.and_u32s(bits, mask)];
@@ -116,11 +116,11 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
                 }
             }
         }
-        let (out, _) = S::as_mut_simd_f32s(self.onto.sums).0.as_chunks_mut::<VECTORS>();
+        let (out, _) = S::as_mut_simd_f32s(self.destination.sums).0.as_chunks_mut::<VECTORS>();
         // Vector by vector: a copy of the array as a whole would keep it in memory instead of registers.
         for (out, row) in out.iter_mut().zip(sums) {
             for (out, sum) in out.iter_mut().zip(row) {
-                *out = if self.onto.add { simd.add_f32s(*out, sum) } else { sum };
+                *out = if self.destination.add { simd.add_f32s(*out, sum) } else { sum };
             }
         }
     }
@@ -136,12 +136,12 @@ mod avx512 {
     use std::hint::black_box;
     use std::mem::transmute;
 
-    use super::{Ahead, Onto, Strided, VECTORS, round_here};
+    use super::{Destination, Prefetch, Strided, VECTORS, round_here};
 
     /// Numbers in a vector.
     pub(super) const LANES: usize = 16;
 
-    #[expect(unsafe_code, reason = "vectors as what else has the same bits")]
+    #[expect(unsafe_code, reason = "vectors are read as numbers of the same bits")]
     #[target_feature(enable = "avx512f,avx512bf16")]
     pub(super) fn round(row: &[f32], to: &mut [f32]) {
         let (rows, rest) = row.as_chunks::<{ 2 * LANES }>();
@@ -156,13 +156,13 @@ mod avx512 {
         round_here(rest, last);
     }
 
-    #[expect(unsafe_code, reason = "vectors as what else has the same bits")]
+    #[expect(unsafe_code, reason = "vectors are read as numbers of the same bits")]
     #[target_feature(enable = "avx512f,avx512bf16")]
     pub(super) fn tile<const ROWS: usize>(
         a: Strided<'_, f32>,
         panel: &[f32],
-        mut ahead: Ahead,
-        onto: Onto<'_>,
+        mut prefetch: Prefetch,
+        destination: Destination<'_>,
     ) {
         let (panel, _) = panel.as_chunks::<{ VECTORS * LANES }>();
         let mut rows = [a.data; ROWS];
@@ -172,7 +172,7 @@ mod avx512 {
         }
         let mut all = [[_mm512_setzero_ps(); VECTORS]; ROWS];
         for (k, columns) in panel.iter().enumerate() {
-            ahead.step();
+            prefetch.step();
             // SAFETY: the numbers of two vectors are these vectors, and all bits are pairs.
             let columns = unsafe { transmute::<[f32; VECTORS * LANES], [__m512bh; VECTORS]>(*columns) };
             for i in 0..ROWS {
@@ -183,12 +183,12 @@ mod avx512 {
                 }
             }
         }
-        for (out, row) in onto.sums.as_chunks_mut::<LANES>().0.chunks_exact_mut(VECTORS).zip(all) {
+        for (out, row) in destination.sums.as_chunks_mut::<LANES>().0.chunks_exact_mut(VECTORS).zip(all) {
             for (out, sum) in out.iter_mut().zip(row) {
                 // SAFETY: a vector and its numbers have the same bits.
                 unsafe {
                     let before = transmute::<[f32; LANES], __m512>(*out);
-                    let sum = if onto.add { _mm512_add_ps(before, sum) } else { sum };
+                    let sum = if destination.add { _mm512_add_ps(before, sum) } else { sum };
                     *out = transmute::<__m512, [f32; LANES]>(sum);
                 }
             }

@@ -10,8 +10,8 @@ use candle_core::Result;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::ahead::Ahead;
 use super::panels::Panels;
+use super::prefetch::Prefetch;
 use super::tile::{MOST_ROWS, Rows, Sums, most_rows, multiply};
 use crate::gemm::{MatMut, even_ranges};
 use crate::relu::Activation;
@@ -112,22 +112,22 @@ impl WithSimd for Task<'_> {
             for part in 0..tiles::<S>(height) {
                 let range = tile::<S>(height, part);
                 let rows = self.rows.part(range.clone());
-                let following = self.following(range.clone(), here == self.range);
+                let next_rows = self.rows_to_prefetch(range.clone(), here == self.range);
                 for panel in here.clone() {
-                    let (now, onto) = (self.panels.panel(panel), sums.anew());
+                    let (now, destination) = (self.panels.panel(panel), sums.overwrite());
                     if self.is_whole {
-                        let ahead = following.map(|numbers| match numbers {
-                            Some(numbers) => Ahead::share(numbers, panel - here.start, here.len(), depth),
-                            None => Ahead::nothing(now),
+                        let prefetch = next_rows.map(|numbers| match numbers {
+                            Some(numbers) => Prefetch::share(numbers, panel - here.start, here.len(), depth),
+                            None => Prefetch::none(now),
                         });
-                        multiply(simd, rows, now, ahead, onto);
+                        multiply(simd, rows, now, prefetch, destination);
                     } else {
-                        let ahead = if panel + 1 < self.panels.count() {
-                            Ahead::share(self.panels.panel(panel + 1), part, tiles::<S>(height), depth)
+                        let prefetch = if panel + 1 < self.panels.count() {
+                            Prefetch::share(self.panels.panel(panel + 1), part, tiles::<S>(height), depth)
                         } else {
-                            Ahead::nothing(now)
+                            Prefetch::none(now)
                         };
-                        multiply(simd, rows, now, [ahead], onto);
+                        multiply(simd, rows, now, [prefetch], destination);
                     }
                     let all = panel * width..columns.min((panel + 1) * width);
                     let here = all.start - first_panel * width..all.end - first_panel * width;
@@ -157,7 +157,7 @@ impl Task<'_> {
     /// Returns the memory to prefetch for the rows after `range`, here or in the next task: of A if it lies end to end, and
     /// of the residual and of C if each row is finished `at_once`.
     #[inline(always)]
-    fn following(&self, range: Range<usize>, at_once: bool) -> [Option<*const [f32]>; 3] {
+    fn rows_to_prefetch(&self, range: Range<usize>, at_once: bool) -> [Option<*const [f32]>; 3] {
         let (columns, after) = (self.panels.columns(), range.end..range.end + range.len());
         let rows = self.rows.part(range).end_to_end();
         let residual = |all: &[f32]| {
@@ -256,11 +256,11 @@ pub(crate) fn product_here<S: Simd>(
         let rows = Rows { data: a.data, starts: &starts[..range.len()], runs: std::slice::from_ref(&run) };
         for panel in 0..panels.count() {
             let now = panels.panel(panel);
-            let ahead = match next {
-                Some(next) => Ahead::share(next.panel(panel), part, tiles::<S>(count), panels.depth()),
-                None => Ahead::nothing(now),
+            let prefetch = match next {
+                Some(next) => Prefetch::share(next.panel(panel), part, tiles::<S>(count), panels.depth()),
+                None => Prefetch::none(now),
             };
-            multiply(simd, rows, now, [ahead], sums.anew());
+            multiply(simd, rows, now, [prefetch], sums.overwrite());
             let all = panel * width..columns.min((panel + 1) * width);
             for row in range.clone() {
                 let to = &mut c[row * columns..][all.clone()];

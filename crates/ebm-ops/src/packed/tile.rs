@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::ahead::Ahead;
+use super::prefetch::Prefetch;
 
 /// Vectors in a row of a tile.
 pub(crate) const VECTORS: usize = 2;
@@ -17,7 +17,7 @@ pub(crate) const VECTORS: usize = 2;
 pub(crate) const MOST_ROWS: usize = ROWS_OF_32_REGISTERS;
 /// Most rows of a tile with 32 vector registers: 28 hold sums, two hold B and one holds an element of A.
 const ROWS_OF_32_REGISTERS: usize = 14;
-/// Most rows of a tile with 16 registers, of which 12 hold sums.
+/// Most rows of a tile with 16 registers: 12 hold sums.
 const ROWS_OF_16_REGISTERS: usize = 6;
 
 /// Lanes of the widest vectors.
@@ -73,13 +73,13 @@ impl Sums {
 
     /// Returns a destination that replaces the sums.
     #[inline(always)]
-    pub(crate) fn anew(&mut self) -> Onto<'_> {
-        Onto { sums: &mut self.0, add: false }
+    pub(crate) fn overwrite(&mut self) -> Destination<'_> {
+        Destination { sums: &mut self.0, add: false }
     }
 }
 
 /// Destination of a tile's sums.
-pub(crate) struct Onto<'a> {
+pub(crate) struct Destination<'a> {
     /// Sums, row after row of a panel's width.
     pub(super) sums: &'a mut [f32],
     /// Whether new sums are added to these.
@@ -108,26 +108,28 @@ macro_rules! by_rows {
 }
 pub(super) use by_rows;
 
-/// Computes `A · panel`. A has at most [`most_rows`] rows. Each step of the depth is a step of each `ahead`.
+/// Computes `A · panel`. A has at most [`most_rows`] rows. Each step of the depth is a step of each `prefetch`.
 #[inline(always)]
-pub(crate) fn multiply<S: Simd, const AHEAD: usize>(
+pub(crate) fn multiply<S: Simd, const PREFETCHES: usize>(
     simd: S,
     rows: Rows<'_>,
     panel: &[f32],
-    ahead: [Ahead; AHEAD],
-    onto: Onto<'_>,
+    prefetch: [Prefetch; PREFETCHES],
+    destination: Destination<'_>,
 ) {
-    by_rows!(S, rows.starts.len(), ROWS => simd.vectorize(Tile::<ROWS, AHEAD> { rows, panel, ahead, onto }));
+    by_rows!(S, rows.starts.len(), ROWS => {
+        simd.vectorize(Tile::<ROWS, PREFETCHES> { rows, panel, prefetch, destination })
+    });
 }
 
-struct Tile<'a, const ROWS: usize, const AHEAD: usize> {
+struct Tile<'a, const ROWS: usize, const PREFETCHES: usize> {
     rows: Rows<'a>,
     panel: &'a [f32],
-    ahead: [Ahead; AHEAD],
-    onto: Onto<'a>,
+    prefetch: [Prefetch; PREFETCHES],
+    destination: Destination<'a>,
 }
 
-impl<const ROWS: usize, const AHEAD: usize> WithSimd for Tile<'_, ROWS, AHEAD> {
+impl<const ROWS: usize, const PREFETCHES: usize> WithSimd for Tile<'_, ROWS, PREFETCHES> {
     type Output = ();
 
     #[inline(always)]
@@ -146,7 +148,7 @@ impl<const ROWS: usize, const AHEAD: usize> WithSimd for Tile<'_, ROWS, AHEAD> {
             }
             for k in 0..len {
                 let columns = now[k];
-                self.ahead.iter_mut().for_each(Ahead::step);
+                self.prefetch.iter_mut().for_each(Prefetch::step);
                 for i in 0..ROWS {
                     let a = simd.splat_f32s(rows[i][k]);
                     for v in 0..VECTORS {
@@ -155,11 +157,11 @@ impl<const ROWS: usize, const AHEAD: usize> WithSimd for Tile<'_, ROWS, AHEAD> {
                 }
             }
         }
-        let (out, _) = S::as_mut_simd_f32s(self.onto.sums).0.as_chunks_mut::<VECTORS>();
+        let (out, _) = S::as_mut_simd_f32s(self.destination.sums).0.as_chunks_mut::<VECTORS>();
         // Vector by vector: a copy of the array as a whole would keep it in memory instead of registers.
         for (out, row) in out.iter_mut().zip(sums) {
             for (out, sum) in out.iter_mut().zip(row) {
-                *out = if self.onto.add { simd.add_f32s(*out, sum) } else { sum };
+                *out = if self.destination.add { simd.add_f32s(*out, sum) } else { sum };
             }
         }
     }

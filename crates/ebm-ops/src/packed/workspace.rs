@@ -61,7 +61,7 @@ impl Workspace {
             return;
         }
         // Nothing is computed, so only the access to the map's numbers can fail. They are dropped then.
-        let _ = map.inplace_op1(&Taken(self));
+        let _ = map.inplace_op1(&TakeNumbers(self));
     }
 
     /// Hands a buffer back if these numbers are owned.
@@ -81,9 +81,9 @@ impl Workspace {
 }
 
 /// Operation that takes the numbers of a tensor.
-struct Taken<'a>(&'a Workspace);
+struct TakeNumbers<'a>(&'a Workspace);
 
-impl InplaceOp1 for Taken<'_> {
+impl InplaceOp1 for TakeNumbers<'_> {
     fn name(&self) -> &'static str {
         "recycle"
     }

@@ -60,7 +60,7 @@ mod tests {
 
     /// Computes the epilogue by single operations, which the CPU has too.
     fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, f: Activation) -> Result<Tensor> {
-        f.of(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?, residual).map_err(candle_core::Error::wrap)
+        f.apply(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?, residual).map_err(candle_core::Error::wrap)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use candle_core::Result;
 
 use super::super::geometry::Geometry;
 use super::border::{Frame, framed};
-use super::winograd::{Form, Winograd};
+use super::winograd::{TileSize, Winograd};
 use crate::packed::{Epilogue, Panels, Rows, Workspace, product};
 
 /// Weights in the order of [`Weights::forward`](super::weights::Weights::forward).
@@ -39,10 +39,10 @@ impl Filters {
         epilogue: Epilogue<'_>,
         y: &mut [f32],
     ) -> Result<()> {
-        if let Some(form) = Form::of(g, self.kept) {
+        if let Some(tile_size) = TileSize::for_convolution(g, self.kept) {
             let [large, small] = &self.winograd;
-            let kept = if form == Form::Large { large } else { small };
-            let winograd = kept.get_or_init(|| Winograd::new(form, &self.panels, g.channels));
+            let kept = if tile_size == TileSize::Large { large } else { small };
+            let winograd = kept.get_or_init(|| Winograd::new(tile_size, &self.panels, g.channels));
             winograd.convolve(x, g, epilogue, y);
             return Ok(());
         }

@@ -2,7 +2,7 @@ use candle_core::{DType, Device, Tensor};
 use proptest::prelude::*;
 
 use super::super::tests::naive;
-use super::winograd::Form;
+use super::winograd::TileSize;
 use super::*;
 use crate::tests::noise_tensor;
 
@@ -98,14 +98,14 @@ proptest! {
         large in any::<bool>(), h in 0usize..7, w in 0usize..7, padding in 0usize..3,
     ) {
         // Two maps of 9 to 12 outputs along each side have at least 50 small tiles and at most 18 large ones.
-        let (n, [h, w], padding, form) = match large {
-            true => (n, [27 + h, 27 + w], padding, Form::Large),
-            false => (2, [11 + h % 2, 11 + w % 2], padding % 2, Form::Small),
+        let (n, [h, w], padding, tile_size) = match large {
+            true => (n, [27 + h, 27 + w], padding, TileSize::Large),
+            false => (2, [11 + h % 2, 11 + w % 2], padding % 2, TileSize::Small),
         };
         let case = (n, c, (h, w), o, (3, 3), 1, padding);
         let x = Tensor::zeros((n, h, w, c), DType::F32, &Device::Cpu).unwrap();
         let conv = PackedConv2d::new(&Tensor::zeros((o, c, 3, 3), DType::F32, &Device::Cpu).unwrap(), None, 1, padding);
-        prop_assert_eq!(Form::of(&conv.unwrap().geometry(&x).unwrap(), true), Some(form));
+        prop_assert_eq!(TileSize::for_convolution(&conv.unwrap().geometry(&x).unwrap(), true), Some(tile_size));
         let errors = errors(case);
         prop_assert!(errors.iter().all(|e| *e < 1e-4), "{errors:?}");
     }

@@ -4,7 +4,7 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, InplaceOp2, Layout, Result, Shape, Storage, Tensor, bail};
 
-use super::{Following, Fused};
+use super::{Fused, NormEpilogue};
 use crate::channel_sums::{Sums, extents};
 use crate::cuda::{
     self, Argument, Made, by_any_type, by_type, elements, elements_mut, launch, made, parameters, sizes,
@@ -18,12 +18,12 @@ use crate::{Activation, relu_gradient};
 pub(super) fn fused<'a>(
     x: &Tensor,
     affine: [&Tensor; 2],
-    following: Following<'a>,
+    epilogue: NormEpilogue<'a>,
     eps: f64,
 ) -> Result<Fused<'a>> {
-    let Following { residual, activation, slope } = following;
+    let NormEpilogue { residual, activation, slope } = epilogue;
     let relu = activation == Activation::Relu && slope.is_none();
-    let rest = if relu { Following::default() } else { Following { residual: None, ..following } };
+    let rest = if relu { NormEpilogue::default() } else { NormEpilogue { residual: None, ..epilogue } };
     let x = x.contiguous()?;
     let stats = Sums { eps }.run([&x])?;
     let op = Normalise { stats: stats.clone(), relu, eps };

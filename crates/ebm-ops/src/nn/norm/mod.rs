@@ -7,7 +7,7 @@ mod rows;
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 
-use crate::widened::widened;
+use crate::bf16::in_f32;
 use crate::{Activation, Error, Result, prelu};
 
 /// Settings of a [`BatchNorm`].
@@ -86,7 +86,7 @@ impl BatchNorm {
             let reason = format!("needs (N, {}, …), not {:?}", self.weight.elem_count(), x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        let y = self.followed(&x.permute(channels_last(rank))?, Following::default(), train)?;
+        let y = self.forward_fused(&x.permute(channels_last(rank))?, NormEpilogue::default(), train)?;
         Ok(y.permute(channels_second(rank))?)
     }
 
@@ -103,16 +103,21 @@ impl BatchNorm {
         train: bool,
     ) -> Result<Tensor> {
         let activation = Activation::relu_where(relu);
-        self.followed(x, Following { residual, activation, slope: None }, train)
+        self.forward_fused(x, NormEpilogue { residual, activation, slope: None }, train)
     }
 
-    /// Normalises maps with the channels innermost, (N, …, C), and applies `following`. If the batch normalises, both take
+    /// Normalises maps with the channels innermost, (N, …, C), and applies `epilogue`. If the batch normalises, both take
     /// one pass over memory.
     ///
     /// # Errors
     /// The errors of [`forward_channels_last`](Self::forward_channels_last).
-    pub(crate) fn followed(&self, x: &Tensor, following: Following<'_>, train: bool) -> Result<Tensor> {
-        let (channels, residual) = (self.weight.elem_count(), following.residual);
+    pub(crate) fn forward_fused(
+        &self,
+        x: &Tensor,
+        epilogue: NormEpilogue<'_>,
+        train: bool,
+    ) -> Result<Tensor> {
+        let (channels, residual) = (self.weight.elem_count(), epilogue.residual);
         if x.rank() < 2 || x.dim(x.rank() - 1)? != channels {
             let reason = format!("needs (N, …, {channels}), not {:?}", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
@@ -123,13 +128,13 @@ impl BatchNorm {
         }
         let by_batch = self.uses_batch(train);
         if x.dtype() == DType::BF16 && !(by_batch && x.device().is_cuda()) {
-            return following.of(&widened(x, |x| self.followed(x, Following::default(), train))?);
+            return epilogue.apply(&in_f32(x, |x| self.forward_fused(x, NormEpilogue::default(), train))?);
         }
         if by_batch {
-            return self.by_batch(x, following);
+            return self.by_batch(x, epilogue);
         }
         let (scale, shift) = self.affine()?;
-        following.of(&x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
+        epilogue.apply(&x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
     }
 
     /// Returns γ and β.
@@ -155,46 +160,46 @@ impl BatchNorm {
         Ok((scale, shift))
     }
 
-    /// Computes [`followed`](Self::followed) by the batch's mean and biased variance, and updates the running statistics.
-    fn by_batch(&self, x: &Tensor, following: Following<'_>) -> Result<Tensor> {
+    /// Computes [`forward_fused`](Self::forward_fused) by the batch's mean and biased variance, and updates the running statistics.
+    fn by_batch(&self, x: &Tensor, epilogue: NormEpilogue<'_>) -> Result<Tensor> {
         let count = x.elem_count() / self.weight.elem_count().max(1);
         if count < 2 {
-            let reason = format!("training needs more than one value per channel, {:?} has not", x.dims());
+            let reason = format!("training needs more than one value per channel, not {:?}", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
         #[cfg(feature = "cuda")]
-        let form = if x.device().is_cuda() { gpu::fused } else { rows::fused };
+        let fused = if x.device().is_cuda() { gpu::fused } else { rows::fused };
         #[cfg(not(feature = "cuda"))]
-        let form = rows::fused;
-        let ((y, mean, var), rest) = form(x, self.parameters(), following, self.config.eps)?;
+        let fused = rows::fused;
+        let ((y, mean, var), rest) = fused(x, self.parameters(), epilogue, self.config.eps)?;
         move_towards(&self.running_mean, &mean, 1., self.config.momentum)?;
         let unbiased = count as f64 / (count - 1) as f64;
         move_towards(&self.running_var, &var, unbiased, self.config.momentum)?;
-        rest.of(&y)
+        rest.apply(&y)
     }
 }
 
 /// Operations after a normalisation: the sum with a residual of the same shape, and an activation or PReLU with these slopes
 /// (C).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Following<'a> {
+pub(crate) struct NormEpilogue<'a> {
     pub(crate) residual: Option<&'a Tensor>,
     pub(crate) activation: Activation,
     pub(crate) slope: Option<&'a Tensor>,
 }
 
-impl Following<'_> {
+impl NormEpilogue<'_> {
     /// Applies the operations to the normalised map.
-    fn of(self, y: &Tensor) -> Result<Tensor> {
+    fn apply(self, y: &Tensor) -> Result<Tensor> {
         match self.slope {
-            Some(slope) => prelu(&Activation::None.of(y, self.residual)?, slope),
-            None => self.activation.of(y, self.residual),
+            Some(slope) => prelu(&Activation::None.apply(y, self.residual)?, slope),
+            None => self.activation.apply(y, self.residual),
         }
     }
 }
 
 /// Result (y, mean, variance) of a fused normalisation, and the operations that the caller still has to apply.
-type Fused<'a> = ((Tensor, Tensor, Tensor), Following<'a>);
+type Fused<'a> = ((Tensor, Tensor, Tensor), NormEpilogue<'a>);
 
 /// Returns the axes of (N, …, C) in the order (N, C, …).
 fn channels_second(rank: usize) -> Vec<usize> {

@@ -14,12 +14,12 @@ use candle_core::{Result, bail};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::ahead::Ahead;
 use super::outer::{Segment, accumulate};
 use super::pairs;
 use super::panels::{Panels, panel_width};
+use super::prefetch::Prefetch;
 use super::product::{Epilogue, Strided, finish, tile, tiles};
-use super::tile::{MOST_ROWS, Onto, Rows, VECTORS, most_rows, multiply};
+use super::tile::{Destination, MOST_ROWS, Rows, VECTORS, most_rows, multiply};
 use super::workspace::{line_start, room};
 use crate::gemm::{MatMut, even_ranges};
 use crate::simd::arch;
@@ -80,7 +80,7 @@ pub(crate) fn dense(left: Left<'_>, right: Right<'_>, sizes: Sizes, output: Outp
         Right::Rows(b) => b.len() == depth * columns,
     };
     if a.len() != rows * depth || !fits {
-        bail!("the operands are no ({rows} x {depth}) and ({depth} x {columns}) matrices");
+        bail!("the operands are not ({rows} x {depth}) and ({depth} x {columns}) matrices");
     }
     let (c, epilogue, transposed) = match output {
         Output::Rows(c, epilogue) => (c, epilogue, false),
@@ -188,10 +188,10 @@ impl WithSimd for Run<'_, '_> {
                         Right::Rows(_) => &packed[p * len..(p + 1) * len],
                     };
                     let sums = &mut all_sums[(t * count + p) * tile_len..][..range.len() * width];
-                    task.ask_for_rows::<S>(number, t, p, [height, count]);
-                    let ahead = task.ahead(number, p, t, height);
-                    let onto = Onto { sums: &mut *sums, add: number > 0 };
-                    strip.times(simd, task.left, range.len(), panel, ahead, onto);
+                    task.prefetch_rows::<S>(number, t, p, [height, count]);
+                    let prefetch = task.prefetch(number, p, t, height);
+                    let destination = Destination { sums: &mut *sums, add: number > 0 };
+                    strip.times(simd, task.left, range.len(), panel, prefetch, destination);
                     if number + 1 == task.parts.len() {
                         task.write(simd, range.clone(), p, sums);
                     }
@@ -205,7 +205,7 @@ impl Task<'_> {
     /// Returns the next numbers after part `number` of the panel `p`, to be prefetched with tile `t` of `height`: a share of
     /// the panel's next part or, after the last part, of the first part of the panel that the next task has in its place.
     #[inline(always)]
-    fn ahead(&self, number: usize, p: usize, t: usize, height: usize) -> Option<Ahead> {
+    fn prefetch(&self, number: usize, p: usize, t: usize, height: usize) -> Option<Prefetch> {
         let Right::Panels(panels) = self.right else { return None };
         let (panel, part) = match self.parts.get(number + 1) {
             Some(next) => (self.panels.start + p, next),
@@ -213,12 +213,12 @@ impl Task<'_> {
         };
         let (width, steps) = (panels.width(), self.parts[number].len());
         let numbers = |panel| &raw const panels.panel(panel)[part.start * width..part.end * width];
-        (panel < panels.count()).then(|| Ahead::share(numbers(panel), t, height, steps))
+        (panel < panels.count()).then(|| Prefetch::share(numbers(panel), t, height, steps))
     }
 
     /// Prefetches a share of the rows of A that follow tile `t` of `height`. The `count` panels together prefetch all.
     #[inline(always)]
-    fn ask_for_rows<S: Simd>(&self, number: usize, t: usize, p: usize, [height, count]: [usize; 2]) {
+    fn prefetch_rows<S: Simd>(&self, number: usize, t: usize, p: usize, [height, count]: [usize; 2]) {
         let (number, t) = if t + 1 < height { (number, t + 1) } else { (number + 1, 0) };
         let (Left::Rows(a) | Left::Pairs(a), Some(part)) = (self.left, self.parts.get(number)) else {
             return;
@@ -226,7 +226,7 @@ impl Task<'_> {
         let next = tile::<S>(self.rows.len(), t);
         let first = self.rows.start + next.start;
         for row in first + next.len() * p / count..first + next.len() * (p + 1) / count {
-            Ahead::fetch(&a[row * self.sizes.depth..][part.clone()]);
+            Prefetch::fetch(&a[row * self.sizes.depth..][part.clone()]);
         }
     }
 
@@ -323,27 +323,34 @@ impl Strip {
         left: Left<'_>,
         count: usize,
         panel: &[f32],
-        ahead: Option<Ahead>,
-        onto: Onto<'_>,
+        prefetch: Option<Prefetch>,
+        destination: Destination<'_>,
     ) {
         let depth = panel.len() / (VECTORS * S::F32_LANES);
-        let ahead = ahead.unwrap_or_else(|| Ahead::nothing(panel));
+        let prefetch = prefetch.unwrap_or_else(|| Prefetch::none(panel));
         match left {
             Left::Rows(_) => {
                 let starts: [usize; MOST_ROWS] = std::array::from_fn(|i| i * STRIDE);
                 let run = 0..depth;
                 let rows = Rows { data: &self.0, starts: &starts[..count], runs: std::slice::from_ref(&run) };
-                multiply(simd, rows, panel, [ahead], onto);
+                multiply(simd, rows, panel, [prefetch], destination);
             }
             Left::Pairs(_) => {
-                pairs::multiply(simd, Strided { data: &self.0, stride: STRIDE }, count, panel, ahead, onto);
+                pairs::multiply(
+                    simd,
+                    Strided { data: &self.0, stride: STRIDE },
+                    count,
+                    panel,
+                    prefetch,
+                    destination,
+                );
             }
             Left::Columns(_) => {
-                if !onto.add {
-                    onto.sums.fill(0.0);
+                if !destination.add {
+                    destination.sums.fill(0.0);
                 }
                 let all = [Segment { a: 0, b: 0, len: depth }];
-                accumulate(simd, Strided { data: &self.0, stride: MOST_ROWS }, &all, panel, onto.sums);
+                accumulate(simd, Strided { data: &self.0, stride: MOST_ROWS }, &all, panel, destination.sums);
             }
         }
     }

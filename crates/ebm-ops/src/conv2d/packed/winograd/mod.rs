@@ -36,14 +36,14 @@ const TILES_AT_A_TIME: (usize, usize) = (42, 168);
 
 /// Size of the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum TileSize {
     /// F(4×4, 3×3), with 4 × 4 outputs.
     Large,
     /// F(2×2, 3×3), with 2 × 2 outputs.
     Small,
 }
 
-impl Form {
+impl TileSize {
     /// Returns the number of outputs along each side of a tile.
     fn outputs(self) -> usize {
         match self {
@@ -58,14 +58,14 @@ impl Form {
     }
 
     /// Returns the size of tiles for a convolution, if any. Few tiles are used only if the transformed weights are `kept`.
-    pub(super) fn of(g: &Geometry, kept: bool) -> Option<Self> {
+    pub(super) fn for_convolution(g: &Geometry, kept: bool) -> Option<Self> {
         let suits = g.kernel == [3, 3]
             && g.stride == 1
             && g.channels.is_multiple_of(LANES)
             && g.filters.is_multiple_of(LANES)
             && g.channels * g.filters <= MOST_WEIGHTS;
-        let tiles = |form: Self| {
-            g.batch * g.output().map(|size| size.div_ceil(form.outputs())).iter().product::<usize>()
+        let tiles = |tile_size: Self| {
+            g.batch * g.output().map(|size| size.div_ceil(tile_size.outputs())).iter().product::<usize>()
         };
         match () {
             () if suits && tiles(Self::Large) >= FEWEST_TILES => Some(Self::Large),
@@ -78,27 +78,31 @@ impl Form {
 /// Transformed weights: a matrix C × O for each point.
 #[derive(Clone, Debug)]
 pub(super) struct Winograd {
-    form: Form,
+    tile_size: TileSize,
     points: Vec<Panels>,
 }
 
 impl Winograd {
     /// Transforms the weights of a 3 × 3 convolution, packed with row (3u + v) · C + c.
-    pub(super) fn new(form: Form, direct: &Panels, channels: usize) -> Self {
-        let count = form.side() * form.side();
+    pub(super) fn new(tile_size: TileSize, direct: &Panels, channels: usize) -> Self {
+        let count = tile_size.side() * tile_size.side();
         let mut points: Vec<_> = (0..count).map(|_| Panels::zeros_here(channels, direct.columns())).collect();
         // On this thread alone: a caller may hold a lock, under which a thread of the pool must not pick up other work.
         let (points_of, arch) = (&mut points, arch());
-        match form {
-            Form::Large => arch.dispatch(TransformWeights::<4, 6> { direct, channels, points: points_of }),
-            Form::Small => arch.dispatch(TransformWeights::<2, 4> { direct, channels, points: points_of }),
+        match tile_size {
+            TileSize::Large => {
+                arch.dispatch(TransformWeights::<4, 6> { direct, channels, points: points_of })
+            }
+            TileSize::Small => {
+                arch.dispatch(TransformWeights::<2, 4> { direct, channels, points: points_of })
+            }
         }
-        Self { form, points }
+        Self { tile_size, points }
     }
 
     /// Computes `y ← epilogue(conv(x, w))` for x (N, H, W, C) and y (N, oh, ow, O).
     pub(super) fn convolve(&self, x: &[f32], g: &Geometry, epilogue: Epilogue<'_>, mut y: &mut [f32]) {
-        let ([height, width], outputs) = (g.output(), self.form.outputs());
+        let ([height, width], outputs) = (g.output(), self.tile_size.outputs());
         let (down, across) = (height.div_ceil(outputs), width.div_ceil(outputs));
         let (fewest, most) = TILES_AT_A_TIME;
         let tile_bytes = self.points.len() * (g.channels + g.filters) * size_of::<f32>();
@@ -115,9 +119,9 @@ impl Winograd {
             tasks.push(Task { filters: self, x, g, epilogue, rows, at_a_time, first, y: here });
         }
         let arch = arch();
-        tasks.into_par_iter().for_each(|task| match self.form {
-            Form::Large => arch.dispatch(Tiled::<4, 6>(task)),
-            Form::Small => arch.dispatch(Tiled::<2, 4>(task)),
+        tasks.into_par_iter().for_each(|task| match self.tile_size {
+            TileSize::Large => arch.dispatch(Tiled::<4, 6>(task)),
+            TileSize::Small => arch.dispatch(Tiled::<2, 4>(task)),
         });
     }
 }

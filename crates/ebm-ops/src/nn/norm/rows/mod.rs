@@ -4,14 +4,14 @@
 //! A map is read once for its statistics and once to be normalised. It is read with its gradient once for the sums and once
 //! for the gradient in it. z is computed again where its sign matters, because this is cheaper than a pass over memory.
 
-mod followed;
+mod activation_fn;
 #[cfg(test)]
 mod tests;
 
 use candle_core::{CpuStorage, DType, Result, Shape, Tensor};
 
-use self::followed::{Clamp, Followed, Identity, Slope};
-use super::{Following, Fused};
+use self::activation_fn::{ActivationFn, Clamp, Identity, Slope};
+use super::{Fused, NormEpilogue};
 use crate::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use crate::rows::{Loop, ROWS, blocks, each, rows, sums};
 use crate::{Activation, Float};
@@ -21,11 +21,11 @@ use crate::{Activation, Float};
 pub(super) fn fused<'a>(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],
-    following: Following<'a>,
+    epilogue: NormEpilogue<'a>,
     eps: f64,
 ) -> Result<Fused<'a>> {
-    let Following { residual, mut activation, mut slope } = following;
-    let mut rest = Following::default();
+    let NormEpilogue { residual, mut activation, mut slope } = epilogue;
+    let mut rest = NormEpilogue::default();
     if slope.is_some() {
         activation = Activation::None;
     }
@@ -138,17 +138,17 @@ struct Map<T> {
     slope: Vec<T>,
 }
 
-/// Runs `$run` with `$followed` bound to the function after the normalisation.
-macro_rules! by_followed {
-    ($op:expr, $affine:expr, $type:ty, |$followed:ident| $run:expr) => {
+/// Runs `$run` with `$activation_fn` bound to the function after the normalisation.
+macro_rules! by_activation_fn {
+    ($op:expr, $affine:expr, $type:ty, |$activation_fn:ident| $run:expr) => {
         if $affine.len() > 2 * $op.mean.len() {
-            let $followed = Slope;
+            let $activation_fn = Slope;
             $run
         } else if $op.activation == Activation::None {
-            let $followed = Identity;
+            let $activation_fn = Identity;
             $run
         } else {
-            let $followed = Clamp($op.activation.bounds().map(<$type>::from_f64));
+            let $activation_fn = Clamp($op.activation.bounds().map(<$type>::from_f64));
             $run
         }
     };
@@ -181,27 +181,27 @@ struct Forward<'a, T, F> {
     x: &'a [T],
     residual: Option<&'a [T]>,
     map: &'a Map<T>,
-    followed: F,
+    activation_fn: F,
 }
 
-impl<T: Float, F: Followed<T>> Loop<T> for Forward<'_, T, F> {
+impl<T: Float, F: ActivationFn<T>> Loop<T> for Forward<'_, T, F> {
     #[inline(always)]
     fn run(&self, first: usize, y: &mut [T]) {
-        let (channels, followed) = (self.map.scale.len(), self.followed);
+        let (channels, activation_fn) = (self.map.scale.len(), self.activation_fn);
         let [scale, shift, slope] = self.map.lines(channels);
         let lines = y.chunks_exact_mut(channels).zip(rows(self.x, first, channels));
         match self.residual.map(|residual| rows(residual, first, channels)) {
             Some(residual) => {
                 for ((y, x), residual) in lines.zip(residual) {
                     for c in 0..channels {
-                        y[c] = followed.value(x[c] * scale[c] + shift[c] + residual[c], slope[c]);
+                        y[c] = activation_fn.value(x[c] * scale[c] + shift[c] + residual[c], slope[c]);
                     }
                 }
             }
             None => {
                 for (y, x) in lines {
                     for c in 0..channels {
-                        y[c] = followed.value(x[c] * scale[c] + shift[c], slope[c]);
+                        y[c] = activation_fn.value(x[c] * scale[c] + shift[c], slope[c]);
                     }
                 }
             }
@@ -214,7 +214,7 @@ struct Behind<'a, T, F> {
     x: &'a [T],
     g: &'a [T],
     map: &'a Map<T>,
-    followed: F,
+    activation_fn: F,
 }
 
 impl<const N: usize> Kernel<N> for Normalise {
@@ -223,8 +223,8 @@ impl<const N: usize> Kernel<N> for Normalise {
     fn host<T: Float>(&self, all: [&[T]; N]) -> Result<Vec<T>> {
         let (x, affine, residual) = (all[0], all[1], all.get(2).copied());
         let (channels, map) = (self.mean.len(), self.map(affine));
-        Ok(by_followed!(self, affine, T, |followed| {
-            each(channels, x.len(), &Forward { x, residual, map: &map, followed })
+        Ok(by_activation_fn!(self, affine, T, |activation_fn| {
+            each(channels, x.len(), &Forward { x, residual, map: &map, activation_fn })
         }))
     }
 
@@ -270,8 +270,8 @@ impl GradSums<'_> {
     fn sums<T: Float>(&self, x: &[T], affine: &[T], g: &[T]) -> Vec<f64> {
         let (channels, map) = (self.0.mean.len(), &self.0.map(affine));
         let mean: Vec<T> = self.0.mean.iter().map(|mean| T::from_f64(*mean)).collect();
-        let mut sums = by_followed!(self.0, affine, T, |followed| {
-            let of = Sums { of: Behind { x, g, map, followed }, mean };
+        let mut sums = by_activation_fn!(self.0, affine, T, |activation_fn| {
+            let of = Sums { of: Behind { x, g, map, activation_fn }, mean };
             sums(3 * channels, channels, x.len(), &of)
         });
         sums.iter_mut().zip(&self.0.inv_std).for_each(|(sum, inv_std)| *sum *= inv_std);
@@ -286,19 +286,19 @@ struct Sums<'a, T, F> {
     mean: Vec<T>,
 }
 
-impl<T: Float, F: Followed<T>> Loop<T> for Sums<'_, T, F> {
+impl<T: Float, F: ActivationFn<T>> Loop<T> for Sums<'_, T, F> {
     #[inline(always)]
     fn run(&self, first: usize, sums: &mut [T]) {
-        let (Behind { x, g, map, followed }, channels) = (&self.of, self.mean.len());
+        let (Behind { x, g, map, activation_fn }, channels) = (&self.of, self.mean.len());
         let ([scale, shift, slope], mean) = (map.lines(channels), &self.mean[..channels]);
         let [products, plain, slopes] = parts(sums, channels);
         for (x, g) in rows(x, first, channels).zip(rows(g, first, channels)) {
             for c in 0..channels {
                 let z = x[c] * scale[c] + shift[c];
-                let h = followed.gradient(g[c], z, slope[c]);
+                let h = activation_fn.gradient(g[c], z, slope[c]);
                 products[c] += h * (x[c] - mean[c]);
                 plain[c] += h;
-                slopes[c] += followed.slope_gradient(g[c], z);
+                slopes[c] += activation_fn.slope_gradient(g[c], z);
             }
         }
     }
@@ -329,16 +329,16 @@ struct Combined<'a, T, F> {
     coefficients: [Vec<T>; 3],
 }
 
-impl<T: Float, F: Followed<T>> Loop<T> for Combined<'_, T, F> {
+impl<T: Float, F: ActivationFn<T>> Loop<T> for Combined<'_, T, F> {
     #[inline(always)]
     fn run(&self, first: usize, dx: &mut [T]) {
-        let (Behind { x, g, map, followed }, channels) = (&self.of, self.of.map.scale.len());
+        let (Behind { x, g, map, activation_fn }, channels) = (&self.of, self.of.map.scale.len());
         let [scale, shift, slope] = map.lines(channels);
         let [p, q, r] = self.coefficients.each_ref().map(|line| &line[..channels]);
         let inputs = rows(x, first, channels).zip(rows(g, first, channels));
         for (dx, (x, g)) in dx.chunks_exact_mut(channels).zip(inputs) {
             for c in 0..channels {
-                let h = followed.gradient(g[c], x[c] * scale[c] + shift[c], slope[c]);
+                let h = activation_fn.gradient(g[c], x[c] * scale[c] + shift[c], slope[c]);
                 dx[c] = p[c] * h + q[c] * x[c] + r[c];
             }
         }
@@ -352,8 +352,8 @@ impl Kernel<3> for Combine<'_> {
         let map = &self.op.map(affine);
         let coefficient = |i: usize| self.coefficients.iter().map(|all| T::from_f64(all[i])).collect();
         let coefficients = [0, 1, 2].map(coefficient);
-        Ok(by_followed!(self.op, affine, T, |followed| {
-            let of = Combined { of: Behind { x, g, map, followed }, coefficients };
+        Ok(by_activation_fn!(self.op, affine, T, |activation_fn| {
+            let of = Combined { of: Behind { x, g, map, activation_fn }, coefficients };
             each(self.op.mean.len(), x.len(), &of)
         }))
     }

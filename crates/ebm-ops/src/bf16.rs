@@ -4,12 +4,12 @@
 use candle_core::{DType, Tensor};
 
 /// Returns `true` if x is in bf16 and its device has no kernels for bf16.
-pub(crate) fn is_narrow(x: &Tensor) -> bool {
+pub(crate) fn lacks_bf16_kernel(x: &Tensor) -> bool {
     x.dtype() == DType::BF16 && !x.device().is_cuda()
 }
 
 /// Returns `f` of x as f32, rounded to x's type.
-pub(crate) fn widened<E: From<candle_core::Error>>(
+pub(crate) fn in_f32<E: From<candle_core::Error>>(
     x: &Tensor,
     f: impl FnOnce(&Tensor) -> Result<Tensor, E>,
 ) -> Result<Tensor, E> {

@@ -3,7 +3,7 @@
 use crate::{Float, between, where_between, where_positive};
 
 /// Function of z that may use the slope of PReLU of the channel.
-pub(super) trait Followed<T: Float>: Copy + Sync {
+pub(super) trait ActivationFn<T: Float>: Copy + Sync {
     /// Returns the value at z.
     fn value(self, z: T, slope: T) -> T;
 
@@ -20,7 +20,7 @@ pub(super) trait Followed<T: Float>: Copy + Sync {
 #[derive(Clone, Copy)]
 pub(super) struct Identity;
 
-impl<T: Float> Followed<T> for Identity {
+impl<T: Float> ActivationFn<T> for Identity {
     #[inline(always)]
     fn value(self, z: T, _: T) -> T {
         z
@@ -36,7 +36,7 @@ impl<T: Float> Followed<T> for Identity {
 #[derive(Clone, Copy)]
 pub(super) struct Clamp<T>(pub(super) [T; 2]);
 
-impl<T: Float> Followed<T> for Clamp<T> {
+impl<T: Float> ActivationFn<T> for Clamp<T> {
     #[inline(always)]
     fn value(self, z: T, _: T) -> T {
         between(z, self.0)
@@ -52,7 +52,7 @@ impl<T: Float> Followed<T> for Clamp<T> {
 #[derive(Clone, Copy)]
 pub(super) struct Slope;
 
-impl<T: Float> Followed<T> for Slope {
+impl<T: Float> ActivationFn<T> for Slope {
     #[inline(always)]
     fn value(self, z: T, slope: T) -> T {
         where_positive(z, z, slope * z)

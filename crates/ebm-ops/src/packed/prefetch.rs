@@ -5,13 +5,13 @@
 
 /// Numbers that are needed soon, to be prefetched into the second-level cache. Nothing waits for them.
 #[derive(Clone, Copy)]
-pub(crate) struct Ahead {
+pub(crate) struct Prefetch {
     place: *const f32,
     /// Numbers of a step.
     stride: usize,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Returns part `part` of `parts` equal parts of `numbers`, to be prefetched in `steps` steps.
     #[inline(always)]
     pub(crate) fn share(numbers: *const [f32], part: usize, parts: usize, steps: usize) -> Self {
@@ -24,8 +24,8 @@ impl Ahead {
 
     /// Returns a prefetch of numbers that are in the cache already, because a prefetch of an invalid address takes long.
     #[inline(always)]
-    pub(crate) fn nothing(there: &[f32]) -> Self {
-        Self { place: there.as_ptr(), stride: 0 }
+    pub(crate) fn none(cached: &[f32]) -> Self {
+        Self { place: cached.as_ptr(), stride: 0 }
     }
 
     /// Prefetches the numbers of a step.
@@ -65,14 +65,14 @@ mod tests {
         for (parts, steps) in [(1, 1), (3, 7), (14, 384), (1000, 5)] {
             let mut next = numbers.as_ptr();
             for part in 0..parts {
-                let mut share = Ahead::share(&raw const numbers[..], part, parts, steps);
+                let mut share = Prefetch::share(&raw const numbers[..], part, parts, steps);
                 assert!(share.place <= next, "a gap before part {part} of {parts}");
                 (0..steps).for_each(|_| share.step());
                 next = share.place;
             }
             assert!(next >= numbers.as_ptr_range().end);
         }
-        let mut nothing = Ahead::nothing(&numbers);
+        let mut nothing = Prefetch::none(&numbers);
         nothing.step();
         assert_eq!(nothing.place, numbers.as_ptr());
     }

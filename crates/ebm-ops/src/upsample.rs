@@ -14,8 +14,8 @@ use crate::{Error, Result};
 /// Name in errors.
 const OP: &str = "upsample_nearest2d";
 
-/// Resizes by repeating or dropping pixels: `y[n, i, j, c] = x[n, r(i, H, out_h), r(j, W, out_w), c]` with `r(i, size, out) =
-/// ⌊i · size / out⌋`.
+/// Resizes by repeating or dropping pixels: `y[n, i, j, c] = x[n, r(i, H, out_h), r(j, W, out_w), c]` with
+/// `r(i, size, out) = ⌊i · size / out⌋`.
 ///
 /// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, out_h, out_w, C)` for any sizes. The index is computed in f32, as PyTorch
 /// does (mode `nearest`). For some pairs of sizes it is one less than the exact quotient, where the quotient is an integer.

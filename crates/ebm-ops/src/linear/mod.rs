@@ -87,8 +87,8 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     Ok(())
 }
 
-/// Product of two matrices, plus a bias if there is a third argument: the layer `x Wᵀ`, and the gradients in x and in w, `G
-/// W` and `Gᵀ x`.
+/// Product of two matrices, plus a bias if there is a third argument: the layer `x Wᵀ`, and the gradients in x and in w,
+/// `G W` and `Gᵀ x`.
 struct Product(Form);
 
 /// Product of the layer, `x Wᵀ`.

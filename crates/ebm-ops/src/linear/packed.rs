@@ -134,8 +134,8 @@ impl Weights {
         Self { panels: zeros(steps, columns), is_bf16, depth }
     }
 
-    /// Returns a function that fills a panel, given its number and its memory. Element (k, column) of B is `element(k,
-    /// column)`.
+    /// Returns a function that fills a panel, given its number and its memory. Element (k, column) of B is
+    /// `element(k, column)`.
     fn filler<F: Fn(usize, usize) -> f32>(&self, element: F) -> impl Fn(usize, &mut [f32]) + use<F> {
         let (width, columns, depth, is_bf16) =
             (self.panels.width(), self.panels.columns(), self.depth, self.is_bf16);

@@ -8,7 +8,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     {
         let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
         cuda::compile_kernels(&out)?;
-        // Ours before candle's: the linker takes the first folder that has a library.
+        // The folder of our stand-ins comes before the folders of candle, because the linker takes the first that has a
+        // library.
         if let Some(stand_ins) = std::env::var_os("DEP_EBM_BASE_LINK") {
             println!("cargo::rustc-link-search=native={}", stand_ins.display());
         }
@@ -21,13 +22,13 @@ mod cuda {
     use std::error::Error;
     use std::path::Path;
 
-    /// Every `.cu` below `src`, to `ptx.rs` with a constant for each.
+    /// Compiles every `.cu` below `src` to `ptx.rs`, which has a constant for each.
     ///
-    /// No fast mathematics: a kernel must agree with its twin on the CPU.
+    /// Fast mathematics is off, because a kernel must agree with its counterpart on the CPU.
     pub fn compile_kernels(out: &Path) -> Result<(), Box<dyn Error>> {
         cudaforge::KernelBuilder::new()
             .source_dir("src")
-            // The headers too, and kernels that come.
+            // Also watches the headers, and kernels that are added later.
             .watch(["src"])
             .arg("-std=c++17")
             .arg("-O3")

@@ -1,5 +1,6 @@
-//! Times `conv2d` of this crate and of candle: for each shape one line of JSON with the shortest milliseconds of a forward pass, and of a forward
-//! and a backward pass with the gradients of map, weight and bias. `speed.py` runs it beside PyTorch and writes the table.
+//! Times `conv2d` of this crate and of candle. For each shape it prints one line of JSON with the shortest milliseconds of a
+//! forward pass, and of a forward and a backward pass with the gradients of map, weight and bias. `speed.py` runs it beside
+//! PyTorch and writes the table.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 

@@ -1,32 +1,33 @@
-//! Sums of each channel over rows of channels (…, C) on a GPU.
+//! Sums of each channel over the rows of a tensor (…, C) on a GPU.
 
 use candle_core::{DType, Result, Shape, Tensor};
 
 use crate::cuda::{self, Argument, Made, by_any_type, elements, launch, made, sizes, unwritten};
 use crate::kernel::Kernel;
 
-/// Threads of a block of `moments.cu`, and the channels that it adds up.
+/// Threads of a block of `moments.cu`, and channels that a block adds up.
 const THREADS: usize = 256;
 const ACROSS: usize = 32;
-/// Rows that a block adds up at least, unless there are fewer.
+/// Least number of rows that a block adds up, unless there are fewer.
 const ROWS: usize = 1 << 8;
-/// Most shares of the rows.
+/// Largest number of shares that the rows are cut into.
 const SHARES: usize = 1 << 8;
 
-/// Σ g of each channel of g (…, C), in one order: (C) in f64.
+/// Returns Σ g of each channel of g (…, C), in f64 as (C). The order of summation is fixed.
 pub(crate) fn channel_sums(g: &Tensor) -> Result<Tensor> {
     let [_, channels] = extents(g.shape());
     let stats = Tensor::zeros((2, channels), DType::F64, g.device())?;
     Sums { eps: 1.0 }.run([g, g, &stats])?.get(1)
 }
 
-/// The sizes of (…, C): rows, and channels.
+/// Returns the sizes of a shape (…, C): rows, and channels.
 pub(crate) fn extents(shape: &Shape) -> [usize; 2] {
     let channels = shape.dims().last().copied().unwrap_or(1);
     [shape.elem_count() / channels.max(1), channels]
 }
 
-/// (mean, biased variance) of each channel of x, or of x, a gradient and these, (Σ g·x̂, Σ g): (2, C) in f64.
+/// Kernel of statistics of each channel, (2, C) in f64: x gives (mean, biased variance); x, a gradient g and the statistics
+/// of x give (Σ g·x̂, Σ g).
 pub(crate) struct Sums {
     pub(crate) eps: f64,
 }

@@ -1,4 +1,4 @@
-//! Launching the kernels, which `build.rs` compiles from the `.cu` files beside the operations.
+//! Launches the kernels that `build.rs` compiles from the `.cu` files beside the operations.
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
@@ -9,7 +9,7 @@ use candle_core::{CudaStorage, DType, Layout, Result, WithDType, bail};
 
 use crate::storage::offsets;
 
-/// A module for each `.cu` file, as PTX.
+/// PTX of the kernels, one module for each `.cu` file.
 pub(crate) mod ptx {
     include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
 }
@@ -17,14 +17,14 @@ pub(crate) mod ptx {
 /// A tensor on a GPU.
 pub(crate) type Argument<'a> = (&'a CudaStorage, &'a Layout);
 
-/// The numbers that a kernel makes.
+/// Result of a kernel.
 pub(crate) type Made = Result<CudaStorage>;
 
 /// The element types that kernels are compiled for: f32 and f64, and some for bf16.
 pub(crate) trait Element: CudaDType + DeviceRepr + ValidAsZeroBits + WithDType {
-    /// The type that the kernels compute with, and that of parameters which meet maps of this type.
+    /// Type that the kernels compute with, which is also the type of parameters that meet maps of this type.
     type Wide: Element;
-    /// The end of the kernels' names.
+    /// Suffix of the kernels' names.
     const SUFFIX: &'static str;
 }
 
@@ -43,13 +43,12 @@ impl Element for f64 {
     const SUFFIX: &'static str = "f64";
 }
 
-/// A number in the type that kernels on elements of type T compute with.
+/// Returns a number in the type that kernels on elements of type T compute with.
 pub(crate) fn wide<T: Element>(number: f64) -> T::Wide {
     T::Wide::from_f64(number)
 }
 
-/// The compute capability that the kernels were compiled for, `(major, minor)`: later devices compile their
-/// PTX too.
+/// Returns the compute capability that the kernels were compiled for, `(major, minor)`. Later devices compile their PTX too.
 pub(crate) fn capability() -> Option<(i32, i32)> {
     let (_, rest) = ptx::RELU.split_once(".target sm_")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -60,18 +59,18 @@ pub(crate) fn capability() -> Option<(i32, i32)> {
 /// Threads of a block.
 const BLOCK: u32 = 256;
 
-/// The elements of a contiguous tensor, in order.
+/// Returns the elements of a contiguous tensor, in order.
 pub(crate) fn elements<T: CudaDType>((storage, layout): Argument<'_>) -> Result<CudaView<'_, T>> {
     let (start, end) = offsets(layout)?;
     Ok(storage.as_cuda_slice::<T>()?.slice(start..end))
 }
 
-/// The elements of parameters that meet maps of type T.
+/// Returns the elements of parameters that meet maps of type T.
 pub(crate) fn parameters<T: Element>(argument: Argument<'_>) -> Result<CudaView<'_, T::Wide>> {
     elements(argument)
 }
 
-/// The elements of a contiguous tensor, to be written to.
+/// Returns the elements of a contiguous tensor for writing.
 pub(crate) fn elements_mut<'a, T: Element>(
     storage: &'a mut CudaStorage,
     layout: &Layout,
@@ -80,27 +79,26 @@ pub(crate) fn elements_mut<'a, T: Element>(
     Ok(storage.as_cuda_slice_mut::<T>()?.slice_mut(start..end))
 }
 
-/// The numbers from a tensor's first element on, for a kernel that is given the strides.
+/// Returns the numbers from a tensor's first element on, for a kernel that is given the strides.
 pub(crate) fn from_first<T: Element>((storage, layout): Argument<'_>) -> Result<CudaView<'_, T>> {
     Ok(storage.as_cuda_slice::<T>()?.slice(layout.start_offset()..))
 }
 
-/// Memory for `len` numbers, whatever stands in it, for a kernel that writes all of them, or all that are
-/// read later.
+/// Allocates `len` numbers without setting them. The kernel writes every number that is read later.
 pub(crate) fn unwritten<T: DeviceRepr>(device: &CudaDevice, len: usize) -> Result<CudaSlice<T>> {
     #[expect(unsafe_code, reason = "memory that is not zeroed")]
-    // SAFETY: numbers of any bits are numbers, and the caller's kernel writes before anything reads.
+    // SAFETY: every pattern of bits is a number, and the caller's kernel writes before anything reads.
     unsafe {
         device.alloc::<T>(len)
     }
 }
 
-/// The full name of a kernel, for elements of type T.
+/// Returns the full name of a kernel for elements of type T.
 pub(crate) fn kernel<T: Element>(name: &str) -> String {
     format!("{name}_{}", T::SUFFIX)
 }
 
-/// Blocks and threads for `count` threads that have work.
+/// Returns blocks and threads for `count` threads that have work.
 pub(crate) fn config(count: u32) -> LaunchConfig {
     LaunchConfig {
         grid_dim: (count.div_ceil(BLOCK).max(1), 1, 1),
@@ -109,17 +107,17 @@ pub(crate) fn config(count: u32) -> LaunchConfig {
     }
 }
 
-/// The device of an argument.
+/// Returns the device of an argument.
 pub(crate) fn device((storage, _): Argument<'_>) -> &CudaDevice {
     storage.device()
 }
 
-/// How many numbers an argument has.
+/// Returns the number of elements of an argument.
 pub(crate) fn len((_, layout): Argument<'_>) -> usize {
     layout.shape().elem_count()
 }
 
-/// A number of threads, or of elements, as the kernels count them: below 2³¹.
+/// Returns a number of threads or of elements as the kernels count them: below 2³¹.
 pub(crate) fn count(number: usize) -> Result<u32> {
     match i32::try_from(number) {
         Ok(number) => Ok(number.unsigned_abs()),
@@ -129,14 +127,14 @@ pub(crate) fn count(number: usize) -> Result<u32> {
     }
 }
 
-/// Threads for `len` numbers whose channels, of this number, change fastest: as many as keep a GPU busy, and
-/// a multiple of the channels, so that a thread that goes on by this number keeps its channel.
+/// Returns the number of threads for `len` numbers whose channels change fastest. The number keeps a GPU busy, and is a
+/// multiple of `channels`, so that a thread that moves on by this number stays in its channel.
 pub(crate) fn threads_by_channel(len: usize, channels: usize) -> usize {
     const BUSY: usize = 1 << 18;
     len.min(BUSY.div_ceil(channels.max(1)) * channels)
 }
 
-/// Sizes as the kernels take them.
+/// Returns sizes as the kernels take them.
 pub(crate) fn sizes<const N: usize>(numbers: [usize; N]) -> Result<[i32; N]> {
     let mut sizes = [0; N];
     for (size, number) in sizes.iter_mut().zip(numbers) {
@@ -145,7 +143,7 @@ pub(crate) fn sizes<const N: usize>(numbers: [usize; N]) -> Result<[i32; N]> {
     Ok(sizes)
 }
 
-/// Strides as the kernels take them.
+/// Returns strides as the kernels take them.
 pub(crate) fn strides<const N: usize>(layout: &Layout) -> Result<[i64; N]> {
     match <[usize; N]>::try_from(layout.stride()) {
         Ok(strides) => Ok(strides.map(|stride| stride as i64)),
@@ -153,13 +151,13 @@ pub(crate) fn strides<const N: usize>(layout: &Layout) -> Result<[i64; N]> {
     }
 }
 
-/// The error of an operation on another type.
+/// Returns the error of an operation on a type that it has no kernel for.
 pub(crate) fn unsupported<T>(op: &str, dtype: DType) -> Result<T> {
     bail!("{op}: no kernel for {dtype:?}")
 }
 
-/// Launches `module::name`, of element type `$t`, with `$count` threads that have work, which is the kernel's
-/// first parameter; then come the arguments, references to slices, views and numbers.
+/// Launches `module::name`, of element type `$t`, with `$count` threads that have work. The count is the kernel's first
+/// parameter. The arguments follow: references to slices, views and numbers.
 macro_rules! launch {
     ($device:expr, $module:ident::$name:literal, $t:ty, $count:expr; $($argument:expr),* $(,)?) => {{
         use candle_core::cuda_backend::WrapErr;
@@ -173,8 +171,8 @@ macro_rules! launch {
             arguments.arg(&count);
             $(arguments.arg($argument);)*
             #[expect(unsafe_code, reason = "a kernel's launch")]
-            // SAFETY: the arguments are the kernel's parameters in their order (the .cu file beside this call), and it forms no index
-            // outside of what the sizes among them say, which are those of the slices.
+            // SAFETY: the arguments are the kernel's parameters in their order (the .cu file beside this call). The kernel
+            // forms no index outside of the sizes among them, which are the sizes of the slices.
             let launched = unsafe { arguments.launch(cuda::config(count)) };
             launched.w()?;
         }
@@ -182,7 +180,7 @@ macro_rules! launch {
 }
 pub(crate) use launch;
 
-/// The storage of `$len` numbers that [`launch!`] of the other arguments writes: they stand behind `$before`.
+/// Returns the storage of `$len` numbers that [`launch!`] writes. The storage is passed after the arguments `$before`.
 macro_rules! made {
     (
         $device:expr, $module:ident::$name:literal, $t:ty, $count:expr => $len:expr;
@@ -195,7 +193,7 @@ macro_rules! made {
 }
 pub(crate) use made;
 
-/// `$run` with `$t` as the type of the argument's numbers, f32 or f64.
+/// Runs `$run` with `$t` as the type of the argument's numbers, f32 or f64.
 macro_rules! by_type {
     ($argument:expr, $op:expr, $t:ident => $run:expr) => {
         match candle_core::backend::BackendStorage::dtype($argument.0) {
@@ -213,7 +211,7 @@ macro_rules! by_type {
 }
 pub(crate) use by_type;
 
-/// [`by_type`] for kernels that exist for bf16 too.
+/// Variant of [`by_type`] for kernels that exist for bf16 too.
 macro_rules! by_any_type {
     ($argument:expr, $op:expr, $t:ident => $run:expr) => {
         match candle_core::backend::BackendStorage::dtype($argument.0) {

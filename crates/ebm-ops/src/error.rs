@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use ebm_base::files::ErrorKind;
 
-/// What can go wrong with operations, with networks of them and with their files.
+/// Error of an operation, of a network of operations or of their files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,39 +12,39 @@ pub enum Error {
     /// An argument is outside what the operation is defined for.
     #[error("{op}: {reason}")]
     Argument {
-        /// The operation that refused.
+        /// Name of the operation that refused.
         op: &'static str,
-        /// What was wrong and what is expected.
+        /// The fault and the value that is expected.
         reason: String,
     },
-    /// A device cannot be had.
+    /// A device is not available.
     #[error("{device}: {reason}")]
     Device {
         /// The device, as [`Choice`](crate::device::Choice) writes it.
         device: String,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         reason: String,
     },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Reason that the system gives.
         source: std::io::Error,
     },
-    /// A file holds something other than what was asked for.
+    /// A file holds something other than what was expected.
     #[error("{}: {reason}", path.display())]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         reason: String,
     },
 }
 
 impl Error {
-    /// Whose matter it is.
+    /// Returns the kind of this error, which decides the exit code.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Format { .. } => ErrorKind::Data,
@@ -54,5 +54,5 @@ impl Error {
     }
 }
 
-/// The result of what may fail so.
+/// Result with the [`Error`] of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -2,10 +2,10 @@
 
 use candle_core::WithDType;
 
-/// The element types that the kernels on the CPU are written for: f32 and f64. There are no others: the
-/// matrix product relies on `gemm` knowing the type.
+/// Element type of the kernels on the CPU: f32 or f64. No other type can implement it, because the matrix product relies on
+/// `gemm` knowing the type.
 pub trait Float: WithDType + Default + sealed::Sealed {
-    /// `self + a·b`, fused where `FMA` says that the instruction set has it.
+    /// Returns `self + a·b`, fused where `FMA` says that the instruction set has a fused product.
     ///
     /// Without the instruction a fused product is a library call, hence the parameter.
     #[must_use]

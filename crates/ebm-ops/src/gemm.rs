@@ -1,8 +1,7 @@
 //! Matrix views and their product: the one place where this crate's convolution leaves safe Rust.
 //!
-//! [`MatMut`] splits a matrix by rows and columns the way `split_at_mut` splits a slice, so that tasks on
-//! several threads can each write a rectangle of one output. [`multiply`] is the `gemm` crate behind checked
-//! bounds.
+//! [`MatMut`] splits a matrix by rows and columns as `split_at_mut` splits a slice, so that several threads can each write a
+//! rectangle of one output. [`multiply`] calls the `gemm` crate after checks of the bounds.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -11,7 +10,7 @@ use candle_core::{Result, bail};
 
 use super::float::Float;
 
-/// A read-only matrix over a slice, element `(i, j)` at `i * row_stride + j * col_stride`.
+/// Read-only matrix over a slice. Element `(i, j)` is at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]
 pub(super) struct MatRef<'a, T> {
     data: &'a [T],
@@ -22,7 +21,7 @@ pub(super) struct MatRef<'a, T> {
 }
 
 impl<'a, T: Float> MatRef<'a, T> {
-    /// A view of `rows × cols` elements of `data`; an error where it would reach past the slice.
+    /// Makes a view of `rows × cols` elements of `data`. Returns an error if the view would reach past the slice.
     pub(super) fn new(
         data: &'a [T],
         (rows, cols): (usize, usize),
@@ -31,7 +30,7 @@ impl<'a, T: Float> MatRef<'a, T> {
         if rows == 0 || cols == 0 {
             bail!("matrix view of {rows} x {cols}: both must be positive");
         }
-        // Strides and sizes become isize in the kernel; the product is taken in u128 so that nothing wraps.
+        // Strides and sizes become isize in the kernel. The product is taken in u128, which does not wrap.
         let span = |size: usize, stride: usize| (size as u128 - 1) * stride as u128;
         let last = span(rows, row_stride).saturating_add(span(cols, col_stride));
         if last >= data.len() as u128 {
@@ -43,7 +42,7 @@ impl<'a, T: Float> MatRef<'a, T> {
         Ok(Self { data, rows, cols, row_stride, col_stride })
     }
 
-    /// Rows `..at` and rows `at..`, neither of them empty: `at` is kept within them.
+    /// Splits into rows `..at` and rows `at..`. Neither part is empty: `at` is clamped.
     fn split_rows(self, at: usize) -> (Self, Self) {
         let at = at.clamp(1, self.rows - 1);
         (
@@ -52,7 +51,7 @@ impl<'a, T: Float> MatRef<'a, T> {
         )
     }
 
-    /// The transposed view.
+    /// Returns the transposed view.
     pub(super) fn t(self) -> Self {
         Self {
             rows: self.cols,
@@ -64,7 +63,7 @@ impl<'a, T: Float> MatRef<'a, T> {
     }
 }
 
-/// A mutable matrix with contiguous rows, exclusive owner of its elements and of nothing between its rows.
+/// Mutable matrix with contiguous rows, exclusive owner of its elements and of nothing between its rows.
 pub(super) struct MatMut<'a, T> {
     data: *mut T,
     rows: usize,
@@ -79,7 +78,7 @@ pub(super) struct MatMut<'a, T> {
 unsafe impl<T: Send> Send for MatMut<'_, T> {}
 
 impl<'a, T: Float> MatMut<'a, T> {
-    /// The slice as `rows × cols` with rows end to end; an error where the length differs.
+    /// Makes a view of the slice as `rows × cols` with rows end to end. Returns an error if the length differs.
     pub(super) fn new(data: &'a mut [T], rows: usize, cols: usize) -> Result<Self> {
         if rows.checked_mul(cols) != Some(data.len()) {
             bail!("a slice of {} is not a {rows} x {cols} matrix", data.len());
@@ -87,21 +86,21 @@ impl<'a, T: Float> MatMut<'a, T> {
         Ok(Self { data: data.as_mut_ptr(), rows, cols, row_stride: cols, _elements: PhantomData })
     }
 
-    /// Rows `..at` and rows `at..`; `at` is cut to the number of rows.
+    /// Splits into rows `..at` and rows `at..`. `at` is cut to the number of rows.
     pub(super) fn split_rows(self, at: usize) -> (Self, Self) {
         let at = at.min(self.rows);
         let rest = self.data.wrapping_add(at * self.row_stride);
         (Self { rows: at, ..self.alias() }, Self { data: rest, rows: self.rows - at, ..self.alias() })
     }
 
-    /// Columns `..at` and columns `at..`; `at` is cut to the number of columns.
+    /// Splits into columns `..at` and columns `at..`. `at` is cut to the number of columns.
     pub(super) fn split_cols(self, at: usize) -> (Self, Self) {
         let at = at.min(self.cols);
         let rest = self.data.wrapping_add(at);
         (Self { cols: at, ..self.alias() }, Self { data: rest, cols: self.cols - at, ..self.alias() })
     }
 
-    /// The same fields once more. Private: the caller must keep the elements of the copies apart.
+    /// Copies the fields. Private: the caller must keep the elements of the copies apart.
     fn alias(&self) -> Self {
         Self {
             data: self.data,
@@ -112,13 +111,13 @@ impl<'a, T: Float> MatMut<'a, T> {
         }
     }
 
-    /// Where these rows lie, with what is between them.
+    /// Returns the memory that these rows lie in, with the numbers between them.
     pub(super) fn span(&self, rows: Range<usize>) -> *const [T] {
         let start = self.data.wrapping_add(rows.start * self.row_stride);
         std::ptr::slice_from_raw_parts(start, rows.len() * self.row_stride)
     }
 
-    /// Row `i` as a slice; empty where `i` is not a row.
+    /// Returns row `i` as a slice, which is empty if there is no such row.
     #[expect(unsafe_code, reason = "a row of a rectangle is a slice that borrowing cannot express")]
     pub(super) fn row_mut(&mut self, i: usize) -> &mut [T] {
         if i >= self.rows {
@@ -130,8 +129,8 @@ impl<'a, T: Float> MatMut<'a, T> {
     }
 }
 
-/// `dst = lhs · rhs`, or `dst += lhs · rhs` where `accumulate`; single-threaded, the order of summation
-/// depends on the shapes only. An error where the shapes do not fit.
+/// Computes `dst = lhs · rhs`, or `dst += lhs · rhs` if `accumulate`, on one thread. The order of summation depends on the
+/// shapes alone. Returns an error if the shapes do not fit.
 #[expect(unsafe_code, reason = "the gemm crate takes raw pointers")]
 pub(super) fn multiply<T: Float>(
     dst: &mut MatMut<'_, T>,
@@ -172,11 +171,11 @@ pub(super) fn multiply<T: Float>(
     Ok(())
 }
 
-/// Multiplications below which a product stays on one thread: what it costs to hand out a task.
+/// Multiplications below which a product stays on one thread, because a task costs about as much.
 const TASK: usize = 1 << 18;
 
-/// [`multiply`] without accumulation, on several threads. How the work is cut depends on the shapes alone,
-/// and so do the bits of the result.
+/// Computes `dst = lhs · rhs` on several threads. The shapes alone decide how the work is cut, so results have the same bits
+/// for every number of threads.
 pub(super) fn multiply_parallel<T: Float>(
     mut dst: MatMut<'_, T>,
     lhs: MatRef<'_, T>,
@@ -198,8 +197,8 @@ pub(super) fn multiply_parallel<T: Float>(
     first.and(second)
 }
 
-/// `0..len` cut into `parts` ranges whose lengths are multiples of `multiple` (the last may be shorter), none
-/// empty.
+/// Cuts `0..len` into at most `parts` ranges without an empty one. The lengths are multiples of `multiple`, except perhaps the
+/// last.
 pub(super) fn even_ranges(len: usize, parts: usize, multiple: usize) -> Vec<Range<usize>> {
     let step = len.div_ceil(parts.max(1)).next_multiple_of(multiple.max(1)).max(1);
     (0..len).step_by(step).map(|start| start..(start + step).min(len)).collect()

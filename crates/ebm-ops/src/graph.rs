@@ -1,18 +1,18 @@
-//! Kernels as a part of candle's graph.
+//! Kernels as operations of candle's graph.
 //!
-//! This file may go when candle's store of gradients no longer adds the first gradient into fresh zeros (candle's pull requests
-//! #3822 and #3578): then an operation of candle's with a backward function does as well.
+//! This file can go when candle's store of gradients no longer adds the first gradient to fresh zeros (candle's pull requests
+//! #3822 and #3578). Then an operation of candle with a backward function does as well.
 //!
-//! candle's backward pass adds every gradient to zeros that it has just written, on threads of its own that
-//! wait in a loop: for a training step on the CPU that is as long as its products, and a quarter of the step on a
-//! GPU. So it sees little of the gradients. In its graph a kernel is an operation on *tokens*, single numbers, whose
-//! gradient is the number of gradients that have been handed over; these themselves go from one kernel's [`Inbox`]
-//! to the next. The result that callers get is an operation on the kernel's token: what candle's own operations say
-//! its gradient is, goes to the inbox as well. So candle's order, that a result's gradient is whole before it is
-//! handed on, holds for both.
+//! candle's backward pass adds every gradient to zeros that it has just written, on threads of its own that wait in a loop.
+//! In a training step this takes as long as the products on the CPU, and a quarter of the step on a GPU. So the gradients of
+//! kernels go past candle. In candle's graph a kernel is an operation on *tokens*. A token is a single number, and its
+//! gradient is the number of gradients that have been handed over. The gradients themselves go from one kernel's [`Inbox`] to
+//! the next. The result that callers get is an operation on the kernel's token. A gradient that candle's own operations give
+//! to this result goes to the inbox as well. So candle's order holds for both: the gradient of a result is complete before it
+//! is handed on.
 //!
-//! That leaves the variables, whose gradients are the result: [`backward`] keeps those aside that come from
-//! kernels.
+//! Variables have no inbox, because their gradients are the result of the pass: [`backward`] collects the gradients that
+//! kernels give to variables.
 
 #[cfg(test)]
 mod tests;
@@ -34,21 +34,21 @@ use super::float::Float;
 use super::kernel::Kernel;
 use super::storage::zip_map;
 
-/// A kernel as a part of the graph.
+/// A kernel that can be a part of the graph.
 pub(crate) trait Apply<const N: usize>: Kernel<N> {
-    /// The result, differentiable as [`Kernel::gradients`] says.
+    /// Returns the result, which is differentiable by [`Kernel::gradients`].
     fn apply(self, arguments: [&Tensor; N]) -> Result<Tensor>;
 }
 
-/// The gradients of `loss` in all variables: candle's `backward`, without the zeros that it adds to the
+/// Returns the gradients of `loss` in all variables. Unlike candle's `backward`, this function writes no zeros for the
 /// gradients of variables that come from this crate's operations.
 ///
-/// After a pass that failed, the next one is right again. Of candle's own `backward` that holds on the CPU, and on a
-/// GPU where one of this crate's operations failed: what is left there by a pass that another operation ended is added
-/// to the next one.
+/// After a pass that failed, the next pass is right. For candle's own `backward` this holds on the CPU, and on a GPU if the
+/// failed operation is one of this crate's. If another operation ended the pass on a GPU, the gradients that are left there
+/// are added to the next pass.
 ///
 /// # Errors
-/// When an operation has no gradient.
+/// Returns an error if an operation has no gradient.
 pub fn backward(loss: &Tensor) -> Result<GradStore> {
     // On a thread of the pool, which need not be woken for each operation.
     rayon::scope(|_| backward_here(loss))
@@ -57,7 +57,7 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 fn backward_here(loss: &Tensor) -> Result<GradStore> {
     let pass = Pass::begin(loss.sorted_nodes().into_iter().map(Tensor::id).collect());
     let mut gradients = loss.backward()?;
-    for (variable, gradient) in pass.kept() {
+    for (variable, gradient) in pass.into_gradients() {
         let gradient = match gradients.remove(&variable) {
             Some(other) => sum(&other, &gradient)?,
             None => gradient,
@@ -68,45 +68,45 @@ fn backward_here(loss: &Tensor) -> Result<GradStore> {
 }
 
 thread_local! {
-    /// The number of this thread's pass: what was handed over under another counts for nothing.
+    /// Number of this thread's pass. Gradients that were handed over under another number are ignored.
     static PASS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The gradients of variables that a [`backward`] keeps aside.
-struct Kept {
-    /// Of its own graph: while this thread waits for others, it may be given another backward pass.
+/// Gradients of variables that a [`backward`] collects.
+struct Collected {
+    /// Nodes of the graph of this pass. While this thread waits for others, it may be given another backward pass.
     nodes: HashSet<TensorId>,
-    /// With their variables.
+    /// The variables with their gradients.
     gradients: Vec<(Tensor, Tensor)>,
 }
 
 thread_local! {
-    /// Those of each [`backward`] that runs on this thread, the last one last.
-    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    /// Collected gradients of each [`backward`] that runs on this thread, the latest last.
+    static COLLECTED: RefCell<Vec<Collected>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A backward pass with a number of its own, in which gradients of variables are kept aside; when it ends, this thread
-/// goes on with the one that it was called in.
+/// A backward pass with a number of its own, which collects gradients of variables. When the pass ends, the thread goes on
+/// with the pass around it.
 struct Pass {
     outer: u64,
 }
 
 impl Pass {
     fn begin(nodes: HashSet<TensorId>) -> Self {
-        KEPT.with_borrow_mut(|all| all.push(Kept { nodes, gradients: Vec::new() }));
+        COLLECTED.with_borrow_mut(|all| all.push(Collected { nodes, gradients: Vec::new() }));
         Self { outer: PASS.replace(Self::number()) }
     }
 
-    /// One that no pass has had.
+    /// Returns a number that no other pass has.
     fn number() -> u64 {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         NUMBERS.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The gradients that were kept aside, with their variables.
-    fn kept(self) -> Vec<(Tensor, Tensor)> {
-        KEPT.with_borrow_mut(|all| {
-            all.last_mut().map(|kept| std::mem::take(&mut kept.gradients)).unwrap_or_default()
+    /// Returns the variables and their gradients that were collected.
+    fn into_gradients(self) -> Vec<(Tensor, Tensor)> {
+        COLLECTED.with_borrow_mut(|all| {
+            all.last_mut().map(|pass| std::mem::take(&mut pass.gradients)).unwrap_or_default()
         })
     }
 }
@@ -114,15 +114,15 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         PASS.set(self.outer);
-        KEPT.with_borrow_mut(Vec::pop);
+        COLLECTED.with_borrow_mut(Vec::pop);
     }
 }
 
-/// Keeps a gradient that comes from this node, unless no [`backward`] asks for it: then it comes back.
-fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
-    KEPT.with_borrow_mut(|all| match all.last_mut().filter(|kept| kept.nodes.contains(&node.id())) {
-        Some(kept) => {
-            kept.gradients.push((variable.clone(), gradient));
+/// Collects a gradient that comes from this node. Returns the gradient if no [`backward`] of this thread has the node.
+fn collect(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
+    COLLECTED.with_borrow_mut(|all| match all.last_mut().filter(|pass| pass.nodes.contains(&node.id())) {
+        Some(pass) => {
+            pass.gradients.push((variable.clone(), gradient));
             None
         }
         None => Some(gradient),
@@ -130,11 +130,11 @@ fn keep(node: &Tensor, variable: &Tensor, gradient: Tensor) -> Option<Tensor> {
 }
 
 thread_local! {
-    /// The number 1 where this thread last wanted it.
+    /// The number 1 on the device where this thread last needed it.
     static ONE: RefCell<Option<Tensor>> = const { RefCell::new(None) };
 }
 
-/// What a gradient in a result is to its token, beside it: 1.
+/// Returns the number 1 on the device of `gradient`: the share of a gradient in the token's gradient.
 fn one_beside(gradient: &Tensor) -> Result<Tensor> {
     ONE.with_borrow_mut(|one| match one {
         Some(one) if one.device().same_device(gradient.device()) => Ok(one.clone()),
@@ -142,23 +142,23 @@ fn one_beside(gradient: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// The gradients in a result that were handed over in one backward pass.
+/// Sum of the gradients of a result that were handed over in one backward pass.
 struct Received {
     sum: Tensor,
     count: usize,
     pass: u64,
 }
 
-/// Those of each thread that is in a backward pass.
+/// Gradients that were handed over to a result, for each thread that is in a backward pass.
 #[derive(Default)]
 struct Inbox(Mutex<HashMap<ThreadId, Received>>);
 
 impl Inbox {
-    /// Hands a gradient over. What comes back is the gradient in the token.
+    /// Hands a gradient over, and returns the gradient in the token.
     fn add(&self, gradient: Tensor) -> Result<Tensor> {
         let (thread, pass, one) = (std::thread::current().id(), PASS.get(), one_beside(&gradient)?);
         let before = lock(&self.0).remove(&thread).filter(|before| before.pass == pass);
-        // Outside the lock: several threads add.
+        // Outside the lock, because several threads add.
         let received = match before {
             Some(before) => Received { sum: sum(&before.sum, &gradient)?, count: before.count + 1, pass },
             None => Received { sum: gradient, count: 1, pass },
@@ -167,8 +167,8 @@ impl Inbox {
         Ok(one)
     }
 
-    /// The sum of the gradients, of which the gradient in the token is the number. A number on a GPU is not
-    /// read: that would wait for all that was started there.
+    /// Returns the sum of the gradients after a check of their number, which is the gradient in the token. On a GPU the
+    /// number is not read, because that would wait for everything that was started there.
     fn take(&self, token_gradient: &Tensor) -> Result<Tensor> {
         let received = lock(&self.0).remove(&std::thread::current().id());
         let is_whole = |count: usize| -> Result<bool> {
@@ -176,34 +176,35 @@ impl Inbox {
         };
         match received.filter(|received| received.pass == PASS.get()) {
             Some(Received { sum, count, .. }) if is_whole(count)? => Ok(sum),
-            _ => bail!("a backward pass through this graph failed before; its next one is right again"),
+            _ => bail!("an earlier backward pass through this graph failed; run the backward pass again"),
         }
     }
 }
 
-/// What the graph has in the place of a kernel's result.
+/// Token and inbox that stand for a kernel's result in the graph.
 #[derive(Clone)]
 struct Source {
     token: Tensor,
     inbox: Arc<Inbox>,
 }
 
-/// Of the results that there are. candle's tensors hold nothing of ours, and what made one is not public: this
-/// takes the place of a field. An entry goes with its tensor, and changes no result, only the way to it.
+/// Sources of the results that are alive. This map takes the place of a field: candle's tensors have no room for one, and do
+/// not show which operation made them. An entry goes with its tensor. It never changes a result, only how the result is
+/// reached.
 static SOURCES: LazyLock<Mutex<HashMap<TensorId, Source>>> = LazyLock::new(Mutex::default);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is half changed when a thread unwinds.
+    // A thread that unwinds leaves nothing half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A kernel's application.
+/// Application of a kernel.
 struct Node<K, const N: usize> {
     kernel: K,
     arguments: [Tensor; N],
-    /// Those of the arguments that are kernels' results.
+    /// Inboxes of the arguments that are results of kernels.
     inboxes: [Option<Arc<Inbox>>; N],
-    /// Outside the graph, which holds this.
+    /// Result outside the graph. Inside, it would hold the graph that holds this node.
     result: OnceLock<Tensor>,
     inbox: Arc<Inbox>,
 }
@@ -216,7 +217,7 @@ impl<K: Kernel<N>, const N: usize> Node<K, N> {
         for ((gradient, argument), inbox) in gradients.iter_mut().zip(&self.arguments).zip(&self.inboxes) {
             *gradient = match (gradient.take(), inbox) {
                 (Some(gradient), Some(inbox)) => Some(inbox.add(gradient)?),
-                (Some(gradient), None) if argument.is_variable() => keep(token, argument, gradient),
+                (Some(gradient), None) if argument.is_variable() => collect(token, argument, gradient),
                 (gradient, _) => gradient,
             };
         }
@@ -224,24 +225,24 @@ impl<K: Kernel<N>, const N: usize> Node<K, N> {
     }
 }
 
-/// The operation whose result is a token.
+/// Operation whose result is a token.
 struct Token<K, const N: usize>(Arc<Node<K, N>>);
 
-/// The operation from a token to the result.
-struct Open {
-    /// The numbers, until they are in the result.
+/// Operation from a token to the result.
+struct ResultOp {
+    /// Numbers of the result until the result takes them.
     storage: Mutex<Option<(Storage, Shape)>>,
     inbox: Arc<Inbox>,
     result: Arc<OnceLock<TensorId>>,
 }
 
-impl Open {
+impl ResultOp {
     fn take(&self) -> Result<(Storage, Shape)> {
         lock(&self.storage).take().ok_or_else(|| candle_core::Error::Msg("a result is taken once".into()))
     }
 }
 
-impl CustomOp1 for Open {
+impl CustomOp1 for ResultOp {
     fn name(&self) -> &'static str {
         "result"
     }
@@ -266,14 +267,14 @@ impl CustomOp1 for Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for ResultOp {
     fn drop(&mut self) {
-        // The token goes after the lock: with it may go the last of other results.
+        // The token is dropped after the lock, because it may be the last owner of other results.
         let _source = self.result.get().and_then(|id| lock(&SOURCES).remove(id));
     }
 }
 
-/// The kernel's result; `link` makes a token of others, or of arguments.
+/// Applies the kernel. `link` makes the token from the tokens of the arguments, or from arguments without one.
 fn linked<K: Kernel<N>, const N: usize>(
     kernel: K,
     arguments: [Tensor; N],
@@ -295,14 +296,14 @@ fn linked<K: Kernel<N>, const N: usize>(
     let node = Arc::new(Node { kernel, arguments, inboxes, result: OnceLock::new(), inbox });
     let (token, inbox) = (link(links, Token(node.clone()))?, node.inbox.clone());
     let (storage, id) = (Mutex::new(Some((storage, shape))), Arc::new(OnceLock::new()));
-    let result = token.apply_op1(Open { storage, inbox: inbox.clone(), result: id.clone() })?;
+    let result = token.apply_op1(ResultOp { storage, inbox: inbox.clone(), result: id.clone() })?;
     // Neither has been set before.
     let _ = (node.result.set(result.detach()), id.set(result.id()));
     lock(&SOURCES).insert(result.id(), Source { token, inbox });
     Ok(result)
 }
 
-/// A kernel of these arguments, each with its layout, as the operation of candle's that takes as many.
+/// Implements [`Apply`] for kernels of these arguments, with candle's operation of as many arguments.
 macro_rules! operation {
     (@tuple $a:ident) => { $a };
     (@tuple $($a:ident),+) => { ($($a),+) };
@@ -338,7 +339,7 @@ macro_rules! operation {
             ) -> Result<(CudaStorage, Shape)> {
                 use candle_core::backend::BackendStorage;
                 $(let _ = $lb;)*
-                // No one reads it.
+                // The number is never read.
                 let (device, shape) = ($a.device(), Shape::from(()));
                 Ok((CudaStorage::wrap_cuda_slice(crate::cuda::unwritten::<f32>(device, 1)?, device.clone()), shape))
             }
@@ -356,7 +357,7 @@ operation!(1: CustomOp1, apply_op1, a la; Option<Tensor>);
 operation!(2: CustomOp2, apply_op2, a la, b lb; (Option<Tensor>, Option<Tensor>));
 operation!(3: CustomOp3, apply_op3, a la, b lb, c lc; (Option<Tensor>, Option<Tensor>, Option<Tensor>));
 
-/// The sum of two gradients in one result, outside any graph.
+/// Returns the sum of two gradients of one result, outside any graph.
 pub(crate) fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.device().is_cpu()
         && a.shape() == b.shape()

@@ -1,9 +1,9 @@
-//! An inverted residual (Sandler et al., 2018) of constant parameters in one pass: f32, on the CPU.
+//! Inverted residual (Sandler et al., 2018) of constant parameters in one pass, f32, on the CPU.
 //!
-//! The map between expansion and projection is several times larger than input and output, and layer after layer
-//! it would go to memory and back twice. Here a task makes a few of its channels, as many as a panel of weights
-//! has columns, of a band of rows: what the depthwise convolution reads stays in the second-level cache, and
-//! only what it makes, which the projection reads, is written out.
+//! The map between expansion and projection is several times larger than input and output. Layer after layer, it would go to
+//! memory and back twice. Here a task computes a band of rows for a few channels, which fill one panel of weights. The input
+//! of the depthwise convolution stays in the second-level cache. Only the output, which the projection reads, is written to
+//! memory.
 
 mod band;
 
@@ -21,29 +21,30 @@ use super::storage::{bias_numbers, numbers};
 use crate::simd::arch;
 use crate::{Error, Result};
 
-/// The name in errors.
+/// Name in errors.
 const OP: &str = "inverted residual";
 
-/// Numbers of the map that a task expands: they stay in the second-level cache.
+/// Numbers of the map that a task expands. They stay in the second-level cache.
 const BAND: usize = 96 << 10;
 
-/// A layer's weight (O, I, k, k), depthwise (O, 1, k, k), and its bias (O), f32.
+/// Weight (O, I, k, k), or depthwise (O, 1, k, k), and bias (O) of a layer, f32.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameters<'a> {
     pub(crate) weight: &'a Tensor,
     pub(crate) bias: Option<&'a Tensor>,
 }
 
-/// `y = project(activation(depthwise(activation(expand(x))))) [+ x]`, maps with the channels innermost. For
-/// inference: no gradient. Results have the same bits for every number of threads, and as layer after layer.
+/// Inverted residual `y = project(activation(depthwise(activation(expand(x))))) [+ x]` on maps with the channels innermost.
+/// It is for inference and has no gradient. Results have the same bits for every number of threads, and the bits of layer
+/// after layer.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedInverted {
-    /// (inputs × channels) and its bias; none where x is not expanded.
+    /// Panels (inputs × channels) and bias of the expansion, or `None` if x is not expanded.
     expand: Option<(Panels, Vec<f32>)>,
-    /// Panel after panel of the channels (k·k, width), and the bias, both filled up with zeros.
+    /// Depthwise weights (k·k, width), panel after panel of the channels. They and the bias are padded with zeros.
     taps: Vec<f32>,
     bias: Vec<f32>,
-    /// (channels × outputs), the channels filled up as the panels are.
+    /// Panels (channels × outputs), where the channels are padded as in the panels of the expansion.
     project: Panels,
     project_bias: Vec<f32>,
     inputs: usize,
@@ -54,16 +55,16 @@ pub(crate) struct PackedInverted {
 }
 
 impl PackedInverted {
-    /// Whether there is a loop for depthwise kernels (k, k) of this stride.
+    /// Returns `true` if there is a loop for depthwise kernels (k, k) of this stride.
     pub(crate) fn serves(kernel: usize, stride: usize) -> bool {
         matches!((kernel, stride), (3 | 5, 1 | 2))
     }
 
-    /// Of the expansion's (C, I, 1, 1), if any, the depthwise convolution's (C, 1, k, k) and the projection's
-    /// (O, C, 1, 1) parameters; `activation` follows the first two.
+    /// Packs the parameters of the expansion (C, I, 1, 1), if any, the depthwise convolution (C, 1, k, k) and the projection
+    /// (O, C, 1, 1). `activation` follows the first two.
     ///
     /// # Errors
-    /// [`Error::Argument`] where shapes do not fit, or k and the stride have [no loop](Self::serves).
+    /// [`Error::Argument`] if shapes do not fit, or if k and the stride have [no loop](Self::serves).
     pub(crate) fn new(
         expand: Option<Parameters<'_>>,
         depthwise: Parameters<'_>,
@@ -88,7 +89,7 @@ impl PackedInverted {
         };
         if depth != channels || kernel != across || !Self::serves(kernel, stride) {
             return refuse(format!(
-                "{channels} channels of kernels {kernel} × {across} with stride {stride}, and a projection of {depth}"
+                "kernels {kernel} × {across} of {channels} channels with stride {stride} do not fit a projection of {depth}"
             ));
         }
         let packed = |layer: Parameters<'_>, inputs| {
@@ -124,11 +125,11 @@ impl PackedInverted {
         })
     }
 
-    /// x (N, H, W, I) -> (N, oh, ow, O), plus x where `residual`.
+    /// Computes x (N, H, W, I) -> (N, oh, ow, O), plus x if `residual`.
     ///
     /// # Errors
-    /// [`Error::Argument`] where x has another number of channels, is smaller than the kernel, or is to be added
-    /// to a result of another shape.
+    /// [`Error::Argument`] if x has another number of channels or is smaller than the kernel, or if `residual` is set and the
+    /// result has another shape than x.
     pub(crate) fn forward(&self, x: &Tensor, residual: bool) -> Result<Tensor> {
         let &[batch, height, width, inputs] = x.dims() else {
             return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
@@ -161,7 +162,7 @@ impl PackedInverted {
 struct Layer<'a> {
     parameters: &'a PackedInverted,
     input: [usize; 2],
-    /// The zeros above and left of a map.
+    /// Rows and columns of zeros above and left of a map.
     before: [usize; 2],
     output: [usize; 2],
     residual: bool,
@@ -176,7 +177,7 @@ impl Layer<'_> {
         let mut buffer = workspace.take(room(project.depth() * pixels));
         let start = line_start(&buffer);
         let middle = &mut buffer[start..][..project.depth() * pixels];
-        // Panel after panel of the channels, in each of them pixel after pixel.
+        // Panel after panel of the channels, and pixel after pixel within a panel.
         let starts: Vec<usize> = (0..pixels).map(|pixel| pixel * width).collect();
         let runs = (0..project.depth() / width).map(|panel| panel * pixels * width);
         let runs: Vec<Range<usize>> = runs.map(|at| at..at + width).collect();
@@ -191,7 +192,7 @@ impl Layer<'_> {
         Ok(y)
     }
 
-    /// What the projection reads, of an image x (H, W, I).
+    /// Computes the input of the projection from an image x (H, W, I).
     fn middle(&self, x: &[f32], middle: &mut [f32]) {
         let PackedInverted { kernel, stride, project, .. } = self.parameters;
         let ([rows, columns], width) = (self.output, project.width());
@@ -207,7 +208,7 @@ impl Layer<'_> {
         });
     }
 
-    /// The columns that a row of outputs meets, with those of zeros.
+    /// Returns the number of columns that a row of outputs reads, with the padding.
     fn framed(&self) -> usize {
         (self.output[1] - 1) * self.parameters.stride + self.parameters.kernel
     }

@@ -1,8 +1,9 @@
 //! From kernels on slices to candle's operations.
 //!
-//! An operation is a [`Kernel`]: the shape of its result, a function from its arguments' numbers to the
-//! result's, on the CPU and perhaps on a GPU, and its gradients. What candle wants around that is here, the
-//! choice of the element type, contiguous arguments, and errors that name the operation, and in [`super::graph`],
+//! An operation is a [`Kernel`]: the shape of its result, a function from the numbers of its arguments to the numbers of the
+//! result, on the CPU and perhaps on a GPU, and its gradients. This file has the rest of a candle operation: the choice of
+//! the element type, contiguous arguments, and errors that name the operation. [`super::graph`] has the operations of
+//! candle's graph.
 //! the operations of its graph.
 
 use std::ops::Deref;
@@ -15,53 +16,53 @@ use super::float::Float;
 pub(crate) use super::graph::Apply;
 use super::storage::elements;
 
-/// A tensor on the CPU.
+/// Tensor on the CPU.
 pub(crate) type Argument<'a> = (&'a CpuStorage, &'a Layout);
 
-/// A gradient in each of N arguments, where it is wanted.
+/// Gradient in each of N arguments, where it is wanted.
 pub(crate) type Gradients<const N: usize> = Result<[Option<Tensor>; N]>;
 
-/// An operation on N tensors. What takes an optional last argument is a kernel of any N.
+/// Operation on N tensors. An operation with an optional last argument implements this trait for any N.
 pub(crate) trait Kernel<const N: usize>: Sized + Sync {
-    /// What errors call it.
+    /// Name in errors.
     const NAME: &'static str;
-    /// Whether arguments may lie in any order; else they are made contiguous first.
+    /// Whether arguments may have any strides. Otherwise they are made contiguous first.
     const STRIDED: bool = false;
 
-    /// The shape of the result: as a rule that of the first argument.
+    /// Returns the shape of the result. The default is the shape of the first argument.
     fn shape(&self, arguments: [&Shape; N]) -> Result<Shape> {
         Ok(arguments[0].clone())
     }
 
-    /// The numbers of the result from those of contiguous arguments of one type, which the result has too.
+    /// Computes the numbers of the result from contiguous arguments. Arguments and result have one type.
     fn host<T: Float>(&self, _: [&[T]; N]) -> Result<Vec<T>> {
         bail!("{} runs on a GPU only", Self::NAME)
     }
 
-    /// The storage of the result: as a rule what [`host`](Self::host) makes.
+    /// Computes the storage of the result. The default calls [`host`](Self::host).
     fn cpu(&self, arguments: [Argument<'_>; N]) -> Result<CpuStorage> {
         by_type!(Self::NAME, arguments, |all| self.host(all)?)
     }
 
-    /// The same on a GPU.
+    /// Computes the storage of the result on a GPU.
     #[cfg(feature = "cuda")]
     fn cuda(&self, _: [crate::cuda::Argument<'_>; N]) -> crate::cuda::Made {
         bail!("{} runs on the CPU only", Self::NAME)
     }
 
-    /// The gradients in the arguments that are tracked, from the one in the result.
+    /// Returns the gradients in the arguments that are tracked, from the gradient in the result.
     fn gradients(&self, _: [&Tensor; N], _result: &Tensor, _grad: &Tensor) -> Gradients<N> {
         Err(candle_core::Error::BackwardNotSupported { op: Self::NAME }.bt())
     }
 
-    /// The operation outside any graph, for any number of arguments.
+    /// Applies the operation outside any graph, for any number of arguments.
     fn run(&self, arguments: [&Tensor; N]) -> Result<Tensor> {
         let arguments = self.in_order(arguments)?;
         let (storage, shape) = self.compute(arguments.each_ref())?;
         Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
     }
 
-    /// The result of arguments that are [`in_order`](Self::in_order).
+    /// Computes the result of arguments that are [`in_order`](Self::in_order).
     fn compute(&self, arguments: [&Tensor; N]) -> Result<(Storage, Shape)> {
         let shape = self.shape(arguments.map(|argument| argument.shape()))?;
         let guards = arguments.map(Tensor::storage_and_layout);
@@ -80,7 +81,7 @@ pub(crate) trait Kernel<const N: usize>: Sized + Sync {
         bail!("{}: there is no kernel for arguments on {devices:?}", Self::NAME)
     }
 
-    /// The arguments, contiguous where they must be.
+    /// Returns the arguments, contiguous if the operation needs this.
     fn in_order(&self, arguments: [&Tensor; N]) -> Result<[Tensor; N]> {
         if Self::STRIDED { Ok(arguments.map(Tensor::clone)) } else { contiguous(arguments) }
     }
@@ -89,8 +90,8 @@ pub(crate) trait Kernel<const N: usize>: Sized + Sync {
 /// Numbers from which on an operation is worth a thread of the pool.
 const LARGE: usize = 1 << 14;
 
-/// `f` of these arguments on a thread of the pool, where it is large enough: a thread outside waits anew for each
-/// part that it hands to the pool, a thread of the pool takes part.
+/// Runs `f` on a thread of the pool if the arguments are large enough. A thread outside the pool would wait anew for each
+/// part that it hands to the pool. A thread of the pool takes part in the work.
 fn on_pool<R: Send, const N: usize>(arguments: [Argument<'_>; N], f: impl FnOnce() -> R + Send) -> R {
     let numbers: usize = arguments.iter().map(|(_, layout)| layout.shape().elem_count()).sum();
     if numbers < LARGE { f() } else { rayon::scope(|_| f()) }
@@ -104,7 +105,7 @@ fn contiguous<const N: usize>(tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
     Ok(tensors)
 }
 
-/// What `f` makes of the numbers of f32 tensors on the CPU: a tensor of this shape, outside any graph.
+/// Returns a tensor of this shape with the numbers that `f` computes from f32 tensors on the CPU, outside any graph.
 pub(crate) fn computed<const N: usize>(
     arguments: [&Tensor; N],
     shape: impl Into<Shape>,
@@ -119,7 +120,7 @@ pub(crate) fn computed<const N: usize>(
     Tensor::from_vec(numbers, shape.into(), &Device::Cpu)
 }
 
-/// What `of` finds in all the storages, each with its layout.
+/// Returns the part of every storage that `of` finds, with its layout, or `None` if `of` finds nothing in one of them.
 fn all<'a, G: Deref<Target = Storage>, S, const N: usize>(
     guards: &'a [(G, &'a Layout); N],
     of: impl Fn(&'a Storage) -> Option<&'a S>,
@@ -128,12 +129,12 @@ fn all<'a, G: Deref<Target = Storage>, S, const N: usize>(
     found.collect::<Option<Vec<_>>>()?.try_into().ok()
 }
 
-/// The type of the first argument.
+/// Returns the type of the first argument.
 pub(crate) fn dtype<const N: usize>(arguments: &[Argument<'_>; N]) -> Option<DType> {
     arguments.first().map(|(storage, _)| storage.dtype())
 }
 
-/// The numbers of contiguous arguments of one type.
+/// Returns the numbers of contiguous arguments of one type.
 pub(crate) fn slices<'a, T: Float, const N: usize>(arguments: [Argument<'a>; N]) -> Result<[&'a [T]; N]> {
     let mut slices = [&[][..]; N];
     for (slice, (storage, layout)) in slices.iter_mut().zip(arguments) {
@@ -142,18 +143,18 @@ pub(crate) fn slices<'a, T: Float, const N: usize>(arguments: [Argument<'a>; N])
     Ok(slices)
 }
 
-/// Numbers as a storage.
+/// Returns numbers as a storage.
 pub(crate) fn storage<T: WithDType>(numbers: Vec<T>) -> CpuStorage {
     T::to_cpu_storage_owned(numbers)
 }
 
-/// The error of an operation on another type.
+/// Returns the error of an operation on a type that it has no kernel for.
 pub(crate) fn unsupported<T>(name: &str, dtype: Option<DType>) -> Result<T> {
     bail!("{name}: expected tensors that are all f32 or all f64, got {dtype:?}")
 }
 
-/// The storage of `$result`, a vector that is made of the numbers of the contiguous `$arguments`, `$slices`:
-/// of the type that the first of them has, f32 or f64.
+/// Returns the storage of the vector `$result`, which is computed from `$slices`, the numbers of the contiguous `$arguments`.
+/// Its type is the type of the first argument, f32 or f64.
 macro_rules! by_type {
     ($name:expr, $arguments:expr, |$slices:pat_param| $result:expr) => {
         match $crate::kernel::dtype(&$arguments) {

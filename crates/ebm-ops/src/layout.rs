@@ -1,4 +1,4 @@
-//! The two orders of a map's numbers, and from one to the other.
+//! The two orders of a map's numbers, and conversions between them.
 
 use std::borrow::Cow;
 
@@ -15,16 +15,16 @@ use crate::error::{Error, Result};
 /// Pixels or channels that one task moves.
 const BLOCK: usize = 64;
 
-/// Where a map's channels are.
+/// Position of the channels in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// (N, C, H, W).
+    /// Shape (N, C, H, W).
     ChannelsFirst,
-    /// (N, H, W, C).
+    /// Shape (N, H, W, C).
     ChannelsLast,
 }
 
-/// A batch of maps stored as (N, H, W, C).
+/// Batch of maps stored as (N, H, W, C).
 #[derive(Clone, Debug)]
 pub struct ChannelsLast<'a, T: Float> {
     data: Cow<'a, [T]>,
@@ -46,11 +46,11 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
         Err(Error::Argument { op: "channels_last", reason })
     }
 
-    /// A tensor (N, C, H, W) on the CPU in either layout: borrowed where the channels are innermost already,
-    /// copied where it is contiguous.
+    /// Reads a tensor (N, C, H, W) on the CPU in either layout. The numbers are borrowed if the channels are innermost
+    /// already, and copied if the tensor is contiguous.
     ///
     /// # Errors
-    /// For another layout, number of dimensions or type.
+    /// Fails for another layout, number of dimensions or type.
     pub fn of_storage(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<Self> {
         let (shape, innermost) = (layout.shape().dims4()?, layout.permute(&[0, 2, 3, 1])?);
         let data: Cow<'a, [T]> = if innermost.is_contiguous() {
@@ -61,27 +61,27 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
         Self::new(data, shape).map_err(candle_core::Error::wrap)
     }
 
-    /// (N, C, H, W).
+    /// Returns the shape as (N, C, H, W).
     #[must_use]
     pub fn shape(&self) -> (usize, usize, usize, usize) {
         let [n, c, h, w] = self.shape;
         (n, c, h, w)
     }
 
-    /// The numbers of image `n` as (H, W, C).
+    /// Returns the numbers of image `n` as (H, W, C).
     pub(crate) fn image(&self, n: usize) -> &[T] {
         let [_, c, h, w] = self.shape;
         &self.data[n * c * h * w..(n + 1) * c * h * w]
     }
 
-    /// The numbers as (N, H, W, C), in place.
+    /// Returns the numbers as (N, H, W, C), without a copy.
     #[must_use]
     pub fn data(&self) -> &[T] {
         &self.data
     }
 }
 
-/// Turns `n` matrices of (rows × columns) into (columns × rows), in parallel.
+/// Transposes `n` matrices of (rows × columns) in parallel.
 pub(super) fn swap<T: Float>(data: &[T], n: usize, rows: usize, columns: usize) -> Vec<T> {
     let mut out = unwritten(data.len());
     if data.is_empty() {
@@ -95,14 +95,14 @@ pub(super) fn swap<T: Float>(data: &[T], n: usize, rows: usize, columns: usize) 
     out
 }
 
-/// The same map (N, C, H, W) stored with the channels innermost, as a view whose strides say so.
+/// Stores the map (N, C, H, W) with the channels innermost, and returns it as a view (N, C, H, W) with such strides.
 ///
-/// [`prroi_pool`](crate::roi::prroi_pool()) and [`roi_align`](crate::roi::roi_align()) read such a view in
-/// place, and copy any other at every call. Call it once where the same map is pooled repeatedly, as in a
-/// refinement. Differentiable.
+/// [`prroi_pool`](crate::roi::prroi_pool()) and [`roi_align`](crate::roi::roi_align()) read such a view in place, and copy
+/// any other map at every call. Call this function once if the same map is pooled repeatedly, as in a refinement.
+/// Differentiable.
 ///
 /// # Errors
-/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
+/// Fails if the tensor does not have four dimensions or is neither f32, f64 nor bf16.
 pub fn channels_last(features: &Tensor) -> Result<Tensor> {
     features.dims4()?;
     let innermost = features.permute((0, 2, 3, 1))?;
@@ -116,10 +116,10 @@ pub fn channels_last(features: &Tensor) -> Result<Tensor> {
     Ok(stored.permute((0, 3, 1, 2))?)
 }
 
-/// A map with the channels innermost, (N, H, W, C), as a contiguous one (N, C, H, W). Differentiable.
+/// Returns a map with the channels innermost, (N, H, W, C), as a contiguous map (N, C, H, W). Differentiable.
 ///
 /// # Errors
-/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
+/// Fails if the tensor does not have four dimensions or is neither f32, f64 nor bf16.
 pub(crate) fn channels_first(map: &Tensor) -> Result<Tensor> {
     map.dims4()?;
     if !has_kernel(map) {
@@ -128,19 +128,19 @@ pub(crate) fn channels_first(map: &Tensor) -> Result<Tensor> {
     Ok(Reorder(Order::ChannelsFirst).apply([map])?)
 }
 
-/// A map (N, C, H, W) with the channels innermost, (N, H, W, C), as [`channels_last`] stores it. Differentiable.
+/// Returns a map (N, C, H, W) with the channels innermost, (N, H, W, C), as [`channels_last`] stores it. Differentiable.
 ///
 /// # Errors
-/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
+/// Fails if the tensor does not have four dimensions or is neither f32, f64 nor bf16.
 pub fn to_channels_last(map: &Tensor) -> Result<Tensor> {
     Ok(channels_last(map)?.permute((0, 2, 3, 1))?)
 }
 
-/// A map with the channels innermost, (N, H, W, C), as (N, C, H, W): stored as it is, unless gradients go
-/// through it, which a view would slow down. Differentiable.
+/// Returns a map with the channels innermost, (N, H, W, C), as (N, C, H, W). The result is a view, except where gradients go
+/// through it, because a view would slow them down. Differentiable.
 ///
 /// # Errors
-/// Fails where the tensor has not four dimensions or is neither f32, f64 nor bf16.
+/// Fails if the tensor does not have four dimensions or is neither f32, f64 nor bf16.
 pub fn of_channels_last(map: &Tensor) -> Result<Tensor> {
     if map.track_op() {
         return channels_first(map);
@@ -149,16 +149,16 @@ pub fn of_channels_last(map: &Tensor) -> Result<Tensor> {
     Ok(map.permute((0, 3, 1, 2))?)
 }
 
-/// Whether [`Reorder`] serves this tensor.
+/// Returns `true` if [`Reorder`] has a kernel for this tensor.
 fn has_kernel(map: &Tensor) -> bool {
     map.device().is_cuda() || (map.device().is_cpu() && matches!(map.dtype(), DType::F32 | DType::F64))
 }
 
-/// From the other order to this one.
+/// Operation that turns a map of the other order into this order.
 struct Reorder(Order);
 
 impl Reorder {
-    /// Images, and rows and columns of the matrix that each is and that is turned.
+    /// Returns the number of images, and the rows and columns of the matrix of an image that is transposed.
     fn sizes(&self, map: &Shape) -> candle_core::Result<[usize; 3]> {
         let (n, a, b, c) = map.dims4()?;
         Ok(match self.0 {
@@ -186,7 +186,7 @@ impl Kernel<1> for Reorder {
 
     #[cfg(feature = "cuda")]
     fn cuda(&self, [map]: [cuda::Argument<'_>; 1]) -> cuda::Made {
-        /// The side of the squares that a block of `reorder.cu` turns, and its threads.
+        /// Side of the squares that a block of `reorder.cu` transposes, and threads of a block.
         const SIDE: usize = 32;
         const THREADS: usize = 256;
         let ([n, rows, columns], device) = (self.sizes(map.1.shape())?, cuda::device(map));
@@ -201,14 +201,14 @@ impl Kernel<1> for Reorder {
     fn gradients(&self, _: [&Tensor; 1], _: &Tensor, grad: &Tensor) -> Gradients<1> {
         Ok([Some(match self.0 {
             Order::ChannelsFirst => Self(Order::ChannelsLast).run([grad])?,
-            // On a GPU a gradient that is no view is added up much faster.
+            // On a GPU a contiguous gradient is added up much faster than a view.
             Order::ChannelsLast if grad.device().is_cuda() => Self(Order::ChannelsFirst).run([grad])?,
             Order::ChannelsLast => grad.permute((0, 3, 1, 2))?,
         })])
     }
 }
 
-/// Moves (rows × columns), rows `from_stride` apart, to (columns × rows), rows `to_stride` apart.
+/// Transposes (rows × columns), rows `from_stride` apart, to (columns × rows), rows `to_stride` apart.
 pub(super) fn transpose<T: Float>(
     from: &[T],
     from_stride: usize,

@@ -1,20 +1,21 @@
 //! Fast, tested operations for candle on CPUs and NVIDIA's GPUs.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | this one | [`conv2d()`] of maps (N, C, H, W), as candle has it, activations and linear layers |
-//! | [`nhwc`] | convolution, pooling and up-sampling with the channels innermost, (N, H, W, C), and from one order to the other |
+//! | [`nhwc`] | convolution, pooling and up-sampling with the channels innermost, (N, H, W, C), and conversions of the order |
 //! | [`roi`] | PrRoIPool and RoIAlign, of one map and of several |
-//! | [`nn`] | layers with named parameters, which pack constant ones |
-//! | [`heads`] | the products of networks that join features of x with features of y |
+//! | [`nn`] | layers with named parameters, which pack constant parameters |
+//! | [`heads`] | products of networks that join features of x with features of y |
 //! | [`optim`] | SGD and Adam, with torch's arithmetic |
 //! | [`boxes`] | axis-aligned boxes: area, IoU, clipping, non-maximum suppression |
-//! | [`device`] | which device to compute on, and what is there |
+//! | [`device`] | choice and opening of the device to compute on |
 //!
-//! Gradients are tested against central differences, numbers against PyTorch's. On the CPU kernels are compiled for AVX2 and
-//! AVX-512 and chosen when the program runs ([`instruction_sets`]). candle's own operations are not used where `docs/candle.md`
-//! shows them wrong.
+//! Gradients are tested against central differences, and values against PyTorch's. On the CPU kernels are compiled for AVX2
+//! and AVX-512, and the best ones are chosen when the program runs ([`instruction_sets`]). The crate avoids the operations of
+//! candle that `docs/candle.md` shows to be wrong.
 
+mod bf16;
 pub mod boxes;
 #[cfg(feature = "cuda")]
 mod channel_sums;
@@ -47,7 +48,6 @@ mod sum_taps;
 #[cfg(test)]
 mod tests;
 mod upsample;
-mod widened;
 
 pub use conv2d::conv2d;
 pub(crate) use conv2d::{PackedConv2d, conv2d_layer, in_order};
@@ -84,7 +84,7 @@ pub mod heads {
     pub use crate::sum_taps::{spread_taps, sum_taps};
 }
 
-/// Its examples are tests.
+/// README of the crate, whose examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,38 +1,38 @@
-//! Maximum pooling that differentiates for any kernel and stride.
+//! Maximum pooling with a gradient for any kernel and stride.
 
 use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::bf16::{in_f32, lacks_bf16_kernel};
 use super::float::Float;
 use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::{unwritten, zeros};
-use super::widened::{is_narrow, widened};
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::{Error, Result};
 
-/// The name in errors.
+/// Name in errors.
 const OP: &str = "max_pool2d";
 
-/// Maximum over square windows: `y[n, i, j, c] = max_{u, v < kernel} x[n, i·stride + u - padding, j·stride + v -
-/// padding, c]`, where positions outside the image do not count.
+/// Pools by the maximum over square windows:
+/// `y[n, i, j, c] = max_{u, v < kernel} x[n, i·stride + u - padding, j·stride + v - padding, c]`. Positions outside the image
+/// do not count.
 ///
-/// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …, C)`. The
-/// gradient goes to the first maximum of a window in row order, and adds up where windows overlap. NaN wins,
-/// as it would with PyTorch.
+/// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, ⌊(H + 2·padding - kernel) / stride⌋ + 1, …, C)`. The gradient goes to the
+/// first maximum of a window in row order, and adds up where windows overlap. NaN is greater than every number, as in
+/// PyTorch.
 ///
 /// # Errors
-/// [`Error::Argument`] where x is not of rank 4, has a zero extent or is of another type, kernel or
-/// stride is zero, the padding exceeds half the kernel (a window could lie outside), or the kernel exceeds
-/// the padded image.
+/// [`Error::Argument`] if x is not of rank 4, has a zero extent or is of another type, if kernel or stride is zero, if the
+/// padding exceeds half the kernel (a window could lie outside), or if the kernel exceeds the padded image.
 pub fn max_pool2d(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
-    if is_narrow(x) {
-        return widened(x, |x| max_pool2d(x, kernel, stride, padding));
+    if lacks_bf16_kernel(x) {
+        return in_f32(x, |x| max_pool2d(x, kernel, stride, padding));
     }
     Ok(MaxPool::checked(x, Window { kernel, stride, padding })?.apply([x])?)
 }
 
-/// What is pooled together.
+/// Geometry of the pooling windows.
 #[derive(Clone, Copy)]
 struct Window {
     kernel: usize,
@@ -44,7 +44,7 @@ struct Window {
 struct MaxPool {
     batch: usize,
     channels: usize,
-    /// Height and width.
+    /// Height and width of the input.
     input: [usize; 2],
     window: Window,
 }
@@ -75,14 +75,14 @@ impl MaxPool {
         Ok(Self { batch, channels, input: [height, width], window })
     }
 
-    /// The positions that output `i` of an axis reads.
+    /// Returns the positions that output `i` of an axis reads.
     fn range(&self, i: usize, size: usize) -> std::ops::Range<usize> {
         let Window { kernel, stride, padding } = self.window;
         let start = i * stride;
         start.saturating_sub(padding)..(start + kernel - padding).min(size)
     }
 
-    /// Height and width of the result.
+    /// Returns height and width of the result.
     fn output(&self) -> [usize; 2] {
         let Window { kernel, stride, padding } = self.window;
         self.input.map(|size| (size + 2 * padding - kernel) / stride + 1)
@@ -120,7 +120,7 @@ impl MaxPool {
         dx
     }
 
-    /// The maxima of output (i, j) of an image alone.
+    /// Computes the maxima of output (i, j) of an image, without their positions.
     fn maxima<T: Float>(&self, image: &[T], i: usize, j: usize, best: &mut [T]) {
         let (inner, [height, width]) = (best.len(), self.input);
         let mut first = true;
@@ -132,8 +132,8 @@ impl MaxPool {
                     continue;
                 }
                 for (best, value) in best.iter_mut().zip(pixel) {
-                    // Stored in either case, so that many are compared at a time. NaN stays: it does not even
-                    // compare with itself.
+                    // Stores in either case, so that many numbers are compared at a time. NaN stays: it does not even compare
+                    // with itself.
                     let stays = *best >= *value || (*best).partial_cmp(&*best).is_none();
                     *best = if stays { *best } else { *value };
                 }
@@ -142,10 +142,10 @@ impl MaxPool {
     }
 }
 
-/// Numbers of the result that a task makes at least.
+/// Least number of results that a task computes.
 const NUMBERS: usize = 1 << 10;
 
-/// The first maximum of every number of a pixel in a window, and its offset, for the gradient.
+/// First maximum of every channel in a window, and its offset, for the gradient.
 struct Maxima<T> {
     value: Vec<T>,
     at: Vec<usize>,
@@ -156,7 +156,7 @@ impl<T: Float> Maxima<T> {
         Self { value: vec![T::zero(); inner], at: vec![0; inner] }
     }
 
-    /// Finds those of output (i, j) of an image.
+    /// Finds the maxima of output (i, j) of an image.
     fn find(&mut self, pool: &MaxPool, image: &[T], i: usize, j: usize) {
         let (inner, [height, width]) = (self.value.len(), pool.input);
         let mut first = true;
@@ -178,7 +178,7 @@ impl<T: Float> Maxima<T> {
     }
 }
 
-/// `x -> y`, and `(x, dy) -> dx`.
+/// Kernels `x -> y` and `(x, dy) -> dx`.
 impl<const N: usize> Kernel<N> for MaxPool {
     const NAME: &'static str = OP;
 
@@ -231,7 +231,7 @@ mod tests {
     use crate::layout::{channels_first, to_channels_last};
     use crate::tests::{check_gradients, noise_tensor};
 
-    /// Of maps (N, C, H, W).
+    /// Pools maps (N, C, H, W).
     fn first(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
         channels_first(&max_pool2d(&to_channels_last(x)?, kernel, stride, padding)?)
     }
@@ -240,7 +240,7 @@ mod tests {
         first(x, kernel, stride, padding).map_err(candle_core::Error::wrap)
     }
 
-    /// The gradient of `sum(first(x) * weights)`.
+    /// Returns the gradient of `sum(first(x) * weights)`.
     fn gradient(x: &Tensor, weights: &Tensor, (k, s, p): (usize, usize, usize)) -> Vec<f64> {
         let x = Var::from_tensor(x).unwrap();
         let loss = (first(&x, k, s, p).unwrap() * weights).unwrap().sum_all().unwrap();
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn padding_never_wins_and_the_first_maximum_takes_the_gradient() {
-        // All negative: zero padding would win.
+        // All numbers are negative, so zero padding would win.
         let x = Tensor::full(-1.0f64, (1, 1, 4, 4), &Device::Cpu).unwrap();
         let y = first(&x, 3, 2, 1).unwrap();
         assert_eq!(y.flatten_all().unwrap().to_vec1::<f64>().unwrap(), vec![-1.0; 4]);

@@ -1,11 +1,12 @@
-// Sums of each channel over rows of channels (M, C), in f64 and in one order: each block adds up a share of the rows for 32
-// channels, then a block for 32 channels adds up the shares.
+// Sums of each channel over rows of channels (M, C), in f64 and in one order. Each block adds up a share of the rows for 32
+// channels. Then a block for 32 channels adds up the shares.
 #include "kernels.cuh"
 
-// A block: neighbouring threads have neighbouring channels.
+// Sizes of a block. Neighbouring threads have neighbouring channels.
 const int ACROSS = 32, LANES = 8;
 
-// Adds `a` and `b` of the block's threads of one channel; those of the first lane have the sums. All threads of the block take part.
+// Adds `a` and `b` over the block's threads of one channel. The threads of the first lane get the sums. All threads of the
+// block take part.
 __device__ void add_up(double &a, double &b) {
   __shared__ double sums_a[ACROSS * LANES];
   __shared__ double sums_b[ACROSS * LANES];
@@ -24,8 +25,8 @@ __device__ void add_up(double &a, double &b) {
   b = sums_b[i % ACROSS];
 }
 
-// Block (share, 32 channels): the sums of x and of x², or with `has_grad` those of g · (x − mean) and of g, to shares (2, shares,
-// channels). `stats` are (mean, variance) of each channel, (2, channels).
+// Block (share, 32 channels): adds up x and x², or with `has_grad` g · (x − mean) and g, and writes the sums to shares (2,
+// shares, channels). `stats` are (mean, variance) of each channel, (2, channels).
 template <typename T>
 __device__ void partial(u32, const T *x, const T *grad, const double *stats, double *shares, int has_grad, int rows, int channels,
                         int num_shares) {
@@ -53,8 +54,8 @@ __device__ void partial(u32, const T *x, const T *grad, const double *stats, dou
   }
 }
 
-// shares (2, shares, channels) -> with `moments` (mean, biased variance), else (Σ g · x̂, Σ g), each (2, channels). `stats` are the
-// moments where the sums are of gradients.
+// shares (2, shares, channels) -> with `moments` (mean, biased variance), else (Σ g · x̂, Σ g), each (2, channels). For sums
+// of gradients, `stats` are the moments.
 template <typename T>
 __device__ void gather(u32, const double *shares, const double *stats, double *to, int moments, int channels, int num_shares,
                        double total, double eps) {

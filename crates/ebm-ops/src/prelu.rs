@@ -1,31 +1,31 @@
-//! PReLU (He et al., 2015): a slope for the negative numbers of each channel, with torch's derivatives.
+//! PReLU (He et al., 2015), which has a slope for the negative numbers of each channel, with torch's derivatives.
 
 use candle_core::{CpuStorage, DType, InplaceOp2, Layout, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::bf16::in_f32;
 use super::float::Float;
 use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::relu::relu;
 use super::rows::{ROWS, each, rows, sums};
 use super::storage::{elements, window_mut};
-use super::widened::widened;
 use crate::nn::is_packable;
 use crate::{Error, Result};
 
-/// The name in errors.
+/// Name in errors.
 const OP: &str = "prelu";
 
-/// `y[…, c] = x` where x is positive, else `slope[c] · x`.
+/// Returns `y[…, c] = x` where x is positive, else `slope[c] · x`.
 ///
-/// x (…, C) and slope (C), both f32 or both f64 on one device, or x bf16 beside a slope in f32, give y like x.
-/// Differentiable in both; at 0 the derivative in x is the slope. Anywhere but on the CPU it is a difference of
-/// two ReLUs, whose derivative at 0 is 0.
+/// x (…, C) and slope (C) are both f32 or both f64 on one device, or x is bf16 and the slope f32. y has the shape and the
+/// type of x. Differentiable in both. At 0 the derivative in x is the slope on the CPU. On other devices PReLU is a
+/// difference of two ReLUs, whose derivative at 0 is 0.
 ///
 /// # Errors
-/// [`Error::Argument`] where the slope has not one number for each channel, or is of another type.
+/// [`Error::Argument`] if the slope does not have one number for each channel, or is of another type.
 pub fn prelu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
     if x.dtype() == DType::BF16 {
-        return widened(x, |x| prelu(x, slope));
+        return in_f32(x, |x| prelu(x, slope));
     }
     check(x, slope)?;
     if !x.device().is_cpu() {
@@ -34,10 +34,11 @@ pub fn prelu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
     Ok(Prelu.apply([x, slope])?)
 }
 
-/// [`prelu`] of a map that nobody else holds, nor a view of it: without a graph around it, in its place.
+/// Computes [`prelu`] of a map in its place, if no graph is involved. The caller must hold the only handle to the map's
+/// numbers.
 ///
 /// # Errors
-/// As [`prelu`].
+/// The errors of [`prelu`].
 pub(crate) fn prelu_in_place(x: Tensor, slope: &Tensor) -> Result<Tensor> {
     if x.track_op() || slope.track_op() || !is_packable(&x) || !x.is_contiguous() {
         return prelu(&x, slope);
@@ -53,14 +54,14 @@ fn check(x: &Tensor, slope: &Tensor) -> Result<()> {
             if x.dtype() == slope.dtype() {
                 return Ok(());
             }
-            format!("x is {:?}, the slope {:?}", x.dtype(), slope.dtype())
+            format!("x is {:?}, the slope {:?}; they must have one type", x.dtype(), slope.dtype())
         }
-        (_, found) => format!("x is {:?}, and the slope {found:?} instead of one of each channel", x.dims()),
+        (_, found) => format!("x is {:?}, the slope {found:?}; one slope per channel is expected", x.dims()),
     };
     Err(Error::Argument { op: OP, reason })
 }
 
-/// (x, slope) -> y, and (x, slope, g) -> dx: what x is multiplied with, times x or g.
+/// Kernels (x, slope) -> y and (x, slope, g) -> dx: x or g times the factor of PReLU.
 struct Prelu;
 
 impl<const N: usize> Kernel<N> for Prelu {
@@ -108,7 +109,7 @@ impl InplaceOp2 for Prelu {
     }
 }
 
-/// (x, g) -> the slope's gradient (C), in f64: Σ g · x over what is not positive.
+/// Kernel (x, g) -> gradient of the slope (C), in f64: Σ g · x over the numbers that are not positive.
 struct SlopeGradient;
 
 impl Kernel<2> for SlopeGradient {
@@ -134,8 +135,8 @@ fn slope_gradient<T: Float>(x: &[T], g: &[T], channels: usize) -> Vec<f64> {
     })
 }
 
-/// `yes` where x is positive, else `no`. Both are there already, so that loops choose without a branch: the signs of a
-/// map cannot be foreseen.
+/// Returns `yes` if x is positive, else `no`. Both are computed before, so that loops choose without a branch, because the
+/// signs of a map cannot be predicted.
 #[inline(always)]
 pub(crate) fn where_positive<T: Float>(x: T, yes: T, no: T) -> T {
     std::hint::select_unpredictable(x > T::zero(), yes, no)
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn values_and_derivatives_are_torchs() {
-        // torch.nn.functional.prelu: the derivatives at 0 are the slope, and 0 in the slope.
+        // torch.nn.functional.prelu: the derivative in x at 0 is the slope, and the derivative in the slope at 0 is 0.
         let x = Var::new(&[[-2., 3.], [0., -1.], [f64::NAN, 1.]], &Device::Cpu).unwrap();
         let slope = Var::new(&[0.5, -2.], &Device::Cpu).unwrap();
         let y = prelu(&x, &slope).unwrap();

@@ -1,35 +1,34 @@
-//! ReLU and ReLU6 with torch's derivatives, which are 0 at their ends (candle's at 0 is 1), alone and after a
-//! sum.
+//! ReLU and ReLU6, alone and after a sum, with torch's derivatives: 0 at their ends, where candle's derivative at 0 is 1.
 
 use candle_core::Tensor;
 
+use super::bf16::{in_f32, lacks_bf16_kernel};
 use super::float::Float;
 use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::zip_map;
-use super::widened::{is_narrow, widened};
 use crate::Result;
 #[cfg(feature = "cuda")]
 use crate::cuda;
 
-/// What follows a layer.
+/// Activation after a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation.
     #[default]
     None,
-    /// max(x, 0).
+    /// ReLU, max(x, 0).
     Relu,
-    /// min(max(x, 0), 6).
+    /// ReLU6, min(max(x, 0), 6).
     Relu6,
 }
 
 impl Activation {
-    /// ReLU where `relu`, else nothing.
+    /// Returns ReLU if `relu`, else no activation.
     pub(crate) fn relu_where(relu: bool) -> Self {
         if relu { Self::Relu } else { Self::None }
     }
 
-    /// The least and the greatest result.
+    /// Returns the least and the greatest result.
     pub(crate) fn bounds(self) -> [f64; 2] {
         match self {
             Self::None => [f64::NEG_INFINITY, f64::INFINITY],
@@ -38,14 +37,14 @@ impl Activation {
         }
     }
 
-    /// Of x, plus a residual of the same shape where there is one.
-    pub(crate) fn of(self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+    /// Applies the activation to x, or to x plus a residual of the same shape.
+    pub(crate) fn apply(self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         let sum = || residual.map_or_else(|| Ok(x.clone()), |residual| x + residual);
         if self == Self::None {
             return Ok(sum()?);
         }
-        if is_narrow(x) {
-            return widened(&sum()?, |sum| self.of(sum, None));
+        if lacks_bf16_kernel(x) {
+            return in_f32(&sum()?, |sum| self.apply(sum, None));
         }
         let Some(residual) = residual else { return Ok(Rectify(self).apply([x])?) };
         if x.shape() != residual.shape() {
@@ -59,31 +58,31 @@ impl Activation {
         Ok(Rectify(self).apply([x, residual])?)
     }
 
-    /// The gradient of what it was [of](Self::of) from that of its result y: g where y lies between the bounds,
-    /// else 0. Outside any graph.
+    /// Returns the gradient in the argument of [`apply`](Self::apply) from g, the gradient in its result y: g where y lies between
+    /// the bounds, else 0. Outside any graph.
     pub(crate) fn gradient(self, g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
         if self == Self::None { g.contiguous() } else { Mask(self).run([g, y]) }
     }
 }
 
-/// max(x, 0), of any shape; the derivative at 0 is 0.
+/// Returns max(x, 0), of any shape. The derivative at 0 is 0.
 ///
 /// # Errors
-/// When a tensor operation fails.
+/// Returns an error if a tensor operation fails.
 pub fn relu(x: &Tensor) -> Result<Tensor> {
-    Activation::Relu.of(x, None)
+    Activation::Relu.apply(x, None)
 }
 
-/// The gradient of [`relu`] from that of its result y: g where y is positive, else 0. Outside any graph; f32,
-/// f64 or on a GPU bf16.
+/// Returns the gradient of [`relu`] from g, the gradient in its result y: g where y is positive, else 0. Outside any graph.
+/// The types are f32, f64 or, on a GPU, bf16.
 ///
 /// # Errors
-/// When the types differ.
+/// Returns an error if the types differ.
 pub fn relu_gradient(g: &Tensor, y: &Tensor) -> candle_core::Result<Tensor> {
     Activation::Relu.gradient(g, y)
 }
 
-/// Of one tensor, or of the sum of two.
+/// Kernel of an activation of one tensor, or of the sum of two.
 struct Rectify(Activation);
 
 impl<const N: usize> Kernel<N> for Rectify {
@@ -119,7 +118,7 @@ impl<const N: usize> Kernel<N> for Rectify {
     }
 }
 
-/// (g, y) -> the gradient where the result y lay between the bounds, else 0.
+/// Kernel (g, y) -> g where the result y lies between the bounds, else 0.
 struct Mask(Activation);
 
 impl Kernel<2> for Mask {
@@ -141,14 +140,14 @@ impl Kernel<2> for Mask {
     }
 }
 
-/// x within the bounds; NaN stays NaN.
+/// Returns x within the bounds. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn between<T: Float>(x: T, [least, most]: [T; 2]) -> T {
     let x = if x < least { least } else { x };
     if x > most { most } else { x }
 }
 
-/// g where x lies between the bounds, else 0, without a branch.
+/// Returns g if x lies between the bounds, else 0, without a branch.
 #[inline(always)]
 pub(crate) fn where_between<T: Float>(x: T, [least, most]: [T; 2], g: T) -> T {
     std::hint::select_unpredictable((x > least) & (x < most), g, T::zero())
@@ -179,13 +178,13 @@ mod tests {
         for device in devices() {
             let a = Var::new(&[[1f32, -2.], [3., 1.]], &device).unwrap();
             let b = Var::new(&[[1f32, 5.], [-4., -1.]], &device).unwrap();
-            let y = Activation::Relu.of(&a.t().unwrap(), Some(&b.t().unwrap())).unwrap();
+            let y = Activation::Relu.apply(&a.t().unwrap(), Some(&b.t().unwrap())).unwrap();
             assert_eq!(y.to_vec2::<f32>().unwrap(), [[2., 0.], [3., 0.]]);
             let grads = y.sum_all().unwrap().backward().unwrap();
             for var in [&a, &b] {
                 assert_eq!(grads.get(var).unwrap().to_vec2::<f32>().unwrap(), [[1., 1.], [0., 0.]]);
             }
-            assert!(Activation::Relu.of(&a, Some(&b.get(0).unwrap())).is_err());
+            assert!(Activation::Relu.apply(&a, Some(&b.get(0).unwrap())).is_err());
         }
     }
 
@@ -193,9 +192,9 @@ mod tests {
     fn relu6_is_flat_at_both_ends() {
         for device in devices() {
             let x = Var::new(&[-1.5f64, 0., 2., 6., 7.], &device).unwrap();
-            let y = Activation::Relu6.of(&x, None).unwrap();
+            let y = Activation::Relu6.apply(&x, None).unwrap();
             assert_eq!(y.to_vec1::<f64>().unwrap(), [0., 0., 2., 6., 6.]);
-            // torch.nn.functional.hardtanh passes nothing at its bounds.
+            // torch.nn.functional.hardtanh has the derivative 0 at its bounds.
             let grads = (y * 3.).unwrap().sum_all().unwrap().backward().unwrap();
             assert_eq!(grads.get(&x).unwrap().to_vec1::<f64>().unwrap(), [0., 0., 3., 0., 0.]);
         }

@@ -7,14 +7,13 @@ use super::float::Float;
 use super::simd::arch;
 use super::storage::unwritten;
 
-/// Rows of channels that one task takes, and whose sums are made in the element type before they go on in
-/// f64.
+/// Rows of channels of one task. Sums within these rows have the element type; the sums of tasks are added in f64.
 pub(crate) const ROWS: usize = 64;
 
-/// A loop over the rows of a block. Where it and what it calls are inlined, it is compiled for every instruction
-/// set, which a closure is not.
+/// Loop over the rows of a block. If the loop and all that it calls are inlined, it is compiled for every instruction set,
+/// which a closure is not.
 pub(crate) trait Loop<T>: Sync {
-    /// Of the block whose first number has this place, to what is made of it.
+    /// Runs the loop on the block whose first number has the index `first`, and writes the results to `to`.
     fn run(&self, first: usize, to: &mut [T]);
 }
 
@@ -39,7 +38,7 @@ impl<T, L: Loop<T>> WithSimd for Block<'_, T, L> {
     }
 }
 
-/// `len` numbers in rows of `channels`, all of which `of` writes.
+/// Returns `len` numbers in rows of `channels`. `of` writes all of them.
 pub(crate) fn each<T: Float>(channels: usize, len: usize, of: &impl Loop<T>) -> Vec<T> {
     let (mut y, arch, block) = (unwritten(len), arch(), ROWS * channels);
     let blocks = y.par_chunks_mut(block).enumerate();
@@ -47,7 +46,7 @@ pub(crate) fn each<T: Float>(channels: usize, len: usize, of: &impl Loop<T>) -> 
     y
 }
 
-/// The `width` numbers, zeros at first, that `of` makes of every block of `len` numbers in rows of `channels`.
+/// Returns `width` numbers for every block of `len` numbers in rows of `channels`. `of` computes them from zeros.
 pub(crate) fn blocks<T: Float>(width: usize, channels: usize, len: usize, of: &impl Loop<T>) -> Vec<Vec<T>> {
     let arch = arch();
     let block = |number: usize| {
@@ -58,7 +57,7 @@ pub(crate) fn blocks<T: Float>(width: usize, channels: usize, len: usize, of: &i
     (0..len.div_ceil(ROWS * channels)).into_par_iter().map(block).collect()
 }
 
-/// [`blocks`], added up number by number.
+/// Returns the sum of [`blocks`], number by number, in f64.
 pub(crate) fn sums<T: Float>(width: usize, channels: usize, len: usize, of: &impl Loop<T>) -> Vec<f64> {
     let mut total = vec![0.0; width];
     for block in blocks(width, channels, len, of) {
@@ -67,7 +66,7 @@ pub(crate) fn sums<T: Float>(width: usize, channels: usize, len: usize, of: &imp
     total
 }
 
-/// The rows of the block of `values` that starts at `first`.
+/// Returns the rows of the block of `values` that starts at `first`.
 #[inline(always)]
 pub(crate) fn rows<T>(values: &[T], first: usize, channels: usize) -> std::slice::ChunksExact<'_, T> {
     values[first..values.len().min(first + ROWS * channels)].chunks_exact(channels)

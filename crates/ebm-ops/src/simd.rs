@@ -6,11 +6,11 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::{Error, Result};
 
-/// The variable of the environment that holds the kernels to older instruction sets than this processor has, to see
-/// what a machine without the newer ones would do: `avx2`.
+/// Environment variable that restricts the kernels to older instruction sets than this processor has: `avx2`. It shows how a
+/// machine without the newer ones would compute.
 const LIMIT: &str = "EBM_SIMD";
 
-/// The best instruction sets of this processor within the limit of `EBM_SIMD`, for kernels that are written with
+/// Returns the best instruction sets of this processor within the limit of `EBM_SIMD`, for kernels that are written with
 /// vectors of any length. The answer never changes within a process, so results do not either.
 pub fn arch() -> Arch {
     static BEST: LazyLock<Arch> = LazyLock::new(|| {
@@ -25,25 +25,25 @@ pub fn arch() -> Arch {
     *BEST
 }
 
-/// Whether this processor multiplies bf16, within the limit.
+/// Returns `true` if this processor multiplies bf16, within the limit.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_bf16() -> bool {
     matches!(arch(), Arch::V4(_)) && std::is_x86_feature_detected!("avx512bf16")
 }
 
-/// What the kernels on the CPU use in this process.
+/// Instruction sets that the kernels on the CPU use in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstructionSets {
-    /// The newest one that has a form of its own.
+    /// Newest instruction set that the kernels are compiled for and that is used.
     pub newest: &'static str,
-    /// Whether the environment holds them to this.
+    /// `true` if `EBM_SIMD` restricts the kernels to this set.
     pub is_limited: bool,
 }
 
-/// What the kernels on the CPU use in this process.
+/// Returns the instruction sets that the kernels on the CPU use in this process.
 ///
 /// # Errors
-/// [`Error::Argument`] where `EBM_SIMD` in the environment is neither empty nor `avx2`; kernels take it for empty.
+/// [`Error::Argument`] if `EBM_SIMD` is neither empty nor `avx2`. The kernels then ignore the variable.
 pub fn instruction_sets() -> Result<InstructionSets> {
     let newest = match arch() {
         #[cfg(target_arch = "x86_64")]
@@ -72,13 +72,13 @@ fn limits(value: Option<&str>) -> Result<bool> {
     }
 }
 
-/// A loop that the compiler makes vectors of. Where it and what it calls are inlined, it is compiled for every
-/// instruction set.
+/// Loop that the compiler vectorises. If the loop and all that it calls are inlined, it is compiled for every instruction
+/// set.
 pub(crate) trait Vectorized: Sized {
-    /// Runs it, where `FMA` with fused products: without the instruction each is a library call.
+    /// Runs the loop, with fused products if `FMA`. Without the instruction a fused product is a library call.
     fn run<const FMA: bool>(self);
 
-    /// Runs it with these instruction sets.
+    /// Runs the loop with these instruction sets.
     fn dispatch(self, arch: Arch) {
         arch.dispatch(Compiled(self));
     }
@@ -100,7 +100,7 @@ impl<L: Vectorized> WithSimd for Compiled<L> {
 mod tests {
     use super::*;
 
-    /// The kernels' tests once more, in a process that is held to AVX2.
+    /// Runs the tests of the kernels again, in a process that is restricted to AVX2.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn kernels_are_right_without_newer_instructions() {

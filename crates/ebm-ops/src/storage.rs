@@ -1,4 +1,4 @@
-//! What operations on the CPU need of candle's storage.
+//! Access to candle's storage for operations on the CPU.
 
 use candle_core::{CpuStorage, DType, Layout, Result, Tensor, WithDType, bail};
 use rayon::prelude::*;
@@ -9,8 +9,8 @@ use crate::Error;
 /// Numbers from which on [`zeros`] uses all threads.
 const LARGE: usize = 1 << 19;
 
-/// `len` zeros. Large blocks are written by all threads: memory that the system has yet to provide costs more
-/// than the writing.
+/// Returns `len` zeros. All threads write large blocks, because memory that the system has yet to provide costs more than the
+/// writing.
 pub(crate) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
     if len < LARGE {
         return vec![T::zero(); len];
@@ -18,9 +18,8 @@ pub(crate) fn zeros<T: WithDType>(len: usize) -> Vec<T> {
     rayon::iter::repeat_n(T::zero(), len).with_min_len(LARGE / 8).collect()
 }
 
-/// `len` numbers, whatever these are, for a kernel that writes every one before any is read: zeros that nobody
-/// reads cost a pass over memory. NaN in tests and other builds with assertions, so that a number that was not
-/// written is seen.
+/// Returns `len` numbers that are not set, for a kernel that writes every one before any is read. Zeros would cost a pass
+/// over memory. In tests and other builds with assertions the numbers are NaN, which shows a number that was not written.
 pub(crate) fn unwritten<T: Float>(len: usize) -> Vec<T> {
     if cfg!(debug_assertions) {
         return vec![T::from_f64(f64::NAN); len];
@@ -29,8 +28,8 @@ pub(crate) fn unwritten<T: Float>(len: usize) -> Vec<T> {
     {
         let mut numbers = Vec::<T>::with_capacity(len);
         #[expect(unsafe_code, reason = "there is no safe way to memory that was not written")]
-        // SAFETY: the capacity is `len`. Every pattern of bits is an f32 and an f64, which are all that `Float` is
-        // of. To the compiler the assembly, which is given the vector's memory and may write it, has written it.
+        // SAFETY: the capacity is `len`. Every pattern of bits is a valid f32 and a valid f64, the only types that implement
+        // `Float`. The assembly is given the vector's memory and may write it, so to the compiler the memory is written.
         unsafe {
             std::arch::asm!("/* {0} */", in(reg) numbers.as_mut_ptr(), options(nostack, preserves_flags));
             numbers.set_len(len);
@@ -41,7 +40,7 @@ pub(crate) fn unwritten<T: Float>(len: usize) -> Vec<T> {
     zeros(len)
 }
 
-/// `f` of the numbers of `a` and `b` in pairs, by all threads.
+/// Returns `f` of the numbers of `a` and `b` in pairs. All threads take part.
 pub(crate) fn zip_map<T: Float>(a: &[T], b: &[T], f: impl Fn(T, T) -> T + Sync) -> Vec<T> {
     const CHUNK: usize = 1 << 14;
     let mut y = unwritten(a.len());
@@ -53,18 +52,18 @@ pub(crate) fn zip_map<T: Float>(a: &[T], b: &[T], f: impl Fn(T, T) -> T + Sync) 
     y
 }
 
-/// A copy of the numbers of a tensor in its order, as f32: what packed parameters are made of.
+/// Copies the numbers of a tensor in its order, as f32, for packed parameters.
 ///
 /// # Errors
-/// When candle cannot copy them.
+/// Returns an error if candle cannot copy them.
 pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
     tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
 }
 
-/// The numbers of a bias of this length, zeros where there is none.
+/// Returns the numbers of a bias of this length, or zeros if there is none.
 ///
 /// # Errors
-/// [`Error::Argument`] of `op` where the bias has another shape.
+/// [`Error::Argument`] of `op` if the bias has another shape.
 pub(crate) fn bias_numbers(op: &'static str, bias: Option<&Tensor>, len: usize) -> crate::Result<Vec<f32>> {
     match bias {
         None => Ok(vec![0.0; len]),
@@ -76,27 +75,27 @@ pub(crate) fn bias_numbers(op: &'static str, bias: Option<&Tensor>, len: usize) 
     }
 }
 
-/// The elements of a contiguous tensor, in order: what a custom operation's `cpu_fwd` works on.
+/// Returns the elements of a contiguous tensor, in order, for the `cpu_fwd` of a custom operation.
 ///
 /// # Errors
-/// For a strided tensor, or one of another type.
+/// Returns an error for a strided tensor and for another type.
 pub fn elements<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [T]> {
     window(storage.as_slice::<T>()?, layout)
 }
 
-/// The part of `values` that a contiguous layout covers.
+/// Returns the part of `values` that a contiguous layout covers.
 pub(crate) fn window<'a, T>(values: &'a [T], layout: &Layout) -> Result<&'a [T]> {
     let (start, end) = offsets(layout)?;
     Ok(&values[start..end])
 }
 
-/// [`window`], to be written to.
+/// Returns the [`window`] for writing.
 pub(crate) fn window_mut<'a, T>(values: &'a mut [T], layout: &Layout) -> Result<&'a mut [T]> {
     let (start, end) = offsets(layout)?;
     Ok(&mut values[start..end])
 }
 
-/// Where the numbers of a contiguous layout start and end.
+/// Returns the start and the end of the numbers of a contiguous layout.
 pub(crate) fn offsets(layout: &Layout) -> Result<(usize, usize)> {
     match layout.contiguous_offsets() {
         Some(offsets) => Ok(offsets),

@@ -1,4 +1,4 @@
-//! Losses one after the other, of whose graphs there is one at a time.
+//! Sum of losses that keeps the graph of only one loss at a time.
 
 use candle_core::{DType, Result, Shape, Tensor};
 
@@ -7,15 +7,15 @@ use super::float::Float;
 use super::graph::sum;
 use super::kernel::{Apply, Gradients, Kernel};
 
-/// The sum of `losses`, scalars of one type, differentiable in their variables and in nothing else; none where
-/// there is no loss.
+/// Returns the sum of `losses`, scalars of one type, or `None` if there is no loss. The sum is differentiable in the
+/// variables of the losses and in nothing else.
 ///
-/// The gradients of each loss are computed when it comes, before the next one is asked for: where an iterator
-/// makes them one by one, memory holds the graph of one beside a gradient for each variable, instead of the graphs
-/// of all. It takes the time of the backward passes here; that of the sum's own is short.
+/// The gradients of each loss are computed before the next loss is asked for. If an iterator makes the losses one by one,
+/// memory holds the graph of one loss and a gradient for each variable, instead of the graphs of all. The time of the
+/// backward passes is spent here, and the sum's own backward pass is short.
 ///
 /// # Errors
-/// Those of `losses`, and where an operation in one has no gradient.
+/// Returns the errors of `losses`, and an error if an operation in a loss has no gradient.
 pub fn sum_of_losses<E: From<candle_core::Error>>(
     losses: impl IntoIterator<Item = std::result::Result<Tensor, E>>,
 ) -> std::result::Result<Option<Tensor>, E> {
@@ -40,26 +40,26 @@ pub fn sum_of_losses<E: From<candle_core::Error>>(
     }
     let Some(mut total) = total else { return Ok(None) };
     for (variable, gradient) in variables {
-        // Of variables on a device there are losses on the host: where f of its boxes is read there.
+        // The loss may be on the CPU while a variable is on a GPU.
         let nothing = nothing(&variable, gradient)?.to_dtype(total.dtype())?.to_device(total.device())?;
         total = (total + nothing)?;
     }
     Ok(Some(total))
 }
 
-/// 0, whose gradient in `variable` is this.
+/// Returns 0 with this gradient in `variable`.
 fn nothing(variable: &Tensor, gradient: Tensor) -> Result<Tensor> {
     if variable.device().is_cpu() {
-        return Known(gradient).apply([variable]);
+        return KnownGradient(gradient).apply([variable]);
     }
     let product = (variable * gradient)?.sum_all()?;
     &product - product.detach()
 }
 
-/// variable -> 0.
-struct Known(Tensor);
+/// Kernel variable -> 0 with a known gradient.
+struct KnownGradient(Tensor);
 
-impl Kernel<1> for Known {
+impl Kernel<1> for KnownGradient {
     const NAME: &'static str = "sum-of-losses";
 
     fn shape(&self, _: [&Shape; 1]) -> Result<Shape> {
@@ -83,7 +83,7 @@ mod tests {
     use crate::{linear, relu};
     use candle_core::{Device, Var};
 
-    /// The losses of three inputs by a layer and one more weight that the first does not meet, on the host.
+    /// Returns the losses of three inputs, on the CPU, by a layer and one more weight that the first loss does not depend on.
     fn losses(x: &Tensor, [weight, other]: [&Var; 2]) -> impl Iterator<Item = Result<Tensor>> {
         (0..3).map(move |i| {
             let wrapped = candle_core::Error::wrap;
@@ -108,7 +108,7 @@ mod tests {
                 assert!(difference.to_scalar::<f64>().unwrap() < 1e-12);
             };
             close(&sum, &whole);
-            // Behind more than itself, too.
+            // Also as a part of another expression.
             let [found, expected] = [sum, whole].map(|loss| backward(&(loss * 0.25).unwrap()).unwrap());
             for variable in variables {
                 close(found.get(variable).unwrap(), expected.get(variable).unwrap());

@@ -1,9 +1,7 @@
-//! A convolution with one output channel, after its products: each pixel's products with the k × k taps,
-//! added up where the taps meet.
+//! The sum of a convolution with one output channel, after its products.
 //!
-//! With x as rows of channels, `(N·H·W, C)`, and the filter as a matrix `(C, k²)`, the convolution is
-//! `sum_taps(x · filter)`. A map of the size of x never stands k² times in memory, and a product with k²
-//! columns runs at the speed of any other.
+//! With x as rows of channels, `(N·H·W, C)`, and the filter as a matrix `(C, k²)`, the convolution is `sum_taps(x · filter)`.
+//! Memory never holds k² copies of x, and a product with k² columns runs as fast as any other.
 
 use std::ops::Range;
 
@@ -16,13 +14,13 @@ use super::kernel::{Apply, Gradients, Kernel};
 use crate::cuda;
 use crate::{Error, Result};
 
-/// `y[n, i, j] = Σ p[n, i + u − ⌊k/2⌋, j + v − ⌊k/2⌋, u·k + v]` over the taps (u, v) inside the map: what a
-/// same-size convolution (cross-correlation) with zero padding adds up.
+/// Returns `y[n, i, j] = Σ p[n, i + u − ⌊k/2⌋, j + v − ⌊k/2⌋, u·k + v]` over the taps (u, v) inside the map: the sum of a
+/// same-size convolution (cross-correlation) with zero padding.
 ///
-/// p `(N, H, W, k²)`, f32 or f64, gives `(N, H, W)`. Its gradient is [`spread_taps`].
+/// p `(N, H, W, k²)`, f32 or f64, gives `(N, H, W)`. The gradient is [`spread_taps`].
 ///
 /// # Errors
-/// [`Error::Argument`] where p is not of rank 4, its last size is no square, or its type is another.
+/// [`Error::Argument`] if p is not of rank 4, its last size is not a square, or it is of another type.
 pub fn sum_taps(p: &Tensor) -> Result<Tensor> {
     let refuse = |reason| Err(Error::Argument { op: "sum_taps", reason });
     let &[n, height, width, taps] = p.dims() else {
@@ -30,16 +28,15 @@ pub fn sum_taps(p: &Tensor) -> Result<Tensor> {
     };
     let kernel = taps.isqrt();
     if kernel * kernel != taps || taps == 0 {
-        return refuse(format!("{taps} taps are no square k²"));
+        return refuse(format!("p has {taps} taps; a square k² is expected"));
     }
     apply(p, Taps { shape: [n, height, width], kernel, spread: false })
 }
 
-/// The adjoint of [`sum_taps`]: g `(N, H, W)` gives `(N, H, W, k²)`, with zeros for the taps that reach
-/// pixels of no output.
+/// Computes the adjoint of [`sum_taps`]: g `(N, H, W)` gives `(N, H, W, k²)`, with zeros for taps that belong to no output.
 ///
 /// # Errors
-/// [`Error::Argument`] where g is not of rank 3, `kernel` is 0, or its type is another.
+/// [`Error::Argument`] if g is not of rank 3, `kernel` is 0, or g is of another type.
 pub fn spread_taps(g: &Tensor, kernel: usize) -> Result<Tensor> {
     let refuse = |reason| Err(Error::Argument { op: "spread_taps", reason });
     let &[n, height, width] = g.dims() else {
@@ -64,15 +61,15 @@ fn apply(x: &Tensor, op: Taps) -> Result<Tensor> {
 
 #[derive(Clone, Copy)]
 struct Taps {
-    /// N, H, W.
+    /// Sizes N, H and W.
     shape: [usize; 3],
     kernel: usize,
-    /// Whether it is the adjoint.
+    /// Whether the operation is the adjoint.
     spread: bool,
 }
 
 impl Taps {
-    /// The outputs of a side of `size` that tap `tap` reaches, and the input that the first of them reads.
+    /// Returns the outputs of a side of `size` that tap `tap` reaches, and the input that the first of them reads.
     fn reach(&self, tap: usize, size: usize) -> (Range<usize>, usize) {
         let half = self.kernel / 2;
         let first = half.saturating_sub(tap).min(size);

@@ -1,8 +1,8 @@
-//! Finite differences for the gradient tests of the operations, on every device that is there.
+//! Finite differences for the gradient tests of the operations, on every available device.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 
-/// Fixed numbers in [-1, 1) that look random: the bits of a counter, mixed with those of `salt`.
+/// Returns fixed numbers in [-1, 1) that look random: the bits of a counter, mixed with the bits of `salt`.
 pub(crate) fn noise(len: usize, salt: u64) -> Vec<f64> {
     (0..len as u64)
         .map(|i| {
@@ -15,12 +15,12 @@ pub(crate) fn noise(len: usize, salt: u64) -> Vec<f64> {
         .collect()
 }
 
-/// [`noise`] as an f64 tensor of `shape` on the CPU.
+/// Returns [`noise`] as an f64 tensor of `shape` on the CPU.
 pub(crate) fn noise_tensor(shape: &[usize], salt: u64) -> Result<Tensor> {
     Tensor::from_vec(noise(shape.iter().product(), salt), shape, &Device::Cpu)
 }
 
-/// The CPU, and with the feature `cuda` the first GPU where there is one: what the operations' tests run on.
+/// Returns the devices that the tests run on: the CPU, and with the feature `cuda` the first GPU if there is one.
 pub(crate) fn devices() -> Vec<Device> {
     let mut devices = vec![Device::Cpu];
     if let Ok(opened) = crate::device::open(crate::device::Choice::Auto)
@@ -31,7 +31,7 @@ pub(crate) fn devices() -> Vec<Device> {
     devices
 }
 
-/// Largest difference of two tensors, which may be on different devices, over the second's largest magnitude
+/// Returns the largest difference of two tensors, which may be on different devices, over the largest magnitude of the second
 /// (at least 1).
 pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     let values =
@@ -41,13 +41,13 @@ pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     }
     let (a, b) = (values(a)?, values(b)?);
     let scale = b.iter().fold(1.0f64, |most, v| most.max(v.abs()));
-    // NaN is as far as can be.
+    // NaN is infinitely far.
     let far = |(a, b): (&f64, &f64)| if (a - b).is_nan() { f64::INFINITY } else { (a - b).abs() };
     Ok(a.iter().zip(&b).map(far).fold(0.0, f64::max) / scale)
 }
 
-/// Fails where `f` of f32 or f64 inputs gives on another device values, or gradients of their weighted sum,
-/// that differ from the CPU's by more than `tolerance` of the largest.
+/// Fails if `f` of f32 or f64 inputs gives, on another device, values or gradients of their weighted sum that differ from the
+/// CPU's by more than `tolerance` of the largest.
 pub(crate) fn check_devices(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[Tensor],
@@ -90,10 +90,10 @@ pub(crate) fn check_devices(
     Ok(())
 }
 
-/// Compares, on every device, the gradient of `sum(f(inputs) * fixed weights)` in every element of every f64
-/// input with central differences of step `eps`. The weights differ per output element, so that a gradient
-/// routed to the wrong place shows. Fails with the input's number, the element and both values where they
-/// differ by more than `tol * max(1, |numeric|)`, or where an input gets no gradient.
+/// Compares, on every device, the gradient of `sum(f(inputs) * fixed weights)` in every element of every f64 input with
+/// central differences of step `eps`. The weights differ per output element, so that a gradient at the wrong place shows.
+/// Fails with the input's number, the element and both values if they differ by more than `tol * max(1, |numeric|)`, or if an
+/// input gets no gradient.
 pub(crate) fn check_gradients(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[Tensor],
@@ -107,7 +107,7 @@ pub(crate) fn check_gradients(
     check_devices(f, inputs, 1e-9)
 }
 
-/// [`check_gradients`] on the inputs' device alone.
+/// Runs [`check_gradients`] on the inputs' device alone.
 pub(crate) fn check_gradients_there(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[Tensor],

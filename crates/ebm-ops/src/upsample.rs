@@ -1,28 +1,28 @@
-//! Nearest-neighbour resizing whose gradient adds to what else reads its input.
+//! Nearest-neighbour resizing, whose gradient is added to other gradients of its input.
 
 use candle_core::{DType, Result as CandleResult, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::bf16::{in_f32, lacks_bf16_kernel};
 use super::float::Float;
 use super::kernel::{Apply, Gradients, Kernel};
 use super::storage::{unwritten, zeros};
-use super::widened::{is_narrow, widened};
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::{Error, Result};
 
-/// The name in errors.
+/// Name in errors.
 const OP: &str = "upsample_nearest2d";
 
 /// Resizes by repeating or dropping pixels: `y[n, i, j, c] = x[n, r(i, H, out_h), r(j, W, out_w), c]` with
 /// `r(i, size, out) = ⌊i · size / out⌋`.
 ///
-/// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, out_h, out_w, C)` for any sizes. The index is computed in
-/// f32 as PyTorch computes it (mode `nearest`), which for some size pairs is one less than the exact quotient
-/// where that is an integer. The gradient of a pixel is the sum over its copies.
+/// x `(N, H, W, C)`, f32, f64 or bf16, gives `(N, out_h, out_w, C)` for any sizes. The index is computed in f32, as PyTorch
+/// does (mode `nearest`). For some pairs of sizes it is one less than the exact quotient, where the quotient is an integer.
+/// The gradient of a pixel is the sum over its copies.
 ///
 /// # Errors
-/// [`Error::Argument`] where x is not of rank 4, is of another type, or a size is zero.
+/// [`Error::Argument`] if x is not of rank 4, is of another type, or a size is zero.
 pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tensor> {
     let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
     let &[batch, height, width, channels] = x.dims() else {
@@ -31,8 +31,8 @@ pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tens
     if x.elem_count() == 0 || [out_h, out_w].contains(&0) {
         return refuse(format!("x {:?} to {out_h} x {out_w}: no size may be zero", x.dims()));
     }
-    if is_narrow(x) {
-        return widened(x, |x| upsample_nearest2d(x, out_h, out_w));
+    if lacks_bf16_kernel(x) {
+        return in_f32(x, |x| upsample_nearest2d(x, out_h, out_w));
     }
     if !matches!(x.dtype(), DType::F32 | DType::F64 | DType::BF16) {
         return refuse(format!("expected f32 or f64, got {:?}", x.dtype()));
@@ -41,7 +41,7 @@ pub fn upsample_nearest2d(x: &Tensor, out_h: usize, out_w: usize) -> Result<Tens
     Ok(Nearest { batch, channels, small, large, adjoint: false }.apply([x])?)
 }
 
-/// The input index of each of `out` output indices.
+/// Returns the input index of each of `out` output indices.
 fn sources(size: usize, out: usize) -> Vec<usize> {
     let scale = size as f32 / out as f32;
     (0..out).map(|i| ((i as f32 * scale) as usize).min(size - 1)).collect()
@@ -53,12 +53,12 @@ struct Nearest {
     channels: usize,
     small: [usize; 2],
     large: [usize; 2],
-    /// From the gradient of y to that of x.
+    /// Whether the operation goes from the gradient of y to the gradient of x.
     adjoint: bool,
 }
 
 impl Nearest {
-    /// For each output row, the input row; for each output column, the input column.
+    /// Returns the input row of each output row, and the input column of each output column.
     fn maps(&self) -> [Vec<usize>; 2] {
         [sources(self.small[0], self.large[0]), sources(self.small[1], self.large[1])]
     }
@@ -95,7 +95,7 @@ impl Nearest {
     }
 }
 
-/// Numbers of the result that a task makes at least.
+/// Least number of results that a task computes.
 const NUMBERS: usize = 1 << 12;
 
 impl Kernel<1> for Nearest {
@@ -141,7 +141,7 @@ mod tests {
     use crate::layout::{channels_first, to_channels_last};
     use crate::tests::{check_gradients, noise_tensor};
 
-    /// Of maps (N, C, H, W).
+    /// Resizes maps (N, C, H, W).
     fn wrapped(x: &Tensor, out_h: usize, out_w: usize) -> CandleResult<Tensor> {
         let y = to_channels_last(x).and_then(|x| upsample_nearest2d(&x, out_h, out_w));
         y.and_then(|y| channels_first(&y)).map_err(candle_core::Error::wrap)
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(sources(3, 5), [0, 0, 1, 1, 2]);
         assert_eq!(sources(5, 3), [0, 1, 3]);
         assert_eq!(sources(1, 4), [0; 4]);
-        // Rounding in f32, as PyTorch's: exactly, 7 * 62 / 14 is 31.
+        // PyTorch rounds in f32. The exact value of 7 * 62 / 14 is 31.
         assert_eq!(sources(62, 14)[7], 30);
         let x = Tensor::new(&[[[[1.0f32, 2.0]]]], &Device::Cpu).unwrap();
         let y = wrapped(&x, 2, 3).unwrap();
@@ -184,8 +184,7 @@ mod tests {
 
     #[test]
     fn the_gradient_adds_to_other_uses_of_the_input() {
-        // A feature pyramid reads a merged map twice: here candle's own operation overwrites the other
-        // gradient.
+        // A feature pyramid reads a merged map twice. candle's own operation overwrites the other gradient here.
         let pyramid = |up: fn(&Tensor) -> CandleResult<Tensor>| {
             move |t: &[Tensor]| {
                 let merged = (&t[0] * 1.5)?;

@@ -8,21 +8,21 @@ use crate::error::{Error, Result};
 
 pub use nms::{batched_nms, batched_nms_on};
 
-/// A box as (x0, y0, x1, y1) in pixels.
+/// Box as (x0, y0, x1, y1) in pixels.
 pub type BBox = [f32; 4];
 
-/// What the second corner of a box means.
+/// Meaning of the second corner of a box.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BoxConvention {
-    /// (x1, y1) is the first point outside: width = x1 − x0. torchvision, COCO, the paper's IoU.
+    /// (x1, y1) is the first point outside: width = x1 − x0. Convention of torchvision, COCO and the paper's IoU.
     #[default]
     HalfOpen,
-    /// (x1, y1) is the last pixel inside: width = x1 − x0 + 1. maskrcnn-benchmark.
+    /// (x1, y1) is the last pixel inside: width = x1 − x0 + 1. Convention of maskrcnn-benchmark.
     Inclusive,
 }
 
 impl BoxConvention {
-    /// What is added to x1 − x0 for the width: 0 or 1.
+    /// Returns the number that is added to x1 − x0 for the width: 0 or 1.
     #[must_use]
     pub fn offset(self) -> f32 {
         match self {
@@ -32,7 +32,7 @@ impl BoxConvention {
     }
 }
 
-/// The area in square pixels; 0 for an inverted box.
+/// Returns the area in square pixels, 0 for an inverted box.
 #[must_use]
 pub fn area(bbox: &BBox, convention: BoxConvention) -> f32 {
     let [x0, y0, x1, y1] = *bbox;
@@ -40,7 +40,7 @@ pub fn area(bbox: &BBox, convention: BoxConvention) -> f32 {
     (x1 - x0 + offset).max(0.0) * (y1 - y0 + offset).max(0.0)
 }
 
-/// Intersection over union, in [0, 1]; 0 where the union is empty.
+/// Returns the intersection over union, in [0, 1], and 0 if the union is empty.
 #[must_use]
 pub fn iou(a: &BBox, b: &BBox, convention: BoxConvention) -> f32 {
     iou_with_areas(a, area(a, convention), b, area(b, convention), convention)
@@ -53,13 +53,13 @@ fn iou_with_areas(a: &BBox, area_a: f32, b: &BBox, area_b: f32, convention: BoxC
     ratio(area(&common, convention), area_a, area_b)
 }
 
-/// Intersection over union from three areas; 0 where they overflow, as no pixel map does.
+/// Returns the intersection over union from three areas, and 0 if they overflow, which needs boxes larger than any map.
 fn ratio(intersection: f32, area_a: f32, area_b: f32) -> f32 {
     let union = area_a + area_b - intersection;
     if union > 0.0 && union.is_finite() { intersection / union } else { 0.0 }
 }
 
-/// The box with its corners moved into the image: [0, width] × [0, height], or to the last pixel under
+/// Moves the corners of a box into the image: [0, width] × [0, height], or to the last pixel under
 /// [`BoxConvention::Inclusive`].
 #[must_use]
 pub fn clip(bbox: &BBox, width: f32, height: f32, convention: BoxConvention) -> BBox {
@@ -69,15 +69,15 @@ pub fn clip(bbox: &BBox, width: f32, height: f32, convention: BoxConvention) -> 
     [x0.min(right).max(0.0), y0.min(bottom).max(0.0), x1.min(right).max(0.0), y1.min(bottom).max(0.0)]
 }
 
-/// The IoU of candidates with their own target, half-open: `y` (B, M, 4) and `y_i` (B, 4) as (x0, y0, x1, y1)
-/// give (B, M). On any device, of the inputs' float type, and not meant to be differentiated: it makes
-/// IoU-Net's training targets.
+/// Returns the IoU of candidates with their own target, half-open: `y` (B, M, 4) and `y_i` (B, 4) as (x0, y0, x1, y1) give
+/// (B, M). The function works on any device and in any float type. It is for the training targets of IoU-Net, and not meant
+/// to be differentiated.
 ///
 /// # Errors
-/// [`Error::Argument`] where the shapes are others.
+/// [`Error::Argument`] if the shapes do not fit.
 pub fn paired_iou(y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
     match (y.dims(), y_i.dims()) {
-        // candle panics on views of nothing.
+        // candle panics on empty views.
         (&[b, m, 4], &[b_i, 4]) if b == b_i && b * m == 0 => {
             return Ok(Tensor::zeros((b, m), y.dtype(), y.device())?);
         }
@@ -98,7 +98,7 @@ pub fn paired_iou(y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
     let intersection = area(&low.broadcast_maximum(&low_i)?, &high.broadcast_minimum(&high_i)?)?;
     let both = area(&low, &high)?.broadcast_add(&area(&low_i, &high_i)?)?;
     let union = (both - &intersection)?;
-    // Where the union is empty the intersection is too: 0/1 there.
+    // An empty union has an empty intersection: the quotient is 0/1 there.
     let union = union.gt(0.0)?.where_cond(&union, &union.ones_like()?)?;
     Ok((intersection / union)?)
 }

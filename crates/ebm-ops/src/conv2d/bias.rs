@@ -1,11 +1,11 @@
-//! The gradient in the bias: the sums of the output's gradient over each filter.
+//! The gradient in the bias: sums of the output's gradient over each filter.
 
 use rayon::prelude::*;
 
-/// Pixels that are added up in f32 before the sums go on in f64.
+/// Pixels that are added up in f32, before the sums are added in f64.
 const PIXELS: usize = 256;
 
-/// `db[o] = Σ dy` over the maps of filter o, for dy with the filters innermost.
+/// Returns `db[o] = Σ dy` over the maps of filter o, for dy with the filters innermost.
 pub(super) fn bias_gradient(dy: &[f32], filters: usize) -> Vec<f32> {
     let partial: Vec<Vec<f32>> =
         dy.par_chunks(PIXELS * filters).map(|rows| column_sums(rows, filters)).collect();

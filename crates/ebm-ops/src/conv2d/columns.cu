@@ -1,12 +1,12 @@
-// The columns of image patches and their adjoint, for convolutions as matrix products.
+// Columns of image patches and their adjoint, for convolutions as matrix products.
 #include "../kernels.cuh"
 
-// The convolution's sizes; the columns are (n, C · kh · kw, out_h · out_w).
+// Sizes of the convolution. The columns are (n, C · kh · kw, out_h · out_w).
 struct Patches {
   int height, width, kernel_h, kernel_w, stride, pad_h, pad_w, out_h, out_w;
 };
 
-// x (planes, H, W) -> columns: a thread for each number of a column.
+// x (planes, H, W) -> columns, with a thread for each number of a column.
 template <typename T>
 __device__ void im2col(u32 count, const T *x, T *columns, Patches g) {
   FOR_EACH(i, count) {
@@ -20,7 +20,7 @@ __device__ void im2col(u32 count, const T *x, T *columns, Patches g) {
   }
 }
 
-// columns -> the sums at the pixels that they were read from: a thread for each pixel, which adds in the taps' order.
+// columns -> sums at the pixels that they were read from, with a thread for each pixel, which adds in the order of the taps.
 template <typename T>
 __device__ void col2im(u32 count, const T *columns, T *x, Patches g) {
   FOR_EACH(i, count) {

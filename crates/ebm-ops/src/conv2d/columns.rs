@@ -1,5 +1,5 @@
-//! The convolution as a product with the image's columns: in f64, by which the kernels in f32 are tested, and on GPUs
-//! without cuDNN, where candle's own has no right gradient.
+//! The convolution as a product with the image's columns. In f64 it is the reference for tests of the kernels in f32. It also
+//! serves GPUs without cuDNN, where candle's own convolution has no right gradient.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use crate::cuda;
 use crate::float::Float;
 use crate::kernel::{Apply, Gradients, Kernel};
 
-/// Numbers of columns that are made at a time, unless an image has more: 1 GiB of f32.
+/// Numbers of columns that are computed at a time, unless one image has more: 1 GiB of f32.
 const COLUMNS: usize = 1 << 28;
 
-/// x (N, C, H, W), w (O, C, kh, kw) -> (N, O, oh, ow), differentiable in both.
+/// Computes x (N, C, H, W), w (O, C, kh, kw) -> (N, O, oh, ow), differentiable in both.
 pub(super) fn conv2d(x: &Tensor, w: &Tensor, g: &Geometry) -> Result<Tensor> {
     let [out_h, out_w] = g.output();
     let w = w.reshape((1, g.filters, g.depth()))?;
@@ -36,7 +36,7 @@ pub(super) fn conv2d(x: &Tensor, w: &Tensor, g: &Geometry) -> Result<Tensor> {
     Ok(y.reshape((g.batch, g.filters, out_h, out_w))?)
 }
 
-/// x (N, C, H, W) -> its columns (N, C · kh · kw, oh · ow), or the adjoint of that.
+/// Kernel from x (N, C, H, W) to its columns (N, C · kh · kw, oh · ow), or its adjoint.
 #[derive(Clone, Copy)]
 struct Columns {
     geometry: Geometry,
@@ -50,15 +50,15 @@ impl Columns {
     }
 }
 
-/// Of the outputs of an axis, those whose input at this tap lies within the image.
+/// Returns the outputs of an axis whose input at this tap lies within the image.
 fn valid(g: &Geometry, axis: usize, tap: usize) -> Range<usize> {
     let (size, padding) = ([g.height, g.width][axis], g.padding[axis]);
     let end = (size + padding).saturating_sub(tap).div_ceil(g.stride).min(g.output()[axis]);
     padding.saturating_sub(tap).div_ceil(g.stride).min(end)..end
 }
 
-/// Calls `run(number in the columns, number in the image, length)` for each run of an image's columns that lies
-/// within the image: number `c + i` of the columns is number `p + i * stride` of the image.
+/// Calls `run(number in the columns, number in the image, length)` for each run of an image's columns that lies within the
+/// image. Number `c + i` of the columns is number `p + i * stride` of the image.
 fn runs(g: &Geometry, mut run: impl FnMut(usize, usize, usize)) {
     let [kernel_h, kernel_w] = g.kernel;
     for row in 0..g.depth() {

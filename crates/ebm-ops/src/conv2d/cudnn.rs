@@ -1,4 +1,4 @@
-//! The convolution through cuDNN, of maps with the channels innermost: forward, and the gradients in x and w.
+//! The convolution by cuDNN of maps with the channels innermost, with the gradients in x and w.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,20 +22,19 @@ use super::geometry::Geometry;
 use crate::cuda::{Argument, Element, Made, elements, launch, sizes, unsupported, unwritten};
 use crate::kernel::{Apply, Gradients, Kernel};
 
-/// Bytes of scratch memory that an algorithm may want; beyond, one that needs none or little is taken.
+/// Most bytes of scratch memory for an algorithm. Instead of one that needs more, one that needs little or none is used.
 const WORKSPACE: usize = 1 << 30;
 
-/// x (N, H, W, C), w (O, C, kh, kw) -> (N, oh, ow, O), differentiable in both. x and y are f32, or bf16
-/// beside w in f32.
+/// Computes x (N, H, W, C), w (O, C, kh, kw) -> (N, oh, ow, O), differentiable in both. x and y are f32, or x and y are bf16
+/// and w is f32.
 ///
-/// Products of f32 go through TF32 where the device was opened so and the GPU has it; sums are f32, of bf16
-/// too.
+/// Products of f32 use TF32 if the precision allows it and the GPU has it. Sums are f32, also for bf16.
 pub(super) fn conv2d(x: &Tensor, w: &Tensor, geometry: Geometry) -> crate::Result<Tensor> {
     let w = if is_innermost(w.layout())? { w.clone() } else { w.contiguous()? };
     Ok(Conv2d { geometry, role: Role::Forward }.apply([&x.contiguous()?, &w])?)
 }
 
-/// Filters (O, C, kh, kw) that are stored as (O, kh, kw, C), the order in which cuDNN reads them.
+/// Returns filters (O, C, kh, kw) that are stored as (O, kh, kw, C), the order in which cuDNN reads them.
 pub(crate) fn innermost(w: &Tensor) -> crate::Result<Tensor> {
     Ok(w.permute((0, 2, 3, 1))?.contiguous()?.permute((0, 3, 1, 2))?)
 }
@@ -44,7 +43,7 @@ fn is_innermost(w: &Layout) -> Result<bool> {
     Ok(w.permute(&[0, 2, 3, 1])?.is_contiguous())
 }
 
-/// Which of a convolution's three tensors is made out of the other two.
+/// The tensor of a convolution that is computed from the other two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Role {
     /// (x, w) -> y.
@@ -68,14 +67,14 @@ enum Algorithm {
     Filter(FilterAlgorithm),
 }
 
-/// What the choice of an algorithm depends on; the last says whether f32 may be multiplied as TF32.
+/// Key of the choice of an algorithm. The last field says whether f32 may be multiplied as TF32.
 #[derive(PartialEq, Eq, Hash)]
 struct Problem(DeviceId, Geometry, Role, DType, bool);
 
 thread_local! {
-    /// cuDNN's handles belong to a thread.
+    /// cuDNN's handles of this thread. A handle belongs to one thread.
     static HANDLES: RefCell<HashMap<DeviceId, Arc<Cudnn>>> = RefCell::default();
-    /// The algorithm of each problem, and the scratch memory that it wants.
+    /// Algorithm of each problem, and the bytes of scratch memory that it needs.
     static CHOICES: RefCell<HashMap<Problem, (Algorithm, usize)>> = RefCell::default();
 }
 
@@ -94,7 +93,7 @@ fn handle(device: &CudaDevice) -> Result<Arc<Cudnn>> {
     })
 }
 
-/// A problem in cuDNN's terms; sums are of type T::Wide.
+/// A problem in cuDNN's terms. Sums are of type T::Wide.
 struct Described<T: Element> {
     conv: ConvDescriptor<T::Wide>,
     x: TensorDescriptor<T>,
@@ -131,7 +130,7 @@ where
         describe().map_err(failed)
     }
 
-    /// cuDNN's choice, unless it wants too much memory, or adds in an order that differs from run to run.
+    /// Returns cuDNN's choice, unless it needs too much memory or its order of summation differs from run to run.
     fn choose(&self, role: Role) -> std::result::Result<(Algorithm, usize), CudnnError> {
         use DataAlgorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 as DATA_0;
         use DataAlgorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 as DATA_1;
@@ -175,8 +174,8 @@ where
         let Self { conv, x, w, y } = self;
         let (scale, scratch) = ((T::one(), T::zero()), Some(scratch));
         #[expect(unsafe_code, reason = "calls of cuDNN")]
-        // SAFETY: the three tensors are contiguous and have the sizes that the descriptors were made from, and the scratch memory is
-        // as large as cuDNN asked for.
+        // SAFETY: the three tensors are contiguous and have the sizes that the descriptors were made from. The scratch memory
+        // is as large as cuDNN asked for.
         unsafe {
             match algorithm {
                 Algorithm::Forward(algorithm) => {
@@ -194,7 +193,7 @@ where
 }
 
 impl Conv2d {
-    /// The tensor that the role makes: maps in the type T of the maps, filters (O, C, kh, kw) in that of the
+    /// Computes the tensor of the role: maps in the type T of the maps, or filters (O, C, kh, kw) in the type of the
     /// parameters.
     fn made<T: Element + CudnnDataType>(&self, a: Argument<'_>, b: Argument<'_>) -> Result<CudaStorage>
     where
@@ -227,8 +226,8 @@ impl Conv2d {
         }
     }
 
-    /// [`made`](Self::made) of a kernel of one pixel: a product of matrices, which cuBLAS starts in a
-    /// fraction of the time that cuDNN takes.
+    /// Computes [`made`](Self::made) of a kernel of one pixel as a product of matrices, which cuBLAS starts in a fraction of
+    /// the time of cuDNN.
     fn pointwise(&self, a: Argument<'_>, b: Argument<'_>, maps: DType) -> Result<CudaStorage> {
         let g = &self.geometry;
         let (pixels, channels, filters) = (g.batch * g.plane(), g.channels, g.filters);
@@ -244,7 +243,7 @@ impl Conv2d {
             };
         }
         let (map, w) = if matches!(self.role, Role::Data) { (b, a) } else { (a, b) };
-        // The filters in the maps' type.
+        // The filters in the type of the maps.
         let rounded = (w.0.dtype() != maps).then(|| w.0.to_dtype(w.1, maps)).transpose()?;
         let (w, layout) = match &rounded {
             Some(rounded) => (rounded, Layout::contiguous((filters, channels))),
@@ -257,12 +256,12 @@ impl Conv2d {
         map.0.matmul(w, (1, pixels, filters, channels), &x, &layout)
     }
 
-    /// Whether filters (O, C, kh, kw) of the parameters' type are what cuDNN writes.
+    /// Returns `true` if cuDNN writes filters in the order (O, C, kh, kw) and in the type of the parameters.
     fn is_in_order<T: Element>(&self) -> bool {
         (self.geometry.taps() == 1 || self.geometry.channels == 1) && T::DTYPE == T::Wide::DTYPE
     }
 
-    /// What `run` makes of the filters as cuDNN reads them, (O, kh, kw, C) in the maps' type.
+    /// Calls `run` with the filters as cuDNN reads them, (O, kh, kw, C) in the type of the maps.
     fn with_filters<T: Element>(
         &self,
         (w, layout): Argument<'_>,
@@ -283,7 +282,7 @@ impl Conv2d {
         run(&elements::<T>((&rounded, &Layout::contiguous(inner.shape())))?)
     }
 
-    /// What cuDNN makes of two tensors: `len` numbers.
+    /// Computes `len` numbers from two tensors by cuDNN.
     fn product<T: Element + CudnnDataType>(
         &self,
         device: &CudaDevice,
@@ -304,7 +303,7 @@ impl Conv2d {
                 choice
             }
         };
-        // cuDNN writes all of the output, and reads of the scratch memory only what it wrote.
+        // cuDNN writes all of the output, and reads only the part of the scratch memory that it wrote.
         let (mut out, mut scratch) =
             (unwritten::<T>(device, len)?, unwritten::<u8>(device, workspace.max(1))?);
         described.start(algorithm, tensors, &mut out, &mut scratch).map_err(failed)?;
@@ -313,7 +312,7 @@ impl Conv2d {
 }
 
 impl Kernel<2> for Conv2d {
-    /// Filters may lie as [`innermost`] says.
+    /// Filters may be stored as [`innermost`] stores them.
     const STRIDED: bool = true;
 
     const NAME: &'static str = "conv2d by cuDNN";
@@ -329,7 +328,7 @@ impl Kernel<2> for Conv2d {
     }
 
     fn cuda(&self, [a, b]: [Argument<'_>; 2]) -> Made {
-        // A map, which says the type.
+        // A map, which decides the type.
         let map = if matches!(self.role, Role::Data) { b } else { a };
         match map.0.dtype() {
             maps @ (DType::F32 | DType::BF16) if self.geometry.is_pointwise() => self.pointwise(a, b, maps),

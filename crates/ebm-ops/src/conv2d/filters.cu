@@ -1,5 +1,5 @@
-// Filters (O, C, taps) in the order in which cuDNN reads them beside maps with the channels innermost, (O, taps, C), in the maps' type;
-// and the gradient in those back.
+// Reorders filters (O, C, taps) to (O, taps, C), the order in which cuDNN reads them beside maps with the channels innermost,
+// in the type of the maps; and reorders the gradient in them back.
 #include "../kernels.cuh"
 
 // A thread for each number of the result.

@@ -1,4 +1,4 @@
-//! The sizes of a convolution and its columns.
+//! Sizes of a convolution and its columns.
 
 /// Sizes of `(N, C, H, W) * (O, C, kh, kw) -> (N, O, oh, ow)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// That of maps (N, H, W, C) and filters (O, C, kh, kw). The error says what does not fit.
+    /// Returns the sizes for maps (N, H, W, C) and filters (O, C, kh, kw). The error says why they do not fit.
     pub(super) fn new(
         [batch, height, width, channels]: [usize; 4],
         [filters, expected, kernel_h, kernel_w]: [usize; 4],
@@ -45,34 +45,34 @@ impl Geometry {
         Ok(Self { batch, channels, height, width, filters, kernel, stride, padding: [padding; 2] })
     }
 
-    /// Output height and width, `floor((size + 2 padding - kernel) / stride) + 1`.
+    /// Returns output height and width, `floor((size + 2 padding - kernel) / stride) + 1`.
     pub(super) fn output(&self) -> [usize; 2] {
         let side = |size: usize, i: usize| (size + 2 * self.padding[i] - self.kernel[i]) / self.stride + 1;
         [side(self.height, 0), side(self.width, 1)]
     }
 
-    /// Output pixels per image.
+    /// Returns the number of output pixels per image.
     pub(super) fn pixels(&self) -> usize {
         let [h, w] = self.output();
         h * w
     }
 
-    /// Input elements per channel of an image.
+    /// Returns the number of input elements per channel of an image.
     pub(super) fn plane(&self) -> usize {
         self.height * self.width
     }
 
-    /// Kernel elements per channel.
+    /// Returns the number of kernel elements per channel.
     pub(super) fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// Rows of the im2col matrix.
+    /// Returns the number of rows of the im2col matrix.
     pub(super) fn depth(&self) -> usize {
         self.channels * self.taps()
     }
 
-    /// Whether the im2col matrix of an image is the image itself.
+    /// Returns `true` if the im2col matrix of an image is the image itself.
     pub(super) fn is_pointwise(&self) -> bool {
         self.kernel == [1, 1] && self.stride == 1 && self.padding == [0, 0]
     }

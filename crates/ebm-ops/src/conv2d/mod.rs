@@ -1,13 +1,13 @@
 //! Two-dimensional convolution with gradients for every size.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `op` | the candle operations |
-//! | `bias` | the gradient in the bias |
+//! | `op` | candle operations |
+//! | `bias` | gradient in the bias |
 //! | `packed` | f32: implicit products with packed weights, channels innermost |
 //! | `cudnn` | on a GPU, channels innermost |
-//! | `epilogue` | on a GPU: the bias, a residual and ReLU, in one pass |
-//! | `columns` | products with the image's columns: f64, by which the others are tested, and GPUs without cuDNN |
+//! | `epilogue` | on a GPU: bias, residual and activation, in one pass |
+//! | `columns` | products with the image's columns: f64, the reference for tests of the others, and GPUs without cuDNN |
 
 mod bias;
 mod columns;
@@ -33,18 +33,18 @@ use crate::relu::Activation;
 use crate::{Error, Result};
 pub(crate) use packed::PackedConv2d;
 
-/// Convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding,
-/// j·stride + v - padding]`, where x is zero outside the image.
+/// Computes the convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding, j·stride +
+/// v - padding]`, where x is zero outside the image.
 ///
-/// x `(N, C, H, W)`, w `(O, C, kh, kw)`, bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`,
-/// all f32 or all f64 on one device, or x and y bf16 beside parameters in f32, which are rounded: sums are
-/// f32 then. Differentiable in x, w and bias; in f32 arguments that depend on no variable cost nothing in the
-/// backward pass. In f32 on the CPU the result has the same bits for every number of threads. On an NVIDIA GPU it is
-/// cuDNN's, where that library is found, and else a product with the image's columns.
+/// x `(N, C, H, W)`, w `(O, C, kh, kw)` and bias `(O)` give y `(N, O, ⌊(H + 2·padding - kh) / stride⌋ + 1, …)`. All are f32
+/// or all f64, on one device. Or x and y are bf16 and the parameters f32: then the parameters are rounded, and sums are f32.
+/// Differentiable in x, w and bias. In f32, arguments that depend on no variable cost nothing in the backward pass. In f32 on
+/// the CPU, the result has the same bits for every number of threads. An NVIDIA GPU uses cuDNN if that library is found, and
+/// a product with the image's columns otherwise.
 ///
 /// # Errors
-/// [`Error::Argument`] where a rank or size does not fit, an extent (the batch included) is zero, the stride
-/// is zero, or the kernel exceeds the padded image.
+/// [`Error::Argument`] if a rank or size does not fit, an extent (the batch included) is zero, the stride is zero, or the
+/// kernel exceeds the padded image.
 pub fn conv2d(
     x: &Tensor,
     w: &Tensor,
@@ -71,12 +71,12 @@ pub fn conv2d(
     channels_first(&apply(&to_channels_last(x)?, w, bias, geometry)?)
 }
 
-/// Whether [`Conv2d`] serves maps of this kind.
+/// Returns `true` if [`Conv2d`] serves maps of this kind.
 fn is_served(x: &Tensor) -> bool {
     x.device().is_cpu() && x.dtype() == DType::F32
 }
 
-/// [`conv2d`] of maps in bf16 with parameters in f32, or rounded before.
+/// Computes [`conv2d`] of maps in bf16, with parameters in f32 or rounded before.
 fn of_bf16(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Tensor> {
     let (w, wide) = (w.to_dtype(DType::BF16)?, DType::F32);
     let bias = bias.map(|bias| bias.to_dtype(wide)).transpose()?;
@@ -84,8 +84,8 @@ fn of_bf16(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding
     Ok(y.to_dtype(DType::BF16)?)
 }
 
-/// [`conv2d_channels_last`] on a GPU without the bias: by cuDNN, and without that or in f64, which cuDNN has
-/// in the other order only, a product with the image's columns. Of maps in bf16 the parameters are f32.
+/// Computes [`conv2d_channels_last`] on a GPU without the bias: by cuDNN, or by a product with the image's columns. The
+/// latter serves GPUs without cuDNN, and f64, which cuDNN has only in the other order. Parameters of maps in bf16 are f32.
 #[cfg(feature = "cuda")]
 fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Result<Tensor> {
     let view = if x.rank() == 4 { x.permute((0, 3, 1, 2))? } else { x.clone() };
@@ -99,7 +99,7 @@ fn product_on_gpu(x: &Tensor, w: &Tensor, stride: usize, padding: usize) -> Resu
     Ok(to_channels_last(&y)?.to_dtype(maps)?)
 }
 
-/// A weight (O, C, kh, kw) in the order in which its device reads it, as a view of this shape.
+/// Returns a weight (O, C, kh, kw) in the order in which its device reads it, as a view of this shape.
 pub(crate) fn in_order(w: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if w.device().is_cuda() && w.dtype() != DType::F64 && crate::device::has_cudnn() {
@@ -108,11 +108,11 @@ pub(crate) fn in_order(w: &Tensor) -> Result<Tensor> {
     Ok(w.clone())
 }
 
-/// [`conv2d_channels_last`], then with `residual`, of y's shape, added, and `activation`: a layer of a residual
-/// network. On a GPU what follows the product is one pass.
+/// Computes [`conv2d_channels_last`], plus `residual`, of y's shape, then `activation`: a layer of a residual network. On a
+/// GPU the operations after the product are one pass.
 ///
 /// # Errors
-/// As [`conv2d`], and where the residual has another shape.
+/// The errors of [`conv2d`], and an error if the residual has another shape.
 pub(crate) fn conv2d_layer(
     x: &Tensor,
     w: &Tensor,
@@ -136,15 +136,14 @@ pub(crate) fn conv2d_layer(
         }
         return Ok(epilogue(&y, &bias, residual, activation)?);
     }
-    activation.of(&conv2d_channels_last(x, w, bias, stride, padding)?, residual)
+    activation.apply(&conv2d_channels_last(x, w, bias, stride, padding)?, residual)
 }
 
-/// [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`; w and bias are
-/// as there. On the CPU in f32 a chain of these saves the copies that `conv2d` makes, since its products run
-/// in this order.
+/// Computes [`conv2d`] of maps with the channels innermost: x `(N, H, W, C)` gives y `(N, oh, ow, O)`, with the w and bias of
+/// [`conv2d`]. On the CPU in f32, a chain of these saves the copies of `conv2d`, since its products run in this order.
 ///
 /// # Errors
-/// As [`conv2d`].
+/// The errors of [`conv2d`].
 pub fn conv2d_channels_last(
     x: &Tensor,
     w: &Tensor,
@@ -203,7 +202,7 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: 
     Ok(geometry)
 }
 
-/// In what w or the bias differs, if it is of another type than this or not where x is.
+/// Returns the difference if w or the bias is not of this type, or not on the device of x.
 pub(crate) fn unlike(x: &Tensor, dtype: DType, w: &Tensor, bias: Option<&Tensor>) -> Option<String> {
     let differs = |other: &&Tensor| other.dtype() != dtype || !other.device().same_device(x.device());
     let other = [w].into_iter().chain(bias).find(differs)?;

@@ -1,5 +1,5 @@
-//! The convolution in f32 on the CPU as candle operations, of maps with the channels innermost: forward, and the
-//! gradients in x, w and the bias.
+//! The convolution in f32 on the CPU as candle operations, of maps with the channels innermost, with the gradients in x, w
+//! and the bias.
 
 use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
@@ -14,10 +14,10 @@ pub(super) struct Conv2d {
     pub(super) made: Made,
 }
 
-/// What is made.
+/// The result of the kernel, which is the map or one of the gradients.
 #[derive(Clone, Copy)]
 pub(super) enum Made {
-    /// `(x, w) -> y`, and with a third argument, the bias.
+    /// `(x, w) -> y`, with the bias as an optional third argument.
     Map,
     /// `(w, dy) -> dx`.
     InputGradient,

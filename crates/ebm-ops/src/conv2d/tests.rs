@@ -5,7 +5,7 @@ use super::{conv2d, conv2d_channels_last};
 use crate::Error;
 use crate::tests::{check_devices, check_gradients, noise_tensor};
 
-/// The definition, summed directly in f64.
+/// Sums the definition of the convolution directly in f64.
 pub(super) fn naive(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Tensor {
     let (n, c, h, wd) = x.dims4().unwrap();
     let (o, _, kh, kw) = w.dims4().unwrap();
@@ -47,7 +47,7 @@ fn max_difference(a: &Tensor, b: &Tensor) -> f64 {
     d.abs().unwrap().max_all().unwrap().to_scalar().unwrap()
 }
 
-/// `(x, w, bias)` of a geometry, in f64.
+/// Returns `(x, w, bias)` of a geometry, in f64.
 fn arguments(n: usize, c: usize, hw: (usize, usize), o: usize, k: (usize, usize)) -> [Tensor; 3] {
     [
         noise_tensor(&[n, c, hw.0, hw.1], 1).unwrap(),
@@ -56,7 +56,7 @@ fn arguments(n: usize, c: usize, hw: (usize, usize), o: usize, k: (usize, usize)
     ]
 }
 
-/// The gradients of `sum(y * weights)` in x, w and bias.
+/// Returns the gradients of `sum(y * weights)` in x, w and bias.
 fn gradients(args: &[Tensor], stride: usize, padding: usize) -> Vec<Tensor> {
     let vars: Vec<Var> = args.iter().map(|t| Var::from_tensor(t).unwrap()).collect();
     let y = conv2d(&vars[0], &vars[1], Some(&vars[2]), stride, padding).unwrap();
@@ -85,11 +85,11 @@ proptest! {
     }
 }
 
-/// `(batch, channels, (height, width), filters, kernel, stride, padding)`.
+/// Case `(batch, channels, (height, width), filters, kernel, stride, padding)`.
 type Case = (usize, usize, (usize, usize), usize, usize, usize, usize);
 
-/// Sizes that reach every way of cutting the work: several blocks per image, several images per block,
-/// several groups of filters and channels, the image as its own im2col, both ways of the input's gradient.
+/// Sizes that reach every way of cutting the work: several blocks per image, several images per block, several groups of
+/// filters and channels, the image as its own im2col, both ways of the input's gradient.
 const LARGE: [Case; 13] = [
     (1, 5, (41, 53), 7, 3, 1, 1),
     (3, 33, (9, 6), 130, 3, 1, 1),
@@ -99,7 +99,7 @@ const LARGE: [Case; 13] = [
     (2, 3, (61, 50), 9, 7, 2, 3),
     (2, 40, (31, 28), 19, 3, 2, 1),
     (3, 21, (15, 16), 11, 1, 2, 0),
-    // Fewer pixels than filters: weights as they are stored.
+    // Fewer pixels than filters, so that weights are used as they are stored.
     (2, 21, (4, 5), 83, 3, 1, 1),
     (3, 40, (5, 4), 67, 3, 2, 1),
     (2, 130, (3, 2), 90, 1, 1, 0),
@@ -120,8 +120,8 @@ fn every_partition_agrees_with_the_definition() {
                 &naive(x, w, None, stride, padding)
             ) < 1e-10
         );
-        // y is bilinear, so <conv(u, w), g> = <u, dx> and <conv(x, v), g> = <v, dw> for any u and v: the
-        // gradients are exactly adjoint.
+        // y is bilinear, so <conv(u, w), g> = <u, dx> and <conv(x, v), g> = <v, dw> for any u and v: the gradients are
+        // exactly adjoint.
         let g = noise_tensor(y.dims(), 4).unwrap();
         let grads = gradients(&args, stride, padding);
         let dot = |a: &Tensor, b: &Tensor| (a * b).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
@@ -149,7 +149,7 @@ fn single_precision_agrees_with_double() {
     }
 }
 
-/// Result and gradients in f32 by way of maps with the channels innermost.
+/// Returns result and gradients in f32, by maps with the channels innermost.
 fn channels_last_run(args: &[Tensor], stride: usize, padding: usize) -> Vec<Tensor> {
     let vars: Vec<Var> =
         args.iter().map(|t| Var::from_tensor(&t.to_dtype(DType::F32).unwrap()).unwrap()).collect();

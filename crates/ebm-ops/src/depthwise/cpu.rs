@@ -1,9 +1,9 @@
-//! The loops over the rows of maps. A number of the result is one task's alone, and sums have one order
-//! whatever the number of threads.
+//! Loops over the rows of maps. Each number of the result belongs to one task, and sums have one order for every number of
+//! threads.
 
 use rayon::prelude::*;
 
-use super::geometry::{Geometry, Meeting};
+use super::geometry::{Geometry, TapPixel};
 use super::kernels::{Lanes, Map, Row, RowGradient, Taps};
 use crate::float::Float;
 use crate::gemm::even_ranges;
@@ -11,31 +11,31 @@ use crate::relu::Activation;
 use crate::simd::{Vectorized, arch};
 use crate::storage::unwritten;
 
-/// Products of a task at least.
+/// Least number of products of a task.
 const PRODUCTS: usize = 1 << 15;
-/// Tasks, each with its own sums, of the weight's gradient.
+/// Tasks of the weight's gradient, each with its own sums.
 const TASKS: usize = 16;
 
-/// What follows the sums over the taps: nothing, or a bias (C), and what is cut off.
+/// Operations after the sums over the taps: a bias (C), unless it is empty, and an activation.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Epilogue<'a, T> {
     pub(super) bias: &'a [T],
     pub(super) activation: Activation,
 }
 
-/// y (N, oh, ow, C) of x (N, H, W, C) and w (kh·kw, C).
+/// Returns y (N, oh, ow, C) of x (N, H, W, C) and w (kh·kw, C).
 pub(super) fn forward<T: Lanes>(x: &[T], w: &[T], g: &Geometry) -> Vec<T> {
     let mut y = unwritten(g.batch * g.output[0] * g.output[1] * g.channels);
     forward_to(x, w, g, Epilogue { bias: &[], activation: Activation::None }, &mut y);
     y
 }
 
-/// [`forward`] with an epilogue, to `y`.
+/// Computes [`forward`] with an epilogue, to `y`.
 pub(super) fn forward_to<T: Lanes>(x: &[T], w: &[T], g: &Geometry, epilogue: Epilogue<'_, T>, y: &mut [T]) {
     rows(x, g.input, w, g, [g.reads(0), g.reads(1)], epilogue, y);
 }
 
-/// dx (N, H, W, C) from dy (N, oh, ow, C).
+/// Returns dx (N, H, W, C) from dy (N, oh, ow, C).
 pub(super) fn input_gradient<T: Lanes>(dy: &[T], w: &[T], g: &Geometry) -> Vec<T> {
     let mut dx = unwritten(g.batch * g.input[0] * g.input[1] * g.channels);
     let epilogue = Epilogue { bias: &[], activation: Activation::None };
@@ -43,13 +43,14 @@ pub(super) fn input_gradient<T: Lanes>(dy: &[T], w: &[T], g: &Geometry) -> Vec<T
     dx
 }
 
-/// Every row of `to`, where `meetings` say which rows and columns of `from` meet its own.
+/// Computes every row of `to`. `down` and `across` list the rows and columns of `from` that each of its rows and columns
+/// reads.
 fn rows<T: Lanes>(
     from: &[T],
     [height, width]: [usize; 2],
     w: &[T],
     g: &Geometry,
-    [down, across]: [Vec<Vec<Meeting>>; 2],
+    [down, across]: [Vec<Vec<TapPixel>>; 2],
     Epilogue { bias, activation }: Epilogue<'_, T>,
     to: &mut [T],
 ) {
@@ -64,7 +65,7 @@ fn rows<T: Lanes>(
     });
 }
 
-/// dw (kh·kw, C) from x (N, H, W, C) and dy (N, oh, ow, C).
+/// Returns dw (kh·kw, C) from x (N, H, W, C) and dy (N, oh, ow, C).
 pub(super) fn weight_gradient<T: Float>(x: &[T], dy: &[T], g: &Geometry) -> Vec<T> {
     let ([height, width], [out_h, out_w], arch) = (g.input, g.output, arch());
     let (down, across) = (g.reads(0), g.reads(1));

@@ -5,7 +5,7 @@ struct Sizes {
   int height, width, out_h, out_w, kernel_h, kernel_w, stride, top, left, channels;
 };
 
-// x -> y (n, out_h, out_w, C): a thread for each number of y.
+// x -> y (n, out_h, out_w, C), with a thread for each number of y.
 template <typename T>
 __device__ void forward(u32 count, const T *x, const T *w, T *y, Sizes g) {
   FOR_EACH(i, count) {
@@ -25,7 +25,7 @@ __device__ void forward(u32 count, const T *x, const T *w, T *y, Sizes g) {
   }
 }
 
-// dy -> dx (n, H, W, C): a thread for each number of dx, which adds the outputs that read it.
+// dy -> dx (n, H, W, C), with a thread for each number of dx, which adds the outputs that read it.
 template <typename T>
 __device__ void input_gradient(u32 count, const T *dy, const T *w, T *dx, Sizes g) {
   FOR_EACH(i, count) {
@@ -46,7 +46,7 @@ __device__ void input_gradient(u32 count, const T *dy, const T *w, T *dx, Sizes 
   }
 }
 
-// x, dy -> (shares, kh · kw, C): a thread for each weight and share of the n · out_h rows of dy.
+// x, dy -> (shares, kh · kw, C), with a thread for each weight and share of the n · out_h rows of dy.
 template <typename T>
 __device__ void weight_gradient(u32 count, const T *x, const T *dy, T *shares, int rows, int num_shares, Sizes g) {
   int taps = g.kernel_h * g.kernel_w;
@@ -68,7 +68,7 @@ __device__ void weight_gradient(u32 count, const T *x, const T *dy, T *shares, i
   }
 }
 
-// (shares, len) -> (len): a thread for each sum.
+// (shares, len) -> (len), with a thread for each sum.
 template <typename T>
 __device__ void gather(u32 count, const T *shares, T *sums, int num_shares, int len) {
   FOR_EACH(i, count) {

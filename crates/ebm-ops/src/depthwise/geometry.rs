@@ -1,22 +1,22 @@
-//! The sizes of a depthwise convolution.
+//! Sizes of a depthwise convolution.
 
 use candle_core::Tensor;
 
 use super::refuse;
 use crate::Result;
 
-/// The zeros around a map.
+/// Zeros around a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
-    /// So many on each side: torch's.
+    /// This number of zeros on each side, as in torch.
     Each(usize),
-    /// As few as give `⌈size / stride⌉` outputs, half of them before the map and the odd one behind:
+    /// The fewest zeros that give `⌈size / stride⌉` outputs, half of them before the map and an odd one after it, as
     /// TensorFlow's `SAME`.
     Same,
 }
 
 impl Padding {
-    /// The zeros before an axis, and the number of outputs along it; none where the kernel does not fit.
+    /// Returns the zeros before an axis and the number of outputs along it, or `None` if the kernel does not fit.
     pub(crate) fn along(self, size: usize, kernel: usize, stride: usize) -> Option<(usize, usize)> {
         match self {
             Self::Each(zeros) => {
@@ -37,17 +37,17 @@ impl Padding {
 pub(super) struct Geometry {
     pub(super) batch: usize,
     pub(super) channels: usize,
-    /// Height and width.
+    /// Height and width of the input.
     pub(super) input: [usize; 2],
     pub(super) output: [usize; 2],
     pub(super) kernel: [usize; 2],
     pub(super) stride: usize,
-    /// The zeros above and left of a map.
+    /// Zeros above and left of a map.
     pub(super) before: [usize; 2],
 }
 
-/// A tap of an axis and the pixel that it meets there.
-pub(super) type Meeting = (usize, usize);
+/// Tap of an axis and the pixel that it reads there.
+pub(super) type TapPixel = (usize, usize);
 
 impl Geometry {
     pub(super) fn new(
@@ -82,8 +82,8 @@ impl Geometry {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// The taps that each output of an axis reads with, and the inputs that it reads.
-    pub(super) fn reads(&self, axis: usize) -> Vec<Vec<Meeting>> {
+    /// Returns, for each output of an axis, its taps and the inputs that they read.
+    pub(super) fn reads(&self, axis: usize) -> Vec<Vec<TapPixel>> {
         let read = |output: usize| {
             let taps = 0..self.kernel[axis];
             let input = |tap: usize| (output * self.stride + tap).checked_sub(self.before[axis]);
@@ -93,8 +93,8 @@ impl Geometry {
         (0..self.output[axis]).map(read).collect()
     }
 
-    /// The taps with which each input of an axis is read, and the outputs that read it.
-    pub(super) fn readers(&self, axis: usize) -> Vec<Vec<Meeting>> {
+    /// Returns, for each input of an axis, the taps that read it and their outputs.
+    pub(super) fn readers(&self, axis: usize) -> Vec<Vec<TapPixel>> {
         let mut readers = vec![Vec::new(); self.input[axis]];
         for (output, read) in self.reads(axis).into_iter().enumerate() {
             for (tap, input) in read {

@@ -1,12 +1,12 @@
-//! The loops over the pixels and channels of a row.
+//! Loops over the pixels and channels of a row.
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::geometry::Meeting;
+use super::geometry::TapPixel;
 use crate::float::Float;
 use crate::simd::Vectorized;
 
-/// The image (H, W, C) that is read.
+/// Image (H, W, C) that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Map<'a, T> {
     pub(super) image: &'a [T],
@@ -15,23 +15,23 @@ pub(super) struct Map<'a, T> {
 }
 
 impl<'a, T> Map<'a, T> {
-    /// The channels of a pixel.
+    /// Returns the channels of a pixel.
     #[inline(always)]
     fn pixel(self, row: usize, column: usize) -> &'a [T] {
         &self.image[(row * self.width + column) * self.channels..][..self.channels]
     }
 }
 
-/// The weights (kh·kw, C) and what they meet: the rows of a whole row, the columns of each of its pixels.
+/// Weights (kh·kw, C), the input rows that the output row reads, and the input columns that each of its pixels reads.
 #[derive(Clone, Copy)]
 pub(super) struct Taps<'a, T> {
     pub(super) w: &'a [T],
     pub(super) kernel_w: usize,
-    pub(super) rows: &'a [Meeting],
-    pub(super) columns: &'a [Vec<Meeting>],
+    pub(super) rows: &'a [TapPixel],
+    pub(super) columns: &'a [Vec<TapPixel>],
 }
 
-/// A row of the result: the sums over the taps, plus `bias` (C) unless it is empty, within `bounds`.
+/// Row of the result: the sums over the taps, plus `bias` (C) unless it is empty, within `bounds`.
 pub(super) struct Row<'a, T> {
     pub(super) to: &'a mut [T],
     pub(super) from: Map<'a, T>,
@@ -40,20 +40,20 @@ pub(super) struct Row<'a, T> {
     pub(super) bounds: [T; 2],
 }
 
-/// The element types that rows are computed in.
+/// Element types that rows are computed in.
 pub(super) trait Lanes: Float {
     /// Computes a row with the processor's widest vectors.
     fn compute(arch: Arch, row: Row<'_, Self>);
 }
 
-/// Neighbouring pixels that are summed at a time, so that a weight is read once for all of them …
+/// Neighbouring pixels that are summed at a time, so that a weight is read once for all of them.
 const PIXELS: usize = 4;
-/// … and vectors of channels.
+/// Vectors of channels that are summed at a time.
 const VECTORS: usize = 2;
 
-/// How many of the pixels from the first on, [`PIXELS`] or one, meet the same columns of the kernel.
-fn alike(columns: &[Vec<Meeting>]) -> usize {
-    let taps = |meetings: &'_ Vec<Meeting>| (meetings.len(), meetings.first().map(|&(v, _)| v));
+/// Returns the number of pixels, [`PIXELS`] or one, from the first on that use the same columns of the kernel.
+fn pixels_with_same_taps(columns: &[Vec<TapPixel>]) -> usize {
+    let taps = |pairs: &'_ Vec<TapPixel>| (pairs.len(), pairs.first().map(|&(v, _)| v));
     match columns.get(..PIXELS) {
         Some([first, others @ ..]) if others.iter().all(|other| taps(other) == taps(first)) => PIXELS,
         _ => 1,
@@ -72,18 +72,18 @@ macro_rules! lanes {
         }
 
         impl Row<'_, $type> {
-            /// The P pixels from `first` on, all of which meet the same taps.
+            /// Computes the P pixels from `first` on, which all use the same taps.
             #[inline(always)]
             fn pixels<S: Simd, const P: usize>(&mut self, simd: S, first: usize) {
                 let Self { to, from, taps, bias, bounds } = self;
                 let channels = from.channels;
                 let to = &mut to[first * channels..][..P * channels];
                 let [least, most] = bounds.map(|bound| simd.$splat(bound));
-                // Either is the sum where that is NaN.
+                // If `sum` is NaN, minimum and maximum return it.
                 let cut = |sum| simd.$min(most, simd.$max(least, sum));
                 let (bias, bias_end) = S::$as(bias);
                 let count = S::$as(&to[..channels]).0.len();
-                // What each pixel reads, and its weights.
+                // The numbers that each pixel reads, and their weights.
                 let mut terms = Vec::with_capacity(taps.rows.len() * taps.kernel_w);
                 for &(u, row) in taps.rows {
                     for (i, &(v, _)) in taps.columns[first].iter().enumerate() {
@@ -147,7 +147,7 @@ macro_rules! lanes {
             fn with_simd<S: Simd>(mut self, simd: S) {
                 let mut first = 0;
                 while first < self.taps.columns.len() {
-                    match alike(&self.taps.columns[first..]) {
+                    match pixels_with_same_taps(&self.taps.columns[first..]) {
                         PIXELS => {
                             self.pixels::<S, PIXELS>(simd, first);
                             first += PIXELS;
@@ -185,7 +185,7 @@ lanes!(
     min_f64s
 );
 
-/// Adds what a row dy (ow, C) of the result's gradient gives to that of the weights, (kh·kw, C).
+/// Loop that adds the share of a row dy (ow, C) of the result's gradient to the gradient of the weights, (kh·kw, C).
 pub(super) struct RowGradient<'a, T> {
     pub(super) dw: &'a mut [T],
     pub(super) from: Map<'a, T>,

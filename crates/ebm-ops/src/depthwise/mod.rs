@@ -1,10 +1,10 @@
 //! Depthwise convolution, one filter for each channel, of maps with the channels innermost.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `geometry` | the sizes, the padding, and which taps of an axis meet which pixels |
-//! | `cpu`, `kernels` | the loops over rows, and those over channels |
-//! | `depthwise.cu` | the same on a GPU |
+//! | `geometry` | sizes, padding, and the pixels that each tap of an axis reads |
+//! | `cpu`, `kernels` | loops over rows, and loops over channels |
+//! | `depthwise.cu` | the operation on a GPU |
 //! | `packed` | the layer of constant parameters |
 
 mod cpu;
@@ -17,9 +17,9 @@ mod tests;
 use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 
 use self::geometry::Geometry;
+use super::bf16::in_f32;
 use super::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use super::relu::Activation;
-use super::widened::widened;
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::{Error, Result};
@@ -27,19 +27,19 @@ use crate::{Error, Result};
 pub use geometry::Padding;
 pub(crate) use packed::PackedDepthwise;
 
-/// The name in errors.
+/// Name in errors.
 const OP: &str = "depthwise conv2d";
 
-/// `y[n, i, j, c] = bias[c] + Σ_{u, v} w[c, 0, u, v] · x[n, i·stride + u - top, j·stride + v - left, c]`, where
-/// x is zero outside the map and `padding` says how many zeros lie at its top and left.
+/// Computes the depthwise convolution `y[n, i, j, c] = bias[c] + Σ_{u, v} w[c, 0, u, v] · x[n, i·stride + u - top, j·stride +
+/// v - left, c]`. x is zero outside the map, and `padding` gives the numbers of zeros `top` and `left`.
 ///
-/// x `(N, H, W, C)`, w `(C, 1, kh, kw)` and bias `(C)`, all f32 or all f64 on one device, give y
-/// `(N, oh, ow, C)`; x and y may be bf16 beside parameters in f32, and sums are f32 then. Differentiable in
-/// all three. On the CPU the result has the same bits for every number of threads.
+/// x `(N, H, W, C)`, w `(C, 1, kh, kw)` and bias `(C)`, all f32 or all f64 on one device, give y `(N, oh, ow, C)`. x and y
+/// may also be bf16 with parameters in f32, and sums are f32 then. Differentiable in all three. On the CPU the result has the
+/// same bits for every number of threads.
 ///
 /// # Errors
-/// [`Error::Argument`] where a rank, size or type does not fit, an extent is zero, the stride is zero, or the
-/// kernel exceeds the padded map.
+/// [`Error::Argument`] if a rank, size or type does not fit, an extent is zero, the stride is zero, or the kernel exceeds the
+/// padded map.
 pub fn depthwise_conv2d_channels_last(
     x: &Tensor,
     w: &Tensor,
@@ -50,10 +50,10 @@ pub fn depthwise_conv2d_channels_last(
     depthwise_layer(x, w, bias, stride, padding, Activation::None)
 }
 
-/// [`depthwise_conv2d_channels_last`] and `activation`.
+/// Computes [`depthwise_conv2d_channels_last`], then `activation`.
 ///
 /// # Errors
-/// As there.
+/// The errors of [`depthwise_conv2d_channels_last`].
 pub(crate) fn depthwise_layer(
     x: &Tensor,
     w: &Tensor,
@@ -63,10 +63,10 @@ pub(crate) fn depthwise_layer(
     activation: Activation,
 ) -> Result<Tensor> {
     if x.dtype() == DType::BF16 {
-        return widened(x, |x| depthwise_layer(x, w, bias, stride, padding, activation));
+        return in_f32(x, |x| depthwise_layer(x, w, bias, stride, padding, activation));
     }
     let geometry = check(x, w, bias, stride, padding)?;
-    // Tap after tap, (kh·kw, C): the order in which channels meet.
+    // Tap after tap, (kh·kw, C): channels lie side by side.
     let taps = w.reshape((geometry.channels, ()))?.t()?;
     let y = Depthwise { geometry, of: Of::Map }.apply([x, &taps])?;
     #[cfg(feature = "cuda")]
@@ -74,7 +74,7 @@ pub(crate) fn depthwise_layer(
         return Ok(super::conv2d::epilogue(&y, bias, None, activation)?);
     }
     let y = bias.map_or_else(|| Ok(y.clone()), |bias| y.broadcast_add(bias))?;
-    activation.of(&y, None)
+    activation.apply(&y, None)
 }
 
 fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, stride: usize, padding: Padding) -> Result<Geometry> {
@@ -97,7 +97,7 @@ fn refuse<T>(reason: String) -> Result<T> {
     Err(Error::Argument { op: OP, reason })
 }
 
-/// One of the products of a layer, of contiguous arguments; w is (kh·kw, C).
+/// One of the products of a layer, of contiguous arguments, where w is (kh·kw, C).
 #[derive(Clone, Copy)]
 struct Depthwise {
     geometry: Geometry,
@@ -136,7 +136,7 @@ impl Kernel<2> for Depthwise {
 
     #[cfg(feature = "cuda")]
     fn cuda(&self, [a, b]: [cuda::Argument<'_>; 2]) -> cuda::Made {
-        /// Most shares of the result's rows whose sums for the weight's gradient are made apart.
+        /// Most shares of the result's rows, each with its own sums for the weight's gradient.
         const SHARES: usize = 64;
         let (g, device) = (&self.geometry, cuda::device(a));
         let len = self.shape([a.1.shape(), b.1.shape()])?.elem_count();

@@ -1,4 +1,4 @@
-//! A depthwise convolution of constant parameters with what follows it, in one pass: f32, on the CPU.
+//! A depthwise convolution of constant parameters with bias and activation in one pass, f32, on the CPU.
 
 use candle_core::Tensor;
 
@@ -11,11 +11,11 @@ use crate::packed::Workspace;
 use crate::relu::Activation;
 use crate::storage::{bias_numbers, numbers};
 
-/// `y = activation(depthwise(x, w) + bias)` with w in the order in which channels meet. For inference: no
-/// gradient.
+/// Layer `y = activation(depthwise(x, w) + bias)`, with w in the order in which the loops read it. It is for inference and
+/// has no gradient.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedDepthwise {
-    /// (kh·kw, C).
+    /// Weights (kh·kw, C).
     taps: Vec<f32>,
     bias: Vec<f32>,
     kernel: [usize; 2],
@@ -24,10 +24,10 @@ pub(crate) struct PackedDepthwise {
 }
 
 impl PackedDepthwise {
-    /// Of `weight` (C, 1, kh, kw) and `bias` (C), both f32.
+    /// Packs `weight` (C, 1, kh, kw) and `bias` (C), both f32.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) where a shape does not fit.
+    /// [`Error::Argument`](crate::Error::Argument) if a shape does not fit.
     pub(crate) fn new(
         weight: &Tensor,
         bias: Option<&Tensor>,
@@ -42,11 +42,10 @@ impl PackedDepthwise {
         Ok(Self { taps, bias, kernel: [kernel_h, kernel_w], stride, padding })
     }
 
-    /// x (N, H, W, C) -> (N, oh, ow, C).
+    /// Computes x (N, H, W, C) -> (N, oh, ow, C).
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) where x has another number of channels, or is smaller than
-    /// the kernel.
+    /// [`Error::Argument`](crate::Error::Argument) if x has another number of channels, or is smaller than the kernel.
     pub(crate) fn forward(&self, x: &Tensor, activation: Activation) -> Result<Tensor> {
         let geometry = Geometry::new(x, self.bias.len(), self.kernel, self.stride, self.padding)?;
         let [height, width] = geometry.output;

@@ -11,7 +11,7 @@ fn wrapped(t: &[Tensor], bias: bool, stride: usize, padding: Padding) -> CandleR
         .map_err(candle_core::Error::wrap)
 }
 
-/// The same by candle, whose values for groups are right, of a map with the zeros written out.
+/// Computes the convolution by candle, whose values for groups are right, of a map with the zeros written out.
 fn expected(x: &Tensor, w: &Tensor, stride: usize, padding: Padding) -> Tensor {
     let sizes = [(1, w.dim(2).unwrap()), (2, w.dim(3).unwrap())];
     let mut x = x.clone();
@@ -48,7 +48,7 @@ proptest! {
 
 #[test]
 fn constants_give_the_same_in_one_pass() {
-    // Channels below, between and at multiples of what is summed at a time.
+    // Numbers of channels below, between and at multiples of the channels that are summed at a time.
     for (channels, kernel, stride) in [(3, 3, 1), (16, 5, 2), (24, 3, 2), (40, 5, 1), (97, 3, 1)] {
         let x = noise_tensor(&[2, 11, 14, channels], 1).unwrap();
         let weight = noise_tensor(&[channels, 1, kernel, kernel], 2).unwrap();

@@ -1,13 +1,12 @@
-//! The devices of a machine: which to compute on.
+//! The device to compute on, and its setup.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `precision` | how exactly a GPU multiplies |
-//! | `upload` | bringing batches to a device |
+//! | `precision` | precision of products on a GPU |
+//! | `upload` | copies of batches to a device |
 //! | `open_cuda` | with the feature `cuda`: a device, set up |
 //!
-//! What a machine has is [`Inventory`]'s. A program built with the feature starts without any of CUDA's
-//! libraries.
+//! [`Inventory`] lists the devices of a machine. A program built with the feature starts without any of CUDA's libraries.
 
 #[cfg(feature = "cuda")]
 mod open_cuda;
@@ -25,11 +24,11 @@ pub use upload::Uploader;
 
 use crate::{Error, Result};
 
-/// Whether this build can compute on NVIDIA's GPUs: the feature `cuda`.
+/// `true` if this build can compute on NVIDIA's GPUs, which is the feature `cuda`.
 pub const HAS_CUDA: bool = cfg!(feature = "cuda");
 
-/// The least compute capability `(major, minor)` of a GPU that this build computes on; none for a build
-/// without the feature.
+/// Returns the least compute capability `(major, minor)` of a GPU that this build computes on, or `None` without the feature
+/// `cuda`.
 #[must_use]
 pub fn built_for() -> Option<(i32, i32)> {
     #[cfg(feature = "cuda")]
@@ -39,17 +38,17 @@ pub fn built_for() -> Option<(i32, i32)> {
     capability
 }
 
-/// Which device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
+/// Device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// As [`Gpu`](Self::Gpu), or the CPU where there is none.
+    /// The device of [`Gpu`](Self::Gpu), or the CPU if there is no GPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The first GPU; of several processes on a machine, each has its own.
+    /// The first GPU. If several processes run on a machine, each has its own GPU.
     Gpu,
-    /// The GPU of this number, counted from 0.
+    /// The GPU with this number, counted from 0.
     Cuda(usize),
 }
 
@@ -82,33 +81,31 @@ impl fmt::Display for Choice {
     }
 }
 
-/// A device that is ready.
+/// Device that is ready to compute.
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The device.
     pub device: Device,
-    /// Why [`Choice::Auto`] came to the CPU, in one line; none where the build knows no other device.
+    /// Reason in one line why [`Choice::Auto`] gave the CPU, or `None` if the build knows no other device.
     pub why_cpu: Option<String>,
 }
 
 /// Opens the device of this choice.
 ///
 /// # Errors
-/// [`Error::Device`] where a GPU that was named cannot be had. [`Choice::Auto`] then gives the CPU, and the
-/// reason.
+/// [`Error::Device`] if a GPU that was named is not available. [`Choice::Auto`] then gives the CPU, and the reason.
 pub fn open(choice: Choice) -> Result<Opened> {
     open_for(choice, 0)
 }
 
-/// The same for the process `local_rank` of those on this machine: [`Choice::Auto`] and [`Choice::Gpu`] are
-/// the GPU of that number, or the only one that the process sees. [`Choice::Auto`] comes to the CPU only
-/// where no GPU is seen.
+/// Opens the device for the process `local_rank` of those on this machine. [`Choice::Auto`] and [`Choice::Gpu`] give the GPU
+/// of that number, or the only one that the process sees. [`Choice::Auto`] gives the CPU only if no GPU is seen.
 ///
 /// # Errors
-/// Those of [`open`], and where there are fewer GPUs than processes.
+/// The errors of [`open`], and an error if there are fewer GPUs than processes.
 pub fn open_for(choice: Choice, local_rank: usize) -> Result<Opened> {
     let opened = |device, why_cpu| Ok(Opened { device, why_cpu });
-    // A launcher may show each process its own GPU alone.
+    // A launcher may show each process only its own GPU.
     let own = || if local_rank > 0 && Inventory::take().devices.len() == 1 { 0 } else { local_rank };
     match choice {
         Choice::Cpu => opened(Device::Cpu, None),
@@ -135,7 +132,7 @@ fn cuda(number: usize) -> Result<Device> {
     Err(Error::Device { device: format!("cuda:{number}"), reason })
 }
 
-/// Whether cuDNN was found; only then convolutions on a GPU go through it.
+/// Returns `true` if cuDNN was found. Only then do convolutions on a GPU use it.
 #[cfg(feature = "cuda")]
 pub(crate) fn has_cudnn() -> bool {
     ebm_base::libraries::cuda::load() == Ok(true)
@@ -178,7 +175,7 @@ mod tests {
         if let Some(why) = opened.why_cpu {
             assert_eq!(why.lines().count(), 1, "{why}");
         }
-        // No machine has so many.
+        // No machine has 4 097 GPUs.
         let error = open(Choice::Cuda(4096)).unwrap_err();
         assert!(matches!(&error, Error::Device { device, .. } if device == "cuda:4096"), "{error}");
         assert!(open_for(Choice::Cpu, 3).unwrap().device.is_cpu());

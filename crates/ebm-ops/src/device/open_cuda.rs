@@ -1,4 +1,4 @@
-//! A GPU, set up for one stream.
+//! A GPU with one stream.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use candle_core::Device;
 use candle_core::cuda_backend::cudarc::driver::{result, sys};
 
-/// GPU `number`. It is opened once in a process: candle takes two openings of one GPU for two devices.
+/// Opens GPU `number` once per process, because candle treats two openings of one GPU as two devices.
 pub(super) fn open(number: usize) -> Result<Device, String> {
     static OPENED: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -14,7 +14,7 @@ pub(super) fn open(number: usize) -> Result<Device, String> {
         return Ok(device.clone());
     }
     ebm_base::libraries::cuda::load()?;
-    // A stream of its own, the same for every thread that computes.
+    // A stream of its own, shared by all threads that compute.
     let device = Device::new_cuda_with_stream(number).map_err(|error| error.to_string())?;
     check_capability(&device)?;
     disable_event_tracking(&device).map_err(|error| error.to_string())?;
@@ -23,7 +23,7 @@ pub(super) fn open(number: usize) -> Result<Device, String> {
     Ok(device)
 }
 
-/// Refuses a device that is older than what the kernels were compiled for.
+/// Refuses a device that is older than the compute capability of the kernels.
 fn check_capability(device: &Device) -> Result<(), String> {
     let context = device.as_cuda_device().map_err(|error| error.to_string())?.cuda_stream().context().clone();
     let (major, minor) = context.compute_capability().map_err(|error| error.to_string())?;
@@ -36,21 +36,21 @@ fn check_capability(device: &Device) -> Result<(), String> {
     }
 }
 
-/// Spares two events for every tensor.
+/// Turns off two events for every tensor.
 #[expect(unsafe_code, reason = "candle leaves the synchronisation of several streams to the caller")]
 fn disable_event_tracking(device: &Device) -> candle_core::Result<()> {
-    // SAFETY: the device is new, and all work on it, from any thread, goes to its one stream: nothing in this workspace opens another.
+    // SAFETY: the device is new, and all work on it, from any thread, goes to its one stream. Nothing in this workspace opens
+    // another.
     unsafe { device.as_cuda_device()?.disable_event_tracking() };
     Ok(())
 }
 
-/// Lets the device's memory pool keep what is freed, instead of giving it back to the driver at each
-/// synchronisation.
+/// Lets the device's memory pool keep freed memory, instead of giving it back to the driver at each synchronisation.
 #[expect(unsafe_code, reason = "a setting that cudarc has no safe function for")]
 fn keep_freed_memory(number: usize) -> Result<(), result::DriverError> {
     let number = i32::try_from(number).unwrap_or(i32::MAX);
     let mut all = u64::MAX;
-    // SAFETY: the device exists, its pool lives as long as it, and the attribute is a u64.
+    // SAFETY: the device exists, its pool lives as long, and the attribute is a u64.
     unsafe {
         let pool = result::device::get_default_mem_pool(result::device::get(number)?)?;
         let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;

@@ -1,35 +1,35 @@
-//! How exactly a GPU multiplies.
+//! Precision of products on a GPU.
 
 use std::fmt;
 use std::str::FromStr;
 
 use candle_core::DType;
 
-/// In what a GPU multiplies f32; parameters, sums, losses and updates are f32 in each. The CPU multiplies f32
-/// as f32, but for layers that were [packed](crate::nn::PackedLinear::with_inputs) in bf16.
+/// Number format in which a GPU multiplies f32. Parameters, sums, losses and updates are always f32. The CPU multiplies f32
+/// as f32, except in layers that were [packed](crate::nn::PackedLinear::with_inputs) in bf16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// f32.
     Full,
-    /// TF32, 10 bits of f32's 23: convolutions and linear layers use the units for matrices.
+    /// TF32, with 10 of f32's 23 bits. Convolutions and linear layers use the tensor cores.
     #[default]
     Tf32,
-    /// TF32, and the maps of a network's body are bf16: half the memory. The weights are rounded for each
-    /// product. On the CPU, what packed layers multiply is bf16.
+    /// TF32, with maps of a network's body in bf16, half the memory. The weights are rounded for each product. On the CPU,
+    /// packed layers multiply in bf16.
     Bf16,
 }
 
 impl Precision {
     const NAMES: [(&str, Self); 3] = [("full", Self::Full), ("tf32", Self::Tf32), ("bf16", Self::Bf16)];
 
-    /// The type of the maps in a network's body.
+    /// Returns the type of the maps in a network's body.
     #[must_use]
     pub fn maps(self) -> DType {
         if self == Self::Bf16 { DType::BF16 } else { DType::F32 }
     }
 
-    /// Makes all GPUs of the process multiply so from now on: candle holds this choice for the whole process,
-    /// and the convolutions here follow it.
+    /// Sets this precision for all GPUs of the process. candle holds it for the whole process, and the convolutions of this
+    /// crate follow it.
     pub fn set(self) {
         #[cfg(feature = "cuda")]
         candle_core::cuda_backend::set_gemm_reduced_precision_f32(self != Self::Full);

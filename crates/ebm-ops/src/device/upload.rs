@@ -1,11 +1,11 @@
-//! Bringing batches to a device.
+//! Copies of batches to a device.
 
 use candle_core::{Device, Shape, Tensor};
 
 use crate::Result;
 
-/// Uploads one batch after another. On a GPU through page-locked memory, of which there are two blocks in
-/// turn: the copy to the device goes on while the caller prepares what comes next.
+/// Uploads one batch after another. On a GPU it uses two blocks of page-locked memory in turn, so that the copy goes on while
+/// the caller prepares the next batch.
 #[derive(Debug)]
 pub struct Uploader {
     device: Device,
@@ -14,7 +14,7 @@ pub struct Uploader {
 }
 
 impl Uploader {
-    /// To this device.
+    /// Makes an uploader to this device.
     #[must_use]
     pub fn new(device: &Device) -> Self {
         Self {
@@ -24,16 +24,16 @@ impl Uploader {
         }
     }
 
-    /// The device.
+    /// Returns the device.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// A tensor of these numbers. Later uploads leave it as it is.
+    /// Uploads these numbers as a tensor. Later uploads do not change it.
     ///
     /// # Errors
-    /// When there are more or fewer numbers than the shape has, or memory runs out.
+    /// Returns an error if the number of elements of the shape differs or memory runs out.
     pub fn upload(&mut self, numbers: &[f32], shape: impl Into<Shape>) -> Result<Tensor> {
         let shape = shape.into();
         #[cfg(feature = "cuda")]
@@ -59,7 +59,7 @@ mod cuda {
     /// Numbers that a thread copies at a time.
     const CHUNK: usize = 1 << 16;
 
-    /// Page-locked memory, and when the last copy out of it has ended.
+    /// Page-locked memory, and the event at which the last copy out of it has ended.
     #[derive(Debug)]
     pub(super) struct Stage {
         memory: PinnedHostSlice<f32>,
@@ -70,7 +70,7 @@ mod cuda {
         #[expect(unsafe_code, reason = "memory that is not set")]
         fn new(device: &CudaDevice, len: usize) -> Result<Self> {
             let context = device.cuda_stream().context().clone();
-            // SAFETY: of the memory, only what was written is read.
+            // SAFETY: only memory that was written before is read.
             let memory = unsafe { context.alloc_pinned_with_flags::<f32>(len, 0) }.w()?;
             Ok(Self { memory, copied: context.new_event(None).w()? })
         }
@@ -84,7 +84,7 @@ mod cuda {
         shape: Shape,
     ) -> Result<Tensor> {
         if stage.as_ref().is_none_or(|stage| stage.memory.len() < numbers.len()) {
-            // A quarter more, for batches differ in size.
+            // A quarter more, because batches differ in size.
             *stage = Some(Stage::new(device, numbers.len() + numbers.len() / 4)?);
         }
         let Some(Stage { memory, copied }) = stage else {
@@ -100,8 +100,8 @@ mod cuda {
         let mut to = unsafe { device.alloc::<f32>(numbers.len()) }?;
         {
             let (at, _written) = to.device_ptr_mut(&stream);
-            // SAFETY: both sides are as long as `numbers`. The source is not written to, nor freed, before `copied`: the next use waits for
-            // it, and so does the end of the stage.
+            // SAFETY: both sides are as long as `numbers`. The source is neither written nor freed before `copied`: the next
+            // use and the end of the stage wait for it.
             unsafe { result::memcpy_htod_async(at, from, stream.cu_stream()) }.w()?;
         }
         copied.record(&stream).w()?;
@@ -111,7 +111,7 @@ mod cuda {
 
     impl Drop for Stage {
         fn drop(&mut self) {
-            // An error is the device's, and comes up with what is next asked of it.
+            // The device records an error, and reports it at its next use.
             self.memory.context().record_err(self.copied.synchronize());
         }
     }

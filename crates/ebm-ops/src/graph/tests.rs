@@ -13,16 +13,16 @@ fn var_on(device: &Device, shape: &[usize], salt: u64) -> Var {
     Var::from_tensor(&noise_tensor(shape, salt).unwrap().to_device(device).unwrap()).unwrap()
 }
 
-/// Kernels and candle's operations in turn; x, w and what lies between are used by both, more than once.
+/// Applies kernels and candle's operations in turn. Both use x, w and intermediate results, more than once.
 fn mixed(x: &Tensor, w: &Tensor) -> Tensor {
     let wide = x.unsqueeze(0).unwrap().unsqueeze(0).unwrap();
     let kernel = w.unsqueeze(2).unwrap().unsqueeze(3).unwrap();
     let y = conv2d_channels_last(&wide, &kernel, None, 1, 0).unwrap().squeeze(0).unwrap().squeeze(0).unwrap();
     let r = relu(&y).unwrap();
-    let sum = Activation::Relu.of(&r, Some(&y)).unwrap();
-    let both = Activation::Relu.of(&sum, Some(&sum)).unwrap();
+    let sum = Activation::Relu.apply(&r, Some(&y)).unwrap();
+    let both = Activation::Relu.apply(&sum, Some(&sum)).unwrap();
     let product = (both * &r).unwrap();
-    let again = Activation::Relu.of(&product, Some(&relu(x).unwrap())).unwrap();
+    let again = Activation::Relu.apply(&product, Some(&relu(x).unwrap())).unwrap();
     ((again + y.sqr().unwrap()).unwrap() + relu(w).unwrap().matmul(w).unwrap()).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn kernels_and_other_operations_share_gradients() {
     let inputs = [noise_tensor(&[4, 4], 1).unwrap(), noise_tensor(&[4, 4], 2).unwrap()];
     check_gradients(|t| Ok(mixed(&t[0], &t[1])), &inputs, 1e-5, 1e-7).unwrap();
     check_devices(|t| Ok(mixed(&t[0], &t[1])), &inputs, 1e-12).unwrap();
-    // Kept aside or not, once or again.
+    // The backward pass of candle and of this crate, once and again.
     for device in devices() {
         let (x, w) = (var_on(&device, &[4, 4], 1), var_on(&device, &[4, 4], 2));
         let loss = mixed(&x, &w).sum_all().unwrap();
@@ -44,12 +44,12 @@ fn kernels_and_other_operations_share_gradients() {
             }
         }
     }
-    assert!(KEPT.with_borrow(Vec::is_empty));
+    assert!(COLLECTED.with_borrow(Vec::is_empty));
 }
 
 #[test]
 fn a_gradient_of_a_variable_is_not_added_to_zeros() {
-    // A negative zero tells: with a zero added it is positive.
+    // A negative zero stays negative only if no zero is added to it.
     let x = Var::new(&[-1.0f64, -2.0], &Device::Cpu).unwrap();
     let slope = Tensor::new(&[-1.0f64, -1.0], &Device::Cpu).unwrap();
     let zero = Tensor::new(0.0f64, &Device::Cpu).unwrap();
@@ -75,7 +75,7 @@ fn a_result_is_forgotten_with_its_last_user() {
     assert!(!lock(&SOURCES).contains_key(&relu(&x.detach()).unwrap().id()));
 }
 
-/// A number of a GPU is not read, and yet nothing of a pass that failed is left.
+/// The number of a token on a GPU is not read, but nothing of a failed pass is left.
 #[test]
 fn after_a_failure_the_next_pass_is_right_on_a_gpu() {
     for device in devices().into_iter().skip(1) {
@@ -84,10 +84,10 @@ fn after_a_failure_the_next_pass_is_right_on_a_gpu() {
         let good = relu(&shared).unwrap().sum_all().unwrap();
         let gradient = |gradients: GradStore| gradients.get(&x).unwrap().to_vec1::<f64>().unwrap();
         let expected = gradient(good.backward().unwrap());
-        // The gradient of `shared` by way of the sum comes before the failure, if it comes first.
+        // Depending on the order of the sum, the gradient of `shared` arrives before the failure.
         let stuck = Stuck.apply([&relu(&shared).unwrap()]).unwrap();
         let by_kernels = [&stuck + &shared, &shared + &stuck].map(|sum| sum.unwrap().sum_all().unwrap());
-        // candle's own.
+        // An operation of candle's fails.
         let end = var_on(&device, &[3], 2).apply_op1(End).unwrap();
         let by_candle = ((&shared * end).unwrap() + relu(&shared).unwrap()).unwrap().sum_all().unwrap();
         for bad in by_kernels.iter().chain([&by_candle]) {
@@ -101,7 +101,7 @@ fn after_a_failure_the_next_pass_is_right_on_a_gpu() {
     }
 }
 
-/// An operation of candle's without a gradient.
+/// Operation of candle's without a gradient.
 struct End;
 
 impl CustomOp1 for End {
@@ -120,7 +120,7 @@ impl CustomOp1 for End {
     }
 }
 
-/// An operation without a gradient.
+/// Kernel without a gradient.
 struct Stuck;
 
 impl Kernel<1> for Stuck {
@@ -148,7 +148,7 @@ fn after_a_failure_the_next_pass_is_right_or_refused() {
     let good = relu(&shared).unwrap().sum_all().unwrap();
     let expected = good.backward().unwrap().get(&x).unwrap().to_vec1::<f64>().unwrap();
     assert!(backward(&bad).is_err() && bad.backward().is_err());
-    assert!(KEPT.with_borrow(Vec::is_empty));
+    assert!(COLLECTED.with_borrow(Vec::is_empty));
     let next = [(); 3].map(|()| backward(&good).map(|g| g.get(&x).unwrap().to_vec1::<f64>().unwrap()));
     assert!(next.iter().flatten().all(|found| *found == expected));
     assert!(next.iter().any(std::result::Result::is_ok) && next[2].is_ok());

@@ -12,13 +12,13 @@ use crate::packed::{
 /// Neighbouring pixels of a row that are summed at a time, so that a weight is read once for all of them.
 const PIXELS: usize = 6;
 
-/// Rows of the result of the depthwise convolution, of the channels of one panel.
+/// Rows of the result of the depthwise convolution, for the channels of one panel.
 pub(super) struct Band<'a> {
     pub(super) layer: &'a Layer<'a>,
-    /// The image (H, W, I).
+    /// Image (H, W, I).
     pub(super) x: &'a [f32],
     pub(super) panel: usize,
-    /// The first row.
+    /// Number of the first row.
     pub(super) first: usize,
     pub(super) to: &'a mut [f32],
 }
@@ -33,7 +33,7 @@ impl WithSimd for Band<'_> {
         let (width, framed) = (VECTORS * S::F32_LANES, self.layer.framed());
         let rows = self.to.len() / (output[1] * width);
         let (reach, begin) = ((rows - 1) * stride + kernel, self.first * stride);
-        // Rows of the image among those that are met: what is above and below them is zeros.
+        // Rows of the image that the band reads. The frame is zero above and below them.
         let there = begin.saturating_sub(top).min(height)..(begin + reach).saturating_sub(top).min(height);
         let columns_met = columns.min(framed.saturating_sub(left));
         let workspace = Workspace::shared();
@@ -48,7 +48,7 @@ impl WithSimd for Band<'_> {
                 row.fill(0.0);
             }
         }
-        // The place of a pixel in the frame; none where no output meets it.
+        // Returns the place of a pixel in the frame, or `None` if no output reads it.
         let place = |pixel: usize| {
             let (row, column) = (pixel / columns, pixel % columns);
             (column < columns_met).then(|| ((row + top - begin) * framed + left + column) * width)
@@ -65,7 +65,7 @@ impl WithSimd for Band<'_> {
 }
 
 impl Band<'_> {
-    /// The panel's channels of these pixels, to where `place` says.
+    /// Computes the panel's channels of these pixels, and writes them to the places that `place` returns.
     #[inline(always)]
     fn expand<S: Simd>(
         &self,
@@ -86,7 +86,7 @@ impl Band<'_> {
             return;
         };
         let panel = panels.panel(self.panel);
-        // The last panel's bias is filled up here: its columns are zeros.
+        // The last panel's bias is padded here, because its columns are padded with zeros.
         let own = &bias[self.panel * width..bias.len().min((self.panel + 1) * width)];
         let mut filled = [0.0; VECTORS * MOST_LANES];
         filled[..own.len()].copy_from_slice(own);
@@ -98,7 +98,7 @@ impl Band<'_> {
             starts.iter_mut().zip(first..).for_each(|(start, pixel)| *start = pixel * inputs);
             let starts = &starts[..range.len()];
             let rows = Rows { data: self.x, starts, runs: std::slice::from_ref(&run) };
-            multiply(simd, rows, panel, [], sums.anew());
+            multiply(simd, rows, panel, [], sums.overwrite());
             for i in 0..range.len() {
                 if let Some(place) = place(first + i) {
                     let to = &mut frame[place..][..width];
@@ -121,7 +121,7 @@ impl Band<'_> {
             let row = Row { frame: &frame[i * STRIDE * framed..], framed, taps, bias, bounds };
             let mut at = 0;
             while at < columns {
-                // The last pixels are computed twice rather than one by one.
+                // The last pixels are computed twice instead of one by one.
                 let first = at.min(columns.saturating_sub(PIXELS));
                 if columns < PIXELS {
                     row.pixels::<S, K, STRIDE, 1>(simd, at, to);
@@ -138,7 +138,7 @@ impl Band<'_> {
 /// Lanes of the widest vectors.
 const MOST_LANES: usize = 16;
 
-/// What a row of outputs is made of: the rows of the frame that it meets, from the first on.
+/// Arguments of a row of outputs: the rows of the frame from the first that it reads, the weights and the bias.
 #[derive(Clone, Copy)]
 struct Row<'a, V> {
     frame: &'a [[V; VECTORS]],
@@ -149,7 +149,7 @@ struct Row<'a, V> {
 }
 
 impl<V: Copy> Row<'_, V> {
-    /// The P pixels from `first` on.
+    /// Computes the P pixels from `first` on.
     #[inline(always)]
     fn pixels<S: Simd<f32s = V>, const K: usize, const STRIDE: usize, const P: usize>(
         self,
@@ -172,7 +172,7 @@ impl<V: Copy> Row<'_, V> {
         let [least, most] = self.bounds;
         for (to, sums) in to[first..][..P].iter_mut().zip(sums) {
             for (to, sum) in to.iter_mut().zip(sums) {
-                // Either is the sum where that is NaN.
+                // If `sum` is NaN, minimum and maximum return it.
                 *to = simd.min_f32s(most, simd.max_f32s(least, sum));
             }
         }

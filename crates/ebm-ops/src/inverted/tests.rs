@@ -20,7 +20,7 @@ struct Case {
 }
 
 impl Case {
-    /// x, and weight and bias of expansion, depthwise convolution and projection.
+    /// Returns x, and weight and bias of expansion, depthwise convolution and projection.
     fn tensors(self) -> Vec<Tensor> {
         let Self { input, channels, outputs, kernel, .. } = self;
         let noise = |shape: &[usize], salt| (noise_tensor(shape, salt).unwrap() * 2.0).unwrap();
@@ -48,23 +48,23 @@ impl Case {
         packed.forward(&t[0], self.residual()).unwrap()
     }
 
-    /// Layer after layer, from the definitions in f64.
+    /// Computes layer after layer, from the definitions in f64.
     fn expected(self, t: &[Tensor]) -> Tensor {
         let add = |y: Tensor, bias: &Tensor| y.broadcast_add(bias).unwrap();
         let pointwise =
             |x: &Tensor, i: usize| add(conv2d_channels_last(x, &t[i], None, 1, 0).unwrap(), &t[i + 1]);
         let expanded = if self.expands {
-            Activation::Relu6.of(&pointwise(&t[0], 1), None).unwrap()
+            Activation::Relu6.apply(&pointwise(&t[0], 1), None).unwrap()
         } else {
             t[0].clone()
         };
         let middle =
             depthwise_conv2d_channels_last(&expanded, &t[3], None, self.stride, self.padding).unwrap();
-        let y = pointwise(&Activation::Relu6.of(&add(middle, &t[4]), None).unwrap(), 5);
+        let y = pointwise(&Activation::Relu6.apply(&add(middle, &t[4]), None).unwrap(), 5);
         if self.residual() { (y + &t[0]).unwrap() } else { y }
     }
 
-    /// Layer after layer of the packed ones.
+    /// Computes layer after layer with the packed layers.
     fn layers(self, t: &[Tensor]) -> Tensor {
         let pointwise = |i: usize| PackedConv2d::new(&t[i], Some(&t[i + 1]), 1, 0).unwrap();
         let expanded = match self.expands {

@@ -1,10 +1,10 @@
-//! The head on blocks of rows: forward, and back by the marks of which units were open.
+//! The head on blocks of rows. The forward pass marks the open hidden units (z > 0), and the backward pass needs only these
+//! marks.
 //!
-//! With `z = a + W_y g_y`, `h = max(z, 0)` and `f = w·h + bias`, let `u = (∂L/∂f) 1[z > 0]`, a row of H for
-//! each row. Then all gradients follow from u without z: `∂L/∂a = w ⊙ Σ u` over the rows of an image;
-//! `∂L/∂W_y = diag(w) Σ u g_yᵀ`; `∂L/∂g_y = (diag(w) W_y)ᵀ u`; and since `h = 1[z > 0] z`,
-//! `∂L/∂w_j = Σ u_j z_j = Σ_b a_bj (Σ u_j) + W_y[j]·(Σ u_j g_y)`. So the forward pass keeps one bit for each
-//! unit, and the way back is two products.
+//! With `z = a + W_y g_y`, `h = max(z, 0)` and `f = w·h + bias`, let `u = (∂L/∂f) 1[z > 0]`, a row of H numbers for each row.
+//! Then all gradients follow from u without z: `∂L/∂a = w ⊙ Σ u` over the rows of an image; `∂L/∂W_y = diag(w) Σ u g_yᵀ`;
+//! `∂L/∂g_y = (diag(w) W_y)ᵀ u`; and since `h = 1[z > 0] z`, `∂L/∂w_j = Σ u_j z_j = Σ_b a_bj (Σ u_j) + W_y[j]·(Σ u_j g_y)`.
+//! So the forward pass keeps one bit for each unit, and the backward pass is two products.
 
 use std::ops::Range;
 
@@ -17,60 +17,59 @@ use crate::gemm::{MatMut, MatRef, even_ranges, multiply};
 use crate::packed::Strided;
 use crate::simd::arch;
 
-/// Rows at a time.
+/// Rows that are computed at a time.
 const BLOCK: usize = 128;
-/// Hidden units at a time: what a block needs for them stays in the second-level cache.
+/// Hidden units that are computed at a time. The data of a block for them stay in the second-level cache.
 const CHUNK: usize = 256;
-/// Numbers between the rows of u: rows at a distance of a power of two would displace each other from the
-/// cache.
+/// Numbers between the rows of u. Rows at a distance of a power of two would displace each other from the cache.
 const PADDING: usize = 16;
 /// Rows in a word of marks.
 const WORD: usize = u32::BITS as usize;
 /// Tasks of a backward pass, each with its own sums of gradients.
 const TASKS: usize = 16;
-/// Sums at a time in a reduction.
+/// Sums that are computed at a time in a reduction.
 pub(super) const LANES: usize = 16;
 
-/// What the head is asked for.
+/// Arguments of an evaluation of the head.
 pub(super) struct Head<'a, T> {
     pub(super) sizes: &'a Sizes,
     pub(super) network: Network<'a, T>,
-    /// a, B × H.
+    /// Projected features a, B × H.
     pub(super) projected: &'a [T],
-    /// B M rows of D.
+    /// Candidates y, B·M rows of D numbers.
     pub(super) y: &'a [T],
-    /// M.
+    /// Number of candidates M of an input.
     pub(super) count: usize,
 }
 
-/// Which gradients are wanted besides those of a.
+/// The gradients that are wanted. The gradient in a always is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) y: bool,
     pub(super) theta: bool,
 }
 
-/// The gradients; the last two empty unless wanted.
+/// Gradients in a, y and θ. The last two are empty unless wanted.
 pub(super) struct Gradients<T> {
     pub(super) projected: Vec<T>,
     pub(super) y: Vec<T>,
     pub(super) theta: Vec<T>,
 }
 
-/// The hidden units, some at a time.
+/// Returns the ranges of hidden units that are computed at a time.
 fn chunks(sizes: &Sizes) -> impl Iterator<Item = Range<usize>> + use<> {
     let hidden = sizes.hidden;
     (0..hidden).step_by(CHUNK).map(move |start| start..(start + CHUNK).min(hidden))
 }
 
-/// W_yᵀ, K × H, some units at a time.
+/// Packs W_yᵀ (K × H), one matrix for each chunk of units.
 pub(super) fn pack_forward<T: PackedProduct>(sizes: &Sizes, join: &[T]) -> Vec<T::Packed> {
     let width = sizes.width();
     let pack = |units: Range<usize>| T::pack(width, units.len(), |k, j| join[(units.start + j) * width + k]);
     chunks(sizes).map(pack).collect()
 }
 
-/// diag(w) W_y, H × K, some units at a time.
+/// Packs diag(w) W_y (H × K), one matrix for each chunk of units.
 pub(super) fn pack_backward<T: PackedProduct>(sizes: &Sizes, join: &[T], out: &[T]) -> Vec<T::Packed> {
     let width = sizes.width();
     let pack = |units: Range<usize>| {
@@ -85,14 +84,14 @@ impl<T: PackedProduct> Head<'_, T> {
         self.y.len() / self.sizes.dim()
     }
 
-    /// f of all rows, and where `keep` the marks of the open units: for each block, a word of each unit for
-    /// every [`WORD`] rows.
+    /// Returns f of all rows and, if `keep`, the marks of the open units. For each block and every [`WORD`] rows there is a
+    /// word of each unit.
     pub(super) fn scores(&self, packed: &[T::Packed], keep: bool) -> Result<(Vec<T>, Vec<u32>)> {
         let rows = self.rows();
         let mut f = vec![T::zero(); rows];
         let per_block = if keep { BLOCK / WORD * self.sizes.hidden } else { 0 };
         let mut open = vec![0; rows.div_ceil(BLOCK) * per_block];
-        // Without marks, blocks of no words.
+        // Without marks the blocks have no words.
         let mut words: Vec<&mut [u32]> = open.chunks_mut(per_block.max(1)).collect();
         words.resize_with(rows.div_ceil(BLOCK), Default::default);
         f.par_chunks_mut(BLOCK).zip(words).enumerate().try_for_each(|(block, (f, open))| {
@@ -102,7 +101,7 @@ impl<T: PackedProduct> Head<'_, T> {
         Ok((f, open))
     }
 
-    /// f and its gradient in y.
+    /// Returns f and its gradient in y.
     pub(super) fn scores_and_gradients(
         &self,
         forward: &[T::Packed],
@@ -124,13 +123,13 @@ impl<T: PackedProduct> Head<'_, T> {
         Ok((f, gradient))
     }
 
-    /// What the layers of y make of `rows` rows.
+    /// Returns the values of the layers of y for `rows` rows.
     pub(super) fn features(&self, first: usize, rows: usize) -> Result<Vec<Vec<T>>> {
         let dim = self.sizes.dim();
         self.network.features(&self.y[first * dim..(first + rows) * dim], rows)
     }
 
-    /// f of a block whose features are `features`.
+    /// Computes f of a block with these features.
     fn score_block(
         &self,
         packed: &[T::Packed],
@@ -162,7 +161,8 @@ impl<T: PackedProduct> Head<'_, T> {
         Ok(())
     }
 
-    /// The gradient in the features of a block, from the one in its f; the parameters' go to `sums`.
+    /// Returns the gradient in the features of a block from the gradient in its f, and adds the gradients of the parameters
+    /// to `sums`.
     fn back_block(
         &self,
         packed: &[T::Packed],
@@ -205,7 +205,7 @@ impl<T: PackedProduct> Head<'_, T> {
         Ok(gradient)
     }
 
-    /// The gradients from `g`, the one in f, and the marks that [`scores`](Self::scores) kept.
+    /// Returns the gradients from `g`, the gradient in f, and the marks that [`scores`](Self::scores) kept.
     pub(super) fn gradients(
         &self,
         packed: &[T::Packed],
@@ -219,7 +219,7 @@ impl<T: PackedProduct> Head<'_, T> {
         self.merge(tasks.collect::<Result<_>>()?, g, wanted)
     }
 
-    /// What some blocks add to the gradients.
+    /// Returns the share of some blocks in the gradients.
     fn task(
         &self,
         packed: &[T::Packed],
@@ -253,7 +253,7 @@ impl<T: PackedProduct> Head<'_, T> {
         Ok(sums)
     }
 
-    /// Adds up what the tasks found, in their order.
+    /// Adds up the results of the tasks, in their order.
     fn merge(&self, tasks: Vec<Sums<T>>, g: &[T], wanted: Wanted) -> Result<Gradients<T>> {
         let (hidden, width, out) = (self.sizes.hidden, self.sizes.width(), self.network.out);
         let mut opened = vec![T::zero(); self.projected.len()];
@@ -291,21 +291,21 @@ impl<T: PackedProduct> Head<'_, T> {
     }
 }
 
-/// What a task adds up.
+/// Sums of one task.
 struct Sums<T> {
-    /// The gradients of the layers of y.
+    /// Gradients of the layers of y.
     layers: Vec<T>,
     /// Σ u g_yᵀ, H × K.
     moments: Vec<T>,
-    /// The first image.
+    /// Number of the first image.
     image: usize,
-    /// Σ u of each image from there on.
+    /// Σ u of each image from the first on.
     opened: Vec<T>,
-    /// The gradient in y of its rows.
+    /// Gradient in y of the task's rows.
     y: Vec<T>,
 }
 
-/// `w · max(z + a, 0)`; with `KEEP`, sets `bit` of the words of open units.
+/// Returns `w · max(z + a, 0)`. With `KEEP`, sets `bit` of the words of open units.
 #[inline(always)]
 fn reduce<T: PackedProduct, const KEEP: bool>(
     z: &[T],
@@ -341,7 +341,7 @@ fn reduce<T: PackedProduct, const KEEP: bool>(
     sums.iter().fold(T::zero(), |sum, value| sum + *value)
 }
 
-/// The features that the last layer gave.
+/// Returns the features of the last layer.
 pub(super) fn last<T>(values: &[Vec<T>]) -> &[T] {
     values.last().map_or(&[], Vec::as_slice)
 }

@@ -1,24 +1,23 @@
 //! A head that scores y for x by late fusion, in one pass.
 //!
-//! The published form concatenates the features g_x of an input and g_y of a candidate, `[g_x; g_y]`, for
-//! each of M candidates, and passes them through a layer with ReLU and a last one with a single output. Since
-//! `W [g_x; g_y] = W_x g_x + W_y g_y`, the first summand is the same for all candidates, and what is left for
-//! each of them is a product with the few columns of W_y:
+//! The published form concatenates the features g_x of an input and g_y of a candidate, `[g_x; g_y]`, for each of M
+//! candidates. They pass a layer with ReLU and a last layer with a single output. Since `W [g_x; g_y] = W_x g_x + W_y g_y`,
+//! the first summand is the same for all candidates, and each candidate needs only a product with the few columns of W_y:
 //!
 //! `f = w · max(a + W_y g_y, 0) + bias` with `a = W_x g_x + b` and `g_y` from fully-connected layers on y.
 //!
-//! That is exact. As tensor operations it would still write and read `(B, M, H)` numbers several times; here
-//! a block of candidates passes all layers in the cache, and only f leaves it.
+//! This is exact. As tensor operations it would still write and read `(B, M, H)` numbers several times. Here a block of
+//! candidates passes all layers in the cache, and only f is written to memory.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `kernel` | the passes over blocks |
-//! | `few` | the same for very few candidates |
-//! | `network` | the layers of y |
-//! | `product` | the products for f32 and f64 |
-//! | `packed` | the head for prediction, its weights packed once |
+//! | `kernel` | passes over blocks of candidates |
+//! | `few_rows` | a pass over very few candidates |
+//! | `network` | layers of y |
+//! | `product` | products for f32 and f64 |
+//! | `packed` | the head for prediction, with weights packed once |
 
-mod few;
+mod few_rows;
 mod kernel;
 mod network;
 mod packed;
@@ -42,8 +41,8 @@ use crate::{Error, Result};
 /// Candidates that a CPU scores in less time than a GPU takes to start.
 const BRIEF: usize = 64;
 
-/// The layers of a head that fuses late, `f = w · max(a + W_y g_y, 0) + bias` with `g_y` from fully-connected
-/// layers on y, in one pass. Of constant parameters on the CPU it keeps packed weights.
+/// Late-fusion head, `f = w · max(a + W_y g_y, 0) + bias` with `g_y` from fully-connected layers on y, in one pass. If its
+/// parameters are constant and on the CPU, it keeps packed weights.
 #[derive(Clone, Debug)]
 pub struct LateFusion {
     sizes: Sizes,
@@ -53,12 +52,12 @@ pub struct LateFusion {
 }
 
 impl LateFusion {
-    /// The head with fully-connected `layers` for y, each a weight (outputs, inputs) and a bias (outputs)
-    /// with ReLU behind; `join`, W_y (H, K) with K the outputs of the last layer; and the last layer's weight
-    /// `out` (1, H) and `out_bias` (1). All f32 or all f64.
+    /// Makes the head from the fully-connected `layers` of y, each a weight (outputs, inputs) and a bias (outputs) followed
+    /// by ReLU; `join`, W_y (H, K) with K the outputs of the last layer; and the weight `out` (1, H) and the bias `out_bias`
+    /// (1) of the last layer. All are f32 or all f64.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a shape does not fit or an extent is zero.
+    /// [`Error::Argument`] if a shape does not fit or an extent is zero.
     pub fn new(layers: &[(Tensor, Tensor)], join: &Tensor, out: &Tensor, out_bias: &Tensor) -> Result<Self> {
         let first = layers.first().map_or(join, |(weight, _)| weight);
         let mut widths = vec![matrix(first)?.1];
@@ -95,12 +94,12 @@ impl LateFusion {
         })
     }
 
-    /// `a` (B, H) and `y` (B, M, D) -> f (B, M), where y is. Differentiable in both and in the parameters. On the
-    /// CPU in f32 or f64 one pass, whose result has the same bits for every number of threads; elsewhere tensor
-    /// operations, but for the prediction of [few candidates](Self::is_brief), which come to the CPU.
+    /// Scores `a` (B, H) and `y` (B, M, D) -> f (B, M), on the device of y. Differentiable in both and in the parameters. On
+    /// the CPU, f32 and f64 take one pass, whose result has the same bits for every number of threads. Other devices use
+    /// tensor operations, except in the prediction of [few candidates](Self::is_brief), which the CPU scores.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a shape or a type does not fit.
+    /// [`Error::Argument`] if a shape or a type does not fit.
     pub fn forward(&self, a: &Tensor, y: &Tensor) -> Result<Tensor> {
         self.check(a, y)?;
         let (is_constant, device) = (are_constant([a, y, &self.theta]), self.theta.device());
@@ -115,10 +114,10 @@ impl LateFusion {
         Ok(op.apply([&a, &here, &self.theta])?.to_device(y.device())?)
     }
 
-    /// f (B, M) and its gradient in y (B, M, D), outside any graph and where y is.
+    /// Returns f (B, M) and its gradient in y (B, M, D), outside any graph, on the device of y.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// The errors of [`forward`](Self::forward).
     pub fn score_and_grad(&self, a: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         self.check(a, y)?;
         let (a, y, theta) = (a.detach(), y.detach(), self.theta.detach());
@@ -132,14 +131,14 @@ impl LateFusion {
         Ok((f.detach().to_device(back)?, gradient.to_device(back)?))
     }
 
-    /// Whether a CPU scores so many candidates before a GPU has started the products of all layers: then what f
-    /// needs of their inputs is best on the CPU.
+    /// Returns `true` if a CPU scores this number of candidates before a GPU has started the products of all layers. Then the
+    /// features of their inputs are best kept on the CPU.
     #[must_use]
     pub fn is_brief(candidates: usize) -> bool {
         candidates <= BRIEF
     }
 
-    /// Whether the CPU scores these candidates in one pass, in prediction.
+    /// Returns `true` if the CPU scores these candidates in one pass, in prediction.
     fn is_served(&self, y: &Tensor) -> Result<bool> {
         let (batch, count, _) = y.dims3()?;
         let is_here = self.theta.device().is_cpu();
@@ -169,7 +168,7 @@ impl LateFusion {
         Ok(())
     }
 
-    /// The same as tensor operations, with the parameters `theta`.
+    /// Computes [`forward`](Self::forward) as tensor operations, with the parameters `theta`.
     fn composed(&self, theta: &Tensor, a: &Tensor, y: &Tensor) -> Result<Tensor> {
         let (batch, count, dim) = y.dims3()?;
         let mut start = 0;
@@ -208,8 +207,8 @@ fn refuse<T>(reason: String) -> Result<T> {
 /// The head as an operation on a, y and θ.
 struct Score {
     sizes: Sizes,
-    /// Which units were open, for the backward pass: a bit for each, where h itself would be as large as all
-    /// else.
+    /// Marks of the open units for the backward pass. There is one bit for each unit, because h would be as large as
+    /// everything else.
     open: OnceLock<Vec<u32>>,
 }
 
@@ -271,7 +270,7 @@ impl Kernel<3> for Score {
     }
 }
 
-/// `(a, y, θ, gradient of f) -> the gradients` in a and in those of y and θ that are wanted, end to end.
+/// Kernel `(a, y, θ, gradient of f) -> gradients` in a and, if wanted, in y and θ, end to end.
 struct Gradients<'a> {
     score: &'a Score,
     wanted: Wanted,

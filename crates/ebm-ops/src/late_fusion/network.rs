@@ -1,55 +1,54 @@
-//! The parameters as the kernel sees them, and the layers that y passes alone.
+//! Parameters as the kernel sees them, and the layers that only y passes.
 
 use candle_core::Result;
 
 use super::product::PackedProduct;
 use crate::gemm::{MatMut, MatRef, multiply};
 
-/// The sizes of the head.
+/// Sizes of the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// D, the widths of the layers of y, and last K, the features of y.
+    /// D, the widths of the layers of y, and last K, the number of features of y.
     pub(super) layers: Vec<usize>,
-    /// H, the width of the layer that joins.
+    /// H, the width of the layer that joins a and y.
     pub(super) hidden: usize,
 }
 
 impl Sizes {
-    /// D.
+    /// Returns D.
     pub(super) fn dim(&self) -> usize {
         self.layers.first().copied().unwrap_or(1)
     }
 
-    /// K.
+    /// Returns K.
     pub(super) fn width(&self) -> usize {
         self.layers.last().copied().unwrap_or(1)
     }
 
-    /// How many parameters the layers of y have.
+    /// Returns the number of parameters in the layers of y.
     pub(super) fn of_layers(&self) -> usize {
         self.layers.windows(2).map(|pair| pair[1] * (pair[0] + 1)).sum()
     }
 
-    /// How many parameters there are.
+    /// Returns the number of all parameters.
     pub(super) fn parameters(&self) -> usize {
         self.of_layers() + self.hidden * (self.width() + 1) + 1
     }
 }
 
-/// A fully-connected layer: weight (outputs × inputs) and bias.
+/// Fully-connected layer: weight (outputs × inputs) and bias.
 #[derive(Clone, Copy)]
 struct Layer<'a, T> {
     weight: &'a [T],
     bias: &'a [T],
 }
 
-/// The parameters θ, cut up: for each layer of y its weight and bias, then W_y (H × K), w (H), and the last
-/// bias.
+/// Parts of the parameters θ: weight and bias of each layer of y, then W_y (H × K), w (H), and the last bias.
 pub(super) struct Network<'a, T> {
     layers: Vec<Layer<'a, T>>,
-    /// W_y.
+    /// Weight W_y (H × K).
     pub(super) join: &'a [T],
-    /// w.
+    /// Weight w (H).
     pub(super) out: &'a [T],
     pub(super) bias: T,
 }
@@ -69,7 +68,7 @@ impl<'a, T: PackedProduct> Network<'a, T> {
         Self { layers, join, out, bias: take(1)[0] }
     }
 
-    /// The features of the rows `y`: what each layer gives, behind `y` itself. Each layer ends in a ReLU.
+    /// Returns the features of the rows `y`: `y` itself, then the result of each layer. Each layer ends in a ReLU.
     pub(super) fn features(&self, y: &[T], rows: usize) -> Result<Vec<Vec<T>>> {
         let mut values = vec![y.to_vec()];
         for layer in &self.layers {
@@ -90,8 +89,8 @@ impl<'a, T: PackedProduct> Network<'a, T> {
         Ok(values)
     }
 
-    /// Back through the layers: `gradient`, of the features that `values` ends with, becomes the one of y,
-    /// where that is `wanted`. The gradients of the layers' parameters are added to `theta`, if there is one.
+    /// Goes back through the layers: `gradient`, in the last features of `values`, becomes the gradient in y if that is
+    /// `wanted`. Adds the gradients of the layers' parameters to `theta`, if given.
     pub(super) fn back(
         &self,
         values: &[Vec<T>],
@@ -129,7 +128,7 @@ impl<'a, T: PackedProduct> Network<'a, T> {
     }
 }
 
-/// max(x, 0), or NaN.
+/// Returns max(x, 0), or NaN for NaN.
 #[inline(always)]
 pub(super) fn relu<T: PackedProduct>(x: T) -> T {
     if x <= T::zero() { T::zero() } else { x }

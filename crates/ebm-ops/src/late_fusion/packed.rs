@@ -1,17 +1,17 @@
-//! The head without a graph, its weights packed once.
+//! The head without a graph, with weights packed once.
 
 use std::fmt;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::few::FEW;
+use super::few_rows::FEW;
 use super::kernel::{Head, pack_backward, pack_forward};
 use super::network::{Network, Sizes};
 use super::product::PackedProduct;
 use super::refuse;
 use crate::Result;
 
-/// What a [`LateFusion`](super::LateFusion) prepares of constant parameters.
+/// Parameters that a [`LateFusion`](super::LateFusion) packs if they are constant.
 #[derive(Debug)]
 pub(super) enum Packed {
     F32(Parameters<f32>),
@@ -40,8 +40,8 @@ impl Packed {
         })
     }
 
-    /// f (B, M) of `a` (B, H) and `y` (B, M, D), and its gradient in y; without `with_gradient` that is y.
-    /// Shapes were checked.
+    /// Returns f (B, M) of `a` (B, H) and `y` (B, M, D), and its gradient in y. Without `with_gradient` the second result is
+    /// `y`. The caller has checked the shapes.
     pub(super) fn run(
         &self,
         sizes: &Sizes,

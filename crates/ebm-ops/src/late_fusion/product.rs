@@ -8,16 +8,16 @@ use crate::gemm::{self, MatMut, MatRef};
 use crate::packed::{Panels, Strided, product_here};
 use crate::simd::arch;
 
-/// An element type: f32 with the register tiles of packed products, f64 (for tests and comparisons) with
-/// gemm's.
+/// Element type: f32 uses the register tiles of packed products, f64 (for tests and comparisons) uses gemm.
 pub(super) trait PackedProduct: Float {
-    /// A matrix B (depth × columns) in the order in which the product reads it.
+    /// Matrix B (depth × columns) in the order in which the product reads it.
     type Packed: Send + Sync;
 
     /// Packs the matrix whose element (k, column) is `element(k, column)`.
     fn pack(depth: usize, columns: usize, element: impl Fn(usize, usize) -> Self) -> Self::Packed;
 
-    /// `c = A · B`, or `c += A · B`; the rows of c, as long as B's, lie end to end and say how many A has.
+    /// Computes `c = A · B`, or `c += A · B` with `accumulate`. The rows of c are as long as B's and lie end to end. Their
+    /// number is the number of rows of A.
     fn product(a: Strided<'_, Self>, b: &Self::Packed, accumulate: bool, c: &mut [Self]) -> Result<()>;
 }
 
@@ -52,7 +52,7 @@ impl WithSimd for Product<'_> {
     }
 }
 
-/// Row after row, so many rows.
+/// Matrix of f64, row after row, with `depth` rows.
 pub(super) struct RowMajor {
     data: Vec<f64>,
     depth: usize,

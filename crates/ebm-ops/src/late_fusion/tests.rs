@@ -3,7 +3,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use super::*;
 use crate::tests::{check_gradients, devices, noise_tensor};
 
-/// a, y, then the parameters: layers D → 3 → 4, W_y, w and its bias.
+/// Returns a, y, then the parameters: layers D → 3 → 4, W_y, w and its bias.
 fn arguments(batch: usize, count: usize, dim: usize, hidden: usize, widths: &[usize]) -> Vec<Tensor> {
     let mut shapes = vec![vec![batch, hidden], vec![batch, count, dim]];
     let mut inputs = dim;
@@ -31,7 +31,7 @@ fn assert_close(a: &Tensor, b: &Tensor, bound: f64) {
     assert!(difference <= bound * largest(b).max(1.0), "{difference} of {}", largest(b));
 }
 
-/// f and the gradients of all arguments, of `sum(f * noise)`.
+/// Returns f, and the gradients of `sum(f * noise)` in all arguments.
 fn run(
     arguments: &[Tensor],
     forward: impl Fn(&LateFusion, &Tensor, &Tensor) -> Result<Tensor>,
@@ -46,8 +46,8 @@ fn run(
 
 #[test]
 fn it_is_the_composition_whatever_the_sizes() {
-    // One row; units that fill no chunk and no vector; rows that end within a block, a word and an image;
-    // many units and rows, so that there are several chunks, blocks and tasks.
+    // The cases: one row; units that fill no chunk and no vector; rows that end within a block, a word and an image; and
+    // enough units and rows for several chunks, blocks and tasks.
     for (batch, count, dim, hidden, widths) in [
         (1, 1, 1, 1, &[1][..]),
         (2, 3, 3, 19, &[5, 7]),
@@ -80,7 +80,7 @@ fn gradients_against_differences() {
 
 #[test]
 fn without_a_graph_it_is_the_same() {
-    // Few rows and many have different kernels.
+    // Few rows and many rows have different kernels.
     for (batch, count) in [(1, 1), (3, 1), (2, 2), (5, 1), (3, 200)] {
         for (dtype, bound) in [(DType::F64, 1e-13), (DType::F32, 1e-4)] {
             let all = arguments(batch, count, 3, 270, &[6, 9]);
@@ -97,7 +97,7 @@ fn without_a_graph_it_is_the_same() {
     }
 }
 
-/// Few candidates come to the CPU, many are scored where they are.
+/// Few candidates are scored on the CPU, many on their own device.
 #[test]
 fn without_a_graph_it_is_the_same_on_every_device() {
     for (batch, count) in [(2, 3), (3, 200)] {
@@ -112,7 +112,7 @@ fn without_a_graph_it_is_the_same_on_every_device() {
                 assert!(found.device().same_device(&device));
                 assert_close(&found.to_device(&Device::Cpu).unwrap(), expected, 1e-12);
             }
-            // Where y is tracked, and not where a is.
+            // y is tracked, and a is not.
             let y = Var::from_tensor(&all[1]).unwrap();
             let a = all[0].to_device(&Device::Cpu).unwrap();
             let f = head.forward(&a, &y).unwrap();

@@ -1,5 +1,5 @@
-// Turns matrices of (rows × columns) into (columns × rows): a block takes a square of 32 × 32 through shared memory, so that
-// neighbouring threads read and write neighbours.
+// Transposes matrices of (rows × columns) to (columns × rows). A block moves a square of 32 × 32 through shared memory, so
+// that neighbouring threads read and write neighbours.
 #include "../kernels.cuh"
 
 const int SIDE = 32;

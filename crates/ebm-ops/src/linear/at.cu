@@ -1,9 +1,9 @@
-// A linear layer of which one output is asked for in each row, and its gradient.
+// A linear layer that computes one output in each row, and its gradient.
 #include "../kernels.cuh"
 
 const int THREADS = 256;
 
-// y[r] = x[r] · w[columns[r]] + bias[columns[r]]: a block for each row. Where the layer has no such output it is NaN.
+// y[r] = x[r] · w[columns[r]] + bias[columns[r]], with a block for each row. A column that the layer does not have gives NaN.
 template <typename T>
 __device__ void at(u32, const T *x, const T *w, const T *bias, const u32 *columns, T *y, int depth, u32 outputs) {
   __shared__ T sums[THREADS];
@@ -20,7 +20,7 @@ __device__ void at(u32, const T *x, const T *w, const T *bias, const u32 *column
   if (me == 0) y[row] = is_there ? sums[0] + bias[column] : (T)__int_as_float(0x7fc00000);
 }
 
-// The gradient in what ReLU made x of: w[columns[r]] where x is positive, else 0.
+// Gradient in the argument of the ReLU that gave x: w[columns[r]] where x is positive, else 0.
 template <typename T>
 __device__ void gradient(u32 count, const T *x, const T *w, const u32 *columns, T *d, int depth, u32 outputs) {
   FOR_EACH(i, count) {

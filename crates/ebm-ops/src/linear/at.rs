@@ -1,4 +1,4 @@
-//! A linear layer of which one output is asked for in each row, for prediction.
+//! A linear layer that computes one output in each row, for prediction.
 
 use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
@@ -11,12 +11,11 @@ use crate::{Error, Result};
 
 const OP: &str = "linear_at";
 
-/// `y[r] = x[r] · w[columns[r]] + bias[columns[r]]`: x `(R, I)`, w `(O, I)`, bias `(O)`, all f32 or all f64, and
-/// columns `(R)` in u32, each below O; y is `(R)`. Nothing is recorded.
+/// Returns `y[r] = x[r] · w[columns[r]] + bias[columns[r]]`, `(R)`, outside any graph. x `(R, I)`, w `(O, I)` and bias `(O)`
+/// are all f32 or all f64. columns `(R)` is u32, each below O.
 ///
 /// # Errors
-/// [`Error::Argument`] where a shape does not fit. A column that is not there is an error on the CPU, and NaN on a
-/// GPU.
+/// [`Error::Argument`] if a shape does not fit. A column out of range is an error on the CPU, and gives NaN on a GPU.
 pub fn linear_at(x: &Tensor, w: &Tensor, bias: &Tensor, columns: &Tensor) -> Result<Tensor> {
     check(x, w, columns)?;
     if bias.dims() != [w.dim(0)?] {
@@ -25,11 +24,11 @@ pub fn linear_at(x: &Tensor, w: &Tensor, bias: &Tensor, columns: &Tensor) -> Res
     Ok(At.run([x, w, bias, columns])?)
 }
 
-/// The gradient of [`linear_at`] in what ReLU made x of, `(R, I)`: w\[columns\[r\]\] where x is positive, else 0,
-/// and 0 on a GPU where the column is not there.
+/// Returns the gradient of [`linear_at`] in the argument of the ReLU that gave x, `(R, I)`: w\[columns\[r\]\] where x is
+/// positive, else 0. On a GPU a column out of range gives 0.
 ///
 /// # Errors
-/// As there.
+/// The errors of [`linear_at`].
 pub fn linear_at_gradient(x: &Tensor, w: &Tensor, columns: &Tensor) -> Result<Tensor> {
     check(x, w, columns)?;
     Ok(Gradient.run([x, w, columns])?)
@@ -50,7 +49,7 @@ fn refuse<T>(reason: String) -> Result<T> {
     Err(Error::Argument { op: OP, reason })
 }
 
-/// A row of x and the row of w that it meets.
+/// A row of x and the row of w that it is multiplied with.
 struct Pair<'a, T> {
     x: &'a [T],
     w: &'a [T],
@@ -63,23 +62,23 @@ impl<'a, T: Float> Pair<'a, T> {
         let depth = x.len() / columns.len().max(1);
         let pair = |(row, &column): (usize, &u32)| match w.chunks_exact(depth.max(1)).nth(column as usize) {
             Some(w) => Ok(Self { x: &x[row * depth..(row + 1) * depth], w, column: column as usize }),
-            None => candle_core::bail!("{OP}: there is no output {column}"),
+            None => candle_core::bail!("{OP}: the layer has no output {column}"),
         };
         columns.iter().enumerate().map(pair).collect()
     }
 
-    /// x · w.
+    /// Returns x · w.
     fn product(&self) -> T {
         self.x.iter().zip(self.w).fold(T::zero(), |sum, (x, w)| sum + *x * *w)
     }
 
-    /// w where x is positive, else 0.
+    /// Returns w where x is positive, else 0.
     fn open(&self) -> impl Iterator<Item = T> {
         self.x.iter().zip(self.w).map(|(x, w)| if *x > T::zero() { *w } else { T::zero() })
     }
 }
 
-/// `(x, w, bias, columns) -> y`.
+/// Kernel `(x, w, bias, columns) -> y`.
 struct At;
 
 impl Kernel<4> for At {
@@ -110,7 +109,7 @@ impl Kernel<4> for At {
     }
 }
 
-/// `(x, w, columns) -> dx`.
+/// Kernel `(x, w, columns) -> dx`.
 struct Gradient;
 
 impl Kernel<3> for Gradient {

@@ -1,7 +1,7 @@
 //! The linear layer.
 //!
-//! candle's own product asks the operating system for the number of processors on every call, which on Linux
-//! reads /proc/cpuinfo: longer than a small layer takes.
+//! candle's own product asks the operating system for the number of processors on every call. On Linux this reads
+//! /proc/cpuinfo, which takes longer than a small layer.
 
 mod at;
 mod packed;
@@ -18,21 +18,21 @@ use crate::{Error, Result};
 pub use at::{linear_at, linear_at_gradient};
 pub use packed::PackedLinear;
 
-/// `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. All f32 or all f64 on the CPU,
-/// where the result has the same bits for every number of threads; elsewhere candle's product. Differentiable
-/// in all three; arguments that depend on no variable cost nothing in the backward pass.
+/// Returns `y = x Wᵀ + bias` for x `(N, I)`, w `(O, I)` and bias `(O)`: y is `(N, O)`. On the CPU all are f32 or all f64, and
+/// the result has the same bits for every number of threads. Other devices use candle's product. Differentiable in all three.
+/// Arguments that depend on no variable cost nothing in the backward pass.
 ///
 /// # Errors
-/// [`Error::Argument`] where a rank, a size or a type does not fit, or an extent is zero.
+/// [`Error::Argument`] if a rank, a size or a type does not fit, or an extent is zero.
 pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     check(x, w, bias)?;
     layer(x, w, bias, Activation::None)
 }
 
-/// [`relu`](crate::relu()) of [`linear`].
+/// Returns [`relu`](crate::relu()) of [`linear`].
 ///
 /// # Errors
-/// As there.
+/// The errors of [`linear`].
 pub fn linear_relu(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     check(x, w, bias)?;
     layer(x, w, bias, Activation::Relu)
@@ -42,22 +42,22 @@ fn layer(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, activation: Activation) 
     let y = match bias {
         #[cfg(feature = "cuda")]
         Some(bias) if x.device().is_cuda() => {
-            // One pass for what follows.
+            // One pass for bias and activation.
             return Ok(super::conv2d::epilogue(&LINEAR.apply([x, w])?, bias, None, activation)?);
         }
         Some(bias) => LINEAR.apply([x, w, bias])?,
         None => LINEAR.apply([x, w])?,
     };
-    activation.of(&y, None)
+    activation.apply(&y, None)
 }
 
-/// The gradient `Gᵀ x` `(O, I)` of the weights of [`linear`], given x `(N, I)` and the gradient G `(N, O)` of
-/// its result; outside any graph.
+/// Returns the gradient `Gᵀ x` `(O, I)` of the weights of [`linear`] from x `(N, I)` and the gradient G `(N, O)` of its
+/// result, outside any graph.
 ///
 /// # Errors
-/// As [`linear`].
+/// The errors of [`linear`].
 pub fn linear_weight_gradient(x: &Tensor, grad: &Tensor) -> Result<Tensor> {
-    // x stands for the weights that would be multiplied with Gᵀ.
+    // x is in the place of the weights that Gᵀ would be multiplied with.
     check(&grad.t()?, &x.t()?, None)?;
     if !x.device().is_cpu() {
         return Ok(grad.contiguous()?.t()?.matmul(&x.contiguous()?)?.detach());
@@ -87,15 +87,15 @@ fn check(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     Ok(())
 }
 
-/// A product of two matrices, plus a bias where there is a third argument: the layer `x Wᵀ`, and the gradients in x
-/// and in w, `G W` and `Gᵀ x`.
+/// Product of two matrices, plus a bias if there is a third argument: the layer `x Wᵀ`, and the gradients in x and in w,
+/// `G W` and `Gᵀ x`.
 struct Product(Form);
 
-/// The layer.
+/// Product of the layer, `x Wᵀ`.
 const LINEAR: Product = Product(Form::ByTransposed);
 
 impl Product {
-    /// Those of the factors as they are multiplied.
+    /// Returns the sizes of the factors in the order in which they are multiplied.
     fn sizes(&self, a: &Shape, b: &Shape) -> CandleResult<Sizes> {
         let ((first, second), (third, fourth)) = (a.dims2()?, b.dims2()?);
         Ok(match self.0 {
@@ -129,7 +129,7 @@ impl<const N: usize> Kernel<N> for Product {
         by_type!("linear", arguments, |all| self.made(&all, sizes)?)
     }
 
-    /// Of the layer without its bias alone.
+    /// Computes the layer on a GPU, without a bias.
     #[cfg(feature = "cuda")]
     fn cuda(&self, arguments: [crate::cuda::Argument<'_>; N]) -> crate::cuda::Made {
         use candle_core::backend::BackendStorage;
@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn it_is_the_product_whatever_the_cut() {
-        // One task, cut by rows, cut by columns, and neither a multiple of anything.
-        // The last is large enough for the packed products.
+        // One task, cut by rows, cut by columns, and sizes that are multiples of nothing. The last case is large enough for
+        // the packed products.
         for (rows, columns, outputs) in
             [(1, 1, 1), (3, 10, 7), (700, 65, 33), (5, 300, 517), (129, 130, 131), (63, 517, 301)]
         {

@@ -1,4 +1,4 @@
-//! The linear layer with weights packed once: for inference, and for gradients in the input alone.
+//! The linear layer with weights packed once, for inference and for gradients in the input.
 
 use std::sync::OnceLock;
 
@@ -12,16 +12,15 @@ use crate::relu::Activation;
 use crate::storage::numbers;
 use crate::{Error, Result};
 
-/// `y = activation(x Wᵀ + b)` on slices, f32, on the CPU, with W in the order in which the processor reads
-/// it.
+/// Linear layer `y = activation(x Wᵀ + b)` on slices, f32, on the CPU, with W in the order in which the processor reads it.
 ///
-/// A product reads the weights from memory once, whatever the number of rows. Results have the same bits for
-/// every number of threads.
+/// A product reads the weights from memory once for any number of rows. Results have the same bits for every number of
+/// threads.
 #[derive(Clone, Debug)]
 pub struct PackedLinear {
     weight: Weights,
     bias: Vec<f32>,
-    /// Wᵀ, from the first gradient on.
+    /// Wᵀ, which the first gradient computes.
     transposed: OnceLock<Weights>,
 }
 
@@ -29,17 +28,17 @@ impl PackedLinear {
     /// Packs `weight` (O, I) and `bias` (O), as f32.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a shape does not fit or an extent is zero.
+    /// [`Error::Argument`] if a shape does not fit or an extent is zero.
     pub fn new(weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
         Self::with_inputs(weight, bias, Precision::Full, |i| i)
     }
 
-    /// [`new`](Self::new) for inputs in another order than the weight's: input i of the layer meets column
-    /// `column(i)` of `weight`. With [`Precision::Bf16`] the weights are held in bf16 and x is rounded to it;
-    /// bias, sums and results are f32.
+    /// Packs as [`new`](Self::new) does, for inputs in another order than the weight's: input i of the layer is multiplied
+    /// with column `column(i)` of `weight`. With [`Precision::Bf16`] the weights are held in bf16 and x is rounded to it.
+    /// Bias, sums and results are f32.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and where a column is not one of `0..I`.
+    /// The errors of [`new`](Self::new), and an error if a column is not one of `0..I`.
     pub fn with_inputs(
         weight: &Tensor,
         bias: Option<&Tensor>,
@@ -69,33 +68,33 @@ impl PackedLinear {
         Ok(Self { weight: packed, bias: bias.map_or(Ok(Vec::new()), numbers)?, transposed: OnceLock::new() })
     }
 
-    /// I.
+    /// Returns the number of inputs I.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.weight.depth
     }
 
-    /// O.
+    /// Returns the number of outputs O.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.weight.panels.columns()
     }
 
-    /// `x` (N, I) -> (N, O), with ReLU where `relu`. Hand the result back to `workspace` when done with it.
+    /// Computes `x` (N, I) -> (N, O), with ReLU if `relu`. Hand the result back to `workspace` when done with it.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the length of `x` is no multiple of I.
+    /// [`Error::Argument`] if the length of `x` is not a multiple of I.
     pub fn forward(&self, x: &[f32], relu: bool, workspace: &Workspace) -> Result<Vec<f32>> {
         let activation = Activation::relu_where(relu);
         let epilogue = Epilogue { bias: &self.bias, residual: None, activation };
         self.weight.times(x, epilogue, workspace)
     }
 
-    /// The gradient in x, (N, I), from `gradient` in y, (N, O); no bias enters. With `activation`, y (N, O)
-    /// after a ReLU, `gradient` counts where y is positive alone.
+    /// Returns the gradient in x, (N, I), from `gradient` in y, (N, O). The bias does not matter. If `activation` is given,
+    /// it is y (N, O) after a ReLU, and `gradient` counts only where y is positive.
     ///
     /// # Errors
-    /// [`Error::Argument`] where a length is no multiple of O, or the two differ.
+    /// [`Error::Argument`] if a length is not a multiple of O, or the two differ.
     pub fn input_gradient(
         &self,
         gradient: &[f32],
@@ -119,23 +118,23 @@ impl PackedLinear {
     }
 }
 
-/// A matrix B (depth × columns) in panels.
+/// Matrix B (depth × columns) in panels.
 #[derive(Clone, Debug)]
 struct Weights {
-    /// Of f32, or of pairs of bf16.
+    /// Panels of f32, or of pairs of bf16.
     panels: Panels,
     is_bf16: bool,
     depth: usize,
 }
 
 impl Weights {
-    /// Zeros, in room that `zeros` makes.
+    /// Makes a matrix of zeros in the memory that `zeros` allocates.
     fn zeros(zeros: fn(usize, usize) -> Panels, depth: usize, columns: usize, is_bf16: bool) -> Self {
         let steps = if is_bf16 { depth.div_ceil(2) } else { depth };
         Self { panels: zeros(steps, columns), is_bf16, depth }
     }
 
-    /// What fills a panel, its number and its numbers given, where element (k, column) of B is
+    /// Returns a function that fills a panel, given its number and its memory. Element (k, column) of B is
     /// `element(k, column)`.
     fn filler<F: Fn(usize, usize) -> f32>(&self, element: F) -> impl Fn(usize, &mut [f32]) + use<F> {
         let (width, columns, depth, is_bf16) =
@@ -159,7 +158,7 @@ impl Weights {
         if self.is_bf16 { halves(self.panels.get(k / 2, column))[k % 2] } else { self.panels.get(k, column) }
     }
 
-    /// Bᵀ. On this thread alone: others may wait for the result, and must not be given work meanwhile.
+    /// Returns Bᵀ, computed on this thread alone: others may wait for the result, and must not be given work meanwhile.
     fn transposed(&self) -> Self {
         let mut transposed = Self::zeros(Panels::zeros_here, self.panels.columns(), self.depth, self.is_bf16);
         let fill = transposed.filler(|o, i| self.get(i, o));
@@ -167,10 +166,10 @@ impl Weights {
         transposed
     }
 
-    /// `epilogue(a · B)` for rows of a that lie end to end.
+    /// Computes `epilogue(a · B)` for rows of a that lie end to end.
     fn times(&self, a: &[f32], epilogue: Epilogue<'_>, workspace: &Workspace) -> Result<Vec<f32>> {
         if !a.len().is_multiple_of(self.depth) {
-            return refuse(format!("{} numbers are no rows of {}", a.len(), self.depth));
+            return refuse(format!("{} numbers are not whole rows of {}", a.len(), self.depth));
         }
         let (rows, steps) = (a.len() / self.depth, self.panels.depth());
         let sizes = Sizes { rows, depth: steps, columns: self.panels.columns() };
@@ -241,7 +240,7 @@ mod tests {
     #[test]
     fn inputs_in_another_order() {
         let (x, w) = (noise(&[3, 8], 1), noise(&[4, 8], 2));
-        // The layer sees x backwards.
+        // The layer reads x backwards.
         let layer = PackedLinear::with_inputs(&w, None, Precision::Full, |i| 7 - i).unwrap();
         let mut turned = numbers(&x).unwrap();
         turned.chunks_exact_mut(8).for_each(<[f32]>::reverse);
@@ -249,7 +248,7 @@ mod tests {
         assert_close(&y, &linear(&x, &w, None).unwrap());
     }
 
-    /// The same in f64, of numbers that candle rounded to bf16.
+    /// Compares with the layer in f64 on numbers that candle rounded to bf16.
     #[test]
     fn in_bf16_it_is_the_layer_of_rounded_numbers() {
         let workspace = Workspace::new();

@@ -6,29 +6,29 @@ use crate::float::Float;
 use crate::gemm::{MatMut, MatRef, multiply_parallel};
 use crate::packed::{Epilogue, Left, Output, Panels, Right, Sizes, dense};
 
-/// Multiplications from which on a product in f32 is worth packing for.
+/// Multiplications from which on packing pays for a product in f32.
 const LARGE: usize = 1 << 22;
 
-/// A product of two matrices whose rows lie end to end.
+/// Product of two matrices whose rows lie end to end.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
-    /// `A · Bᵀ`, b (columns × depth).
+    /// `A · Bᵀ`, with b (columns × depth).
     ByTransposed,
     /// `A · B`.
     By,
-    /// `Aᵀ · B`, a (depth × rows).
+    /// `Aᵀ · B`, with a (depth × rows).
     TransposedBy,
 }
 
-/// The element types.
+/// Element types of the products.
 pub(super) trait Products: Float {
-    /// A large product, where the type has packed ones.
+    /// Computes a large product, if the type has packed products.
     fn packed(_: Form, _: &[Self], _: &[Self], _: Sizes) -> Result<Option<Vec<Self>>> {
         Ok(None)
     }
 }
 
-/// The product of `a` and `b`. [`Sizes`] are those of the two factors as they are multiplied.
+/// Returns the product of `a` and `b`. [`Sizes`] has the sizes of the two factors in the order in which they are multiplied.
 pub(super) fn product<T: Products>(form: Form, a: &[T], b: &[T], sizes: Sizes) -> Result<Vec<T>> {
     let Sizes { rows, depth, columns } = sizes;
     if rows * depth * columns >= LARGE
@@ -56,7 +56,7 @@ impl Products for f32 {
         let Sizes { rows, depth, columns } = sizes;
         let mut c = vec![0.0; rows * columns];
         if form == Form::ByTransposed {
-            // As `(B · Aᵀ)ᵀ`: b, as a rule the weights and the larger, is read as it lies, and a packed.
+            // Computed as `(B · Aᵀ)ᵀ`: b, usually the weights and the larger matrix, is read as it lies, and a is packed.
             let (turned, a) =
                 (Sizes { rows: columns, depth, columns: rows }, Panels::transposed(a, depth, 1));
             dense(Left::Rows(b), Right::Panels(&a), turned, Output::Columns(&mut c))?;

@@ -1,4 +1,4 @@
-// Maximum pooling and its gradient, of maps in either order: an element is ((plane · pixels) + pixel) · inner + channel,
+// Maximum pooling and its gradient, of maps in either order. An element is ((plane · pixels) + pixel) · inner + channel,
 // where inner is 1 for (N, C, H, W), and C for (N, H, W, C).
 #include "../kernels.cuh"
 
@@ -6,7 +6,7 @@ struct Windows {
   int height, width, out_h, out_w, kernel, stride, padding, inner;
 };
 
-// The first maximum of a window in row order, or the last NaN: its pixel.
+// Returns the pixel of the first maximum of a window in row order, or of the last NaN.
 template <typename T>
 __device__ int maximum(const T *plane, const Windows &g, int oy, int ox) {
   int y0 = most(oy * g.stride - g.padding, 0), y1 = least(oy * g.stride - g.padding + g.kernel, g.height);
@@ -34,7 +34,7 @@ __device__ void forward(u32 count, const T *x, T *y, Windows g) {
   }
 }
 
-// A thread for each input, which asks the windows that it lies in, in row order.
+// A thread for each input, which visits the windows that contain it, in row order.
 template <typename T>
 __device__ void backward(u32 count, const T *x, const T *dy, T *dx, Windows g) {
   FOR_EACH(i, count) {

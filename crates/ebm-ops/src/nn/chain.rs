@@ -1,4 +1,4 @@
-//! Convolutions one after the other.
+//! A sequence of convolutions.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use super::Conv2d;
 use super::prepared::{Prepared, is_packable};
 use crate::{PackedInverted, Parameters, Result, Workspace};
 
-/// Convolutions one after the other, each followed by its ReLU: of an inverted residual (Sandler et al., 2018) all
-/// but the last, to whose result the input is added where the shapes are the same.
+/// Sequence of convolutions, each followed by its ReLU. In an inverted residual (Sandler et al., 2018) the last layer has no
+/// ReLU, and the input is added to its result if the shapes are the same.
 #[derive(Clone, Debug)]
 pub struct Chain {
     layers: Vec<Conv2d>,
     linear: bool,
     residual: bool,
-    /// All layers as one, where they are an inverted residual that has such a form.
+    /// All layers in one pass, if they are an inverted residual that has such a kernel.
     prepared: Prepared<Option<PackedInverted>>,
 }
 
 impl Chain {
-    /// Layers that all have their ReLU.
+    /// Makes a sequence of layers that all have their ReLU.
     #[must_use]
     pub fn plain(layers: Vec<Conv2d>) -> Self {
         Self { layers, linear: false, residual: false, prepared: Prepared::new() }
     }
 
-    /// Expansion, depthwise convolution and projection; with `residual`, plus the input.
+    /// Makes an inverted residual of expansion, depthwise convolution and projection. With `residual`, the input is added.
     #[must_use]
     pub fn inverted(layers: Vec<Conv2d>, residual: bool) -> Self {
         Self { layers, linear: true, residual, prepared: Prepared::new() }
     }
 
-    /// (N, H, W, C) -> (N, …, channels).
+    /// Computes (N, H, W, C) -> (N, …, channels).
     ///
     /// # Errors
-    /// When `x` has another number of channels or is smaller than a kernel.
+    /// Returns an error if `x` has another number of channels or is smaller than a kernel.
     pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         if let Some(packed) = self.packed(x, train)?.as_deref().and_then(Option::as_ref) {
             return packed.forward(x, self.residual);
@@ -46,20 +46,20 @@ impl Chain {
             y = layer.forward_channels_last(&y, residual.then_some(x), relu, train)?;
             inner.push(y.clone());
         }
-        // The last one is the result.
+        // The last map is the result.
         inner.pop();
         inner.into_iter().for_each(|map| Workspace::shared().recycle_input(map, &y));
         Ok(y)
     }
 
-    /// The layers, each with whether its ReLU follows, and whether the input is added to its result.
+    /// Returns each layer, whether its ReLU follows, and whether the input is added to its result.
     pub fn layers(&self) -> impl Iterator<Item = (&Conv2d, bool, bool)> {
         let last = self.layers.len().saturating_sub(1);
         let place = move |(i, layer)| (layer, i < last || !self.linear, self.residual && i == last);
         self.layers.iter().enumerate().map(place)
     }
 
-    /// All layers as one for this input; none where a gradient may be wanted or statistics move.
+    /// Returns all layers in one pass for this input, or `None` if a gradient may be wanted or statistics change.
     fn packed(&self, x: &Tensor, train: bool) -> Result<Option<Arc<Option<PackedInverted>>>> {
         if !self.linear || !is_packable(x) || x.track_op() {
             return Ok(None);
@@ -77,7 +77,7 @@ impl Chain {
             [depthwise, project] => (None, depthwise, project),
             _ => return Ok(None),
         };
-        let Some((stride, padding, activation)) = depthwise.depthwise_form() else { return Ok(None) };
+        let Some((stride, padding, activation)) = depthwise.depthwise_settings() else { return Ok(None) };
         let pointwise = expand.into_iter().chain([project]).all(Conv2d::is_pointwise);
         let kernel = depthwise.weight().dim(3)?;
         let rectified = expand.is_none_or(|expand| expand.rectifier() == Some(activation));

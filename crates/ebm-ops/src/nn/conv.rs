@@ -1,4 +1,4 @@
-//! A convolution, with batch normalisation behind it or without.
+//! A convolution, with or without batch normalisation after it.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
 use super::init::{default_bias, default_weight};
-use super::norm::{BatchNorm, BatchNormConfig, Following};
+use super::norm::{BatchNorm, BatchNormConfig, NormEpilogue};
 use super::prepared::{Prepared, are_constant, is_packable};
 use crate::layout::{of_channels_last, to_channels_last};
 use crate::{Activation, PackedConv2d, PackedDepthwise, Padding, Result};
 use crate::{conv2d_layer, depthwise_layer, in_order, prelu_in_place};
 
-/// A square convolution with torch's names `weight` (O, I, k, k), depthwise (O, 1, k, k), and `bias` (O), and the
-/// normalisation of its outputs, if any.
+/// Square convolution with torch's names `weight` (O, I, k, k), depthwise (O, 1, k, k), and `bias` (O), and the normalisation
+/// of its outputs, if any.
 ///
-/// Of constant parameters it keeps what it makes of them when it is first used without training: the weights
-/// with the normalisation's factors, on the CPU in f32 in the order in which the processor reads them.
+/// If the parameters are constant, the first call without training prepares the weights for all later ones: it folds the
+/// normalisation into them and, for f32 on the CPU, packs them.
 #[derive(Clone, Debug)]
 pub struct Conv2d {
     weight: Tensor,
@@ -24,46 +24,45 @@ pub struct Conv2d {
     stride: usize,
     padding: Padding,
     depthwise: bool,
-    /// What ReLU is.
+    /// Activation in the place of ReLU.
     rectifier: Activation,
-    /// That of PReLU (O), which is then what ReLU is.
+    /// Slopes of PReLU (O), if PReLU is in the place of ReLU.
     slope: Option<Tensor>,
     norm: Option<BatchNorm>,
-    prepared: Prepared<Form>,
+    prepared: Prepared<InferenceForm>,
 }
 
-/// The layer without training: what the normalisation multiplies and adds is in its weights.
+/// Weights without training, with the normalisation folded in.
 #[derive(Debug)]
-enum Form {
+enum InferenceForm {
     Packed(PackedConv2d),
     Depthwise(PackedDepthwise),
     Plain(Tensor, Option<Tensor>),
 }
 
-/// The geometry and the initial values of a [`Conv2d`].
+/// Geometry and initial values of a [`Conv2d`].
 #[derive(Clone, Copy, Debug)]
 pub struct Conv2dConfig {
-    /// The number of input channels I.
+    /// Number of input channels I.
     pub input: usize,
-    /// The number of output channels O.
+    /// Number of output channels O.
     pub output: usize,
-    /// The kernel's height and width k.
+    /// Height and width k of the kernel.
     pub kernel: usize,
-    /// The step between two outputs.
+    /// Step between two outputs.
     pub stride: usize,
-    /// The zeros around a map.
+    /// Zeros around a map.
     pub padding: Padding,
-    /// Whether each channel has a filter of its own; then I is O.
+    /// Whether each channel has a filter of its own. Then I is O.
     pub depthwise: bool,
-    /// How the weight is drawn.
+    /// Initial values of the weight.
     pub weight: Init,
-    /// How the bias is drawn, if there is one.
+    /// Initial values of the bias, if there is one.
     pub bias: Option<Init>,
 }
 
 impl Conv2dConfig {
-    /// Stride 1 and the padding that keeps an odd kernel's output at the input's size, with torch's
-    /// default initial values.
+    /// Returns stride 1 and the padding that keeps the size for an odd kernel, with torch's default initial values.
     pub fn same(input: usize, output: usize, kernel: usize) -> Self {
         Self {
             input,
@@ -77,17 +76,17 @@ impl Conv2dConfig {
         }
     }
 
-    /// The same with a filter for each channel.
+    /// Returns the settings of [`same`](Self::same) with a filter for each channel.
     pub fn depthwise(channels: usize, kernel: usize) -> Self {
         Self { input: channels, depthwise: true, ..Self::same(1, channels, kernel) }
     }
 }
 
 impl Conv2d {
-    /// The layer whose parameters are `weight` and `bias` of `vb`.
+    /// Makes a layer with the parameters `weight` and `bias` of `vb`.
     ///
     /// # Errors
-    /// When `vb` refuses a tensor.
+    /// Returns an error if `vb` refuses a tensor.
     pub fn new(config: Conv2dConfig, vb: VarBuilder) -> Result<Self> {
         let Conv2dConfig { output, kernel, stride, padding, depthwise, .. } = config;
         let input = if depthwise { 1 } else { config.input };
@@ -97,10 +96,10 @@ impl Conv2d {
         Ok(Self { weight, bias, stride, padding, depthwise, rectifier, slope, norm, prepared })
     }
 
-    /// The layer `conv` of `vb` without a bias, normalised by the layer `norm` of it.
+    /// Makes a layer from `conv` of `vb`, without a bias, normalised by `norm` of `vb`.
     ///
     /// # Errors
-    /// When `vb` refuses a tensor.
+    /// Returns an error if `vb` refuses a tensor.
     pub fn with_norm(
         config: Conv2dConfig,
         norm: BatchNormConfig,
@@ -111,33 +110,32 @@ impl Conv2d {
         Ok(layer.normalised(BatchNorm::new(config.output, norm, vb.pp(norm_name))?))
     }
 
-    /// The same with a normalisation of its outputs.
+    /// Returns this layer with a normalisation of its outputs.
     #[must_use]
     pub fn normalised(self, norm: BatchNorm) -> Self {
         Self { norm: Some(norm), prepared: Prepared::new(), ..self }
     }
 
-    /// The same with ReLU6, min(max(x, 0), 6), in the place of ReLU.
+    /// Returns this layer with ReLU6, min(max(x, 0), 6), in the place of ReLU.
     #[must_use]
     pub fn relu6(self) -> Self {
         Self { rectifier: Activation::Relu6, ..self }
     }
 
-    /// The same with PReLU in the place of ReLU; its slopes, first 1/4, are `weight` (O) of `vb`, as torch has it.
+    /// Returns this layer with PReLU in the place of ReLU. As in torch, the slopes, initially 1/4, are `weight` (O) of `vb`.
     ///
     /// # Errors
-    /// When `vb` refuses the tensor.
+    /// Returns an error if `vb` refuses the tensor.
     pub fn prelu(self, vb: &VarBuilder) -> Result<Self> {
         let slope = vb.get_with_hints(self.weight.dim(0)?, "weight", Init::Const(0.25))?;
         Ok(Self { slope: Some(slope), ..self })
     }
 
-    /// (N, I, H, W) -> (N, O, (H + 2p − k)/s + 1, (W + 2p − k)/s + 1), divisions rounded down, plus
-    /// `residual` of that shape. Normalisation is by the running statistics.
+    /// Computes (N, I, H, W) -> (N, O, (H + 2p − k)/s + 1, (W + 2p − k)/s + 1), divisions rounded down, plus `residual` of
+    /// that shape. Normalisation is by the running statistics.
     ///
     /// # Errors
-    /// When `x` has another number of channels or is smaller than the kernel, or `residual` has another
-    /// shape.
+    /// Returns an error if `x` has another number of channels or is smaller than the kernel, or `residual` has another shape.
     pub fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         let residual = residual.map(to_channels_last).transpose()?;
         of_channels_last(&self.forward_channels_last(
@@ -148,12 +146,12 @@ impl Conv2d {
         )?)
     }
 
-    /// (N, H, W, I) -> (N, …, O): the convolution, normalised, with `residual` added, and with `relu` cut off
-    /// at 0, or as [`relu6`](Self::relu6) or [`prelu`](Self::prelu) says. With `train`, normalisation that is not
-    /// frozen uses and records the batch's statistics.
+    /// Computes (N, H, W, I) -> (N, …, O): the convolution, the normalisation, the sum with `residual` and, with `relu`, ReLU
+    /// or the activation of [`relu6`](Self::relu6) or [`prelu`](Self::prelu). With `train`, normalisation that is not frozen
+    /// uses and records the batch's statistics.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// The errors of [`forward`](Self::forward).
     pub fn forward_channels_last(
         &self,
         x: &Tensor,
@@ -164,10 +162,10 @@ impl Conv2d {
         let slope = self.slope.as_ref().filter(|_| relu);
         let activation = if relu && slope.is_none() { self.rectifier } else { Activation::None };
         if let Some(norm) = self.norm.as_ref().filter(|norm| norm.uses_batch(train)) {
-            // The statistics move.
+            // The statistics change.
             self.prepared.forget();
             let y = self.convolved(x, &self.weight, self.bias.as_ref(), None, Activation::None)?;
-            return norm.followed(&y, Following { residual, activation, slope }, true);
+            return norm.forward_fused(&y, NormEpilogue { residual, activation, slope }, true);
         }
         let y = self.by_statistics(x, residual, activation)?;
         match slope {
@@ -176,7 +174,7 @@ impl Conv2d {
         }
     }
 
-    /// The layer without PReLU, normalised by the running statistics.
+    /// Computes the layer without PReLU, normalised by the running statistics.
     fn by_statistics(&self, x: &Tensor, residual: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
         let folded = || {
             let (weight, bias) = self.folded()?;
@@ -185,23 +183,27 @@ impl Conv2d {
         if !self.is_constant([x].into_iter().chain(residual)) {
             return folded();
         }
-        match &*self.form()? {
-            Form::Packed(packed) if is_packable(x) => {
+        match &*self.inference_form()? {
+            InferenceForm::Packed(packed) if is_packable(x) => {
                 packed.forward(&self.padded(x)?.0, residual, activation)
             }
-            Form::Depthwise(packed) if is_packable(x) && residual.is_none() => packed.forward(x, activation),
-            Form::Plain(weight, bias) => self.convolved(x, weight, bias.as_ref(), residual, activation),
+            InferenceForm::Depthwise(packed) if is_packable(x) && residual.is_none() => {
+                packed.forward(x, activation)
+            }
+            InferenceForm::Plain(weight, bias) => {
+                self.convolved(x, weight, bias.as_ref(), residual, activation)
+            }
             _ => folded(),
         }
     }
 
-    /// (O, I, k, k), depthwise (O, 1, k, k).
+    /// Returns the weight (O, I, k, k), depthwise (O, 1, k, k).
     #[must_use]
     pub fn weight(&self) -> &Tensor {
         &self.weight
     }
 
-    /// The convolution with these parameters and what follows it.
+    /// Computes the convolution with these parameters, the residual and the activation.
     fn convolved(
         &self,
         x: &Tensor,
@@ -218,11 +220,11 @@ impl Conv2d {
         if residual.is_none() {
             return layer(activation);
         }
-        activation.of(&layer(Activation::None)?, residual)
+        activation.apply(&layer(Activation::None)?, residual)
     }
 
-    /// (N, H, W, I) with the zeros of [`Padding::Same`] written out, and those that are to be added on each
-    /// side.
+    /// Returns the map (N, H, W, I) with the zeros of [`Padding::Same`] written out, and the zeros that remain to be added on
+    /// each side.
     fn padded(&self, x: &Tensor) -> Result<(Tensor, usize)> {
         if let Padding::Each(zeros) = self.padding {
             return Ok((x.clone(), zeros));
@@ -238,90 +240,89 @@ impl Conv2d {
         Ok((padded, 0))
     }
 
-    /// The step between two outputs.
+    /// Returns the step between two outputs.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// The zeros around a map.
+    /// Returns the zeros around a map.
     #[must_use]
     pub fn padding(&self) -> Padding {
         self.padding
     }
 
-    /// The slopes of PReLU (O), where that stands for ReLU.
+    /// Returns the slopes of PReLU (O), if it is in the place of ReLU.
     #[must_use]
     pub fn slope(&self) -> Option<&Tensor> {
         self.slope.as_ref()
     }
 
-    /// Whether each channel has a filter of its own.
+    /// Returns `true` if each channel has a filter of its own.
     #[must_use]
     pub fn is_depthwise(&self) -> bool {
         self.depthwise
     }
 
-    /// Whether the layer is the same until its parameters are others: these are constant, and normalisation is by
-    /// the running statistics.
+    /// Returns `true` if the layer cannot change: its parameters are constant, and normalisation is by the running
+    /// statistics.
     pub(crate) fn is_fixed(&self, train: bool) -> bool {
         !self.norm.as_ref().is_some_and(|norm| norm.uses_batch(train)) && self.is_constant([].into_iter())
     }
 
-    /// Whether it joins the channels of each pixel and does nothing else.
+    /// Returns `true` if the layer only joins the channels of each pixel.
     pub(crate) fn is_pointwise(&self) -> bool {
         let is_point = matches!(self.weight.dims(), [.., 1, 1]) && !self.depthwise;
         is_point && self.stride == 1 && matches!(self.padding, Padding::Same | Padding::Each(0))
     }
 
-    /// What stands for ReLU: ReLU or ReLU6; none where it is PReLU.
+    /// Returns ReLU or ReLU6, or `None` if PReLU is in their place.
     #[must_use]
     pub fn rectifier(&self) -> Option<Activation> {
         self.slope.is_none().then_some(self.rectifier)
     }
 
-    /// Stride, padding and ReLU of a depthwise convolution that [has no parameters](Self::rectifier) behind it.
-    pub(crate) fn depthwise_form(&self) -> Option<(usize, Padding, Activation)> {
+    /// Returns stride, padding and activation of a depthwise convolution [without PReLU](Self::rectifier).
+    pub(crate) fn depthwise_settings(&self) -> Option<(usize, Padding, Activation)> {
         let rectifier = self.rectifier().filter(|_| self.depthwise)?;
         Some((self.stride, self.padding, rectifier))
     }
 
-    /// Whether neither the parameters nor these arguments depend on a variable.
+    /// Returns `true` if neither the parameters nor these arguments depend on a variable.
     fn is_constant<'a>(&'a self, arguments: impl Iterator<Item = &'a Tensor>) -> bool {
         are_constant(self.parameters().chain(arguments))
     }
 
-    /// Those that are trained.
+    /// Returns the parameters that are trained.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &Tensor> {
         let of_norm = self.norm.iter().flat_map(BatchNorm::parameters);
         [&self.weight].into_iter().chain(&self.bias).chain(&self.slope).chain(of_norm)
     }
 
-    fn form(&self) -> Result<Arc<Form>> {
+    fn inference_form(&self) -> Result<Arc<InferenceForm>> {
         self.prepared.get(|| {
             let (weight, bias) = self.folded()?;
             if is_packable(&weight) {
                 let (bias, padding) = (bias.as_ref(), self.padding);
                 return Ok(match padding {
                     _ if self.depthwise => {
-                        Form::Depthwise(PackedDepthwise::new(&weight, bias, self.stride, padding)?)
+                        InferenceForm::Depthwise(PackedDepthwise::new(&weight, bias, self.stride, padding)?)
                     }
                     Padding::Each(zeros) => {
-                        Form::Packed(PackedConv2d::new(&weight, bias, self.stride, zeros)?)
+                        InferenceForm::Packed(PackedConv2d::new(&weight, bias, self.stride, zeros)?)
                     }
-                    Padding::Same => Form::Packed(PackedConv2d::new(&weight, bias, self.stride, 0)?),
+                    Padding::Same => InferenceForm::Packed(PackedConv2d::new(&weight, bias, self.stride, 0)?),
                 });
             }
             let weight = if self.depthwise { weight } else { in_order(&weight)? };
-            Ok(Form::Plain(weight.detach(), bias.map(|bias| bias.detach())))
+            Ok(InferenceForm::Plain(weight.detach(), bias.map(|bias| bias.detach())))
         })
     }
 
-    /// Weight and bias with the affine map of the normalisation's running statistics in them: they are
-    /// smaller than the maps it would run over.
+    /// Returns weight and bias with the affine map of the running statistics folded in. They are smaller than the maps.
     ///
     /// # Errors
-    /// When a tensor operation fails.
+    /// Returns an error if a tensor operation fails.
     pub fn folded(&self) -> Result<(Tensor, Option<Tensor>)> {
         let Some(norm) = &self.norm else { return Ok((self.weight.clone(), self.bias.clone())) };
         let (scale, shift) = norm.affine()?;

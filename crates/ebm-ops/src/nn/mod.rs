@@ -1,4 +1,4 @@
-//! Layers with named parameters. What they make of constant parameters they keep.
+//! Layers with named parameters. Layers prepare constant parameters once, and keep the result.
 
 mod chain;
 mod conv;

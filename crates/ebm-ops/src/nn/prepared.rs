@@ -1,38 +1,38 @@
-//! What layers make of constant parameters once.
+//! Values that layers compute from constant parameters once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Tensor};
 
-/// What a layer makes of its parameters for prediction when it is first used, for instance weights in the
-/// order in which the processor reads them, and keeps. Clones share it.
+/// Value that a layer computes from its parameters for prediction on first use, and keeps: for instance weights in the order
+/// in which the processor reads them. Clones share it.
 ///
-/// Nothing is kept of what may change: a layer asks only where its parameters are [constant](are_constant).
+/// Values that may change are not kept: a layer asks only if its parameters are [constant](are_constant).
 #[derive(Debug)]
 pub struct Prepared<T>(Arc<Mutex<Option<Arc<T>>>>);
 
 impl<T> Prepared<T> {
-    /// Nothing yet.
+    /// Makes an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::default())
     }
 
-    /// What `make` made when it was first asked.
+    /// Returns the kept value. The first call computes it with `make`.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known {
             return Ok(known);
         }
-        // Outside the lock: what is made in parallel may be asked for meanwhile by the same thread.
+        // Outside the lock: if the value is computed in parallel, the same thread may ask for it meanwhile.
         let made = Arc::new(make()?);
         Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(made).clone())
     }
 
-    /// Forgets it: what it was made of has changed.
+    /// Forgets the value because its parameters have changed.
     pub fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -50,13 +50,12 @@ impl<T> Clone for Prepared<T> {
     }
 }
 
-/// Whether none of these depends on a variable: no gradient is wanted in them, and as parameters they are
-/// frozen.
+/// Returns `true` if no tensor depends on a variable. Then no gradient is wanted in them, and as parameters they are frozen.
 pub fn are_constant<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
     tensors.into_iter().all(|tensor| !tensor.track_op())
 }
 
-/// Whether the packed products serve this tensor: f32 on the CPU.
+/// Returns `true` if the packed products serve this tensor: f32 on the CPU.
 pub fn is_packable(tensor: &Tensor) -> bool {
     tensor.device().is_cpu() && tensor.dtype() == DType::F32
 }

@@ -9,14 +9,14 @@ use super::fused::{Blend, SubtractRatio};
 use super::{Optimizer, Param, ParamGroup, STEP, buffer, export, gradient, import, with_groups};
 use crate::{Error, Result};
 
-/// β₁ and β₂.
+/// Decay rates β₁ and β₂ of the moments.
 const BETAS: [f64; 2] = [0.9, 0.999];
 
-/// ε.
+/// Number ε that is added to the denominator.
 const EPS: f64 = 1e-8;
 
-/// `torch.optim.Adam` with coupled weight decay: with d = g + λp and t the parameter's own step count,
-/// m ← β₁m + (1−β₁)d, v ← β₂v + (1−β₂)d², p ← p − lr/(1−β₁ᵗ) · m / (√v/√(1−β₂ᵗ) + ε).
+/// Adam with the arithmetic of `torch.optim.Adam` and coupled weight decay. With d = g + λp and t the parameter's own step
+/// count, m ← β₁m + (1−β₁)d, v ← β₂v + (1−β₂)d², p ← p − lr/(1−β₁ᵗ) · m / (√v/√(1−β₂ᵗ) + ε).
 #[derive(Debug)]
 pub struct Adam {
     params: Vec<Param>,
@@ -26,8 +26,7 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// An optimiser of `params` with β = (0.9, 0.999) and ε = 1e-8; `group` gives a parameter's settings
-    /// by its name.
+    /// Makes an optimiser of `params` with β = (0.9, 0.999) and ε = 1e-8. `group` returns a parameter's settings by its name.
     pub fn new(params: Vec<(String, Var)>, group: impl Fn(&str) -> ParamGroup) -> Self {
         Self {
             params: with_groups(params, group),

@@ -12,10 +12,10 @@ use rayon::prelude::*;
 use crate::cuda;
 use crate::storage::{window, window_mut};
 
-/// Elements per task: enough to pay for handing it out.
+/// Elements per task, enough to pay for handing it out.
 const CHUNK: usize = 1 << 14;
 
-/// `x ← keep·x + add·d`, where `d = g + decay·p`, or its square.
+/// Update `x ← keep·x + add·d`, where `d = g + decay·p`, or its square.
 pub(super) struct Blend {
     pub keep: f64,
     pub add: f64,
@@ -23,32 +23,32 @@ pub(super) struct Blend {
     pub square: bool,
 }
 
-/// `v ← keep·v + g + decay·p`, then `p ← p − rate·v`, in one pass.
+/// Update `v ← keep·v + g + decay·p`, then `p ← p − rate·v`, in one pass.
 pub(super) struct Momentum {
     pub keep: f64,
     pub decay: f64,
     pub rate: f64,
 }
 
-/// `p ← p − rate·m / (√v / root + eps)`.
+/// Update `p ← p − rate·m / (√v / root + eps)`.
 pub(super) struct SubtractRatio {
     pub rate: f64,
     pub root: f64,
     pub eps: f64,
 }
 
-/// Σ g² of a gradient on another device, there, as a tensor without dimensions.
+/// Returns Σ g² of a gradient on another device, as a tensor without dimensions on that device.
 pub(super) fn sum_of_squares_there(g: &Tensor) -> Result<Tensor> {
-    // f32 squares overflow above 1.8e19, where a gradient is of no use either.
+    // f32 squares overflow above 1.8e19, where a gradient is useless anyway.
     let g = if g.dtype() == DType::F64 { g.detach() } else { g.detach().to_dtype(DType::F32)? };
     g.sqr()?.sum_all()
 }
 
-/// Σ g² in `f64`, on the CPU.
+/// Returns Σ g² in `f64`, on the CPU.
 pub(super) fn sum_of_squares(g: &Tensor) -> Result<f64> {
     let g = g.detach().flatten_all()?.contiguous()?;
     let (storage, layout) = g.storage_and_layout();
-    // Partial sums of fixed chunks, added in order: the result does not depend on the threads.
+    // Partial sums of fixed chunks are added in order, so the result does not depend on the threads.
     match &*storage {
         Storage::Cpu(CpuStorage::F32(x)) => Ok(chunk_sums(window(x, layout)?, f64::from)),
         Storage::Cpu(CpuStorage::F64(x)) => Ok(chunk_sums(window(x, layout)?, |v| v)),
@@ -101,7 +101,7 @@ impl Momentum {
     }
 }
 
-/// [`Momentum`] of a parameter and its gradient; the velocity is taken inside.
+/// [`Momentum`] of a parameter and its gradient. The operation itself takes the velocity.
 struct OfParameter<'a> {
     rule: &'a Momentum,
     velocity: &'a Var,
@@ -125,14 +125,14 @@ impl InplaceOp2 for OfParameter<'_> {
             }
             Ok(())
         };
-        self.velocity.inplace_op1(&Once(Cell::new(Some(update))))
+        self.velocity.inplace_op1(&ApplyOnce(Cell::new(Some(update))))
     }
 }
 
-/// What is done with a tensor's numbers, once.
-struct Once<F>(Cell<Option<F>>);
+/// Function that is applied once to a tensor's numbers.
+struct ApplyOnce<F>(Cell<Option<F>>);
 
-impl<F: FnOnce(&mut CpuStorage, &Layout) -> Result<()>> InplaceOp1 for Once<F> {
+impl<F: FnOnce(&mut CpuStorage, &Layout) -> Result<()>> InplaceOp1 for ApplyOnce<F> {
     fn name(&self) -> &'static str {
         "optim-momentum"
     }
@@ -161,7 +161,8 @@ fn zip3<T: WithDType>(x: &mut [T], a: &[T], b: &[T], f: impl Fn(T, T, T) -> T + 
     });
 }
 
-/// `$op` as an operation of candle's, and on a GPU the kernel `$kernel` with these fields as numbers of its type.
+/// Implements candle's in-place operation for `$op`. On a GPU it is the kernel `$kernel` with these fields as numbers of its
+/// type.
 macro_rules! inplace_op3 {
     ($op:ty, $kernel:literal, $($field:ident: $number:ident),*) => {
         impl InplaceOp3 for $op {
@@ -238,7 +239,7 @@ mod tests {
         difference.max_all().unwrap().to_dtype(DType::F64).unwrap().to_scalar().unwrap()
     }
 
-    /// The updates as tensor operations.
+    /// Computes the updates as tensor operations.
     fn composed(op: &Blend, x: &Var, g: &Tensor, p: &Var) -> Result<()> {
         let d = (g + (p.as_detached_tensor() * op.decay)?)?;
         let d = if op.square { d.sqr()? } else { d };

@@ -15,22 +15,22 @@ use candle_core::{DType, Device, Tensor, Var};
 
 use crate::{Error, Result};
 
-/// What differs between parameters: torch's parameter groups, as a function of the name.
+/// Settings that differ between parameters: torch's parameter groups, as a function of the name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamGroup {
-    /// Times the learning rate.
+    /// Factor of the learning rate.
     pub lr_multiplier: f64,
-    /// The coefficient of the L2 penalty that is added to the gradient (coupled weight decay).
+    /// Coefficient of the L2 penalty that is added to the gradient (coupled weight decay).
     pub weight_decay: f64,
 }
 
 impl ParamGroup {
-    /// The learning rate as it is, with this weight decay.
+    /// Returns settings with the unchanged learning rate and this weight decay.
     pub fn decay(weight_decay: f64) -> Self {
         Self { lr_multiplier: 1., weight_decay }
     }
 
-    /// The rule of the detection code: biases learn at twice the rate without weight decay, all else has
+    /// Returns the rule of the detection code: biases learn at twice the rate without weight decay, and other parameters have
     /// `weight_decay`.
     pub fn double_bias(weight_decay: f64) -> impl Fn(&str) -> Self {
         move |name| {
@@ -43,39 +43,38 @@ impl ParamGroup {
     }
 }
 
-/// An update rule over named parameters.
+/// Update rule over named parameters.
 pub trait Optimizer {
     /// Changes each parameter that has a gradient in `grads`, with the learning rate `lr`.
     ///
     /// # Errors
-    /// When a gradient's shape or type is not its parameter's.
+    /// Returns an error if a gradient's shape or type is not its parameter's.
     fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()>;
 
-    /// The parameters, in the order in which they were given.
+    /// Returns the parameters, in the order in which they were given.
     fn params(&self) -> &[Param];
 
-    /// A copy of the state by name, to be saved beside the parameters.
+    /// Returns a copy of the state by name, to be saved beside the parameters.
     ///
     /// # Errors
-    /// When the device runs out of memory.
+    /// Returns an error if the device runs out of memory.
     fn state(&self) -> Result<BTreeMap<String, Tensor>>;
 
-    /// Restores what [`state`](Self::state) returned. A parameter without state starts afresh.
+    /// Restores the result of [`state`](Self::state). A parameter without state starts afresh.
     ///
     /// # Errors
-    /// When `state` names a tensor that is not of this optimiser or has another shape; nothing is
-    /// changed then.
+    /// Returns an error and changes nothing if `state` names a tensor that is not of this optimiser or has another shape.
     fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<()>;
 }
 
-/// A parameter under an optimiser.
+/// Parameter of an optimiser.
 #[derive(Clone, Debug)]
 pub struct Param {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// Its value.
+    /// Value of the parameter.
     pub var: Var,
-    /// Its group's settings.
+    /// Settings of the parameter's group.
     pub group: ParamGroup,
 }
 
@@ -83,11 +82,11 @@ fn with_groups(params: Vec<(String, Var)>, group: impl Fn(&str) -> ParamGroup) -
     params.into_iter().map(|(name, var)| Param { group: group(&name), name, var }).collect()
 }
 
-/// The Euclidean norm of all gradients of `params` together, summed in `f64`; a NaN or an infinity in any
-/// gradient makes it one. Parameters without a gradient count as 0.
+/// Returns the Euclidean norm of all gradients of `params` together, summed in `f64`. A NaN or an infinity in any gradient
+/// makes the norm one. Parameters without a gradient count as 0.
 ///
 /// # Errors
-/// When a gradient cannot be read.
+/// Returns an error if a gradient cannot be read.
 pub fn grad_norm<'a>(params: impl IntoIterator<Item = &'a Var>, grads: &GradStore) -> Result<f64> {
     let (mut sum, mut elsewhere) = (0., Vec::new());
     for var in params {
@@ -104,12 +103,11 @@ pub fn grad_norm<'a>(params: impl IntoIterator<Item = &'a Var>, grads: &GradStor
     Ok(sum.sqrt())
 }
 
-/// Scales all gradients of `params` so that their [`grad_norm`] is at most `max_norm`, and returns the norm
-/// before: torch's `clip_grad_norm_`, divisor norm + 1e-6 included. A norm that is not finite is returned
-/// with the gradients as they are.
+/// Scales all gradients of `params` so that their [`grad_norm`] is at most `max_norm`, and returns the norm before: torch's
+/// `clip_grad_norm_`, with the divisor norm + 1e-6. If the norm is not finite, the gradients stay as they are.
 ///
 /// # Errors
-/// When a gradient cannot be scaled.
+/// Returns an error if a gradient cannot be scaled.
 pub fn clip_grad_norm(params: &[Param], grads: &mut GradStore, max_norm: f64) -> Result<f64> {
     let norm = grad_norm(params.iter().map(|p| &p.var), grads)?;
     let scale = max_norm / (norm + 1e-6);
@@ -123,7 +121,7 @@ pub fn clip_grad_norm(params: &[Param], grads: &mut GradStore, max_norm: f64) ->
     Ok(norm)
 }
 
-/// The gradient of `param` as a contiguous tensor, if it has one.
+/// Returns the gradient of `param` as a contiguous tensor, if it has one.
 fn gradient(param: &Param, grads: &GradStore) -> Result<Option<Tensor>> {
     let Some(grad) = grads.get(&param.var) else { return Ok(None) };
     if grad.shape() != param.var.shape() || grad.dtype() != param.var.dtype() {
@@ -134,7 +132,7 @@ fn gradient(param: &Param, grads: &GradStore) -> Result<Option<Tensor>> {
     Ok(Some(grad.detach().contiguous()?))
 }
 
-/// The state of `param` in `buffers`, zero at first.
+/// Returns the state of `param` in `buffers`, initially zero.
 fn buffer<'a>(buffers: &'a mut BTreeMap<String, Var>, param: &Param) -> Result<&'a Var> {
     let zeros = || Var::zeros(param.var.shape(), param.var.dtype(), param.var.device());
     Ok(match buffers.entry(param.name.clone()) {
@@ -151,10 +149,10 @@ fn export(prefix: &str, buffers: &BTreeMap<String, Var>, state: &mut BTreeMap<St
     Ok(())
 }
 
-/// The prefix of step counts: integers on the CPU. All other state is shaped like its parameter.
+/// Prefix of step counts, which are integers on the CPU. All other state has the shape of its parameter.
 const STEP: &str = "step";
 
-/// Sorts `state` by its `prefixes` into maps by parameter name, with names and shapes checked.
+/// Sorts `state` by its `prefixes` into maps by parameter name, and checks names and shapes.
 fn import<const N: usize>(
     prefixes: [&str; N],
     params: &[Param],
@@ -168,7 +166,7 @@ fn import<const N: usize>(
             Some((prefixes.iter().position(|p| *p == prefix)?, name, *params.get(name)?))
         });
         let Some((slot, name, var)) = place else {
-            return refuse(format!("{key} is no state of this optimiser's parameters"));
+            return refuse(format!("{key} does not belong to a parameter of this optimiser"));
         };
         let tensor = tensor.detach();
         let tensor = if prefixes[slot] == STEP {

@@ -9,8 +9,8 @@ use super::fused::Momentum;
 use super::{Optimizer, Param, ParamGroup, buffer, export, gradient, import, with_groups};
 use crate::Result;
 
-/// `torch.optim.SGD` without dampening: with d = g + λp for the weight decay λ,
-/// v ← μv + d (v = d at a parameter's first step) and p ← p − lr·v.
+/// SGD with the arithmetic of `torch.optim.SGD` without dampening. With d = g + λp for the weight decay λ, v ← μv + d (v = d
+/// at a parameter's first step) and p ← p − lr·v.
 #[derive(Debug)]
 pub struct Sgd {
     params: Vec<Param>,
@@ -19,7 +19,7 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// An optimiser of `params` with momentum μ; `group` gives a parameter's settings by its name.
+    /// Makes an optimiser of `params` with momentum μ. `group` returns a parameter's settings by its name.
     pub fn new(params: Vec<(String, Var)>, momentum: f64, group: impl Fn(&str) -> ParamGroup) -> Self {
         Self { params: with_groups(params, group), momentum, velocity: BTreeMap::new() }
     }

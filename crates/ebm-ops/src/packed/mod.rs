@@ -1,22 +1,21 @@
-//! Products with a matrix that is packed once: f32, on the CPU, the instruction set chosen at run time by
-//! `pulp`.
+//! Products with a matrix that is packed once, f32, on the CPU, with the instruction set chosen at run time by `pulp`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `tile` | the innermost loops, in registers |
-//! | `ahead` | what these fetch from memory meanwhile |
-//! | `outer` | the same for sums over the rows of both operands |
-//! | `pairs` | the same as `tile` of numbers in bf16 |
+//! | `tile` | innermost loops, in registers |
+//! | `prefetch` | prefetches from memory in these loops |
+//! | `outer` | innermost loops for sums over the rows of both operands |
+//! | `pairs` | innermost loops of numbers in bf16 |
 //! | `panels` | the packed matrix, in the order in which a tile reads it |
-//! | `dense` | the product of matrices whose rows lie end to end, of any depth |
-//! | `product` | the product, cut into tasks, with bias, residual and activation while a tile is at hand |
+//! | `dense` | product of matrices whose rows lie end to end, of any depth |
+//! | `product` | product, cut into tasks, with bias, residual and activation while a tile is in the cache |
 //! | `workspace` | buffers that are used again |
 
-mod ahead;
 mod dense;
 mod outer;
 mod pairs;
 mod panels;
+mod prefetch;
 mod product;
 mod tile;
 mod workspace;

@@ -1,7 +1,6 @@
-//! The innermost product where the depth runs over rows of both operands: `to += Aᵀ · panel`, a few columns
-//! of A.
+//! The innermost product if the depth runs over rows of both operands: `to += Aᵀ · panel`, for a few columns of A.
 //!
-//! As in [`super::tile`], sums stay in registers; here the numbers of A that a step needs lie side by side.
+//! As in [`super::tile`], sums stay in registers. Here the numbers of A that a step needs lie side by side.
 
 use std::hint::black_box;
 
@@ -10,7 +9,7 @@ use pulp::{Simd, WithSimd};
 use super::product::Strided;
 use super::tile::{VECTORS, by_rows};
 
-/// Steps of the depth at equal distances: step k reads A from `a + k · step` on and row `b + k` of the panel.
+/// Steps of the depth at equal distances. Step k reads A from `a + k · step` on, and row `b + k` of the panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) a: usize,
@@ -18,8 +17,8 @@ pub(crate) struct Segment {
     pub(crate) len: usize,
 }
 
-/// `to += Aᵀ · panel` over the segments, `to` having as many rows of a panel's width as columns of A are
-/// wanted, at most [`most_rows`](super::tile::most_rows). A's rows are the steps.
+/// Computes `to += Aᵀ · panel` over the segments. A's rows are the steps. `to` has a row of a panel's width for each wanted
+/// column of A, at most [`most_rows`](super::tile::most_rows).
 #[inline(always)]
 pub(crate) fn accumulate<S: Simd>(
     simd: S,

@@ -1,33 +1,33 @@
-//! Two neighbours of the depth as bf16 in the place of one f32: half the memory, and with AVX-512 BF16 twice
+//! Two neighbours of the depth as bf16 in the place of one f32. This takes half the memory, and AVX-512 BF16 computes twice
 //! the products in the same time. Sums are f32.
 //!
-//! The lower half of a pair holds the number that comes first.
+//! The lower half of a pair holds the first number.
 
 use pulp::{Simd, WithSimd};
 
-use super::ahead::Ahead;
+use super::prefetch::Prefetch;
 use super::product::Strided;
-use super::tile::{Onto, VECTORS, by_rows};
+use super::tile::{Destination, VECTORS, by_rows};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::has_bf16;
 
-/// The pair of two numbers.
+/// Returns the pair of two numbers.
 #[inline(always)]
 pub(crate) fn pair(first: f32, second: f32) -> f32 {
     f32::from_bits(upper(second) << 16 | upper(first))
 }
 
-/// The two numbers of a pair.
+/// Returns the two numbers of a pair.
 #[inline(always)]
 pub(crate) fn halves(pair: f32) -> [f32; 2] {
     let bits = pair.to_bits();
     [f32::from_bits(bits << 16), f32::from_bits(bits & UPPER)]
 }
 
-/// The half of a pair that holds its second number.
+/// Mask of the half of a pair that holds its second number.
 const UPPER: u32 = 0xffff_0000;
 
-/// The upper half of x rounded to nearest, ties to even. NaN stays NaN.
+/// Returns the upper half of x, rounded to the nearest, ties to even. NaN stays NaN.
 #[inline(always)]
 fn upper(x: f32) -> u32 {
     let bits = x.to_bits();
@@ -35,7 +35,7 @@ fn upper(x: f32) -> u32 {
     (if x.is_nan() { bits | 0x0040_0000 } else { nearest }) >> 16
 }
 
-/// The pairs of a row; where its length is odd, the last one's second number is 0.
+/// Rounds a row to pairs. If its length is odd, the second number of the last pair is 0.
 #[inline(always)]
 pub(crate) fn round(row: &[f32], to: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
@@ -60,16 +60,16 @@ fn round_here(row: &[f32], to: &mut [f32]) {
     }
 }
 
-/// `A · panel` for `count` rows of A, at most [`most_rows`](super::tile::most_rows), all in pairs. A step of the
-/// depth is one of `ahead`.
+/// Computes `A · panel` for `count` rows of A, at most [`most_rows`](super::tile::most_rows), all in pairs. Each step of the
+/// depth is a step of `prefetch`.
 #[inline(always)]
 pub(super) fn multiply<S: Simd>(
     simd: S,
     a: Strided<'_, f32>,
     count: usize,
     panel: &[f32],
-    ahead: Ahead,
-    onto: Onto<'_>,
+    prefetch: Prefetch,
+    destination: Destination<'_>,
 ) {
     #[cfg(target_arch = "x86_64")]
     if has_bf16() && S::F32_LANES == avx512::LANES {
@@ -77,19 +77,19 @@ pub(super) fn multiply<S: Simd>(
             #[expect(unsafe_code, reason = "calling a function compiled for an instruction set found at run time")]
             // SAFETY: the processor has these instructions.
             unsafe {
-                avx512::tile::<ROWS>(a, panel, ahead, onto);
+                avx512::tile::<ROWS>(a, panel, prefetch, destination);
             }
         });
         return;
     }
-    by_rows!(S, count, ROWS => simd.vectorize(Tile::<ROWS> { a, panel, ahead, onto }));
+    by_rows!(S, count, ROWS => simd.vectorize(Tile::<ROWS> { a, panel, prefetch, destination }));
 }
 
 struct Tile<'a, const ROWS: usize> {
     a: Strided<'a, f32>,
     panel: &'a [f32],
-    ahead: Ahead,
-    onto: Onto<'a>,
+    prefetch: Prefetch,
+    destination: Destination<'a>,
 }
 
 impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
@@ -102,7 +102,7 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
         let (panel, _) = S::as_simd_f32s(self.panel).0.as_chunks::<VECTORS>();
         for (k, columns) in panel.iter().enumerate() {
-            self.ahead.step();
+            self.prefetch.step();
             let columns = columns.map(|columns| {
                 let bits = simd.transmute_u32s_f32s(columns);
                 let [first, second] = [simd.wrapping_dyn_shl_u32s(bits, half), simd.and_u32s(bits, mask)];
@@ -116,17 +116,17 @@ impl<const ROWS: usize> WithSimd for Tile<'_, ROWS> {
                 }
             }
         }
-        let (out, _) = S::as_mut_simd_f32s(self.onto.sums).0.as_chunks_mut::<VECTORS>();
+        let (out, _) = S::as_mut_simd_f32s(self.destination.sums).0.as_chunks_mut::<VECTORS>();
         // Vector by vector: a copy of the array as a whole would keep it in memory instead of registers.
         for (out, row) in out.iter_mut().zip(sums) {
             for (out, sum) in out.iter_mut().zip(row) {
-                *out = if self.onto.add { simd.add_f32s(*out, sum) } else { sum };
+                *out = if self.destination.add { simd.add_f32s(*out, sum) } else { sum };
             }
         }
     }
 }
 
-/// With the instructions for pairs.
+/// Loops with the instructions for pairs.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::{
@@ -136,19 +136,18 @@ mod avx512 {
     use std::hint::black_box;
     use std::mem::transmute;
 
-    use super::{Ahead, Onto, Strided, VECTORS, round_here};
+    use super::{Destination, Prefetch, Strided, VECTORS, round_here};
 
     /// Numbers in a vector.
     pub(super) const LANES: usize = 16;
 
-    #[expect(unsafe_code, reason = "vectors as what else has the same bits")]
+    #[expect(unsafe_code, reason = "vectors are read as numbers of the same bits")]
     #[target_feature(enable = "avx512f,avx512bf16")]
     pub(super) fn round(row: &[f32], to: &mut [f32]) {
         let (rows, rest) = row.as_chunks::<{ 2 * LANES }>();
         let (whole, last) = to.split_at_mut(to.len().min(rows.len() * LANES));
         for (to, numbers) in whole.as_chunks_mut::<LANES>().0.iter_mut().zip(rows) {
-            // SAFETY: 32 numbers are two vectors, whose pairs are as many bits as 16 numbers; all bits are
-            // numbers.
+            // SAFETY: 32 numbers are two vectors. Their pairs have as many bits as 16 numbers, and all bits are numbers.
             unsafe {
                 let [first, second] = transmute::<[f32; 2 * LANES], [__m512; 2]>(*numbers);
                 *to = transmute::<__m512bh, [f32; LANES]>(_mm512_cvtne2ps_pbh(second, first));
@@ -157,25 +156,24 @@ mod avx512 {
         round_here(rest, last);
     }
 
-    #[expect(unsafe_code, reason = "vectors as what else has the same bits")]
+    #[expect(unsafe_code, reason = "vectors are read as numbers of the same bits")]
     #[target_feature(enable = "avx512f,avx512bf16")]
     pub(super) fn tile<const ROWS: usize>(
         a: Strided<'_, f32>,
         panel: &[f32],
-        mut ahead: Ahead,
-        onto: Onto<'_>,
+        mut prefetch: Prefetch,
+        destination: Destination<'_>,
     ) {
         let (panel, _) = panel.as_chunks::<{ VECTORS * LANES }>();
         let mut rows = [a.data; ROWS];
         for (i, row) in rows.iter_mut().enumerate() {
-            // Opaque to the compiler, which would otherwise compute each address anew from the first in every
-            // step.
+            // Opaque to the compiler, which would otherwise compute each address from the first in every step.
             *row = &black_box(&a.data[i * a.stride..])[..panel.len()];
         }
         let mut all = [[_mm512_setzero_ps(); VECTORS]; ROWS];
         for (k, columns) in panel.iter().enumerate() {
-            ahead.step();
-            // SAFETY: the numbers of two vectors are these vectors; all bits are pairs.
+            prefetch.step();
+            // SAFETY: the numbers of two vectors are these vectors, and all bits are pairs.
             let columns = unsafe { transmute::<[f32; VECTORS * LANES], [__m512bh; VECTORS]>(*columns) };
             for i in 0..ROWS {
                 // SAFETY: as above.
@@ -185,12 +183,12 @@ mod avx512 {
                 }
             }
         }
-        for (out, row) in onto.sums.as_chunks_mut::<LANES>().0.chunks_exact_mut(VECTORS).zip(all) {
+        for (out, row) in destination.sums.as_chunks_mut::<LANES>().0.chunks_exact_mut(VECTORS).zip(all) {
             for (out, sum) in out.iter_mut().zip(row) {
-                // SAFETY: a vector is its numbers.
+                // SAFETY: a vector and its numbers have the same bits.
                 unsafe {
                     let before = transmute::<[f32; LANES], __m512>(*out);
-                    let sum = if onto.add { _mm512_add_ps(before, sum) } else { sum };
+                    let sum = if destination.add { _mm512_add_ps(before, sum) } else { sum };
                     *out = transmute::<__m512, [f32; LANES]>(sum);
                 }
             }
@@ -209,7 +207,7 @@ mod tests {
             (1.0, 1.0),
             (1.0 + 0.4 * ulp, 1.0),
             (1.0 + 0.6 * ulp, 1.0 + ulp),
-            // Ties go to the even one.
+            // Ties go to the even number.
             (1.0 + 0.5 * ulp, 1.0),
             (1.0 + 1.5 * ulp, 1.0 + 2.0 * ulp),
             (-5.67, -5.65625),

@@ -8,11 +8,11 @@ use super::workspace::{line_start, room};
 use crate::simd::arch;
 use crate::storage::zeros;
 
-/// Channels that are turned at once, while their rows are in the first-level cache.
+/// Channels that are transposed at once, while their rows are in the first-level cache.
 const SIDE: usize = 16;
 
-/// The matrix B (depth × columns) cut into panels of as many columns as a tile has; within a panel, row after
-/// row. The last panel is filled up with zeros.
+/// Matrix B (depth × columns), cut into panels with the columns of a tile. Within a panel, rows lie end to end. The last
+/// panel is padded with zeros.
 #[derive(Clone, Debug)]
 pub(crate) struct Panels {
     depth: usize,
@@ -24,14 +24,14 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
-    /// Room for a matrix, filled with zeros.
+    /// Makes a matrix of zeros.
     pub(crate) fn zeros(depth: usize, columns: usize) -> Self {
         let width = panel_width();
         Self::over(zeros(room(columns.div_ceil(width) * depth * width)), depth, columns)
     }
 
-    /// [`zeros`](Self::zeros) by this thread alone: where others may wait for the result, it must not be
-    /// given their work meanwhile.
+    /// Makes a matrix as [`zeros`](Self::zeros) does, on this thread alone. If others may wait for the result, the thread
+    /// must not be given their work meanwhile.
     pub(crate) fn zeros_here(depth: usize, columns: usize) -> Self {
         let width = panel_width();
         Self::over(vec![0.0; room(columns.div_ceil(width) * depth * width)], depth, columns)
@@ -42,7 +42,7 @@ impl Panels {
         Self { depth, columns, width: panel_width(), data, start }
     }
 
-    /// Lines of (channels × taps) numbers as columns; number (c, t) goes to row t · channels + c.
+    /// Packs lines of (channels × taps) numbers as columns. Number (c, t) goes to row t · channels + c.
     pub(crate) fn transposed(lines: &[f32], channels: usize, taps: usize) -> Self {
         let len = channels * taps;
         let mut panels = Self::zeros(len, lines.len() / len);
@@ -62,21 +62,21 @@ impl Panels {
         panels
     }
 
-    /// The panels, each depth × width, to be filled.
+    /// Returns the panels, each depth × width, to be filled.
     pub(crate) fn panels_mut_in_order(&mut self) -> impl Iterator<Item = &mut [f32]> {
         let len = self.depth * self.width;
         let all = self.columns.div_ceil(self.width) * len;
         self.data[self.start..][..all].chunks_exact_mut(len.max(1))
     }
 
-    /// [`panels_mut_in_order`](Self::panels_mut_in_order), to be filled in parallel.
+    /// Returns the panels, to be filled in parallel.
     pub(crate) fn panels_mut(&mut self) -> impl IndexedParallelIterator<Item = &mut [f32]> {
         let len = self.depth * self.width;
         let all = self.columns.div_ceil(self.width) * len;
         self.data[self.start..][..all].par_chunks_exact_mut(len.max(1))
     }
 
-    /// Fills them, on this thread, where element (k, column) of B is `element(k, column)`.
+    /// Fills the panels, on this thread. Element (k, column) of B is `element(k, column)`.
     pub(crate) fn fill(&mut self, element: impl Fn(usize, usize) -> f32) {
         let (width, columns) = (self.width, self.columns);
         for (panel, to) in self.panels_mut_in_order().enumerate() {
@@ -88,43 +88,43 @@ impl Panels {
         }
     }
 
-    /// The number of rows of B.
+    /// Returns the number of rows of B.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The number of columns of B.
+    /// Returns the number of columns of B.
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The number of columns of a panel.
+    /// Returns the number of columns of a panel.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// The number of panels.
+    /// Returns the number of panels.
     pub(crate) fn count(&self) -> usize {
         self.columns.div_ceil(self.width)
     }
 
-    /// The bytes of a panel.
+    /// Returns the bytes of a panel.
     pub(crate) fn bytes(&self) -> usize {
         self.depth * self.width * size_of::<f32>()
     }
 
-    /// Panel `i`, depth × width.
+    /// Returns panel `i`, depth × width.
     pub(crate) fn panel(&self, i: usize) -> &[f32] {
         &self.data[self.start + i * self.depth * self.width..][..self.depth * self.width]
     }
 
-    /// Element (k, column) of B.
+    /// Returns element (k, column) of B.
     pub(crate) fn get(&self, k: usize, column: usize) -> f32 {
         self.panel(column / self.width)[k * self.width + column % self.width]
     }
 }
 
-/// The columns of a panel: the width of a register tile on this processor.
+/// Returns the columns of a panel: the width of a register tile on this processor.
 pub(crate) fn panel_width() -> usize {
     struct Width;
     impl WithSimd for Width {

@@ -1,7 +1,7 @@
-//! `C = A · B` with B in panels, and what is done to C while it is at hand.
+//! `C = A · B` with B in panels, and an epilogue on C while it is in the cache.
 //!
-//! Work is cut by the sizes alone and each number of C is summed by one task in the order of the depth, so
-//! that the number of threads changes no bit.
+//! The sizes alone decide how the work is cut, and one task sums each number of C in the order of the depth. So the number of
+//! threads changes no bit.
 
 use std::ops::Range;
 use std::ptr::slice_from_raw_parts;
@@ -10,8 +10,8 @@ use candle_core::Result;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::ahead::Ahead;
 use super::panels::Panels;
+use super::prefetch::Prefetch;
 use super::tile::{MOST_ROWS, Rows, Sums, most_rows, multiply};
 use crate::gemm::{MatMut, even_ranges};
 use crate::relu::Activation;
@@ -19,42 +19,42 @@ use crate::simd::arch;
 
 /// Tasks that the rows of A are cut into.
 const ROW_TASKS: usize = 16;
-/// Fewest rows of a task: a tile's at least.
+/// Fewest rows of a task, at least one tile.
 const FEWEST_ROWS: usize = MOST_ROWS;
-/// Tasks that the panels of B are cut into, where B is the larger.
+/// Tasks that the panels of B are cut into, if B is the larger matrix.
 const PANEL_TASKS: usize = 8;
 /// Bytes of B that stay in the second-level cache while the rows of A pass.
 const RESIDENT: usize = 3 << 18;
-/// Bytes of B that every task may read, whatever the size of A.
+/// Bytes of B that every task may read for any size of A.
 const SMALL: usize = 1 << 19;
 /// Multiplications below which a product is one task.
 const TASK: usize = 1 << 18;
 
-/// Part `part` of `count` rows cut into tiles of almost equal numbers of rows.
+/// Returns part `part` of `count` rows cut into tiles of almost equal numbers of rows.
 #[inline(always)]
 pub(crate) fn tile<S: Simd>(count: usize, part: usize) -> Range<usize> {
     let parts = tiles::<S>(count);
     count * part / parts..count * (part + 1) / parts
 }
 
-/// The number of tiles that `count` rows are cut into.
+/// Returns the number of tiles that `count` rows are cut into.
 #[inline(always)]
 pub(crate) fn tiles<S: Simd>(count: usize) -> usize {
     count.div_ceil(most_rows::<S>()).max(1)
 }
 
-/// `C ← activation(A · B + bias + residual)`.
+/// Epilogue `C ← activation(A · B + bias + residual)`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Epilogue<'a> {
     /// One number for each column, or none.
     pub(crate) bias: &'a [f32],
-    /// A matrix like C, or none.
+    /// Matrix of the size of C, or none.
     pub(crate) residual: Option<&'a [f32]>,
-    /// What follows.
+    /// Activation after the sum.
     pub(crate) activation: Activation,
 }
 
-/// `c ← epilogue(A · B)`, c (rows × columns of B), in parallel.
+/// Computes `c ← epilogue(A · B)`, c (rows × columns of B), in parallel.
 pub(crate) fn product(rows: Rows<'_>, panels: &Panels, epilogue: Epilogue<'_>, c: &mut [f32]) -> Result<()> {
     let (columns, count) = (panels.columns(), panels.count());
     let height = rows.starts.len();
@@ -84,14 +84,14 @@ pub(crate) fn product(rows: Rows<'_>, panels: &Panels, epilogue: Epilogue<'_>, c
     Ok(())
 }
 
-/// A rectangle of C.
+/// Rectangle of C.
 struct Task<'a> {
     rows: Rows<'a>,
-    /// The number of the first row.
+    /// Number of the first row.
     first: usize,
     panels: &'a Panels,
     range: Range<usize>,
-    /// Whether it has all panels, and not all rows.
+    /// Whether the task has all panels, and not all rows.
     is_whole: bool,
     epilogue: Epilogue<'a>,
     c: MatMut<'a, f32>,
@@ -104,7 +104,7 @@ impl WithSimd for Task<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         let (first_panel, height) = (self.range.start, self.rows.starts.len());
         let (width, columns, depth) = (self.panels.width(), self.panels.columns(), self.panels.depth());
-        // All rows pass one panel at a time where the next one is fetched meanwhile.
+        // Unless the task has all panels, all rows pass one panel at a time, while the next panel is prefetched.
         let at_a_time = if self.is_whole { (RESIDENT / self.panels.bytes().max(1)).max(1) } else { 1 };
         let mut sums = Sums::new();
         for start in self.range.clone().step_by(at_a_time) {
@@ -112,22 +112,22 @@ impl WithSimd for Task<'_> {
             for part in 0..tiles::<S>(height) {
                 let range = tile::<S>(height, part);
                 let rows = self.rows.part(range.clone());
-                let following = self.following(range.clone(), here == self.range);
+                let next_rows = self.rows_to_prefetch(range.clone(), here == self.range);
                 for panel in here.clone() {
-                    let (now, onto) = (self.panels.panel(panel), sums.anew());
+                    let (now, destination) = (self.panels.panel(panel), sums.overwrite());
                     if self.is_whole {
-                        let ahead = following.map(|numbers| match numbers {
-                            Some(numbers) => Ahead::share(numbers, panel - here.start, here.len(), depth),
-                            None => Ahead::nothing(now),
+                        let prefetch = next_rows.map(|numbers| match numbers {
+                            Some(numbers) => Prefetch::share(numbers, panel - here.start, here.len(), depth),
+                            None => Prefetch::none(now),
                         });
-                        multiply(simd, rows, now, ahead, onto);
+                        multiply(simd, rows, now, prefetch, destination);
                     } else {
-                        let ahead = if panel + 1 < self.panels.count() {
-                            Ahead::share(self.panels.panel(panel + 1), part, tiles::<S>(height), depth)
+                        let prefetch = if panel + 1 < self.panels.count() {
+                            Prefetch::share(self.panels.panel(panel + 1), part, tiles::<S>(height), depth)
                         } else {
-                            Ahead::nothing(now)
+                            Prefetch::none(now)
                         };
-                        multiply(simd, rows, now, [ahead], onto);
+                        multiply(simd, rows, now, [prefetch], destination);
                     }
                     let all = panel * width..columns.min((panel + 1) * width);
                     let here = all.start - first_panel * width..all.end - first_panel * width;
@@ -154,10 +154,10 @@ impl WithSimd for Task<'_> {
 }
 
 impl Task<'_> {
-    /// What as many rows as these need that follow them, here or in the next task: of A, of the residual and of C,
-    /// as far as it lies end to end; of the last two where each row is finished `at_once`.
+    /// Returns the memory to prefetch for the rows after `range`, here or in the next task: of A if it lies end to end, and
+    /// of the residual and of C if each row is finished `at_once`.
     #[inline(always)]
-    fn following(&self, range: Range<usize>, at_once: bool) -> [Option<*const [f32]>; 3] {
+    fn rows_to_prefetch(&self, range: Range<usize>, at_once: bool) -> [Option<*const [f32]>; 3] {
         let (columns, after) = (self.panels.columns(), range.end..range.end + range.len());
         let rows = self.rows.part(range).end_to_end();
         let residual = |all: &[f32]| {
@@ -172,7 +172,7 @@ impl Task<'_> {
     }
 }
 
-/// `to ← activation(sums + bias + residual)`; an empty bias or residual is none.
+/// Computes `to ← activation(sums + bias + residual)`. An empty bias or residual is none.
 #[inline(always)]
 pub(crate) fn finish<S: Simd>(
     simd: S,
@@ -183,7 +183,7 @@ pub(crate) fn finish<S: Simd>(
     to: &mut [f32],
 ) {
     let [least, most] = activation.bounds().map(|bound| simd.splat_f32s(bound as f32));
-    // Either is value where that is NaN.
+    // If `value` is NaN, minimum and maximum return it.
     let cut = |value| simd.min_f32s(most, simd.max_f32s(least, value));
     if to.len().is_multiple_of(S::F32_LANES) {
         let ((sums, _), (bias, _)) = (S::as_simd_f32s(sums), S::as_simd_f32s(bias));
@@ -218,7 +218,7 @@ pub(crate) fn finish<S: Simd>(
     }
 }
 
-/// A vector's numbers, or fewer and zeros.
+/// Loads a vector's numbers, or fewer numbers and zeros.
 #[inline(always)]
 fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
     match S::as_simd_f32s(values) {
@@ -227,16 +227,16 @@ fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
     }
 }
 
-/// Rows of a matrix at equal distances; how many numbers of each count, the product says.
+/// Rows of a matrix at equal distances. The product defines the length of a row.
 #[derive(Clone, Copy)]
 pub(crate) struct Strided<'a, T> {
     pub(crate) data: &'a [T],
     pub(crate) stride: usize,
 }
 
-/// [`product`] on this thread, without an epilogue: `c = A · B`, or `c += A · B`. The rows of A are at equal
-/// distances; those of c, as long as B's, lie end to end and say how many there are. `next`, as large as B, is what
-/// the next product has in its place.
+/// Computes `c = A · B`, or `c += A · B` with `accumulate`, on this thread. The rows of A are at equal distances. The rows of
+/// c are as long as B's and lie end to end, and their number is the number of rows. `next`, with the size of B, is the matrix
+/// of the next product.
 #[inline(always)]
 pub(crate) fn product_here<S: Simd>(
     simd: S,
@@ -256,11 +256,11 @@ pub(crate) fn product_here<S: Simd>(
         let rows = Rows { data: a.data, starts: &starts[..range.len()], runs: std::slice::from_ref(&run) };
         for panel in 0..panels.count() {
             let now = panels.panel(panel);
-            let ahead = match next {
-                Some(next) => Ahead::share(next.panel(panel), part, tiles::<S>(count), panels.depth()),
-                None => Ahead::nothing(now),
+            let prefetch = match next {
+                Some(next) => Prefetch::share(next.panel(panel), part, tiles::<S>(count), panels.depth()),
+                None => Prefetch::none(now),
             };
-            multiply(simd, rows, now, [ahead], sums.anew());
+            multiply(simd, rows, now, [prefetch], sums.overwrite());
             let all = panel * width..columns.min((panel + 1) * width);
             for row in range.clone() {
                 let to = &mut c[row * columns..][all.clone()];

@@ -1,21 +1,21 @@
 //! The innermost product: a few rows of A times one panel of B, summed in registers.
 //!
-//! A tile of R rows and two vectors of columns reads two vectors and R numbers for 2R fused products, so that
-//! it is bound by arithmetic and not by reading. R is as large as the registers allow.
+//! A tile of R rows and two vectors of columns reads two vectors and R numbers for 2R fused products. So it is bound by
+//! arithmetic and not by reading. R is as large as the registers allow.
 
 use std::hint::black_box;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::ahead::Ahead;
+use super::prefetch::Prefetch;
 
 /// Vectors in a row of a tile.
 pub(crate) const VECTORS: usize = 2;
 
 /// Most rows of a tile on any processor.
 pub(crate) const MOST_ROWS: usize = ROWS_OF_32_REGISTERS;
-/// Most rows of a tile: of 32 vector registers, 28 hold sums, two hold B and one an element of A.
+/// Most rows of a tile with 32 vector registers: 28 hold sums, two hold B and one holds an element of A.
 const ROWS_OF_32_REGISTERS: usize = 14;
 /// Most rows of a tile with 16 registers: 12 hold sums.
 const ROWS_OF_16_REGISTERS: usize = 6;
@@ -23,14 +23,14 @@ const ROWS_OF_16_REGISTERS: usize = 6;
 /// Lanes of the widest vectors.
 const WIDEST: usize = 16;
 
-/// Most rows of a tile.
+/// Returns the most rows of a tile.
 #[inline(always)]
 pub(crate) fn most_rows<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { ROWS_OF_32_REGISTERS } else { ROWS_OF_16_REGISTERS }
 }
 
-/// Rows of A. Row i is the numbers of `data[starts[i] + run]`, run after run: for a convolution, one run for
-/// each row of the kernel.
+/// Rows of A. Row i has the numbers of `data[starts[i] + run]`, run after run. A convolution has one run for each row of the
+/// kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
     pub(crate) data: &'a [f32],
@@ -39,13 +39,13 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Some of the rows.
+    /// Returns some of the rows.
     #[inline(always)]
     pub(crate) fn part(self, range: Range<usize>) -> Self {
         Self { starts: &self.starts[range], ..self }
     }
 
-    /// The numbers of all rows where they lie end to end.
+    /// Returns the numbers of all rows if they lie end to end.
     #[inline(always)]
     pub(super) fn end_to_end(self) -> Option<&'a [f32]> {
         let ([run], &[first, ..], Some(last)) = (self.runs, self.starts, self.starts.last()) else {
@@ -56,7 +56,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The sums of a tile, row after row of a panel's width.
+/// Sums of a tile, row after row of a panel's width.
 #[repr(align(64))]
 pub(crate) struct Sums([f32; ROWS_OF_32_REGISTERS * VECTORS * WIDEST]);
 
@@ -65,29 +65,29 @@ impl Sums {
         Self([0.0; _])
     }
 
-    /// Row `i` of a tile of panels of `width` columns.
+    /// Returns row `i` of a tile of panels of `width` columns.
     #[inline(always)]
     pub(crate) fn row(&self, i: usize, width: usize) -> &[f32] {
         &self.0[i * width..(i + 1) * width]
     }
 
-    /// In the place of what is here.
+    /// Returns a destination that replaces the sums.
     #[inline(always)]
-    pub(crate) fn anew(&mut self) -> Onto<'_> {
-        Onto { sums: &mut self.0, add: false }
+    pub(crate) fn overwrite(&mut self) -> Destination<'_> {
+        Destination { sums: &mut self.0, add: false }
     }
 }
 
-/// Where a tile's sums go.
-pub(crate) struct Onto<'a> {
-    /// Row after row of a panel's width.
+/// Destination of a tile's sums.
+pub(crate) struct Destination<'a> {
+    /// Sums, row after row of a panel's width.
     pub(super) sums: &'a mut [f32],
-    /// Whether they are added to those that are there.
+    /// Whether new sums are added to these.
     pub(super) add: bool,
 }
 
-/// `$run` with the constant `$rows`, which is `$count`, for vectors `$simd`: one copy for each number of rows up to
-/// [`most_rows`], which has to be known for the sums to stay in registers. More rows are not served.
+/// Runs `$run` with the constant `$rows`, which is `$count`, for vectors `$simd`. There is one copy for each number of rows
+/// up to [`most_rows`], because sums stay in registers only if the number is a constant. More rows are not served.
 macro_rules! by_rows {
     ($simd:ident, $count:expr, $rows:ident => $run:expr) => {
         if $simd::REGISTER_COUNT >= 32 {
@@ -108,26 +108,28 @@ macro_rules! by_rows {
 }
 pub(super) use by_rows;
 
-/// `A · panel`; A has at most [`most_rows`] rows. A step of the depth is one of each `ahead`.
+/// Computes `A · panel`. A has at most [`most_rows`] rows. Each step of the depth is a step of each `prefetch`.
 #[inline(always)]
-pub(crate) fn multiply<S: Simd, const AHEAD: usize>(
+pub(crate) fn multiply<S: Simd, const PREFETCHES: usize>(
     simd: S,
     rows: Rows<'_>,
     panel: &[f32],
-    ahead: [Ahead; AHEAD],
-    onto: Onto<'_>,
+    prefetch: [Prefetch; PREFETCHES],
+    destination: Destination<'_>,
 ) {
-    by_rows!(S, rows.starts.len(), ROWS => simd.vectorize(Tile::<ROWS, AHEAD> { rows, panel, ahead, onto }));
+    by_rows!(S, rows.starts.len(), ROWS => {
+        simd.vectorize(Tile::<ROWS, PREFETCHES> { rows, panel, prefetch, destination })
+    });
 }
 
-struct Tile<'a, const ROWS: usize, const AHEAD: usize> {
+struct Tile<'a, const ROWS: usize, const PREFETCHES: usize> {
     rows: Rows<'a>,
     panel: &'a [f32],
-    ahead: [Ahead; AHEAD],
-    onto: Onto<'a>,
+    prefetch: [Prefetch; PREFETCHES],
+    destination: Destination<'a>,
 }
 
-impl<const ROWS: usize, const AHEAD: usize> WithSimd for Tile<'_, ROWS, AHEAD> {
+impl<const ROWS: usize, const PREFETCHES: usize> WithSimd for Tile<'_, ROWS, PREFETCHES> {
     type Output = ();
 
     #[inline(always)]
@@ -141,13 +143,12 @@ impl<const ROWS: usize, const AHEAD: usize> WithSimd for Tile<'_, ROWS, AHEAD> {
             panel = rest;
             let mut rows = [data; ROWS];
             for (i, row) in rows.iter_mut().enumerate() {
-                // Opaque to the compiler, which would otherwise compute each address anew from the first in
-                // every step.
+                // Opaque to the compiler, which would otherwise compute each address from the first in every step.
                 *row = &black_box(&data[starts[i] + run.start..])[..len];
             }
             for k in 0..len {
                 let columns = now[k];
-                self.ahead.iter_mut().for_each(Ahead::step);
+                self.prefetch.iter_mut().for_each(Prefetch::step);
                 for i in 0..ROWS {
                     let a = simd.splat_f32s(rows[i][k]);
                     for v in 0..VECTORS {
@@ -156,11 +157,11 @@ impl<const ROWS: usize, const AHEAD: usize> WithSimd for Tile<'_, ROWS, AHEAD> {
                 }
             }
         }
-        let (out, _) = S::as_mut_simd_f32s(self.onto.sums).0.as_chunks_mut::<VECTORS>();
+        let (out, _) = S::as_mut_simd_f32s(self.destination.sums).0.as_chunks_mut::<VECTORS>();
         // Vector by vector: a copy of the array as a whole would keep it in memory instead of registers.
         for (out, row) in out.iter_mut().zip(sums) {
             for (out, sum) in out.iter_mut().zip(row) {
-                *out = if self.onto.add { simd.add_f32s(*out, sum) } else { sum };
+                *out = if self.destination.add { simd.add_f32s(*out, sum) } else { sum };
             }
         }
     }

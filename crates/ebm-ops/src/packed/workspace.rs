@@ -7,11 +7,11 @@ use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
 
 use crate::storage::unwritten;
 
-/// Bytes of a cache line. Vectors that lie across two lines take two reads.
+/// Bytes of a cache line. A vector that lies across two lines takes two reads.
 const LINE: usize = 64;
 
-/// Buffers that calls hand back when done, so that a network's layers share them: to return large blocks to
-/// the system and to fetch them again costs about as much time as a layer's arithmetic.
+/// Buffers that calls hand back when done, so that a network's layers share them. To return large blocks to the system and to
+/// allocate them again costs about as much time as a layer's arithmetic.
 #[derive(Debug, Default)]
 pub struct Workspace {
     free: Mutex<Vec<Vec<f32>>>,
@@ -21,21 +21,20 @@ pub struct Workspace {
 const MOST: usize = 32;
 
 impl Workspace {
-    /// A workspace without buffers yet.
+    /// Makes a workspace without buffers.
     #[must_use]
     pub const fn new() -> Self {
         Self { free: Mutex::new(Vec::new()) }
     }
 
-    /// The one that all layers of the process use.
+    /// Returns the workspace that all layers of the process use.
     #[must_use]
     pub fn shared() -> &'static Self {
         static SHARED: Workspace = Workspace::new();
         &SHARED
     }
 
-    /// A buffer of `len` numbers, whatever these are: the smallest that is large enough, else the largest,
-    /// grown.
+    /// Returns a buffer of `len` numbers with any values: the smallest buffer that is large enough, else the largest, grown.
     #[must_use]
     pub fn take(&self, len: usize) -> Vec<f32> {
         let mut buffer = {
@@ -47,26 +46,25 @@ impl Workspace {
             (0..free.len()).min_by_key(key).map(|i| free.swap_remove(i)).unwrap_or_default()
         };
         if buffer.capacity() < len {
-            // Nothing of the old numbers is worth a copy.
+            // The old numbers are not worth a copy.
             return unwritten(len);
         }
         buffer.resize(len, 0.0);
         buffer
     }
 
-    /// Takes the numbers of a map that `result` was computed from as a buffer; nobody else holds the map, nor a view of
-    /// it. It is dropped where it is not f32 on the CPU, or a part of a graph, or a gradient that goes through `result`
-    /// will ask for it: the input of the first layer that is trained is a part of no graph itself.
+    /// Takes the numbers of a map that `result` was computed from as a buffer. The caller must hold the only handle to the
+    /// map and its views. The map is only dropped if it is not f32 on the CPU, is a part of a graph, or is needed for a
+    /// gradient that goes through `result`: the input of the first trained layer is itself in no graph.
     pub fn recycle_input(&self, map: Tensor, result: &Tensor) {
         if result.track_op() || map.track_op() || !crate::nn::is_packable(&map) {
             return;
         }
-        // Nothing is computed, so that nothing can fail but the access to the map's numbers: they are dropped
-        // then.
-        let _ = map.inplace_op1(&Taken(self));
+        // Nothing is computed, so only the access to the map's numbers can fail. They are dropped then.
+        let _ = map.inplace_op1(&TakeNumbers(self));
     }
 
-    /// Hands a buffer back where these numbers are in one.
+    /// Hands a buffer back if these numbers are owned.
     pub(crate) fn give_owned(&self, numbers: Cow<'_, [f32]>) {
         if let Cow::Owned(buffer) = numbers {
             self.give(buffer);
@@ -82,10 +80,10 @@ impl Workspace {
     }
 }
 
-/// Takes a tensor's numbers away.
-struct Taken<'a>(&'a Workspace);
+/// Operation that takes the numbers of a tensor.
+struct TakeNumbers<'a>(&'a Workspace);
 
-impl InplaceOp1 for Taken<'_> {
+impl InplaceOp1 for TakeNumbers<'_> {
     fn name(&self) -> &'static str {
         "recycle"
     }
@@ -98,14 +96,14 @@ impl InplaceOp1 for Taken<'_> {
     }
 }
 
-/// How many numbers to ask for, so that `len` of them can start at a cache line.
+/// Returns the numbers to allocate so that `len` of them can start at a cache line.
 pub(crate) fn room(len: usize) -> usize {
     len + LINE / size_of::<f32>()
 }
 
-/// Where the first cache line starts in a buffer that has [`room`].
+/// Returns the index of the first cache line in a buffer that has [`room`].
 pub(crate) fn line_start(buffer: &[f32]) -> usize {
-    // The answer may be "unknown", usize::MAX: speed is lost then and nothing else.
+    // The answer may be "unknown", usize::MAX. Then only speed is lost.
     buffer.as_ptr().align_offset(LINE).min(LINE / size_of::<f32>())
 }
 

@@ -1,4 +1,4 @@
-// ReLU and ReLU6, which is cut off at `most` too, alone and after a sum, and the gradient of both.
+// ReLU and ReLU6, which has the upper bound `most` too, alone and after a sum, and the gradient of both.
 #include "../kernels.cuh"
 
 // NaN stays NaN.
@@ -15,7 +15,7 @@ __device__ void add_rectify(u32 count, const T *a, const T *b, T *y, typename Wi
   FOR_EACH(i, count) y[i] = between<typename Wide<T>::type>(a[i] + b[i], most);
 }
 
-// The gradient where the result lay between the ends, else 0: a thread for four numbers.
+// g where the result lies between the bounds, else 0, with a thread for four numbers.
 template <typename T>
 __device__ void mask(u32 count, const T *g, const T *y, T *d, typename Wide<T>::type most, u32 len) {
   bool by_fours = is_by_fours(g, len) && is_by_fours(y, len) && is_by_fours(d, len);

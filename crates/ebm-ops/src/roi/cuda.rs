@@ -1,4 +1,4 @@
-//! Pooling boxes on a GPU: what PrRoIPool and RoIAlign share (`roi.cu`).
+//! Pooling boxes on a GPU: the code that PrRoIPool and RoIAlign share (`roi.cu`).
 
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::{Layout, Result, Shape};
@@ -8,18 +8,18 @@ use crate::cuda::{
     self, Argument, Element, Made, count, elements, from_first, launch, made, sizes, strides, unwritten,
 };
 
-/// The one-dimensional weights of all boxes, by bin.
+/// One-dimensional weights of all boxes, by bin.
 pub(crate) struct Weights<T> {
     /// First pixel and end, for each box and each bin of y and then of x.
     spans: CudaSlice<i32>,
-    /// A row of weights for each of those.
+    /// Row of weights for each span.
     tables: CudaSlice<T>,
-    /// Boxes, images, the map's height and width, the output's.
+    /// Number of boxes, number of images, height and width of the map, height and width of the output.
     axes: [i32; 6],
 }
 
 impl<T: Element> Weights<T> {
-    /// Those of boxes (R, 5) on a map (N, C, H, W), and their slopes where wanted.
+    /// Computes the weights of boxes (R, 5) on a map (N, C, H, W), and their slopes if `slopes`.
     pub fn new(pool: &RoiPool, rois: Argument<'_>, map: &Shape, slopes: bool) -> Result<Self> {
         let (device, out, scale) = (cuda::device(rois), pool.out, &pool.spatial_scale);
         let ((boxes, _), (images, _, height, width)) = (rois.1.shape().dims2()?, map.dims4()?);
@@ -47,7 +47,7 @@ impl<T: Element> Weights<T> {
         (self.axes[4] * self.axes[5]) as usize
     }
 
-    /// The pooled boxes (R, C, ph, pw).
+    /// Returns the pooled boxes (R, C, ph, pw).
     pub fn forward(&self, map: Argument<'_>, rois: Argument<'_>) -> Made {
         let device = cuda::device(map);
         let [boxes, images, height, width, out_h, out_w] = &self.axes;
@@ -61,7 +61,7 @@ impl<T: Element> Weights<T> {
             boxes, images, height, width, out_h, out_w)
     }
 
-    /// The gradient in the map (N, H, W, C) from that of the pooled boxes.
+    /// Returns the gradient in the map (N, H, W, C) from the gradient in the pooled boxes.
     pub fn backward_map(&self, grad: Argument<'_>, rois: Argument<'_>) -> Made {
         let device = cuda::device(grad);
         let [boxes, images, height, width, out_h, out_w] = &self.axes;
@@ -80,8 +80,8 @@ impl<T: Element> Weights<T> {
             boxes, images, height, width, out_h, out_w)
     }
 
-    /// The gradient in the boxes (R, 5) from that of the pooled ones; the weights have slopes. `scale` is
-    /// that of the boxes.
+    /// Returns the gradient in the boxes (R, 5) from the gradient in the pooled boxes. The weights must have slopes. `scale`
+    /// is the spatial scale of the boxes.
     pub fn backward_boxes(
         &self,
         grad: Argument<'_>,
@@ -107,14 +107,14 @@ impl<T: Element> Weights<T> {
     }
 }
 
-/// The sizes of the kernels' blocks, as in `roi.cu`.
+/// Sizes of the kernels' blocks, as in `roi.cu`.
 const THREADS: usize = 256;
 const SIDE: usize = 8;
 const POOLED: usize = 64;
 const CHUNK: usize = 256;
 const SUMMED: usize = 4;
 
-/// The strides of a map (N, C, H, W) with the channels innermost by image, row and column.
+/// Returns the strides by image, row and column of a map (N, C, H, W) with the channels innermost.
 fn inner_strides(layout: &Layout) -> Result<[i64; 3]> {
     let ([image, channel, row, column], (_, channels, _, _)) = (strides(layout)?, layout.shape().dims4()?);
     if channel != 1 && channels > 1 {
@@ -123,7 +123,7 @@ fn inner_strides(layout: &Layout) -> Result<[i64; 3]> {
     Ok([image, row, column])
 }
 
-/// The strides of a gradient (R, C, ph, pw) with the channels innermost by box and bin.
+/// Returns the strides by box and bin of a gradient (R, C, ph, pw) with the channels innermost.
 fn bin_strides(layout: &Layout) -> Result<[i64; 2]> {
     let ([boxes, row, column], (_, _, _, out_w)) = (inner_strides(layout)?, layout.shape().dims4()?);
     if row != column * out_w as i64 {

@@ -1,4 +1,4 @@
-//! The loops over channels.
+//! Loops over channels.
 //!
 //! A *tile* is one box's (ph, pw, C) block with the channels innermost. All sums run in a fixed order.
 
@@ -9,18 +9,18 @@ use crate::simd::Vectorized;
 /// Most vectors that one pass adds.
 const PASS: usize = 6;
 
-/// Slices walked together, as a nest of pairs: the form that the compiler frees of bounds checks.
+/// Iterates over several slices together, as a nest of pairs, for which the compiler removes the bounds checks.
 macro_rules! together {
     ($first:ident) => { $first.iter() };
     ($first:ident $($rest:ident)+) => { $first.iter().zip(together!($($rest)+)) };
 }
-/// The pattern of one element of [`together`].
+/// Pattern of one element of [`together`].
 macro_rules! element {
     ($first:ident) => { &$first };
     ($first:ident $($rest:ident)+) => { (&$first, element!($($rest)+)) };
 }
 
-/// `to = [to +] Σ_k weight[k] · from[stride·index[k]..][..to.len()]`; zero for no terms unless kept.
+/// Computes `to = [to +] Σ_k weight[k] · from[stride·index[k]..][..to.len()]`. Without terms, and unless kept, `to` is zero.
 #[inline(always)]
 fn combine<T: Float, const FMA: bool>(
     to: &mut [T],
@@ -71,15 +71,15 @@ fn combine<T: Float, const FMA: bool>(
     }
 }
 
-/// Pools one box: `to = Wy · F · Wxᵀ` per channel.
+/// Loop that pools one box: `to = Wy · F · Wxᵀ` per channel.
 pub(super) struct PoolBox<'a, T> {
-    /// (H, W, C).
+    /// Map (H, W, C).
     pub map: &'a [T],
     pub width: usize,
     pub weights: &'a BoxWeights<T>,
-    /// The tile (ph, pw, C).
+    /// Tile (ph, pw, C).
     pub to: &'a mut [T],
-    /// A scratch of C numbers.
+    /// Scratch memory of C numbers.
     pub line: &'a mut [T],
 }
 
@@ -114,17 +114,17 @@ impl<T: Float> Vectorized for PoolBox<'_, T> {
     }
 }
 
-/// Adds one box's `Wyᵀ · G · Wx` to some rows of the map.
+/// Loop that adds one box's `Wyᵀ · G · Wx` to some rows of the map.
 pub(super) struct ScatterBox<'a, T> {
-    /// G as (ph, pw, C).
+    /// Gradient G as (ph, pw, C).
     pub tile: &'a [T],
     pub weights: &'a BoxWeights<T>,
-    /// A part of those that the box reads.
+    /// Range of rows, within the rows that the box reads.
     pub rows: std::ops::Range<usize>,
-    /// (rows, W, C).
+    /// Gradient in these rows, (rows, W, C).
     pub to: &'a mut [T],
     pub width: usize,
-    /// A scratch of pw·C numbers.
+    /// Scratch memory of pw·C numbers.
     pub lines: &'a mut [T],
 }
 
@@ -141,7 +141,7 @@ impl<T: Float> Vectorized for ScatterBox<'_, T> {
             if along_y.index.is_empty() {
                 continue;
             }
-            // The tile's rows p are whole lines of pw·C numbers: all q at once.
+            // The rows p of the tile are whole lines of pw·C numbers, so all q are added at once.
             combine::<T, FMA>(lines, tile, bins * c, along_y.index, along_y.weight, false);
             for x in 0..columns.len() {
                 let along_x = columns.row(x);
@@ -155,15 +155,15 @@ impl<T: Float> Vectorized for ScatterBox<'_, T> {
 /// Channels whose products are summed side by side.
 const LANES: usize = 16;
 
-/// The gradient of `Σ G ∘ (Wy · F · Wxᵀ)` in the box's (x0, y0, x1, y1), in pixels of the map: the same product with
-/// one axis' weights replaced by their derivatives. A pixel meets a bin by `Σ_c G·F`, which all four slopes share; no
-/// more is done for each channel.
+/// Loop of the gradient of `Σ G ∘ (Wy · F · Wxᵀ)` in the box's (x0, y0, x1, y1), in pixels of the map: the same product with
+/// the weights of one axis replaced by their derivatives. A pixel and a bin share `Σ_c G·F`, which serves all four slopes and
+/// is the only work for each channel.
 pub(super) struct GradBox<'a, T> {
-    /// (H, W, C).
+    /// Map (H, W, C).
     pub map: &'a [T],
     pub width: usize,
     pub weights: &'a BoxWeights<T>,
-    /// G as (ph, pw, C).
+    /// Gradient G as (ph, pw, C).
     pub tile: &'a [T],
     pub to: &'a mut [f64; 4],
 }
@@ -203,7 +203,7 @@ impl<T: Float> Vectorized for GradBox<'_, T> {
     }
 }
 
-/// The products of two vectors, those of every sixteenth element added up.
+/// Returns the products of two vectors, added up over every sixteenth element.
 #[inline(always)]
 fn products<T: Float, const FMA: bool>(a: &[T], b: &[T]) -> [T; LANES] {
     let mut sums = [T::zero(); LANES];

@@ -1,17 +1,16 @@
 //! Pooling from the part of a map that lies under a box: PrRoIPool and RoIAlign.
 //!
-//! Both read box r, bin (p, q) as `out[r,c,p,q] = Σ_y Σ_x wy[p,y] · F[c,y,x] · wx[q,x]`: a product of two
-//! sparse matrices with the map, `Wy · F · Wxᵀ` per channel. Only the one-dimensional weights differ. So each
-//! operation says what they are (`Axes`), and the pooling, its gradients and the choice of instruction set
-//! are here.
+//! Both read box r, bin (p, q) as `out[r,c,p,q] = Σ_y Σ_x wy[p,y] · F[c,y,x] · wx[q,x]`: a product of two sparse matrices
+//! with the map, `Wy · F · Wxᵀ` per channel. Only the one-dimensional weights differ. So each operation defines its weights
+//! (`Axes`), and the pooling, its gradients and the choice of instruction set are shared.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `rois` | the rows of the (R, 5) box tensor, checked |
-//! | `weights` | the sparse one-dimensional weights of a box |
-//! | `kernels` | the loops over channels |
-//! | `cuda`, `roi.cu`, `weights.cuh` | the same on a GPU |
-//! | `pool` | the loops over boxes, in parallel and independent of the number of threads |
+//! | `rois` | rows of the (R, 5) box tensor, with checks |
+//! | `weights` | sparse one-dimensional weights of a box |
+//! | `kernels` | loops over channels |
+//! | `cuda`, `roi.cu`, `weights.cuh` | weights and loops on a GPU |
+//! | `pool` | loops over boxes, in parallel and independent of the number of threads |
 //! | `op` | the operation on tensors and its gradients |
 //! | `prroi_pool`, `roi_align` | the two operations: their weights, and several maps at once |
 

@@ -17,27 +17,27 @@ use crate::storage::elements;
 
 type CandleResult<T> = candle_core::Result<T>;
 
-/// What PrRoIPool and RoIAlign differ in: how the bins of a box weigh the pixels along either axis.
+/// Weights of the pixels in the bins of a box along either axis, in which PrRoIPool and RoIAlign differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Axes {
-    /// By the means of tents, which are differentiable in the box.
+    /// Means of tent functions, which are differentiable in the box.
     Precise,
-    /// By the means of interpolated samples.
+    /// Means of interpolated samples.
     Align { sampling_ratio: usize, aligned: bool },
 }
 
 impl Axes {
-    /// The operation's name.
+    /// Returns the name of the operation.
     fn op(self) -> &'static str {
         if self.moves() { prroi_pool::OP } else { "roi_align" }
     }
 
-    /// Whether the weights are differentiable in the box.
+    /// Returns `true` if the weights are differentiable in the box.
     fn moves(self) -> bool {
         matches!(self, Self::Precise)
     }
 
-    /// Fills the weights by bin of an axis of a box, on a map of `size` pixels along it.
+    /// Fills the weights of an axis of a box by bin, on a map of `size` pixels along it.
     fn axis<T: Float>(self, span: Span, bins: usize, size: usize, to: &mut AxisWeights<T>) {
         match self {
             Self::Precise => prroi_pool::axis(span, bins, size, to),
@@ -48,8 +48,8 @@ impl Axes {
     }
 }
 
-/// `(features (N, C, H, W), rois (R, 5)) -> (R, C, ph, pw)`, and with the gradient in that as a third argument that in
-/// the rois, (R, 5).
+/// Kernel `(features (N, C, H, W), rois (R, 5)) -> (R, C, ph, pw)`. With the gradient in the result as a third argument, it
+/// gives the gradient in the rois, (R, 5).
 #[derive(Clone, Copy)]
 pub(crate) struct RoiPool {
     pub(crate) axes: Axes,
@@ -58,11 +58,10 @@ pub(crate) struct RoiPool {
 }
 
 impl RoiPool {
-    /// The pooled boxes; see [`prroi_pool`](crate::roi::prroi_pool()) and
-    /// [`roi_align`](crate::roi::roi_align()).
+    /// Pools the boxes. See [`prroi_pool`](crate::roi::prroi_pool()) and [`roi_align`](crate::roi::roi_align()).
     pub(crate) fn forward(self, features: &Tensor, rois: &Tensor) -> Result<Tensor> {
         self.check(features, rois)?;
-        // What goes back through the boxes reads the map once more.
+        // The gradient in the boxes reads the map again.
         let features = match self.axes.moves() && rois.track_op() {
             true => channels_last(features)?,
             false => readable(features)?,
@@ -70,7 +69,7 @@ impl RoiPool {
         Ok(self.apply([&features, &rois.contiguous()?])?)
     }
 
-    /// Checks shapes, types and settings, and the rows of boxes where they can be read without a transfer.
+    /// Checks shapes, types and settings, and the rows of boxes if they can be read without a transfer.
     fn check(&self, features: &Tensor, rois: &Tensor) -> Result<()> {
         let refuse = |reason: String| Err(Error::Argument { op: self.axes.op(), reason });
         let &[images, _, _, _] = features.dims() else {
@@ -97,12 +96,12 @@ impl RoiPool {
         Ok(())
     }
 
-    /// The boxes in pixels of a map of so many images.
+    /// Returns the boxes in pixels of a map, for a batch of `images` images.
     pub(super) fn boxes<T: Float>(&self, rois: &[T], images: usize) -> CandleResult<Vec<Roi>> {
         parse(self.axes.op(), rois, images, self.spatial_scale).map_err(candle_core::Error::wrap)
     }
 
-    /// The weights by bin of a box on a map of this height and width; none for a box that can vanish and has no area.
+    /// Fills the weights of a box by bin, on a map of this height and width. A PrRoIPool box without area gets no weights.
     pub(crate) fn fill<T: Float>(&self, roi: &Roi, map: [usize; 2], to: &mut BoxWeights<T>) {
         let is_empty = self.axes.moves() && [roi.x, roi.y].iter().any(|span| span.end <= span.start);
         let [height, width] = if is_empty { [0; 2] } else { map };
@@ -110,7 +109,7 @@ impl RoiPool {
         self.axes.axis(roi.x, self.out.1, width, &mut to.x);
     }
 
-    /// The pooled boxes, (R, C, ph, pw).
+    /// Returns the pooled boxes, (R, C, ph, pw).
     fn pooled<T: Float>(&self, features: Argument<'_>, rois: &[T]) -> CandleResult<Vec<T>> {
         let map = ChannelsLast::of_storage(features.0, features.1)?;
         let (images, channels, _, _) = map.shape();
@@ -120,8 +119,8 @@ impl RoiPool {
         Ok(pooled)
     }
 
-    /// The gradient in the boxes, (R, 5), in pixels of the image, from that of the pooled ones; the image index' is
-    /// zero.
+    /// Returns the gradient in the boxes, (R, 5), in pixels of the image, from the gradient in the pooled boxes. The gradient
+    /// in the image index is zero.
     fn slopes_in_image<T: Float>(
         &self,
         features: Argument<'_>,
@@ -158,7 +157,7 @@ pub(crate) fn check_settings(op: &'static str, out: (usize, usize), spatial_scal
     Ok(())
 }
 
-/// A map in an order that the kernels read: on a GPU with the channels innermost, on the CPU in either.
+/// Returns a map in an order that the kernels read: on a GPU with the channels innermost, on the CPU in either order.
 fn readable(features: &Tensor) -> Result<Tensor> {
     let innermost = features.stride().get(1) == Some(&1) && !features.is_contiguous();
     if features.device().is_cpu() && !innermost {
@@ -168,7 +167,7 @@ fn readable(features: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// A gradient (R, C, ph, pw), on a GPU with the channels innermost.
+/// Returns a gradient (R, C, ph, pw), on a GPU with the channels innermost.
 fn gradient_for(features: &Tensor, grad: &Tensor) -> CandleResult<Tensor> {
     match features.device().is_cpu() {
         true => grad.contiguous(),
@@ -221,11 +220,11 @@ impl<const N: usize> Kernel<N> for RoiPool {
     }
 }
 
-/// `(gradient of the pooled boxes, rois) -> gradient of the map`, as (N, C, H, W), or where `inner`, on a
-/// GPU, as (N, H, W, C).
+/// Kernel `(gradient of the pooled boxes, rois) -> gradient of the map`, as (N, C, H, W), or with `inner`, on a GPU, as (N,
+/// H, W, C).
 struct MapGradient {
     pool: RoiPool,
-    /// (N, C, H, W).
+    /// Shape (N, C, H, W).
     map: Shape,
     inner: bool,
 }

@@ -1,8 +1,7 @@
-//! The loops over boxes.
+//! Loops over boxes.
 //!
-//! The forward pass and the gradient in the boxes are independent per box. The gradient in the map is divided
-//! by rows of the map, and every row adds the boxes in their order: each sum has one order whatever the
-//! number of threads.
+//! The forward pass and the gradient in the boxes are independent per box. The gradient in the map is divided by rows of the
+//! map, and every row adds the boxes in their order. So each sum has one order for every number of threads.
 
 use candle_core::{Result, Shape};
 use rayon::prelude::*;
@@ -17,12 +16,10 @@ use crate::simd::{Vectorized, arch};
 
 /// Boxes whose gradients are held at a time, with the channels innermost.
 const BOXES: usize = 128;
-/// Size in bytes of the part of the map's gradient that one task adds to: a share of a core's second-level
-/// cache.
+/// Bytes of the part of the map's gradient that one task adds to: a share of a core's second-level cache.
 const BAND: usize = 1 << 18;
 
-/// Orders boxes so that near ones on a map follow each other and find it in the cache: rows of squares, left to
-/// right.
+/// Orders boxes so that near ones on a map follow each other and find it in the cache: rows of squares, left to right.
 fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
     // Conversions saturate, so that far-away boxes are in order too.
     let square = |span: Span| ((span.start + span.end) / 32.0) as i64;
@@ -35,7 +32,7 @@ impl RoiPool {
         self.out.0 * self.out.1
     }
 
-    /// `out[r] = Wy · F · Wxᵀ` for every box on its map of `maps`, to `to`, as (R, C, ph, pw) or (R, ph, pw, C).
+    /// Writes `out[r] = Wy · F · Wxᵀ` for every box on its map of `maps` to `to`, as (R, C, ph, pw) or (R, ph, pw, C).
     pub(super) fn pool<T: Float>(
         &self,
         maps: &[ChannelsLast<'_, T>],
@@ -70,8 +67,8 @@ impl RoiPool {
         );
     }
 
-    /// The gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `map` is (N, C, H, W),
-    /// `grad` (R, C, ph, pw).
+    /// Returns the gradient in the map, (N, C, H, W): the sum over boxes of `Wyᵀ · G · Wx`. `map` is (N, C, H, W), `grad` (R,
+    /// C, ph, pw).
     pub(super) fn feature_gradient<T: Float>(&self, map: &Shape, rois: &[T], grad: &[T]) -> Result<Vec<T>> {
         let ((n, c, h, w), bins) = (map.dims4()?, self.bins());
         let boxes = self.boxes(rois, n)?;
@@ -120,7 +117,7 @@ impl RoiPool {
         Ok(swap(&result, n, h * w, c))
     }
 
-    /// The gradient in the boxes' x0, y0, x1, y1 in pixels of their maps, from `grad` in the order of
+    /// Returns the gradient in the boxes' x0, y0, x1, y1, in pixels of their maps. `grad` has the order of
     /// [`pool`](Self::pool)'s result.
     pub(super) fn slopes<T: Float>(
         &self,

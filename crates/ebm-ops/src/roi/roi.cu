@@ -3,18 +3,18 @@
 // Maps have their channels innermost: neighbouring threads have neighbouring channels.
 #include "weights.cuh"
 
-// A map's strides, in elements.
+// Strides of a map, in elements.
 struct Strides {
   i64 image, row, column;
 };
 
-// A block: threads for 32 channels each of SIDE bins or pixels, and the channels of each thread, 32 apart.
+// Sizes of a block: threads for 32 channels each of SIDE bins or pixels. The channels of one thread are 32 apart.
 const int THREADS = 256, ACROSS = 32, SIDE = THREADS / ACROSS;
 
 // Channels and bins of a block of `forward`.
 const int POOLED = 2 * ACROSS, BINS = 64;
 
-// A block for each box and POOLED channels. The bins go through shared memory: in the result they are innermost.
+// A block for each box and POOLED channels. The bins go through shared memory, because they are innermost in the result.
 template <typename T>
 __device__ void forward(u32, const T *map, const T *rois, const Span *spans, const T *tables, T *out, int channels, Strides s, Axes g) {
   __shared__ T pooled[POOLED][BINS + 1];
@@ -51,7 +51,7 @@ __device__ void forward(u32, const T *map, const T *rois, const Span *spans, con
   }
 }
 
-// What the gradient in the map asks of a box: the pixels that it may reach, none where it reads nothing.
+// Image of a box and the pixels that it may reach, for the gradient in the map. There are no pixels if the box reads nothing.
 struct Reach {
   int image, top, bottom, left, right;
 };
@@ -76,9 +76,9 @@ __device__ void reach(u32 count, const T *rois, const Span *spans, Reach *reache
   }
 }
 
-// The gradient in the map (N, H, W, C), gathered: a block for a tile of SIDE pixels side by side and CHUNK channels, CHANNELS of them
-// a thread. It takes the boxes THREADS at a time, keeps those that reach its tile, in their order, and each thread adds them. `grad`
-// has strides by box and bin.
+// Gathers the gradient in the map (N, H, W, C). There is a block for a tile of SIDE pixels side by side and CHUNK channels,
+// with CHANNELS channels for each thread. It takes the boxes THREADS at a time and keeps those that reach its tile, in their
+// order. Then each thread adds them. `grad` has strides by box and bin.
 const int CHANNELS = 8, CHUNK = ACROSS * CHANNELS;
 
 template <typename T>
@@ -96,7 +96,7 @@ __device__ void backward_map(u32, const T *grad, const Reach *reaches, const Spa
       Reach box = reaches[mine];
       reached = box.image == image && row >= box.top && row < box.bottom && left < box.right && left + SIDE > box.left;
     }
-    // How many boxes up to this one there are: each step adds what is twice as far away.
+    // Counts the boxes up to this one. Each step adds a count that is twice as far away.
     ends[me] = reached;
     __syncthreads();
     for (int far = 1; far < THREADS; far *= 2) {
@@ -136,8 +136,8 @@ __device__ void backward_map(u32, const T *grad, const Reach *reaches, const Spa
 // Channels whose shares a thread of `backward_boxes` adds up.
 const int SUMMED = 4;
 
-// The share of each row of bins and of SUMMED channels in the gradient of a box's coordinates y0, y1, x0, x1 in pixels of the map:
-// (R, 4, out_h · ⌈C / SUMMED⌉). A thread for each of those.
+// Computes the share of each row of bins and of SUMMED channels in the gradient of a box's coordinates y0, y1, x0, x1, in
+// pixels of the map: (R, 4, out_h · ⌈C / SUMMED⌉). There is a thread for each share.
 template <typename T>
 __device__ void backward_boxes(u32 count, const T *grad, const T *map, const T *rois, const Span *spans, const T *tables, T *shares,
                                int channels, Strides s, i64 g_box, i64 g_bin, Axes g) {
@@ -181,15 +181,15 @@ __device__ void backward_boxes(u32 count, const T *grad, const T *map, const T *
   }
 }
 
-// The gradient of the rows (image, x0, y0, x1, y1) of the boxes, in pixels of the image: each number's `each` shares added up in f64
-// and in one order, by a block.
+// Computes the gradient of the rows (image, x0, y0, x1, y1) of the boxes, in pixels of the image. A block adds up the `each`
+// shares of a number in f64 and in one order.
 template <typename T>
 __device__ void add_shares(u32, const T *shares, T *d_rois, int each, double scale) {
   __shared__ double sums[THREADS];
   int r = blockIdx.x / 5, which = blockIdx.x % 5, me = threadIdx.x;
   double sum = 0.0;
   if (which > 0) {
-    // x0, y0, x1, y1 among y0, y1, x0, x1.
+    // Index of x0, y0, x1, y1 among y0, y1, x0, x1.
     int at = which == 1 ? 2 : which == 2 ? 0 : which == 3 ? 3 : 1;
     const T *from = shares + ((i64)r * 4 + at) * each;
     for (int i = me; i < each; i += THREADS) sum += (double)from[i];

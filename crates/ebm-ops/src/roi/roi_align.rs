@@ -6,21 +6,20 @@ use super::{Axes, AxisWeights, RoiPool, Span};
 use crate::error::Result;
 use crate::float::Float;
 
-/// RoIAlign (He et al. 2017, "Mask R-CNN") with torchvision's conventions.
+/// Pools boxes by RoIAlign (He et al. 2017, "Mask R-CNN") with torchvision's conventions.
 ///
-/// `features` (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image,
-/// `out` = (ph, pw), `spatial_scale` = map pixels per image pixel; the result is (R, C, ph, pw). f32 or f64.
-/// Each bin averages `sampling_ratio`² samples, or ⌈box size / bins⌉ each way where it is 0. With `aligned`
-/// the box is shifted by half a pixel; without, as in the detector, a box is at least one pixel wide and
-/// high. Samples further than one pixel outside the map count as zero, nearer ones take the border's value.
+/// `features` is (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image, `out` = (ph,
+/// pw), and `spatial_scale` = map pixels per image pixel. The result is (R, C, ph, pw), in f32 or f64. Each bin averages
+/// `sampling_ratio`² samples, or ⌈box size / bins⌉ each way if it is 0. With `aligned` the box is shifted by half a pixel.
+/// Without, as in the detector, a box is at least one pixel wide and high. Samples further than one pixel outside the map
+/// count as zero, and nearer ones take the border's value.
 ///
-/// Differentiable in `features` only; the coordinates' gradient is zero, as in torchvision. Channels-last
-/// views (see [`channels_last`](crate::nhwc::channels_last)) are read in place.
+/// Differentiable in `features` only: the gradient in the coordinates is zero, as in torchvision. Channels-last views (see
+/// [`channels_last`](crate::nhwc::channels_last)) are read in place.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) where shapes or types do not fit, `out` has a zero, the scale
-/// is not positive and finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in
-/// the batch.
+/// [`Error::Argument`](crate::Error::Argument) if shapes or types do not fit, `out` has a zero, the scale is not positive and
+/// finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in the batch.
 pub fn roi_align(
     features: &Tensor,
     rois: &Tensor,
@@ -32,7 +31,7 @@ pub fn roi_align(
     RoiPool { axes: Axes::Align { sampling_ratio, aligned }, out, spatial_scale }.forward(features, rois)
 }
 
-/// Fills the weights by bin of an axis of a box, on a map of `size` pixels along it.
+/// Fills the weights of an axis of a box by bin, on a map of `size` pixels along it.
 pub(super) fn axis<T: Float>(
     sampling_ratio: usize,
     aligned: bool,
@@ -50,7 +49,7 @@ pub(super) fn axis<T: Float>(
     let step = bin_length / grid;
     for bin in 0..bins {
         let origin = start + bin as f64 * bin_length;
-        // Of a grid that reaches far outside, only the samples in [-1, size] are visited.
+        // If a grid reaches far outside, only its samples in [-1, size] are visited.
         let (skipped, visited) = if sampling_ratio > 0 {
             (0.0, sampling_ratio)
         } else {

@@ -3,10 +3,10 @@
 use crate::error::{Error, Result};
 use crate::float::Float;
 
-/// Coordinates are clamped to this size, far outside any map, so that widths and areas stay finite in f64.
+/// Largest absolute coordinate. Larger ones are clamped, far outside any map, so that widths and areas stay finite in f64.
 const FAR: f64 = 1e100;
 
-/// From where to where a box reaches along an axis.
+/// Extent of a box along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
     pub start: f64,
@@ -14,16 +14,16 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Both ends through `f`.
+    /// Applies `f` to both ends.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         Self { start: f(self.start), end: f(self.end) }
     }
 }
 
-/// One box in pixels of its map, from a row (image index, x0, y0, x1, y1) times the spatial scale.
+/// Box in pixels of its map, from a row (image index, x0, y0, x1, y1) times the spatial scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Roi {
-    /// The number of its map, 0 where there is one.
+    /// Number of its map, 0 if there is only one.
     pub level: usize,
     /// Index of the image in the batch.
     pub image: usize,
@@ -34,8 +34,8 @@ pub(crate) struct Roi {
 /// Reads R rows of (image index, x0, y0, x1, y1) of boxes on one map.
 ///
 /// # Errors
-/// [`Error::Argument`] where the length is no multiple of 5, a number is NaN or infinite, or an image index
-/// is not one of `0..images`.
+/// [`Error::Argument`] if the length is not a multiple of 5, a number is NaN or infinite, or an image index is not one of
+/// `0..images`.
 pub(crate) fn parse<T: Float>(
     op: &'static str,
     rois: &[T],

@@ -2,8 +2,8 @@
 
 use crate::float::Float;
 
-/// The weights of one box along one axis: a sparse matrix by rows. Row i of the (bins × pixels) form lists
-/// the pixels that bin i reads; the transposed form has a row per pixel from `first` on.
+/// Weights of one box along one axis: a sparse matrix by rows. Row i of the (bins × pixels) form lists the pixels that bin i
+/// reads. The transposed form has a row per pixel from `first` on.
 ///
 /// An entry may also carry the derivatives of its weight in the box's start and end.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct AxisWeights<T> {
     d_end: Vec<T>,
 }
 
-/// A row: columns with their weights. The derivatives are empty unless they were pushed.
+/// Row of columns with their weights. The derivatives are empty unless they were pushed.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a, T> {
     pub index: &'a [usize],
@@ -25,7 +25,7 @@ pub(crate) struct Row<'a, T> {
     pub d_end: &'a [T],
 }
 
-/// An entry of a row with derivatives.
+/// Entry of a row with derivatives.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<T> {
     pub index: usize,
@@ -35,7 +35,7 @@ pub(super) struct Entry<T> {
 }
 
 impl<T: Float> Row<'_, T> {
-    /// The entries; none where derivatives are not there.
+    /// Returns the entries, or nothing if the row has no derivatives.
     #[inline(always)]
     pub(super) fn entries(self) -> impl Iterator<Item = Entry<T>> {
         let slopes = self.d_start.iter().zip(self.d_end);
@@ -45,7 +45,7 @@ impl<T: Float> Row<'_, T> {
 }
 
 impl<T: Float> AxisWeights<T> {
-    /// Forgets all rows; keeps the memory.
+    /// Removes all rows and keeps the memory.
     pub fn clear(&mut self) {
         self.first = 0;
         self.start.clear();
@@ -64,8 +64,8 @@ impl<T: Float> AxisWeights<T> {
         self.d_end.push(T::from_f64(d_end));
     }
 
-    /// Adds `weight` at `index` in the row being written, to the entry already there if it is one of the last
-    /// two.
+    /// Adds `weight` at `index` in the row being written. If one of the last two entries has this index, the weight is added
+    /// to it.
     pub fn add(&mut self, index: usize, weight: f64) {
         let weight = T::from_f64(weight);
         let row = self.start.last().copied().unwrap_or(0);
@@ -85,22 +85,22 @@ impl<T: Float> AxisWeights<T> {
         self.start.push(self.index.len());
     }
 
-    /// The number of the first row: 0, or the lowest pixel in a transposed form.
+    /// Returns the number of the first row: 0, or the lowest pixel in a transposed form.
     pub fn first(&self) -> usize {
         self.first
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.start.len().saturating_sub(1)
     }
 
-    /// True where no row has an entry: the box reads nothing.
+    /// Returns `true` if no row has an entry, so that the box reads nothing.
     pub fn is_zero(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Row number `first() + i`.
+    /// Returns row number `first() + i`.
     #[inline(always)]
     pub fn row(&self, i: usize) -> Row<'_, T> {
         let range = self.start[i]..self.start[i + 1];
@@ -113,7 +113,7 @@ impl<T: Float> AxisWeights<T> {
         }
     }
 
-    /// Writes the transposed matrix to `into`; columns ascend within its rows.
+    /// Writes the transposed matrix to `into`. Columns ascend within its rows.
     pub fn transpose(&self, into: &mut Self) {
         into.clear();
         let (Some(&low), Some(&high)) = (self.index.iter().min(), self.index.iter().max()) else { return };
@@ -148,8 +148,7 @@ impl<T: Float> AxisWeights<T> {
     }
 }
 
-/// The weights of one box. `x` and `y` are by bin and filled by the operation; the transposed forms follow by
-/// [`BoxWeights::transpose`].
+/// Weights of one box. The operation fills `x` and `y` by bin. [`BoxWeights::transpose`] computes the transposed forms.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BoxWeights<T> {
     pub x: AxisWeights<T>,
@@ -165,7 +164,7 @@ impl<T: Float> BoxWeights<T> {
         self.y.transpose(&mut self.y_by_pixel);
     }
 
-    /// True where the box reads nothing of the map.
+    /// Returns `true` if the box reads nothing of the map.
     pub fn is_zero(&self) -> bool {
         self.x.is_zero() || self.y.is_zero()
     }

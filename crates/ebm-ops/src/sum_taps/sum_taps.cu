@@ -1,7 +1,7 @@
-// The sum over the taps of a convolution with one output channel, and its adjoint.
+// Sum over the taps of a convolution with one output channel, and its adjoint.
 #include "../kernels.cuh"
 
-// products (n, H, W, k²) -> sums (n, H, W): a thread for each sum.
+// products (n, H, W, k²) -> sums (n, H, W), with a thread for each sum.
 template <typename T>
 __device__ void sum(u32 count, const T *products, T *sums, int height, int width, int kernel) {
   int half = kernel / 2, taps = kernel * kernel;
@@ -17,7 +17,7 @@ __device__ void sum(u32 count, const T *products, T *sums, int height, int width
   }
 }
 
-// sums (n, H, W) -> products (n, H, W, k²): a thread for each product.
+// sums (n, H, W) -> products (n, H, W, k²), with a thread for each product.
 template <typename T>
 __device__ void spread(u32 count, const T *sums, T *products, int height, int width, int kernel) {
   int half = kernel / 2, taps = kernel * kernel;

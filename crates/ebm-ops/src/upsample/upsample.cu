@@ -1,10 +1,10 @@
 // Nearest-neighbour resizing of (planes, H, W, inner) and its adjoint: inner is 1 for (N, C, H, W), and C for (N, H, W, C).
 #include "../kernels.cuh"
 
-// The input index of output `i`, computed in f32 as PyTorch does.
+// Returns the input index of output `i`, computed in f32 as PyTorch does.
 __device__ __forceinline__ int source(int i, float scale, int size) { return least((int)((float)i * scale), size - 1); }
 
-// The outputs that may read input `s`: a little more than those that do.
+// Returns the range of outputs that may read input `s`, with a small margin.
 __device__ __forceinline__ int reach_start(int s, int size, int out) { return most((int)((i64)s * out / size) - 2, 0); }
 __device__ __forceinline__ int reach_end(int s, int size, int out) {
   return s == size - 1 ? out : (int)least<i64>((i64)(s + 1) * out / size + 3, out);

@@ -6,11 +6,11 @@ use super::{BBox, BoxConvention};
 use crate::boxes::area;
 use crate::cuda::{count, launch, sizes, unwritten};
 
-/// Boxes of a word of bits, and threads that walk through a group (`nms.cu`).
+/// Boxes in a word of bits, and threads that walk through a group (`nms.cu`).
 const WORD: usize = 64;
 const THREADS: usize = 256;
 
-/// For each box of `order` whether it stays; `groups` are the sizes of the groups, whose members follow each other
+/// Returns for each box of `order` whether it stays. `groups` has the sizes of the groups. The boxes of a group are adjacent,
 /// by descending score.
 pub(super) fn suppress(
     device: &CudaDevice,

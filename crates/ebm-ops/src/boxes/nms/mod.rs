@@ -10,16 +10,15 @@ use crate::error::{Error, Result};
 
 const OP: &str = "nms";
 
-/// Greedy non-maximum suppression within each group (a class, a level, an image): boxes of different groups do not
-/// suppress each other. Gives the indices of the kept boxes of all groups together by descending score, ties by index.
+/// Suppresses non-maximum boxes greedily within each group (a class, a level, an image). Boxes of different groups do not
+/// suppress each other. Returns the indices of the kept boxes of all groups by descending score, ties by index.
 ///
-/// A box goes where its IoU with a kept one of higher rank exceeds `threshold` under
-/// [`BoxConvention::HalfOpen`], as in torchvision; under [`BoxConvention::Inclusive`] it goes at equality
-/// too, as in maskrcnn-benchmark on the CPU.
+/// A box is removed if its IoU with a kept box of higher rank exceeds `threshold` under [`BoxConvention::HalfOpen`], as in
+/// torchvision. Under [`BoxConvention::Inclusive`] it is also removed at equality, as in maskrcnn-benchmark on the CPU.
 ///
 /// # Errors
-/// [`Error::Argument`] where the lengths differ or a score, a coordinate or the threshold is NaN or infinite:
-/// such a score has no rank.
+/// [`Error::Argument`] if the lengths differ, or if a score, a coordinate or the threshold is NaN or infinite, because such a
+/// score has no rank.
 pub fn batched_nms(
     boxes: &[BBox],
     scores: &[f32],
@@ -30,11 +29,11 @@ pub fn batched_nms(
     batched_nms_on(&Device::Cpu, boxes, scores, groups, threshold, convention)
 }
 
-/// [`batched_nms`], computed on `device`: the same boxes, which lie on the host, in the same order. More than
-/// 32 768 boxes, and those for a device without a kernel, are compared on the CPU.
+/// Computes [`batched_nms`] on `device`, with the same result. The boxes lie on the host. The CPU compares them if there are
+/// more than 32 768 or if the device has no kernel.
 ///
 /// # Errors
-/// As [`batched_nms`], and where the device is out of memory.
+/// The errors of [`batched_nms`], and an error if the device is out of memory.
 pub fn batched_nms_on(
     device: &Device,
     boxes: &[BBox],
@@ -63,22 +62,22 @@ pub fn batched_nms_on(
     Ok(ranked(kept, scores))
 }
 
-/// The kernel keeps a bit for each pair of boxes.
+/// Most boxes for the kernel, which keeps a bit for each pair of boxes.
 #[cfg(feature = "cuda")]
 const MOST_ON_A_GPU: usize = 1 << 15;
 
-/// The indices by group and then by descending score, and how many each group has.
+/// Returns the indices by group and then by descending score, and the size of each group.
 fn in_groups(scores: &[f32], groups: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     sort_by_score(&mut order, scores);
-    // Stable: within a group the order stays that of the scores.
+    // The sort is stable, so the order within a group stays the order of the scores.
     let group = |&i: &usize| groups.get(i).copied();
     order.sort_by_key(group);
     let sizes = order.chunk_by(|a, b| group(a) == group(b)).map(<[usize]>::len).collect();
     (order, sizes)
 }
 
-/// These indices by descending score, ties by index.
+/// Sorts indices by descending score, ties by index.
 fn ranked(mut kept: Vec<usize>, scores: &[f32]) -> Vec<usize> {
     kept.sort_unstable();
     sort_by_score(&mut kept, scores);
@@ -104,13 +103,13 @@ fn check(boxes: &[BBox], scores: &[f32], groups: &[usize], threshold: f32) -> Re
     Ok(())
 }
 
-/// Sorts ascending indices by descending score, keeping the order of ties.
+/// Sorts ascending indices by descending score, and keeps the order of ties.
 fn sort_by_score(indices: &mut [usize], scores: &[f32]) {
     // −0 and 0 are a tie, which `total_cmp` alone would order.
     indices.sort_by(|&a, &b| (scores[b] + 0.0).total_cmp(&(scores[a] + 0.0)));
 }
 
-/// Greedy suppression of boxes in the order given.
+/// Suppresses boxes greedily in the given order, and returns the kept ones.
 fn suppress(order: &[usize], boxes: &[BBox], threshold: f32, convention: BoxConvention) -> Vec<usize> {
     let candidates: Vec<(BBox, f32)> =
         order.iter().map(|&i| (boxes[i], area(&boxes[i], convention))).collect();
@@ -148,8 +147,7 @@ mod tests {
             let boxes: Vec<BBox> = (0..len)
                 .map(|i| {
                     let [x, y, w, h] = [0, 1, 2, 3].map(|k| numbers[5 * i + k] as f32 * 40.0);
-                    // Whole numbers give overlaps equal to the threshold; some boxes are too large for an
-                    // area.
+                    // Whole numbers give overlaps equal to the threshold. The area of some boxes overflows.
                     let [x, y] = [x, y].map(f32::round);
                     let side = if i % 50 == 7 { LARGE[i / 50 % 4] } else { 12.0 };
                     [x, y, x + (w + side).round(), y + (h * 0.5 + side).round()]

@@ -1,16 +1,17 @@
-// Greedy suppression: which boxes overlap, then who goes. Arithmetic as on the CPU: products and sums are rounded one by one.
+// Greedy suppression in two steps: find the boxes that overlap, then remove boxes. As on the CPU, products and sums are
+// rounded one by one.
 #include "../../kernels.cuh"
 
 typedef unsigned long long u64;
 
-// Boxes of a word of bits, threads of a block that walks through a group, and of a warp.
+// Boxes in a word of bits, threads of a block that walks through a group, and threads of a warp.
 const int WORD = 64, THREADS = 256, LANES = 32;
 
 __device__ __forceinline__ float side(float from, float to, float offset) { return most(__fadd_rn(to - from, offset), 0.0f); }
 
-// (row, word) of `words` words a row: bit b says whether box `row` suppresses box 64 · word + b, which comes later in the same group.
-// `boxes` are (n, 5): corners and area, by group and then by descending score; `ends` is where each box's group ends. `offset` is 1
-// where the last pixel is inside, and `equal` whether an overlap of the threshold itself suppresses.
+// Computes (row, word) of `words` words a row: bit b says whether box `row` suppresses box 64 · word + b, which comes later
+// in the same group. `boxes` are (n, 5): corners and area, by group and then by descending score. `ends` has the end of each
+// box's group. `offset` is 1 if the last pixel is inside. `equal` says whether an overlap equal to the threshold suppresses.
 extern "C" __global__ void nms_overlaps_f32(u32 count, const float *boxes, const int *ends, u64 *overlaps, int words, float threshold,
                                             float offset, int equal) {
   FOR_EACH(i, count) {
@@ -28,17 +29,17 @@ extern "C" __global__ void nms_overlaps_f32(u32 count, const float *boxes, const
   }
 }
 
-// The bits that any lane of a warp has.
+// Returns the bits that are set in any lane of a warp.
 __device__ __forceinline__ u64 of_any_lane(u64 bits) {
   for (int far = 16; far > 0; far /= 2) bits |= __shfl_xor_sync(0xffffffffu, bits, far);
   return bits;
 }
 
-// A block for each group, boxes `starts[g]` up to `starts[g + 1]`: the best that is left stays, and those that it suppresses go.
-// `gone` has a row of `words` for each group, all 0; `kept` (n) becomes 1 or 0.
+// One block for each group, boxes `starts[g]` up to `starts[g + 1]`. The best remaining box stays, and removes those that it
+// suppresses. `gone` has a row of `words` for each group, all 0. `kept` (n) becomes 1 or 0.
 //
-// The rows of a word at a time: one thread walks through the square of bits that they have among themselves, then each warp gathers
-// for one of the words behind what the rows that stay suppress there.
+// The rows of one word are handled at a time. One thread walks through the square of bits between these rows. Then each warp
+// gathers, for one of the later words, the boxes that the staying rows suppress.
 extern "C" __global__ void nms_walk_f32(u32, const u64 *overlaps, const int *starts, u64 *gone, int *kept, int words) {
   __shared__ u64 square[WORD], staying;
   int group = blockIdx.x, start = starts[group], end = starts[group + 1], me = threadIdx.x, warp = me / LANES, lane = me % LANES;

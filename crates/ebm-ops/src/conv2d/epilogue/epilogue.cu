@@ -1,4 +1,5 @@
-// What follows a convolution or a product of rows (…, C), in one pass: the channels' bias, a residual, and what is cut off.
+// The operations after a convolution or a product of rows (…, C), in one pass: the channels' bias, a residual, and an
+// activation.
 #include "../../kernels.cuh"
 
 template <typename T>

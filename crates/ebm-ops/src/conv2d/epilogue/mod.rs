@@ -1,4 +1,4 @@
-//! What follows a convolution on a GPU, in one pass over its maps: the bias, a residual, an activation.
+//! The operations after a convolution on a GPU, in one pass over its maps: bias, residual, activation.
 
 use candle_core::{Result, Tensor};
 
@@ -7,7 +7,7 @@ use crate::cuda::{self, Argument, Made, by_any_type, elements, made, parameters,
 use crate::kernel::{Apply, Gradients, Kernel};
 use crate::relu::Activation;
 
-/// `activation` of x (…, C) + bias (C), plus a residual of x's shape. The bias of maps in bf16 is f32.
+/// Returns `activation` of x (…, C) + bias (C), plus a residual of x's shape. The bias of maps in bf16 is f32.
 pub(crate) fn epilogue(
     x: &Tensor,
     bias: &Tensor,
@@ -20,7 +20,7 @@ pub(crate) fn epilogue(
     }
 }
 
-/// Of x and the bias, and with a third argument, the residual.
+/// Kernel on x and the bias and, as an optional third argument, the residual.
 #[derive(Clone, Copy)]
 struct Epilogue {
     activation: Activation,
@@ -42,7 +42,7 @@ impl<const N: usize> Kernel<N> for Epilogue {
         })
     }
 
-    /// Those in x and in a residual are the same.
+    /// Returns the gradients. The gradient in a residual is the gradient in x.
     fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Gradients<N> {
         let (g, bias) = (self.activation.gradient(g, y)?, arguments[1]);
         let mut gradients = std::array::from_fn(|_| Some(g.clone()));
@@ -58,9 +58,9 @@ mod tests {
     use super::*;
     use crate::tests::{check_devices, devices, distance, noise_tensor};
 
-    /// The same by single operations, which the CPU has too.
+    /// Computes the epilogue by single operations, which the CPU has too.
     fn composed(x: &Tensor, bias: &Tensor, residual: Option<&Tensor>, f: Activation) -> Result<Tensor> {
-        f.of(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?, residual).map_err(candle_core::Error::wrap)
+        f.apply(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?, residual).map_err(candle_core::Error::wrap)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::packed::Workspace;
 /// Rows of a framed image that one task copies.
 const COPIED_ROWS: usize = 8;
 
-/// Images (N, H, W, C) and the larger ones, of zeros around them, that they are put into.
+/// Sizes of images (N, H, W, C) and of the framed images, which have a border of zeros around them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) batch: usize,
@@ -25,7 +25,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// A convolution's padding.
+    /// Returns the frame for a convolution's padding.
     pub(super) fn of(g: &Geometry) -> Self {
         let [top, left] = g.padding;
         Self {
@@ -37,12 +37,13 @@ impl Frame {
         }
     }
 
-    /// Where the numbers of pixel (i, j) of framed image n start.
+    /// Returns the index of the first number of pixel (i, j) of framed image n.
     pub(super) fn offset(&self, n: usize, i: usize, j: usize) -> usize {
         ((n * self.outer[0] + i) * self.outer[1] + j) * self.channels
     }
 
-    /// Where the numbers of every `stride`th pixel start, from a corner on, so many of all images.
+    /// Returns the index of the first number of every `stride`th pixel from `corner` on, `counts` pixels down and across, for
+    /// all images.
     pub(super) fn starts(&self, corner: [usize; 2], counts: [usize; 2], stride: usize) -> Vec<usize> {
         let mut starts = Vec::with_capacity(self.batch * counts[0] * counts[1]);
         for n in 0..self.batch {
@@ -54,13 +55,13 @@ impl Frame {
         starts
     }
 
-    /// The numbers that a kernel of this height and width meets, from its first on: a run for each of its rows.
+    /// Returns the numbers under a kernel of this height and width, relative to the first: a run for each row of the kernel.
     pub(super) fn runs(&self, [height, width]: [usize; 2]) -> Vec<Range<usize>> {
         (0..height).map(|u| self.offset(0, u, 0)).map(|at| at..at + width * self.channels).collect()
     }
 }
 
-/// `x` with its border, or as it is where there is none.
+/// Returns `x` with its border, or `x` itself if there is no border.
 pub(super) fn framed<'a>(x: &'a [f32], frame: &Frame) -> Cow<'a, [f32]> {
     let &Frame { batch, channels, inner, before, outer } = frame;
     if inner == outer {

@@ -1,9 +1,8 @@
 //! The gradient of a convolution in its input: convolutions of the output's gradient with mirrored kernels.
 //!
-//! Output q reads input i = s·q + u − p by tap u. So an input i takes part through the taps u ≡ i + p (mod s)
-//! alone: with i + p = s·q + a and u = a + s·t, `dx[i] = Σ_t w[a + s·t] · dy[q − t]`. For each of the s²
-//! phases a this is a convolution of stride 1 with some of the taps, backwards; with stride 1 there is one
-//! phase, all of dx.
+//! Output q reads input i = s·q + u − p by tap u. So an input i takes part only through the taps u ≡ i + p (mod s). With i +
+//! p = s·q + a and u = a + s·t, `dx[i] = Σ_t w[a + s·t] · dy[q − t]`. For each of the s² phases a this is a convolution of
+//! stride 1 with some of the taps, backwards. With stride 1 the only phase is all of dx.
 
 use candle_core::Result;
 use rayon::prelude::*;
@@ -16,7 +15,7 @@ use super::{stored, weights};
 use crate::packed::{Epilogue, Rows, Workspace, product};
 use crate::storage::{unwritten, zeros};
 
-/// dx (N, H, W, C) from dy (N, oh, ow, O).
+/// Returns dx (N, H, W, C) from dy (N, oh, ow, O).
 pub(in crate::conv2d) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> Result<Vec<f32>> {
     if stored::suits(g) {
         return stored::input_gradient(dy, w, g);
@@ -53,13 +52,13 @@ pub(in crate::conv2d) fn input_gradient(w: &[f32], dy: &[f32], g: &Geometry) -> 
 
 /// The inputs i ≡ a − p (mod s) along an axis.
 struct Phase {
-    /// The taps u ≡ a (mod s), last first.
+    /// Taps u ≡ a (mod s), last first.
     taps: Vec<usize>,
-    /// The first such input.
+    /// First input of the phase.
     first: usize,
-    /// How many there are.
+    /// Number of inputs of the phase.
     count: usize,
-    /// q of the first.
+    /// q of the first input.
     q: usize,
 }
 
@@ -73,7 +72,7 @@ impl Phase {
     }
 }
 
-/// dy with enough zeros around it for every phase.
+/// Returns the sizes of dy with enough zeros around it for every phase.
 fn frame(g: &Geometry, phases: &[Vec<Phase>; 2]) -> Frame {
     let inner = g.output();
     let before = g.kernel.map(|size| size.div_ceil(g.stride) - 1);
@@ -97,7 +96,7 @@ fn convolve_phase(
         return Ok(());
     }
     let panels = w.backward(phase.map(|p| p.taps.as_slice()));
-    // The gradient that the last tap, the first in order, meets.
+    // The place of the gradient that meets the last tap, which is the first in order.
     let corner = [0, 1].map(|axis| frame.before[axis] + phase[axis].q + 1 - taps[axis]);
     let (starts, runs) = (frame.starts(corner, counts, 1), frame.runs(taps));
     let mut part = Workspace::shared().take(starts.len() * g.channels);

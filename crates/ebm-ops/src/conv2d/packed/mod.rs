@@ -1,14 +1,14 @@
 //! Convolution with packed weights, channels innermost, f32, on the CPU.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `winograd` | 3 × 3 kernels of stride 1 with a quarter of the multiplications, or four ninths |
 //! | `input_gradient` | convolutions of the output's gradient with mirrored kernels |
 //! | `weight_gradient` | a product summed over the pixels |
-//! | `stored` | all three for small maps of many channels, whose weights are not packed |
-//! | `weights`, `filters` | the packed orders, and the choice between `winograd` and a product over an image with a border of zeros |
+//! | `stored` | result and gradients for small maps of many channels, whose weights are not packed |
+//! | `weights`, `filters` | packed orders, and the choice between `winograd` and a product over an image with a border of zeros |
 //!
-//! The products themselves are [`crate::packed`].
+//! [`crate::packed`] has the products themselves.
 
 mod border;
 mod filters;
@@ -33,7 +33,7 @@ use crate::relu::Activation;
 use crate::storage::{bias_numbers, numbers, unwritten};
 use crate::{Error, Result};
 
-/// y (N, oh, ow, O) of x (N, H, W, C).
+/// Returns y (N, oh, ow, O) of x (N, H, W, C).
 pub(super) fn forward(x: &[f32], w: &[f32], bias: Option<&[f32]>, g: &Geometry) -> CandleResult<Vec<f32>> {
     let mut y = unwritten(g.batch * g.pixels() * g.filters);
     let bias = bias.unwrap_or_default();
@@ -50,14 +50,13 @@ fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
     Weights { data, filters: g.filters, channels: g.channels, kernel: g.kernel }
 }
 
-/// A convolution whose weights are kept in the order in which the processor reads them:
-/// `y = activation(conv(x, w) + bias + residual)`.
+/// Convolution with weights in the order in which the processor reads them: `y = activation(conv(x, w) + bias + residual)`.
 ///
-/// Maps have the channels innermost. For inference: no gradient. Results have the same bits for every number
-/// of threads.
+/// Maps have the channels innermost. It is for inference and has no gradient. Results have the same bits for every number of
+/// threads.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedConv2d {
-    /// (O, C, kh, kw).
+    /// Shape (O, C, kh, kw) of the weight.
     weight: [usize; 4],
     stride: usize,
     padding: usize,
@@ -69,7 +68,7 @@ impl PackedConv2d {
     /// Packs `weight` (O, C, kh, kw) and `bias` (O).
     ///
     /// # Errors
-    /// [`Error::Argument`] where a rank or size does not fit, an extent or the stride is zero.
+    /// [`Error::Argument`] if a rank or size does not fit, or an extent or the stride is zero.
     pub(crate) fn new(weight: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Self> {
         let &[filters, channels, kernel_h, kernel_w] = weight.dims() else {
             return refuse(format!("expected a weight (O, C, kh, kw), got {:?}", weight.dims()));
@@ -87,12 +86,11 @@ impl PackedConv2d {
         Ok(Self { weight, stride, padding, packed: Filters::kept(panels), bias })
     }
 
-    /// x (N, H, W, C), `residual` like the result and `activation` give (N, ⌊(H + 2·padding − kh) / stride⌋ +
-    /// 1, …, O).
+    /// Computes x (N, H, W, C) -> (N, ⌊(H + 2·padding − kh) / stride⌋ + 1, …, O). `residual` has the shape of the result.
     ///
     /// # Errors
-    /// [`Error::Argument`] where x has another number of channels, no pixels or fewer than the kernel, or
-    /// where `residual` has another shape than the result.
+    /// [`Error::Argument`] if x has another number of channels, no pixels or fewer than the kernel, or if `residual` has
+    /// another shape than the result.
     pub(crate) fn forward(
         &self,
         x: &Tensor,

@@ -1,9 +1,8 @@
 //! Small maps of many channels: products with the weights as they are stored.
 //!
-//! Where there are fewer pixels than filters, the weights are the largest operand, and a training step spends
-//! longer on turning them into panels and back than on the products. So the image's columns, a row of C · kh ·
-//! kw numbers for each output pixel, are made instead: the weights are read where they lie, and their gradient
-//! is written in that order.
+//! If there are fewer pixels than filters, the weights are the largest operand. A training step would spend longer on packing
+//! and unpacking them than on the products. So the image's columns are computed instead, a row of C · kh · kw numbers for
+//! each output pixel. The weights are read in place, and their gradient is written in their order.
 
 use std::borrow::Cow;
 
@@ -14,17 +13,17 @@ use super::super::geometry::Geometry;
 use crate::packed::{Epilogue, Left, Output, Panels, Right, Sizes, Workspace, dense};
 use crate::storage::{unwritten, zeros};
 
-/// Whether this method is used for a convolution.
+/// Returns `true` if this method is used for a convolution.
 pub(super) fn suits(g: &Geometry) -> bool {
     pixels(g) <= g.filters
 }
 
-/// Output pixels of all images.
+/// Returns the number of output pixels of all images.
 fn pixels(g: &Geometry) -> usize {
     g.batch * g.pixels()
 }
 
-/// `y ← conv(x, w) + bias`, x (N, H, W, C), w (O, C, kh, kw), y (N, oh, ow, O); an empty bias is none.
+/// Computes `y ← conv(x, w) + bias` for x (N, H, W, C), w (O, C, kh, kw) and y (N, oh, ow, O). An empty bias is none.
 pub(super) fn forward(x: &[f32], w: &[f32], bias: &[f32], g: &Geometry, y: &mut [f32]) -> Result<()> {
     let columns = columns(x, g);
     let panels = Panels::transposed(&columns, g.depth(), 1);
@@ -39,7 +38,7 @@ pub(super) fn forward(x: &[f32], w: &[f32], bias: &[f32], g: &Geometry, y: &mut 
     Ok(())
 }
 
-/// dx (N, H, W, C) from dy (N, oh, ow, O).
+/// Returns dx (N, H, W, C) from dy (N, oh, ow, O).
 pub(super) fn input_gradient(dy: &[f32], w: &[f32], g: &Geometry) -> Result<Vec<f32>> {
     let len = g.batch * g.plane() * g.channels;
     let sizes = Sizes { rows: pixels(g), depth: g.filters, columns: g.depth() };
@@ -58,7 +57,7 @@ pub(super) fn input_gradient(dy: &[f32], w: &[f32], g: &Geometry) -> Result<Vec<
     Ok(dx)
 }
 
-/// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
+/// Returns dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
 pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Result<Vec<f32>> {
     let columns = columns(x, g);
     let mut dw = unwritten(g.filters * g.depth());
@@ -69,8 +68,8 @@ pub(super) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Result<Vec
     Ok(dw)
 }
 
-/// The numbers that each output pixel meets, in the order of the weights: row n · oh · ow + i · ow + j, column
-/// (c · kh + u) · kw + v.
+/// Returns the numbers that each output pixel reads, in the order of the weights: row n · oh · ow + i · ow + j, column (c ·
+/// kh + u) · kw + v.
 fn columns<'a>(x: &'a [f32], g: &Geometry) -> Cow<'a, [f32]> {
     if g.is_pointwise() {
         return Cow::Borrowed(x);
@@ -94,7 +93,7 @@ fn columns<'a>(x: &'a [f32], g: &Geometry) -> Cow<'a, [f32]> {
     Cow::Owned(columns)
 }
 
-/// The adjoint of [`columns`]: each number is added to the input it belongs to.
+/// Computes the adjoint of [`columns`]: adds each number to its input.
 fn fold(columns: &[f32], g: &Geometry, dx: &mut [f32]) {
     let [height, width] = g.output();
     dx.par_chunks_mut(g.channels).enumerate().for_each(|(pixel, to)| {
@@ -112,7 +111,7 @@ fn fold(columns: &[f32], g: &Geometry, dx: &mut [f32]) {
     });
 }
 
-/// The rows and columns of the kernel.
+/// Returns the rows and columns of the kernel.
 fn taps(g: &Geometry) -> impl Iterator<Item = (usize, usize)> {
     let [rows, columns] = g.kernel;
     (0..rows).flat_map(move |u| (0..columns).map(move |v| (u, v)))

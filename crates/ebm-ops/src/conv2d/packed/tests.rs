@@ -2,24 +2,23 @@ use candle_core::{DType, Device, Tensor};
 use proptest::prelude::*;
 
 use super::super::tests::naive;
-use super::winograd::Form;
+use super::winograd::TileSize;
 use super::*;
 use crate::tests::noise_tensor;
 
-/// A geometry: N, C, (H, W), O, (kh, kw), stride, padding.
+/// Geometry: N, C, (H, W), O, (kh, kw), stride, padding.
 type Case = (usize, usize, (usize, usize), usize, (usize, usize), usize, usize);
 
 fn f32s(tensor: &Tensor) -> Tensor {
     tensor.to_dtype(DType::F32).unwrap()
 }
 
-/// (N, C, H, W) in f64 to (N, H, W, C) in f32.
+/// Converts (N, C, H, W) in f64 to (N, H, W, C) in f32.
 fn map(tensor: &Tensor) -> Tensor {
     f32s(tensor).permute((0, 2, 3, 1)).unwrap()
 }
 
-/// The largest difference of a map (N, H, W, C) from a tensor (N, C, H, W), over the tensor's largest
-/// element.
+/// Returns the largest difference of a map (N, H, W, C) from a tensor (N, C, H, W), over the tensor's largest element.
 fn relative_difference(y: &Tensor, expected: &Tensor) -> f64 {
     let y = y.permute((0, 3, 1, 2)).unwrap().to_dtype(DType::F64).unwrap();
     assert_eq!(expected.dims(), y.dims());
@@ -27,7 +26,7 @@ fn relative_difference(y: &Tensor, expected: &Tensor) -> f64 {
     largest((y - expected).unwrap()) / largest(expected.clone()).max(1e-2)
 }
 
-/// Arguments that f32 holds exactly, in f64: x, w, bias, scale and, like the result, residual.
+/// Returns arguments in f64 that f32 holds exactly: x, w, bias, scale and a residual with the shape of the result.
 fn arguments((n, c, (h, w), o, (kh, kw), stride, padding): Case) -> [Tensor; 5] {
     let (oh, ow) = ((h + 2 * padding - kh) / stride + 1, (w + 2 * padding - kw) / stride + 1);
     let noise =
@@ -41,7 +40,7 @@ fn arguments((n, c, (h, w), o, (kh, kw), stride, padding): Case) -> [Tensor; 5] 
     ]
 }
 
-/// The largest relative error of a plain convolution and of one with everything fused.
+/// Returns the largest relative errors of a plain convolution and of one with everything fused.
 fn errors(case: Case) -> [f64; 2] {
     let [x, w, bias, scale, residual] = arguments(case);
     let (.., stride, padding) = case;
@@ -79,7 +78,7 @@ proptest! {
 
 #[test]
 fn large_and_small_products_are_cut_and_right() {
-    // By rows, by panels, and a pointwise one whose rows cross images.
+    // Cut by rows, cut by panels, and a pointwise convolution whose rows cross images.
     for case in [
         (1, 64, (30, 41), 64, (3, 3), 1, 0),
         (1, 300, (7, 7), 520, (1, 1), 1, 0),
@@ -98,15 +97,15 @@ proptest! {
         n in 1usize..4, c in prop::sample::select(vec![16usize, 48]), o in prop::sample::select(vec![16usize, 64]),
         large in any::<bool>(), h in 0usize..7, w in 0usize..7, padding in 0usize..3,
     ) {
-        // Two maps of 9 to 12 outputs along each side have 50 small tiles at least and 18 large ones at most.
-        let (n, [h, w], padding, form) = match large {
-            true => (n, [27 + h, 27 + w], padding, Form::Large),
-            false => (2, [11 + h % 2, 11 + w % 2], padding % 2, Form::Small),
+        // Two maps of 9 to 12 outputs along each side have at least 50 small tiles and at most 18 large ones.
+        let (n, [h, w], padding, tile_size) = match large {
+            true => (n, [27 + h, 27 + w], padding, TileSize::Large),
+            false => (2, [11 + h % 2, 11 + w % 2], padding % 2, TileSize::Small),
         };
         let case = (n, c, (h, w), o, (3, 3), 1, padding);
         let x = Tensor::zeros((n, h, w, c), DType::F32, &Device::Cpu).unwrap();
         let conv = PackedConv2d::new(&Tensor::zeros((o, c, 3, 3), DType::F32, &Device::Cpu).unwrap(), None, 1, padding);
-        prop_assert_eq!(Form::of(&conv.unwrap().geometry(&x).unwrap(), true), Some(form));
+        prop_assert_eq!(TileSize::for_convolution(&conv.unwrap().geometry(&x).unwrap(), true), Some(tile_size));
         let errors = errors(case);
         prop_assert!(errors.iter().all(|e| *e < 1e-4), "{errors:?}");
     }
@@ -119,7 +118,7 @@ fn threads_change_no_bit() {
     }
 }
 
-/// By Winograd in both forms and by direct sums.
+/// Checks Winograd in both forms and direct sums.
 fn same_bits(size: (usize, usize), padding: usize, stride: usize) {
     let [x, w, bias, ..] = arguments((2, 48, size, 80, (3, 3), stride, padding));
     let conv = PackedConv2d::new(&f32s(&w), Some(&f32s(&bias)), stride, padding).unwrap();

@@ -1,9 +1,8 @@
 //! The gradient of a convolution in its weights:
 //! `dw[o, c, u, v] = Σ_pixels dy[pixel, o] · x[pixel at tap (u, v), c]`.
 //!
-//! A product summed over the pixels. For a row u of the kernel, the kw · C numbers that a pixel meets lie end
-//! to end, so that the rows of the result are runs of x's own memory and nothing is copied but dy, into
-//! panels.
+//! This is a product summed over the pixels. For a row u of the kernel, the kw · C numbers that a pixel reads lie end to end.
+//! So the rows of the result are runs of x's own memory, and only dy is copied, into panels.
 
 use std::ops::Range;
 
@@ -19,12 +18,12 @@ use crate::gemm::even_ranges;
 use crate::packed::{Panels, Segment, Strided, Workspace, accumulate, tile, tiles};
 use crate::simd::arch;
 
-/// Tasks to aim for.
+/// Number of tasks to aim for.
 const TASKS: usize = 8;
-/// Pixels that pass at a time: their part of a panel and of x stays in the first-level cache.
+/// Pixels that are summed at a time. Their part of a panel and of x stays in the first-level cache.
 const PIXELS: usize = 128;
 
-/// dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
+/// Returns dw (O, C, kh, kw) from x (N, H, W, C) and dy (N, oh, ow, O).
 pub(in crate::conv2d) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Result<Vec<f32>> {
     if stored::suits(g) {
         return stored::weight_gradient(x, dy, g);
@@ -50,7 +49,7 @@ pub(in crate::conv2d) fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) ->
     Ok(Weights::unpack(&result, g.channels, g.taps()))
 }
 
-/// dy's columns in panels, a row for each pixel.
+/// Returns dy's columns in panels, with a row for each pixel.
 fn in_panels(dy: &[f32], g: &Geometry) -> Panels {
     let mut panels = Panels::zeros(g.batch * g.pixels(), g.filters);
     let width = panels.width();
@@ -63,8 +62,8 @@ fn in_panels(dy: &[f32], g: &Geometry) -> Panels {
     panels
 }
 
-/// The output pixels, in order, at most [`PIXELS`] to a chunk; within a chunk, those at equal distances
-/// together.
+/// Returns the output pixels in order, at most [`PIXELS`] to a chunk. Within a chunk, pixels at equal distances form a
+/// segment.
 fn chunks(g: &Geometry, frame: &Frame) -> Vec<Vec<Segment>> {
     let ([height, width], step) = (g.output(), g.stride * g.channels);
     let (mut chunks, mut chunk, mut count) = (Vec::new(), Vec::<Segment>::new(), 0);
@@ -107,7 +106,7 @@ impl WithSimd for Task<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let run = self.g.kernel[1] * self.g.channels;
         let width = self.to.len() / self.rows.len().max(1);
-        // Tiles do not cross from one row of the kernel to the next.
+        // A tile does not cross from one row of the kernel to the next.
         let (first, last) = (self.rows.start / run, self.rows.end.div_ceil(run));
         let mut places = Vec::new();
         for u in first..last {

@@ -1,13 +1,13 @@
 //! The orders in which the products read a convolution's weights.
 //!
-//! For small maps a training step spends as long on these copies as on the products, hence the blocks.
+//! For small maps these copies take a training step as long as the products, so they are made in blocks.
 
 use rayon::prelude::*;
 
 use crate::packed::Panels;
 use crate::storage::zeros;
 
-/// Channels of a block that is turned at once: a cache line of f32.
+/// Channels of a block that is transposed at once: a cache line of f32.
 const SIDE: usize = 16;
 
 /// Weights (O, C, kh, kw).
@@ -20,13 +20,12 @@ pub(super) struct Weights<'a> {
 }
 
 impl Weights<'_> {
-    /// What the output is computed with: row (u · kw + v) · C + c, column o. A filter's numbers become a
-    /// column.
+    /// Packs the weights for the output: row (u · kw + v) · C + c, column o. The numbers of a filter become a column.
     pub(super) fn forward(self) -> Panels {
         Panels::transposed(self.data, self.channels, self.taps())
     }
 
-    /// The inverse of [`forward`](Self::forward): numbers (O, C, kh, kw) from panels of that order.
+    /// Inverts [`forward`](Self::forward): returns numbers (O, C, kh, kw) from panels of that order.
     pub(super) fn unpack(panels: &Panels, channels: usize, taps: usize) -> Vec<f32> {
         let (width, len) = (panels.width(), channels * taps);
         let mut data = zeros(panels.columns() * len);
@@ -46,8 +45,8 @@ impl Weights<'_> {
         data
     }
 
-    /// What the input's gradient is computed with, for some rows u and columns v of the kernel: row
-    /// (i · |v| + j) · O + o, column c is w\[o, c, u\[i\], v\[j\]\].
+    /// Packs the weights for the input's gradient, for some rows u and columns v of the kernel: row (i · |v| + j) · O + o,
+    /// column c is w\[o, c, u\[i\], v\[j\]\].
     pub(super) fn backward(self, [us, vs]: [&[usize]; 2]) -> Panels {
         let (filters, taps) = (self.filters, self.taps());
         let wanted: Vec<usize> =

@@ -1,10 +1,10 @@
-// Batch norm in training of rows of channels (…, C), with what follows it in a residual network, and its gradient.
+// Batch normalisation in training of rows of channels (…, C), with a residual and ReLU, and its gradient.
 //
-// A thread goes on by the number of threads, which is a multiple of the channels: it keeps its channel, or its four, whose factors it
-// makes once.
+// A thread moves on by the number of threads, which is a multiple of the channels. So it keeps its channel, or its four
+// channels, and computes their factors once.
 #include "../../kernels.cuh"
 
-// What normalisation does to a channel: value · scale + shift.
+// Normalisation of a channel: value · scale + shift.
 template <typename T>
 struct Affine {
   typename Wide<T>::type scale, shift;
@@ -16,7 +16,7 @@ __device__ Affine<T> forward_of(const typename Wide<T>::type *affine, const doub
   return Affine<T>{(typename Wide<T>::type)factor, (typename Wide<T>::type)((double)affine[channels + c] - stats[c] * factor)};
 }
 
-// y = γ (x − mean) / √(variance + eps) + β, plus a residual, cut off at 0 where wanted. `affine` is (γ, β), (2, channels).
+// y = γ (x − mean) / √(variance + eps) + β, plus a residual, with ReLU if wanted. `affine` is (γ, β), (2, channels).
 template <typename T>
 __device__ void normalise(u32 count, const T *x, const typename Wide<T>::type *affine, const T *residual, const double *stats, T *y,
                           int has_residual, int relu, int channels, int len, double eps) {
@@ -47,7 +47,7 @@ __device__ void normalise(u32 count, const T *x, const typename Wide<T>::type *a
   }
 }
 
-// What a channel's gradient is made with: g · scale + x · slope + shift.
+// Coefficients of a channel's gradient: g · scale + x · slope + shift.
 template <typename T>
 struct Backward {
   typename Wide<T>::type scale, slope, shift;
@@ -62,7 +62,7 @@ __device__ Backward<T> backward_of(const typename Wide<T>::type *affine, const d
   return Backward<T>{(W)factor, (W)along, (W)(-factor * sums[channels + c] / total - along * stats[c])};
 }
 
-// The gradient in x: γ / std · (g − Σg / m − x̂ · Σ(g · x̂) / m), with `sums` (Σ g · x̂, Σ g) and m = `total`.
+// Gradient in x: γ / std · (g − Σg / m − x̂ · Σ(g · x̂) / m), with `sums` (Σ g · x̂, Σ g) and m = `total`.
 template <typename T>
 __device__ void backward(u32 count, const T *x, const T *g, const typename Wide<T>::type *affine, const double *stats,
                          const double *sums, T *dx, int channels, int len, double total, double eps) {
@@ -87,13 +87,13 @@ __device__ void backward(u32 count, const T *x, const T *g, const typename Wide<
   }
 }
 
-// (γ, β), each (channels), as one: (2, channels).
+// Joins γ and β, each (channels), to (2, channels).
 template <typename T>
 __device__ void pair(u32 count, const T *weight, const T *bias, T *affine, int channels) {
   FOR_EACH(i, count) affine[i] = i < channels ? weight[i] : bias[i - channels];
 }
 
-// running = (1 − momentum) · running + momentum · factor · batch, in f64: a running statistic takes many small steps.
+// running = (1 − momentum) · running + momentum · factor · batch, in f64, because a running statistic takes many small steps.
 template <typename T>
 __device__ void move(u32 count, T *running, const double *batch, double momentum, double factor) {
   FOR_EACH(c, count) running[c] = (T)((1.0 - momentum) * (double)running[c] + momentum * (factor * batch[c]));

@@ -1,10 +1,10 @@
-//! Batch norm in training on a GPU of rows of channels (…, C), with a residual and ReLU in the same pass. The
+//! Batch normalisation in training on a GPU of rows of channels (…, C), with a residual and ReLU in the same pass. The
 //! statistics stay on the device.
 
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, InplaceOp2, Layout, Result, Shape, Storage, Tensor, bail};
 
-use super::{Following, Fused};
+use super::{Fused, NormEpilogue};
 use crate::channel_sums::{Sums, extents};
 use crate::cuda::{
     self, Argument, Made, by_any_type, by_type, elements, elements_mut, launch, made, parameters, sizes,
@@ -13,17 +13,17 @@ use crate::cuda::{
 use crate::kernel::{Apply, Gradients, Kernel};
 use crate::{Activation, relu_gradient};
 
-/// y of x (…, C), and the batch's mean and biased variance, each (C) in f64; `affine` are γ and β (C). All but
-/// ReLU is left.
+/// Returns y of x (…, C), and the batch's mean and biased variance, each (C) in f64. `affine` are γ and β (C). The caller
+/// applies any activation other than ReLU.
 pub(super) fn fused<'a>(
     x: &Tensor,
     affine: [&Tensor; 2],
-    following: Following<'a>,
+    epilogue: NormEpilogue<'a>,
     eps: f64,
 ) -> Result<Fused<'a>> {
-    let Following { residual, activation, slope } = following;
+    let NormEpilogue { residual, activation, slope } = epilogue;
     let relu = activation == Activation::Relu && slope.is_none();
-    let rest = if relu { Following::default() } else { Following { residual: None, ..following } };
+    let rest = if relu { NormEpilogue::default() } else { NormEpilogue { residual: None, ..epilogue } };
     let x = x.contiguous()?;
     let stats = Sums { eps }.run([&x])?;
     let op = Normalise { stats: stats.clone(), relu, eps };
@@ -35,7 +35,7 @@ pub(super) fn fused<'a>(
     Ok(((y, stats.get(0)?, stats.get(1)?), rest))
 }
 
-/// Moves a running statistic in place towards `factor` times the batch's, which is in f64.
+/// Moves a running statistic in place towards `factor` times the batch's statistic, which is in f64.
 pub(super) struct Move {
     pub momentum: f64,
     pub factor: f64,
@@ -67,7 +67,7 @@ impl InplaceOp2 for Move {
     }
 }
 
-/// (γ, β), each (C), as one tensor (2, C): candle's operations take three at most.
+/// Kernel that joins γ and β, each (C), to one tensor (2, C), because candle's operations take three tensors at most.
 struct Pair;
 
 impl Kernel<2> for Pair {
@@ -91,9 +91,9 @@ impl Kernel<2> for Pair {
     }
 }
 
-/// y = γ (x − mean)/√(variance + ε) + β, plus the residual, if any, cut off at 0 with `relu`.
+/// Kernel y = γ (x − mean)/√(variance + ε) + β, plus the residual, if any, with ReLU if `relu`.
 struct Normalise {
-    /// (2, C): means and biased variances, in f64.
+    /// Means and biased variances, (2, C) in f64.
     stats: Tensor,
     relu: bool,
     eps: f64,
@@ -120,7 +120,7 @@ impl<const N: usize> Kernel<N> for Normalise {
         })
     }
 
-    /// Those in x, in (γ, β) and in a residual.
+    /// Returns the gradients in x, in (γ, β) and in a residual.
     fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Gradients<N> {
         let (x, affine) = (arguments[0], arguments[1]);
         let g = if self.relu { relu_gradient(g, y)? } else { g.contiguous()? };
@@ -130,13 +130,13 @@ impl<const N: usize> Kernel<N> for Normalise {
             let op = InputGradient { eps: self.eps };
             gradients[0] = Some(op.run([x, &g, affine, &self.stats, &sums])?);
         }
-        // γ meets Σ g·x̂, and β Σ g.
+        // The gradient in γ is Σ g·x̂, and in β Σ g.
         gradients[1] = affine.track_op().then(|| sums.to_dtype(affine.dtype())).transpose()?;
         Ok(gradients)
     }
 }
 
-/// `(x, g, (γ, β), statistics, sums) -> dx`.
+/// Kernel `(x, g, (γ, β), statistics, sums) -> dx`.
 struct InputGradient {
     eps: f64,
 }

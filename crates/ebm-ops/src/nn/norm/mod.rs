@@ -7,26 +7,26 @@ mod rows;
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
 
-use crate::widened::widened;
+use crate::bf16::in_f32;
 use crate::{Activation, Error, Result, prelu};
 
-/// How a [`BatchNorm`] normalises.
+/// Settings of a [`BatchNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormConfig {
-    /// What is added to the variance. torch's default is 1e-5; Detectron's frozen layers have 0.
+    /// Number that is added to the variance. torch's default is 1e-5. Detectron's frozen layers have 0.
     pub eps: f64,
-    /// The weight of the batch in the running statistics. torch's default is 0.1.
+    /// Weight of the batch in the running statistics. torch's default is 0.1.
     pub momentum: f64,
-    /// Whether the layer is an affine map of its running statistics in training too, with no parameter
-    /// of it trained: torchvision's `FrozenBatchNorm2d`.
+    /// Whether the layer is an affine map of its running statistics in training too, with no trained parameter, as
+    /// torchvision's `FrozenBatchNorm2d`.
     pub frozen: bool,
 }
 
 impl BatchNormConfig {
-    /// torch's `BatchNorm2d`.
+    /// Settings of torch's `BatchNorm2d`.
     pub const TRAIN: Self = Self { eps: 1e-5, momentum: 0.1, frozen: false };
 
-    /// torchvision's `FrozenBatchNorm2d` with this `eps`.
+    /// Returns the settings of torchvision's `FrozenBatchNorm2d` with this `eps`.
     pub fn frozen(eps: f64) -> Self {
         Self { eps, frozen: true, ..Self::TRAIN }
     }
@@ -35,9 +35,9 @@ impl BatchNormConfig {
 /// Batch normalisation over all dimensions of (N, C, …) but the second: torch's `BatchNorm1d` and
 /// `BatchNorm2d`, with their names `weight`, `bias`, `running_mean` and `running_var`.
 ///
-/// In training: y = γ (x − μ)/√(σ² + ε) + β with the mean μ and the biased variance σ² of the batch; the
-/// running statistics move towards μ and the **unbiased** variance. Otherwise, and always where frozen:
-/// the same with the running statistics, which is a fixed affine map.
+/// In training y = γ (x − μ)/√(σ² + ε) + β with the mean μ and the biased variance σ² of the batch, and the running
+/// statistics move towards μ and the **unbiased** variance. Otherwise, and always if frozen, the running statistics are used
+/// for μ and σ², which gives a fixed affine map.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
     weight: Tensor,
@@ -48,18 +48,18 @@ pub struct BatchNorm {
 }
 
 impl BatchNorm {
-    /// A layer of `channels` channels: weight 1, bias 0, running mean 0, running variance 1 at first.
+    /// Makes a layer of `channels` channels. Initially weight is 1, bias 0, running mean 0 and running variance 1.
     ///
     /// # Errors
-    /// When `vb` refuses a tensor.
+    /// Returns an error if `vb` refuses a tensor.
     pub fn new(channels: usize, config: BatchNormConfig, vb: VarBuilder) -> Result<Self> {
         Self::with_weight(channels, config, Init::Const(1.), vb)
     }
 
-    /// [`new`](Self::new) with the weight drawn from `weight` at first.
+    /// Makes a layer as [`new`](Self::new) does, with the weight initially drawn from `weight`.
     ///
     /// # Errors
-    /// When `vb` refuses a tensor.
+    /// Returns an error if `vb` refuses a tensor.
     pub fn with_weight(
         channels: usize,
         config: BatchNormConfig,
@@ -69,32 +69,32 @@ impl BatchNorm {
         let get = |name, value| vb.get_with_hints(channels, name, Init::Const(value));
         let (weight, bias) = (vb.get_with_hints(channels, "weight", weight)?, get("bias", 0.)?);
         let (weight, bias) = if config.frozen { (weight.detach(), bias.detach()) } else { (weight, bias) };
-        // A buffer comes as a variable and stays that variable: the updates reach the parameter store.
+        // A buffer comes as a variable and stays that variable, so updates reach the parameter store.
         let running_mean = Var::from_tensor(&get("running_mean", 0.)?)?;
         let running_var = Var::from_tensor(&get("running_var", 1.)?)?;
         Ok(Self { weight, bias, running_mean, running_var, config })
     }
 
-    /// Normalises `x` of shape (N, C, …); with `train`, by the batch's statistics, and updates the running
-    /// ones, unless the layer is frozen.
+    /// Normalises `x` of shape (N, C, …). With `train`, and unless the layer is frozen, it uses the batch's statistics and
+    /// updates the running ones.
     ///
     /// # Errors
-    /// When `x` has another number of channels, or when there is one value per channel in training.
+    /// Returns an error if `x` has another number of channels, or if there is one value per channel in training.
     pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         let rank = x.rank();
         if rank < 2 {
             let reason = format!("needs (N, {}, …), not {:?}", self.weight.elem_count(), x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
-        let y = self.followed(&x.permute(channels_last(rank))?, Following::default(), train)?;
+        let y = self.forward_fused(&x.permute(channels_last(rank))?, NormEpilogue::default(), train)?;
         Ok(y.permute(channels_second(rank))?)
     }
 
-    /// [`forward`](Self::forward) of maps with the channels innermost, (N, …, C), and what follows it in a
-    /// residual network: `residual`, of the same shape, is added, and with `relu` negative numbers become 0.
+    /// Normalises maps with the channels innermost, (N, …, C), as [`forward`](Self::forward) does. Then adds `residual`, of
+    /// the same shape, and with `relu` sets negative numbers to 0.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward), and when `residual` has another shape.
+    /// The errors of [`forward`](Self::forward), and an error if `residual` has another shape.
     pub fn forward_channels_last(
         &self,
         x: &Tensor,
@@ -103,16 +103,21 @@ impl BatchNorm {
         train: bool,
     ) -> Result<Tensor> {
         let activation = Activation::relu_where(relu);
-        self.followed(x, Following { residual, activation, slope: None }, train)
+        self.forward_fused(x, NormEpilogue { residual, activation, slope: None }, train)
     }
 
-    /// [`forward`](Self::forward) of maps with the channels innermost, (N, …, C), and what follows it, in the same
-    /// pass over memory where the batch normalises.
+    /// Normalises maps with the channels innermost, (N, …, C), and applies `epilogue`. If the batch normalises, both take
+    /// one pass over memory.
     ///
     /// # Errors
-    /// As [`forward_channels_last`](Self::forward_channels_last).
-    pub(crate) fn followed(&self, x: &Tensor, following: Following<'_>, train: bool) -> Result<Tensor> {
-        let (channels, residual) = (self.weight.elem_count(), following.residual);
+    /// The errors of [`forward_channels_last`](Self::forward_channels_last).
+    pub(crate) fn forward_fused(
+        &self,
+        x: &Tensor,
+        epilogue: NormEpilogue<'_>,
+        train: bool,
+    ) -> Result<Tensor> {
+        let (channels, residual) = (self.weight.elem_count(), epilogue.residual);
         if x.rank() < 2 || x.dim(x.rank() - 1)? != channels {
             let reason = format!("needs (N, …, {channels}), not {:?}", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
@@ -123,31 +128,31 @@ impl BatchNorm {
         }
         let by_batch = self.uses_batch(train);
         if x.dtype() == DType::BF16 && !(by_batch && x.device().is_cuda()) {
-            return following.of(&widened(x, |x| self.followed(x, Following::default(), train))?);
+            return epilogue.apply(&in_f32(x, |x| self.forward_fused(x, NormEpilogue::default(), train))?);
         }
         if by_batch {
-            return self.by_batch(x, following);
+            return self.by_batch(x, epilogue);
         }
         let (scale, shift) = self.affine()?;
-        following.of(&x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
+        epilogue.apply(&x.broadcast_mul(&scale)?.broadcast_add(&shift)?)
     }
 
-    /// γ and β.
+    /// Returns γ and β.
     #[must_use]
     pub fn parameters(&self) -> [&Tensor; 2] {
         [&self.weight, &self.bias]
     }
 
-    /// Whether [`forward`](Self::forward) normalises by the batch.
+    /// Returns `true` if [`forward`](Self::forward) normalises by the batch.
     pub fn uses_batch(&self, train: bool) -> bool {
         train && !self.config.frozen
     }
 
-    /// The affine map y = scale · x + shift that the running statistics define, each (C):
-    /// scale = γ/√(σ² + ε), shift = β − μ · scale. Gradients flow to γ and β, where these are trained.
+    /// Returns the affine map y = scale · x + shift that the running statistics define, each (C): scale = γ/√(σ² + ε), shift
+    /// = β − μ · scale. Gradients flow to γ and β, if these are trained.
     ///
     /// # Errors
-    /// When a tensor operation fails.
+    /// Returns an error if a tensor operation fails.
     pub fn affine(&self) -> Result<(Tensor, Tensor)> {
         let std = (self.running_var.as_detached_tensor() + self.config.eps)?.sqrt()?;
         let scale = (&self.weight / std)?;
@@ -155,64 +160,64 @@ impl BatchNorm {
         Ok((scale, shift))
     }
 
-    /// [`followed`](Self::followed) by the batch's mean and biased variance, which move the running statistics.
-    fn by_batch(&self, x: &Tensor, following: Following<'_>) -> Result<Tensor> {
+    /// Computes [`forward_fused`](Self::forward_fused) by the batch's mean and biased variance, and updates the running statistics.
+    fn by_batch(&self, x: &Tensor, epilogue: NormEpilogue<'_>) -> Result<Tensor> {
         let count = x.elem_count() / self.weight.elem_count().max(1);
         if count < 2 {
-            let reason = format!("training needs more than one value per channel, {:?} has not", x.dims());
+            let reason = format!("training needs more than one value per channel, not {:?}", x.dims());
             return Err(Error::Argument { op: "BatchNorm", reason });
         }
         #[cfg(feature = "cuda")]
-        let form = if x.device().is_cuda() { gpu::fused } else { rows::fused };
+        let fused = if x.device().is_cuda() { gpu::fused } else { rows::fused };
         #[cfg(not(feature = "cuda"))]
-        let form = rows::fused;
-        let ((y, mean, var), rest) = form(x, self.parameters(), following, self.config.eps)?;
+        let fused = rows::fused;
+        let ((y, mean, var), rest) = fused(x, self.parameters(), epilogue, self.config.eps)?;
         move_towards(&self.running_mean, &mean, 1., self.config.momentum)?;
         let unbiased = count as f64 / (count - 1) as f64;
         move_towards(&self.running_var, &var, unbiased, self.config.momentum)?;
-        rest.of(&y)
+        rest.apply(&y)
     }
 }
 
-/// What follows a normalisation: a residual of the same shape, and an activation, or PReLU of these slopes (C) in
-/// its place.
+/// Operations after a normalisation: the sum with a residual of the same shape, and an activation or PReLU with these slopes
+/// (C).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Following<'a> {
+pub(crate) struct NormEpilogue<'a> {
     pub(crate) residual: Option<&'a Tensor>,
     pub(crate) activation: Activation,
     pub(crate) slope: Option<&'a Tensor>,
 }
 
-impl Following<'_> {
-    /// Of the normalised map.
-    fn of(self, y: &Tensor) -> Result<Tensor> {
+impl NormEpilogue<'_> {
+    /// Applies the operations to the normalised map.
+    fn apply(self, y: &Tensor) -> Result<Tensor> {
         match self.slope {
-            Some(slope) => prelu(&Activation::None.of(y, self.residual)?, slope),
-            None => self.activation.of(y, self.residual),
+            Some(slope) => prelu(&Activation::None.apply(y, self.residual)?, slope),
+            None => self.activation.apply(y, self.residual),
         }
     }
 }
 
-/// What [`Following`] a form of the normalisation did in its own pass, as (y, mean, variance), and what is left.
-type Fused<'a> = ((Tensor, Tensor, Tensor), Following<'a>);
+/// Result (y, mean, variance) of a fused normalisation, and the operations that the caller still has to apply.
+type Fused<'a> = ((Tensor, Tensor, Tensor), NormEpilogue<'a>);
 
-/// The axes of (N, …, C) in the order (N, C, …).
+/// Returns the axes of (N, …, C) in the order (N, C, …).
 fn channels_second(rank: usize) -> Vec<usize> {
     [0, rank - 1].into_iter().chain(1..rank - 1).collect()
 }
 
-/// The axes of (N, C, …) in the order (N, …, C).
+/// Returns the axes of (N, C, …) in the order (N, …, C).
 fn channels_last(rank: usize) -> Vec<usize> {
     std::iter::once(0).chain(2..rank).chain([1]).collect()
 }
 
-/// Moves a running statistic a little towards `factor` times the batch's.
+/// Moves a running statistic a little towards `factor` times the batch's statistic.
 fn move_towards(running: &Var, batch: &Tensor, factor: f64, momentum: f64) -> Result<()> {
     #[cfg(feature = "cuda")]
     if batch.device().is_cuda() {
         return Ok(running.inplace_op2(batch, &gpu::Move { momentum, factor })?);
     }
-    // In f64: a running statistic takes many small steps.
+    // In f64, because a running statistic takes many small steps.
     let old = running.as_detached_tensor().to_dtype(DType::F64)?;
     let new = ((old * (1. - momentum))? + (batch.to_dtype(DType::F64)? * (factor * momentum))?)?;
     Ok(running.set(&new.to_dtype(running.dtype())?)?)

@@ -1,4 +1,5 @@
-// The updates of the optimisers, one pass over memory each. The numbers are those of `fused.rs`, in the parameters' type.
+// Updates of the optimisers, one pass over memory each. The coefficients are the fields of `fused.rs`, converted to the
+// parameters' type.
 #include "../../kernels.cuh"
 
 template <typename T>

@@ -1,10 +1,9 @@
 //! `C = A · B` of matrices whose rows lie end to end, of any depth.
 //!
-//! The depth is cut into parts. A task owns a rectangle of C, small enough to stay in the second-level cache
-//! with what a part needs of A and B: a tile's rows of A are copied to where they meet every panel of the
-//! task from the first-level cache. So B is read from memory once for every [`TILES`] tiles of rows, and A
-//! once for every [`PANELS`] panels. Each number of C is summed in the order of the depth, whatever the
-//! tasks.
+//! The depth is cut into parts. A task owns a rectangle of C that fits the second-level cache together with the part's
+//! numbers of A and B. A tile's rows of A are copied, so that all panels of the task read them from the first-level cache. So
+//! B is read from memory once for every [`TILES`] tiles of rows, and A once for every [`PANELS`] panels. Each number of C is
+//! summed in the order of the depth, however the tasks are cut.
 
 #[cfg(test)]
 mod tests;
@@ -15,12 +14,12 @@ use candle_core::{Result, bail};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::ahead::Ahead;
 use super::outer::{Segment, accumulate};
 use super::pairs;
 use super::panels::{Panels, panel_width};
+use super::prefetch::Prefetch;
 use super::product::{Epilogue, Strided, finish, tile, tiles};
-use super::tile::{MOST_ROWS, Onto, Rows, VECTORS, most_rows, multiply};
+use super::tile::{Destination, MOST_ROWS, Rows, VECTORS, most_rows, multiply};
 use super::workspace::{line_start, room};
 use crate::gemm::{MatMut, even_ranges};
 use crate::simd::arch;
@@ -31,32 +30,32 @@ const DEPTH: usize = 384;
 const TILES: usize = 18;
 /// Most panels in a task.
 const PANELS: usize = 8;
-/// Tasks to aim for, for each thread.
+/// Number of tasks to aim for, for each thread.
 const TASKS: usize = 4;
 /// Multiplications below which a product is one task.
 const TASK: usize = 1 << 18;
 
-/// A, (rows × depth).
+/// Matrix A, (rows × depth).
 #[derive(Clone, Copy)]
 pub(crate) enum Left<'a> {
     /// Row after row.
     Rows(&'a [f32]),
-    /// Row after row, in [pairs](super::pairs), as B in its panels; the depth is counted in pairs.
+    /// Row after row, in [pairs](super::pairs), like the panels of B. The depth is counted in pairs.
     Pairs(&'a [f32]),
     /// Column after column.
     Columns(&'a [f32]),
 }
 
-/// B, (depth × columns).
+/// Matrix B, (depth × columns).
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a> {
     /// Packed before, to be used often.
     Panels(&'a Panels),
-    /// Row after row; each task packs what it needs.
+    /// Row after row. Each task packs the part that it needs.
     Rows(&'a [f32]),
 }
 
-/// The sizes of a product.
+/// Sizes of a product.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) rows: usize,
@@ -64,7 +63,7 @@ pub(crate) struct Sizes {
     pub(crate) columns: usize,
 }
 
-/// Where C goes.
+/// Destination of C.
 pub(crate) enum Output<'a> {
     /// (rows × columns), after the epilogue.
     Rows(&'a mut [f32], Epilogue<'a>),
@@ -72,7 +71,7 @@ pub(crate) enum Output<'a> {
     Columns(&'a mut [f32]),
 }
 
-/// `C = A · B`, in parallel.
+/// Computes `C = A · B` in parallel.
 pub(crate) fn dense(left: Left<'_>, right: Right<'_>, sizes: Sizes, output: Output<'_>) -> Result<()> {
     let Sizes { rows, depth, columns } = sizes;
     let (Left::Rows(a) | Left::Pairs(a) | Left::Columns(a)) = left;
@@ -81,7 +80,7 @@ pub(crate) fn dense(left: Left<'_>, right: Right<'_>, sizes: Sizes, output: Outp
         Right::Rows(b) => b.len() == depth * columns,
     };
     if a.len() != rows * depth || !fits {
-        bail!("the operands are no ({rows} x {depth}) and ({depth} x {columns}) matrices");
+        bail!("the operands are not ({rows} x {depth}) and ({depth} x {columns}) matrices");
     }
     let (c, epilogue, transposed) = match output {
         Output::Rows(c, epilogue) => (c, epilogue, false),
@@ -112,7 +111,7 @@ pub(crate) fn dense(left: Left<'_>, right: Right<'_>, sizes: Sizes, output: Outp
     Ok(())
 }
 
-/// How many ranges the rows and the panels are cut into.
+/// Returns the numbers of ranges that the rows and the panels are cut into.
 fn cut(sizes: Sizes, panels: usize) -> (usize, usize) {
     if sizes.rows * sizes.depth * sizes.columns <= TASK {
         return (1, 1);
@@ -121,7 +120,7 @@ fn cut(sizes: Sizes, panels: usize) -> (usize, usize) {
     let (mut rows, mut columns) = (tiles.div_ceil(TILES), panels.div_ceil(PANELS));
     let wanted = TASKS * rayon::current_num_threads();
     if rows * columns < wanted {
-        // The side that is longer per task is cut on.
+        // The side that is longer per task is cut further.
         if tiles / rows > panels / columns {
             rows = wanted.div_ceil(columns).min(tiles);
         } else {
@@ -131,7 +130,7 @@ fn cut(sizes: Sizes, panels: usize) -> (usize, usize) {
     (rows, columns)
 }
 
-/// A rectangle of C.
+/// Rectangle of C.
 struct Task<'a> {
     left: Left<'a>,
     right: Right<'a>,
@@ -144,7 +143,7 @@ struct Task<'a> {
     transposed: bool,
 }
 
-/// What a task packs of B, and its sums, tile after tile.
+/// Panels of B that a task packs, and its sums, tile after tile.
 #[derive(Default)]
 struct Buffers {
     panels: Vec<f32>,
@@ -189,10 +188,10 @@ impl WithSimd for Run<'_, '_> {
                         Right::Rows(_) => &packed[p * len..(p + 1) * len],
                     };
                     let sums = &mut all_sums[(t * count + p) * tile_len..][..range.len() * width];
-                    task.ask_for_rows::<S>(number, t, p, [height, count]);
-                    let ahead = task.ahead(number, p, t, height);
-                    let onto = Onto { sums: &mut *sums, add: number > 0 };
-                    strip.times(simd, task.left, range.len(), panel, ahead, onto);
+                    task.prefetch_rows::<S>(number, t, p, [height, count]);
+                    let prefetch = task.prefetch(number, p, t, height);
+                    let destination = Destination { sums: &mut *sums, add: number > 0 };
+                    strip.times(simd, task.left, range.len(), panel, prefetch, destination);
                     if number + 1 == task.parts.len() {
                         task.write(simd, range.clone(), p, sums);
                     }
@@ -203,10 +202,10 @@ impl WithSimd for Run<'_, '_> {
 }
 
 impl Task<'_> {
-    /// What comes after part `number` of the panel `p`, to be fetched with tile `t` of `height`: a share of the
-    /// panel's next part or, after the last one, of the first part of the panel that the next task has there.
+    /// Returns the next numbers after part `number` of the panel `p`, to be prefetched with tile `t` of `height`: a share of
+    /// the panel's next part or, after the last part, of the first part of the panel that the next task has in its place.
     #[inline(always)]
-    fn ahead(&self, number: usize, p: usize, t: usize, height: usize) -> Option<Ahead> {
+    fn prefetch(&self, number: usize, p: usize, t: usize, height: usize) -> Option<Prefetch> {
         let Right::Panels(panels) = self.right else { return None };
         let (panel, part) = match self.parts.get(number + 1) {
             Some(next) => (self.panels.start + p, next),
@@ -214,12 +213,12 @@ impl Task<'_> {
         };
         let (width, steps) = (panels.width(), self.parts[number].len());
         let numbers = |panel| &raw const panels.panel(panel)[part.start * width..part.end * width];
-        (panel < panels.count()).then(|| Ahead::share(numbers(panel), t, height, steps))
+        (panel < panels.count()).then(|| Prefetch::share(numbers(panel), t, height, steps))
     }
 
-    /// Asks for some of the rows of A that follow tile `t` of `height`: with all of `count` panels, for all.
+    /// Prefetches a share of the rows of A that follow tile `t` of `height`. The `count` panels together prefetch all.
     #[inline(always)]
-    fn ask_for_rows<S: Simd>(&self, number: usize, t: usize, p: usize, [height, count]: [usize; 2]) {
+    fn prefetch_rows<S: Simd>(&self, number: usize, t: usize, p: usize, [height, count]: [usize; 2]) {
         let (number, t) = if t + 1 < height { (number, t + 1) } else { (number + 1, 0) };
         let (Left::Rows(a) | Left::Pairs(a), Some(part)) = (self.left, self.parts.get(number)) else {
             return;
@@ -227,11 +226,11 @@ impl Task<'_> {
         let next = tile::<S>(self.rows.len(), t);
         let first = self.rows.start + next.start;
         for row in first + next.len() * p / count..first + next.len() * (p + 1) / count {
-            Ahead::fetch(&a[row * self.sizes.depth..][part.clone()]);
+            Prefetch::fetch(&a[row * self.sizes.depth..][part.clone()]);
         }
     }
 
-    /// Writes a tile's sums, for rows counted from the task's first.
+    /// Writes a tile's sums. `rows` are counted from the task's first row.
     #[inline(always)]
     fn write<S: Simd>(&mut self, simd: S, rows: Range<usize>, p: usize, sums: &[f32]) {
         let width = VECTORS * S::F32_LANES;
@@ -259,7 +258,7 @@ impl Task<'_> {
     }
 }
 
-/// `len` numbers of the buffer from a cache line on.
+/// Returns `len` numbers of the buffer from a cache line on.
 #[inline(always)]
 fn line(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < room(len) {
@@ -287,9 +286,9 @@ fn pack(b: &[f32], columns: usize, part: Range<usize>, panels: Range<usize>, wid
     }
 }
 
-/// A tile's rows of A for a part of the depth.
+/// Rows of A of a tile, for a part of the depth.
 ///
-/// Rows are as far apart as makes them share no place in the cache, or, column after column, end to end.
+/// Rows are at a distance at which they do not displace each other from the cache. Columns lie end to end.
 #[repr(align(64))]
 struct Strip([f32; MOST_ROWS * STRIDE]);
 
@@ -316,7 +315,7 @@ impl Strip {
         }
     }
 
-    /// `A · panel` for the first `count` rows.
+    /// Computes `A · panel` for the first `count` rows.
     #[inline(always)]
     fn times<S: Simd>(
         &self,
@@ -324,27 +323,34 @@ impl Strip {
         left: Left<'_>,
         count: usize,
         panel: &[f32],
-        ahead: Option<Ahead>,
-        onto: Onto<'_>,
+        prefetch: Option<Prefetch>,
+        destination: Destination<'_>,
     ) {
         let depth = panel.len() / (VECTORS * S::F32_LANES);
-        let ahead = ahead.unwrap_or_else(|| Ahead::nothing(panel));
+        let prefetch = prefetch.unwrap_or_else(|| Prefetch::none(panel));
         match left {
             Left::Rows(_) => {
                 let starts: [usize; MOST_ROWS] = std::array::from_fn(|i| i * STRIDE);
                 let run = 0..depth;
                 let rows = Rows { data: &self.0, starts: &starts[..count], runs: std::slice::from_ref(&run) };
-                multiply(simd, rows, panel, [ahead], onto);
+                multiply(simd, rows, panel, [prefetch], destination);
             }
             Left::Pairs(_) => {
-                pairs::multiply(simd, Strided { data: &self.0, stride: STRIDE }, count, panel, ahead, onto);
+                pairs::multiply(
+                    simd,
+                    Strided { data: &self.0, stride: STRIDE },
+                    count,
+                    panel,
+                    prefetch,
+                    destination,
+                );
             }
             Left::Columns(_) => {
-                if !onto.add {
-                    onto.sums.fill(0.0);
+                if !destination.add {
+                    destination.sums.fill(0.0);
                 }
                 let all = [Segment { a: 0, b: 0, len: depth }];
-                accumulate(simd, Strided { data: &self.0, stride: MOST_ROWS }, &all, panel, onto.sums);
+                accumulate(simd, Strided { data: &self.0, stride: MOST_ROWS }, &all, panel, destination.sums);
             }
         }
     }

@@ -11,7 +11,7 @@ fn transposed(data: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     (0..columns * rows).map(|i| data[i % rows * columns + i / rows]).collect()
 }
 
-/// The sum in f64.
+/// Computes the sums in f64.
 fn expected(a: &[f32], b: &[f32], sizes: Sizes) -> Vec<f64> {
     let Sizes { rows, depth, columns } = sizes;
     let mut c = vec![0.0; rows * columns];
@@ -36,8 +36,7 @@ fn in_panels(b: &[f32], sizes: Sizes) -> Panels {
 
 #[test]
 fn it_is_the_product_in_every_form_for_every_number_of_threads() {
-    // One task, cut by rows, cut by panels, one part of the depth, several, and neither a multiple of
-    // anything.
+    // One task, cut by rows, cut by panels, one part of the depth, several parts, and sizes that are multiples of nothing.
     for (rows, depth, columns) in [(1, 1, 1), (3, 10, 7), (300, 65, 33), (5, 1200, 517), (61, 801, 260)] {
         let sizes = Sizes { rows, depth, columns };
         let (a, b, bias) = (numbers(rows, depth, 1), numbers(depth, columns, 2), numbers(1, columns, 3));

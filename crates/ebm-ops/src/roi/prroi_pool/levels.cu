@@ -1,19 +1,20 @@
-// PrRoIPool of boxes that lie in several maps, and its gradient in the boxes, for prediction: a launch each, whatever the levels.
+// PrRoIPool of boxes that lie in several maps, and its gradient in the boxes, for prediction. Each is one launch for all
+// levels.
 //
-// Pooled boxes have their bins outside and their channels innermost, as the maps have. A block for each box and each row of its bins,
-// which reads every pixel under BINS bins once: it adds up each column by the weights of y, and gives the sum to the bins that have the
-// column by those of x. Neighbouring threads have neighbouring channels.
+// Like the maps, pooled boxes have their channels innermost. There is a block for each box and each row of its bins. It reads
+// every pixel under BINS bins once: it adds up each column with the weights of y, and adds the sum, times the weights of x,
+// to the bins that have the column. Neighbouring threads have neighbouring channels.
 #include "tent.cuh"
 
 const int THREADS = 256, LEVELS = 4;
 
-// Pixels along an axis whose weights a block holds at a time, and bins.
+// Pixels along an axis whose weights a block holds at a time, and bins that it holds.
 const int HELD = 64, BINS = 8;
 
-// Columns that are read at a time: a thread waits once for all of them.
+// Columns that are read at a time. A thread waits once for all of them.
 const int TOGETHER = 4;
 
-// A map (N, H, W, C), and its pixels per pixel of the image.
+// Map (N, H, W, C), and its pixels per pixel of the image.
 template <typename T>
 struct Level {
   const T *map;
@@ -27,54 +28,54 @@ struct Levels {
   int count, images, channels, out_h, out_w;
 };
 
-// The box that a block has, its level and the image in it.
+// Box of a block, its level and its image in that level.
 template <typename T>
-struct Seen {
+struct BoxOnMap {
   Box box;
   const T *image;
   int height, width;
   double scale;
 };
 
-// From a row (level, image, x0, y0, x1, y1). A row that is not finite, or names no level or image, has no area here.
+// Reads a row (level, image, x0, y0, x1, y1). A row that is not finite, or names no level or image, gives a box without area.
 template <typename T>
-__device__ Seen<T> seen_at(const Levels<T> &g, const T *rows, int r) {
+__device__ BoxOnMap<T> box_on_map(const Levels<T> &g, const T *rows, int r) {
   const T *row = rows + (i64)r * 6;
   double number = row[0];
   int level = number >= 0.0 && number < (double)g.count && number == floor(number) ? (int)number : -1;
-  Seen<T> seen = {};
+  BoxOnMap<T> on_map = {};
   for (int l = 0; l < LEVELS; ++l) {
     if (l != level) continue;
-    seen.height = g.of[l].height, seen.width = g.of[l].width, seen.scale = g.of[l].scale, seen.image = g.of[l].map;
+    on_map.height = g.of[l].height, on_map.width = g.of[l].width, on_map.scale = g.of[l].scale, on_map.image = g.of[l].map;
   }
-  seen.box = box_at(row + 1, g.images, seen.scale);
-  if (level < 0 || !seen.box.valid || !has_area(seen.box)) {
-    seen.height = seen.width = 0;
+  on_map.box = box_at(row + 1, g.images, on_map.scale);
+  if (level < 0 || !on_map.box.valid || !has_area(on_map.box)) {
+    on_map.height = on_map.width = 0;
   } else {
-    seen.image += (i64)row[1] * seen.height * seen.width * g.channels;
+    on_map.image += (i64)row[1] * on_map.height * on_map.width * g.channels;
   }
-  return seen;
+  return on_map;
 }
 
-// What the threads of a block share: the box; the row of bins and so many of its bins; the weights, and with SLOPES their derivatives, of
-// the rows from `top` on in the row of bins and of the columns from `left` on in each bin; which bins have a column; and a number for
-// each bin and thread.
+// Memory that the threads of a block share: the box; the row of bins and some of its bins; the weights, and with SLOPES their
+// derivatives, of the rows from `top` on in the row of bins and of the columns from `left` on in each bin; the bins that have
+// a column; and a number for each bin and thread.
 template <typename T, bool SLOPES>
-struct Held {
+struct Shared {
   static const int TABLES = SLOPES ? 3 : 1;
-  Seen<T> seen;
+  BoxOnMap<T> on_map;
   Bin row, bins[BINS];
   T y[TABLES][HELD], x[TABLES][HELD][BINS], numbers[BINS][THREADS];
   int from[HELD], until[HELD];
 
-  // Looks at `count` bins from `first` on of the box's row p.
-  __device__ void look(const Levels<T> &g, const T *rows, int r, int p, int first, int count) {
+  // Loads the box, and `count` bins from `first` on of the box's row p.
+  __device__ void load(const Levels<T> &g, const T *rows, int r, int p, int first, int count) {
     int me = threadIdx.x;
     __syncthreads();
-    if (me == 0) seen = seen_at(g, rows, r);
+    if (me == 0) on_map = box_on_map(g, rows, r);
     __syncthreads();
-    if (me < count) bins[me] = bin_at(seen.box.start[1], seen.box.end[1], first + me, g.out_w, seen.width);
-    if (me == BINS) row = bin_at(seen.box.start[0], seen.box.end[0], p, g.out_h, seen.height);
+    if (me < count) bins[me] = bin_at(on_map.box.start[1], on_map.box.end[1], first + me, g.out_w, on_map.width);
+    if (me == BINS) row = bin_at(on_map.box.start[0], on_map.box.end[0], p, g.out_h, on_map.height);
     __syncthreads();
   }
 
@@ -105,20 +106,21 @@ struct Held {
   }
 };
 
-// For each column under `count` bins, its sum by the weights of y, and with SLOPES those by their derivatives, to each bin that has it.
+// Calls `add` for each column under `count` bins and each bin that has it, with the column's sum by the weights of y and,
+// with SLOPES, the sums by their derivatives.
 template <typename T, bool SLOPES, typename Add>
-__device__ void under(Held<T, SLOPES> &held, int channels, int count, int c, Add &add) {
-  const int TABLES = Held<T, SLOPES>::TABLES;
-  int bottom = held.row.span.until, end = held.bins[count - 1].span.until, width = held.seen.width;
-  for (int top = held.row.span.first; top < bottom; top += HELD)
-    for (int left = held.bins[0].span.first; left < end; left += HELD) {
-      held.weigh(count, top, left);
+__device__ void under(Shared<T, SLOPES> &shared, int channels, int count, int c, Add &add) {
+  const int TABLES = Shared<T, SLOPES>::TABLES;
+  int bottom = shared.row.span.until, end = shared.bins[count - 1].span.until, width = shared.on_map.width;
+  for (int top = shared.row.span.first; top < bottom; top += HELD)
+    for (int left = shared.bins[0].span.first; left < end; left += HELD) {
+      shared.weigh(count, top, left);
       if (c >= channels) continue;
       int rows = least(bottom - top, HELD), columns = least(end - left, HELD);
       i64 below = (i64)width * channels;
-      const T *corner = held.seen.image + ((i64)top * width + left) * channels + c;
+      const T *corner = shared.on_map.image + ((i64)top * width + left) * channels + c;
       for (int first = 0; first < columns; first += TOGETHER) {
-        // The last column stands for those that are not there.
+        // The last column stands in for columns that do not exist.
         i64 at[TOGETHER];
         for (int j = 0; j < TOGETHER; ++j) at[j] = (i64)least(first + j, columns - 1) * channels;
         T sums[TOGETHER][TABLES] = {};
@@ -126,13 +128,13 @@ __device__ void under(Held<T, SLOPES> &held, int channels, int count, int c, Add
         for (int i = 0; i < rows; ++i) {
           for (int j = 0; j < TOGETHER; ++j) {
             T value = corner[i * below + at[j]];
-            for (int k = 0; k < TABLES; ++k) sums[j][k] += held.y[k][i] * value;
+            for (int k = 0; k < TABLES; ++k) sums[j][k] += shared.y[k][i] * value;
           }
         }
         for (int j = 0; j < TOGETHER; ++j) {
           int column = first + j;
           if (column >= columns) continue;
-          for (int bin = held.from[column]; bin < held.until[column]; ++bin) add.column(held, column, bin, sums[j]);
+          for (int bin = shared.from[column]; bin < shared.until[column]; ++bin) add.column(shared, column, bin, sums[j]);
         }
       }
     }
@@ -140,65 +142,65 @@ __device__ void under(Held<T, SLOPES> &held, int channels, int count, int c, Add
 
 template <typename T>
 struct Pooled {
-  __device__ void column(Held<T, false> &held, int column, int bin, const T *sums) {
-    held.numbers[bin][threadIdx.x] += held.x[0][column][bin] * sums[0];
+  __device__ void column(Shared<T, false> &shared, int column, int bin, const T *sums) {
+    shared.numbers[bin][threadIdx.x] += shared.x[0][column][bin] * sums[0];
   }
 };
 
 template <typename T>
 __device__ void pool(u32, const T *rows, T *pooled, const Levels<T> &g) {
-  __shared__ Held<T, false> held;
+  __shared__ Shared<T, false> shared;
   for (int first = 0; first < g.out_w; first += BINS) {
     int count = least(g.out_w - first, BINS);
-    held.look(g, rows, blockIdx.x / g.out_h, blockIdx.x % g.out_h, first, count);
+    shared.load(g, rows, blockIdx.x / g.out_h, blockIdx.x % g.out_h, first, count);
     for (int start = 0; start < g.channels; start += THREADS) {
       int c = start + threadIdx.x;
-      for (int bin = 0; bin < count; ++bin) held.numbers[bin][threadIdx.x] = 0;
+      for (int bin = 0; bin < count; ++bin) shared.numbers[bin][threadIdx.x] = 0;
       Pooled<T> add;
-      under(held, g.channels, count, c, add);
+      under(shared, g.channels, count, c, add);
       T *to = pooled + ((i64)blockIdx.x * g.out_w + first) * g.channels + c;
-      for (int bin = 0; bin < count && c < g.channels; ++bin) to[(i64)bin * g.channels] = held.numbers[bin][threadIdx.x];
+      for (int bin = 0; bin < count && c < g.channels; ++bin) to[(i64)bin * g.channels] = shared.numbers[bin][threadIdx.x];
     }
   }
 }
 
-// A thread's shares of the gradient in x0, y0, x1, y1; the numbers that are held are the gradients of the pooled box.
+// A thread's shares of the gradient in x0, y0, x1, y1. The numbers that the block holds are the gradients of the pooled box.
 template <typename T>
 struct Slopes {
   T of[4];
-  __device__ void column(Held<T, true> &held, int column, int bin, const T *sums) {
-    T gradient = held.numbers[bin][threadIdx.x], weight = gradient * held.x[0][column][bin];
-    of[0] += gradient * held.x[1][column][bin] * sums[0];
+  __device__ void column(Shared<T, true> &shared, int column, int bin, const T *sums) {
+    T gradient = shared.numbers[bin][threadIdx.x], weight = gradient * shared.x[0][column][bin];
+    of[0] += gradient * shared.x[1][column][bin] * sums[0];
     of[1] += weight * sums[1];
-    of[2] += gradient * held.x[2][column][bin] * sums[0];
+    of[2] += gradient * shared.x[2][column][bin] * sums[0];
     of[3] += weight * sums[2];
   }
 };
 
-// The share of each row of bins in the gradient of a box's x0, y0, x1, y1, in pixels of the image: (R, out_h, 4).
+// Computes the share of each row of bins in the gradient of a box's x0, y0, x1, y1, in pixels of the image: (R, out_h, 4).
 template <typename T>
 __device__ void slopes(u32, const T *rows, const T *grad, T *shares, const Levels<T> &g) {
-  __shared__ Held<T, true> held;
+  __shared__ Shared<T, true> shared;
   int me = threadIdx.x;
   Slopes<T> own = {};
   for (int first = 0; first < g.out_w; first += BINS) {
     int count = least(g.out_w - first, BINS);
-    held.look(g, rows, blockIdx.x / g.out_h, blockIdx.x % g.out_h, first, count);
+    shared.load(g, rows, blockIdx.x / g.out_h, blockIdx.x % g.out_h, first, count);
     for (int start = 0; start < g.channels; start += THREADS) {
       int c = start + me;
       const T *from = grad + ((i64)blockIdx.x * g.out_w + first) * g.channels + c;
-      for (int bin = 0; bin < count && c < g.channels; ++bin) held.numbers[bin][me] = from[(i64)bin * g.channels];
-      under(held, g.channels, count, c, own);
+      for (int bin = 0; bin < count && c < g.channels; ++bin) shared.numbers[bin][me] = from[(i64)bin * g.channels];
+      under(shared, g.channels, count, c, own);
     }
   }
-  for (int k = 0; k < 4; ++k) held.numbers[k][me] = own.of[k];
+  for (int k = 0; k < 4; ++k) shared.numbers[k][me] = own.of[k];
   __syncthreads();
   for (int half = THREADS / 2; half > 0; half /= 2) {
     if (me < half)
-      for (int k = 0; k < 4; ++k) held.numbers[k][me] += held.numbers[k][me + half];
+      for (int k = 0; k < 4; ++k) shared.numbers[k][me] += shared.numbers[k][me + half];
     __syncthreads();
   }
-  if (me < 4) shares[(i64)blockIdx.x * 4 + me] = (T)(held.numbers[me][0] * held.seen.scale);
+  if (me < 4) shares[(i64)blockIdx.x * 4 + me] = (T)(shared.numbers[me][0] * shared.on_map.scale);
 }
 
 #define LEVEL(T, i) const T *map_##i, int height_##i, int width_##i, double scale_##i

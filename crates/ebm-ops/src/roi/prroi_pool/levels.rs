@@ -1,4 +1,4 @@
-//! PrRoIPool of boxes that lie in several maps, on tensors and without a graph: for prediction.
+//! PrRoIPool of boxes that lie in several maps, on tensors and without a graph, for prediction.
 
 use candle_core::{CpuStorage, Result as CandleResult, Shape, Tensor};
 
@@ -15,15 +15,15 @@ use crate::storage::elements;
 /// Most maps that boxes may lie in.
 const LEVELS: usize = 4;
 
-/// The maps of a batch at several scales, finest first as a rule: a [`Pyramid`] on any device.
+/// Maps of a batch at several scales, usually finest first: a [`Pyramid`] on any device.
 ///
-/// Boxes are rows (level, image, x0, y0, x1, y1) in pixels of the image, `(R, 6)`, of the maps' type, f32 or
-/// f64, on their device. Pooled tiles are (ph, pw, C), the order in which the kernels make them. On a GPU each
-/// function is one launch, and a row that names no level or image of the batch, or is not finite, pools zeros;
-/// on the CPU it is refused.
+/// Boxes are rows (level, image, x0, y0, x1, y1) in pixels of the image, `(R, 6)`. They have the type of the maps, f32 or
+/// f64, and their device. Pooled tiles are (ph, pw, C), the order in which the kernels make them. On a GPU each function is
+/// one launch, and a row that names no level or image of the batch, or is not finite, pools zeros. On the CPU such a row is
+/// refused.
 #[derive(Debug)]
 pub struct Levels {
-    /// Some, the last one repeated.
+    /// Maps of the levels, with the last one repeated to fill the array.
     maps: [Tensor; LEVELS],
     settings: Settings,
 }
@@ -38,11 +38,11 @@ struct Settings {
 }
 
 impl Levels {
-    /// Each level's map (N, C, H, W), without its history, and its pixels per image pixel; boxes are pooled to
-    /// `out` = (ph, pw) bins. At most four levels.
+    /// Takes each level's map (N, C, H, W), without its graph, and its pixels per image pixel, for at most four levels. Boxes
+    /// are pooled to `out` = (ph, pw) bins.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no map, or too many, or two differ in N or C.
+    /// [`Error::Argument`] if there is no map, there are more than four, or two differ in N or C.
     pub fn new(levels: &[(&Tensor, f64)], out: (usize, usize)) -> Result<Self> {
         let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
         let (Some((first, _)), true) = (levels.first(), levels.len() <= LEVELS) else {
@@ -62,20 +62,20 @@ impl Levels {
         Ok(Self { maps: std::array::from_fn(|i| maps[at(i)].clone()), settings })
     }
 
-    /// The boxes `rois (R, 6)` pooled, `(R, ph·pw·C)`.
+    /// Pools the boxes `rois (R, 6)` to `(R, ph·pw·C)`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another shape; on the CPU, where a row is refused.
+    /// [`Error::Argument`] for another shape and, on the CPU, if a row is refused.
     pub fn pool(&self, rois: &Tensor) -> Result<Tensor> {
         check(rois)?;
         let [a, b, c, d] = &self.maps;
         Ok(Pool { settings: self.settings, shares: 0 }.run([&rois.contiguous()?, a, b, c, d])?)
     }
 
-    /// The gradient in the boxes' coordinates x0, y0, x1, y1, `(R, 4)` on the CPU, from `grad (R, ph·pw·C)`.
+    /// Returns the gradient in the boxes' coordinates x0, y0, x1, y1, `(R, 4)` on the CPU, from `grad (R, ph·pw·C)`.
     ///
     /// # Errors
-    /// As [`pool`](Self::pool), and where `grad` is not of that shape.
+    /// The errors of [`pool`](Self::pool), and an error if `grad` is not of that shape.
     pub fn box_gradient(&self, rois: &Tensor, grad: &Tensor) -> Result<Tensor> {
         check(rois)?;
         let expected = self.settings.pooled(rois.dim(0)?);
@@ -106,8 +106,8 @@ impl Settings {
         Shape::from((boxes, self.out.0 * self.out.1 * self.channels))
     }
 
-    /// On the CPU: the pooled boxes of the rows (level, image, x0, y0, x1, y1), or from the gradient in these that in
-    /// the boxes.
+    /// Computes on the CPU the pooled boxes of the rows (level, image, x0, y0, x1, y1), or from the gradient in these the
+    /// gradient in the boxes.
     fn on_host<T: Float>(
         &self,
         rows: &[T],
@@ -118,7 +118,7 @@ impl Settings {
         let levels = levels.map(|(map, scale)| Ok((ChannelsLast::of_storage(map.0, map.1)?, scale)));
         let pyramid = Pyramid::new(levels.collect::<CandleResult<_>>()?, self.out)?;
         let rows = rows.as_chunks::<6>().0;
-        // What is no number of a level is refused as one that is not there.
+        // A number that is no level is refused as a level that does not exist.
         let level = |row: &[T; 6]| {
             let number = row[0].to_f64();
             if number >= 0.0 && number.fract() == 0.0 { number as usize } else { usize::MAX }
@@ -134,8 +134,8 @@ impl Settings {
     }
 }
 
-/// `(rois, maps) -> (R, ph·pw·C)`, and with the gradient in that as the last argument `(R, shares, 4)`, whose sums are
-/// the gradient in the boxes.
+/// Kernel `(rois, maps) -> (R, ph·pw·C)`. With the gradient in this as the last argument, it gives `(R, shares, 4)`, whose
+/// sums are the gradient in the boxes.
 struct Pool {
     settings: Settings,
     shares: usize,
@@ -157,14 +157,14 @@ impl<const N: usize> Kernel<N> for Pool {
         })
     }
 
-    /// By `levels.cu`.
+    /// Launches the kernels of `levels.cu`.
     #[cfg(feature = "cuda")]
     fn cuda(&self, arguments: [cuda::Argument<'_>; N]) -> cuda::Made {
         /// Threads of a block, as in `levels.cu`.
         const THREADS: usize = 256;
         let (rois, maps, grad) = (arguments[0], &arguments[1..=LEVELS], arguments.get(1 + LEVELS));
         let (device, (boxes, _), out) = (cuda::device(rois), rois.1.shape().dims2()?, self.settings.out);
-        // The height and width of each map.
+        // Height and width of each map.
         let mut extents = [[0; 2]; LEVELS];
         for (extents, (_, layout)) in extents.iter_mut().zip(maps) {
             let (_, _, height, width) = layout.shape().dims4()?;

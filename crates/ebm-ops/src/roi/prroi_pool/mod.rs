@@ -6,11 +6,11 @@
 //! The gradient in a coordinate is the same product with one axis' weights replaced by their derivatives; the
 //! gradient in the map is `Wyᵀ · G · Wx`.
 //!
-//! The output is continuously differentiable in the box; its gradient has kinks, not jumps, at integer
-//! coordinates. A box without area, or inverted, gives zero and a zero gradient.
+//! The output is continuously differentiable in the box. Its gradient has kinks, not jumps, at integer coordinates. A box
+//! without area, or inverted, gives zero and a zero gradient.
 //!
-//! [`prroi_pool()`] works on tensors; [`Pyramid`] works on slices, without a graph and with the channels
-//! innermost, where boxes have maps of several scales, and [`Levels`] does the same on tensors on any device.
+//! [`prroi_pool()`] works on tensors. [`Pyramid`] works on slices, without a graph and with the channels innermost, for boxes
+//! on maps of several scales. [`Levels`] does the same on tensors on any device.
 
 mod levels;
 mod pyramid;
@@ -26,24 +26,22 @@ pub use levels::Levels;
 pub use pyramid::Pyramid;
 pub(super) use weights::axis;
 
-/// The name in errors.
+/// Name in errors.
 pub(super) const OP: &str = "prroi_pool";
 
-/// Precise RoI pooling (Jiang et al. 2018, "Acquisition of Localization Confidence for Accurate Object
+/// Pools boxes by precise RoI pooling (Jiang et al. 2018, "Acquisition of Localization Confidence for Accurate Object
 /// Detection").
 ///
-/// `features` (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image,
-/// `out` = (ph, pw), `spatial_scale` = map pixels per image pixel; the result is (R, C, ph, pw). f32 or f64.
-/// Differentiable once, in `features` and in the four coordinates; a gradient is computed only for an
-/// argument that is tracked.
+/// `features` is (N, C, H, W), `rois` (R, 5) with rows (image index, x0, y0, x1, y1) in pixels of the image, `out` = (ph,
+/// pw), and `spatial_scale` = map pixels per image pixel. The result is (R, C, ph, pw), in f32 or f64. Differentiable once,
+/// in `features` and in the four coordinates. A gradient is computed only for an argument that is tracked.
 ///
-/// Channels-last views (see [`channels_last`](crate::nhwc::channels_last)) are read in place. Of other maps a
-/// channels-last copy is made in each call, and kept for the backward pass where `rois` is tracked.
+/// Channels-last views (see [`channels_last`](crate::nhwc::channels_last)) are read in place. Other maps are copied to
+/// channels-last in each call, and the copy is kept for the backward pass if `rois` is tracked.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) where shapes or types do not fit, `out` has a zero, the scale
-/// is not positive and finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in
-/// the batch.
+/// [`Error::Argument`](crate::Error::Argument) if shapes or types do not fit, `out` has a zero, the scale is not positive and
+/// finite, or (on the CPU) a row of `rois` is not finite or names an image that is not in the batch.
 pub fn prroi_pool(
     features: &Tensor,
     rois: &Tensor,

@@ -1,4 +1,4 @@
-// The weights of PrRoIPool for all boxes on one map.
+// Weights of PrRoIPool for all boxes on one map.
 #include "tent.cuh"
 
 // A thread for each row of the tables. `slopes` says whether there are three tables or one.

@@ -1,4 +1,4 @@
-//! PrRoIPool from several maps of one image, on slices, with the channels innermost throughout.
+//! PrRoIPool from several maps of one image, on slices, with the channels always innermost.
 
 use super::OP;
 use crate::error::{Error, Result};
@@ -6,9 +6,9 @@ use crate::float::Float;
 use crate::layout::{ChannelsLast, Order};
 use crate::roi::{Axes, Roi, RoiPool, check_settings, parse};
 
-/// The maps of a batch at several scales, finest first as a rule, to be pooled from without a graph.
+/// Maps of a batch at several scales, usually finest first, that boxes are pooled from without a graph.
 ///
-/// Pooled tiles are (ph, pw, C), the order in which the kernels make them: nothing is turned.
+/// Pooled tiles are (ph, pw, C), the order in which the kernels make them, so nothing is transposed.
 #[derive(Debug)]
 pub struct Pyramid<'a, T: Float> {
     maps: Vec<ChannelsLast<'a, T>>,
@@ -20,12 +20,11 @@ pub struct Pyramid<'a, T: Float> {
 }
 
 impl<'a, T: Float> Pyramid<'a, T> {
-    /// Each level's map (N, C, H, W) and its pixels per image pixel; boxes are pooled to `out` = (ph, pw)
-    /// bins.
+    /// Takes each level's map (N, C, H, W) and its pixels per image pixel. Boxes are pooled to `out` = (ph, pw) bins.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no map, two differ in N or C, C or a number of bins is zero, or a
-    /// scale is not positive and finite.
+    /// [`Error::Argument`] if there is no map, two differ in N or C, C or a number of bins is zero, or a scale is not
+    /// positive and finite.
     pub fn new(levels: Vec<(ChannelsLast<'a, T>, f64)>, out: (usize, usize)) -> Result<Self> {
         let shape = |map: &ChannelsLast<'_, T>| (map.shape().0, map.shape().1);
         let (images, channels) = levels.first().map_or((0, 0), |(map, _)| shape(map));
@@ -39,28 +38,28 @@ impl<'a, T: Float> Pyramid<'a, T> {
         Ok(Self { maps, scales, images, channels, out })
     }
 
-    /// The numbers of a pooled box, ph·pw·C.
+    /// Returns the number of elements of a pooled box, ph·pw·C.
     #[must_use]
     pub fn tile_len(&self) -> usize {
         self.out.0 * self.out.1 * self.channels
     }
 
-    /// Pools R boxes, rows (image index, x0, y0, x1, y1) of `rois` in pixels of the image, box r from level
-    /// `level_of[r]`, to `to` (R, ph, pw, C).
+    /// Pools R boxes, rows (image index, x0, y0, x1, y1) of `rois` in pixels of the image, to `to` (R, ph, pw, C). Box r is
+    /// pooled from level `level_of[r]`.
     ///
     /// # Errors
-    /// [`Error::Argument`] where lengths do not fit, a level is not there, or a row is not finite or names an
-    /// image that is not in the batch.
+    /// [`Error::Argument`] if lengths do not fit, a level does not exist, or a row is not finite or names an image that is
+    /// not in the batch.
     pub fn pool(&self, rois: &[T], level_of: &[usize], to: &mut [T]) -> Result<()> {
         let boxes = self.boxes(rois, level_of, to.len())?;
         self.by_box().pool(&self.maps, &boxes, Order::ChannelsLast, to);
         Ok(())
     }
 
-    /// The gradient in the boxes' coordinates, (R, 4), from `grad` (R, ph, pw, C).
+    /// Returns the gradient in the boxes' coordinates, (R, 4), from `grad` (R, ph, pw, C).
     ///
     /// # Errors
-    /// As [`pool`](Self::pool).
+    /// The errors of [`pool`](Self::pool).
     pub fn backward_rois(&self, rois: &[T], level_of: &[usize], grad: &[T]) -> Result<Vec<[T; 4]>> {
         let boxes = self.boxes(rois, level_of, grad.len())?;
         let slopes = self.by_box().slopes(&self.maps, &boxes, Order::ChannelsLast, grad);
@@ -73,7 +72,7 @@ impl<'a, T: Float> Pyramid<'a, T> {
         RoiPool { axes: Axes::Precise, out: self.out, spatial_scale: 1.0 }
     }
 
-    /// The boxes in pixels of their levels.
+    /// Returns the boxes in pixels of their levels.
     fn boxes(&self, rois: &[T], level_of: &[usize], len: usize) -> Result<Vec<Roi>> {
         let refuse = |reason: String| Err(Error::Argument { op: OP, reason });
         let mut boxes = parse(OP, rois, self.images, 1.0)?;

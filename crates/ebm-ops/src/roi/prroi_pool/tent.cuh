@@ -1,4 +1,5 @@
-// The weights of PrRoIPool along one axis: the mean of the tent function of each pixel over a bin, with its slopes (`weights.rs`).
+// Weights of PrRoIPool along one axis: the mean of the tent function of each pixel over a bin, with its slopes
+// (`weights.rs`).
 #pragma once
 #include "../weights.cuh"
 
@@ -6,8 +7,8 @@ struct TentMean {
   double mean, d_a, d_b;
 };
 
-// The mean of tent(t) over [a, b] and its derivatives in a and b: in f64 and integrated by parts, so that no two near values are
-// subtracted.
+// Returns the mean of tent(t) over [a, b] and its derivatives in a and b, in f64 and integrated by parts, so that no two near
+// values are subtracted.
 __device__ TentMean tent_mean(double a, double b) {
   double width = b - a;
   TentMean sum = {0.0, 0.0, 0.0};
@@ -31,13 +32,13 @@ __device__ TentMean tent_mean(double a, double b) {
 
 __device__ __forceinline__ bool has_area(const Box &box) { return box.start[0] < box.end[0] && box.start[1] < box.end[1]; }
 
-// A bin of a box along an axis: from a to b, and the shares of the box before and after its ends.
+// Bin of a box along an axis: from a to b, and the shares of the box before and after its ends.
 struct Bin {
   double a, b, before, after;
   Span span;
 };
 
-// Bin `bin` of `bins` between start and end, on a map of `size` pixels.
+// Returns bin `bin` of `bins` between start and end, on a map of `size` pixels.
 __device__ Bin bin_at(double start, double end, int bin, int bins, int size) {
   double width = (end - start) / bins;
   Bin found;
@@ -50,7 +51,7 @@ __device__ Bin bin_at(double start, double end, int bin, int bins, int size) {
   return found;
 }
 
-// The weight of a pixel in a bin, and its derivatives in the box's start and end.
+// Weight of a pixel in a bin, and its derivatives in the box's start and end.
 struct Weight {
   double value, d_start, d_end;
 };

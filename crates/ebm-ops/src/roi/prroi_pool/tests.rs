@@ -5,7 +5,7 @@ use super::prroi_pool;
 use crate::layout::channels_last;
 use crate::tests::{check_devices, check_gradients, devices, distance, noise_tensor};
 
-/// Rows (image, x0, y0, x1, y1) from coordinates (R, 4), the images being 0 and 1 in turn.
+/// Makes rows (image, x0, y0, x1, y1) from coordinates (R, 4), with the images 0 and 1 in turn.
 fn with_images(coordinates: &Tensor) -> Result<Tensor> {
     let boxes = coordinates.dim(0)?;
     let images: Vec<f64> = (0..boxes).map(|i| (i % 2) as f64).collect();
@@ -13,7 +13,7 @@ fn with_images(coordinates: &Tensor) -> Result<Tensor> {
     Tensor::cat(&[&images, coordinates], 1)
 }
 
-/// Inside, across each border, sub-pixel, larger than the map.
+/// Returns boxes inside the map, across each border, below a pixel in size, and larger than the map.
 fn coordinates() -> Result<Tensor> {
     let rows: [[f64; 4]; 6] = [
         [1.3, 2.2, 11.7, 9.4],
@@ -83,8 +83,7 @@ fn single_precision_agrees_with_double() {
     }
 }
 
-/// In f32, with both layouts of the map, more channels than one thread adds up, and boxes that the CPU
-/// refuses not among them.
+/// Compares in f32, with both layouts of the map, more channels than one thread adds up, and only boxes that the CPU accepts.
 #[test]
 fn devices_agree_in_single_precision() {
     let features = noise_tensor(&[2, 19, 6, 7], 6).unwrap().to_dtype(DType::F32).unwrap();
@@ -98,7 +97,7 @@ fn devices_agree_in_single_precision() {
     }
 }
 
-/// Rows (level, image, x0, y0, x1, y1) on two levels and two images, large boxes and small ones, one without area.
+/// Returns rows (level, image, x0, y0, x1, y1) on two levels and two images: large boxes, small boxes, and one without area.
 fn rows_on_levels(dtype: DType) -> Tensor {
     let rows: [[f64; 6]; 8] = [
         [0.0, 1.0, -5.0, -3.0, 170.0, 30.0],
@@ -113,7 +112,7 @@ fn rows_on_levels(dtype: DType) -> Tensor {
     Tensor::new(&rows, &Device::Cpu).unwrap().to_dtype(dtype).unwrap()
 }
 
-/// Maps with more pixels along an axis than a block of a GPU's threads holds weights of at a time.
+/// Returns maps with more pixels along an axis than a block of a GPU holds weights for at a time.
 fn maps_of_levels(channels: usize, dtype: DType) -> [Tensor; 2] {
     [([2, channels, 11, 80], 7), ([2, channels, 70, 5], 8)]
         .map(|(shape, salt)| noise_tensor(&shape, salt).unwrap().to_dtype(dtype).unwrap())

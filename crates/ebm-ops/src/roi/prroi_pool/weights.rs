@@ -3,7 +3,7 @@
 use crate::float::Float;
 use crate::roi::{AxisWeights, Span};
 
-/// The mean of tent(t) over [a, b] and its derivatives in a and b.
+/// Mean of tent(t) over [a, b] and its derivatives in a and b.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct TentMean {
     mean: f64,
@@ -11,9 +11,9 @@ struct TentMean {
     d_b: f64,
 }
 
-/// With `m = 1/(b−a) ∫ tent`: `∂m/∂a = 1/(b−a)² ∫ (b−t)·tent′(t) dt` and
-/// `∂m/∂b = 1/(b−a)² ∫ (t−a)·tent′(t) dt`, integrated by parts so that no two near values are subtracted:
-/// tent is linear on [−1, 0] and [0, 1], so midpoints are exact.
+/// Computes `m = 1/(b−a) ∫ tent`, `∂m/∂a = 1/(b−a)² ∫ (b−t)·tent′(t) dt` and `∂m/∂b = 1/(b−a)² ∫ (t−a)·tent′(t) dt`. The
+/// derivatives are integrated by parts, so that no two near values are subtracted. tent is linear on [−1, 0] and [0, 1], so
+/// midpoints are exact.
 fn tent_mean(a: f64, b: f64) -> TentMean {
     let width = b - a;
     let mut sum = TentMean::default();
@@ -24,20 +24,19 @@ fn tent_mean(a: f64, b: f64) -> TentMean {
                 let share = (to - from) / width;
                 let middle = 0.5 * (from + to);
                 sum.mean += share * (1.0 - middle.abs());
-                // Distances of the middle as means of the ends' distances, which are exact where all is
-                // close.
+                // Distances of the middle as means of the ends' distances, which are exact if all points are close.
                 sum.d_a += slope * share * (0.5 * ((b - from) + (b - to)) / width);
                 sum.d_b += slope * share * (0.5 * ((from - a) + (to - a)) / width);
             }
         } else if low <= a && a < high {
-            // The bin is narrower than the spacing of floating-point numbers here: the limit.
+            // The bin is narrower than the spacing of floating-point numbers here, so this is the limit.
             sum = TentMean { mean: 1.0 - a.abs(), d_a: 0.5 * slope, d_b: 0.5 * slope };
         }
     }
     sum
 }
 
-/// Fills the weights by bin of an axis of a box, and their slopes, on a map of `size` pixels along it.
+/// Fills the weights of an axis of a box by bin, and their slopes, on a map of `size` pixels along it.
 pub(in crate::roi) fn axis<T: Float>(
     Span { start, end }: Span,
     bins: usize,
@@ -71,7 +70,7 @@ pub(in crate::roi) fn axis<T: Float>(
 mod tests {
     use super::*;
 
-    /// T(t) = ∫ tent up to t.
+    /// Returns T(t) = ∫ tent up to t.
     fn integral(t: f64) -> f64 {
         match t {
             t if t <= -1.0 => 0.0,

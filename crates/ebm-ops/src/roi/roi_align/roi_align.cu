@@ -1,4 +1,4 @@
-// The weights of RoIAlign: those of linear interpolation at the samples of a bin (`roi_align.rs`).
+// Weights of RoIAlign: linear interpolation at the samples of a bin (`roi_align.rs`).
 #include "../weights.cuh"
 
 // A thread for each row of the table.
@@ -15,13 +15,13 @@ __device__ void fill(u32 count, const T *rois, Span *spans, T *table, double sca
       double bin_length = length / row.bins;
       double grid = sampling_ratio > 0 ? (double)sampling_ratio : most(ceil(bin_length), 0.0);
       double step = bin_length / grid, origin = start + row.bin * bin_length;
-      // Of a grid that reaches far outside, only the samples in [-1, size] are visited.
+      // If a grid reaches far outside, only its samples in [-1, size] are visited.
       double skipped = 0.0, visited = grid;
       if (sampling_ratio <= 0 && grid > 0.0) {
         skipped = most(least(floor((-2.0 - origin) / step), grid), 0.0);
         visited = least(grid - skipped, 2.0 * size + 8.0);
       }
-      // The samples lie between the first and the last of them.
+      // First and last sample, between which all others lie.
       double first = origin + (skipped + 0.5) * step, last = origin + (skipped + visited - 0.5) * step;
       double low = most(least(first, last), -1.0), high = least(most(first, last), size);
       if (visited >= 1.0 && low <= high) {

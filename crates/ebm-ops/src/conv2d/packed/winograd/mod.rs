@@ -1,10 +1,10 @@
-//! Convolution with 3 × 3 kernels and stride 1 by Winograd's F(4×4, 3×3): a quarter of the multiplications, or by
-//! his F(2×2, 3×3), with four ninths of them, for maps of few tiles.
+//! Convolution with 3 × 3 kernels and stride 1 by Winograd's F(4×4, 3×3), with a quarter of the multiplications. Maps of few
+//! tiles use F(2×2, 3×3), with four ninths.
 //!
-//! The map is cut into tiles of 4 × 4 outputs, each of which needs 6 × 6 inputs. Transformed, a tile's
-//! convolution is a product at each of 36 points; with the channels, 36 matrix products (tiles × C) · (C ×
-//! O). Errors are larger than those of direct sums, about 1e-5 of the largest output. Tiles of 2 × 2 outputs have
-//! 4 × 4 inputs and 16 points, less than twice the weights of the kernel.
+//! The map is cut into tiles of 4 × 4 outputs, and each needs 6 × 6 inputs. Transformed, a tile's convolution is a product at
+//! each of 36 points. With the channels, these are 36 matrix products (tiles × C) · (C × O). Errors are larger than the
+//! errors of direct sums, about 1e-5 of the largest output. Tiles of 2 × 2 outputs have 4 × 4 inputs and 16 points, less than
+//! twice the weights of the kernel.
 
 mod transform;
 
@@ -20,31 +20,31 @@ use crate::gemm::even_ranges;
 use crate::packed::{Epilogue, Panels, Strided, Workspace, line_start, product_here, room};
 use crate::simd::arch;
 
-/// Channels come in multiples of the widest vectors.
+/// Channels are multiples of the lanes of the widest vectors.
 const LANES: usize = 16;
-/// Largest C · O: of more, the matrices are too large to be read for every few tiles.
+/// Largest C · O. Larger matrices cost too much to be read for every few tiles.
 const MOST_WEIGHTS: usize = 256 * 256;
-/// Fewest tiles for which the 36 matrices are worth reading …
+/// Fewest tiles for which the 36 matrices are worth reading.
 const FEWEST_TILES: usize = 32;
-/// … and the 16.
+/// Fewest tiles for which the 16 matrices are worth reading.
 const FEWEST_SMALL_TILES: usize = 40;
 /// Bytes of transformed tiles that stay in the second-level cache.
 const RESIDENT: usize = 1 << 20;
-/// Tiles that a task transforms at a time: at least three register tiles, so that a matrix serves often
-/// enough.
+/// Least and most tiles that a task transforms at a time. The least is three register tiles, so that each matrix is used
+/// often enough.
 const TILES_AT_A_TIME: (usize, usize) = (42, 168);
 
-/// The sizes of tiles.
+/// Size of the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// F(4×4, 3×3).
+pub(super) enum TileSize {
+    /// F(4×4, 3×3), with 4 × 4 outputs.
     Large,
-    /// F(2×2, 3×3).
+    /// F(2×2, 3×3), with 2 × 2 outputs.
     Small,
 }
 
-impl Form {
-    /// Outputs along each side of a tile.
+impl TileSize {
+    /// Returns the number of outputs along each side of a tile.
     fn outputs(self) -> usize {
         match self {
             Self::Large => 4,
@@ -52,20 +52,20 @@ impl Form {
         }
     }
 
-    /// Inputs along each side of a tile, and points.
+    /// Returns the number of inputs, and of points, along each side of a tile.
     fn side(self) -> usize {
         self.outputs() + TAPS - 1
     }
 
-    /// The form that is used for a convolution, if any: of few tiles only where the transformed weights are `kept`.
-    pub(super) fn of(g: &Geometry, kept: bool) -> Option<Self> {
+    /// Returns the size of tiles for a convolution, if any. Few tiles are used only if the transformed weights are `kept`.
+    pub(super) fn for_convolution(g: &Geometry, kept: bool) -> Option<Self> {
         let suits = g.kernel == [3, 3]
             && g.stride == 1
             && g.channels.is_multiple_of(LANES)
             && g.filters.is_multiple_of(LANES)
             && g.channels * g.filters <= MOST_WEIGHTS;
-        let tiles = |form: Self| {
-            g.batch * g.output().map(|size| size.div_ceil(form.outputs())).iter().product::<usize>()
+        let tiles = |tile_size: Self| {
+            g.batch * g.output().map(|size| size.div_ceil(tile_size.outputs())).iter().product::<usize>()
         };
         match () {
             () if suits && tiles(Self::Large) >= FEWEST_TILES => Some(Self::Large),
@@ -75,31 +75,34 @@ impl Form {
     }
 }
 
-/// The transformed weights: a matrix C × O for each point.
+/// Transformed weights: a matrix C × O for each point.
 #[derive(Clone, Debug)]
 pub(super) struct Winograd {
-    form: Form,
+    tile_size: TileSize,
     points: Vec<Panels>,
 }
 
 impl Winograd {
     /// Transforms the weights of a 3 × 3 convolution, packed with row (3u + v) · C + c.
-    pub(super) fn new(form: Form, direct: &Panels, channels: usize) -> Self {
-        let count = form.side() * form.side();
+    pub(super) fn new(tile_size: TileSize, direct: &Panels, channels: usize) -> Self {
+        let count = tile_size.side() * tile_size.side();
         let mut points: Vec<_> = (0..count).map(|_| Panels::zeros_here(channels, direct.columns())).collect();
-        // On this thread alone: a caller may hold a lock, under which a pool's thread must not pick up other
-        // work.
+        // On this thread alone: a caller may hold a lock, under which a thread of the pool must not pick up other work.
         let (points_of, arch) = (&mut points, arch());
-        match form {
-            Form::Large => arch.dispatch(TransformWeights::<4, 6> { direct, channels, points: points_of }),
-            Form::Small => arch.dispatch(TransformWeights::<2, 4> { direct, channels, points: points_of }),
+        match tile_size {
+            TileSize::Large => {
+                arch.dispatch(TransformWeights::<4, 6> { direct, channels, points: points_of })
+            }
+            TileSize::Small => {
+                arch.dispatch(TransformWeights::<2, 4> { direct, channels, points: points_of })
+            }
         }
-        Self { form, points }
+        Self { tile_size, points }
     }
 
-    /// `y ← epilogue(conv(x, w))`, x (N, H, W, C), y (N, oh, ow, O).
+    /// Computes `y ← epilogue(conv(x, w))` for x (N, H, W, C) and y (N, oh, ow, O).
     pub(super) fn convolve(&self, x: &[f32], g: &Geometry, epilogue: Epilogue<'_>, mut y: &mut [f32]) {
-        let ([height, width], outputs) = (g.output(), self.form.outputs());
+        let ([height, width], outputs) = (g.output(), self.tile_size.outputs());
         let (down, across) = (height.div_ceil(outputs), width.div_ceil(outputs));
         let (fewest, most) = TILES_AT_A_TIME;
         let tile_bytes = self.points.len() * (g.channels + g.filters) * size_of::<f32>();
@@ -116,9 +119,9 @@ impl Winograd {
             tasks.push(Task { filters: self, x, g, epilogue, rows, at_a_time, first, y: here });
         }
         let arch = arch();
-        tasks.into_par_iter().for_each(|task| match self.form {
-            Form::Large => arch.dispatch(Tiled::<4, 6>(task)),
-            Form::Small => arch.dispatch(Tiled::<2, 4>(task)),
+        tasks.into_par_iter().for_each(|task| match self.tile_size {
+            TileSize::Large => arch.dispatch(Tiled::<4, 6>(task)),
+            TileSize::Small => arch.dispatch(Tiled::<2, 4>(task)),
         });
     }
 }
@@ -164,12 +167,12 @@ struct Task<'a> {
     epilogue: Epilogue<'a>,
     rows: Range<usize>,
     at_a_time: usize,
-    /// The row of pixels, counted over all images, with which y starts.
+    /// First row of pixels of y, counted over all images.
     first: usize,
     y: &'a mut [f32],
 }
 
-/// Where a tile's outputs start.
+/// Place of the first output of a tile.
 #[derive(Clone, Copy)]
 struct Place {
     image: usize,
@@ -177,7 +180,7 @@ struct Place {
     left: usize,
 }
 
-/// The task with tiles of O × O outputs and N × N inputs.
+/// Task with tiles of O × O outputs and N × N inputs.
 struct Tiled<'a, const O: usize, const N: usize>(Task<'a>);
 
 impl<const O: usize, const N: usize> WithSimd for Tiled<'_, O, N>
@@ -225,11 +228,11 @@ where
     }
 }
 
-/// A pixel outside the image.
+/// Pixel outside the image.
 static ZEROS: [f32; MOST_WEIGHTS / LANES] = [0.0; _];
 
 impl<'a> Task<'a> {
-    /// The N × N pixels that a tile needs.
+    /// Returns the N × N pixels that a tile needs.
     fn inputs<const N: usize>(&self, place: Place) -> [[&'a [f32]; N]; N] {
         let (g, x) = (self.g, self.x);
         let mut pixels = [[&ZEROS[..g.channels]; N]; N];
@@ -246,7 +249,7 @@ impl<'a> Task<'a> {
         pixels
     }
 
-    /// Transforms a tile back and writes what lies within the map. Point ξ is `m[ξ · stride..]`.
+    /// Transforms a tile back and writes the part within the map. Point ξ is `m[ξ · stride..]`.
     #[inline(always)]
     fn write<S: Simd, const O: usize, const N: usize>(
         &mut self,
@@ -277,7 +280,7 @@ impl<'a> Task<'a> {
                     }
                     let here = (pixel - self.first * width) * filters;
                     let (to, _) = S::as_mut_simd_f32s(&mut self.y[here..here + filters]);
-                    // Either is value where that is NaN.
+                    // If `value` is NaN, minimum and maximum return it.
                     to[c] = simd.min_f32s(most, simd.max_f32s(least, value));
                 }
             }

@@ -1,5 +1,5 @@
-//! The transforms of F(4×4, 3×3) and F(2×2, 3×3) (Lavin and Gray, 2016), from the points 0, 1, −1, 2, −2 and ∞, and
-//! from 0, 1, −1 and ∞.
+//! The transforms of F(4×4, 3×3) and F(2×2, 3×3) (Lavin and Gray, 2016), from the points 0, 1, −1, 2, −2 and ∞, and from 0,
+//! 1, −1 and ∞.
 //!
 //! The outputs of a kernel of three numbers g over the inputs d are `Aᵀ [(G g) ⊙ (Bᵀ d)]`: the transpose of a product
 //! of polynomials by evaluation and interpolation. With the finite points p₀, p₁, …
@@ -14,22 +14,22 @@
 
 use pulp::Simd;
 
-/// The kernel's numbers along each side.
+/// Numbers along each side of the kernel.
 pub(super) const TAPS: usize = 3;
 
-/// The transforms along a line for `OUTPUTS` of `SIDE` inputs, which are also the points.
+/// Transforms along a line for `OUTPUTS` outputs of `SIDE` inputs. `SIDE` is also the number of points.
 pub(super) trait Lines<const OUTPUTS: usize, const SIDE: usize> {
-    /// `G g`.
+    /// Returns `G g`.
     fn kernel<S: Simd>(simd: S, g: [S::f32s; TAPS]) -> [S::f32s; SIDE];
 
-    /// `Bᵀ d`.
+    /// Returns `Bᵀ d`.
     fn input<S: Simd>(simd: S, d: [S::f32s; SIDE]) -> [S::f32s; SIDE];
 
-    /// `Aᵀ m`.
+    /// Returns `Aᵀ m`.
     fn output<S: Simd>(simd: S, m: [S::f32s; SIDE]) -> [S::f32s; OUTPUTS];
 }
 
-/// Of both forms.
+/// Transforms of both sizes.
 pub(super) struct Transform;
 
 impl Lines<4, 6> for Transform {
@@ -51,7 +51,7 @@ impl Lines<4, 6> for Transform {
     #[inline(always)]
     fn input<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
         let plus = |a, factor: f32, b| simd.mul_add_e_f32s(simd.splat_f32s(factor), b, a);
-        // The even and the odd part of the rows of ±1 and ±2.
+        // Even and odd part of the rows of ±1 and ±2.
         let (even_1, odd_1) = (plus(d[4], -4.0, d[2]), plus(d[3], -4.0, d[1]));
         let even_2 = simd.sub_f32s(d[4], d[2]);
         let half_odd_2 = simd.sub_f32s(d[3], d[1]);
@@ -105,7 +105,7 @@ impl Lines<2, 4> for Transform {
     }
 }
 
-/// `G g Gᵀ`, for each lane: the points of a kernel.
+/// Returns `G g Gᵀ`, the points of a kernel, for each lane.
 #[inline(always)]
 pub(super) fn kernel<S: Simd, const O: usize, const N: usize>(
     simd: S,
@@ -125,7 +125,7 @@ where
     half.map(|row| Transform::kernel(simd, row))
 }
 
-/// `Bᵀ d B` of the pixels `d`, for each channel. Point ξ goes to `to[ξ · stride..]`.
+/// Computes `Bᵀ d B` of the pixels `d`, for each channel. Point ξ goes to `to[ξ · stride..]`.
 #[inline(always)]
 pub(super) fn input<S: Simd, const O: usize, const N: usize>(
     simd: S,
@@ -160,7 +160,7 @@ pub(super) fn input<S: Simd, const O: usize, const N: usize>(
     }
 }
 
-/// `Aᵀ m A` of the points `m[ξ · stride..]` for vector `c` of channels.
+/// Returns `Aᵀ m A` of the points `m[ξ · stride..]` for vector `c` of channels.
 #[inline(always)]
 pub(super) fn output<S: Simd, const O: usize, const N: usize>(
     simd: S,

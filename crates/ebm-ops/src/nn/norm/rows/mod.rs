@@ -1,31 +1,31 @@
-//! Normalisation by the batch's statistics of maps with the channels innermost, with what follows it in the same
-//! pass: z = γ (x − μ)·inv_std + β [+ residual], then ReLU, ReLU6 or PReLU where wanted. CPU only.
+//! Normalisation by the batch's statistics of maps with the channels innermost, with a residual and an activation in the same
+//! pass: z = γ (x − μ)·inv_std + β [+ residual], then ReLU, ReLU6 or PReLU if wanted. CPU only.
 //!
-//! A map is read once for its statistics, once to be normalised, and with its gradient once for the sums and once
-//! for the gradient in it: z is computed anew where the sign of it matters, which is cheaper than a pass over
-//! memory.
+//! A map is read once for its statistics and once to be normalised. It is read with its gradient once for the sums and once
+//! for the gradient in it. z is computed again where its sign matters, because this is cheaper than a pass over memory.
 
-mod followed;
+mod activation_fn;
 #[cfg(test)]
 mod tests;
 
 use candle_core::{CpuStorage, DType, Result, Shape, Tensor};
 
-use self::followed::{Clamp, Followed, Identity, Slope};
-use super::{Following, Fused};
+use self::activation_fn::{ActivationFn, Clamp, Identity, Slope};
+use super::{Fused, NormEpilogue};
 use crate::kernel::{Apply, Argument, Gradients, Kernel, by_type};
 use crate::rows::{Loop, ROWS, blocks, each, rows, sums};
 use crate::{Activation, Float};
 
-/// y, and the batch's mean and biased variance, each (C) in f64, of x (…, C). PReLU behind a residual is left.
+/// Returns y of x (…, C), and the batch's mean and biased variance, each (C) in f64. The caller applies PReLU after a
+/// residual.
 pub(super) fn fused<'a>(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],
-    following: Following<'a>,
+    epilogue: NormEpilogue<'a>,
     eps: f64,
 ) -> Result<Fused<'a>> {
-    let Following { residual, mut activation, mut slope } = following;
-    let mut rest = Following::default();
+    let NormEpilogue { residual, mut activation, mut slope } = epilogue;
+    let mut rest = NormEpilogue::default();
     if slope.is_some() {
         activation = Activation::None;
     }
@@ -46,18 +46,18 @@ pub(super) fn fused<'a>(
     Ok(((y, mean, var), rest))
 }
 
-/// The mean and the biased variance of each channel: (…, C) -> (2, C) in f64.
+/// Kernel of the mean and the biased variance of each channel: (…, C) -> (2, C) in f64.
 struct Moments;
 
-/// (x, affine[, residual]) -> y, where `affine` is (γ, β), (2, C), or with the slope of PReLU (3, C).
+/// Kernel (x, affine[, residual]) -> y, where `affine` is (γ, β), (2, C), or with the slope of PReLU (3, C).
 struct Normalise {
     mean: Vec<f64>,
     inv_std: Vec<f64>,
     activation: Activation,
 }
 
-/// Of a block of rows (…, C): the sums of each channel, its means, and the sums of the squares around these. So a
-/// block is read while it lies in the caches.
+/// Loop that computes, for a block of rows (…, C), the sums of each channel, its means, and the sums of squares around these.
+/// The block is read while it lies in the caches.
 struct AroundMeans<'a, T> {
     x: &'a [T],
     channels: usize,
@@ -91,7 +91,7 @@ fn moments<T: Float>(x: &[T], channels: usize) -> Vec<f64> {
     for block in &blocks {
         mean.iter_mut().zip(block).for_each(|(mean, sum)| *mean += sum.to_f64() / count);
     }
-    // Σ (x − μ)² = Σ (x − c)² + 2 (c − μ) Σ (x − c) + n (c − μ)² of each block, whose c are rounded means.
+    // Σ (x − μ)² = Σ (x − c)² + 2 (c − μ) Σ (x − c) + n (c − μ)² for each block, where c are rounded means.
     let mut variance = vec![0.0; channels];
     for (block, number) in blocks.iter().zip(0..) {
         let n = ROWS.min(x.len() / channels - number * ROWS) as f64;
@@ -104,7 +104,7 @@ fn moments<T: Float>(x: &[T], channels: usize) -> Vec<f64> {
     mean.into_iter().chain(variance).collect()
 }
 
-/// N parts of `len` numbers.
+/// Splits off N parts of `len` numbers.
 #[inline(always)]
 fn parts<T, const N: usize>(mut all: &mut [T], len: usize) -> [&mut [T]; N] {
     std::array::from_fn(|_| {
@@ -131,24 +131,24 @@ fn channels(shape: &Shape) -> usize {
     shape.dims().last().copied().unwrap_or(1)
 }
 
-/// z = scale · x + shift of each channel, and the slope of PReLU, else 0.
+/// Affine map z = scale · x + shift of each channel, and the slope of PReLU, else 0.
 struct Map<T> {
     scale: Vec<T>,
     shift: Vec<T>,
     slope: Vec<T>,
 }
 
-/// `$run` with `$followed` bound to what follows the normalisation.
-macro_rules! by_followed {
-    ($op:expr, $affine:expr, $type:ty, |$followed:ident| $run:expr) => {
+/// Runs `$run` with `$activation_fn` bound to the function after the normalisation.
+macro_rules! by_activation_fn {
+    ($op:expr, $affine:expr, $type:ty, |$activation_fn:ident| $run:expr) => {
         if $affine.len() > 2 * $op.mean.len() {
-            let $followed = Slope;
+            let $activation_fn = Slope;
             $run
         } else if $op.activation == Activation::None {
-            let $followed = Identity;
+            let $activation_fn = Identity;
             $run
         } else {
-            let $followed = Clamp($op.activation.bounds().map(<$type>::from_f64));
+            let $activation_fn = Clamp($op.activation.bounds().map(<$type>::from_f64));
             $run
         }
     };
@@ -176,32 +176,32 @@ impl<T> Map<T> {
     }
 }
 
-/// z and what follows it.
+/// Loop that computes z and the function after it.
 struct Forward<'a, T, F> {
     x: &'a [T],
     residual: Option<&'a [T]>,
     map: &'a Map<T>,
-    followed: F,
+    activation_fn: F,
 }
 
-impl<T: Float, F: Followed<T>> Loop<T> for Forward<'_, T, F> {
+impl<T: Float, F: ActivationFn<T>> Loop<T> for Forward<'_, T, F> {
     #[inline(always)]
     fn run(&self, first: usize, y: &mut [T]) {
-        let (channels, followed) = (self.map.scale.len(), self.followed);
+        let (channels, activation_fn) = (self.map.scale.len(), self.activation_fn);
         let [scale, shift, slope] = self.map.lines(channels);
         let lines = y.chunks_exact_mut(channels).zip(rows(self.x, first, channels));
         match self.residual.map(|residual| rows(residual, first, channels)) {
             Some(residual) => {
                 for ((y, x), residual) in lines.zip(residual) {
                     for c in 0..channels {
-                        y[c] = followed.value(x[c] * scale[c] + shift[c] + residual[c], slope[c]);
+                        y[c] = activation_fn.value(x[c] * scale[c] + shift[c] + residual[c], slope[c]);
                     }
                 }
             }
             None => {
                 for (y, x) in lines {
                     for c in 0..channels {
-                        y[c] = followed.value(x[c] * scale[c] + shift[c], slope[c]);
+                        y[c] = activation_fn.value(x[c] * scale[c] + shift[c], slope[c]);
                     }
                 }
             }
@@ -209,12 +209,12 @@ impl<T: Float, F: Followed<T>> Loop<T> for Forward<'_, T, F> {
     }
 }
 
-/// x and the gradient g behind what follows z.
+/// x, and the gradient g in the value of the function after z.
 struct Behind<'a, T, F> {
     x: &'a [T],
     g: &'a [T],
     map: &'a Map<T>,
-    followed: F,
+    activation_fn: F,
 }
 
 impl<const N: usize> Kernel<N> for Normalise {
@@ -223,18 +223,18 @@ impl<const N: usize> Kernel<N> for Normalise {
     fn host<T: Float>(&self, all: [&[T]; N]) -> Result<Vec<T>> {
         let (x, affine, residual) = (all[0], all[1], all.get(2).copied());
         let (channels, map) = (self.mean.len(), self.map(affine));
-        Ok(by_followed!(self, affine, T, |followed| {
-            each(channels, x.len(), &Forward { x, residual, map: &map, followed })
+        Ok(by_activation_fn!(self, affine, T, |activation_fn| {
+            each(channels, x.len(), &Forward { x, residual, map: &map, activation_fn })
         }))
     }
 
-    /// With h the gradient g times the derivative of what follows, x̂ = (x − μ)·inv_std and m values per channel:
-    /// ∂β = Σh, ∂γ = Σ h·x̂, ∂residual = h, ∂x = γ·inv_std·(h − ∂β/m − x̂·∂γ/m), and the slope of PReLU meets the
-    /// sum of g·z where z is not positive.
+    /// Returns the gradients. With h = g times the derivative of the function after z, x̂ = (x − μ)·inv_std and m values per
+    /// channel: ∂β = Σh, ∂γ = Σ h·x̂, ∂residual = h, ∂x = γ·inv_std·(h − ∂β/m − x̂·∂γ/m). The gradient in the slope of PReLU
+    /// is the sum of g·z where z is not positive.
     fn gradients(&self, arguments: [&Tensor; N], y: &Tensor, g: &Tensor) -> Gradients<N> {
         let (x, affine) = (arguments[0], arguments[1]);
         let mut gradients = std::array::from_fn(|_| None);
-        // A residual's gradient is h, which is written then.
+        // The gradient in a residual is h, which is written to memory then.
         let (activation, g) = match arguments.get(2) {
             Some(_) => (Activation::None, self.activation.gradient(g, y)?),
             None => (self.activation, g.contiguous()?),
@@ -262,16 +262,16 @@ impl<const N: usize> Kernel<N> for Normalise {
     }
 }
 
-/// (x, affine, g) -> the gradient in `affine`, in f64: Σ h·x̂ and Σ h of each channel, and with a slope Σ g·z where
-/// z is not positive.
+/// Kernel (x, affine, g) -> gradient in `affine`, in f64: Σ h·x̂ and Σ h of each channel, and with a slope Σ g·z where z is
+/// not positive.
 struct GradSums<'a>(&'a Normalise);
 
 impl GradSums<'_> {
     fn sums<T: Float>(&self, x: &[T], affine: &[T], g: &[T]) -> Vec<f64> {
         let (channels, map) = (self.0.mean.len(), &self.0.map(affine));
         let mean: Vec<T> = self.0.mean.iter().map(|mean| T::from_f64(*mean)).collect();
-        let mut sums = by_followed!(self.0, affine, T, |followed| {
-            let of = Sums { of: Behind { x, g, map, followed }, mean };
+        let mut sums = by_activation_fn!(self.0, affine, T, |activation_fn| {
+            let of = Sums { of: Behind { x, g, map, activation_fn }, mean };
             sums(3 * channels, channels, x.len(), &of)
         });
         sums.iter_mut().zip(&self.0.inv_std).for_each(|(sum, inv_std)| *sum *= inv_std);
@@ -280,25 +280,25 @@ impl GradSums<'_> {
     }
 }
 
-/// Of a block, with the channels' means: Σ h (x − μ), Σ h, and what the slope meets.
+/// Loop that computes, for a block and the channels' means, Σ h (x − μ), Σ h, and the gradient in the slope.
 struct Sums<'a, T, F> {
     of: Behind<'a, T, F>,
     mean: Vec<T>,
 }
 
-impl<T: Float, F: Followed<T>> Loop<T> for Sums<'_, T, F> {
+impl<T: Float, F: ActivationFn<T>> Loop<T> for Sums<'_, T, F> {
     #[inline(always)]
     fn run(&self, first: usize, sums: &mut [T]) {
-        let (Behind { x, g, map, followed }, channels) = (&self.of, self.mean.len());
+        let (Behind { x, g, map, activation_fn }, channels) = (&self.of, self.mean.len());
         let ([scale, shift, slope], mean) = (map.lines(channels), &self.mean[..channels]);
         let [products, plain, slopes] = parts(sums, channels);
         for (x, g) in rows(x, first, channels).zip(rows(g, first, channels)) {
             for c in 0..channels {
                 let z = x[c] * scale[c] + shift[c];
-                let h = followed.gradient(g[c], z, slope[c]);
+                let h = activation_fn.gradient(g[c], z, slope[c]);
                 products[c] += h * (x[c] - mean[c]);
                 plain[c] += h;
-                slopes[c] += followed.slope_gradient(g[c], z);
+                slopes[c] += activation_fn.slope_gradient(g[c], z);
             }
         }
     }
@@ -311,34 +311,34 @@ impl Kernel<3> for GradSums<'_> {
         Ok(affine.clone())
     }
 
-    /// Sums are in f64 whatever the type.
+    /// Computes the sums in f64 for both types.
     fn cpu(&self, arguments: [Argument<'_>; 3]) -> Result<CpuStorage> {
         by_type!("batch-norm", arguments, |[x, affine, g]| self.sums(x, affine, g))
     }
 }
 
-/// (x, affine, g) -> p·h + q·x + r with (p, q, r) of each channel.
+/// Kernel (x, affine, g) -> p·h + q·x + r with (p, q, r) of each channel.
 struct Combine<'a> {
     op: &'a Normalise,
     coefficients: Vec<[f64; 3]>,
 }
 
-/// p·h + q·x + r.
+/// Loop that computes p·h + q·x + r.
 struct Combined<'a, T, F> {
     of: Behind<'a, T, F>,
     coefficients: [Vec<T>; 3],
 }
 
-impl<T: Float, F: Followed<T>> Loop<T> for Combined<'_, T, F> {
+impl<T: Float, F: ActivationFn<T>> Loop<T> for Combined<'_, T, F> {
     #[inline(always)]
     fn run(&self, first: usize, dx: &mut [T]) {
-        let (Behind { x, g, map, followed }, channels) = (&self.of, self.of.map.scale.len());
+        let (Behind { x, g, map, activation_fn }, channels) = (&self.of, self.of.map.scale.len());
         let [scale, shift, slope] = map.lines(channels);
         let [p, q, r] = self.coefficients.each_ref().map(|line| &line[..channels]);
         let inputs = rows(x, first, channels).zip(rows(g, first, channels));
         for (dx, (x, g)) in dx.chunks_exact_mut(channels).zip(inputs) {
             for c in 0..channels {
-                let h = followed.gradient(g[c], x[c] * scale[c] + shift[c], slope[c]);
+                let h = activation_fn.gradient(g[c], x[c] * scale[c] + shift[c], slope[c]);
                 dx[c] = p[c] * h + q[c] * x[c] + r[c];
             }
         }
@@ -352,8 +352,8 @@ impl Kernel<3> for Combine<'_> {
         let map = &self.op.map(affine);
         let coefficient = |i: usize| self.coefficients.iter().map(|all| T::from_f64(all[i])).collect();
         let coefficients = [0, 1, 2].map(coefficient);
-        Ok(by_followed!(self.op, affine, T, |followed| {
-            let of = Combined { of: Behind { x, g, map, followed }, coefficients };
+        Ok(by_activation_fn!(self.op, affine, T, |activation_fn| {
+            let of = Combined { of: Behind { x, g, map, activation_fn }, coefficients };
             each(self.op.mean.len(), x.len(), &of)
         }))
     }

@@ -1,5 +1,5 @@
-//! The head on very few rows, as refinement of one prediction has them: no tile could be filled, and what
-//! takes time is reading W_y. One pass reads it once for f and for the gradient.
+//! The head on very few rows, as in the refinement of one prediction. The rows could not fill a tile, and reading W_y takes
+//! most of the time. One pass reads it once for f and for the gradient.
 
 use std::ops::Range;
 
@@ -11,13 +11,13 @@ use super::product::PackedProduct;
 use crate::gemm::even_ranges;
 use crate::simd::arch;
 
-/// Most rows for which this pays.
+/// Largest number of rows for which this pays.
 pub(super) const FEW: usize = 4;
 /// Tasks that the hidden units are cut into.
 const TASKS: usize = 2;
 
 impl<T: PackedProduct> Head<'_, T> {
-    /// f of all rows, and its gradient in y, or nothing without `with_gradient`.
+    /// Returns f of all rows, and its gradient in y, which is empty without `with_gradient`.
     pub(super) fn few_scores(&self, with_gradient: bool) -> Result<(Vec<T>, Vec<T>)> {
         let rows = self.y.len() / self.sizes.dim();
         let values = self.features(0, rows)?;
@@ -34,7 +34,7 @@ impl<T: PackedProduct> Head<'_, T> {
         Ok((f, gradient))
     }
 
-    /// What some hidden units add to f and to its gradient in the features.
+    /// Returns the share of some hidden units in f and in its gradient in the features.
     fn units(
         &self,
         units: Range<usize>,

@@ -1,26 +1,26 @@
-//! What becomes of a normalised number z, and of a gradient on its way back.
+//! Functions of a normalised number z, and their gradients.
 
 use crate::{Float, between, where_between, where_positive};
 
-/// A function of z, with PReLU's slope of its channel at hand.
-pub(super) trait Followed<T: Float>: Copy + Sync {
-    /// Of z.
+/// Function of z that may use the slope of PReLU of the channel.
+pub(super) trait ActivationFn<T: Float>: Copy + Sync {
+    /// Returns the value at z.
     fn value(self, z: T, slope: T) -> T;
 
-    /// The gradient in z, from that in the value.
+    /// Returns the gradient in z from g, the gradient in the value.
     fn gradient(self, g: T, z: T, slope: T) -> T;
 
-    /// The gradient in the slope.
+    /// Returns the gradient in the slope.
     fn slope_gradient(self, _g: T, _z: T) -> T {
         T::zero()
     }
 }
 
-/// Nothing follows.
+/// Identity, for a normalisation without an activation.
 #[derive(Clone, Copy)]
 pub(super) struct Identity;
 
-impl<T: Float> Followed<T> for Identity {
+impl<T: Float> ActivationFn<T> for Identity {
     #[inline(always)]
     fn value(self, z: T, _: T) -> T {
         z
@@ -32,11 +32,11 @@ impl<T: Float> Followed<T> for Identity {
     }
 }
 
-/// ReLU and ReLU6: z within bounds, at which derivatives are 0; NaN stays NaN.
+/// ReLU and ReLU6: z within bounds, at which derivatives are 0. NaN stays NaN.
 #[derive(Clone, Copy)]
 pub(super) struct Clamp<T>(pub(super) [T; 2]);
 
-impl<T: Float> Followed<T> for Clamp<T> {
+impl<T: Float> ActivationFn<T> for Clamp<T> {
     #[inline(always)]
     fn value(self, z: T, _: T) -> T {
         between(z, self.0)
@@ -52,7 +52,7 @@ impl<T: Float> Followed<T> for Clamp<T> {
 #[derive(Clone, Copy)]
 pub(super) struct Slope;
 
-impl<T: Float> Followed<T> for Slope {
+impl<T: Float> ActivationFn<T> for Slope {
     #[inline(always)]
     fn value(self, z: T, slope: T) -> T {
         where_positive(z, z, slope * z)

@@ -1,4 +1,4 @@
-//! The records that a loader keeps: each is either sound or in the quarantine.
+//! Selects the sound records of an annotation file. Every other record goes into the quarantine.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -7,23 +7,24 @@ use super::file::{AnnotationFile, AnnotationRecord, Field, ImageRecord};
 use super::{Category, CocoImage, Object, categories};
 use crate::quarantine::{DefectCode, Finding, Quarantine};
 
-/// A box is absurd when it is this many times larger than its image.
+/// Factor by which a box may be larger than its image; a larger box is a defect.
 const ABSURD: f64 = 10.;
-/// Or when one of its numbers is this large.
+/// Largest absolute value of a number of a box; a larger one is a defect.
 const HUGE: f64 = 1e6;
-/// The most objects of one image: in training each is compared with every anchor and every proposal.
+/// Largest number of objects of one image. In training each object is compared with every anchor and every
+/// proposal.
 const MAX_OBJECTS: usize = 10_000;
 
-/// What is sound, and what is not.
+/// The sound images, and the defects of the others.
 pub(super) struct Sound {
-    /// By ascending id.
+    /// Images by ascending id.
     pub images: Vec<CocoImage>,
     pub quarantine: Quarantine,
-    /// Images, then annotations.
+    /// Defective records and all records: of the images, then of the annotations.
     pub bad_of_total: [(usize, usize); 2],
 }
 
-/// Where the records are from, and where their images are.
+/// Paths of the annotation file and of the folder of the images.
 pub(crate) struct Origin<'a> {
     pub annotations: &'a Path,
     pub images: &'a Path,
@@ -31,7 +32,7 @@ pub(crate) struct Origin<'a> {
     pub check_files: bool,
 }
 
-/// Keeps what is sound of `file`, whose categories are `categories`.
+/// Separates the sound records of `file` from the defective ones. The `categories` are the categories of `file`.
 pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: &[Category]) -> Sound {
     let annotations = file.annotations.unwrap_or_default();
     let totals = [file.images.len(), annotations.len()];
@@ -45,7 +46,7 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
     };
 
     let mut images: Vec<CocoImage> = Vec::with_capacity(totals[0]);
-    // `None`: listed but left out, and so are its annotations.
+    // `None`: the image is listed but left out, and so are its annotations.
     let mut index_of: HashMap<u64, Option<usize>> = HashMap::new();
     let mut file_names = HashSet::new();
     for (position, image) in file.images.into_iter().enumerate() {
@@ -71,7 +72,7 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
         let id = annotation.id.clone();
         let again = id.as_ref().is_ok_and(|id| !ids.insert(*id));
         let index = annotation.image_id.as_ref().ok().and_then(|id| index_of.get(id).copied());
-        // Left out with its image, which is in the quarantine.
+        // Left out with its image, which is in the quarantine already.
         if index == Some(None) {
             continue;
         }
@@ -93,7 +94,7 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
     Sound { images, quarantine, bad_of_total: [(bad[0], totals[0]), (bad[1], totals[1])] }
 }
 
-/// The image, whose id or file another has if it is there `again`.
+/// Checks one image. `again` says that another image has its id or its file.
 fn sound_image(record: ImageRecord, again: bool, origin: &Origin<'_>) -> Field<CocoImage> {
     let (width, height, id, file_name) = (record.width?, record.height?, record.id?, record.file_name?);
     if again {
@@ -109,8 +110,8 @@ fn sound_image(record: ImageRecord, again: bool, origin: &Origin<'_>) -> Field<C
     Ok(CocoImage { id, file_name, path, width, height, objects: Vec::new() })
 }
 
-/// The object of an annotation in its image: `(x, y, w, h)` becomes `(x0, y0, x1, y1)`, and without an area
-/// it is the box's.
+/// Checks one annotation and returns its image and its object. The box `(x, y, w, h)` becomes `(x0, y0, x1, y1)`.
+/// Without an annotated area the object has the area of its box.
 fn sound_object<'a>(
     record: AnnotationRecord,
     again: bool,
@@ -131,7 +132,7 @@ fn sound_object<'a>(
     if let Some(finding) = misplaced(bbox, (image.width, image.height)) {
         return Err(Box::new(finding));
     }
-    // Zero is that of a mask that covers no whole pixel.
+    // The area of a mask that covers no whole pixel is 0.
     if let Some(area) = area.filter(|area| *area < 0.) {
         return fail(DefectCode::BadAnnotation, format!("area is {area}"));
     }
@@ -143,11 +144,11 @@ fn fail<T>(code: DefectCode, detail: String) -> Field<T> {
     Err(Box::new(Finding::new(code, detail)))
 }
 
-/// That a box `(x, y, w, h)` has no sides, or is where it cannot be in an image of `size`, columns and rows;
-/// a part of it may be outside.
+/// Returns a defect if the box `(x, y, w, h)` is empty, absurdly large, or wholly outside an image of `size`
+/// (columns, rows). A part of the box may be outside.
 pub(crate) fn misplaced([x, y, w, h]: [f64; 4], size: (usize, usize)) -> Option<Finding> {
     let (width, height) = (size.0 as f64, size.1 as f64);
-    // Also a side too small for f32 is empty: nothing could be pooled from it.
+    // A side too small for f32 is empty too: nothing could be pooled from it.
     let empty = w <= 0. || h <= 0. || (x + w) as f32 <= x as f32 || (y + h) as f32 <= y as f32;
     let absurd = w > ABSURD * width || h > ABSURD * height || [x, y, w, h].iter().any(|n| n.abs() > HUGE);
     let outside = x >= width || y >= height || x + w <= 0. || y + h <= 0.;

@@ -1,34 +1,34 @@
-//! Images whose annotations are in a file each, as one annotation file.
+//! Converts images with one annotation file each (VOC, YOLO) to one annotation file.
 
 use std::path::{Path, PathBuf};
 
 use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, misplaced};
 use crate::quarantine::Finding;
 
-/// A thing, or what is wrong with it.
+/// A value, or the defect in its place.
 pub(super) type Sought<T> = Result<T, Finding>;
 
-/// What a file of annotations says of its image.
+/// Content of the annotation file of one image.
 pub(super) struct Listed {
-    /// The file.
+    /// Path of the annotation file.
     pub(super) file: PathBuf,
-    /// Its image with columns and rows, or why there is none.
+    /// Image with columns and rows, or the reason why there is none.
     pub(super) image: Sought<(PathBuf, (usize, usize))>,
-    /// Its objects with the line of each, counted from 1.
+    /// Objects with the line of each, counted from 1.
     pub(super) objects: Vec<(usize, Sought<Annotated>)>,
 }
 
-/// An object whose class is known.
+/// An object with a known class.
 pub(super) struct Annotated {
-    /// The class, from 1.
+    /// Label of the class, from 1.
     pub(super) label: usize,
     /// Left, top, right and bottom in pixels, half-open.
     pub(super) corners: [f64; 4],
-    /// Whether it does not count.
+    /// Whether VOC marks the object as difficult; such an object is neither trained on nor scored.
     pub(super) is_difficult: bool,
 }
 
-/// What the files in `root` say as one file says it; ids count from 1.
+/// Joins the annotations in the folder `root` to one annotation file; ids count from 1.
 pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Listed>) -> AnnotationFile {
     let category = |(id, name): (u64, &String)| CategoryRecord { id, name: Some(name.clone()) };
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
@@ -60,7 +60,8 @@ pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Liste
     AnnotationFile { images, annotations: Some(annotations), categories }
 }
 
-/// Label, box clipped to the image, and whether it does not count; or what is wrong with the box.
+/// Returns the label, the box clipped to the image, and whether the object is difficult; or the defect of the
+/// box.
 fn clipped(object: Annotated, [width, height]: [usize; 2]) -> Sought<(usize, [f64; 4], bool)> {
     let [x0, y0, x1, y1] = object.corners;
     if let Some(Finding { code, detail }) = misplaced([x0, y0, x1 - x0, y1 - y0], (width, height)) {

@@ -1,4 +1,4 @@
-//! Pascal VOC: an XML file for each image, and lists of the images of each split.
+//! Folders in Pascal VOC's format: an XML file for each image, and lists of the images of each split.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use crate::error::{Error, Result};
 use crate::files::{files_in, read_limited, read_settings, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
 
-/// The largest list of names, in bytes.
+/// Largest size of a list of names, in bytes.
 const MAX_LIST_BYTES: u64 = 256 << 20;
-/// How many elements and texts an XML file may have: those of ten thousand objects.
+/// Largest number of elements and texts of an XML file, enough for ten thousand objects.
 const MAX_NODES: u32 = 1 << 18;
-/// Where XML files lie, and images.
+/// Folders that may hold the XML files.
 const XML_FOLDERS: [&str; 5] = ["Annotations", "annotations", "annots", "annotations/xmls", ""];
 const IMAGE_FOLDERS: [&str; 4] = ["JPEGImages", "images", "Images", ""];
 const EXTENSIONS: [&str; 6] = ["jpg", "jpeg", "png", "JPG", "JPEG", "PNG"];
 
-/// The XML files of each split, and the classes of all of them by name.
+/// Finds the XML files of each split, and the classes of all files, sorted by name.
 pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     let splits = files_of_splits(root)?;
     let files: Vec<&PathBuf> = splits.values().flatten().collect();
@@ -41,7 +41,7 @@ pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     Ok((splits, classes.into_iter().collect()))
 }
 
-/// What the XML files of a split say.
+/// Reads the XML files of a split.
 pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result<Vec<Listed>> {
     let read = |path: &PathBuf| {
         let listed = with_annotation(path, |annotation| {
@@ -62,7 +62,8 @@ pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result
     files.par_iter().map(read).collect()
 }
 
-/// The XML files of each split: of the lists, or of the folders of the split's name, or all there are.
+/// Finds the XML files of each split. The lists of images decide; then the folders named like a split. Otherwise
+/// all files are for training.
 fn files_of_splits(root: &Path) -> Result<Splits> {
     let mut splits = Splits::new();
     let whole = xml_files(root)?;
@@ -88,7 +89,7 @@ fn files_of_splits(root: &Path) -> Result<Splits> {
     Ok(splits)
 }
 
-/// The XML files in the first of the usual folders that has some.
+/// Returns the XML files of the first of the usual folders that has any.
 fn xml_files(root: &Path) -> Result<Vec<PathBuf>> {
     for folder in XML_FOLDERS.map(|name| root.join(name)).into_iter().filter(|folder| folder.is_dir()) {
         let names = files_in(&folder, &["xml"])?;
@@ -99,7 +100,7 @@ fn xml_files(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(Vec::new())
 }
 
-/// The files in `folder` that a list names without their extension, one a line.
+/// Returns the files in `folder` that `list` names, one per line and without their extension.
 fn files_of_list(list: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let text = String::from_utf8_lossy(&read_limited(list, MAX_LIST_BYTES)?).into_owned();
     let mut files = Vec::new();
@@ -113,7 +114,7 @@ fn files_of_list(list: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What `of` says of an XML file's annotation; or what is wrong with the file.
+/// Applies `of` to the root element of an XML file. Returns a defect if the file cannot be used.
 fn with_annotation<T>(path: &Path, of: impl FnOnce(Node<'_, '_>) -> Sought<T>) -> Result<Sought<T>> {
     let defect = |code, detail: String| Ok(Err(Finding::new(code, detail)));
     if !path.is_file() {
@@ -136,8 +137,9 @@ fn objects<'a, 'b: 'a>(annotation: Node<'a, 'b>) -> impl Iterator<Item = Node<'a
     annotation.children().filter(|child| child.has_tag_name("object"))
 }
 
-/// The image of an annotation: the image of the XML file's own name in one of the usual folders, as readers
-/// of VOC have it; or else that of `filename`, which is often a name of another machine.
+/// Finds the image of an annotation. It has the name of the XML file and lies in one of the usual folders, as
+/// readers of VOC assume. Otherwise it is the file that `filename` names, which is often a path on another
+/// machine.
 fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Sought<(PathBuf, (usize, usize))> {
     let beside = xml.parent().unwrap_or(root);
     let folders: Vec<PathBuf> = std::iter::once(beside.to_owned())
@@ -164,7 +166,7 @@ fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Sought<(Path
     Ok((path, (header.width, header.height)))
 }
 
-/// An object's own name and box, and whether it is difficult; its parts have others.
+/// Reads an object's name and box, and whether it is difficult. Its parts have names and boxes that are ignored.
 fn read_object<'a>(object: Node<'a, '_>) -> Sought<(&'a str, [f64; 4], bool)> {
     let name = text(object, "name").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| {
@@ -183,7 +185,7 @@ fn read_object<'a>(object: Node<'a, '_>) -> Sought<(&'a str, [f64; 4], bool)> {
     Ok((name, pixels, text(object, "difficult") == Some("1")))
 }
 
-/// The text of the child of this name.
+/// Returns the text of the child element `name`.
 fn text<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     node.children().find(|child| child.has_tag_name(name))?.text().map(str::trim)
 }

@@ -1,4 +1,4 @@
-//! YOLO: a text file for each image, a line `class cx cy w h` for each object.
+//! Folders in YOLO's format: a text file for each image, with a line `class cx cy w h` for each object.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::error::{Error, Result};
 use crate::files::{files_in, read_limited, read_settings};
 use crate::quarantine::{DefectCode, Finding};
 
-/// The largest file of labels that is read, in bytes.
+/// Largest size of a label file, in bytes.
 const MAX_LABEL_BYTES: u64 = 16 << 20;
-/// What images are called; the loader reads the first five and refuses the others.
+/// Extensions of image files. The loader reads the first five and refuses the others.
 const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "gif", "heic", "avif"];
-/// A file beside the labels that is none: some tools write the classes' names to it.
+/// File beside the labels that holds no labels; some tools write the names of the classes to it.
 const CLASSES: &str = "classes.txt";
 
-/// The folder of images of each split, and the classes.
+/// Finds the folder of images of each split, and the classes.
 pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     let paths = ["data.yaml", "data.yml"].map(|name| root.join(name));
     let Some(path) = paths.into_iter().find(|path| path.is_file()) else { return Ok(Default::default()) };
@@ -46,7 +46,8 @@ pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     Ok((splits, yaml.names))
 }
 
-/// What the labels of the images in a folder say, by the images' names; then of labels without an image.
+/// Reads the labels of the images in a folder, sorted by the images' names; label files without an image come
+/// last.
 pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec<Listed>> {
     let labels = labels_of(root, images);
     let paths: Vec<PathBuf> =
@@ -75,8 +76,8 @@ pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec
     Ok(listed)
 }
 
-/// The folder of a split. The `base` is often that of another machine, and `../train/images` is written where
-/// `train/images` is meant.
+/// Returns the folder of a split. The `base` is often a path on another machine, and some files have
+/// `../train/images` instead of `train/images`.
 fn folder_of(root: &Path, base: Option<&str>, folder: &str) -> Option<PathBuf> {
     let parts = Path::new(folder).components();
     let shortened: PathBuf = parts.skip_while(|part| *part == Component::ParentDir).collect();
@@ -86,8 +87,8 @@ fn folder_of(root: &Path, base: Option<&str>, folder: &str) -> Option<PathBuf> {
     candidates.into_iter().flatten().find(|folder| folder.is_dir())
 }
 
-/// Where the labels of a folder of images are: in `labels` instead of the last `images` below `root`, or
-/// beside the images.
+/// Returns the folder of the labels for a folder of images. The last `images` below `root` becomes `labels`;
+/// without one the labels are beside the images.
 fn labels_of(root: &Path, images: &Path) -> PathBuf {
     let (base, below) = images.strip_prefix(root).map_or((Path::new(""), images), |below| (root, below));
     let mut parts: Vec<&std::ffi::OsStr> = below.iter().collect();
@@ -97,7 +98,7 @@ fn labels_of(root: &Path, images: &Path) -> PathBuf {
     base.join(parts.into_iter().collect::<PathBuf>())
 }
 
-/// An image and its labels; without any it has no object.
+/// Reads an image's size and its labels. An image without labels has no objects.
 fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> Result<Listed> {
     let (width, height) = match read_header(image) {
         Ok(Header { is_turned: false, width, height }) => (width, height),

@@ -1,4 +1,4 @@
-//! Batches of faces: (N, 3, size, size) and the N targets.
+//! Batches of faces, (N, 3, size, size), with the N targets.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -36,21 +36,21 @@ use crate::transform::TransformMemory;
 
 pub use super::augment::{Augmentation, FaceTransform, Placement};
 
-/// Makes batches of faces; all of one size, without padding between them.
+/// Loader of batches of faces. All faces have one size, without padding between them.
 pub type FaceLoader = Loader<FaceTransform>;
 
-/// How to make batches of faces.
+/// Settings of a [`FaceLoader`].
 pub type FaceLoaderConfig = LoaderConfig<FaceTransform>;
 
-/// Faces of one step.
+/// Batch of the faces of one step.
 pub type FaceBatch = Batch<FaceSample>;
 
-/// What a batch knows of one of its faces.
+/// Annotation of one face of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceSample {
-    /// Its index in [`Faces::faces`].
+    /// Index of the face in [`Faces::faces`].
     pub index: usize,
-    /// D numbers, the face's own or, if it was mirrored, those of the mirror image.
+    /// Target of D numbers, with the signs of the mirror image if the image was mirrored.
     pub target: Vec<f32>,
     /// Whether the image was mirrored left to right.
     pub flipped: bool,
@@ -61,7 +61,8 @@ impl Recipe for FaceTransform {
     type Sample = FaceSample;
     type Memory = TransformMemory;
 
-    /// Also that all targets are finite and of one length, that of the signs if there are any.
+    /// Checks the settings, and that all targets are finite and of equal length. Flip signs, if any, fix the
+    /// length.
     fn check(&self, dataset: &Faces) -> Result<()> {
         self.check()?;
         let signs = self.augmentation.as_ref().map(|augmentation| augmentation.flip_signs.len());

@@ -40,7 +40,7 @@ pub(super) struct CropMemory {
 }
 
 impl SearchArea {
-    /// ATOM's: 5 times the box, in 288 × 288 pixels.
+    /// Search area of ATOM: 5 times the box, in 288 × 288 pixels.
     pub const ATOM: Self = Self { factor: 5., size: 288 };
 
     /// Checks that both numbers are positive and that the size is not too large.

@@ -35,8 +35,7 @@ impl Checked {
 /// every image is decoded; without it every image file only has to exist.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::TooLarge`], and [`Error::Data`] for a file without the structure of an annotation
-/// file.
+/// [`Error::Io`], [`Error::TooLarge`], and [`Error::Data`] for a file without the structure of an annotation file.
 pub fn coco(annotations: &Path, images: &Path, decode: bool) -> Result<Checked> {
     let tolerance = Tolerance { max_bad_fraction: 1., report: None };
     let options = LoadOptions { tolerance, ..LoadOptions::new(Purpose::Eval) };

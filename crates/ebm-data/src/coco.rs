@@ -2,14 +2,14 @@
 
 mod categories;
 mod file;
-mod sound;
+mod validate;
 
 pub use categories::Category;
 pub use file::{
     AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord, with_words_for_non_finite,
 };
-pub(crate) use sound::{Origin, misplaced};
-use sound::{Sound, keep_sound};
+pub(crate) use validate::{Origin, box_defect};
+use validate::{ValidRecords, keep_valid};
 
 use std::path::{Path, PathBuf};
 
@@ -127,9 +127,9 @@ impl CocoDataset {
         options: &LoadOptions,
     ) -> Result<Self> {
         let fail = |detail: String| Error::format(origin.annotations, COCO, detail);
-        let mut categories = categories::sound(std::mem::take(&mut file.categories)).map_err(fail)?;
+        let mut categories = categories::valid(std::mem::take(&mut file.categories)).map_err(fail)?;
         categories::relabel(&mut categories, options.labels, origin.annotations)?;
-        let Sound { mut images, quarantine, bad_of_total } = keep_sound(file, origin, &categories);
+        let ValidRecords { mut images, quarantine, bad_of_total } = keep_valid(file, origin, &categories);
         let tolerance = &options.tolerance;
         tolerance.list(&quarantine)?;
         let is_missing = |defect: &&Defect| defect.code == DefectCode::MissingFile;

@@ -48,17 +48,15 @@ impl DecodeLimits {
 
 /// Reads a JPEG, PNG, BMP or WebP file as RGB, with [`DecodeLimits::default`].
 ///
-/// The format is recognised by the content, not by the name. Grey and CMYK JPEGs become RGB. In PNGs, 16-bit
-/// samples are scaled to 8 bits, grey and palette become RGB, and alpha is dropped (as Pillow's `convert("RGB")`
-/// does). Compressed BMPs and animated WebPs are refused. Orientation tags (EXIF) are ignored, as Pillow,
-/// torchvision and pycocotools ignore them: the boxes of the datasets refer to the stored pixels.
-/// [`read_upright`] follows the tag.
+/// The format is recognised by the content, not by the name. Grey and CMYK JPEGs become RGB. In PNGs, 16-bit samples
+/// are scaled to 8 bits, grey and palette become RGB, and alpha is dropped (as Pillow's `convert("RGB")` does).
+/// Compressed BMPs and animated WebPs are refused. Orientation tags (EXIF) are ignored, as Pillow, torchvision and
+/// pycocotools ignore them: the boxes of the datasets refer to the stored pixels. [`read_upright`] follows the tag.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::TooLarge`] above the limits, [`Error::Data`] for any other
-/// format and for an incomplete or damaged image, including a JPEG whose data end before its last block. Other
-/// damage inside a JPEG's entropy-coded data often decodes to wrong pixels without an error; only a hash would
-/// detect it.
+/// format and for an incomplete or damaged image, including a JPEG whose data end before its last block. Other damage
+/// inside a JPEG's entropy-coded data often decodes to wrong pixels without an error; only a hash would detect it.
 pub fn read_image(path: &Path) -> Result<Image> {
     let limits = DecodeLimits::default();
     decode_image(&read_limited(path, limits.max_file_bytes)?, path, &limits)
@@ -82,8 +80,9 @@ pub fn decode_upright(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Resul
     let Image { width, height, pixels } = decode_image(bytes, path, limits)?;
     let buffer = u32::try_from(width).ok().zip(u32::try_from(height).ok());
     let buffer = buffer.and_then(|(width, height)| RgbImage::from_raw(width, height, pixels));
-    let mut image =
-        DynamicImage::ImageRgb8(buffer.ok_or_else(|| Error::decode(path, "its size is no image's"))?);
+    let mut image = DynamicImage::ImageRgb8(
+        buffer.ok_or_else(|| Error::decode(path, "its size does not fit its pixels"))?,
+    );
     image.apply_orientation(header(bytes, path)?.1);
     let (width, height) = (image.width() as usize, image.height() as usize);
     Image::new(width, height, image.into_rgb8().into_raw())
@@ -151,8 +150,7 @@ fn decoder<'a>(bytes: &'a [u8], format: ImageFormat, path: &Path) -> Result<impl
     reader.into_decoder().map_err(|error| Error::decode(path, error))
 }
 
-/// Returns the length of a PNG's palette in bytes. The decoder assumes whole colours, 256 at most, without a
-/// check.
+/// Returns the length of a PNG's palette in bytes. The decoder assumes whole colours, 256 at most, without a check.
 fn palette_bytes(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
     loop {

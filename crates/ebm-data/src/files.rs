@@ -67,12 +67,10 @@ pub fn create_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|source| Error::io("create", path, source))
 }
 
-/// Writes `bytes` atomically: beside `path`, then renamed. A reader sees the old content or the new, never a
-/// part.
+/// Writes `bytes` atomically: beside `path`, then renamed. A reader sees the old content or the new, never a part.
 ///
-/// Parent directories are created. The content is not forced to the disk, so a power failure may lose it. A
-/// `path` that is no regular file, such as a device or a symbolic link, is refused: it is neither replaced nor
-/// followed.
+/// Parent directories are created. The content is not forced to the disk, so a power failure may lose it. A `path`
+/// that is no regular file, such as a device or a symbolic link, is refused: it is neither replaced nor followed.
 ///
 /// # Errors
 /// [`Error::Io`] if a directory or file cannot be written; the temporary file is then removed.
@@ -165,7 +163,7 @@ mod tests {
         write_atomic(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-        // A directory cannot be replaced by a file: the error comes back and the aside file is gone.
+        // A directory cannot be replaced by a file: the error is returned and the temporary file is gone.
         assert!(matches!(write_atomic(&dir.path().join("deep"), b"x"), Err(Error::Io { .. })));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }

@@ -34,9 +34,8 @@ pub use recipe::{Item, Recipe};
 /// of the iteration. Its images follow from the key, split as `"order" → epoch`, and an image's augmentation from
 /// `"augment" → epoch → index`.
 ///
-/// An image that cannot be decoded, or whose size is not the annotated one, is left out of its batch and
-/// recorded. A batch without images is skipped. Above the tolerated fraction the iteration ends with
-/// [`Error::TooManyDefects`].
+/// An image that cannot be decoded, or whose size is not the annotated one, is left out of its batch and recorded. A
+/// batch without images is skipped. Above the tolerated fraction the iteration ends with [`Error::TooManyDefects`].
 pub struct Loader<R: Recipe = DetectionRecipe> {
     shared: Arc<Shared<R>>,
 }

@@ -53,8 +53,8 @@ impl Finding {
     }
 
     /// Returns the reason to leave out the sample `sample` of `file`.
-    pub(crate) fn trouble(self, file: &Path, sample: impl Into<String>) -> Trouble {
-        Trouble::Defect(self.in_sample(file, sample))
+    pub(crate) fn into_sample_error(self, file: &Path, sample: impl Into<String>) -> SampleError {
+        SampleError::Defect(self.in_sample(file, sample))
     }
 
     /// Returns the finding as a defect of the sample `sample` of `file`.
@@ -85,21 +85,21 @@ impl std::fmt::Display for Defect {
 
 /// Reason why a sample could not be prepared.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum SampleError {
     /// The sample is defective and left out.
     Defect(Defect),
     /// The machine failed; this must not count as a defect.
     Fatal(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for SampleError {
     fn from(error: Error) -> Self {
         Self::Fatal(error)
     }
 }
 
 /// Result whose error costs one sample, or ends the computation.
-pub type Attempt<T> = std::result::Result<T, Trouble>;
+pub type SampleResult<T> = std::result::Result<T, SampleError>;
 
 /// Defects in the order in which they were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -174,8 +174,7 @@ impl Tolerance {
         Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
     }
 
-    /// Checks like [`Tolerance::check`], and also fails if every sample is defective, however large the fraction
-    /// is.
+    /// Checks like [`Tolerance::check`], and also fails if every sample is defective, however large the fraction is.
     pub(crate) fn check_left(&self, quarantine: &Quarantine, bad: usize, total: usize) -> Result<()> {
         let none_left = Self { max_bad_fraction: 0., report: self.report.clone() };
         if bad < total { self } else { &none_left }.check(quarantine, bad, total)

@@ -25,13 +25,13 @@ pub fn resize_pillow(image: &Image, width: usize, height: usize) -> Image {
 /// width, which changes the intermediate rounding; versions before 13 do not do this.
 pub fn resize_pillow_box(image: &Image, width: usize, height: usize) -> Image {
     if image.height.saturating_sub(height) > 2 * image.width.saturating_sub(width) {
-        return turned(&resize(&turned(image), Filter::Box, height, width));
+        return transposed(&resize(&transposed(image), Filter::Box, height, width));
     }
     resize(image, Filter::Box, width, height)
 }
 
 /// Returns the transposed image.
-fn turned(image: &Image) -> Image {
+fn transposed(image: &Image) -> Image {
     let Image { width, height, pixels } = image;
     let mut turned = Vec::with_capacity(pixels.len());
     for x in 0..*width {

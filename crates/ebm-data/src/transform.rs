@@ -266,8 +266,7 @@ pub struct TransformMemory {
     pub(crate) unfiltered: Unfiltered,
 }
 
-/// Converts boxes `(x0, y0, x1, y1)` from an image of size `from` (height, width) to its resized copy of size
-/// `to`.
+/// Converts boxes `(x0, y0, x1, y1)` from an image of size `from` (height, width) to its resized copy of size `to`.
 pub fn resize_boxes(boxes: &[[f32; 4]], from: (usize, usize), to: (usize, usize)) -> Vec<[f32; 4]> {
     let (down, across) = (to.0 as f32 / from.0 as f32, to.1 as f32 / from.1 as f32);
     boxes.iter().map(|[x0, y0, x1, y1]| [x0 * across, y0 * down, x1 * across, y1 * down]).collect()
@@ -282,8 +281,7 @@ pub fn flip_boxes(boxes: &[[f32; 4]], width: usize) -> Vec<[f32; 4]> {
 /// Divisor of a batch's sides, so that each level of the feature pyramid halves exactly.
 pub const SIZE_DIVISOR: usize = 32;
 
-/// Returns the `(height, width)` that holds all of `sizes`, each side rounded up to a multiple of
-/// [`SIZE_DIVISOR`].
+/// Returns the `(height, width)` that holds all of `sizes`, each side rounded up to a multiple of [`SIZE_DIVISOR`].
 pub fn padded_size(sizes: impl IntoIterator<Item = (usize, usize)>) -> (usize, usize) {
     let (height, width) =
         sizes.into_iter().fold((0, 0), |(height, width), size| (height.max(size.0), width.max(size.1)));

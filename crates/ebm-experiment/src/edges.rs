@@ -118,7 +118,7 @@ mod tests {
         let edges = CalibratedEdge::of_box([3.0, 4.0, 20.0, 50.0], [0.5, 2.0, 1.0, 4.0]);
         let found = edges.map(|edge| (edge.edge, edge.least, edge.factor));
         assert_eq!(found, [(3.0, 2.0, 0.5), (4.0, 5.0, 2.0), (23.0, 2.0, 1.0), (54.0, 5.0, 4.0)]);
-        // Half of 9 + 5 and the least.
+        // Half of 9 + 5, plus `least`.
         let region = region(&[[8.0, 17.0], [88.0, 93.0]]);
         assert_eq!(edges.map(|edge| edge.scale(&region)), [9.0, 12.0, 9.0, 12.0]);
         assert_eq!(edges[0].interval(&region), [-1.5, 7.5]);
@@ -129,14 +129,14 @@ mod tests {
         let mut found = EdgeIntervals::default();
         assert!(found.is_empty() && found.calibrated(0.9).is_err());
         // Boxes of 10 × 20 whose density has no width: scales of 1 and 2. The left edge is off by 0.1, 0.2, …
-        // 1.9, the bottom one by twice as much the other way, the others not at all.
+        // 1.9, the bottom edge by twice as much the other way, the others not at all.
         let nothing = [0, 1, 2, 3].map(|_| region(&[]));
         for i in 1..=19 {
             let off = 0.1 * f64::from(i);
             found.push(&nothing, [5.0, 5.0, 10.0, 20.0], [5.0 + off, 5.0, 10.0 - off, 20.0 - 2.0 * off]);
         }
         let ([left, top, right, bottom], width) = found.calibrated(0.9).unwrap();
-        // The eighteenth of nineteen: ⌈0.9 · 20⌉.
+        // The 18th of 19 distances: ⌈0.9 · 20⌉.
         assert!((left - 1.8).abs() < 1e-12 && (bottom - 1.8).abs() < 1e-12, "{left} {bottom}");
         assert!(top == 0.0 && right < 1e-12, "{top} {right}");
         assert!((width - 2.0 * 1.8 * (0.1 + 0.1)).abs() < 1e-9, "{width}");

@@ -71,7 +71,7 @@ impl PairedDifference {
 mod tests {
     use super::*;
 
-    /// Numbers from −1 to 1 with mean 0.
+    /// Returns numbers from −1 to 1 with mean 0.
     fn spread(items: usize) -> Vec<f64> {
         (0..items).map(|i| 2.0 * (i as f64 + 0.5) / items as f64 - 1.0).collect()
     }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn the_interval_of_one_seed_is_that_of_the_mean() {
         let found = PairedDifference::new(&[spread(400)], Key::new(1)).unwrap();
-        // The standard deviation of uniform numbers over (−1, 1), of a mean of 400.
+        // The standard deviation of the mean of 400 uniform numbers over (−1, 1).
         let half = 1.96 * (1.0f64 / 3.0).sqrt() / 20.0;
         assert!(found.mean.abs() < 1e-12 && found.lower == 0.5);
         let [low, high] = found.interval;

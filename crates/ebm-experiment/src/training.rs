@@ -114,7 +114,7 @@ pub struct Session<'a> {
 pub struct Run<'a> {
     /// Folder, seed and checkpoints of the run. [`train`] sets `config` and `steps` when the network is built.
     pub spec: RunSpec<'a>,
-    /// Number of steps between validations, after each of which the best network is kept; 0 for one validation at
+    /// Number of steps between validations. Each validation keeps the best network so far. With 0 there is one at
     /// the end.
     pub validate_every: usize,
 }
@@ -144,8 +144,8 @@ pub fn train<T: Training>(
     let settings = with_inputs(settings);
     let spec = RunSpec { config: &settings, steps, ..spec };
     let run = Run { spec, ..*run };
-    let mut judge = Judge { training, data: &mut data };
-    let best = train_validated(&run, &mut network, &mut judge, session)?;
+    let mut validation = TaskValidation { training, data: &mut data };
+    let best = train_validated(&run, &mut network, &mut validation, session)?;
     if session.group.is_first() {
         training.finish(&mut data, session)?;
     }
@@ -162,12 +162,12 @@ fn table(inputs: &Inputs) -> String {
 }
 
 /// Validation that calls the task.
-struct Judge<'a, T: Training> {
+struct TaskValidation<'a, T: Training> {
     training: &'a mut T,
     data: &'a mut T::Data,
 }
 
-impl<T: Training> Validation<T::Network> for Judge<'_, T> {
+impl<T: Training> Validation<T::Network> for TaskValidation<'_, T> {
     type Error = T::Error;
 
     const MEASURE: Measure = T::MEASURE;

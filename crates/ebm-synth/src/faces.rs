@@ -1,9 +1,7 @@
-//! Discs in place of faces, for tests and quick checks of the age and pose experiments. Results on them say
-//! nothing about faces.
+//! Discs in place of faces, for tests and quick checks of age and pose experiments. Results say nothing about faces.
 //!
-//! The radius of a disc encodes the age, 21 to 60 years. Two dots on it encode the pose in degrees: the larger
-//! moves left with yaw and up with pitch, the smaller is at the disc's crown and turns clockwise with roll. A
-//! mirrored picture has the pose (−yaw, pitch, −roll).
+//! The radius encodes the age, 21 to 60 years. Two dots encode the pose in degrees: the larger moves left with yaw
+//! and up with pitch, the smaller at the crown turns clockwise with roll. Mirroring gives (−yaw, pitch, −roll).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,8 +34,7 @@ pub struct GeneratedAges {
     pub split: PathBuf,
 }
 
-/// Writes `count` pictures of `size` × `size` pixels with an age to PNG files in `dir`, or reuses the pictures in
-/// `dir`.
+/// Writes `count` pictures of `size` × `size` pixels with ages to PNG files in `dir`, or reuses existing ones.
 ///
 /// # Errors
 /// [`ebm_data::Error::Argument`] if `size` or `count` is out of range or `dir` holds anything else;
@@ -66,8 +63,7 @@ pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<
     Ok(GeneratedAges { images: dir.join(IMAGES), split: dir.join(SPLIT) })
 }
 
-/// Returns `count` pictures of `size` × `size` pixels with yaw, pitch and roll in degrees. Their names are their
-/// indices.
+/// Returns `count` pictures of `size` × `size` pixels with yaw, pitch and roll in degrees, named by their index.
 ///
 /// # Errors
 /// [`ebm_data::Error::Argument`] if `size` or `count` is out of range.

@@ -1,5 +1,5 @@
-//! Generated datasets in directories. An existing dataset is reused, a directory never holds half a dataset, and
-//! other files are never overwritten.
+//! Generated datasets in directories: existing ones are reused, none is half written, other files are not
+//! overwritten.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -29,8 +29,7 @@ pub(crate) struct Kind {
 /// Largest size of a manifest, in bytes.
 const MANIFEST_LIMIT: u64 = 1 << 20;
 
-/// Digest of the inputs of a dataset, and the size of all its files. Both together show that a directory is
-/// complete.
+/// Digest of the inputs of a dataset, and the size of all its files. Both together show that a directory is complete.
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     digest: String,
@@ -40,9 +39,8 @@ struct Manifest {
 /// Makes the dataset of `config`, `count` and `key` in `dir` unless it exists. `write` writes its files into a
 /// directory, and `files` returns their paths in it.
 ///
-/// Everything is written to `.<name>.partial` beside `dir`, which is renamed to `dir` when it is complete. The
-/// holder of the lock `.<name>.lock` owns that directory: files that are in it when the lock is taken come from a
-/// killed process.
+/// Everything is written to `.<name>.partial` beside `dir`, which is renamed at the end. The holder of the lock
+/// `.<name>.lock` owns that directory; files in it when the lock is taken come from a killed process.
 ///
 /// # Errors
 /// [`Error::Argument`] if `dir` has no name or holds anything else; the errors of `write`; [`Error::Io`].

@@ -1,8 +1,8 @@
 //! Generated detection scenes in COCO format.
 //!
-//! A scene is a textured ground with a few figures of six categories. The hue of a figure is near the hue of its
-//! category. Later figures hide parts of earlier ones, and the image's border cuts some. A box is tight around
-//! the pixels that its figure covers by half or more.
+//! A scene is a textured ground with some figures of six categories, each in a hue of its category. Later ones hide
+//! parts of earlier ones, and the image's border cuts some. A box is tight around pixels that are covered by half or
+//! more.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -216,7 +216,7 @@ fn coco(config: &SceneConfig, name: impl Fn(usize) -> String, scenes: &[Vec<Scen
 mod tests {
     use super::*;
 
-    /// Where nothing but the figure differs from the ground.
+    /// The boxes fit the pixels that differ from the ground in scenes of one figure.
     #[test]
     fn a_box_is_tight_around_what_is_seen() {
         let config = SceneConfig { objects: 1..=1, noise: 0.0, ..SceneConfig::default() };
@@ -232,7 +232,7 @@ mod tests {
                 (top, bottom) = (top.min(at / 160), bottom.max(at / 160 + 1));
             }
             let [x, y, w, h] = objects[0].bbox;
-            // A pixel that is covered in less than half differs too; a point of a star has several.
+            // A pixel that is covered by less than half differs too; a star's point has several.
             let apart = [x - left, y - top, right - (x + w), bottom - (y + h)];
             assert!(apart.iter().all(|&pixels| pixels <= 3), "{apart:?} of {objects:?} in {index}");
         }

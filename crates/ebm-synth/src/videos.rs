@@ -1,9 +1,7 @@
-//! Drawn videos of one target each, with exact boxes, in OTB's layout, for quick checks of trackers and for
-//! tests.
+//! Drawn videos of one target each, with exact boxes, in OTB's layout, for quick checks of trackers and for tests.
 //!
-//! The target and its distractors are figures of [`scenes`](crate::scenes). They move along smooth curves over a
-//! textured ground, and grow and shrink. The target is in front. The bytes of a video depend only on its key and
-//! configuration.
+//! The target and its distractors are figures of [`scenes`](crate::scenes) that move along smooth curves and change
+//! their size. The target is in front. The bytes of a video depend only on its key and configuration.
 
 use std::f32::consts::TAU;
 use std::ops::RangeInclusive;
@@ -181,16 +179,13 @@ impl Video {
     }
 }
 
-/// Writes `count` videos into `dir`, or reuses them if `dir` holds the same ones. Returns them with their boxes,
-/// rounded to 0.001 pixels.
+/// Writes `count` videos into `dir`, or reuses existing ones. Returns them with their boxes, rounded to 0.001 pixels.
 ///
-/// Video `i` (from 0) is the result of [`Video::new`] for `config` and `key.index(i)` and does not depend on
-/// `count`. All files are written beside `dir` and renamed at the end.
+/// Video `i` (from 0) is [`Video::new`] of `config` and `key.index(i)`. All is written beside `dir` and then renamed.
 ///
 /// # Errors
-/// [`ebm_data::Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds
-/// anything else than these videos; [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be
-/// written.
+/// [`ebm_data::Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds other
+/// files; [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be written.
 pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Result<Vec<Sequence>> {
     config.validate()?;
     check("videos", [("count", (1..=MOST).contains(&count), "be in 1..=9999")])?;

@@ -28,7 +28,7 @@ pub fn moved_with(model: &Path, file: &Path) -> PathBuf {
 /// [`Error::File`] if `folder` has a different file of that name; [`Error::Io`].
 pub fn keep_base(file: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
     let (own, parent) = (file.file_name().unwrap_or_default(), file.parent().unwrap_or(folder));
-    if whole(parent).is_ok_and(|parent| whole(folder).is_ok_and(|folder| parent == folder)) {
+    if canonical(parent).is_ok_and(|parent| canonical(folder).is_ok_and(|folder| parent == folder)) {
         return Ok(own.into());
     }
     let name = Path::new(name).with_extension(file.extension().unwrap_or("safetensors".as_ref()));
@@ -48,7 +48,7 @@ pub fn keep_base(file: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// Returns a path without symbolic links and relative parts.
-fn whole(path: &Path) -> Result<PathBuf> {
+fn canonical(path: &Path) -> Result<PathBuf> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     path.canonicalize().map_err(|source| Error::Io { path: path.to_owned(), action: "find", source })
 }
@@ -85,7 +85,7 @@ mod tests {
         let bytes = |name: &str| std::fs::read(at(name)).unwrap();
         assert_eq!(bytes("run/base.pth"), bytes("given/any.pth"));
         assert_eq!(moved_with(&at("run/model.safetensors"), Path::new("../base.pth")), at("run/base.pth"));
-        // What lies there stays, under its name; what another run began with is not written over.
+        // A file in the folder keeps its name; the base of another run is not overwritten.
         assert_eq!(keep_base(&at("given/any.pth"), &at("given"), "base").unwrap(), Path::new("any.pth"));
         std::fs::write(at("given/any.pth"), [1; 64]).unwrap();
         let error = keep_base(&at("given/any.pth"), &at("run"), "base").unwrap_err().to_string();

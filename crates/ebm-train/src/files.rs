@@ -141,22 +141,22 @@ pub(crate) mod faults {
         fault: Fault,
         /// Number of the operation that fails, from 0.
         at: usize,
-        seen: Vec<&'static str>,
+        operations: Vec<&'static str>,
     }
 
     /// Runs `work` with `fault` at its operation `at`; returns the result and the operations that were reached.
     pub fn with<T>(fault: Fault, at: usize, work: impl FnOnce() -> T) -> (T, Vec<&'static str>) {
-        PLAN.with_borrow_mut(|plan| *plan = Some(Plan { fault, at, seen: Vec::new() }));
+        PLAN.with_borrow_mut(|plan| *plan = Some(Plan { fault, at, operations: Vec::new() }));
         let result = work();
         let plan = PLAN.with_borrow_mut(Option::take);
-        (result, plan.map(|plan| plan.seen).unwrap_or_default())
+        (result, plan.map(|plan| plan.operations).unwrap_or_default())
     }
 
     pub fn fault(operation: &'static str) -> io::Result<()> {
         PLAN.with_borrow_mut(|plan| {
             let Some(plan) = plan else { return Ok(()) };
-            let place = plan.seen.len();
-            plan.seen.push(operation);
+            let place = plan.operations.len();
+            plan.operations.push(operation);
             let hit = match plan.fault {
                 Fault::Error => place == plan.at,
                 Fault::Kill => place >= plan.at,

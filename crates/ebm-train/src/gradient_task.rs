@@ -122,8 +122,8 @@ pub struct LossPart {
     pub name: Option<&'static str>,
     /// Scalar in single precision.
     pub value: Tensor,
-    /// Number of terms whose mean this part is. With several processes every term has the same weight, whatever
-    /// the size of a share.
+    /// Number of terms whose mean this part is. With several processes every term has the same weight,
+    /// in shares of any size.
     pub terms: usize,
 }
 

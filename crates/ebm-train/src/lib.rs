@@ -1,7 +1,7 @@
 //! The training loop, checkpoints and metric logs.
 //!
 //! **Invariants**: the crate knows no task (a task implements [`TrainTask`]), never prints (a [`Progress`]
-//! decides what is shown), reads no clock and draws no random number. Learning rates and generators are functions
+//! selects what to show), reads no clock and draws no random number. Learning rates and generators are functions
 //! of the step, so a checkpoint holds only parameters and optimiser state, and resuming is exact.
 //!
 //! | Module | Content |

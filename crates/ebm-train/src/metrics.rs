@@ -35,9 +35,8 @@ pub struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Opens or creates a log. It is cut off at `len` bytes, the length that a checkpoint recorded, and then at
-    /// the last whole line; [`u64::MAX`] keeps everything. [`bytes`](Self::bytes) shows whether the log was
-    /// shorter.
+    /// Opens or creates a log. It is cut off at `len` bytes, the length that a checkpoint recorded, and then at the
+    /// last whole line; [`u64::MAX`] keeps everything. [`bytes`](Self::bytes) shows whether the log was shorter.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -1,9 +1,8 @@
 //! Files of trained weights with a description of the model.
 //!
-//! A model is one safetensors file. Its metadata hold all that a later command needs beside the tensors: the
-//! task, the training method, the whole configuration, the classes, and the base network. The metadata of a
-//! safetensors file are strings by name. Every field of [`ModelMetadata`] is one of them, so that other programs
-//! can read it too.
+//! A model is one safetensors file. Its metadata hold all that a later command needs beside the tensors: the task,
+//! the training method, the whole configuration, the classes, and the base network. The metadata of a safetensors
+//! file are strings by name. Every field of [`ModelMetadata`] is one of them, so that other programs can read it too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +38,7 @@ pub struct Class {
     pub name: String,
 }
 
-/// Base network on top of which another network was trained.
+/// Network that another network was trained on top of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BaseNetwork {
     /// SHA-256 in hexadecimal, either of the network's parameters ([`digest`]) or of its file; the task decides.
@@ -155,7 +154,7 @@ impl ModelMetadata {
     /// # Errors
     /// The errors of [`read`](Self::read); [`Error::File`] if the file has no metadata, or is for another task.
     pub fn require(path: &Path, tasks: &[&str]) -> Result<Self> {
-        let found = Self::read(path)?.ok_or_else(|| unsaid(path))?;
+        let found = Self::read(path)?.ok_or_else(|| no_metadata(path))?;
         if !tasks.is_empty() {
             found.check_task(path, tasks)?;
         }
@@ -195,9 +194,8 @@ impl ModelMetadata {
         Ok(import::save_safetensors_with(path, tensors, &self.to_metadata()?)?)
     }
 
-    /// Refuses annotations that have another name for a label than the classes of the file at `path`, which has
-    /// these metadata. Messages call the annotations `annotations`. If the file names no classes, nothing is
-    /// refused.
+    /// Refuses annotations that have another name for a label than the classes of the file at `path`, which has these
+    /// metadata. Messages call the annotations `annotations`. If the file names no classes, nothing is refused.
     ///
     /// # Errors
     /// [`Error::File`] with both names.
@@ -278,7 +276,7 @@ impl ModelFile {
     pub fn of(file: &WeightBytes<'_>, device: &Device) -> Result<Self> {
         let (tensors, said) = file.load(device)?;
         let path = file.path.clone();
-        let said = ModelMetadata::parse(&path, &said)?.ok_or_else(|| unsaid(&path))?;
+        let said = ModelMetadata::parse(&path, &said)?.ok_or_else(|| no_metadata(&path))?;
         Ok(Self { path, said, tensors })
     }
 
@@ -306,7 +304,7 @@ impl ModelFile {
     }
 }
 
-fn unsaid(path: &Path) -> Error {
+fn no_metadata(path: &Path) -> Error {
     refusal(
         path,
         "it does not say what it is: it was made elsewhere; give one that was trained here".to_owned(),

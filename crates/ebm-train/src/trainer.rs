@@ -33,16 +33,14 @@ pub struct StepReport {
     pub scalars: BTreeMap<String, f64>,
 }
 
-/// Task to train. A step depends only on the step's number and the state (batch, learning rate and random
-/// generators derive from the number and the seed), so that a resumed run repeats an uninterrupted one bit for
-/// bit.
+/// Task to train. A step depends only on the step's number and the state (batch, learning rate and random generators
+/// derive from the number and the seed), so that a resumed run repeats an uninterrupted one bit for bit.
 pub trait TrainTask {
     /// Result of a step that [`apply`](Self::apply) consumes: the gradients, and new running statistics if there
     /// are any.
     type Update;
 
-    /// Computes the loss and the gradients of a step without changing anything that
-    /// [`state`](Self::state) saves.
+    /// Computes the loss and the gradients of a step without changing anything that [`state`](Self::state) saves.
     ///
     /// # Errors
     /// The errors of the task; they end the run.
@@ -84,7 +82,7 @@ pub fn train_run<T: TrainTask>(
     task: &mut T,
     progress: &mut dyn Progress,
 ) -> Result<RunDir> {
-    lead(spec, task, progress, &Group::alone())
+    train_as_first(spec, task, progress, &Group::alone())
 }
 
 /// Trains like [`train_run`] in the processes of `group`. Each process has its own `task` on its own share of the
@@ -100,14 +98,14 @@ pub fn train_together<T: TrainTask>(
     group: &Group,
 ) -> Result<Option<RunDir>> {
     let trained = match group.is_first() {
-        true => lead(spec, task, progress, group).map(Some),
-        false => take_steps(spec, task, progress, group, None).map(|()| None),
+        true => train_as_first(spec, task, progress, group).map(Some),
+        false => run_steps(spec, task, progress, group, None).map(|()| None),
     };
     trained.inspect_err(|error| group.fail(&error.to_string()))
 }
 
 /// Trains as rank 0.
-fn lead<T: TrainTask>(
+fn train_as_first<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
     progress: &mut dyn Progress,
@@ -116,12 +114,12 @@ fn lead<T: TrainTask>(
     let run = spec.open(&progress.environment())?;
     progress.begin(&format!("training {}", spec.name), spec.whole.unwrap_or(spec.steps));
     let records = Records::open(spec, &run, task, progress)?;
-    take_steps(spec, task, progress, group, Some(records))?;
+    run_steps(spec, task, progress, group, Some(records))?;
     Ok(run)
 }
 
 /// Runs the loop of one rank; rank 0 has `records`.
-fn take_steps<T: TrainTask>(
+fn run_steps<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
     progress: &mut dyn Progress,

@@ -12,17 +12,15 @@ pub struct Category {
     pub id: u64,
     /// The name.
     pub name: String,
-    /// Label that a model uses, from 1. It is the position among the ids in ascending order. If the model has as
-    /// many labels as the highest id, it is the id itself, as in torchvision's 90 labels for COCO's 80
-    /// categories.
+    /// Label that a model uses, from 1. It is the position among the ids in ascending order. If the model has as many
+    /// labels as the highest id, it is the id itself, as in torchvision's 90 labels for COCO's 80 categories.
     pub label: usize,
 }
 
 /// Returns the categories by ascending id, labelled by position.
 /// # Errors
-/// A description of the first category that has no name, or the id or the name of another one; or of an empty
-/// list.
-pub(super) fn sound(records: Vec<CategoryRecord>) -> Result<Vec<Category>, String> {
+/// A description of the first category that has no name, or the id or the name of another one; or of an empty list.
+pub(super) fn valid(records: Vec<CategoryRecord>) -> Result<Vec<Category>, String> {
     let mut categories: Vec<Category> = Vec::with_capacity(records.len());
     for CategoryRecord { id, name } in records {
         let name = name.ok_or_else(|| format!("the category {id} has no name"))?;
@@ -64,7 +62,7 @@ mod tests {
 
     fn labelled(ids: &[u64], labels: usize) -> Result<Vec<usize>, String> {
         let record = |&id: &u64| CategoryRecord { id, name: Some(format!("c{id}")) };
-        let mut categories = sound(ids.iter().map(record).collect())?;
+        let mut categories = valid(ids.iter().map(record).collect())?;
         let relabelled = relabel(&mut categories, Some(labels), Path::new("a.json"));
         relabelled.map_err(|error| error.to_string())?;
         Ok(categories.iter().map(|category| category.label).collect())

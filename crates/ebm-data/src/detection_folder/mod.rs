@@ -20,7 +20,7 @@
 
 mod coco;
 mod data_yaml;
-mod listed;
+mod merge;
 mod voc;
 mod yolo;
 
@@ -146,7 +146,7 @@ impl DetectionFolder {
             Format::Yolo => yolo::read(&self.root, &paths[0], &self.classes)?,
         };
         let origin = Origin { annotations: &self.root, images: &self.root, check_files: options.check_files };
-        CocoDataset::from_file(listed::annotation_file(&self.root, &self.classes, listed), &origin, options)
+        CocoDataset::from_file(merge::annotation_file(&self.root, &self.classes, listed), &origin, options)
     }
 }
 

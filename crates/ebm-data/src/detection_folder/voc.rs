@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::listed::{Annotated, Listed, Sought};
+use super::merge::{AnnotatedImage, AnnotatedObject, Parsed};
 use super::{Split, Splits, folders_of_splits, stem, unusable};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
 }
 
 /// Reads the XML files of a split.
-pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result<Vec<Listed>> {
+pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result<Vec<AnnotatedImage>> {
     let read = |path: &PathBuf| {
         let listed = with_annotation(path, |annotation| {
             let line =
@@ -51,13 +51,13 @@ pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result
                 let (name, [x0, y0, x1, y1], is_difficult) = read_object(object)?;
                 let label = classes.partition_point(|class| class.as_str() < name) + 1;
                 // From the first pixel's left edge to the last one's right edge.
-                Ok(Annotated { label, corners: [x0 - 1., y0 - 1., x1, y1], is_difficult })
+                Ok(AnnotatedObject { label, corners: [x0 - 1., y0 - 1., x1, y1], is_difficult })
             };
             let objects = objects(annotation).map(|object| (line(object), annotated(object))).collect();
             Ok((find_image(root, path, annotation), objects))
         })?;
         let (image, objects) = listed.unwrap_or_else(|finding| (Err(finding), Vec::new()));
-        Ok(Listed { file: path.clone(), image, objects })
+        Ok(AnnotatedImage { file: path.clone(), image, objects })
     };
     files.par_iter().map(read).collect()
 }
@@ -83,7 +83,7 @@ fn files_of_splits(root: &Path) -> Result<Splits> {
     for (split, part) in folders_of_splits(root) {
         let files = xml_files(&part)?;
         if !files.is_empty() && splits.insert(split, files).is_some() {
-            return Err(unusable(root, format!("two folders are called as the split {split} is; leave one")));
+            return Err(unusable(root, format!("two folders have a name of the split {split}; leave one")));
         }
     }
     Ok(splits)
@@ -115,7 +115,7 @@ fn files_of_list(list: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Applies `of` to the root element of an XML file. Returns a defect if the file cannot be used.
-fn with_annotation<T>(path: &Path, of: impl FnOnce(Node<'_, '_>) -> Sought<T>) -> Result<Sought<T>> {
+fn with_annotation<T>(path: &Path, of: impl FnOnce(Node<'_, '_>) -> Parsed<T>) -> Result<Parsed<T>> {
     let defect = |code, detail: String| Ok(Err(Finding::new(code, detail)));
     if !path.is_file() {
         return defect(DefectCode::BadAnnotation, "listed, but not there".to_owned());
@@ -137,10 +137,9 @@ fn objects<'a, 'b: 'a>(annotation: Node<'a, 'b>) -> impl Iterator<Item = Node<'a
     annotation.children().filter(|child| child.has_tag_name("object"))
 }
 
-/// Finds the image of an annotation. It has the name of the XML file and lies in one of the usual folders, as
-/// readers of VOC assume. Otherwise it is the file that `filename` names, which is often a path on another
-/// machine.
-fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Sought<(PathBuf, (usize, usize))> {
+/// Finds the image of an annotation. It has the name of the XML file and lies in one of the usual folders, as readers
+/// of VOC assume. Otherwise it is the file that `filename` names, which is often a path on another machine.
+fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Parsed<(PathBuf, (usize, usize))> {
     let beside = xml.parent().unwrap_or(root);
     let folders: Vec<PathBuf> = std::iter::once(beside.to_owned())
         .chain(IMAGE_FOLDERS.map(|name| root.join(name)))
@@ -167,7 +166,7 @@ fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Sought<(Path
 }
 
 /// Reads an object's name and box, and whether it is difficult. Its parts have names and boxes that are ignored.
-fn read_object<'a>(object: Node<'a, '_>) -> Sought<(&'a str, [f64; 4], bool)> {
+fn read_object<'a>(object: Node<'a, '_>) -> Parsed<(&'a str, [f64; 4], bool)> {
     let name = text(object, "name").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| {
         Finding::new(DefectCode::BadAnnotation, "an object without <name>; name its class".to_owned())

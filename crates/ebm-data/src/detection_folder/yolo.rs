@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use rayon::prelude::*;
 
 use super::data_yaml::DataYaml;
-use super::listed::{Annotated, Listed, Sought};
+use super::merge::{AnnotatedImage, AnnotatedObject, Parsed};
 use super::{Split, Splits, stem, unusable};
 use crate::decode::{Header, read_header};
 use crate::error::{Error, Result};
@@ -46,9 +46,8 @@ pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     Ok((splits, yaml.names))
 }
 
-/// Reads the labels of the images in a folder, sorted by the images' names; label files without an image come
-/// last.
-pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec<Listed>> {
+/// Reads the labels of the images in a folder, sorted by the images' names; label files without an image come last.
+pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec<AnnotatedImage>> {
     let labels = labels_of(root, images);
     let paths: Vec<PathBuf> =
         files_in(images, &EXTENSIONS)?.into_iter().map(|name| images.join(name)).collect();
@@ -65,13 +64,17 @@ pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec
         let text = if texts.contains(&file) { read_limited(&file, MAX_LABEL_BYTES)? } else { Vec::new() };
         read_image(path, file, &String::from_utf8_lossy(&text), classes)
     };
-    let mut listed: Vec<Listed> = paths.par_iter().map(read).collect::<Result<_>>()?;
+    let mut listed: Vec<AnnotatedImage> = paths.par_iter().map(read).collect::<Result<_>>()?;
     for path in &paths {
         texts.remove(&label_file(path));
     }
     listed.extend(texts.into_iter().map(|file| {
         let detail = format!("no image of this name in {}", images.display());
-        Listed { file, image: Err(Finding::new(DefectCode::MissingFile, detail)), objects: Vec::new() }
+        AnnotatedImage {
+            file,
+            image: Err(Finding::new(DefectCode::MissingFile, detail)),
+            objects: Vec::new(),
+        }
     }));
     Ok(listed)
 }
@@ -99,7 +102,7 @@ fn labels_of(root: &Path, images: &Path) -> PathBuf {
 }
 
 /// Reads an image's size and its labels. An image without labels has no objects.
-fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> Result<Listed> {
+fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> Result<AnnotatedImage> {
     let (width, height) = match read_header(image) {
         Ok(Header { is_turned: false, width, height }) => (width, height),
         Err(error @ Error::Io { .. }) => return Err(error),
@@ -112,16 +115,16 @@ fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> 
                     Finding::new(DefectCode::UnreadableImage, format!("{}: {detail}", image.display()))
                 }
             };
-            return Ok(Listed { file, image: Err(finding), objects: Vec::new() });
+            return Ok(AnnotatedImage { file, image: Err(finding), objects: Vec::new() });
         }
     };
     let size = [width as f64, height as f64];
     let lines = (1..).zip(labels.lines()).filter(|(_, line)| !line.trim().is_empty());
     let objects = lines.map(|(number, line)| (number, parse_line(line, size, classes))).collect();
-    Ok(Listed { file, image: Ok((image.to_owned(), (width, height))), objects })
+    Ok(AnnotatedImage { file, image: Ok((image.to_owned(), (width, height))), objects })
 }
 
-fn parse_line(line: &str, [width, height]: [f64; 2], classes: &[String]) -> Sought<Annotated> {
+fn parse_line(line: &str, [width, height]: [f64; 2], classes: &[String]) -> Parsed<AnnotatedObject> {
     let fail = |why: &str| {
         let shown: String = line.chars().take(80).collect();
         Finding::new(DefectCode::BadAnnotation, format!("{shown:?} {why}; write `class cx cy w h`"))
@@ -139,5 +142,5 @@ fn parse_line(line: &str, [width, height]: [f64; 2], classes: &[String]) -> Soug
     }
     let corners =
         [(cx - w / 2.) * width, (cy - h / 2.) * height, (cx + w / 2.) * width, (cy + h / 2.) * height];
-    Ok(Annotated { label: class + 1, corners, is_difficult: false })
+    Ok(AnnotatedObject { label: class + 1, corners, is_difficult: false })
 }

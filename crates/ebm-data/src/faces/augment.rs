@@ -10,8 +10,7 @@ use crate::loader::{Planes, check_range};
 use crate::resize::{neighbours, resize_pillow};
 use crate::transform::{Normalise, TransformMemory};
 
-/// Augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a random
-/// crop.
+/// Augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a random crop.
 ///
 /// The paper gives a range of scales, and scales are drawn uniformly from it. (Code of the authors' later work
 /// draws from a grid of step 0.1, which is not copied.)

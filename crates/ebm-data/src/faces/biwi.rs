@@ -46,5 +46,5 @@ pub fn faces_of_arrays(
         };
         faces.push(path, &name, outcome);
     }
-    faces.within(tolerance)
+    faces.check_tolerance(tolerance)
 }

@@ -84,7 +84,7 @@ pub(super) fn faces_of_rows(
     for row in rows {
         faces.push(split, &row.file, read(row));
     }
-    faces.within(tolerance)
+    faces.check_tolerance(tolerance)
 }
 
 /// Reads the faces that the CSV file `split` lists, in its order, with images in the directory `images`.

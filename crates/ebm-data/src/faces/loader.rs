@@ -31,7 +31,7 @@ use super::{Face, Faces, Pixels};
 use crate::error::{Error, Result};
 use crate::loader::recipe::read_sample;
 use crate::loader::{Batch, Item, Loader, LoaderConfig, Planes, Recipe};
-use crate::quarantine::{Attempt, DefectCode, Finding};
+use crate::quarantine::{DefectCode, Finding, SampleResult};
 use crate::transform::TransformMemory;
 
 pub use super::augment::{Augmentation, FaceTransform, Placement};
@@ -61,8 +61,7 @@ impl Recipe for FaceTransform {
     type Sample = FaceSample;
     type Memory = TransformMemory;
 
-    /// Checks the settings, and that all targets are finite and of equal length. Flip signs, if any, fix the
-    /// length.
+    /// Checks the settings, and that all targets are finite and of equal length. Flip signs, if any, fix the length.
     fn check(&self, dataset: &Faces) -> Result<()> {
         self.check()?;
         let signs = self.augmentation.as_ref().map(|augmentation| augmentation.flip_signs.len());
@@ -96,7 +95,7 @@ impl Recipe for FaceTransform {
         Item { dataset, index, key, .. }: Item<'_, Faces>,
         planes: &mut Planes<'_>,
         memory: &mut TransformMemory,
-    ) -> Attempt<FaceSample> {
+    ) -> SampleResult<FaceSample> {
         let Face { name, pixels, target } = &dataset.faces[index];
         let sample = || format!("face {name}");
         let drawn =
@@ -105,13 +104,13 @@ impl Recipe for FaceTransform {
             Pixels::File(path) => self.write(&read_sample(path, sample)?, drawn, planes, memory),
             Pixels::Region { path, region } => {
                 let part = crop(&read_sample(path, sample)?, *region);
-                let part = part.map_err(|finding| finding.trouble(path, sample()))?;
+                let part = part.map_err(|finding| finding.into_sample_error(path, sample()))?;
                 self.write(&part, drawn, planes, memory);
             }
             Pixels::Memory(image) => {
                 image.check().map_err(|error| {
                     let finding = Finding::new(DefectCode::UnreadableImage, error.to_string());
-                    finding.trouble(Path::new(name), sample())
+                    finding.into_sample_error(Path::new(name), sample())
                 })?;
                 self.write(image, drawn, planes, memory);
             }

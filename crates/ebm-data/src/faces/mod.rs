@@ -92,7 +92,7 @@ impl Faces {
     }
 
     /// Returns the faces, unless more are defective than is tolerated. The report is written first.
-    fn within(self, tolerance: &Tolerance) -> Result<Self> {
+    fn check_tolerance(self, tolerance: &Tolerance) -> Result<Self> {
         let bad = self.quarantine.defects.len();
         tolerance.list(&self.quarantine)?;
         tolerance.check(&self.quarantine, bad, bad + self.faces.len())?;

@@ -25,9 +25,8 @@ pub const SCALE: f64 = 1.3;
 /// row of the centre, the width and the height, in pixels. The crop is a square about the centre, `scale` times
 /// as long as the longer side of the box, such as [`SCALE`].
 ///
-/// A photograph is defective if its name has no pose or names another person than its folder. It is also
-/// defective if its box is missing, not four numbers, empty or outside the image, or if the image's header cannot
-/// be read.
+/// A photograph is defective if its name has no pose or names another person than its folder. It is also defective if
+/// its box is missing, not four numbers, empty or outside the image, or if the image's header cannot be read.
 ///
 /// # Errors
 /// [`Error::Io`] for a folder that cannot be listed, [`Error::Data`] for a folder without photographs,
@@ -63,7 +62,7 @@ pub fn load(root: &Path, scale: f64, tolerance: &Tolerance) -> Result<Faces> {
                 .to_owned();
         return Err(Error::format(root, "the folder of Pointing'04", detail));
     }
-    collected.within(tolerance)
+    collected.check_tolerance(tolerance)
 }
 
 /// Returns the crop and the pose of a photograph.

@@ -180,8 +180,7 @@ impl Split {
     }
 }
 
-/// Returns the part of a name before its last `/`, such as the person of Pointing'04's
-/// `Person01/person01146+15-30`.
+/// Returns the part of a name before its last `/`, such as the person of Pointing'04's `Person01/person01146+15-30`.
 pub fn folder_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }

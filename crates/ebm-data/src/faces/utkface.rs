@@ -70,8 +70,7 @@ pub fn load(images: &Path, split: &Path, shift: Option<f32>, tolerance: &Toleran
 
 /// Reads every JPEG and PNG file of the directory `images`, sorted by name, with the age in its name.
 ///
-/// Other files and subdirectories are ignored. A name without an age, or with one outside 0 to 120, is a
-/// defect.
+/// Other files and subdirectories are ignored. A name without an age, or with one outside 0 to 120, is a defect.
 ///
 /// # Errors
 /// [`Error::Io`] for a directory that cannot be read, [`Error::Data`] for one without images,
@@ -93,7 +92,7 @@ pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
         };
         collected.push(images, &name, outcome);
     }
-    collected.within(tolerance)
+    collected.check_tolerance(tolerance)
 }
 
 /// Parses the label of a row.

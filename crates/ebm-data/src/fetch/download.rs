@@ -13,7 +13,7 @@ use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderName, HeaderValue, Response, Uri, header};
 use ureq::{Agent, Body};
 
-use super::{Event, Report, at, sha256_of};
+use super::{Event, Report, io_error, sha256_of};
 use crate::error::{Error, Result};
 
 /// Size of the read buffer, in bytes.
@@ -43,8 +43,7 @@ impl Default for FetchOptions {
     }
 }
 
-/// Parses the address if it is allowed: https, or http on this machine. Also returns whether it is on this
-/// machine.
+/// Parses the address if it is allowed: https, or http on this machine. Also returns whether it is on this machine.
 fn allowed(url: &str) -> Option<(Uri, bool)> {
     let uri: Uri = url.parse().ok()?;
     let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']);
@@ -54,7 +53,7 @@ fn allowed(url: &str) -> Option<(Uri, bool)> {
 }
 
 /// Returns an address for messages, without a user's name and password.
-fn shown(address: &str) -> Cow<'_, str> {
+fn redacted(address: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = address.split_once("://") else { return address.into() };
     let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest[..host].rfind('@') {
@@ -63,9 +62,8 @@ fn shown(address: &str) -> Cow<'_, str> {
     }
 }
 
-/// Calls `once` until it succeeds or further attempts are useless. It returns the number of bytes received so
-/// far.
-pub(super) fn persist<T>(
+/// Calls `once` until it succeeds or further attempts are useless. It returns the number of bytes received so far.
+pub(super) fn retry<T>(
     options: &FetchOptions,
     report: Report<'_>,
     once: &mut dyn FnMut(Report<'_>) -> (u64, Result<T>),
@@ -102,7 +100,7 @@ pub(super) struct Target<'a> {
 impl Target<'_> {
     /// Returns an error of this `kind` about the content at the address.
     pub fn error(&self, kind: fn(PathBuf, String) -> Error, detail: impl Display) -> Error {
-        kind(self.path.into(), format!("{}: {detail}", shown(self.url)))
+        kind(self.path.into(), format!("{}: {detail}", redacted(self.url)))
     }
 
     pub fn broken(&self, detail: impl Display) -> Error {
@@ -160,7 +158,7 @@ impl Target<'_> {
             (408 | 425 | 429 | 500 | 502..=504, wait) if wait.is_none_or(|wait| wait <= LONGEST_WAIT) => {
                 return Error::Network(
                     self.path.into(),
-                    format!("{} answers {status}", shown(self.url)),
+                    format!("{} answers {status}", redacted(self.url)),
                     wait,
                 );
             }
@@ -168,17 +166,17 @@ impl Target<'_> {
                 "it is not for everybody; for a repository of the Hub accept its terms on its page, and set \
                  HF_TOKEN to a token that may read it"
             }
-            (404 | 410, _) => "nothing of that name is there; see its page for how it is called now",
+            (404 | 410, _) => "there is no such file; see its page for its present name",
             (_, Some(wait)) => &format!("it asks to wait {} s; run again after that", wait.as_secs()),
             _ => "run again later, or see its page for another address",
         };
-        Error::Failure(self.path.into(), format!("{} answers {status}: {advice}", shown(self.url)))
+        Error::Failure(self.path.into(), format!("{} answers {status}: {advice}", redacted(self.url)))
     }
 
     /// Fetches the file and returns its hash. The caller holds the lock.
     pub fn fetch(&self, options: &FetchOptions, report: Report<'_>) -> Result<String> {
         let mut part = Part::open(self.path)?;
-        let outcome = persist(options, report, &mut |report| {
+        let outcome = retry(options, report, &mut |report| {
             let outcome = self.attempt(&mut part, options, report);
             report(Event::End);
             (part.len, outcome)
@@ -188,8 +186,8 @@ impl Target<'_> {
             let _ = fs::remove_file(&part.path);
         }
         let sha256 = outcome?;
-        part.file.sync_all().map_err(at("write", &part.path))?;
-        fs::rename(&part.path, self.path).map_err(at("move into place", self.path))?;
+        part.file.sync_all().map_err(io_error("write", &part.path))?;
+        fs::rename(&part.path, self.path).map_err(io_error("move into place", self.path))?;
         Ok(sha256)
     }
 
@@ -267,7 +265,7 @@ impl Target<'_> {
                 let detail = "it sends more than was promised; the manifest or the server is wrong";
                 return Err(self.error(Error::Data, detail));
             }
-            part.file.write_all(&buffer[..n]).map_err(at("write", &part.path))?;
+            part.file.write_all(&buffer[..n]).map_err(io_error("write", &part.path))?;
             part.len += n as u64;
             report(Event::Advance(part.len));
         }
@@ -301,12 +299,12 @@ impl Part {
             let mut file = File::options().create(true).append(true).open(&path)?;
             Ok((file.seek(SeekFrom::End(0))?, file))
         });
-        let (len, file) = opened.map_err(at("open", &path))?;
+        let (len, file) = opened.map_err(io_error("open", &path))?;
         Ok(Self { path, file, len })
     }
 
     fn restart(&mut self) -> Result<()> {
         self.len = 0;
-        self.file.set_len(0).map_err(at("cut", &self.path))
+        self.file.set_len(0).map_err(io_error("cut", &self.path))
     }
 }

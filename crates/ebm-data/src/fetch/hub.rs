@@ -13,8 +13,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
-use super::download::{FetchOptions, Target, persist};
-use super::{Report, at, hex, is_hex, take_lock};
+use super::download::{FetchOptions, Target, retry};
+use super::{Report, hex, io_error, is_hex, take_lock};
 use crate::error::{Error, Result};
 use crate::files::stays_inside;
 
@@ -93,7 +93,7 @@ impl HubModel {
         let url = hub.url(&format!("api/models/{}/revision", self.repo), &self.revision, "") + "?blobs=true";
         let (path, bearer) = (PathBuf::from(self.to_string()), hub.token.as_deref());
         let list = Target { path: &path, url: &url, sha256: "", size: None, bearer };
-        let (commit, mut files) = persist(options, report, &mut |_| (0, listing(&list, options)))?;
+        let (commit, mut files) = retry(options, report, &mut |_| (0, listing(&list, options)))?;
         files.retain(|file| ENDINGS.iter().any(|ending| file.name.ends_with(ending)));
         // All names are checked before anything is fetched.
         if let Some(bad) = files.iter().find(|file| !file.is_named()) {
@@ -108,7 +108,7 @@ impl HubModel {
             let url = hub.url(&resolve, &commit, &format!("/{}", file.name));
             file.fetch(&snapshot, &Target { url: &url, ..list }, options, report)?;
         }
-        kept.create_ref(&commit).map_err(at("write the revision of", &snapshot))
+        kept.create_ref(&commit).map_err(io_error("write the revision of", &snapshot))
     }
 }
 
@@ -140,7 +140,7 @@ pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Rep
 }
 
 /// File of a model, as the Hub lists it.
-struct Listed {
+struct HubFile {
     name: String,
     /// Hash of the content in the Hub's list: SHA-256 of a large file, git's id of a small one.
     tag: String,
@@ -149,7 +149,7 @@ struct Listed {
 }
 
 /// Fetches the Hub's list of a revision and returns the commit and the files.
-fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Listed>)> {
+fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<HubFile>)> {
     let text = list.ask(0, options)?.into_body().into_with_config().limit(LIST_LIMIT).read_to_vec();
     let text = text.map_err(|error| list.broken(error))?;
     let found: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -157,7 +157,7 @@ fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Lis
         let (name, large) = (file["rfilename"].as_str()?.to_owned(), &file["lfs"]);
         let tag = large.get("sha256").unwrap_or(&file["blobId"]).as_str().unwrap_or_default().to_owned();
         let size = large.get("size").unwrap_or(&file["size"]).as_u64();
-        Some(Listed { name, tag, large: large.is_object(), size })
+        Some(HubFile { name, tag, large: large.is_object(), size })
     };
     let files = found["siblings"].as_array().map(|all| all.iter().filter_map(file).collect());
     let commit = found["sha"].as_str().filter(|sha| is_hex(sha, 40)).map(str::to_owned);
@@ -166,7 +166,7 @@ fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Lis
     })
 }
 
-impl Listed {
+impl HubFile {
     /// Returns whether the name stays in the repository's folder and the hash is valid.
     fn is_named(&self) -> bool {
         let inside = stays_inside(&self.name) && !self.name.contains('\\');
@@ -183,7 +183,7 @@ impl Listed {
         report: Report<'_>,
     ) -> Result<()> {
         let Self { name, tag, large, size } = self;
-        let create = |folder: &Path| fs::create_dir_all(folder).map_err(at("create", folder));
+        let create = |folder: &Path| fs::create_dir_all(folder).map_err(io_error("create", folder));
         // The blobs are beside the snapshots.
         let blobs = snapshot.ancestors().nth(2).unwrap_or(snapshot).join("blobs");
         create(&blobs)?;
@@ -195,8 +195,8 @@ impl Listed {
             target.fetch(options, report)?;
         }
         if !large && git_id(&blob)? != *tag {
-            fs::remove_file(&blob).map_err(at("remove", &blob))?;
-            return Err(target.error(Error::Data, "the content is not what git calls so; run again"));
+            fs::remove_file(&blob).map_err(io_error("remove", &blob))?;
+            return Err(target.error(Error::Data, "the content does not have git's id of it; run again"));
         }
         let pointer = snapshot.join(name);
         create(pointer.parent().unwrap_or(snapshot))?;
@@ -209,15 +209,14 @@ impl Listed {
         let linked = fs::copy(&blob, &pointer).map(drop);
         match linked {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => other.map_err(at("link", &pointer)),
+            other => other.map_err(io_error("link", &pointer)),
         }
     }
 }
 
-/// Returns git's id of the content of a file, which the Hub states for small files: SHA-1 of a head and the
-/// bytes.
+/// Returns git's id of the content of a file, which the Hub states for small files: SHA-1 of a head and the bytes.
 fn git_id(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).map_err(at("read", path))?;
+    let bytes = fs::read(path).map_err(io_error("read", path))?;
     let hash = Sha1::new().chain_update(format!("blob {}\0", bytes.len())).chain_update(bytes);
     Ok(hex(hash.finalize()))
 }
@@ -247,7 +246,7 @@ impl FromStr for HubModel {
         };
         let detail = || {
             format!(
-                "{text:?} is no name of one; write hub:OWNER/NAME or hub:OWNER/NAME@REVISION, and behind that /PATH of a file or folder in it"
+                "{text:?} is no valid name; write hub:OWNER/NAME or hub:OWNER/NAME@REVISION, then /PATH for a file or folder in it"
             )
         };
         parts().ok_or_else(|| Error::Argument { name: "a model of the Hub", detail: detail() })

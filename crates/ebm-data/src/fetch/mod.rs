@@ -65,8 +65,7 @@ pub enum State {
     Missing(Option<String>),
 }
 
-/// Brings a file of a manifest into its place below `dir`, or verifies it if it exists. Returns its path and
-/// state.
+/// Brings a file of a manifest into its place below `dir`, or verifies it if it exists. Returns its path and state.
 ///
 /// # Errors
 /// [`Error::Failure`] at once if another process fetches it; [`Error::Network`] and [`Error::Failure`] if it
@@ -78,7 +77,7 @@ pub fn get_entry(
     report: Report<'_>,
 ) -> Result<(PathBuf, State)> {
     let path = dir.join(&entry.path);
-    let state = match present(entry, &path)? {
+    let state = match check_existing(entry, &path)? {
         Some(state) => state,
         None if options.offline || entry.by_hand.is_some() => State::Missing(entry.by_hand.clone()),
         None => fetch(entry, &path, options, report)?,
@@ -88,32 +87,32 @@ pub fn get_entry(
 
 fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>) -> Result<State> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(at("create", folder))?;
+        fs::create_dir_all(folder).map_err(io_error("create", folder))?;
     }
     let _lock = take_lock(path)?;
     // The process that held the lock before may have completed the file.
-    if let Some(state) = present(entry, path)? {
+    if let Some(state) = check_existing(entry, path)? {
         return Ok(state);
     }
     if let Some(name) = &entry.embedded {
-        return written(name, path, &entry.sha256);
+        return write_embedded(name, path, &entry.sha256);
     }
     let (url, sha256) = (entry.url.as_deref().unwrap_or_default(), entry.sha256.as_str());
     let target = Target { path, url, sha256, size: entry.size, bearer: None };
     let said = if sha256.len() == 64 {
         "fetched and verified"
     } else {
-        "fetched and trusted; nobody publishes all of a hash"
+        "fetched and trusted; no complete hash is published"
     };
     Ok(State::There(said, target.fetch(options, report)?))
 }
 
 /// Writes the program's own file `name` after a check of its hash.
-fn written(name: &str, path: &Path, sha256: &str) -> Result<State> {
+fn write_embedded(name: &str, path: &Path, sha256: &str) -> Result<State> {
     let missing = || Error::Data(path.into(), format!("the program has no file {name}"));
     let mut bytes = Vec::new();
     let packed = embedded::content(name).ok_or_else(missing)?;
-    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).map_err(at("unpack", path))?;
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).map_err(io_error("unpack", path))?;
     let found = hex(Sha256::digest(&bytes));
     if !found.starts_with(sha256) {
         let detail = format!("the program's own file has SHA-256 {found} where {sha256} is expected");
@@ -136,10 +135,10 @@ fn take_lock(target: &Path) -> Result<Lock> {
 }
 
 /// Verifies an existing file or folder and returns its state; `None` if it does not exist.
-fn present(entry: &Entry, path: &Path) -> Result<Option<State>> {
+fn check_existing(entry: &Entry, path: &Path) -> Result<Option<State>> {
     let meta = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(at("read", path))?,
+        other => other.map_err(io_error("read", path))?,
     };
     let wrong = |detail| Err(Error::Data(path.into(), detail));
     if !meta.is_dir() {
@@ -153,13 +152,13 @@ fn present(entry: &Entry, path: &Path) -> Result<Option<State>> {
             return wrong(format!("the file has SHA-256 {sha256} where {expected} is expected; {advice}"));
         }
         let whole = expected.len() == 64;
-        let said = if whole { "verified" } else { "there; nobody publishes all of a hash" };
+        let said = if whole { "verified" } else { "there; no complete hash is published" };
         return Ok(Some(State::There(said, sha256)));
     }
     let Some(instruction) = &entry.by_hand else {
         return wrong("is a folder where a file is to be; move it away and run again".into());
     };
-    let entries = fs::read_dir(path).map_err(at("list", path))?.count() as u64;
+    let entries = fs::read_dir(path).map_err(io_error("list", path))?.count() as u64;
     match entry.entries.unwrap_or(1) {
         least if entries < least => {
             wrong(format!("holds {entries} files where at least {least} are expected: {instruction}"))
@@ -180,7 +179,7 @@ pub fn hex(bytes: impl AsRef<[u8]>) -> String {
 pub fn sha256_of(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let read = open_input(path).and_then(|mut file| io::copy(&mut file, &mut hash));
-    read.map(|_| hex(hash.finalize())).map_err(at("read", path))
+    read.map(|_| hex(hash.finalize())).map_err(io_error("read", path))
 }
 
 /// Returns whether `text` consists of `digits` lower-case hexadecimal digits.
@@ -189,6 +188,6 @@ fn is_hex(text: &str, digits: usize) -> bool {
 }
 
 /// Returns the conversion to [`Error::Io`] of an error in the `action` on `path`.
-fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::io(action, path, source)
 }

@@ -12,7 +12,7 @@ use super::plan::plan;
 use super::recipe::{Item, Recipe};
 use super::{Loader, LoaderConfig, Planes, Shared};
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, Trouble};
+use crate::quarantine::{Defect, SampleError};
 
 /// Samples of one step.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,8 +75,8 @@ impl<R: Recipe> Maker<R> {
                         samples.push(sample);
                         kept.push(index);
                     }
-                    Err(Trouble::Defect(defect)) => defects.push((index, defect)),
-                    Err(Trouble::Fatal(error)) => return Err(error),
+                    Err(SampleError::Defect(defect)) => defects.push((index, defect)),
+                    Err(SampleError::Fatal(error)) => return Err(error),
                 }
             }
             if samples.is_empty() {

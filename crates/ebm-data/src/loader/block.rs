@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(capacities(), [10, 30]);
         let block = buffers.take(15);
         assert_eq!((block.len(), block.numbers.capacity(), capacities()), (15, 30, vec![10]));
-        // Too small: it is let go.
+        // The buffer is too small, so it is dropped.
         let larger = buffers.take(31);
         assert_eq!((larger.len(), capacities()), (31, vec![]));
         assert_eq!(block.clone(), block);

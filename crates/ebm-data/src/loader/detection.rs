@@ -5,11 +5,10 @@ use crate::coco::CocoDataset;
 use crate::draw::unit;
 use crate::error::{Error, Result};
 use crate::planes::Planes;
-use crate::quarantine::{Attempt, DefectCode, Finding};
+use crate::quarantine::{DefectCode, Finding, SampleResult};
 use crate::transform::{Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
 
-/// Conversion of an image of a COCO dataset to a detector's input. A batch is padded to the largest of its
-/// images.
+/// Conversion of an image of a COCO dataset to a detector's input. A batch is padded to the largest of its images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DetectionRecipe {
     /// Conversion of pixels to the network's input.
@@ -71,14 +70,14 @@ impl Recipe for DetectionRecipe {
         Item { dataset, index, key, .. }: Item<'_, CocoDataset>,
         planes: &mut Planes<'_>,
         memory: &mut TransformMemory,
-    ) -> Attempt<Sample> {
+    ) -> SampleResult<Sample> {
         let image = &dataset.images[index];
         let name = || format!("image {}", image.id);
         let decoded = read_sample(&image.path, name)?;
         if (decoded.width, decoded.height) != (image.width, image.height) {
             let found = format!("{}x{}", decoded.width, decoded.height);
             let detail = format!("{found}, annotated {}x{}", image.width, image.height);
-            return Err(Finding::new(DefectCode::SizeMismatch, detail).trouble(&image.path, name()));
+            return Err(Finding::new(DefectCode::SizeMismatch, detail).into_sample_error(&image.path, name()));
         }
 
         let flipped = unit(&mut key.rng()) < self.flip_probability;

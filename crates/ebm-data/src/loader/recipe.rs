@@ -8,7 +8,7 @@ use crate::decode::read_image;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
-use crate::quarantine::{Attempt, DefectCode, Finding, Trouble};
+use crate::quarantine::{DefectCode, Finding, SampleError, SampleResult};
 
 /// Conversion of the samples of a dataset to parts of a batch. [`Loader`](super::Loader) does everything else:
 /// order, threads, memory, defects.
@@ -41,14 +41,14 @@ pub trait Recipe: Send + Sync + 'static {
     /// gives the same numbers.
     ///
     /// # Errors
-    /// [`Trouble::Defect`] with the reason why the sample is left out; [`Trouble::Fatal`] for a failure of the
+    /// [`SampleError::Defect`] with the reason why the sample is left out; [`SampleError::Fatal`] for a failure of the
     /// machine.
     fn prepare(
         &self,
         item: Item<'_, Self::Dataset>,
         planes: &mut Planes<'_>,
         memory: &mut Self::Memory,
-    ) -> Attempt<Self::Sample>;
+    ) -> SampleResult<Self::Sample>;
 }
 
 /// Sample to prepare.
@@ -65,15 +65,15 @@ pub struct Item<'a, D> {
 }
 
 /// Decodes an image file; a defect calls it `sample`.
-pub(crate) fn read_sample(path: &Path, sample: impl FnOnce() -> String) -> Attempt<Image> {
+pub(crate) fn read_sample(path: &Path, sample: impl FnOnce() -> String) -> SampleResult<Image> {
     read_image(path).map_err(|error| {
         let (code, detail) = match &error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 (DefectCode::MissingFile, source.to_string())
             }
-            Error::Io { .. } => return Trouble::Fatal(error),
+            Error::Io { .. } => return SampleError::Fatal(error),
             _ => (DefectCode::UnreadableImage, error.to_string()),
         };
-        Finding::new(code, detail).trouble(path, sample())
+        Finding::new(code, detail).into_sample_error(path, sample())
     })
 }

@@ -13,8 +13,7 @@ pub enum PatchTransform {
     /// Mirrors left to right.
     FlipHorizontal,
     /// Smooths by a Gaussian with these standard deviations in pixels, down the columns and along the rows. The
-    /// kernel ends at two standard deviations, rounded up to whole pixels. Beyond the patch its last pixels
-    /// repeat.
+    /// kernel ends at two standard deviations, rounded up to whole pixels. Beyond the patch its last pixels repeat.
     Blur {
         /// Standard deviations `(down, along)`, positive.
         sigma: [f64; 2],

@@ -68,9 +68,8 @@ impl PatchGeometry {
         (self.step * self.side as i64) as f64 / self.output as f64
     }
 
-    /// Returns the `(row, column)` in the image of the patch's middle, which is `(output - 1) / 2` in the patch.
-    /// If the square has an even number of pixels used, it differs from the truncated centre by half of their
-    /// distance.
+    /// Returns the `(row, column)` in the image of the patch's middle, which is `(output - 1) / 2` in the patch. If
+    /// the square has an even number of pixels used, it differs from the truncated centre by half of their distance.
     pub fn center(&self) -> [f64; 2] {
         self.to_image([0.5 * (self.output as f64 - 1.); 2])
     }

@@ -27,8 +27,7 @@ impl PatchSampler {
     /// square may lie outside.
     ///
     /// # Errors
-    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::Failure`] for an image without
-    /// pixels.
+    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::Failure`] for an image without pixels.
     pub fn sample(&mut self, image: &Image, geometry: &PatchGeometry, planes: &mut [f32]) -> Result<()> {
         image.check()?;
         let side = geometry.output();

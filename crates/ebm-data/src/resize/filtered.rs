@@ -83,7 +83,7 @@ impl Filtered {
                 let row = &mut self.row;
                 arch.dispatch(|| {
                     for (place, lanes) in row.iter_mut().enumerate() {
-                        *lanes = weigh(sources.iter().map(|source| &ring[source + place]), weights);
+                        *lanes = weighted_sum(sources.iter().map(|source| &ring[source + place]), weights);
                     }
                 });
                 &self.row[..]
@@ -116,7 +116,7 @@ fn resize_columns(band: &[Lanes], taps: &Taps, resized: &mut [Lanes]) {
     let (third, bottom) = rest.split_at_mut(row_len);
     let targets = top.iter_mut().zip(second).zip(third).zip(bottom);
     for ((start, weights), (((top, second), third), bottom)) in taps.iter().zip(targets) {
-        let lanes = weigh(band[start..start + weights.len()].iter(), weights);
+        let lanes = weighted_sum(band[start..start + weights.len()].iter(), weights);
         if let [a, b, c, d] = *lanes.as_chunks::<4>().0 {
             (*top, *second, *third, *bottom) = (a, b, c, d);
         }
@@ -125,7 +125,7 @@ fn resize_columns(band: &[Lanes], taps: &Taps, resized: &mut [Lanes]) {
 
 /// Returns `Σ_k weights[k] · samples[k]`, rounded.
 #[inline(always)]
-fn weigh<'a>(samples: impl Iterator<Item = &'a Lanes>, weights: &[i32]) -> Lanes {
+fn weighted_sum<'a>(samples: impl Iterator<Item = &'a Lanes>, weights: &[i32]) -> Lanes {
     let mut sums = [1 << (PRECISION_BITS - 1); 16];
     for (samples, weight) in samples.zip(weights) {
         for (sum, &sample) in sums.iter_mut().zip(samples) {

@@ -63,8 +63,7 @@ impl SearchArea {
     /// minus half the side, rounded, halves to even.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a box that is not finite, has no extent, or whose square exceeds 2²⁰ pixels
-    /// per side.
+    /// [`Error::Argument`] for a box that is not finite, has no extent, or whose square exceeds 2²⁰ pixels per side.
     pub fn window(&self, around: Rect) -> Result<Window> {
         let [x, y, width, height] = around;
         let side = (self.factor * (width * height).sqrt()).ceil();

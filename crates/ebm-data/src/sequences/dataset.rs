@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::part::{Part, UAV123};
 use super::reader::{
-    SequenceOptions, annotation_trouble, entries, folders, list, read_flags, text_files, trouble,
+    SequenceOptions, annotation_error, entries, folders, list, read_flags, sequence_defect, text_files,
 };
 use super::{Frames, Sequence, Sequences, otb, read_boxes};
 use crate::error::{Error, Result};
-use crate::quarantine::{Attempt, Defect, DefectCode, Trouble};
+use crate::quarantine::{Defect, DefectCode, SampleError, SampleResult};
 
 /// Names of LaSOT's 280 test sequences, four of each class, one per line.
 pub const LASOT_TEST: &str = include_str!("lasot_test.txt");
@@ -96,11 +96,11 @@ impl Dataset {
             });
             match sequence {
                 Ok(sequence) => found.sequences.push(sequence),
-                Err(Trouble::Defect(defect)) => {
+                Err(SampleError::Defect(defect)) => {
                     let sample = format!("sequence {}", place.name);
                     found.quarantine.defects.push(Defect { sample, ..defect });
                 }
-                Err(Trouble::Fatal(error)) => return Err(error),
+                Err(SampleError::Fatal(error)) => return Err(error),
             }
         }
         tolerance.list(&found.quarantine)?;
@@ -163,18 +163,18 @@ impl Dataset {
         }
     }
 
-    fn read(&self, place: &Place) -> Attempt<Sequence> {
+    fn read(&self, place: &Place) -> SampleResult<Sequence> {
         let Place { name, boxes: file, frames: directory, numbers, part } = place;
         let boxes = part.map_or_else(|| read_boxes(file), |part| part.read_boxes(file));
-        let mut boxes = boxes.map_err(|error| annotation_trouble(file, error))?;
+        let mut boxes = boxes.map_err(|error| annotation_error(file, error))?;
         let listed = || {
             let is_frame = |path: &Path| path.extension().is_some_and(|kind| kind == "jpg" || kind == "png");
-            entries(directory, is_frame).map_err(|error| annotation_trouble(directory, error))
+            entries(directory, is_frame).map_err(|error| annotation_error(directory, error))
         };
         if matches!(self, Self::Got10kTest | Self::TrackingNetTest) && boxes.len() == 1 {
             boxes.resize(listed()?.len().max(1), [f64::NAN; 4]);
         }
-        let visible = self.flags().map(|(files, seen)| -> Attempt<Vec<bool>> {
+        let visible = self.flags().map(|(files, seen)| -> SampleResult<Vec<bool>> {
             let folder = file.parent().unwrap_or(directory);
             let [first, second] = files.map(|flags| read_flags(&folder.join(flags), boxes.len()));
             Ok(first?.into_iter().zip(second?).map(seen).collect())
@@ -190,10 +190,10 @@ impl Dataset {
 
     /// Checks that there is a frame for each box in `file`. In OTB-100 and UAV123, whose sequences may be parts
     /// of their folders, more frames may follow the last box.
-    fn check_frames(&self, sequence: &Sequence, file: &Path, every_frame: bool) -> Attempt<()> {
+    fn check_frames(&self, sequence: &Sequence, file: &Path, every_frame: bool) -> SampleResult<()> {
         let frames = &sequence.frames;
         let (count, boxes) = (frames.len(), sequence.boxes.len());
-        let fail = |path: &Path, code, detail| Err(trouble(path, code, detail));
+        let fail = |path: &Path, code, detail| Err(sequence_defect(path, code, detail));
         if boxes == 0 || count != boxes {
             return fail(file, DefectCode::BadAnnotation, format!("{boxes} boxes for {count} frames"));
         }

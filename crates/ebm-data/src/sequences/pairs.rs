@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::recipe::read_sample;
 use crate::loader::{Item, Planes, Recipe, check_range};
-use crate::quarantine::{Attempt, DefectCode, Finding};
+use crate::quarantine::{DefectCode, Finding, SampleResult};
 use crate::transform::Normalise;
 
 /// Conversion of a pair of frames to a part of a batch `(N, 3, 2S, S)`: rows 0 to S − 1 are the reference crop,
@@ -115,11 +115,11 @@ impl PairRecipe {
         around: Rect,
         pixels: &mut Vec<u8>,
         memory: &mut CropMemory,
-    ) -> Attempt<[f32; 4]> {
+    ) -> SampleResult<[f32; 4]> {
         let placed = self.area.window(around);
         let placed = placed.and_then(|window| Ok((window, self.area.box_in_crop(frame.target(), around)?)));
         let (window, target) = placed.map_err(|error| {
-            Finding::new(DefectCode::BadBox, error.to_string()).trouble(&frame.path(), frame.name())
+            Finding::new(DefectCode::BadBox, error.to_string()).into_sample_error(&frame.path(), frame.name())
         })?;
         self.area.crop_into(image, window, pixels, memory)?;
         Ok(target)
@@ -128,24 +128,24 @@ impl PairRecipe {
     /// Writes the crop to the planes from row `row` on and returns the target's box in it.
     fn write(
         &self,
-        shot: &Shot<'_>,
+        plan: &CropPlan<'_>,
         image: &Image,
         (planes, row): (&mut Planes<'_>, usize),
         memory: &mut PairMemory,
-    ) -> Attempt<[f32; 4]> {
-        let target = self.cut((&shot.frame, image), shot.around, &mut memory.cropped, &mut memory.crop)?;
-        if let Some((frame, around)) = &shot.background {
+    ) -> SampleResult<[f32; 4]> {
+        let target = self.cut((&plan.frame, image), plan.around, &mut memory.cropped, &mut memory.crop)?;
+        if let Some((frame, around)) = &plan.background {
             let behind = frame.read()?;
             self.cut((frame, &behind), *around, &mut memory.background, &mut memory.crop)?;
         }
-        let (change, size) = (shot.change, self.area.size);
+        let (change, size) = (plan.change, self.area.size);
         let target = change.rearrange(&mut memory.cropped, &memory.background, size, target);
-        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * shot.brightness) as f32));
+        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * plan.brightness) as f32));
         for (y, pixels) in memory.cropped.chunks_exact(3 * size).enumerate() {
             let [first, second, third] = planes.rows(row + y, size);
             let targets = first.iter_mut().zip(second).zip(third);
             for (((first, second), third), &pixel) in targets.zip(pixels.as_chunks::<3>().0) {
-                let pixel = if shot.grey { [luma(pixel); 3] } else { pixel };
+                let pixel = if plan.grey { [luma(pixel); 3] } else { pixel };
                 [*first, *second, *third, _] = tables.pixel(pixel);
             }
         }
@@ -154,7 +154,7 @@ impl PairRecipe {
     }
 
     /// Returns the frames and changes of the reference crop and the test crop of `pair`.
-    fn shots<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> [Shot<'a>; 2] {
+    fn crop_plans<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> [CropPlan<'a>; 2] {
         let Item { dataset, key, .. } = *item;
         let sequence = dataset.sequence(pair);
         let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place });
@@ -170,16 +170,16 @@ impl PairRecipe {
             }
         };
         let around = self.jitter(test.target(), &mut key.split("jitter").rng());
-        let shot = |key: Key, frame, around, brightness| {
+        let plan = |key: Key, frame, around, brightness| {
             let change = self.variation.map_or(Change::NONE, |variation| variation.draw(key.split("change")));
             let behind = change.margins.map(|_| {
                 let other = dataset.draw(key.split("background"));
                 let frame = Frame { sequence: dataset.sequence(&other), place: other.reference };
                 (frame, self.jitter(frame.target(), &mut key.split("behind").rng()))
             });
-            Shot { frame, around, grey, brightness, change, background: behind }
+            CropPlan { frame, around, grey, brightness, change, background: behind }
         };
-        [shot(vary(0), reference, own, first), shot(vary(1), test, around, second)]
+        [plan(vary(0), reference, own, first), plan(vary(1), test, around, second)]
     }
 }
 
@@ -205,7 +205,7 @@ impl Frame<'_> {
         self.sequence.frames.path(self.place).unwrap_or_default()
     }
 
-    fn read(&self) -> Attempt<Image> {
+    fn read(&self) -> SampleResult<Image> {
         read_sample(&self.path(), || self.name())
     }
 
@@ -219,7 +219,7 @@ impl Frame<'_> {
 }
 
 /// Crop to make.
-struct Shot<'a> {
+struct CropPlan<'a> {
     frame: Frame<'a>,
     around: Rect,
     grey: bool,
@@ -279,11 +279,11 @@ impl Recipe for PairRecipe {
         item: Item<'_, PairSampler>,
         planes: &mut Planes<'_>,
         memory: &mut PairMemory,
-    ) -> Attempt<PairSample> {
+    ) -> SampleResult<PairSample> {
         let Item { dataset, index, epoch, .. } = item;
         let object = epoch.index((index - index % self.views) as u64).split("pair");
         let pair = dataset.draw_view(object, index % self.views);
-        let [reference, test] = &self.shots(&item, &pair);
+        let [reference, test] = &self.crop_plans(&item, &pair);
         let mut image = reference.frame.read()?;
         let reference_box = self.write(reference, &image, (&mut *planes, 0), memory)?;
         if pair.reference != pair.test {

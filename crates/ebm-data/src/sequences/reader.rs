@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::files::{names_in, read_text, stays_inside};
-use crate::quarantine::{Attempt, DefectCode, Finding, Tolerance, Trouble};
+use crate::quarantine::{DefectCode, Finding, SampleError, SampleResult, Tolerance};
 
 /// Largest size of a file, in bytes: half a million flags or names.
 const LIMIT: u64 = 64 << 20;
@@ -21,8 +21,7 @@ pub struct SequenceOptions {
 }
 
 impl SequenceOptions {
-    /// Returns the options for training: 1 defective sequence in 100, only the first and the last frame are
-    /// checked.
+    /// Returns the options for training: 1 defective sequence in 100, only the first and the last frame are checked.
     pub fn train() -> Self {
         Self { every_frame: false, tolerance: Tolerance { max_bad_fraction: 0.01, report: None } }
     }
@@ -35,29 +34,29 @@ impl SequenceOptions {
 }
 
 /// Returns a defect of a sequence whose name is filled in later.
-pub(super) fn trouble(path: &Path, code: DefectCode, detail: String) -> Trouble {
-    Finding::new(code, detail).trouble(path, "")
+pub(super) fn sequence_defect(path: &Path, code: DefectCode, detail: String) -> SampleError {
+    Finding::new(code, detail).into_sample_error(path, "")
 }
 
 /// Converts an error of reading an annotation file: to a defect if the file is missing or malformed, to a fatal
 /// error if the machine fails.
-pub(super) fn annotation_trouble(path: &Path, error: Error) -> Trouble {
+pub(super) fn annotation_error(path: &Path, error: Error) -> SampleError {
     use std::io::ErrorKind::{InvalidInput, NotADirectory, NotFound};
     match &error {
         Error::Io { source, .. } if !matches!(source.kind(), NotFound | NotADirectory | InvalidInput) => {
-            Trouble::Fatal(error)
+            SampleError::Fatal(error)
         }
-        _ => trouble(path, DefectCode::BadAnnotation, error.to_string()),
+        _ => sequence_defect(path, DefectCode::BadAnnotation, error.to_string()),
     }
 }
 
 /// Reads `count` whole numbers from a file, separated by commas, blanks or line ends.
-pub(super) fn read_flags(path: &Path, count: usize) -> Attempt<Vec<u32>> {
-    let text = read_text(path, LIMIT).map_err(|error| annotation_trouble(path, error))?;
-    let fail = |detail| trouble(path, DefectCode::BadAnnotation, detail);
+pub(super) fn read_flags(path: &Path, count: usize) -> SampleResult<Vec<u32>> {
+    let text = read_text(path, LIMIT).map_err(|error| annotation_error(path, error))?;
+    let fail = |detail| sequence_defect(path, DefectCode::BadAnnotation, detail);
     let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
     let parse = |word: &str| word.parse().map_err(|_| fail(format!("{word:?} is no whole number")));
-    let numbers = words.map(parse).collect::<Attempt<Vec<u32>>>()?;
+    let numbers = words.map(parse).collect::<SampleResult<Vec<u32>>>()?;
     if numbers.len() != count {
         return Err(fail(format!("{} numbers for {count} boxes", numbers.len())));
     }

@@ -232,7 +232,7 @@ mod tests {
                 *offsets.entry(test as i64 - reference as i64).or_insert(0) += 1;
             }
         }
-        // From -10 to 10 without 0, less those a third of which are invisible: 13, all equally likely.
+        // From -10 to 10 without 0 and without the invisible frames, a third: 13, all equally likely.
         let expected: Vec<i64> = (-10..=10).filter(|&d: &i64| d.rem_euclid(3) != 1 && d != 0).collect();
         assert_eq!(offsets.keys().copied().collect::<Vec<_>>(), expected);
         let mean = offsets.values().sum::<i32>() as f64 / expected.len() as f64;
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_distance_grows_until_a_frame_is_found() {
-        // Of the five the first is 52 frames from the next: 3, 8, … 53 reach it and not the one at 54.
+        // The first of the five is 52 frames before the next: the gaps 3, 8, … 53 reach it, but not the one at 54.
         let sampler = sampler(vec![visible_at(400, &[100, 152, 154, 300, 301])], 3);
         for pair in draws(&sampler, 300) {
             let expected: &[usize] = match pair.reference {

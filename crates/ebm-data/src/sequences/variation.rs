@@ -34,8 +34,7 @@ pub struct Variation {
     /// Scale of the blur's standard deviations down the columns and along the rows, in pixels of the crop. Each
     /// is this times U(0, 1)², and at least hardly visible.
     pub blur: f64,
-    /// Probability that the object, with some of its surroundings, is pasted onto the surroundings of another
-    /// target.
+    /// Probability that the object, with some of its surroundings, is pasted onto the surroundings of another target.
     pub paste_probability: f64,
 }
 
@@ -131,8 +130,7 @@ impl Change {
     }
 }
 
-/// Blends `crop` over `background` around `object`: opaque up to half of the margins, then fading out to their
-/// ends.
+/// Blends `crop` over `background` around `object`: opaque up to half of the margins, then fading out to their ends.
 fn paste(crop: &mut [u8], background: &[u8], size: usize, object: [f64; 4], margins: [f64; 4]) {
     let [x, y, width, height] = object;
     let margins = margins.map(|margin| margin * (width * height).sqrt());
@@ -167,7 +165,7 @@ mod tests {
     #[test]
     fn the_object_stays_and_what_is_far_from_it_is_replaced() {
         let (mut crop, background) = (vec![200; 3 * SIZE * SIZE], vec![10; 3 * SIZE * SIZE]);
-        // √(4 · 4) = 4 pixels a unit: opaque for 1 pixel and gone after 2.
+        // √(4 · 4) = 4 pixels per unit: opaque for 1 pixel, transparent after 2.
         let change = Change { margins: Some([0.5; 4]), ..Change::NONE };
         assert_eq!(change.rearrange(&mut crop, &background, SIZE, OBJECT), OBJECT);
         let at = |x: usize, y: usize| crop[3 * (y * SIZE + x)];
@@ -180,7 +178,7 @@ mod tests {
     #[test]
     fn a_mirrored_crop_has_its_object_mirrored() {
         let mut crop = vec![0; 3 * SIZE * SIZE];
-        // The pixels from the box's first to its last edge, a pixel lying at its number.
+        // The pixels from the box's first to its last edge, with a pixel at its index.
         for (y, x) in (4..=8).flat_map(|y| (6..=10).map(move |x| (y, x))) {
             crop[3 * (y * SIZE + x)] = 255;
         }

@@ -148,13 +148,13 @@ impl<S: Settings> Configured<S> {
 }
 
 settings! {
-    /// A proposal of a table that compares proposals.
+    /// Row of a table that compares proposals.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct AblationConfig<P> {
-        /// {σ_l} of Eq. 5.
+        /// Standard deviations {σ_l} of the proposal, Eq. 5.
         pub sigmas: Vec<f64> where 1e-6..=1e4,
-        /// What was published of it.
+        /// Published figures of this proposal.
         pub published: P where 0.0..=100.0 => "per cent",
     }
 }

@@ -125,8 +125,8 @@ mod tests {
         }
     }
 
-    /// Goal R2: the first commit of a run, one that drops an old checkpoint, and one that replaces its own
-    /// step, each with an error and with a death at every operation on the disk.
+    /// Tests the first commit of a run, one that drops an old checkpoint, and one that replaces its own step,
+    /// each with an error and with a kill at every operation on the disk.
     #[test]
     fn whatever_fails_in_a_commit_the_latest_or_its_predecessor_is_there() {
         for (before, step) in [(vec![], 10), (vec![10, 20, 30], 40), (vec![10, 20], 20)] {
@@ -156,7 +156,7 @@ mod tests {
                         }
                         Err(error) => assert!(before.is_empty() && result.is_err(), "{place}: {error}"),
                     }
-                    // The next start leaves no litter, and the next commit succeeds.
+                    // The next start removes unfinished files, and the next commit succeeds.
                     open().save(&checkpoint(50)).unwrap();
                     assert_eq!(load_latest(dir.path()).unwrap().checkpoint.state.step, 50, "{place}");
                     let names = files::names(dir.path()).unwrap();

@@ -51,8 +51,7 @@ fn on_host(name: &str, tensor: &Tensor, step: usize) -> Result<Tensor> {
     Ok(tensor)
 }
 
-/// Returns whether no little-endian float of `N` bytes has all bits of its exponent set, as NaN and infinity
-/// have.
+/// Returns whether no little-endian float of `N` bytes has all bits of its exponent set, as NaN and infinity have.
 fn exponents_below_max<const N: usize>(bytes: &[u8], exponent: u64) -> bool {
     bytes.chunks_exact(N).all(|chunk| {
         let mut bits = [0; 8];
@@ -79,7 +78,7 @@ mod tests {
         let values = Tensor::new(&[[0.0f64, -1.5, 3.0], [2.0, 100.0, 7.0]], &Device::Cpu).unwrap();
         for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::U8, DType::U32, DType::I64] {
             let tensor = values.abs().unwrap().to_dtype(dtype).unwrap();
-            // The transposed one is not contiguous.
+            // The transposed tensor is not contiguous.
             for tensor in [tensor.clone(), tensor.t().unwrap(), tensor.get(0).unwrap().get(1).unwrap()] {
                 let back = round_trip(&tensor);
                 assert_eq!((back.dtype(), back.dims()), (dtype, tensor.dims()));

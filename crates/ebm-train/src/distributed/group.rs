@@ -11,8 +11,7 @@ use ebm_base::Key;
 use crate::distributed::refuse;
 use crate::error::{Error, Result};
 
-/// Largest number of elements in one message: 16 MiB of f32. The many small tensors of a gradient share few
-/// messages.
+/// Largest number of elements in one message: 16 MiB of f32. The many small tensors of a gradient share few messages.
 const BUCKET: usize = 1 << 22;
 
 /// Communication between the ranks 0, 1, … of a training. All ranks call each method, in the same order;
@@ -168,8 +167,7 @@ impl Group {
         members.of_rank(0, bytes, all[0][1])
     }
 
-    /// Returns whether the flag of any rank is set. It is also a barrier: all ranks have reached it when it
-    /// returns.
+    /// Returns whether the flag of any rank is set. It is also a barrier: all ranks have reached it when it returns.
     ///
     /// # Errors
     /// [`Error::Rank`], [`Error::Distributed`].
@@ -195,7 +193,8 @@ impl Group {
     pub fn fail(&self, why: &str) {
         if let Some(members) = self.0.as_ref().filter(|members| members.state.get() == State::Open) {
             // The other ranks notice the failure of this message themselves.
-            let _ = members.exchange([FAIL, why.len() as u64]).and_then(|all| members.hear(&all, why));
+            let _ =
+                members.exchange([FAIL, why.len() as u64]).and_then(|all| members.check_failure(&all, why));
         }
     }
 }
@@ -204,13 +203,13 @@ impl Members {
     /// Exchanges the next operation with the other ranks and checks that all agree.
     fn agree(&self, mine: Message) -> Result<Vec<Message>> {
         let all = self.exchange(mine)?;
-        self.hear(&all, "")?;
+        self.check_failure(&all, "")?;
         let differs = |theirs: &Message| theirs[0] != mine[0] || (mine[0] >= MEAN && theirs[1] != mine[1]);
         if let Some(other) = all.iter().position(differs) {
             // Every rank sees some difference.
             self.state.set(State::Over);
             return refuse(format!(
-                "rank {} and rank {other} are not about to do the same; start all processes with the same program \
+                "rank {} and rank {other} have come to different operations; start all processes with the same program \
                  and arguments",
                 self.rank
             ));
@@ -221,7 +220,7 @@ impl Members {
     /// Returns the messages of all ranks, in their order.
     fn exchange(&self, mine: Message) -> Result<Vec<Message>> {
         if self.state.get() != State::Open {
-            return refuse("the processes have parted");
+            return refuse("the group of processes has ended; start a new run");
         }
         let mut all = vec![Message::default(); self.world];
         all[self.rank] = mine;
@@ -232,9 +231,8 @@ impl Members {
         Ok(all)
     }
 
-    /// Returns the error of the first rank that failed, if any, with its reason. The reason of this rank is
-    /// `why`.
-    fn hear(&self, all: &[Message], why: &str) -> Result<()> {
+    /// Returns the error of the first rank that failed, if any, with its reason. The reason of this rank is `why`.
+    fn check_failure(&self, all: &[Message], why: &str) -> Result<()> {
         let Some(rank) = all.iter().position(|message| message[0] == FAIL) else { return Ok(()) };
         let message = self.of_rank(rank, why.into(), all[rank][1])?;
         self.state.set(State::Over);

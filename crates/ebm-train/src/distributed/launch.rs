@@ -108,7 +108,7 @@ mod tests {
         for (text, (rank, world, local_rank)) in cases {
             assert_eq!(launch(text).unwrap(), Launch { rank, world, local_rank }, "{text}");
         }
-        // mpiexec inside of SLURM, and one torchrun on each of two machines: the inner one counts.
+        // mpiexec inside SLURM, and one torchrun on each of two machines: the inner launcher counts.
         let slurm = "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 SLURM_LOCALID=0";
         let inner = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1";
         assert_eq!(launch(&format!("{slurm} {inner}")).unwrap().world, 8);
@@ -140,7 +140,7 @@ mod tests {
                 "{text}: {error}"
             );
         }
-        // What is left over of plain variables counts for less than what mpiexec says.
+        // The variables of mpiexec have precedence over plain variables that are left over.
         let mpi = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1";
         assert_eq!(launch(&format!("{mpi} RANK=0 WORLD_SIZE=1 LOCAL_RANK=0")).unwrap().world, 2);
     }

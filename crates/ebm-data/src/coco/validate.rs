@@ -11,12 +11,11 @@ use crate::quarantine::{DefectCode, Finding, Quarantine};
 const ABSURD: f64 = 10.;
 /// Largest absolute value of a number of a box; a larger one is a defect.
 const HUGE: f64 = 1e6;
-/// Largest number of objects of one image. In training each object is compared with every anchor and every
-/// proposal.
+/// Largest number of objects of one image. In training each object is compared with every anchor and every proposal.
 const MAX_OBJECTS: usize = 10_000;
 
 /// The sound images, and the defects of the others.
-pub(super) struct Sound {
+pub(super) struct ValidRecords {
     /// Images by ascending id.
     pub images: Vec<CocoImage>,
     pub quarantine: Quarantine,
@@ -33,7 +32,7 @@ pub(crate) struct Origin<'a> {
 }
 
 /// Separates the sound records of `file` from the defective ones. The `categories` are the categories of `file`.
-pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: &[Category]) -> Sound {
+pub(super) fn keep_valid(file: AnnotationFile, origin: &Origin<'_>, categories: &[Category]) -> ValidRecords {
     let annotations = file.annotations.unwrap_or_default();
     let totals = [file.images.len(), annotations.len()];
     let (mut quarantine, mut bad) = (Quarantine::default(), [0; 2]);
@@ -51,9 +50,9 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
     let mut file_names = HashSet::new();
     for (position, image) in file.images.into_iter().enumerate() {
         let id = image.id.clone();
-        let again = id.as_ref().is_ok_and(|id| index_of.contains_key(id))
+        let is_duplicate = id.as_ref().is_ok_and(|id| index_of.contains_key(id))
             || image.file_name.as_ref().is_ok_and(|name| !file_names.insert(name.clone()));
-        let index = match sound_image(image, again, origin) {
+        let index = match valid_image(image, is_duplicate, origin) {
             Ok(image) => {
                 images.push(image);
                 Some(images.len() - 1)
@@ -70,14 +69,14 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
     let mut ids = HashSet::new();
     for (position, annotation) in annotations.into_iter().enumerate() {
         let id = annotation.id.clone();
-        let again = id.as_ref().is_ok_and(|id| !ids.insert(*id));
+        let is_duplicate = id.as_ref().is_ok_and(|id| !ids.insert(*id));
         let index = annotation.image_id.as_ref().ok().and_then(|id| index_of.get(id).copied());
         // Left out with its image, which is in the quarantine already.
         if index == Some(None) {
             continue;
         }
         let image = index.flatten().and_then(|index| images.get_mut(index));
-        match sound_object(annotation, again, image, categories) {
+        match valid_object(annotation, is_duplicate, image, categories) {
             Ok((image, object)) => image.objects.push(object),
             Err(finding) => record(1, &id, position, *finding),
         }
@@ -85,19 +84,19 @@ pub(super) fn keep_sound(file: AnnotationFile, origin: &Origin<'_>, categories: 
     images.retain(|image| {
         let count = image.objects.len();
         if count > MAX_OBJECTS {
-            let detail = format!("{count} objects, and at most {MAX_OBJECTS} of an image are read");
+            let detail = format!("{count} objects; at most {MAX_OBJECTS} of an image are read");
             record(0, &Ok(image.id), 0, Finding::new(DefectCode::BadAnnotation, detail));
         }
         count <= MAX_OBJECTS
     });
     images.sort_by_key(|image| image.id);
-    Sound { images, quarantine, bad_of_total: [(bad[0], totals[0]), (bad[1], totals[1])] }
+    ValidRecords { images, quarantine, bad_of_total: [(bad[0], totals[0]), (bad[1], totals[1])] }
 }
 
-/// Checks one image. `again` says that another image has its id or its file.
-fn sound_image(record: ImageRecord, again: bool, origin: &Origin<'_>) -> Field<CocoImage> {
+/// Checks one image. `is_duplicate` says that another image has its id or its file.
+fn valid_image(record: ImageRecord, is_duplicate: bool, origin: &Origin<'_>) -> Field<CocoImage> {
     let (width, height, id, file_name) = (record.width?, record.height?, record.id?, record.file_name?);
-    if again {
+    if is_duplicate {
         return fail(
             DefectCode::DuplicateId,
             format!("another image has the id {id} or the file {file_name}"),
@@ -112,14 +111,14 @@ fn sound_image(record: ImageRecord, again: bool, origin: &Origin<'_>) -> Field<C
 
 /// Checks one annotation and returns its image and its object. The box `(x, y, w, h)` becomes `(x0, y0, x1, y1)`.
 /// Without an annotated area the object has the area of its box.
-fn sound_object<'a>(
+fn valid_object<'a>(
     record: AnnotationRecord,
-    again: bool,
+    is_duplicate: bool,
     image: Option<&'a mut CocoImage>,
     categories: &[Category],
 ) -> Field<(&'a mut CocoImage, Object)> {
     let (annotation_id, image_id, category_id) = (record.id?, record.image_id?, record.category_id?);
-    if again {
+    if is_duplicate {
         return fail(DefectCode::DuplicateId, format!("another annotation has the id {annotation_id}"));
     }
     let Some(image) = image else {
@@ -129,7 +128,7 @@ fn sound_object<'a>(
         return fail(DefectCode::UnknownCategory, format!("category_id {category_id} is not listed"));
     };
     let (iscrowd, bbox @ [x, y, w, h], area) = (record.iscrowd?, record.bbox?, record.area?);
-    if let Some(finding) = misplaced(bbox, (image.width, image.height)) {
+    if let Some(finding) = box_defect(bbox, (image.width, image.height)) {
         return Err(Box::new(finding));
     }
     // The area of a mask that covers no whole pixel is 0.
@@ -146,7 +145,7 @@ fn fail<T>(code: DefectCode, detail: String) -> Field<T> {
 
 /// Returns a defect if the box `(x, y, w, h)` is empty, absurdly large, or wholly outside an image of `size`
 /// (columns, rows). A part of the box may be outside.
-pub(crate) fn misplaced([x, y, w, h]: [f64; 4], size: (usize, usize)) -> Option<Finding> {
+pub(crate) fn box_defect([x, y, w, h]: [f64; 4], size: (usize, usize)) -> Option<Finding> {
     let (width, height) = (size.0 as f64, size.1 as f64);
     // A side too small for f32 is empty too: nothing could be pooled from it.
     let empty = w <= 0. || h <= 0. || (x + w) as f32 <= x as f32 || (y + h) as f32 <= y as f32;

@@ -1,8 +1,7 @@
 //! Generated detection scenes in COCO format.
 //!
 //! A scene is a textured ground with some figures of six categories, each in a hue of its category. Later ones hide
-//! parts of earlier ones, and the image's border cuts some. A box is tight around pixels that are covered by half or
-//! more.
+//! parts of earlier ones, and the image's border cuts some. A box is tight around pixels covered by half or more.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

@@ -17,9 +17,8 @@ pub struct Category {
     pub label: usize,
 }
 
-/// Returns the categories by ascending id, labelled by position.
-/// # Errors
-/// A description of the first category that has no name, or the id or the name of another one; or of an empty list.
+/// Returns the categories by ascending id, labelled by position. The error describes the first category without a
+/// name, or with the id or the name of another one; or that the list is empty.
 pub(super) fn valid(records: Vec<CategoryRecord>) -> Result<Vec<Category>, String> {
     let mut categories: Vec<Category> = Vec::with_capacity(records.len());
     for CategoryRecord { id, name } in records {

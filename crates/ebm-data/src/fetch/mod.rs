@@ -59,9 +59,9 @@ pub type Report<'a> = &'a mut dyn FnMut(Event<'_>);
 pub enum State {
     /// The file is in its place, for this reason and with this SHA-256 in hexadecimal.
     There(&'static str, String),
-    /// The entry is a folder with this number of files.
+    /// The entry is a folder with this number of entries.
     Folder(u64),
-    /// The file is missing. The text says what to do by hand; `None` if the file was only not to be fetched.
+    /// The file is missing. The text says what to do by hand; `None` if fetching was disabled.
     Missing(Option<String>),
 }
 

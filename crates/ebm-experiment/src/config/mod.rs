@@ -26,8 +26,8 @@ pub trait Settings: Setting + Serialize + DeserializeOwned {
     /// Name and text of every configuration that is embedded in the program.
     const EMBEDDED: &'static [(&'static str, &'static str)];
 
-    /// Checks that the values do not contradict each other. Each value is in its range already. The embedded
-    /// settings pass unless a task overrides this.
+    /// Checks that the values, which are in their ranges already, do not contradict each other.
+    /// The default accepts all values.
     ///
     /// # Errors
     /// The reason of the contradiction, with the key.

@@ -1,5 +1,4 @@
-//! Lists every defect of a dataset for `ebm data check`. Everything that a loader would leave out counts; nothing
-//! is tolerated.
+//! Check of a dataset for `ebm data check`: every defect that a loader would leave out; nothing is tolerated.
 
 use std::path::Path;
 

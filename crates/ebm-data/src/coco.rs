@@ -20,7 +20,7 @@ use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, Tolerance};
 /// Name of the format in error messages.
 const COCO: &str = "a COCO annotation file";
 
-/// Selects which images and boxes of a dataset are kept.
+/// Purpose of a dataset, which decides which images and boxes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// For training, the filter of the published detectors. Crowd regions are dropped, boxes are clipped to the

@@ -28,7 +28,7 @@ pub(crate) use detection::check_range;
 pub use detection::{DetectionRecipe, Sample};
 pub use recipe::{Item, Recipe};
 
-/// Makes batches of a dataset.
+/// Loader of batches of a dataset.
 ///
 /// The batch of step `g` (counted over all epochs) depends neither on the number of workers nor on the first step
 /// of the iteration. Its images follow from the key, split as `"order" → epoch`, and an image's augmentation from

@@ -80,7 +80,7 @@ pub struct Normalise {
     pub scale: f32,
     /// Mean of each channel, which is subtracted.
     pub mean: [f32; 3],
-    /// Standard deviation of each channel, by which is divided.
+    /// Standard deviation of each channel, which is the divisor.
     pub std: [f32; 3],
 }
 

@@ -1,4 +1,4 @@
-//! Selects the sound records of an annotation file. Every other record goes into the quarantine.
+//! Selection of the valid records of an annotation file. Every other record goes into the quarantine.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ const HUGE: f64 = 1e6;
 /// Largest number of objects of one image. In training each object is compared with every anchor and every proposal.
 const MAX_OBJECTS: usize = 10_000;
 
-/// The sound images, and the defects of the others.
+/// Valid images, and the defects of the others.
 pub(super) struct ValidRecords {
     /// Images by ascending id.
     pub images: Vec<CocoImage>,
@@ -31,7 +31,7 @@ pub(crate) struct Origin<'a> {
     pub check_files: bool,
 }
 
-/// Separates the sound records of `file` from the defective ones. The `categories` are the categories of `file`.
+/// Separates the valid records of `file` from the defective ones. The `categories` are the categories of `file`.
 pub(super) fn keep_valid(file: AnnotationFile, origin: &Origin<'_>, categories: &[Category]) -> ValidRecords {
     let annotations = file.annotations.unwrap_or_default();
     let totals = [file.images.len(), annotations.len()];

@@ -1,4 +1,4 @@
-//! Converts images with one annotation file each (VOC, YOLO) to one annotation file.
+//! Conversion of images with one annotation file each (VOC, YOLO) to one annotation file.
 
 use std::path::{Path, PathBuf};
 

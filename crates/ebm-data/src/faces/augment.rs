@@ -18,8 +18,8 @@ use crate::transform::{Normalise, TransformMemory};
 pub struct Augmentation {
     /// Probability of mirroring left to right.
     pub flip_probability: f64,
-    /// Factors of the D numbers of the target when the image is mirrored, each 1 or −1: `[1]` for the age, `[-1,
-    /// 1, -1]` for yaw, pitch and roll.
+    /// Factors, each 1 or −1, of the D numbers of the target when the image is mirrored: `[1]` for the age,
+    /// `[-1, 1, -1]` for yaw, pitch and roll.
     pub flip_signs: Vec<f32>,
     /// Smallest and largest scale; 0.7 and 1.4 in the paper.
     pub scale: [f64; 2],

@@ -1,4 +1,4 @@
-//! Downloads an address to a file: attempts, resumption, hash, rename.
+//! Download of an address to a file: attempts, resumption, hash, rename.
 
 use std::borrow::Cow;
 use std::fmt::Display;

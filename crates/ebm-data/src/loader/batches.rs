@@ -100,8 +100,8 @@ type Worker<R> = (Receiver<Result<Loaded<R>>>, JoinHandle<()>);
 ///
 /// Dropping it stops the worker threads and waits for the batches in progress.
 pub struct Batches<R: Recipe = DetectionRecipe> {
-    /// Worker `i` makes the steps at `i` modulo the number of workers. Without workers the caller's thread makes
-    /// all steps.
+    /// Worker `i` makes step `i` after the first, and then every step after one round of the workers. Without
+    /// workers the caller's thread makes all steps.
     workers: Vec<Worker<R>>,
     own: Maker<R>,
     steps: Range<u64>,

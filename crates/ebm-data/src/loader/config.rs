@@ -85,7 +85,7 @@ impl LoaderConfig {
         Self::shuffled(recipe, batch_size)
     }
 
-    /// Returns the settings for evaluating a detector: each image once, in order and unchanged.
+    /// Returns the settings for evaluating a detector: each image once, in order, never mirrored.
     pub fn eval(transform: Transform, batch_size: usize) -> Self {
         let recipe = DetectionRecipe { transform, group_by_aspect: false, flip_probability: 0. };
         Self::in_order(recipe, batch_size)

@@ -7,7 +7,7 @@ use crate::planes::Planes;
 use crate::resize::{Unfiltered, neighbours};
 use crate::transform::Normalise;
 
-/// Largest side of a crop. A larger one comes from an invalid box; positions are exact in f32 up to here.
+/// Largest side of the square, in pixels. A larger one comes from an invalid box; up to here f32 is exact.
 const MAX_SIDE: f64 = (1 << 20) as f64;
 /// Largest position; whole numbers are exact in f64 up to here and far beyond.
 const MAX_PLACE: f64 = 1e15;
@@ -78,8 +78,8 @@ impl SearchArea {
         Err(Error::Argument { name: "box", detail })
     }
 
-    /// Returns the box `target` as `(x, y, w, h)` in pixels of the crop around the box `around`. Its centre is (S
-    /// − 1)/2 + (c − c₀) S/side with the centres c and c₀ of the two boxes, and its sides are scaled by S/side.
+    /// Returns the box `target` as `(x, y, w, h)` in pixels of the crop around the box `around`. Its centre is
+    /// (S − 1)/2 + (c − c₀) S/side with the centres c and c₀ of the two boxes, and its sides are scaled by S/side.
     ///
     /// This is ATOM's rule. It places a pixel at its index instead of half a pixel further, and ignores the
     /// rounding of the square's corner. The box is therefore half a pixel less, give or take S/(2 side), than a

@@ -40,7 +40,7 @@ use crate::transform::Normalise;
 /// Conversion of a pair of frames to a part of a batch `(N, 3, 2S, S)`: rows 0 to S − 1 are the reference crop,
 /// rows S to 2S − 1 the test crop.
 ///
-/// The reference crop is centred on the target, the test crop on a jittered box. Each side of that box is the
+/// The reference crop lies around the target, the test crop around a jittered box. Each side of that box is the
 /// target's side times exp(`scale_jitter` · N(0, 1)). Its centre is moved by (U(0, 1) − ½) · `centre_jitter` ·
 /// √(w h) of that box on each axis. Either both crops are grey or none. Each has its own brightness, and both are
 /// normalised.

@@ -215,8 +215,8 @@ impl ModelMetadata {
     }
 
     /// Refuses the model at `path`, which has these metadata, if it differs from `wanted`. It compares `method`,
-    /// `seed`, `base_digest` and every setting of the configuration. Only settings are compared whose dotted name
-    /// `matters`.
+    /// `seed`, `base_digest` and every setting of the configuration. Only values whose dotted name `matters`
+    /// are compared.
     ///
     /// # Errors
     /// [`Error::File`] with both values of every difference, or if a configuration is no TOML.

@@ -122,8 +122,8 @@ impl<'a> RunSpec<'a> {
         Ok(run)
     }
 
-    /// Refuses to continue the run at `path`, whose configuration is `found`, if a setting differs that is not
-    /// changeable.
+    /// Refuses to continue the run at `path`, whose configuration is `found`, if a setting that is not
+    /// changeable differs.
     fn check_settings(&self, path: PathBuf, found: &str) -> Result<()> {
         if found == self.config {
             return Ok(());

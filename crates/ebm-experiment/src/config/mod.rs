@@ -85,7 +85,7 @@ pub struct Configured<S> {
     /// The settings.
     pub settings: S,
     /// Expected figures from the configuration's own table `[expected]`. Figures of an extended configuration do
-    /// not apply, because they are for other settings; neither do the own ones after a change.
+    /// not apply, because they are for other settings; its own figures do not apply after a change.
     pub expected: Option<Expected>,
 }
 

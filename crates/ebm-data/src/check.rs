@@ -1,4 +1,4 @@
-//! Every defect of a dataset, for `ebm data check`: what a loader would leave out, and nothing is tolerated.
+//! Check of a dataset for `ebm data check`: every defect that a loader would leave out; nothing is tolerated.
 
 use std::path::Path;
 
@@ -9,20 +9,20 @@ use crate::decode::read_image;
 use crate::error::{Error, Result};
 use crate::quarantine::{DefectCode, Finding, Quarantine, Tolerance};
 
-/// What a check has found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
-    /// Images and annotations that were looked at.
+    /// Number of images and annotations that were checked.
     pub samples: usize,
-    /// All defects: first those of the annotation file, then those of the images.
+    /// All defects: first the defects of the annotation file, then the defects of the images.
     pub quarantine: Quarantine,
 }
 
 impl Checked {
-    /// Whether what is at `path` is without defects.
+    /// Succeeds if the dataset at `path` has no defects.
     ///
     /// # Errors
-    /// [`Error::Data`] with their number if there are any.
+    /// [`Error::Data`] with the number of defects if there are any.
     pub fn verdict(&self, path: &Path) -> Result<()> {
         let (defects, samples) = (self.quarantine.defects.len(), self.samples);
         let detail = || format!("{defects} defects in {samples} samples; each is listed above");
@@ -30,20 +30,19 @@ impl Checked {
     }
 }
 
-/// Checks the annotation file `annotations` in COCO's format and its images in `images`, which are decoded if
-/// `decode`; otherwise they need only be there.
+/// Checks the annotation file `annotations` in COCO's format and its images in the folder `images`. With `decode`
+/// every image is decoded; without it every image file only has to exist.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::TooLarge`], and [`Error::Data`] for what has not the outline of an annotation
-/// file.
+/// [`Error::Io`], [`Error::TooLarge`], and [`Error::Data`] for a file without the structure of an annotation file.
 pub fn coco(annotations: &Path, images: &Path, decode: bool) -> Result<Checked> {
     let tolerance = Tolerance { max_bad_fraction: 1., report: None };
     let options = LoadOptions { tolerance, ..LoadOptions::new(Purpose::Eval) };
     let CocoDataset { images, mut quarantine, .. } = CocoDataset::load(annotations, images, &options)?;
     let objects: usize = images.iter().map(|image| image.objects.len()).sum();
     let samples = images.len() + objects + quarantine.defects.len();
-    // What is wrong with an image's file.
-    let look = |image: &CocoImage| {
+    // Returns the defect of an image's file, if it has one.
+    let find_defect = |image: &CocoImage| {
         let (width, height) = (image.width, image.height);
         let finding = match read_image(&image.path) {
             Err(error) => Finding::new(DefectCode::UnreadableImage, error.to_string()),
@@ -56,6 +55,6 @@ pub fn coco(annotations: &Path, images: &Path, decode: bool) -> Result<Checked> 
         };
         Some(finding.in_sample(annotations, format!("image {}", image.id)))
     };
-    quarantine.defects.par_extend(images.par_iter().filter(|_| decode).filter_map(look));
+    quarantine.defects.par_extend(images.par_iter().filter(|_| decode).filter_map(find_defect));
     Ok(Checked { samples, quarantine })
 }

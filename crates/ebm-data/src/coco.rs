@@ -2,14 +2,14 @@
 
 mod categories;
 mod file;
-mod sound;
+mod validate;
 
 pub use categories::Category;
 pub use file::{
     AnnotationFile, AnnotationRecord, CategoryRecord, Field, ImageRecord, with_words_for_non_finite,
 };
-pub(crate) use sound::{Origin, misplaced};
-use sound::{Sound, keep_sound};
+pub(crate) use validate::{Origin, box_defect};
+use validate::{ValidRecords, keep_valid};
 
 use std::path::{Path, PathBuf};
 
@@ -17,36 +17,37 @@ use crate::digest::digest;
 use crate::error::{Error, Result};
 use crate::quarantine::{Defect, DefectCode, Quarantine, SHOWN, Tolerance};
 
-/// What an annotation file is read as.
+/// Name of the format in error messages.
 const COCO: &str = "a COCO annotation file";
 
-/// What to keep of a dataset.
+/// Purpose of a dataset, which decides which images and boxes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Crowd regions are dropped, boxes are clipped to the image, boxes that are empty then are dropped, and
-    /// so are images without an object of more than one pixel per side: the filter of the published
-    /// detectors.
+    /// For training, the filter of the published detectors. Crowd regions are dropped, boxes are clipped to the
+    /// image, and boxes that are empty after that are dropped. An image without an object of more than one pixel
+    /// per side is dropped too.
     Train,
-    /// Every image stays, also those without objects; boxes stay as annotated.
+    /// For evaluation: every image stays, also without objects, and boxes stay as annotated.
     Eval,
 }
 
-/// How to load a dataset.
+/// Options of [`CocoDataset::load`].
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// What to keep.
+    /// The images and boxes to keep.
     pub purpose: Purpose,
-    /// Whether each image file must exist; a missing one is a defect then.
+    /// Whether each image file must exist. A missing file is a defect then.
     pub check_files: bool,
-    /// How many images, and how many annotations, may be defective, and where all defects are listed.
+    /// Tolerated fraction of defective images and of defective annotations, and the file that lists all defects.
     pub tolerance: Tolerance,
-    /// How many labels the model has, the background not counted, which decides how categories are labelled
-    /// (see [`Category::label`]); `None` where there is no model.
+    /// Number of labels of the model, without the background. It decides how categories are labelled (see
+    /// [`Category::label`]). `None` without a model.
     pub labels: Option<usize>,
 }
 
 impl LoadOptions {
-    /// The settings for results to publish: files checked, 1 defect in 1000, no report; no model.
+    /// Returns the settings for published results: files are checked, 1 defect in 1000 is tolerated, no report is
+    /// written. No model is set.
     pub fn new(purpose: Purpose) -> Self {
         Self { purpose, check_files: true, tolerance: Tolerance::default(), labels: None }
     }
@@ -57,11 +58,11 @@ impl LoadOptions {
 pub struct Object {
     /// The annotation's id.
     pub annotation_id: u64,
-    /// `(x0, y0, x1, y1)` in pixels, half-open: the box covers `x1 - x0` columns.
+    /// Box `(x0, y0, x1, y1)` in pixels, half-open: the box covers `x1 - x0` columns.
     pub bbox: [f32; 4],
-    /// The category's label, from 1; 0 is the background.
+    /// Label of the category, from 1; 0 is the background.
     pub label: usize,
-    /// The area of the object's mask in pixels, or of its box where none is annotated.
+    /// Area of the object's mask in pixels, or area of the box if no mask area is annotated.
     pub area: f64,
     /// Whether the box covers a crowd instead of one object.
     pub iscrowd: bool,
@@ -72,15 +73,15 @@ pub struct Object {
 pub struct CocoImage {
     /// The image's id.
     pub id: u64,
-    /// Its name in the annotation file.
+    /// Name of the image in the annotation file.
     pub file_name: String,
-    /// The file.
+    /// Path of the image file.
     pub path: PathBuf,
-    /// Columns, as annotated.
+    /// Number of columns, as annotated.
     pub width: usize,
-    /// Rows, as annotated.
+    /// Number of rows, as annotated.
     pub height: usize,
-    /// Its objects, in the order of the annotation file.
+    /// Objects of the image, in the order of the annotation file.
     pub objects: Vec<Object>,
 }
 
@@ -91,44 +92,44 @@ pub struct CocoDataset {
     pub images: Vec<CocoImage>,
     /// The categories, by ascending id.
     pub categories: Vec<Category>,
-    /// What was found defective and left out.
+    /// Defective records, which were left out.
     pub quarantine: Quarantine,
 }
 
 impl CocoDataset {
-    /// Reads and checks the annotation file `annotations` of the images in `images_dir`.
+    /// Reads and checks the annotation file `annotations` of the images in the folder `images_dir`.
     ///
-    /// A defective image is left out with its annotations; a defective annotation alone is left out.
+    /// A defective image is left out together with its annotations. A defective annotation is left out alone.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::TooLarge`]; [`Error::Data`] for a file that is not JSON, has no usable
-    /// categories or those of another model, or nothing to train on;
-    /// above the tolerated fraction [`Error::Data`] for missing images and [`Error::TooManyDefects`] for other
-    /// defects, after the report was written.
+    /// [`Error::Io`], [`Error::TooLarge`]. [`Error::Data`] for a file that is not JSON, that has no usable
+    /// categories, that has other categories than the model, or that leaves nothing to train on. Above the
+    /// tolerated fraction of defects, after the report was written: [`Error::Data`] for missing images and
+    /// [`Error::TooManyDefects`] for other defects.
     pub fn load(annotations: &Path, images_dir: &Path, options: &LoadOptions) -> Result<Self> {
         let file = AnnotationFile::read(annotations)?;
         let origin = Origin { annotations, images: images_dir, check_files: options.check_files };
         Self::from_file(file, &origin, options)
     }
 
-    /// SHA-256 of all that is trained on but the pixels: names, sizes and objects of the images, wherever they
-    /// lie.
+    /// Returns the SHA-256 of everything that is trained on except pixels: names, sizes and objects of the
+    /// images. The folder of the images does not matter.
     pub fn digest(&self) -> String {
         digest(
             self.images.iter().map(|image| (&image.file_name, [image.width, image.height], &image.objects)),
         )
     }
 
-    /// As [`load`](Self::load), of a file that was read.
+    /// Checks an annotation file that was read already, like [`load`](Self::load).
     pub(crate) fn from_file(
         mut file: AnnotationFile,
         origin: &Origin<'_>,
         options: &LoadOptions,
     ) -> Result<Self> {
         let fail = |detail: String| Error::format(origin.annotations, COCO, detail);
-        let mut categories = categories::sound(std::mem::take(&mut file.categories)).map_err(fail)?;
+        let mut categories = categories::valid(std::mem::take(&mut file.categories)).map_err(fail)?;
         categories::relabel(&mut categories, options.labels, origin.annotations)?;
-        let Sound { mut images, quarantine, bad_of_total } = keep_sound(file, origin, &categories);
+        let ValidRecords { mut images, quarantine, bad_of_total } = keep_valid(file, origin, &categories);
         let tolerance = &options.tolerance;
         tolerance.list(&quarantine)?;
         let is_missing = |defect: &&Defect| defect.code == DefectCode::MissingFile;
@@ -154,11 +155,11 @@ impl CocoDataset {
         Ok(Self { images, categories, quarantine })
     }
 
-    /// The images of this dataset and of `others`, in that order.
+    /// Appends the images of `others`, in that order.
     ///
     /// # Errors
-    /// [`Error::Data`] with the differences to the first of them, called `path`, that has other
-    /// categories.
+    /// [`Error::Data`] if a dataset of `others` has different categories. It names the first such dataset by its
+    /// `path` and lists the differences.
     pub fn joined(mut self, others: impl IntoIterator<Item = (PathBuf, Self)>) -> Result<Self> {
         for (path, other) in others {
             if other.categories != self.categories {
@@ -176,20 +177,20 @@ impl CocoDataset {
         Ok(self)
     }
 
-    /// The label, from 1, of the category with this id.
+    /// Returns the label, from 1, of the category with the id `category_id`.
     pub fn label(&self, category_id: u64) -> Option<usize> {
         categories::label(&self.categories, category_id)
     }
 
-    /// The id of the category with this label; none for the background, 0, and for a label without a
-    /// category.
+    /// Returns the id of the category with the label `label`. The background (0) and labels without a category
+    /// have none.
     pub fn category_id(&self, label: usize) -> Option<u64> {
         let index = self.categories.binary_search_by_key(&label, |category| category.label).ok()?;
         Some(self.categories.get(index)?.id)
     }
 }
 
-/// Applies the filter of [`Purpose::Train`]; false if the image is to be dropped.
+/// Applies the filter of [`Purpose::Train`]. Returns false if the image is to be dropped.
 fn keep_for_training(image: &mut CocoImage) -> bool {
     let (width, height) = (image.width as f32, image.height as f32);
     image.objects.retain_mut(|object| {

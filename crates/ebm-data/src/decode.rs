@@ -1,8 +1,8 @@
 //! Strict decoding of JPEG, PNG, BMP and WebP files.
 //!
-//! Strict, because a lenient JPEG decoder fills the missing part of a truncated file with grey and calls it a
-//! success: the sample would train on a lie instead of reaching the quarantine. The size that a header tells
-//! is compared with [`DecodeLimits`] before anything of that size is allocated.
+//! A lenient JPEG decoder fills the missing part of a truncated file with grey and reports success. Training
+//! would then use the grey pixels, and the file would never reach the quarantine. The size in a header is
+//! compared with [`DecodeLimits`] before anything of that size is allocated.
 
 mod jpeg;
 
@@ -16,19 +16,19 @@ use crate::error::{Error, Result};
 use crate::files::read_limited;
 use crate::image::Image;
 
-/// How large a file and its image may be.
+/// Limits of the size of a file and of its image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Bytes of the file.
+    /// Largest size of the file, in bytes.
     pub max_file_bytes: u64,
-    /// Pixels per side, checked in the header before any pixel is allocated.
+    /// Largest number of pixels per side, checked in the header before any pixel is allocated.
     pub max_side: usize,
-    /// Pixels in all, checked in the header before any pixel is allocated.
+    /// Largest number of pixels in all, checked in the header before any pixel is allocated.
     pub max_pixels: usize,
 }
 
 impl Default for DecodeLimits {
-    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB): far above any image of the datasets.
+    /// 64 MiB of file, 16384 pixels per side, 2²⁶ pixels (192 MiB of RGB): far above every image of the datasets.
     fn default() -> Self {
         Self { max_file_bytes: 64 << 20, max_side: 16384, max_pixels: 1 << 26 }
     }
@@ -48,50 +48,50 @@ impl DecodeLimits {
 
 /// Reads a JPEG, PNG, BMP or WebP file as RGB, with [`DecodeLimits::default`].
 ///
-/// The format is told from the content, not from the name. Grey and CMYK JPEGs become RGB; of PNGs 16-bit
-/// samples are scaled to 8 bits, grey and palette become RGB and alpha is dropped (as Pillow's
-/// `convert("RGB")` does). BMPs are read uncompressed, WebPs without animation. Orientation tags (EXIF) are
-/// ignored, as Pillow, torchvision and pycocotools ignore them: the boxes of the datasets refer to the stored
-/// pixels. [`read_upright`] follows the tag.
+/// The format is recognised by the content, not by the name. Grey and CMYK JPEGs become RGB. In PNGs, 16-bit samples
+/// are scaled to 8 bits, grey and palette become RGB, and alpha is dropped (as Pillow's `convert("RGB")` does).
+/// Compressed BMPs and animated WebPs are refused. Orientation tags (EXIF) are ignored, as Pillow, torchvision and
+/// pycocotools ignore them: the boxes of the datasets refer to the stored pixels. [`read_upright`] follows the tag.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::TooLarge`] above the limits, [`Error::Data`] for any other
-/// format, or an incomplete or damaged image: also a JPEG whose data end before its last block. Other damage inside
-/// a JPEG's entropy-coded data often decodes to wrong pixels without a complaint; only a hash would find it.
+/// format and for an incomplete or damaged image, including a JPEG whose data end before its last block. Other damage
+/// inside a JPEG's entropy-coded data often decodes to wrong pixels without an error; only a hash would detect it.
 pub fn read_image(path: &Path) -> Result<Image> {
     let limits = DecodeLimits::default();
     decode_image(&read_limited(path, limits.max_file_bytes)?, path, &limits)
 }
 
-/// As [`read_image`], turned and mirrored as the orientation tag (EXIF) says: the way viewers show the
-/// picture, and for what has no annotations.
+/// Reads an image like [`read_image`], and turns and mirrors it as its orientation tag (EXIF) says, like viewers
+/// do. This is for pictures without annotations.
 ///
 /// # Errors
-/// Those of [`read_image`].
+/// The errors of [`read_image`].
 pub fn read_upright(path: &Path) -> Result<Image> {
     let limits = DecodeLimits::default();
     decode_upright(&read_limited(path, limits.max_file_bytes)?, path, &limits)
 }
 
-/// As [`read_upright`], of bytes in memory; `path` is the name for errors.
+/// Decodes an image in memory like [`read_upright`]; `path` is its name in errors.
 ///
 /// # Errors
-/// Those of [`read_image`].
+/// The errors of [`read_image`].
 pub fn decode_upright(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
     let Image { width, height, pixels } = decode_image(bytes, path, limits)?;
     let buffer = u32::try_from(width).ok().zip(u32::try_from(height).ok());
     let buffer = buffer.and_then(|(width, height)| RgbImage::from_raw(width, height, pixels));
-    let mut image =
-        DynamicImage::ImageRgb8(buffer.ok_or_else(|| Error::decode(path, "its size is no image's"))?);
+    let mut image = DynamicImage::ImageRgb8(
+        buffer.ok_or_else(|| Error::decode(path, "its size does not fit its pixels"))?,
+    );
     image.apply_orientation(header(bytes, path)?.1);
     let (width, height) = (image.width() as usize, image.height() as usize);
     Image::new(width, height, image.into_rgb8().into_raw())
 }
 
-/// As [`read_image`], of bytes in memory; `path` is the name for errors.
+/// Decodes an image in memory like [`read_image`]; `path` is its name in errors.
 ///
 /// # Errors
-/// Those of [`read_image`].
+/// The errors of [`read_image`].
 pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
     let format = format(bytes, path)?;
     if format == ImageFormat::Jpeg {
@@ -108,7 +108,7 @@ pub fn decode_image(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<
     Image::new(width, height, rgb.into_raw()).map_err(|error| Error::decode(path, error))
 }
 
-/// The format, as the first bytes tell.
+/// Recognises the format by the first bytes.
 fn format(bytes: &[u8], path: &Path) -> Result<ImageFormat> {
     use ImageFormat::{Bmp, Jpeg, Png, WebP};
     match ::image::guess_format(bytes) {
@@ -119,7 +119,7 @@ fn format(bytes: &[u8], path: &Path) -> Result<ImageFormat> {
     }
 }
 
-/// Whether the end of a PNG or WebP is there; of others the decoder tells.
+/// Returns whether a PNG or WebP file is complete. The decoders of the other formats check this themselves.
 fn is_whole(bytes: &[u8], format: ImageFormat) -> bool {
     let length = || bytes.get(4..)?.first_chunk().map(|length| u64::from(u32::from_le_bytes(*length)));
     match format {
@@ -129,7 +129,7 @@ fn is_whole(bytes: &[u8], format: ImageFormat) -> bool {
     }
 }
 
-/// The decoder of a PNG, BMP or WebP, which may take 512 MiB.
+/// Returns the decoder of a PNG, BMP or WebP file, which may use 512 MiB.
 fn decoder<'a>(bytes: &'a [u8], format: ImageFormat, path: &Path) -> Result<impl ImageDecoder + 'a> {
     if let Some(palette) =
         palette_bytes(bytes).filter(|length| *length % 3 != 0 || !(3..=768).contains(length))
@@ -138,7 +138,7 @@ fn decoder<'a>(bytes: &'a [u8], format: ImageFormat, path: &Path) -> Result<impl
     }
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let refused = match format {
-        // What is missing of a compressed one decodes to black.
+        // The missing part of a compressed BMP would be decoded to black.
         ImageFormat::Bmp if byte(14) > 12 && [1, 2].contains(&byte(30)) => "a compressed BMP",
         ImageFormat::WebP if bytes.get(12..16) == Some(b"VP8X") && byte(20) & 2 > 0 => "an animated WebP",
         _ => "",
@@ -150,8 +150,7 @@ fn decoder<'a>(bytes: &'a [u8], format: ImageFormat, path: &Path) -> Result<impl
     reader.into_decoder().map_err(|error| Error::decode(path, error))
 }
 
-/// The length of a PNG's palette. The decoder takes it for granted that it consists of whole colours, 256 at
-/// most.
+/// Returns the length of a PNG's palette in bytes. The decoder assumes whole colours, 256 at most, without a check.
 fn palette_bytes(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
     loop {
@@ -163,21 +162,21 @@ fn palette_bytes(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What the header of an image file tells.
+/// Header of an image file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Columns of the stored pixels.
+    /// Number of columns of the stored pixels.
     pub width: usize,
-    /// Rows of the stored pixels.
+    /// Number of rows of the stored pixels.
     pub height: usize,
     /// Whether an orientation tag (EXIF) asks viewers to turn or mirror the picture.
     pub is_turned: bool,
 }
 
-/// Reads the header of an image file; no pixel is decoded.
+/// Reads the header of an image file without decoding a pixel.
 ///
 /// # Errors
-/// Those of [`read_image`], but that damage behind the header is not seen.
+/// The errors of [`read_image`]; damage after the header is not detected.
 pub fn read_header(path: &Path) -> Result<Header> {
     let limits = DecodeLimits::default();
     let ((width, height), orientation) = header(&read_limited(path, limits.max_file_bytes)?, path)?;
@@ -185,7 +184,7 @@ pub fn read_header(path: &Path) -> Result<Header> {
     Ok(Header { width, height, is_turned: orientation != Orientation::NoTransforms })
 }
 
-/// Columns and rows, and the orientation tag of a file.
+/// Reads the number of columns and rows, and the orientation tag of a file.
 fn header(bytes: &[u8], path: &Path) -> Result<((usize, usize), Orientation)> {
     let format = format(bytes, path)?;
     let (size, orientation) = if format == ImageFormat::Jpeg {
@@ -194,7 +193,7 @@ fn header(bytes: &[u8], path: &Path) -> Result<((usize, usize), Orientation)> {
     } else {
         let mut decoder = decoder(bytes, format, path)?;
         let exif = decoder.exif_metadata().ok().flatten().unwrap_or_default();
-        // Some writers of WebP begin it as in a JPEG.
+        // Some writers of WebP begin the EXIF data as in a JPEG.
         let exif = exif.strip_prefix(b"Exif\0\0").unwrap_or(&exif);
         let (width, height) = decoder.dimensions();
         (Some((width as usize, height as usize)), Orientation::from_exif_chunk(exif))

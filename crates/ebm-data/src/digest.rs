@@ -1,4 +1,4 @@
-//! What a dataset is, wherever its files lie.
+//! Identity of a dataset, independent of the place of its files.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::fetch::hex;
 
-/// SHA-256, in hexadecimal, of what `items` print for debugging.
+/// Returns the SHA-256, in hexadecimal, of the debug output of `items`.
 pub(crate) fn digest(items: impl IntoIterator<Item = impl Debug>) -> String {
     let mut hash = Sha256::new();
     for item in items {

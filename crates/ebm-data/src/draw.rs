@@ -1,20 +1,19 @@
-//! Random numbers whose making is written out, because they are part of published results and a library's may
-//! change.
+//! Random numbers for published results. They are written out here, because a library may change its own.
 
 use rand::RngCore;
 
-/// Uniform in `[0, 1)`: a multiple of 2⁻⁵³.
+/// Draws a number uniformly from `[0, 1)`, a multiple of 2⁻⁵³.
 pub(crate) fn unit(rng: &mut dyn RngCore) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Uniform in `0..count`, by Lemire's multiplication without rejection: the bias, below count/2⁶⁴, is beyond
-/// notice.
+/// Draws an integer uniformly from `0..count`, by Lemire's multiplication without rejection. The bias is below
+/// count/2⁶⁴, which is negligible.
 pub(crate) fn below(count: usize, rng: &mut dyn RngCore) -> usize {
     ((u128::from(rng.next_u64()) * count as u128) >> 64) as usize
 }
 
-/// Fisher and Yates' shuffle.
+/// Shuffles `items` with the algorithm of Fisher and Yates.
 pub(crate) fn shuffle(items: &mut [usize], rng: &mut dyn RngCore) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(last + 1, rng));

@@ -1,4 +1,4 @@
-//! What can go wrong when reading a dataset.
+//! Errors of reading a dataset.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -9,32 +9,32 @@ use ebm_base::files::ErrorKind;
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a dataset, an image or a batch could not be made.
+/// Reason why a dataset, an image or a batch could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused to read or write a file.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
-        /// What was attempted: "read", "write", …
+        /// Attempted action: "read", "write", …
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The operating system's answer.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// An argument is outside its domain.
     #[error("{name}: {detail}")]
     Argument {
-        /// The argument or configuration key.
+        /// Name of the argument or configuration key.
         name: &'static str,
-        /// What is wrong and what would be right.
+        /// Description of the error and of a correct value.
         detail: String,
     },
     /// A file or an image is larger than the limit set for its kind.
     #[error("{}: {}", .0.display(), .1)]
     TooLarge(PathBuf, String),
-    /// A file, or what was fetched, is not what it is read as; and what would be right.
+    /// A file, or a download, does not have the expected format. The text says what would be right.
     #[error("{}: {}", .0.display(), .1)]
     Data(PathBuf, String),
     /// More samples are defective than the configuration tolerates.
@@ -43,28 +43,27 @@ pub enum Error {
         what_to_do(*bad, *total, report)
     )]
     TooManyDefects {
-        /// Defective samples.
+        /// Number of defective samples.
         bad: usize,
-        /// Samples in all.
+        /// Number of all samples.
         total: usize,
-        /// The tolerated fraction.
+        /// Tolerated fraction of defective samples.
         max_bad_fraction: f64,
-        /// The first few defects in words.
+        /// Descriptions of the first defects.
         first: String,
-        /// Where all defects are listed, if a report was asked for.
+        /// File that lists all defects, if a report was requested.
         report: Option<PathBuf>,
     },
-    /// There is no connection, it broke, or the server is busy; it may ask for a wait.
+    /// There is no connection, it broke, or the server is busy. The server may ask for a wait.
     #[error("{}: {}; run again to go on from there", .0.display(), .1)]
     Network(PathBuf, String, Option<Duration>),
-    /// Something else keeps a thing from being made: another process, a server that does not give it, a thread that
-    /// ended.
+    /// An outside cause prevents the result: another process, a server that refuses a file, a thread that ended.
     #[error("{}: {}", .0.display(), .1)]
     Failure(PathBuf, String),
 }
 
 impl Error {
-    /// Whose matter it is.
+    /// Returns the kind of the error, which says who can correct it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { source, .. } => ErrorKind::of_io(source),
@@ -74,12 +73,12 @@ impl Error {
         }
     }
 
-    /// [`Error::Io`] of what was attempted on `path`: "read", "write", …
+    /// Returns [`Error::Io`] for the `action` ("read", "write", …) on `path`.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }
 
-    /// [`Error::Data`] of `path`, which is read as what is `expected`.
+    /// Returns [`Error::Data`] for a `path` that does not have the `expected` format.
     pub fn format(path: impl Into<PathBuf>, expected: &'static str, detail: impl Display) -> Self {
         Self::Data(path.into(), format!("not {expected}: {detail}"))
     }
@@ -88,7 +87,7 @@ impl Error {
         Self::Data(path.to_owned(), format!("not a readable image: {detail}; fetch the file again"))
     }
 
-    /// The categories of `path` are not those of the model.
+    /// Returns [`Error::Data`] for categories of `path` that differ from the categories of the model.
     pub(crate) fn categories(path: PathBuf, detail: &str) -> Self {
         let advice = "give the annotations of the categories that it was trained on, or the configuration that \
                       belongs to these";
@@ -96,7 +95,7 @@ impl Error {
     }
 }
 
-/// Mend the samples or go without them; with the least fraction of few digits that allows this.
+/// Returns the advice: mend the samples, or tolerate them with the smallest fraction of one digit that allows it.
 fn what_to_do(bad: usize, total: usize, report: &Option<PathBuf>) -> String {
     let list = match report {
         Some(path) => format!("all are listed in {}; mend them", path.display()),

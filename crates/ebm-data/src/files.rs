@@ -1,4 +1,4 @@
-//! Reading with a size limit and writing without half-written files.
+//! Reading of files with a size limit, and atomic writing.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,11 +8,11 @@ use ebm_base::files::{Durability, ReadError};
 
 use crate::error::{Error, Result};
 
-/// The whole content of a regular file of at most `limit` bytes.
+/// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::TooLarge`] above the limit
-/// (told from the file's size, before anything is read, and again while reading).
+/// [`Error::Io`] if `path` cannot be read or is no regular file, [`Error::TooLarge`] above the limit (checked by
+/// the file's size before reading, and again while reading).
 pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     ebm_base::files::read_limited(path, limit).map_err(|error| match error {
         ReadError::Io(source) => Error::io("read", path, source),
@@ -23,11 +23,11 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
     })
 }
 
-/// The content of a text in UTF-8, such as JSON, of at most `limit` bytes, without the mark that some editors
-/// begin it with.
+/// Reads a UTF-8 text, such as JSON, of at most `limit` bytes, and removes the byte order mark that some editors
+/// write.
 ///
 /// # Errors
-/// As [`read_limited`]; [`Error::Data`] for what begins as UTF-16 does, in which some systems save texts.
+/// The errors of [`read_limited`]; [`Error::Data`] for a text in UTF-16, in which some systems save files.
 pub fn read_utf8(path: &Path, limit: u64) -> Result<Vec<u8>> {
     const MARK: &[u8] = b"\xEF\xBB\xBF";
     let mut bytes = read_limited(path, limit)?;
@@ -43,23 +43,23 @@ pub fn read_utf8(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The largest file of settings that is read, in bytes: thousands of times what people write.
+/// Largest size of a settings file, in bytes: thousands of times the usual size.
 pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 
-/// The text of a file of settings.
+/// Reads the text of a settings file.
 ///
 /// # Errors
-/// As [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Data`] where it is no UTF-8.
+/// The errors of [`read_limited`] with [`MAX_SETTINGS_BYTES`]; [`Error::Data`] if the text is not UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
     read_text(path, MAX_SETTINGS_BYTES)
 }
 
-/// The text of a file of at most `limit` bytes.
+/// Reads a text of at most `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read_utf8(path, limit)?).map_err(|error| Error::format(path, "a text in UTF-8", error))
 }
 
-/// Makes a folder with those that it is in, unless it is there.
+/// Creates a folder and its parents, unless it exists.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -67,14 +67,13 @@ pub fn create_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|source| Error::io("create", path, source))
 }
 
-/// Writes `bytes` beside `path` and renames: a reader sees the old content or the new, never a part.
+/// Writes `bytes` atomically: beside `path`, then renamed. A reader sees the old content or the new, never a part.
 ///
-/// Parent directories are made. The content is not forced to the disk, so a power failure may lose it. What
-/// is there and is no regular file, such as a device or a symbolic link, is neither replaced nor followed,
-/// but refused.
+/// Parent directories are created. The content is not forced to the disk, so a power failure may lose it. A `path`
+/// that is no regular file, such as a device or a symbolic link, is refused: it is neither replaced nor followed.
 ///
 /// # Errors
-/// [`Error::Io`] if a directory or file cannot be written; the file aside is removed then.
+/// [`Error::Io`] if a directory or file cannot be written; the temporary file is then removed.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|source| Error::io("create the directory of", path, source))?;
@@ -83,7 +82,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|source| Error::io("write", path, source))
 }
 
-/// The names in `folder` that are text, sorted.
+/// Returns the names in `folder`, sorted, without names that are not Unicode.
 ///
 /// # Errors
 /// [`Error::Io`] if the folder cannot be listed.
@@ -97,8 +96,7 @@ pub fn names_in(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names, sorted, of the regular files in `folder` whose extension, whatever its case, is one of
-/// `extensions`.
+/// Returns the sorted names of the regular files in `folder` that have one of the `extensions`, in any case.
 ///
 /// # Errors
 /// [`Error::Io`] if the folder cannot be listed.
@@ -116,7 +114,7 @@ pub fn files_in(folder: &Path, extensions: &[&str]) -> Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Whether a relative name cannot lead out of its directory.
+/// Returns whether a relative name stays inside its directory.
 pub(crate) fn stays_inside(name: &str) -> bool {
     !name.is_empty()
         && !name.contains('\0')
@@ -165,7 +163,7 @@ mod tests {
         write_atomic(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-        // A directory cannot be replaced by a file: the error comes back and the aside file is gone.
+        // A directory cannot be replaced by a file: the error is returned and the temporary file is gone.
         assert!(matches!(write_atomic(&dir.path().join("deep"), b"x"), Err(Error::Io { .. })));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }

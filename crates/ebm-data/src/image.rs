@@ -1,20 +1,20 @@
-//! An RGB image in memory.
+//! RGB images in memory.
 
 use crate::error::{Error, Result};
 
-/// An 8-bit RGB image, rows from top to bottom, no padding between rows.
+/// 8-bit RGB image, with rows from top to bottom and no padding between rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Columns, in pixels.
+    /// Number of columns.
     pub width: usize,
-    /// Rows, in pixels.
+    /// Number of rows.
     pub height: usize,
-    /// `(height, width, 3)` samples, red first.
+    /// Samples `(height, width, 3)`, red first.
     pub pixels: Vec<u8>,
 }
 
 impl Image {
-    /// An image from `(height, width, 3)` samples.
+    /// Makes an image from samples `(height, width, 3)`.
     ///
     /// # Errors
     /// [`Error::Failure`] unless both sides are positive and `pixels` holds `3 · width · height` bytes.
@@ -23,7 +23,7 @@ impl Image {
         image.check().map(|()| image)
     }
 
-    /// The condition of [`Image::new`].
+    /// Checks the condition of [`Image::new`].
     pub(crate) fn check(&self) -> Result<()> {
         let Self { width, height, pixels } = self;
         let expected = width.checked_mul(*height).and_then(|area| area.checked_mul(3));
@@ -34,7 +34,7 @@ impl Image {
         Ok(())
     }
 
-    /// An image of one colour.
+    /// Makes an image of one colour.
     ///
     /// # Errors
     /// [`Error::Failure`] if a side is 0.

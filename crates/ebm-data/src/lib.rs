@@ -1,14 +1,14 @@
 //! Datasets, decoding, augmentation and prefetching.
 //!
-//! The road of a training image: [`coco::CocoDataset`] reads and checks the annotations,
-//! [`loader::Loader`] decides on an order and lets worker threads decode ([`decode`]), resize, flip and
-//! normalise ([`transform`]) ahead of the training loop, which receives [`loader::Batch`]es.
-//! A user's own folder in COCO's, Pascal VOC's or YOLO's form becomes such a dataset ([`detection_folder`]).
-//! Faces ([`faces`]) take the same road, augmented as published for ages and head poses ([`faces::loader`]).
-//! So do pairs of frames of a video ([`sequences`]), cut out around a target.
+//! The path of a training image: [`coco::CocoDataset`] reads and checks the annotations. [`loader::Loader`] draws
+//! an order, and its worker threads decode ([`decode`]), resize, flip and normalise ([`transform`]) ahead of the
+//! training loop, which receives [`loader::Batch`]es. A user's own folder in the format of COCO, Pascal VOC or
+//! YOLO becomes such a dataset ([`detection_folder`]). Faces ([`faces`]) take the same path, augmented as
+//! published for ages and head poses ([`faces::loader`]). So do pairs of frames of a video ([`sequences`]),
+//! cropped around a target.
 //!
-//! What is defective is written down as a [`quarantine::Defect`] and left out; above a tolerated fraction
-//! the answer is an error. Nothing here depends on the number of threads or on ambient randomness.
+//! A defective sample is recorded as a [`quarantine::Defect`] and left out. More defects than the tolerated
+//! fraction are an error. No result depends on the number of threads or on ambient randomness.
 
 pub mod check;
 pub mod coco;
@@ -34,7 +34,7 @@ pub mod transform;
 pub use crate::error::{Error, Result};
 pub use crate::image::Image;
 
-/// Its examples are tests.
+/// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

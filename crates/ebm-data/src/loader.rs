@@ -1,8 +1,8 @@
-//! Batches in an order that depends on the seed alone, made ahead by worker threads.
+//! Batches in an order that depends only on the seed, made in advance by worker threads.
 //!
-//! A [`Recipe`] says how a sample of one kind of dataset is prepared; [`Loader`] does the rest for all kinds.
-//! Without type parameters the names here speak of detection, the images of a
-//! [`CocoDataset`](crate::coco::CocoDataset); for faces see [`crate::faces::loader`].
+//! A [`Recipe`] prepares the samples of one kind of dataset; [`Loader`] does the rest for all kinds. Without type
+//! parameters the types here are for detection, with the images of a [`CocoDataset`](crate::coco::CocoDataset).
+//! For faces see [`crate::faces::loader`].
 
 mod batches;
 mod block;
@@ -28,15 +28,14 @@ pub(crate) use detection::check_range;
 pub use detection::{DetectionRecipe, Sample};
 pub use recipe::{Item, Recipe};
 
-/// Makes batches of a dataset.
+/// Loader of batches of a dataset.
 ///
-/// Step `g` (counted over all epochs) is the same batch whatever the number of workers and wherever the
-/// iteration began: its images follow from the key, split as `"order" → epoch`, and an image's augmentation
-/// from `"augment" → epoch → index`.
+/// The batch of step `g` (counted over all epochs) depends neither on the number of workers nor on the first step
+/// of the iteration. Its images follow from the key, split as `"order" → epoch`, and an image's augmentation from
+/// `"augment" → epoch → index`.
 ///
-/// An image that cannot be decoded, or whose size is not the annotated one, is left out of its batch and
-/// recorded; a batch without any image left is passed over. Above the tolerated fraction the iteration
-/// ends with [`Error::TooManyDefects`].
+/// An image that cannot be decoded, or whose size is not the annotated one, is left out of its batch and recorded. A
+/// batch without images is skipped. Above the tolerated fraction the iteration ends with [`Error::TooManyDefects`].
 pub struct Loader<R: Recipe = DetectionRecipe> {
     shared: Arc<Shared<R>>,
 }
@@ -49,7 +48,7 @@ struct Shared<R: Recipe> {
     found: Mutex<Found>,
 }
 
-/// What decoding has brought to light, each sample once.
+/// Defective samples found while decoding, each once.
 #[derive(Default)]
 struct Found {
     indices: BTreeSet<usize>,
@@ -57,10 +56,10 @@ struct Found {
 }
 
 impl<R: Recipe> Loader<R> {
-    /// A loader of `dataset` whose randomness all comes from `key`.
+    /// Makes a loader of `dataset`. All its randomness comes from `key`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a setting outside its domain, or a dataset without a batch.
+    /// [`Error::Argument`] for a setting outside its domain, or a dataset too small for one batch.
     pub fn new(dataset: Arc<R::Dataset>, config: LoaderConfig<R>, key: Key) -> Result<Self> {
         config.check()?;
         config.recipe.check(&dataset)?;
@@ -73,13 +72,13 @@ impl<R: Recipe> Loader<R> {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The number of batches in each epoch.
+    /// Returns the number of batches in each epoch.
     pub fn steps_per_epoch(&self) -> u64 {
         self.shared.steps_per_epoch
     }
 
-    /// The batches of the steps in `range`, counted over all epochs from 0: to resume, start at the first
-    /// step not yet done.
+    /// Returns the batches of the steps in `range`, counted over all epochs from 0. To resume, start at the first
+    /// step that is not done.
     ///
     /// # Errors
     /// [`Error::Io`] if the worker threads cannot be started.
@@ -87,23 +86,23 @@ impl<R: Recipe> Loader<R> {
         Batches::new(&self.shared, range)
     }
 
-    /// The batches of one epoch.
+    /// Returns the batches of one epoch.
     ///
     /// # Errors
-    /// Those of [`Loader::batches`].
+    /// The errors of [`Loader::batches`].
     pub fn epoch(&self, epoch: u64) -> Result<Batches<R>> {
         let steps = self.shared.steps_per_epoch;
         self.batches(epoch.saturating_mul(steps)..epoch.saturating_add(1).saturating_mul(steps))
     }
 
-    /// The images found defective so far, each once, in the order of the steps.
+    /// Returns the defective images found so far, each once, in the order of the steps.
     pub fn quarantine(&self) -> Quarantine {
         self.shared.found.lock().unwrap_or_else(PoisonError::into_inner).quarantine.clone()
     }
 }
 
 impl<R: Recipe> Shared<R> {
-    /// Records what was left out; called in the order of the steps, so that an error has a fixed place.
+    /// Records defects. It is called in the order of the steps, so that an error always comes at the same step.
     fn record(&self, defects: Vec<(usize, Defect)>) -> Result<()> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let before = found.indices.len();

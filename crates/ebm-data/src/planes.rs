@@ -1,9 +1,9 @@
-//! The place of one image in a batch.
+//! Memory of one image in a batch.
 
-/// Planes `(3, height, width)` that an image is written to the upper left of; the rest is padding.
+/// Planes `(3, height, width)` with an image in the upper left and padding in the rest.
 ///
-/// What was there before does not matter: who writes rows `0..n` and then calls [`Planes::pad_below`] with
-/// `n` has written every number.
+/// The former content does not matter: writing rows `0..n` and then calling [`Planes::pad_below`] with `n`
+/// overwrites every number.
 #[derive(Debug)]
 pub struct Planes<'a> {
     planes: [&'a mut [f32]; 3],
@@ -12,19 +12,19 @@ pub struct Planes<'a> {
 }
 
 impl<'a> Planes<'a> {
-    /// Planes over `data`, whose length is `3 · height · width`; padded with zeros.
+    /// Makes planes over `data`, whose length is `3 · height · width`; the padding is 0.
     pub(crate) fn new(data: &'a mut [f32], (height, width): (usize, usize)) -> Self {
         let (first, rest) = data.split_at_mut(height * width);
         let (second, third) = rest.split_at_mut(height * width);
         Self { planes: [first, second, third], width, padding: [0.; 3] }
     }
 
-    /// Pads each plane with a number of its own from now on.
+    /// Sets the number that pads each plane from now on.
     pub fn pad_with(&mut self, padding: [f32; 3]) {
         self.padding = padding;
     }
 
-    /// The first `len` numbers of row `y` of each plane, to be written; the row's others become padding.
+    /// Returns the first `len` numbers of row `y` of each plane for writing. The rest of the row becomes padding.
     ///
     /// # Panics
     /// If there is no such row, or `len` exceeds the width.
@@ -37,7 +37,7 @@ impl<'a> Planes<'a> {
         })
     }
 
-    /// Makes the rows from `y` on padding.
+    /// Turns the rows from `y` on into padding.
     ///
     /// # Panics
     /// If `y` exceeds the height.

@@ -1,4 +1,4 @@
-//! A list of what was found defective and left out.
+//! Records of defective samples, which were left out.
 
 use std::path::{Path, PathBuf};
 
@@ -7,73 +7,73 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
 
-/// The kind of a defect.
+/// Kind of a defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DefectCode {
-    /// An image file, or a folder of images, that is not there.
+    /// An image file, or a folder of images, is missing.
     MissingFile,
-    /// An image file that is empty, cut short, or cannot be decoded.
+    /// An image file is empty, cut short, or cannot be decoded.
     UnreadableImage,
-    /// An image file whose size differs from the annotated one.
+    /// The size of an image file differs from the annotated size.
     SizeMismatch,
-    /// A box without sides, outside of its image, or ten times larger.
+    /// A box has no sides, is outside of its image, or is ten times larger than it.
     BadBox,
-    /// An image or annotation whose id, or whose file, another has.
+    /// Another image or annotation has the same id or the same file.
     DuplicateId,
-    /// An annotation of an image that is not listed.
+    /// The image of an annotation is not listed.
     UnknownImage,
-    /// An annotation of a category that is not listed.
+    /// The category of an annotation is not listed.
     UnknownCategory,
-    /// An annotation that is missing, is no number or not finite, or contradicts what it annotates.
+    /// An annotation is missing, is no finite number, or contradicts what it annotates.
     BadAnnotation,
 }
 
 impl std::fmt::Display for DefectCode {
-    /// As in a report: `bad_box`.
+    /// Writes the name in reports, such as `bad_box`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.serialize(f)
     }
 }
 
-/// What is wrong with a sample, before it is said which.
+/// Defect whose sample is not stated yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The kind.
+    /// Kind of the defect.
     pub code: DefectCode,
-    /// The offending value.
+    /// Offending value.
     pub detail: String,
 }
 
 impl Finding {
-    /// A finding of this kind.
+    /// Makes a finding of this kind.
     pub fn new(code: DefectCode, detail: String) -> Self {
         Self { code, detail }
     }
 
-    /// That the sample `sample` of `file` is left out for it.
-    pub(crate) fn trouble(self, file: &Path, sample: impl Into<String>) -> Trouble {
-        Trouble::Defect(self.in_sample(file, sample))
+    /// Returns the reason to leave out the sample `sample` of `file`.
+    pub(crate) fn into_sample_error(self, file: &Path, sample: impl Into<String>) -> SampleError {
+        SampleError::Defect(self.in_sample(file, sample))
     }
 
-    /// It as a defect of the sample `sample` of `file`.
+    /// Returns the finding as a defect of the sample `sample` of `file`.
     pub fn in_sample(self, file: &Path, sample: impl Into<String>) -> Defect {
         Defect { file: file.to_owned(), sample: sample.into(), code: self.code, detail: self.detail }
     }
 }
 
-/// One defect: where, what kind, and in words.
+/// Defect with its place, its kind and a description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defect {
-    /// The file the defect was found in.
+    /// File that has the defect.
     pub file: PathBuf,
-    /// The sample: `image 9`, `annotation 12`, `face 34_0_1_2017.jpg`, or a position such as `annotations[3]`
-    /// where the id is unusable.
+    /// Sample with the defect: `image 9`, `annotation 12`, `face 34_0_1_2017.jpg`, or a position such as
+    /// `annotations[3]` if the id is unusable.
     pub sample: String,
-    /// The kind.
+    /// Kind of the defect.
     pub code: DefectCode,
-    /// The offending value.
+    /// Offending value.
     pub detail: String,
 }
 
@@ -83,33 +83,33 @@ impl std::fmt::Display for Defect {
     }
 }
 
-/// Why there is no sample.
+/// Reason why a sample could not be prepared.
 #[derive(Debug)]
-pub enum Trouble {
-    /// It is defective, and left out.
+pub enum SampleError {
+    /// The sample is defective and left out.
     Defect(Defect),
-    /// The machine's failure, which must not pass for a defect.
+    /// The machine failed; this must not count as a defect.
     Fatal(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for SampleError {
     fn from(error: Error) -> Self {
         Self::Fatal(error)
     }
 }
 
-/// A result whose failure costs one sample, or everything.
-pub type Attempt<T> = std::result::Result<T, Trouble>;
+/// Result whose error costs one sample, or ends the computation.
+pub type SampleResult<T> = std::result::Result<T, SampleError>;
 
 /// Defects in the order in which they were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quarantine {
-    /// The records.
+    /// Records of the defects.
     pub defects: Vec<Defect>,
 }
 
 impl Quarantine {
-    /// How often each kind occurs, in the order of [`DefectCode`].
+    /// Returns the number of defects of each kind, in the order of [`DefectCode`].
     pub fn counts(&self) -> std::collections::BTreeMap<DefectCode, usize> {
         let mut counts = std::collections::BTreeMap::new();
         for defect in &self.defects {
@@ -119,13 +119,13 @@ impl Quarantine {
     }
 }
 
-/// How many defective samples are tolerated, and where they are listed.
+/// Tolerated fraction of defective samples, and the file that lists them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
-    /// The tolerated fraction of defective samples.
+    /// Tolerated fraction of defective samples.
     pub max_bad_fraction: f64,
-    /// Where to write all defects, one JSON object per line, if there are any.
+    /// File to which all defects are written, one JSON object per line, if there are any.
     pub report: Option<PathBuf>,
 }
 
@@ -137,7 +137,7 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// Whether the fraction is one.
+    /// Checks that the fraction is within 0 to 1.
     ///
     /// # Errors
     /// [`Error::Argument`] for a number outside 0 to 1.
@@ -149,8 +149,7 @@ impl Tolerance {
         Err(Error::Argument { name: "max_bad_fraction", detail })
     }
 
-    /// Writes the report, if one is asked for and there is something to tell, atomically; fails for a fraction that is
-    /// none.
+    /// Writes the report atomically, if one is requested and there are defects. Fails for an invalid fraction.
     pub(crate) fn list(&self, quarantine: &Quarantine) -> Result<()> {
         self.validate()?;
         let Some(path) = self.report.as_deref().filter(|_| !quarantine.defects.is_empty()) else {
@@ -165,7 +164,7 @@ impl Tolerance {
         write_atomic(path, &bytes)
     }
 
-    /// Fails if `bad` of `total` samples are more than the tolerated fraction.
+    /// Fails if the defective share, `bad` of `total` samples, exceeds the tolerated fraction.
     pub(crate) fn check(&self, quarantine: &Quarantine, bad: usize, total: usize) -> Result<()> {
         if bad as f64 <= self.max_bad_fraction * total as f64 {
             return Ok(());
@@ -175,12 +174,12 @@ impl Tolerance {
         Err(Error::TooManyDefects { bad, total, max_bad_fraction, first: shown.join("; "), report })
     }
 
-    /// As [`Tolerance::check`]; of nothing something must be left, however much is tolerated.
+    /// Checks like [`Tolerance::check`], and also fails if every sample is defective, however large the fraction is.
     pub(crate) fn check_left(&self, quarantine: &Quarantine, bad: usize, total: usize) -> Result<()> {
         let none_left = Self { max_bad_fraction: 0., report: self.report.clone() };
         if bad < total { self } else { &none_left }.check(quarantine, bad, total)
     }
 }
 
-/// Defects quoted in an error message.
+/// Number of defects quoted in an error message.
 pub(crate) const SHOWN: usize = 3;

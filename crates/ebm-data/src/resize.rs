@@ -1,7 +1,7 @@
 //! Resizing in the conventions that published detectors were trained with.
 //!
-//! All resize columns first, as the libraries do, and a few rows at a time: a row goes on as soon as it is
-//! complete, while it is in the cache, and the image in between never exists as a whole.
+//! All functions resize columns first, as the libraries do, and a few rows at a time. A row is processed further
+//! as soon as it is complete, while it is in the cache; the intermediate image is never stored as a whole.
 
 mod filtered;
 mod taps;
@@ -14,24 +14,24 @@ pub(crate) use unfiltered::Unfiltered;
 
 use crate::image::Image;
 
-/// Resizes as Pillow's `Image.resize((width, height), BILINEAR)` does, to the last bit: columns first,
-/// rounded to 8 bits, then rows; antialiased when reducing. Sides must be positive.
+/// Resizes exactly like Pillow's `Image.resize((width, height), BILINEAR)`: columns first, rounded to 8 bits,
+/// then rows; antialiased when reducing. Sides must be positive.
 pub fn resize_pillow(image: &Image, width: usize, height: usize) -> Image {
     resize(image, Filter::Bilinear, width, height)
 }
 
-/// The same with the filter `BOX`, the mean of the samples that an output sample covers, each as a whole or not
-/// at all, as Pillow 13 does: rows come first where the height loses more than twice as many samples as the
-/// width, which earlier versions do not do; the rounding in between then differs.
+/// Resizes like Pillow 13 with the filter `BOX`, the mean of the samples that an output sample covers. Each
+/// sample counts fully or not at all. Rows come first if the height loses more than twice as many samples as the
+/// width, which changes the intermediate rounding; versions before 13 do not do this.
 pub fn resize_pillow_box(image: &Image, width: usize, height: usize) -> Image {
     if image.height.saturating_sub(height) > 2 * image.width.saturating_sub(width) {
-        return turned(&resize(&turned(image), Filter::Box, height, width));
+        return transposed(&resize(&transposed(image), Filter::Box, height, width));
     }
     resize(image, Filter::Box, width, height)
 }
 
-/// Rows as columns.
-fn turned(image: &Image) -> Image {
+/// Returns the transposed image.
+fn transposed(image: &Image) -> Image {
     let Image { width, height, pixels } = image;
     let mut turned = Vec::with_capacity(pixels.len());
     for x in 0..*width {

@@ -1,4 +1,4 @@
-//! From an image and its boxes to a network's input.
+//! Conversion of an image and its boxes to a network's input.
 
 use pulp::Arch;
 
@@ -7,7 +7,7 @@ use crate::image::Image;
 use crate::planes::Planes;
 use crate::resize::{Filtered, Unfiltered, neighbours};
 
-/// Which library's resizing to follow, in the rule for the size as well as in the filter.
+/// Library whose resizing is followed, in the rule for the size and in the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resample {
     /// maskrcnn-benchmark: Pillow's antialiased bilinear filter on 8-bit samples, before normalisation.
@@ -16,22 +16,22 @@ pub enum Resample {
     TorchBilinear,
 }
 
-/// The detectors' rule for the size of the input: the short side becomes `short_side`, unless the long side
-/// would exceed `max_side`; then the long side becomes `max_side`.
+/// Rule of detectors for the size of the input. The short side becomes `short_side`. If the long side would then
+/// exceed `max_side`, the long side becomes `max_side` instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResizeRule {
-    /// The short side aimed at, in pixels; 800 in the published detectors.
+    /// Desired short side in pixels; 800 in the published detectors.
     pub short_side: usize,
-    /// The limit of the long side, in pixels; 1333 in the published detectors.
+    /// Largest long side in pixels; 1333 in the published detectors.
     pub max_side: usize,
 }
 
 impl ResizeRule {
-    /// `(height, width)` of the resized image; sides are at least 1.
+    /// Returns `(height, width)` of the resized image; sides are at least 1.
     ///
-    /// With [`Resample::Pillow`] a reduced short side is rounded to an integer before the long side follows
+    /// With [`Resample::Pillow`] a reduced short side is rounded to an integer before the long side is computed
     /// from it, so that the long side may exceed `max_side` by half the aspect ratio. With
-    /// [`Resample::TorchBilinear`] both sides are rounded down from one common factor.
+    /// [`Resample::TorchBilinear`] both sides are rounded down after scaling by one factor.
     pub fn output_size(&self, height: usize, width: usize, resample: Resample) -> (usize, usize) {
         let (short, long) = (height.min(width).max(1), height.max(width).max(1));
         let (aim, max) = (self.short_side, self.max_side);
@@ -40,7 +40,7 @@ impl ResizeRule {
                 let too_long = long as f64 / short as f64 * aim as f64 > max as f64;
                 let reduced = (max as f64 * short as f64 / long as f64).round_ties_even() as usize;
                 let side = if too_long { reduced } else { aim };
-                // A strip so thin that its short side would vanish keeps one row.
+                // A strip whose short side would vanish keeps one row.
                 if side == 0 { (1, max) } else { (side, (side as f64 * long as f64 / short as f64) as usize) }
             }
             Resample::TorchBilinear => {
@@ -62,7 +62,7 @@ impl ResizeRule {
     }
 }
 
-/// The order of the channels that a network was trained with.
+/// Order of the channels in a network's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelOrder {
     /// Red first.
@@ -71,25 +71,25 @@ pub enum ChannelOrder {
     Bgr,
 }
 
-/// `(scale · sample - mean) / std` per channel; `mean` and `std` are in the output's channel order.
+/// Normalisation `(scale · sample - mean) / std` per channel; `mean` and `std` are in the output's channel order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Normalise {
-    /// The output's channel order.
+    /// Channel order of the output.
     pub order: ChannelOrder,
-    /// Multiplies the 8-bit sample.
+    /// Factor of the 8-bit sample.
     pub scale: f32,
-    /// Subtracted.
+    /// Mean of each channel, which is subtracted.
     pub mean: [f32; 3],
-    /// Divided by.
+    /// Standard deviation of each channel, which is the divisor.
     pub std: [f32; 3],
 }
 
 impl Normalise {
-    /// Of the caffe2 weights that maskrcnn-benchmark starts from: BGR, 0 to 255, mean subtracted.
+    /// Normalisation of the caffe2 weights that maskrcnn-benchmark starts from: BGR, 0 to 255, mean subtracted.
     pub const CAFFE2: Self =
         Self { order: ChannelOrder::Bgr, scale: 1., mean: [102.9801, 115.9465, 122.7717], std: [1.; 3] };
 
-    /// Of torchvision's weights: RGB, 0 to 1, ImageNet's mean and standard deviation.
+    /// Normalisation of torchvision's weights: RGB, 0 to 1, ImageNet's mean and standard deviation.
     pub const IMAGENET: Self = Self {
         order: ChannelOrder::Rgb,
         scale: 1. / 255.,
@@ -97,10 +97,10 @@ impl Normalise {
         std: [0.229, 0.224, 0.225],
     };
 
-    /// None: RGB, 0 to 255.
+    /// No normalisation: RGB, 0 to 255.
     pub const IDENTITY: Self = Self { order: ChannelOrder::Rgb, scale: 1., mean: [0.; 3], std: [1.; 3] };
 
-    /// The normalised planes `(3, height, width)` of an image.
+    /// Returns the normalised planes `(3, height, width)` of an image.
     pub fn to_chw(&self, image: &Image) -> Vec<f32> {
         let (arch, size) = (Arch::new(), (image.height, image.width));
         let mut data = vec![0.; 3 * size.0 * size.1];
@@ -111,7 +111,7 @@ impl Normalise {
         data
     }
 
-    /// The sample of an RGB pixel that each output channel shows.
+    /// Returns the index of the RGB sample for each output channel.
     fn sources(&self) -> [usize; 3] {
         match self.order {
             ChannelOrder::Rgb => [0, 1, 2],
@@ -124,12 +124,12 @@ impl Normalise {
         (f32::from(sample) * self.scale - self.mean[channel]) / self.std[channel]
     }
 
-    /// The normalised planes of a row of pixels, of which the fourth sample is ignored.
+    /// Writes the normalised planes of a row of pixels; the fourth sample of a pixel is ignored.
     pub(crate) fn write_row(&self, arch: Arch, row: &[[u8; 4]], target: [&mut [f32]; 3]) {
         for (channel, (target, source)) in target.into_iter().zip(self.sources()).enumerate() {
             arch.dispatch(|| {
                 for (number, &pixel) in target.iter_mut().zip(row) {
-                    // The shift is one instruction for many pixels, which indexing is not.
+                    // The shift is one instruction for many pixels; indexing is not.
                     let sample = (u32::from_le_bytes(pixel) >> (8 * source)) as u8;
                     *number = self.number(sample, channel);
                 }
@@ -141,8 +141,8 @@ impl Normalise {
         self.brightened([1.; 3])
     }
 
-    /// What normalisation makes of samples that are multiplied by their channel's factor, in the output's
-    /// order, and are white at most, before.
+    /// Returns the tables for samples that are first multiplied by their channel's factor, in the output's order,
+    /// and clipped at white.
     pub(crate) fn brightened(&self, factors: [f32; 3]) -> Tables {
         let number = |sample, channel: usize| {
             let bright = (f32::from(sample) * factors[channel]).clamp(0., 255.);
@@ -162,14 +162,14 @@ impl Normalise {
     }
 }
 
-/// What normalisation makes of each sample, per channel.
+/// Normalised value of each sample, per channel.
 pub(crate) struct Tables {
     order: ChannelOrder,
     channels: [[f32; 256]; 3],
 }
 
 impl Tables {
-    /// A normalised pixel; the fourth number is 0.
+    /// Returns a normalised pixel; the fourth number is 0.
     #[inline(always)]
     pub fn pixel(&self, [red, green, blue]: [u8; 3]) -> [f32; 4] {
         let (first, third) = match self.order {
@@ -181,26 +181,26 @@ impl Tables {
     }
 }
 
-/// The way from pixels to a network's input.
+/// Conversion of pixels to a network's input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transform {
-    /// The rule for the size.
+    /// Rule for the size.
     pub resize: ResizeRule,
-    /// The filter.
+    /// Resizing filter.
     pub resample: Resample,
-    /// Normalisation.
+    /// Normalisation of the pixels.
     pub normalise: Normalise,
 }
 
 impl Transform {
-    /// maskrcnn-benchmark's: short side 800, long side 1333, Pillow, [`Normalise::CAFFE2`].
+    /// Transform of maskrcnn-benchmark: short side 800, long side 1333, Pillow, [`Normalise::CAFFE2`].
     pub const MASKRCNN_BENCHMARK: Self = Self {
         resize: ResizeRule { short_side: 800, max_side: 1333 },
         resample: Resample::Pillow,
         normalise: Normalise::CAFFE2,
     };
 
-    /// torchvision's: short side 800, long side 1333, unfiltered bilinear, [`Normalise::IMAGENET`].
+    /// Transform of torchvision: short side 800, long side 1333, unfiltered bilinear, [`Normalise::IMAGENET`].
     pub const TORCHVISION: Self = Self {
         resize: ResizeRule { short_side: 800, max_side: 1333 },
         resample: Resample::TorchBilinear,
@@ -216,12 +216,12 @@ impl Transform {
         self.normalise.check()
     }
 
-    /// `(height, width)` of the input made from an image of this size.
+    /// Returns `(height, width)` of the input made from an image of this size.
     pub fn output_size(&self, height: usize, width: usize) -> (usize, usize) {
         self.resize.output_size(height, width, self.resample)
     }
 
-    /// The normalised planes `(3, height, width)` of the resized image, and `(height, width)`.
+    /// Returns the normalised planes `(3, height, width)` of the resized image, and `(height, width)`.
     pub fn apply(&self, image: &Image) -> (Vec<f32>, (usize, usize)) {
         let size = self.output_size(image.height, image.width);
         let mut data = vec![0.; 3 * size.0 * size.1];
@@ -229,9 +229,9 @@ impl Transform {
         (data, size)
     }
 
-    /// Writes the normalised planes of the resized image, mirrored left to right if asked for, to the upper
-    /// left of `target` and zeros to the rest of it; returns the image's `(height, width)` there. `target`
-    /// must be large enough.
+    /// Writes the normalised planes of the resized image to the upper left of `target`, mirrored left to right if
+    /// `mirror`, and zeros to the rest. Returns the `(height, width)` of the resized image. `target` must be
+    /// large enough.
     pub(crate) fn write(
         &self,
         image: &Image,
@@ -259,30 +259,29 @@ impl Transform {
     }
 }
 
-/// Memory that serves one image after another.
+/// Memory that is reused for each image.
 #[derive(Default)]
 pub struct TransformMemory {
     pub(crate) filtered: Filtered,
     pub(crate) unfiltered: Unfiltered,
 }
 
-/// Boxes `(x0, y0, x1, y1)` of an image of size `from` (height, width) in the pixels of its resized copy
-/// `to`.
+/// Converts boxes `(x0, y0, x1, y1)` from an image of size `from` (height, width) to its resized copy of size `to`.
 pub fn resize_boxes(boxes: &[[f32; 4]], from: (usize, usize), to: (usize, usize)) -> Vec<[f32; 4]> {
     let (down, across) = (to.0 as f32 / from.0 as f32, to.1 as f32 / from.1 as f32);
     boxes.iter().map(|[x0, y0, x1, y1]| [x0 * across, y0 * down, x1 * across, y1 * down]).collect()
 }
 
-/// Half-open boxes of an image of `width` columns, mirrored with it: `x ↦ width - x`, corners swapped.
+/// Mirrors half-open boxes with their image of `width` columns: `x ↦ width - x`, corners swapped.
 pub fn flip_boxes(boxes: &[[f32; 4]], width: usize) -> Vec<[f32; 4]> {
     let width = width as f32;
     boxes.iter().map(|[x0, y0, x1, y1]| [width - x1, *y0, width - x0, *y1]).collect()
 }
 
-/// A batch's sides are multiples of this, so that each level of the feature pyramid halves exactly.
+/// Divisor of a batch's sides, so that each level of the feature pyramid halves exactly.
 pub const SIZE_DIVISOR: usize = 32;
 
-/// `(height, width)` that holds all of `sizes`, each side rounded up to a multiple of [`SIZE_DIVISOR`].
+/// Returns the `(height, width)` that holds all of `sizes`, each side rounded up to a multiple of [`SIZE_DIVISOR`].
 pub fn padded_size(sizes: impl IntoIterator<Item = (usize, usize)>) -> (usize, usize) {
     let (height, width) =
         sizes.into_iter().fold((0, 0), |(height, width), size| (height.max(size.0), width.max(size.1)));

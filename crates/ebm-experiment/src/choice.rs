@@ -1,7 +1,7 @@
-//! Settings that are chosen on validation data alone.
+//! Choice of settings on validation data.
 
-/// Of `candidates`, the one with the highest of `scores` and that score: the first among equals. None where
-/// no score is a number.
+/// Returns the candidate with the highest score, and that score; the first one on a tie. `None` if no score is a
+/// number.
 pub fn best(candidates: &[f64], scores: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     let mut best: Option<(f64, f64)> = None;
     for (&candidate, score) in candidates.iter().zip(scores) {

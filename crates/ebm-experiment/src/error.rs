@@ -5,7 +5,7 @@ use ebm_base::files::ErrorKind;
 
 use crate::config::OutOfRange;
 
-/// What can go wrong in an experiment, whatever its task.
+/// Error of an experiment, for any task.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,43 +27,43 @@ pub enum Error {
     /// A training failed, or was interrupted.
     #[error(transparent)]
     Train(#[from] ebm_train::Error),
-    /// The network in training could not be judged.
+    /// The score of the network in training could not be computed.
     #[error("{0}")]
     Validation(#[source] ebm_train::BoxError),
-    /// Settings that cannot be read or contradict themselves.
+    /// Settings cannot be read or contradict each other.
     #[error("configuration {name}: {reason}")]
     Config {
-        /// The file, the embedded name, or the part that is set.
+        /// File, embedded name, or part of the settings.
         name: String,
-        /// What is wrong and what is expected.
+        /// Description of the error and of the expected value.
         reason: String,
     },
-    /// A setting out of its range.
+    /// A setting is out of its range.
     #[error(transparent)]
     OutOfRange(#[from] Box<OutOfRange>),
-    /// Weights of another network, or a file that is not there.
+    /// Weights belong to another network, or their file is missing.
     #[error("{}: {reason}", path.display())]
     Weights {
-        /// The file.
+        /// Path of the weights file.
         path: PathBuf,
-        /// What differs and what to do.
+        /// Difference, and what to do.
         reason: String,
     },
-    /// A training left the numbers; says which one, where, and what to do.
+    /// A training produced a number that is not finite; the text says which one, where, and what to do.
     #[error("{0}")]
     NonFinite(String),
-    /// What was given, or what a network made of it, cannot be used.
+    /// An input, or a network's output for it, cannot be used.
     #[error("{place}: {reason}")]
     Input {
-        /// The file and the place in it, or where it was noticed.
+        /// File and place in it, or the operation that failed.
         place: String,
-        /// What is wrong and what to do.
+        /// Description of the error, and what to do.
         reason: String,
     },
 }
 
 impl Error {
-    /// Whose matter it is.
+    /// Returns the kind of the error, which says who can correct it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Nn(error) => error.kind(),
@@ -79,21 +79,21 @@ impl Error {
         }
     }
 
-    /// [`Error::Config`].
+    /// Returns [`Error::Config`].
     pub fn config(name: impl Display, reason: impl Display) -> Self {
         Self::Config { name: name.to_string(), reason: reason.to_string() }
     }
 
-    /// [`Error::Weights`].
+    /// Returns [`Error::Weights`].
     pub fn weights(path: impl Into<PathBuf>, reason: impl Display) -> Self {
         Self::Weights { path: path.into(), reason: reason.to_string() }
     }
 
-    /// [`Error::Input`].
+    /// Returns [`Error::Input`].
     pub fn input(place: impl Display, reason: impl Display) -> Self {
         Self::Input { place: place.to_string(), reason: reason.to_string() }
     }
 }
 
-/// A result of this crate or of a task.
+/// Result of this crate or of a task.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

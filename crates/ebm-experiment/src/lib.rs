@@ -1,15 +1,15 @@
-//! What the experiments of all tasks share, between the training loop and the tasks.
+//! Shared parts of the experiments of all tasks, between the training loop and the tasks.
 //!
-//! | what | item |
+//! | purpose | item |
 //! |---|---|
-//! | settings: embedded or a file, one extending another, changed from the command line | [`config`] |
+//! | settings: embedded or in a file, extended, changed from the command line | [`config`] |
 //! | the best of several step lengths, on validation data | [`best`] |
-//! | a training, the same course for every task | [`Training`], [`train`] |
-//! | a network in training that is judged and kept | [`Validation`], [`train_validated`] |
-//! | its validations | [`read_validations`] |
+//! | training, with the same steps for every task | [`Training`], [`train`] |
+//! | validation during training, which keeps the best network | [`Validation`], [`train_validated`] |
+//! | recorded validations | [`read_validations`] |
 //! | predicted densities: their likelihood, coverage, calibration | [`Predictions`] |
-//! | where a box's edges lie: regions, and how wide a calibration makes them | [`edge_regions`], [`EdgeIntervals`], [`CalibratedEdge`] |
-//! | what a change does to the error of the same items | [`PairedDifference`] |
+//! | edges of a box: regions, and calibrated intervals | [`edge_regions`], [`EdgeIntervals`], [`CalibratedEdge`] |
+//! | effect of a change on the error of the same items | [`PairedDifference`] |
 
 mod choice;
 pub mod config;
@@ -28,7 +28,7 @@ pub use predictions::{Calibration, Predictions};
 pub use training::{Built, Inputs, Run, Session, Training, train};
 pub use validated::{KeptBest, Measure, Validated, Validation, read_validations, train_validated};
 
-/// Its examples are tests.
+/// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! What a change does to the error of the same items, with a bootstrap interval.
+//! Effect of a change on the error of the same items, with a bootstrap interval.
 
 use ebm_base::Key;
 use ebm_eval::{Error as MetricError, Summary};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::Result;
 
-/// The mean of differences between two estimates of the same items, over items and seeds.
+/// Mean difference between two estimates of the same items, over items and seeds.
 ///
 /// ```
 /// use ebm_experiment::PairedDifference;
@@ -20,24 +20,25 @@ use crate::Result;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PairedDifference {
-    /// The mean.
+    /// Mean difference.
     pub mean: f64,
-    /// The central 95 % of the means of [`RESAMPLES`](Self::RESAMPLES) bootstrap samples: of the items, with
-    /// replacement, and, where there are several, of the seeds.
+    /// Central 95 % of the means of [`RESAMPLES`](Self::RESAMPLES) bootstrap samples. Items are drawn with
+    /// replacement, and so are seeds if there are several.
     pub interval: [f64; 2],
-    /// The share of the items, of all seeds, whose difference is below 0.
+    /// Fraction of the items of all seeds whose difference is below 0.
     pub lower: f64,
 }
 
 impl PairedDifference {
-    /// How often items and seeds are drawn.
+    /// Number of bootstrap samples.
     pub const RESAMPLES: usize = 2000;
 
-    /// Of `differences`, a list for each seed with a number for each item; what is drawn depends on `key`.
+    /// Computes the mean of `differences`, which has a list for each seed with a number for each item. The
+    /// bootstrap samples depend on `key`.
     ///
     /// # Errors
-    /// [`MetricError::Empty`] without an item, [`MetricError::Lengths`] where seeds have other items,
-    /// [`MetricError::Value`] for one that is not finite.
+    /// [`MetricError::Empty`] without an item, [`MetricError::Lengths`] if seeds have different numbers of items,
+    /// [`MetricError::Value`] for a number that is not finite.
     pub fn new(differences: &[Vec<f64>], key: Key) -> Result<Self> {
         let all: Vec<f64> = differences.concat();
         let mean = Summary::new(&all)?.mean;
@@ -70,7 +71,7 @@ impl PairedDifference {
 mod tests {
     use super::*;
 
-    /// Numbers from −1 to 1 with mean 0.
+    /// Returns numbers from −1 to 1 with mean 0.
     fn spread(items: usize) -> Vec<f64> {
         (0..items).map(|i| 2.0 * (i as f64 + 0.5) / items as f64 - 1.0).collect()
     }
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn the_interval_of_one_seed_is_that_of_the_mean() {
         let found = PairedDifference::new(&[spread(400)], Key::new(1)).unwrap();
-        // The standard deviation of uniform numbers over (−1, 1), of a mean of 400.
+        // The standard deviation of the mean of 400 uniform numbers over (−1, 1).
         let half = 1.96 * (1.0f64 / 3.0).sqrt() / 20.0;
         assert!(found.mean.abs() < 1e-12 && found.lower == 0.5);
         let [low, high] = found.interval;

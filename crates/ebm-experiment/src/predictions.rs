@@ -1,4 +1,4 @@
-//! Predicted densities beside what was observed, and how well they know their own uncertainty.
+//! Predicted densities with the observed targets, and their calibration.
 
 use ebm_core::GridDensity;
 use ebm_eval::calibration::{SplitConformal, calibration_error, crps_of_cdf, nll};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::Result;
 
-/// p(y | x) of some inputs x, with the y that was observed for each.
+/// Densities p(y | x) of some inputs x, with the observed y of each.
 ///
 /// ```
 /// use ebm_core::{Grid, GridDensity};
@@ -24,77 +24,78 @@ use crate::Result;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Predictions {
-    /// A density for each x.
+    /// Density for each x.
     pub densities: Vec<GridDensity>,
-    /// As many y.
+    /// Observed y for each x.
     pub y: Vec<f64>,
 }
 
-/// How well densities fit what was observed, before and after split-conformal calibration.
+/// Measures of how well densities fit the observations, before and after split-conformal calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibration {
-    /// The mean of −log p(y | x), in nats.
+    /// Mean of −log p(y | x), in nats.
     pub nll: f64,
-    /// The mean continuous ranked probability score.
+    /// Mean continuous ranked probability score.
     pub crps: f64,
-    /// The mean |observed − nominal| frequency of y below the predicted quantiles 0.05, 0.10 … 0.95.
+    /// Mean |observed − nominal| frequency of y below the predicted quantiles 0.05, 0.10 … 0.95.
     pub ece: f64,
-    /// How often y lies in the predicted 90 % highest-density region.
+    /// Fraction of y in the predicted 90 % highest-density region.
     pub coverage: f64,
-    /// The mean total width of those regions.
+    /// Mean total width of the 90 % regions.
     pub width: f64,
-    /// The same after split-conformal calibration of the region's mass.
+    /// Fraction of y in the 90 % region after split-conformal calibration of the region's mass.
     pub conformal_coverage: f64,
-    /// Their mean total width.
+    /// Mean total width of the calibrated 90 % regions.
     pub conformal_width: f64,
-    /// The same of the 50 % regions, before and after.
+    /// Fraction of y in the predicted 50 % highest-density region.
     pub coverage_50: f64,
-    /// Their mean total width.
+    /// Mean total width of the 50 % regions.
     pub width_50: f64,
-    /// After calibration.
+    /// Fraction of y in the 50 % region after calibration.
     pub conformal_coverage_50: f64,
-    /// Their mean total width.
+    /// Mean total width of the calibrated 50 % regions.
     pub conformal_width_50: f64,
 }
 
 impl Calibration {
-    /// The mass of the regions.
+    /// Mass of the wide regions.
     pub const LEVEL: f64 = 0.9;
-    /// That of the narrower ones.
+    /// Mass of the narrow regions.
     pub const NARROW: f64 = 0.5;
 }
 
 impl Predictions {
-    /// The mean of −log p(y | x), in nats.
+    /// Returns the mean of −log p(y | x), in nats.
     ///
     /// # Errors
-    /// Those of [`nll`](fn@nll).
+    /// The errors of [`nll`](fn@nll).
     pub fn nll(&self) -> Result<f64> {
         Ok(nll(&self.pairs().map(|(p, y)| p.log_prob(y)).collect::<Vec<_>>())?)
     }
 
-    /// The mass of highest-density regions that hold the share `level` of all y, found on these predictions
-    /// for others (see [`SplitConformal`]); 1 at most.
+    /// Returns the mass of highest-density regions that hold the fraction `level` of y, at most 1. It is chosen
+    /// on these predictions for use on others (see [`SplitConformal`]).
     ///
     /// # Errors
-    /// Those of [`SplitConformal::calibrate`], for fewer than nine predictions and nine of ten y among them.
+    /// The errors of [`SplitConformal::calibrate`], for example with fewer than nine predictions for nine of ten
+    /// y.
     pub fn conformal_mass(&self, level: f64) -> Result<f64> {
         Ok(SplitConformal::calibrate(&self.masses(), 1.0 - level)?.threshold.min(1.0))
     }
 
-    /// The total width of the highest-density region of this mass, of each density.
+    /// Returns the total width of each density's highest-density region of this mass.
     ///
     /// # Errors
-    /// For a mass outside (0, 1\].
+    /// If `mass` is outside (0, 1\].
     pub fn widths(&self, mass: f64) -> Result<Vec<f64>> {
         self.densities.iter().map(|p| Ok(p.highest_density_region(mass)?.width())).collect()
     }
 
-    /// All figures of these predictions; `held_out` are those of the same network for inputs that neither
-    /// taught it nor are among these.
+    /// Computes all measures of these predictions. `held_out` has predictions of the same network for other
+    /// inputs, which were not used in training either.
     ///
     /// # Errors
-    /// Those of [`conformal_mass`](Self::conformal_mass), and of the figures where a density or y is not
+    /// The errors of [`conformal_mass`](Self::conformal_mass), and of the measures if a density or y is not
     /// finite.
     pub fn calibration(&self, held_out: &Self) -> Result<Calibration> {
         let masses = self.masses();
@@ -126,7 +127,7 @@ impl Predictions {
         self.densities.iter().zip(self.y.iter().copied())
     }
 
-    /// The mass of the smallest highest-density region that holds y.
+    /// Returns the mass of the smallest highest-density region that holds y, of each prediction.
     fn masses(&self) -> Vec<f64> {
         self.pairs().map(|(p, y)| p.mass_above(p.log_prob(y))).collect()
     }

@@ -1,4 +1,4 @@
-//! A training on a user's data, the same course for every task.
+//! Training on a user's data, with the same steps for every task.
 
 use std::collections::BTreeMap;
 
@@ -8,64 +8,64 @@ use ebm_train::{Group, Progress, RunSpec, TrainTask};
 use crate::validated::{Measure, Validated, Validation, train_validated};
 use crate::{Error, Result};
 
-/// What a task brings to a training, asked for in this order: settings, data, a network, and how good the
-/// network is on data that it does not learn from. [`train`] does the rest.
+/// Parts of a training that a task defines: settings, data, network and validation, used in this order. [`train`]
+/// does the rest.
 pub trait Training {
-    /// The task's own errors.
+    /// Errors of the task.
     type Error: From<Error>;
-    /// What is trained on, and what the network is judged by.
+    /// Training data and validation data.
     type Data;
-    /// The network in training; it makes the batch of a step itself.
+    /// Network in training, which makes the batch of a step itself.
     type Network: TrainTask;
 
-    /// What the network is judged by.
+    /// Measure of the network on the validation data.
     const MEASURE: Measure;
-    /// The last names of settings that say how long the training is: a run that is over goes on with others
-    /// of these.
+    /// Last names of settings that determine the length of the training. A finished run may continue with other
+    /// values of these.
     const LENGTH: &'static [&'static str];
 
-    /// The resolved settings as TOML, or none as long as they depend on what is not known yet: first the
-    /// data, then the network.
+    /// Returns the resolved settings as TOML. It returns `None` while they depend on the data or the network,
+    /// which are not known at first.
     ///
     /// # Errors
-    /// When they contradict themselves.
+    /// If the settings contradict each other.
     fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>, Self::Error>;
 
-    /// What the numbers of the network depend on beside the settings, such as its data and the weights that
-    /// it begins with: by name, the digest of each, wherever its file lies. A run goes on with the same
-    /// alone.
+    /// Returns the digest of each input that determines the network besides the settings, such as its data and
+    /// its initial weights, by name. The place of a file does not matter. A run continues only with the same
+    /// inputs.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// If a file cannot be read.
     fn inputs(&self, data: &Self::Data) -> Result<Inputs, Self::Error>;
 
     /// Opens the data.
     ///
     /// # Errors
-    /// When they cannot be read or are not enough.
+    /// If the data cannot be read or are not enough.
     fn open(&mut self, session: &mut Session<'_>) -> Result<Self::Data, Self::Error>;
 
-    /// Builds the network and hands it the data to learn from.
+    /// Builds the network and gives it the training data.
     ///
     /// # Errors
-    /// When the settings describe no network, or weights do not fit.
+    /// If the settings describe no network, or weights do not fit.
     fn build(
         &mut self,
         data: &mut Self::Data,
         session: &mut Session<'_>,
     ) -> Result<Built<Self::Network>, Self::Error>;
 
-    /// Whether there are data to judge the network by; else the last network is kept.
+    /// Returns whether there are validation data. Without them the last network is kept.
     fn is_judged(&self, data: &Self::Data) -> bool {
         let _ = data;
         true
     }
 
-    /// The measure of the network as it is now on the validation data. Of several processes only the first is
-    /// asked.
+    /// Computes the measure of the present network on the validation data. Only the first of several processes
+    /// calls it.
     ///
     /// # Errors
-    /// When an operation fails or data cannot be read; it ends the run.
+    /// If an operation fails or data cannot be read; the error ends the run.
     fn score(
         &mut self,
         data: &mut Self::Data,
@@ -73,67 +73,66 @@ pub trait Training {
         session: &mut Session<'_>,
     ) -> Result<f64, Self::Error>;
 
-    /// Writes the network as it is now, the best so far, to its file.
+    /// Writes the present network, the best so far, to its file.
     ///
     /// # Errors
-    /// When the file cannot be written; it ends the run.
+    /// If the file cannot be written; the error ends the run.
     fn keep(&mut self, data: &Self::Data, network: &Self::Network) -> Result<(), Self::Error>;
 
-    /// Completes the file of the network that was kept, for example by a step length that the validation data
-    /// choose.
+    /// Completes the file of the kept network, for example by a step length chosen on the validation data.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     fn finish(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<(), Self::Error>;
 }
 
 /// Digests by the names of [`Training::inputs`].
 pub type Inputs = BTreeMap<&'static str, String>;
 
-/// A network that is about to be trained.
+/// Network before its training.
 pub struct Built<N> {
-    /// The network.
+    /// Network to train.
     pub network: N,
-    /// The resolved settings as TOML.
+    /// Resolved settings as TOML.
     pub settings: String,
-    /// Updates.
+    /// Number of updates.
     pub steps: usize,
 }
 
 /// This process in a training.
 pub struct Session<'a> {
-    /// All processes.
+    /// Group of all processes.
     pub group: &'a Group,
-    /// Where this one computes.
+    /// Device of this process.
     pub device: &'a Device,
-    /// What is shown.
+    /// Receiver of progress reports.
     pub progress: &'a mut dyn Progress,
 }
 
-/// The run of a training.
+/// Run of a training.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Its folder, seed and checkpoints; `config` and `steps` are known to [`train`] when the network is
-    /// built.
+    /// Folder, seed and checkpoints of the run. [`train`] sets `config` and `steps` when the network is built.
     pub spec: RunSpec<'a>,
-    /// Steps between validations, after each of which the best network is kept; 0: at the end alone.
+    /// Number of steps between validations. Each validation keeps the best network so far. With 0 there is one at
+    /// the end.
     pub validate_every: usize,
 }
 
-/// Trains as `run` says: refuses a run that is there before anything slow, opens the data, builds the
-/// network, trains and validates it, keeps the best, and completes its file. Returns the validation of the
-/// network that was kept, on the first process and where there was something to validate on; else the last
-/// network is kept. A run that is resumed goes on with the validations that it recorded.
+/// Trains according to `run`. It refuses an existing run before anything slow, opens the data, builds the
+/// network, trains and validates it, keeps the best, and completes its file. On the first process it returns the
+/// validation of the kept network. Without validation data the last network is kept, and the result is `None`. A
+/// resumed run uses the validations that it recorded.
 ///
 /// # Errors
-/// [`ebm_train::Error::Refused`], [`ebm_train::Error::Interrupted`]
-/// and others of a training; those of `training`.
+/// [`ebm_train::Error::Refused`], [`ebm_train::Error::Interrupted`] and other errors of a training; the errors of
+/// `training`.
 pub fn train<T: Training>(
     training: &mut T,
     run: &Run<'_>,
     session: &mut Session<'_>,
 ) -> Result<Option<Validated>, T::Error> {
-    // Before the data are open their digests are not known.
+    // The digests of the data are not known before the data are open.
     let changeable = [T::LENGTH, INPUTS].concat();
     check(&RunSpec { changeable: &changeable, ..run.spec }, training.settings(None)?, session)?;
     let mut data = training.open(session)?;
@@ -145,30 +144,30 @@ pub fn train<T: Training>(
     let settings = with_inputs(settings);
     let spec = RunSpec { config: &settings, steps, ..spec };
     let run = Run { spec, ..*run };
-    let mut judge = Judge { training, data: &mut data };
-    let best = train_validated(&run, &mut network, &mut judge, session)?;
+    let mut validation = TaskValidation { training, data: &mut data };
+    let best = train_validated(&run, &mut network, &mut validation, session)?;
     if session.group.is_first() {
         training.finish(&mut data, session)?;
     }
     Ok(best)
 }
 
-/// The names that inputs may have; no setting ends in one of them.
+/// Allowed names of inputs; no setting ends in one of them.
 const INPUTS: &[&str] = &["data_sha256", "weights_sha256"];
 
-/// Inputs as a table of a run's configuration.
+/// Returns the inputs as a table of a run's configuration.
 fn table(inputs: &Inputs) -> String {
     let lines = inputs.iter().map(|(name, digest)| format!("{name} = \"{digest}\"\n"));
     format!("\n[inputs]\n{}", lines.collect::<String>())
 }
 
-/// A task as the judge of its network.
-struct Judge<'a, T: Training> {
+/// Validation that calls the task.
+struct TaskValidation<'a, T: Training> {
     training: &'a mut T,
     data: &'a mut T::Data,
 }
 
-impl<T: Training> Validation<T::Network> for Judge<'_, T> {
+impl<T: Training> Validation<T::Network> for TaskValidation<'_, T> {
     type Error = T::Error;
 
     const MEASURE: Measure = T::MEASURE;
@@ -186,9 +185,9 @@ impl<T: Training> Validation<T::Network> for Judge<'_, T> {
     }
 }
 
-/// Refuses a run that is there already, or that has other settings where these are known.
+/// Refuses an existing run, or one with other settings if the settings are known.
 fn check(spec: &RunSpec<'_>, settings: Option<String>, session: &Session<'_>) -> Result<()> {
-    // The first process makes the folder, perhaps before another one looks.
+    // The first process creates the folder, perhaps before another one checks.
     match settings {
         _ if !session.group.is_first() => Ok(()),
         Some(settings) => Ok(RunSpec { config: &settings, ..*spec }.check()?),

@@ -1,4 +1,4 @@
-//! Training that is watched on data which the network does not learn from.
+//! Training with validation on data that the network is not trained on.
 
 use std::path::{Path, PathBuf};
 
@@ -10,65 +10,64 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::training::{Run, Session};
 use crate::{Error, Result};
 
-/// A number that says how good a network is.
+/// Measure of a network's quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// Its name.
+    /// Name of the measure.
     pub name: &'static str,
-    /// Whether a network is better the higher it is.
+    /// `true` if a higher value is better.
     pub higher_is_better: bool,
 }
 
 impl Measure {
-    /// The mean loss.
+    /// Mean loss.
     pub const LOSS: Self = Self { name: "loss", higher_is_better: false };
-    /// COCO's average precision, 0 to 1.
+    /// Average precision of COCO, 0 to 1.
     pub const AP: Self = Self { name: "AP", higher_is_better: true };
 
-    /// Whether `a` is better than `b`; what is no number is worse than what is one.
+    /// Returns whether `a` is better than `b`; NaN is worse than any number.
     pub fn is_better(&self, a: f64, b: f64) -> bool {
         let better = if self.higher_is_better { a > b } else { a < b };
         better || (b.is_nan() && !a.is_nan())
     }
 
-    /// A value of it in words.
+    /// Returns a text with a value of the measure.
     fn say(&self, value: f64) -> String {
         format!("{} {value:.4} on the validation data", self.name)
     }
 }
 
-/// What a network in training is judged by, and how the best of it is kept. Only the first of several
-/// processes asks.
+/// Validation of a network in training, which keeps the best one. Only the first of several processes uses it.
 pub trait Validation<N> {
-    /// What can go wrong.
+    /// Error of the validation.
     type Error: From<Error>;
 
-    /// What [`score`](Self::score) is.
+    /// Measure that [`score`](Self::score) returns.
     const MEASURE: Measure;
 
-    /// Whether there are validation data.
+    /// Returns whether there are validation data.
     fn is_possible(&self) -> bool {
         true
     }
 
-    /// The measure of the network as it is now on the validation data.
+    /// Computes the measure of the present network on the validation data.
     ///
     /// # Errors
-    /// When an operation fails or data cannot be read; it ends the run.
+    /// If an operation fails or data cannot be read; the error ends the run.
     fn score(&mut self, network: &N, session: &mut Session<'_>) -> Result<f64, Self::Error>;
 
-    /// Writes the network as it is now, the best so far, to its file.
+    /// Writes the present network, the best so far, to its file.
     ///
     /// # Errors
-    /// When the file cannot be written; it ends the run.
+    /// If the file cannot be written; the error ends the run.
     fn keep(&mut self, network: &N) -> Result<(), Self::Error>;
 }
 
-/// A [`Validation`] by a loss, a function of the parameters, which keeps the best of them in a file.
+/// [`Validation`] by a loss of the parameters, which keeps the best parameters in a file.
 pub struct KeptBest<L> {
-    /// A safetensors file, of the parameters alone.
+    /// Path of a safetensors file with the parameters alone.
     pub file: PathBuf,
-    /// The loss.
+    /// Loss as a function of the parameters.
     pub loss: L,
 }
 
@@ -92,13 +91,12 @@ where
     }
 }
 
-/// Trains `network` as `run` says and judges it every [`validate_every`](Run::validate_every) steps and at
-/// the end. The best is kept, and its validation returned, on the first process and where there was something
-/// to validate on; else the last is kept. A run that is resumed goes on with the validations that it
-/// recorded.
+/// Trains `network` according to `run` and validates it every [`validate_every`](Run::validate_every) steps and
+/// at the end. The best network is kept, and its validation is returned on the first process. Without validation
+/// data the last network is kept, and the result is `None`. A resumed run uses the validations that it recorded.
 ///
 /// # Errors
-/// Those of [`train_together`] and of `validation`, and when the record cannot be read or written.
+/// The errors of [`train_together`] and of `validation`, and an error if the record cannot be read or written.
 pub fn train_validated<N: TrainTask, V: Validation<N>>(
     run: &Run<'_>,
     network: &mut N,
@@ -131,7 +129,7 @@ pub fn train_validated<N: TrainTask, V: Validation<N>>(
         }
         let value = validation.score(network, session)?;
         session.progress.message(&format!("after {end} steps: {}", V::MEASURE.say(value)));
-        // First the network: a record without it would be one of a network that is lost.
+        // The network is written first: a record without it would describe a network that is lost.
         if record.is_best(value)? {
             validation.keep(network)?;
         }
@@ -147,28 +145,28 @@ pub fn train_validated<N: TrainTask, V: Validation<N>>(
     Ok(best)
 }
 
-/// The record's name in the run's folder: a line of JSON each.
+/// Name of the record in the run's folder, with one line of JSON per validation.
 const RECORD: &str = "validation.jsonl";
 
-/// The measure on the validation data after so many steps.
+/// Measure on the validation data after a number of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Validated {
-    /// Completed steps.
+    /// Number of completed steps.
     pub step: usize,
-    /// The measure; what is no number is `null` in the file.
+    /// Value of the measure; NaN is `null` in the file.
     #[serde(deserialize_with = "number_or_nan")]
     pub value: f64,
 }
 
-/// What is no number is `null` in the file.
+/// Reads a number, or NaN for `null`.
 fn number_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-/// The validations of the run in `folder`, in the order of their steps; none where there are none.
+/// Reads the validations of the run in `folder`, in the order of their steps; empty if there are none.
 ///
 /// # Errors
-/// When the record is there and cannot be read.
+/// If the record exists and cannot be read.
 pub fn read_validations(folder: &Path) -> Result<Vec<Validated>> {
     let path = folder.join(RECORD);
     if !path.exists() {
@@ -178,7 +176,7 @@ pub fn read_validations(folder: &Path) -> Result<Vec<Validated>> {
     read_settings(&path)?.lines().map(parse).collect()
 }
 
-/// The record of a run in training.
+/// Record of the validations of a run.
 struct Record {
     folder: PathBuf,
     measure: Measure,
@@ -189,7 +187,7 @@ impl Record {
         Self { folder, measure }
     }
 
-    /// The last step that the first process has recorded, as all processes know it; 0 where there is none.
+    /// Returns the last step that the first process has recorded, on every process; 0 if there is none.
     fn last_step(&self, group: &Group) -> Result<usize> {
         let read = || -> Result<_> { Ok(read_validations(&self.folder)?.last().map_or(0, |last| last.step)) };
         let own = if group.is_first() { read()? } else { 0 };
@@ -197,13 +195,13 @@ impl Record {
         Ok(String::from_utf8_lossy(&sent).parse().unwrap_or(0))
     }
 
-    /// Whether `value` is better than all that is recorded.
+    /// Returns whether `value` is better than every recorded value.
     fn is_best(&self, value: f64) -> Result<bool> {
         let best = self.best()?;
         Ok(best.is_none_or(|best| self.measure.is_better(value, best.value)))
     }
 
-    /// The best; the first among equals.
+    /// Returns the best validation; the first one on a tie.
     fn best(&self) -> Result<Option<Validated>> {
         let better = |best: Validated, one: Validated| {
             if self.measure.is_better(one.value, best.value) { one } else { best }
@@ -211,7 +209,7 @@ impl Record {
         Ok(read_validations(&self.folder)?.into_iter().reduce(better))
     }
 
-    /// Adds a validation.
+    /// Adds a validation to the record.
     fn add(&self, validated: Validated) -> Result<()> {
         let path = self.folder.join(RECORD);
         let mut text = String::new();

@@ -10,13 +10,13 @@ use rand::Rng as _;
 pub(crate) type Point = [f32; 2];
 pub(crate) type Rgb = [f32; 3];
 
-/// The figures' names; a category is a place in this list.
+/// Names of the figures; a category is an index into this list.
 pub(crate) const FIGURES: [&str; 6] = ["disc", "ellipse", "box", "triangle", "star", "cross"];
 
-/// From 90 on, chroma is not subsampled.
+/// Quality of the JPEG files. From 90 on, chroma is not subsampled.
 pub(crate) const JPEG_QUALITY: u8 = 90;
 
-/// The corners of a regular polygon, or of a star whose every second corner has the radius `inner`.
+/// Returns the corners of a regular polygon, or of a star whose every second corner has the radius `inner`.
 pub(crate) fn regular(corners: u8, inner: f32) -> Vec<Point> {
     let corner = |index: u8| {
         let (sin, cos) = (TAU * f32::from(index) / f32::from(corners)).sin_cos();
@@ -26,7 +26,7 @@ pub(crate) fn regular(corners: u8, inner: f32) -> Vec<Point> {
     (0..corners).map(corner).collect()
 }
 
-/// The corners of a figure of the category, turned at random, inside the unit disc.
+/// Returns the corners of a figure of the category, turned at random, inside the unit disc.
 pub(crate) fn figure(category: usize, rng: &mut Rng) -> Vec<Point> {
     let (flat, arm) = (rng.random_range(0.5..=0.75), rng.random_range(0.25..=0.35));
     let corners = match FIGURES[category] {
@@ -45,12 +45,12 @@ pub(crate) fn figure(category: usize, rng: &mut Rng) -> Vec<Point> {
     corners.iter().map(|[x, y]| [x * cos - y * sin, x * sin + y * cos]).collect()
 }
 
-/// The corners of a figure of this radius around a point.
+/// Returns the corners of a figure with this radius around a point.
 pub(crate) fn place(figure: &[Point], center: Point, radius: f32) -> Vec<Point> {
     figure.iter().map(|[x, y]| [center[0] + radius * x, center[1] + radius * y]).collect()
 }
 
-/// The least and the largest coordinates: left, top, right, bottom.
+/// Returns the smallest and the largest coordinates: left, top, right, bottom.
 pub(crate) fn extent(corners: &[Point]) -> [f32; 4] {
     let none = [f32::INFINITY, f32::INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY];
     let hull = |[left, top, right, bottom]: [f32; 4], [x, y]: &Point| {
@@ -59,7 +59,7 @@ pub(crate) fn extent(corners: &[Point]) -> [f32; 4] {
     corners.iter().fold(none, hull)
 }
 
-/// The part of each pixel that a polygon covers, also of those outside the image.
+/// Covered fraction of each pixel under a polygon, also of pixels outside the image.
 pub(crate) struct Mask {
     left: i32,
     top: i32,
@@ -68,7 +68,7 @@ pub(crate) struct Mask {
 }
 
 impl Mask {
-    /// Lines that each row of pixels is cut into.
+    /// Number of lines per row of pixels.
     const LINES: u8 = 4;
 
     pub(crate) fn new(corners: &[Point]) -> Self {
@@ -98,12 +98,12 @@ impl Mask {
         Self { left: left as i32, top: top as i32, width, cover }
     }
 
-    /// The pixels that are covered at least in half.
+    /// Returns the number of pixels that are covered at least by half.
     pub(crate) fn size(&self) -> usize {
         self.cover.iter().filter(|&&cover| cover >= 0.5).count()
     }
 
-    /// Each pixel of the image that is covered: column, row and covered part.
+    /// Returns each covered pixel of the image: column, row and covered fraction.
     pub(crate) fn inside(&self, width: usize, height: usize) -> impl Iterator<Item = (usize, usize, f32)> {
         self.cover.iter().enumerate().filter(|(_, cover)| **cover > 0.0).filter_map(move |(index, &cover)| {
             let x = usize::try_from(self.left + (index % self.width) as i32).ok()?;
@@ -113,7 +113,7 @@ impl Mask {
     }
 }
 
-/// Two colours that waves mix.
+/// Texture of two colours, mixed by waves.
 #[derive(Clone, Debug)]
 pub(crate) struct Surface {
     colors: [Rgb; 2],
@@ -122,12 +122,12 @@ pub(crate) struct Surface {
 }
 
 impl Surface {
-    /// One colour.
+    /// Makes a surface of one colour.
     pub(crate) fn plain(color: Rgb) -> Self {
         Self { colors: [color; 2], waves: [[0.0; 3]; 2] }
     }
 
-    /// A greyish ground.
+    /// Draws a greyish ground.
     pub(crate) fn ground(rng: &mut Rng) -> Self {
         let grey = rng.random_range(60.0..=170.0);
         let mut color = || [(); 3].map(|()| grey + rng.random_range(-35.0f32..=35.0));
@@ -135,7 +135,7 @@ impl Surface {
         Self { colors, waves: waves(20.0..=80.0, rng) }
     }
 
-    /// Two shades of the category's hue; lengths are in units of the figure's radius.
+    /// Draws two shades of the category's hue; lengths are in units of the figure's radius.
     pub(crate) fn of(category: usize, rng: &mut Rng) -> Self {
         let hue = category as f32 + rng.random_range(-0.3..=0.3);
         let saturation = rng.random_range(0.55f32..=0.9);
@@ -168,7 +168,7 @@ fn mix(a: Rgb, b: Rgb, t: f32) -> Rgb {
     [0, 1, 2].map(|channel| a[channel] + t * (b[channel] - a[channel]))
 }
 
-/// A picture before its noise.
+/// Picture before noise is added.
 #[derive(Clone, Debug)]
 pub(crate) struct Canvas {
     width: usize,
@@ -182,7 +182,7 @@ impl Canvas {
         Self { width, height, pixels: (0..width * height).map(at).collect() }
     }
 
-    /// Paints a figure over what is there. The surface's origin is its center, the surface's unit its radius.
+    /// Paints a figure over the picture. The surface's origin is `center`, and its unit of length is `radius`.
     pub(crate) fn paint(&mut self, mask: &Mask, surface: &Surface, center: Point, radius: f32) {
         for (x, y, cover) in mask.inside(self.width, self.height) {
             let at = [x as f32 + 0.5 - center[0], y as f32 + 0.5 - center[1]].map(|length| length / radius);
@@ -191,7 +191,7 @@ impl Canvas {
         }
     }
 
-    /// Adds noise, uniform and at most `noise` levels either way, and rounds.
+    /// Adds uniform noise of at most `noise` levels either way, and rounds.
     pub(crate) fn expose(&self, noise: f32, rng: &mut Rng) -> Image {
         let levels = self.pixels.iter().flatten();
         let pixels = levels.map(|level| (level + rng.random_range(-noise..=noise)).round() as u8).collect();
@@ -204,10 +204,10 @@ pub(crate) fn log_uniform(range: &RangeInclusive<f32>, rng: &mut Rng) -> f32 {
     rng.random_range(range.start().ln()..=range.end().ln()).exp()
 }
 
-/// Refuses the first of these fields that is not valid.
+/// Refuses the first field that is not valid.
 ///
 /// # Errors
-/// [`Error::Argument`] with its name and what it must be.
+/// [`Error::Argument`] with the name of the field and the valid values.
 pub(crate) fn check<const N: usize>(what: &str, fields: [(&'static str, bool, &str); N]) -> Result<()> {
     match fields.into_iter().find(|(_, valid, _)| !valid) {
         Some((name, _, must)) => Err(Error::Argument { name, detail: format!("of {what} must {must}") }),

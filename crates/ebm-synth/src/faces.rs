@@ -1,7 +1,7 @@
-//! Discs in the place of faces, for tests and quick checks of the ages' and poses' experiments. They claim nothing about faces.
+//! Discs in place of faces, for tests and quick checks of age and pose experiments. Results say nothing about faces.
 //!
-//! A disc's radius tells its age, 21 to 60 years. Two dots on it tell the pose in degrees: the larger moves left with yaw and up with pitch, the smaller
-//! stands at the disc's crown and turns clockwise with roll. A mirrored picture has the pose (−yaw, pitch, −roll).
+//! The radius encodes the age, 21 to 60 years. Two dots encode the pose in degrees: the larger moves left with yaw
+//! and up with pitch, the smaller at the crown turns clockwise with roll. Mirroring gives (−yaw, pitch, −roll).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use crate::drawing::{Canvas, Mask, Surface, check, place, regular};
 use crate::generated_dir::{Kind, make};
 
-/// The largest yaw, pitch and roll, in degrees either way.
+/// Largest yaw, pitch and roll, in degrees either way.
 pub const POSE_LIMITS: [f32; 3] = [75.0, 60.0, 50.0];
 const YOUNGEST: u8 = 21;
 const OLDEST: u8 = 60;
@@ -25,20 +25,20 @@ const IMAGES: &str = "images";
 const SPLIT: &str = "split.csv";
 const KIND: Kind = Kind { what: "faces", manifest: "faces.json", digest: "age digest", version: 3 };
 
-/// Where the pictures with ages lie.
+/// Paths of the generated pictures with ages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedAges {
-    /// The directory of the images.
+    /// Directory of the images.
     pub images: PathBuf,
-    /// The split file `,file,age` of Cao et al.; its ages count from 21.
+    /// Split file `,file,age` in the format of Cao et al., whose ages count from 21.
     pub split: PathBuf,
 }
 
-/// Writes `count` pictures of `size` × `size` pixels with an age into `dir` as PNG files, or reuses them if `dir` holds them already.
+/// Writes `count` pictures of `size` × `size` pixels with ages to PNG files in `dir`, or reuses existing ones.
 ///
 /// # Errors
-/// [`ebm_data::Error::Argument`] if `size` or `count` is out of range or `dir` holds anything else; [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be
-/// written.
+/// [`ebm_data::Error::Argument`] if `size` or `count` is out of range or `dir` holds anything else;
+/// [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be written.
 pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<GeneratedAges> {
     check_faces(size, count)?;
     let age_of = |index: usize| key.split("age").index(index as u64).rng().random_range(YOUNGEST..=OLDEST);
@@ -63,7 +63,7 @@ pub fn generate_ages(dir: &Path, size: usize, count: usize, key: Key) -> Result<
     Ok(GeneratedAges { images: dir.join(IMAGES), split: dir.join(SPLIT) })
 }
 
-/// Returns `count` pictures of `size` × `size` pixels with yaw, pitch and roll in degrees; their names are the indices in decimal.
+/// Returns `count` pictures of `size` × `size` pixels with yaw, pitch and roll in degrees, named by their index.
 ///
 /// # Errors
 /// [`ebm_data::Error::Argument`] if `size` or `count` is out of range.

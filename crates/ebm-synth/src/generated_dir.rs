@@ -1,4 +1,4 @@
-//! A generated dataset in a directory: found again when it is there, never half of it, and nothing else
+//! Generated datasets in directories: existing ones are reused, none is half written, other files are not
 //! overwritten.
 
 use std::fs;
@@ -14,36 +14,36 @@ use rand::RngCore as _;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// What is generated.
+/// Kind of a generated dataset.
 pub(crate) struct Kind {
-    /// In words, for messages: "scenes".
+    /// Plural noun for messages, such as "scenes".
     pub what: &'static str,
-    /// The file that says what made the rest.
+    /// Name of the file with the digest of the dataset.
     pub manifest: &'static str,
-    /// The child of the dataset's key that its digest is made from; no sample's may be of that name.
+    /// Name of the child of the dataset's key that gives the digest; no sample may use this name.
     pub digest: &'static str,
-    /// To be raised by every change that alters the samples of a given key.
+    /// Version, to be increased by every change that alters the samples of a given key.
     pub version: u32,
 }
 
-/// More than any manifest has, in bytes.
+/// Largest size of a manifest, in bytes.
 const MANIFEST_LIMIT: u64 = 1 << 20;
 
-/// A digest of what made a dataset, and the size of all its files: enough to tell whether a directory holds it whole.
+/// Digest of the inputs of a dataset, and the size of all its files. Both together show that a directory is complete.
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     digest: String,
     bytes: u64,
 }
 
-/// Makes the dataset of `config`, `count` and `key` in `dir` unless it is there.
-/// `write` writes its files into a directory; `files` are their paths in it.
+/// Makes the dataset of `config`, `count` and `key` in `dir` unless it exists. `write` writes its files into a
+/// directory, and `files` returns their paths in it.
 ///
-/// All is written to `.<name>.partial` beside `dir`, which becomes `dir` when it is whole. Whoever holds the lock `.<name>.lock` owns that
-/// directory: what is in it when the lock is taken is a killed process'.
+/// Everything is written to `.<name>.partial` beside `dir`, which is renamed at the end. The holder of the lock
+/// `.<name>.lock` owns that directory; files in it when the lock is taken come from a killed process.
 ///
 /// # Errors
-/// [`Error::Argument`] if `dir` has no name or holds anything else; else those of `write`, and [`Error::Io`].
+/// [`Error::Argument`] if `dir` has no name or holds anything else; the errors of `write`; [`Error::Io`].
 pub(crate) fn make(
     dir: &Path,
     kind: &Kind,
@@ -66,7 +66,7 @@ pub(crate) fn make(
     create_dir(parent)?;
     let [partial, lock] = ["partial", "lock"].map(|suffix| parent.join(format!(".{name}.{suffix}")));
     let _lock = Lock::wait(&lock).map_err(|source| Error::io("lock", &lock, source))?;
-    // Whoever was waited for may have made the same dataset.
+    // Another process may have made the same dataset meanwhile.
     if whole()? {
         return Ok(());
     }
@@ -81,7 +81,7 @@ pub(crate) fn make(
     made
 }
 
-/// The size of the files in bytes; too small if one is missing or cut short.
+/// Returns the total size of the files in bytes, which is too small if a file is missing or cut short.
 fn size_of(files: &[PathBuf]) -> u64 {
     files.par_iter().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
 }
@@ -92,7 +92,7 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write_atomic(path, &serde_json::to_vec(value).map_err(fail)?)
 }
 
-/// A digest of all that determines the bytes.
+/// Returns a digest of all inputs that determine the bytes.
 fn digest(kind: &Kind, config: &str, count: usize, key: Key) -> String {
     let mut bytes = [0; 16];
     let key = key.split(kind.digest).split(config).index(count as u64).index(u64::from(kind.version));
@@ -100,7 +100,7 @@ fn digest(kind: &Kind, config: &str, count: usize, key: Key) -> String {
     hex(bytes)
 }
 
-/// Whether `dir` holds all of it; `false` if it does not exist or is empty.
+/// Returns whether `dir` holds the whole dataset; `false` if it does not exist or is empty.
 fn holds(dir: &Path, kind: &Kind, digest: &str, size: &impl Fn(&Path) -> u64) -> Result<bool> {
     let what = kind.what;
     let occupied = |why: String| Error::Argument {

@@ -1,13 +1,13 @@
-//! Drawn scenes, videos and faces with exact annotations, for tests, quick checks and clones without data.
+//! Drawn scenes, videos and faces with exact annotations, for tests and quick checks without downloaded data.
 //!
-//! | module | for | written as |
+//! | module | task | files |
 //! |---|---|---|
 //! | [`scenes`] | detection | JPEG files and COCO annotations |
 //! | [`videos`] | tracking | folders in OTB's layout |
-//! | [`faces`] | age and head pose | PNG files and a split as UTKFace's, or images in memory |
+//! | [`faces`] | age and head pose | PNG files and a split in UTKFace's format, or images in memory |
 //!
-//! The bytes of a sample depend on its key, index and configuration alone, never on the number of threads or
-//! samples. Across platforms they may differ where the system's `sin`, `cos` and `exp` do.
+//! The bytes of a sample depend only on its key, index and configuration, never on the number of threads or
+//! samples. They may differ between platforms whose `sin`, `cos` and `exp` differ.
 
 mod drawing;
 pub mod faces;
@@ -15,7 +15,7 @@ mod generated_dir;
 pub mod scenes;
 pub mod videos;
 
-/// Its examples are tests.
+/// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,7 +1,7 @@
 //! Generated detection scenes in COCO format.
 //!
-//! A scene is a textured ground with a few figures of six categories, each of a hue about its category's. Later ones hide parts of earlier ones, and the
-//! image's border cuts some. A box is tight around the pixels that show its figure in half or more.
+//! A scene is a textured ground with some figures of six categories, each in a hue of its category. Later ones hide
+//! parts of earlier ones, and the image's border cuts some. A box is tight around pixels covered by half or more.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -18,28 +18,28 @@ use serde_json::{Value, json};
 use crate::drawing::{Canvas, FIGURES, JPEG_QUALITY, Mask, Surface, check, figure, log_uniform, place};
 use crate::generated_dir::{Kind, make, write_json};
 
-/// The categories' names; an object's `category_id` is its place in this list, from 1.
+/// Names of the categories; an object's `category_id` is the position in this list, from 1.
 pub const CATEGORIES: [&str; 6] = FIGURES;
-/// Attempts to find a place before an object is left out.
+/// Number of attempts to place an object before it is left out.
 const ATTEMPTS: usize = 30;
-/// The least part of a figure that is seen.
+/// Smallest visible fraction of a figure.
 const LEAST_SEEN: f32 = 0.5;
 const ANNOTATIONS: &str = "annotations.json";
 const IMAGES: &str = "images";
 const KIND: Kind = Kind { what: "scenes", manifest: "scenes.json", digest: "digest", version: 2 };
 
-/// The distribution of scenes. Lengths are in pixels.
+/// Settings of generated scenes. Lengths are in pixels.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SceneConfig {
-    /// Columns of each image.
+    /// Number of columns of each image.
     pub width: usize,
-    /// Rows of each image.
+    /// Number of rows of each image.
     pub height: usize,
-    /// How many objects are asked for; one that finds no place is left out.
+    /// Number of objects to place; an object that finds no place is left out.
     pub objects: RangeInclusive<usize>,
-    /// An object's diameter; small ones are more frequent.
+    /// Diameter of an object; small ones are more frequent.
     pub size: RangeInclusive<f32>,
-    /// The largest noise either way, in 8-bit levels.
+    /// Largest noise either way, in 8-bit levels.
     pub noise: f32,
 }
 
@@ -66,18 +66,18 @@ impl SceneConfig {
     }
 }
 
-/// An annotated object of a scene.
+/// Annotated object of a scene.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SceneObject {
-    /// Its category's place in [`CATEGORIES`], from 1.
+    /// Position of the category in [`CATEGORIES`], from 1.
     pub category_id: usize,
-    /// `[x, y, width, height]` of the pixels that show it. The image covers `[0, width] x [0, height]`.
+    /// Box `[x, y, width, height]` of the object's visible pixels. The image covers `[0, width] x [0, height]`.
     pub bbox: [usize; 4],
-    /// The number of these pixels.
+    /// Number of the object's visible pixels.
     pub area: usize,
 }
 
-/// Draws one scene and its objects from back to front, a function of configuration and key alone.
+/// Draws one scene and its objects from back to front, a function of the configuration and the key.
 ///
 /// # Errors
 /// [`ebm_data::Error::Argument`] if the configuration is not valid.
@@ -99,18 +99,18 @@ pub fn render_scene(config: &SceneConfig, key: Key) -> Result<(Image, Vec<SceneO
     Ok((scene.canvas.expose(noise, &mut key.split("noise").rng()), scene.objects()))
 }
 
-/// A scene that is being drawn.
+/// Scene in progress.
 struct Scene<'a> {
     config: &'a SceneConfig,
     canvas: Canvas,
-    /// The object that each pixel shows.
+    /// Index of the object that each pixel shows.
     shown: Vec<Option<usize>>,
-    /// Each object's category, pixels with those outside the image, and pixels that show it.
+    /// Category, number of all pixels (also outside the image) and number of visible pixels of each object.
     placed: Vec<(usize, usize, usize)>,
 }
 
 impl Scene<'_> {
-    /// Draws a figure somewhere, unless too little of it or of another one would be seen.
+    /// Draws a figure at a random place, unless too little of it or of another one would be visible.
     fn add(&mut self, category: usize, rng: &mut Rng) -> bool {
         let &SceneConfig { width, height, ref size, .. } = self.config;
         let radius = 0.5 * log_uniform(size, rng);
@@ -134,7 +134,7 @@ impl Scene<'_> {
         true
     }
 
-    /// The objects with their boxes.
+    /// Returns the objects with their boxes.
     fn objects(&self) -> Vec<SceneObject> {
         let mut ends = vec![[usize::MAX, usize::MAX, 0, 0]; self.placed.len()];
         for (at, index) in self.shown.iter().enumerate().filter_map(|(at, index)| Some((at, (*index)?))) {
@@ -151,19 +151,19 @@ impl Scene<'_> {
     }
 }
 
-/// Where a generated set lies.
+/// Paths of a generated dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedSet {
-    /// The annotation file in COCO format.
+    /// Annotation file in COCO format.
     pub annotations: PathBuf,
-    /// The directory of the images that it names.
+    /// Directory of the annotated images.
     pub images: PathBuf,
 }
 
-/// Writes `count` scenes into `dir`, or reuses them if `dir` holds the same set already.
+/// Writes `count` scenes into `dir`, or reuses them if `dir` holds the same set.
 ///
-/// Image `i` (from 0) depends on `config` and `key.index(i)` alone, not on `count` or the number of threads.
-/// The set is written beside `dir` and renamed at the end, so `dir` never holds half a set.
+/// Image `i` (from 0) depends only on `config` and `key.index(i)`, not on `count` or the number of threads. The
+/// set is written beside `dir` and renamed at the end, so `dir` never holds half a set.
 ///
 /// # Errors
 /// [`ebm_data::Error::Argument`] if the configuration is not valid, `count` is 0, or `dir` holds anything else than
@@ -215,7 +215,7 @@ fn coco(config: &SceneConfig, name: impl Fn(usize) -> String, scenes: &[Vec<Scen
 mod tests {
     use super::*;
 
-    /// Where nothing but the figure differs from the ground.
+    /// The boxes fit the pixels that differ from the ground in scenes of one figure.
     #[test]
     fn a_box_is_tight_around_what_is_seen() {
         let config = SceneConfig { objects: 1..=1, noise: 0.0, ..SceneConfig::default() };
@@ -231,7 +231,7 @@ mod tests {
                 (top, bottom) = (top.min(at / 160), bottom.max(at / 160 + 1));
             }
             let [x, y, w, h] = objects[0].bbox;
-            // A pixel that is covered in less than half differs too; a point of a star has several.
+            // A pixel that is covered by less than half differs too; a star's point has several.
             let apart = [x - left, y - top, right - (x + w), bottom - (y + h)];
             assert!(apart.iter().all(|&pixels| pixels <= 3), "{apart:?} of {objects:?} in {index}");
         }

@@ -1,7 +1,7 @@
-//! Drawn videos of one target each, with exact boxes, in OTB's layout: a quick check of trackers, and data for tests.
+//! Drawn videos of one target each, with exact boxes, in OTB's layout, for quick checks of trackers and for tests.
 //!
-//! The target and its distractors are figures of [`scenes`](crate::scenes) that run along smooth curves over a textured ground, and grow and shrink.
-//! The target is in front. The bytes of a video depend on its key and configuration alone.
+//! The target and its distractors are figures of [`scenes`](crate::scenes) that move along smooth curves and change
+//! their size. The target is in front. The bytes of a video depend only on its key and configuration.
 
 use std::f32::consts::TAU;
 use std::ops::RangeInclusive;
@@ -25,25 +25,25 @@ const IMAGES: &str = "img";
 const BOXES: &str = "groundtruth_rect.txt";
 const KIND: Kind = Kind { what: "videos", manifest: "videos.json", digest: "digest", version: 3 };
 const MOST: usize = 9999;
-/// The largest factor by which an object grows or shrinks against the first frame.
+/// Largest factor by which an object grows or shrinks relative to the first frame.
 const GROWTH: f32 = 1.6;
 
-/// The distribution of videos. Lengths are in pixels.
+/// Settings of generated videos. Lengths are in pixels.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VideoConfig {
-    /// Columns of each frame.
+    /// Number of columns of each frame.
     pub width: usize,
-    /// Rows of each frame.
+    /// Number of rows of each frame.
     pub height: usize,
-    /// Frames of each video.
+    /// Number of frames of each video.
     pub frames: usize,
     /// Diameter of the objects in the first frame; small ones are more frequent.
     pub size: RangeInclusive<f32>,
-    /// The number of other objects, every second one of the target's category.
+    /// Number of other objects; every second one has the target's category.
     pub distractors: usize,
-    /// The most that an object's middle moves from a frame to the next, uniform in its logarithm.
+    /// Largest movement of an object's middle between two frames; its logarithm is uniform.
     pub speed: RangeInclusive<f32>,
-    /// The largest noise either way, in 8-bit levels.
+    /// Largest noise either way, in 8-bit levels.
     pub noise: f32,
 }
 
@@ -80,13 +80,13 @@ impl VideoConfig {
     }
 }
 
-/// An object through time: its middle runs on two sines, its size on a third.
+/// Object of a video. Its middle moves on two sines, its size follows a third.
 #[derive(Clone, Debug)]
 struct Actor {
     figure: Vec<Point>,
     surface: Surface,
     radius: f32,
-    /// Of x and of y: the middle of the course, its reach to either side, frequency and phase.
+    /// Middle of the course, its reach to either side, frequency and phase, for x and for y.
     course: [[f32; 4]; 2],
     /// Frequency and phase of the size.
     growth: [f32; 2],
@@ -96,14 +96,14 @@ impl Actor {
     fn draw(config: &VideoConfig, category: usize, rng: &mut Rng) -> Self {
         let radius = 0.5 * log_uniform(&config.size, rng);
         let speed = log_uniform(&config.speed, rng);
-        // It stays inside, however large it becomes.
+        // The object stays inside even at its largest size.
         let room = radius * GROWTH + 1.0;
         let course = [config.width, config.height].map(|side| {
             let half = 0.5 * side as f32;
             let reach = ((half - room) * rng.random_range(0.4..=1.0)).max(1.0);
             let slack = (half - room - reach).max(0.0);
             let middle = half + rng.random_range(-slack..=slack);
-            // Sines are fastest where they cross the middle; on both axes together at most `speed`.
+            // A sine is fastest at the middle of its course; both axes together move by at most `speed`.
             [middle, reach, speed / (2f32.sqrt() * reach), rng.random_range(0.0..=TAU)]
         });
         let period = config.frames as f32 * rng.random_range(0.5..=1.5);
@@ -111,7 +111,7 @@ impl Actor {
         Self { figure: figure(category, rng), surface: Surface::of(category, rng), radius, course, growth }
     }
 
-    /// The corners, the middle and the radius.
+    /// Returns the corners, the middle and the radius.
     fn at(&self, frame: usize) -> (Vec<Point>, Point, f32) {
         let t = frame as f32;
         let wave = |t: f32| (self.growth[0] * t + self.growth[1]).sin();
@@ -124,18 +124,18 @@ impl Actor {
     }
 }
 
-/// A video before its frames are drawn, a function of configuration and key alone.
+/// Video whose frames are not drawn yet, a function of the configuration and the key.
 #[derive(Clone, Debug)]
 pub struct Video {
     config: VideoConfig,
     key: Key,
     ground: Canvas,
-    /// The target is the last.
+    /// Objects of the video; the target is the last one.
     actors: Vec<Actor>,
 }
 
 impl Video {
-    /// Draws everything but the frames.
+    /// Draws all random properties of a video, but no frame.
     ///
     /// # Errors
     /// [`ebm_data::Error::Argument`] if the configuration is not valid.
@@ -179,13 +179,13 @@ impl Video {
     }
 }
 
-/// Writes `count` videos into `dir`, or reuses them if `dir` holds the same ones already, and returns them with their boxes, to 0.001 pixels.
+/// Writes `count` videos into `dir`, or reuses existing ones. Returns them with their boxes, rounded to 0.001 pixels.
 ///
-/// Video `i` (from 0) is [`Video::new`]'s of `config` and `key.index(i)`, whatever `count` is. All is written beside `dir` and renamed at the end.
+/// Video `i` (from 0) is [`Video::new`] of `config` and `key.index(i)`. All is written beside `dir` and then renamed.
 ///
 /// # Errors
-/// [`ebm_data::Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds anything else than these videos;
-/// [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be written.
+/// [`ebm_data::Error::Argument`] if the configuration is not valid, `count` is not in 1..=9999, or `dir` holds other
+/// files; [`ebm_data::Error::Io`] or [`ebm_data::Error::Failure`] if a file cannot be written.
 pub fn generate(dir: &Path, config: &VideoConfig, count: usize, key: Key) -> Result<Vec<Sequence>> {
     config.validate()?;
     check("videos", [("count", (1..=MOST).contains(&count), "be in 1..=9999")])?;

@@ -1,4 +1,4 @@
-//! The network that models of a run stand on: where it lies, and its copy beside them.
+//! The base network of a run, which its models need: how its file is found, and how it is copied beside them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,9 @@ use ebm_nn::import::WeightBytes;
 use crate::error::{Error, Result};
 use crate::model_file::file_digest;
 
-/// Where `file`, which a model's file `model` names as seen from its own folder, is: by its name beside that, there, or,
-/// where it moved with the model, by its name one folder up. Its content says whether it is the right one.
+/// Finds `file`, which the model's file `model` names relative to its own folder. It looks for the name beside
+/// the model, for the path itself, and, if the file was moved with the model, for the name one folder up. The
+/// caller checks the content.
 pub fn moved_with(model: &Path, file: &Path) -> PathBuf {
     let folder = model.parent().unwrap_or(Path::new(""));
     let there = folder.join(file);
@@ -19,15 +20,15 @@ pub fn moved_with(model: &Path, file: &Path) -> PathBuf {
     places.into_iter().find(|path| path != model && path.exists()).unwrap_or(there)
 }
 
-/// Copies `file`, a network that models in `folder` stand on, into it as `name` with its own ending, unless it lies there,
-/// and returns its name. So a model is moved and given away with what it needs, and names no place of the machine that
-/// trained it.
+/// Copies `file`, the base network of models in `folder`, into that folder as `name` with its own extension,
+/// unless it is there, and returns its name. The model can then be moved and shared together with its base, and
+/// its file names no path of the machine that trained it.
 ///
 /// # Errors
-/// [`Error::File`] where `folder` has another file of that name; [`Error::Io`].
+/// [`Error::File`] if `folder` has a different file of that name; [`Error::Io`].
 pub fn keep_base(file: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
     let (own, parent) = (file.file_name().unwrap_or_default(), file.parent().unwrap_or(folder));
-    if whole(parent).is_ok_and(|parent| whole(folder).is_ok_and(|folder| parent == folder)) {
+    if canonical(parent).is_ok_and(|parent| canonical(folder).is_ok_and(|folder| parent == folder)) {
         return Ok(own.into());
     }
     let name = Path::new(name).with_extension(file.extension().unwrap_or("safetensors".as_ref()));
@@ -46,8 +47,8 @@ pub fn keep_base(file: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
     Ok(name)
 }
 
-/// A path without what stands for others.
-fn whole(path: &Path) -> Result<PathBuf> {
+/// Returns a path without symbolic links and relative parts.
+fn canonical(path: &Path) -> Result<PathBuf> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     path.canonicalize().map_err(|source| Error::Io { path: path.to_owned(), action: "find", source })
 }
@@ -84,7 +85,7 @@ mod tests {
         let bytes = |name: &str| std::fs::read(at(name)).unwrap();
         assert_eq!(bytes("run/base.pth"), bytes("given/any.pth"));
         assert_eq!(moved_with(&at("run/model.safetensors"), Path::new("../base.pth")), at("run/base.pth"));
-        // What lies there stays, under its name; what another run began with is not written over.
+        // A file in the folder keeps its name; the base of another run is not overwritten.
         assert_eq!(keep_base(&at("given/any.pth"), &at("given"), "base").unwrap(), Path::new("any.pth"));
         std::fs::write(at("given/any.pth"), [1; 64]).unwrap();
         let error = keep_base(&at("given/any.pth"), &at("run"), "base").unwrap_err().to_string();

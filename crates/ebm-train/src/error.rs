@@ -1,4 +1,4 @@
-//! What can go wrong in a run; every message names the place and the remedy.
+//! Errors of a run. Every message names the place and the remedy.
 
 use crate::checkpoint::SCHEMA_VERSION;
 use ebm_base::files::ErrorKind;
@@ -6,24 +6,24 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The result of every fallible function of this crate.
+/// Result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The error of a task, of whatever type it has.
+/// Error of a task, of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error of this crate.
+/// Error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operation on a file or directory failed, for another reason than a full disk.
+    /// An operation on a file or directory failed for another reason than a full disk.
     #[error("cannot {action} {}: {source}; {}", path.display(), remedy(action, source))]
     Io {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The verb: "write", "create", "read", …
+        /// Verb of the operation: "write", "create", "read", …
         action: &'static str,
-        /// The operating system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The file system is full, the quota is used up, or the file is larger than allowed.
@@ -33,42 +33,41 @@ pub enum Error {
         path.display()
     )]
     DiskFull {
-        /// The file that did not fit.
+        /// Path of the file that did not fit.
         path: PathBuf,
-        /// Its size in bytes.
+        /// Size of the file in bytes.
         needed: u64,
-        /// The operating system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file that is damaged, or is not what it is taken for, by what it says of itself.
+    /// A file is damaged or has another content than expected.
     #[error("{}: {}", .0.display(), .1)]
     File(PathBuf, String),
-    /// A run's name that is no plain directory name.
+    /// The name of a run is no plain directory name.
     #[error("{0:?} is no run name; use letters, digits, '-', '_' and '.', not beginning with '.'")]
     RunName(String),
-    /// A run, a checkpoint or a process that does not fit what it is asked for, with what to do.
+    /// A run, a checkpoint or a process does not fit the request; the text says what to do.
     #[error("{0}")]
     Refused(String),
     /// There is no checkpoint in this directory.
     #[error("no checkpoint in {}; train first or give another run", .0.display())]
     NoCheckpoint(PathBuf),
-    /// There are checkpoints in this directory, and none of them is valid: what was tried, with the reason of each
-    /// refusal.
+    /// All checkpoints in this directory are invalid; the list has the reason for each.
     #[error("no valid checkpoint in {}: {}; restore one from a copy or start a new run", .0.display(), .1.join("; "))]
     NoValidCheckpoint(PathBuf, Vec<String>),
-    /// The state file of a checkpoint is of another version of this crate.
+    /// The state file of a checkpoint is from another version of this crate.
     #[error("{}: schema version {}, this program reads {SCHEMA_VERSION}; use the program that wrote it", .0.display(), .1)]
     Schema(PathBuf, u32),
-    /// The loss or a gradient was not finite too often, or a parameter or optimiser state is not: no such checkpoint is
-    /// written.
+    /// The loss or a gradient was too often not finite, or a parameter or optimiser state is not finite. No
+    /// checkpoint with such a value is written.
     #[error("step {0}: {1}")]
     NonFinite(usize, String),
-    /// The run was asked to stop and did, with a checkpoint.
+    /// The run was asked to stop and has stopped, with a checkpoint.
     #[error("{}: interrupted after step {step}, which is saved; go on with --resume", path.display())]
     Interrupted {
-        /// The run's directory.
+        /// Directory of the run.
         path: PathBuf,
-        /// The completed steps.
+        /// Number of completed steps.
         step: usize,
     },
     /// The task failed.
@@ -76,16 +75,16 @@ pub enum Error {
     Task {
         /// The step, or the number of completed steps when saving or restoring.
         step: usize,
-        /// The task's error.
+        /// Error of the task.
         source: BoxError,
     },
-    /// Several processes cannot work together; why, and what to do.
+    /// Several processes cannot work together; the text says why, and what to do.
     #[error("training in several processes: {0}")]
     Distributed(String),
-    /// Another of the processes that train together, of this number, failed for its own reason.
+    /// Another process of the training, with this number, failed for its own reason.
     #[error("rank {0} failed: {1}")]
     Rank(usize, String),
-    /// A gradient or a parameter is not what the optimiser takes.
+    /// A gradient or a parameter does not fit the optimiser.
     #[error(transparent)]
     Nn(#[from] ebm_nn::Error),
     /// A tensor operation failed.
@@ -94,7 +93,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose matter it is.
+    /// Returns the kind of the error, which says who can correct it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { source, .. } | Self::DiskFull { source, .. } => ErrorKind::of_io(source),
@@ -112,7 +111,7 @@ impl Error {
         }
     }
 
-    /// [`Error::Refused`] for a run that is there where a new one is to be.
+    /// Returns [`Error::Refused`] for a run in the place of a new run.
     pub(crate) fn run_exists(path: &Path) -> Self {
         Self::Refused(format!("{} already holds a run; resume it or choose another name", path.display()))
     }

@@ -1,4 +1,4 @@
-//! Durable file operations: the only place of this crate that writes whole files.
+//! Durable file operations. No other module of this crate writes whole files.
 
 use crate::error::{Error, Result};
 use ebm_base::files::{Durability, UNFINISHED};
@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-/// Turns an operating-system error into the variant with the right remedy. `needed` is the size of what
-/// was being written.
+/// Converts an error of the operating system to the variant with the right remedy. `needed` is the size of the
+/// file that was being written.
 pub(crate) fn io_error(path: &Path, action: &'static str, needed: u64, source: io::Error) -> Error {
     let path = path.to_path_buf();
     match source.kind() {
@@ -33,8 +33,8 @@ pub(crate) fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
     write().map_err(|source| io_error(path, "write", bytes.len() as u64, source))
 }
 
-/// Replaces a file atomically: write beside it, rename, make the rename durable. What is there and is no
-/// regular file stays.
+/// Replaces a file atomically: writes beside it, renames, and makes the rename durable. Anything but a regular
+/// file is not replaced.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let replaced = fault("replace").and_then(|()| ebm_base::files::replace(path, bytes, Durability::Synced));
     replaced.map_err(|source| io_error(path, "write", bytes.len() as u64, source))?;
@@ -50,7 +50,7 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
 
 /// Makes the entries of a directory durable.
 pub(crate) fn sync_dir(path: &Path) -> Result<()> {
-    // Elsewhere a directory cannot be opened as a file; its entries are then as durable as they get.
+    // Elsewhere a directory cannot be opened as a file; nothing more can be done for its entries.
     if cfg!(unix) {
         let sync = || {
             fault("sync directory")?;
@@ -67,14 +67,14 @@ pub(crate) fn create_dir(path: &Path) -> Result<()> {
     created.map_err(|source| io_error(path, "create", 0, source))
 }
 
-/// Removes a file, a link or a directory with all that it holds, if there is one.
+/// Removes a file, a link or a directory with its content, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     let removed = fault("remove").and_then(|()| ebm_base::files::remove_all(path));
     removed.map_err(|source| io_error(path, "remove", 0, source))
 }
 
-/// Removes what a killed process left in a directory before it had its final name, or after it lost it.
-/// Only for whoever holds the lock on the directory.
+/// Removes the files of a killed process that have no final name yet, or no longer have one. The caller must hold
+/// the lock on the directory.
 pub(crate) fn remove_unfinished(dir: &Path) -> Result<()> {
     for name in names(dir)? {
         if name.starts_with(UNFINISHED) || name.starts_with(".old-") {
@@ -84,8 +84,8 @@ pub(crate) fn remove_unfinished(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The names in a directory, in no order; names that are no Unicode are none of ours. Empty where there
-/// is no such directory.
+/// Returns the names in a directory, in no order. Names that are not Unicode are left out. The list is empty if
+/// there is no such directory.
 pub(crate) fn names(dir: &Path) -> Result<Vec<String>> {
     let list = || fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>();
     match list() {
@@ -95,12 +95,12 @@ pub(crate) fn names(dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// The largest file that is read where it holds text, and the largest of all, in bytes.
+/// Largest sizes of a text file and of any file, in bytes.
 pub(crate) const MAX_TEXT_BYTES: u64 = 64 << 20;
 pub(crate) const MAX_BYTES: u64 = ebm_nn::import::MAX_FILE_BYTES;
 
-/// Reads a whole file of at most `limit` bytes; none where there is no such file. Never maps it into memory:
-/// a file truncated while mapped kills the process.
+/// Reads a whole file of at most `limit` bytes; `None` if it does not exist. The file is never mapped into
+/// memory, because truncating a mapped file kills the process.
 pub(crate) fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
     match ebm_base::files::read_limited(path, limit).map_err(io::Error::from) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -109,7 +109,7 @@ pub(crate) fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>>
     }
 }
 
-/// Where this crate's own tests make an operation fail; nothing elsewhere.
+/// Makes an operation fail in this crate's own tests; does nothing otherwise.
 #[cfg(not(test))]
 fn fault(_operation: &'static str) -> io::Result<()> {
     Ok(())
@@ -118,18 +118,18 @@ fn fault(_operation: &'static str) -> io::Result<()> {
 #[cfg(test)]
 pub(crate) use faults::fault;
 
-/// Failures of the disk and of the process, for tests.
+/// Injected failures of the disk and of the process, for tests.
 #[cfg(test)]
 pub(crate) mod faults {
     use std::cell::RefCell;
     use std::io;
 
-    /// What happens at an operation.
+    /// Failure at an operation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
-        /// It fails, and what follows does not.
+        /// The operation fails, and later ones succeed.
         Error,
-        /// The process dies there: nothing that follows takes place.
+        /// The process is killed: no later operation takes place.
         Kill,
     }
 
@@ -139,24 +139,24 @@ pub(crate) mod faults {
 
     struct Plan {
         fault: Fault,
-        /// The operation that it happens at, from 0.
+        /// Number of the operation that fails, from 0.
         at: usize,
-        seen: Vec<&'static str>,
+        operations: Vec<&'static str>,
     }
 
-    /// Runs `work` with `fault` at its operation `at`; answers its result and the operations that it came to.
+    /// Runs `work` with `fault` at its operation `at`; returns the result and the operations that were reached.
     pub fn with<T>(fault: Fault, at: usize, work: impl FnOnce() -> T) -> (T, Vec<&'static str>) {
-        PLAN.with_borrow_mut(|plan| *plan = Some(Plan { fault, at, seen: Vec::new() }));
+        PLAN.with_borrow_mut(|plan| *plan = Some(Plan { fault, at, operations: Vec::new() }));
         let result = work();
         let plan = PLAN.with_borrow_mut(Option::take);
-        (result, plan.map(|plan| plan.seen).unwrap_or_default())
+        (result, plan.map(|plan| plan.operations).unwrap_or_default())
     }
 
     pub fn fault(operation: &'static str) -> io::Result<()> {
         PLAN.with_borrow_mut(|plan| {
             let Some(plan) = plan else { return Ok(()) };
-            let place = plan.seen.len();
-            plan.seen.push(operation);
+            let place = plan.operations.len();
+            plan.operations.push(operation);
             let hit = match plan.fault {
                 Fault::Error => place == plan.at,
                 Fault::Kill => place >= plan.at,

@@ -1,4 +1,4 @@
-//! Training by gradient descent: what a task has to say is the loss of a step.
+//! Training by gradient descent, for tasks that only define the loss of a step.
 
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
@@ -10,37 +10,37 @@ use crate::error::BoxError;
 use crate::trainer::{StepReport, TrainTask};
 use crate::updater::Updater;
 
-/// A [`TrainTask`] that descends the gradient of a loss.
+/// [`TrainTask`] that descends the gradient of a loss.
 ///
-/// The loss of a step may depend on the parameters and on the step's number alone: draw from a key that is
-/// split by it, and a resumed training repeats an uninterrupted one.
+/// The loss of a step may depend only on the parameters and on the step's number. Draw from a key that is split
+/// by the step, so that a resumed training repeats an uninterrupted one.
 pub trait GradientTask {
-    /// What can go wrong in computing a loss.
+    /// Error of computing a loss.
     type Error: From<candle_core::Error> + From<crate::Error>;
 
-    /// The loss of `step`, of this process's share of the batch.
+    /// Computes the loss of `step` on this process's share of the batch.
     ///
     /// # Errors
-    /// When the batch can not be had or an operation fails.
+    /// If the batch cannot be loaded or an operation fails.
     fn loss(&mut self, step: usize) -> Result<Loss, Self::Error>;
 
-    /// What is trained, and how.
+    /// Returns the trained parameters and their optimiser.
     fn learner(&self) -> &Learner;
 
-    /// The same, to be changed.
+    /// Returns the trained parameters and their optimiser for changes.
     fn learner_mut(&mut self) -> &mut Learner;
 
-    /// The network's parameters.
+    /// Returns the network's parameters.
     fn store(&self) -> &ParamStore {
         self.learner().store()
     }
 }
 
-/// A [`GradientTask`] that is no more than a function of the step.
+/// [`GradientTask`] made of a function of the step.
 pub struct Descent<F> {
-    /// What is trained, and how.
+    /// Trained parameters and their optimiser.
     pub learner: Learner,
-    /// [`GradientTask::loss`].
+    /// Function that computes [`GradientTask::loss`].
     pub loss: F,
 }
 
@@ -64,18 +64,18 @@ where
     }
 }
 
-/// The parameters in training with their optimiser.
+/// Trained parameters with their optimiser.
 pub struct Learner {
     store: ParamStore,
     updater: Updater,
-    /// The running means and variances of normalisations. A forward pass in training moves them; only a step that is
-    /// applied may.
+    /// Running means and variances of normalisations. A forward pass in training changes them, but only an
+    /// applied step may.
     statistics: Vec<Var>,
 }
 
 impl Learner {
-    /// Trains the parameters of `store` that `updater` was given; all of `store`, running statistics of
-    /// normalisations among it, is in a checkpoint.
+    /// Trains the parameters of `store` that `updater` was given. A checkpoint holds all of `store`, including
+    /// running statistics of normalisations.
     pub fn new(store: ParamStore, updater: Updater) -> Self {
         let is_statistic = |name: &&String| name.ends_with(".running_mean") || name.ends_with(".running_var");
         let names = store.names();
@@ -83,72 +83,72 @@ impl Learner {
         Self { store, updater, statistics }
     }
 
-    /// The same as one of the processes of `group`, which apply the means of their gradients. Each normalises by its
-    /// own share of a batch, and the running statistics are the means over the processes.
+    /// Makes this learner one of the processes of `group`, which apply the means of their gradients. Each process
+    /// normalises by its own share of a batch, and the running statistics are the means over the processes.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { updater: self.updater.over(group), ..self }
     }
 
-    /// The present values of the running statistics.
+    /// Returns copies of the running statistics.
     fn statistics(&self) -> candle_core::Result<Vec<Tensor>> {
         self.statistics.iter().map(|buffer| buffer.as_detached_tensor().copy()).collect()
     }
 
-    /// Puts values of [`statistics`](Self::statistics) back.
+    /// Restores values of [`statistics`](Self::statistics).
     fn set_statistics(&self, values: &[Tensor]) -> candle_core::Result<()> {
         self.statistics.iter().zip(values).try_for_each(|(buffer, value)| buffer.set(value))
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     pub fn store(&self) -> &ParamStore {
         &self.store
     }
 
-    /// The parameters, trained so far.
+    /// Returns the trained parameters.
     pub fn into_store(self) -> ParamStore {
         self.store
     }
 }
 
-/// A loss: the sum of its parts.
+/// Loss, as the sum of its parts.
 #[derive(Clone, Debug)]
 pub struct Loss(pub(crate) Vec<LossPart>);
 
-/// A part of a [`Loss`].
+/// Part of a [`Loss`].
 #[derive(Clone, Debug)]
 pub struct LossPart {
-    /// What it is reported as; a part without a name is not.
+    /// Name in reports; a part without a name is not reported.
     pub name: Option<&'static str>,
-    /// A scalar in single precision.
+    /// Scalar in single precision.
     pub value: Tensor,
-    /// Over how many terms it is a mean. Of several processes, every term counts alike, however many a share
-    /// has.
+    /// Number of terms whose mean this part is. With several processes every term has the same weight,
+    /// in shares of any size.
     pub terms: usize,
 }
 
 impl Loss {
-    /// The sum of `parts`, in their order.
+    /// Adds `parts` in their order.
     pub fn sum(parts: impl IntoIterator<Item = LossPart>) -> Self {
         Self(parts.into_iter().collect())
     }
 
-    /// A mean over so many terms.
+    /// Makes a loss that is the mean over `terms` terms.
     pub fn mean_over(terms: usize, value: Tensor) -> Self {
         Self(vec![LossPart { name: None, value, terms }])
     }
 }
 
-/// A mean over as many terms in every process.
+/// Converts a mean over an equal number of terms in every process.
 impl From<Tensor> for Loss {
     fn from(value: Tensor) -> Self {
         Self::mean_over(1, value)
     }
 }
 
-/// The gradients of a step, and the running statistics after it.
+/// Gradients of a step, and the running statistics after it.
 pub struct Update {
-    /// Of the parameters in training.
+    /// Gradients of the trained parameters.
     pub gradients: GradStore,
     statistics: Vec<Tensor>,
 }

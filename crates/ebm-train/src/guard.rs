@@ -1,32 +1,32 @@
-//! The non-finite guard: a NaN or infinite loss or gradient never reaches the parameters.
+//! Guard against non-finite values: a NaN or infinite loss or gradient never reaches the parameters.
 
 use crate::error::{Error, Result};
 
-/// Updates are skipped within this many steps …
+/// Number of steps for which a skipped update is counted.
 const WINDOW: usize = 100;
-/// … until this many were.
+/// Number of skipped updates within [`WINDOW`] steps that is an error.
 const LIMIT: usize = 3;
 
-/// Remembers at which recent steps the loss or the gradient norm was not finite. The third such step
-/// within 100 is an error: skipping would then hide that training has diverged.
+/// Record of recent steps at which the loss or the gradient norm was not finite. The third such step within 100
+/// is an error, because more skipping would hide that training has diverged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NonFiniteGuard {
     hits: Vec<usize>,
 }
 
 impl NonFiniteGuard {
-    /// A guard that remembers `hits` (ascending steps), as a resumed run needs it.
+    /// Makes a guard that remembers `hits` (ascending steps), as a resumed run needs it.
     pub fn new(hits: Vec<usize>) -> Self {
         Self { hits }
     }
 
-    /// The steps remembered, ascending.
+    /// Returns the remembered steps, ascending.
     pub fn hits(&self) -> &[usize] {
         &self.hits
     }
 
-    /// Whether the update of a step may be applied: its loss and its gradient's norm are finite. Steps must not
-    /// decrease from call to call.
+    /// Returns whether the update of a step may be applied: its loss and its gradient's norm are finite. Steps
+    /// must not decrease from call to call.
     ///
     /// # Errors
     /// [`Error::NonFinite`] at the third hit within 100 steps.

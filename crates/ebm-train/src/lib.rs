@@ -1,20 +1,20 @@
 //! The training loop, checkpoints and metric logs.
 //!
-//! **Invariants**: knows no task (a task implements [`TrainTask`]), never prints (a [`Progress`] decides
-//! what is shown), reads no clock and draws no random number. Learning rates and generators are functions
-//! of the step, so a checkpoint holds parameters and optimiser state and resuming is exact.
+//! **Invariants**: the crate knows no task (a task implements [`TrainTask`]), never prints (a [`Progress`]
+//! selects what to show), reads no clock and draws no random number. Learning rates and generators are functions
+//! of the step, so a checkpoint holds only parameters and optimiser state, and resuming is exact.
 //!
-//! | Module | What lives there |
+//! | Module | Content |
 //! |---|---|
 //! | [`trainer`] | [`TrainTask`]; the loop [`train_run`], and [`train_together`] in several processes |
 //! | [`distributed`] | [`Group`]: several processes as one, over MPI, NCCL or threads |
 //! | [`updater`] | [`Updater`]: gradient, clipping, learning rate, optimiser |
 //! | [`progress`] | [`Progress`]: the stages of a long computation; [`RunSpec`]: where and how a run is trained |
 //! | [`guard`] | [`NonFiniteGuard`]: skips updates with a NaN or infinite loss or gradient |
-//! | [`checkpoint`] | [`CheckpointStore`]: atomic commits, verified reads, fallback |
-//! | [`metrics`] | [`MetricsLog`]: one JSON object a line |
-//! | [`model_file`] | [`ModelFile`]: a file of trained weights, and what it says of itself ([`ModelMetadata`]) |
-//! | [`base`] | [`keep_base`]: the network that models of a run stand on, beside them |
+//! | [`checkpoint`] | [`CheckpointStore`]: atomic commits, verified reads, older checkpoints in place of damaged ones |
+//! | [`metrics`] | [`MetricsLog`]: one JSON object per line |
+//! | [`model_file`] | [`ModelFile`]: a file of trained weights, and its description of itself ([`ModelMetadata`]) |
+//! | [`base`] | [`keep_base`]: copies the base network of a run beside its models |
 //! | [`run_dir`] | [`RunDir`]: a run's directory and its lock |
 
 pub mod base;
@@ -47,7 +47,7 @@ pub use run_dir::{Environment, RunDir};
 pub use trainer::{StepReport, TrainTask, train_run, train_together};
 pub use updater::Updater;
 
-/// Its examples are tests.
+/// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

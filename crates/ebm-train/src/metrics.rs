@@ -1,4 +1,4 @@
-//! The metrics log: one JSON object a line, appended as training goes.
+//! Metrics log: one JSON object per line, appended during training.
 
 use crate::error::{Error, Result};
 use crate::files::{MAX_BYTES, io_error, read_if_exists};
@@ -8,25 +8,25 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// One line of the log. JSON has no NaN: a value that is not finite is `null`, read back as none.
+/// Line of the log. JSON has no NaN: a value that is not finite is written as `null` and read as `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricsRecord {
-    /// The step, from 0.
+    /// Number of the step, from 0.
     pub step: usize,
-    /// The loss.
+    /// Loss of the step.
     pub loss: Option<f64>,
-    /// The norm of the gradient.
+    /// Norm of the gradient.
     pub grad_norm: Option<f64>,
-    /// Whether the update was skipped because one of them was not finite.
+    /// `true` if the update was skipped because the loss or the norm was not finite.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-    /// What else the task reported, by name.
+    /// Other reported values of the task, by name.
     #[serde(default)]
     pub scalars: BTreeMap<String, Option<f64>>,
 }
 
-/// An open metrics log. Each record is one write of one whole line; a line that a killed process or a
-/// full disk tore is cut off.
+/// Open metrics log. Each record is one write of one whole line. An incomplete line of a killed process or of a
+/// full disk is cut off.
 #[derive(Debug)]
 pub struct MetricsLog {
     path: PathBuf,
@@ -35,9 +35,8 @@ pub struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Opens or creates a log and cuts it off at `len` bytes, the length that a checkpoint recorded, then
-    /// at the last whole line; all is kept where `len` is [`u64::MAX`]. Where the log is shorter than that,
-    /// [`bytes`](Self::bytes) says so.
+    /// Opens or creates a log. It is cut off at `len` bytes, the length that a checkpoint recorded, and then at the
+    /// last whole line; [`u64::MAX`] keeps everything. [`bytes`](Self::bytes) shows whether the log was shorter.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -56,7 +55,7 @@ impl MetricsLog {
         Ok(Self { path, file, len })
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.len
     }
@@ -64,13 +63,13 @@ impl MetricsLog {
     /// Appends one record.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`]; the log then still ends with the last whole line.
+    /// [`Error::DiskFull`], [`Error::Io`]. The log then still ends with the last whole line.
     pub fn append(&mut self, record: &MetricsRecord) -> Result<()> {
         let mut line = serde_json::to_vec(record).map_err(Error::json(&self.path))?;
         line.push(b'\n');
         let needed = line.len() as u64;
         if let Err(source) = self.file.write_all(&line) {
-            // The write's error is the one to report; opening the log again cuts a torn line too.
+            // The error of the write is the one to report; opening the log again also cuts an incomplete line.
             let _ = self.file.set_len(self.len);
             return Err(io_error(&self.path, "write", needed, source));
         }
@@ -87,8 +86,8 @@ impl MetricsLog {
     }
 }
 
-/// Reads a log; empty where there is none. A torn last line, as a process that is still writing or was
-/// killed leaves it, is left out.
+/// Reads a log; empty if there is none. An incomplete last line is left out, because a process may still be
+/// writing it or may have been killed.
 ///
 /// # Errors
 /// [`Error::File`] for any other malformed line, [`Error::Io`].

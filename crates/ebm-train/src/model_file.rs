@@ -1,9 +1,8 @@
-//! Files of trained weights that know what they are.
+//! Files of trained weights with a description of the model.
 //!
-//! A model is one safetensors file. Beside its tensors stands all that a later command needs to use them:
-//! what it is for, how it was trained, the whole configuration, its classes, and the network that it was
-//! trained on top of. The metadata of a safetensors file are strings by name; every field of
-//! [`ModelMetadata`] is one of them, so that other programs can read it too.
+//! A model is one safetensors file. Its metadata hold all that a later command needs beside the tensors: the task,
+//! the training method, the whole configuration, the classes, and the base network. The metadata of a safetensors
+//! file are strings by name. Every field of [`ModelMetadata`] is one of them, so that other programs can read it too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,68 +18,68 @@ use crate::checkpoint::{hexadecimal, sha256};
 use crate::error::{Error, Result};
 use crate::settings;
 
-/// The version of the metadata that this crate writes. Files of a later one are refused.
+/// Version of the metadata that this crate writes. Files of a later version are refused.
 pub const FORMAT_VERSION: u32 = 1;
 
 const VERSION: &str = "format_version";
 
-/// The free-form metadata of a safetensors file.
+/// Metadata of a safetensors file, in free form.
 pub type Metadata = BTreeMap<String, String>;
 
-/// A class as the annotations call it that a network was trained on.
+/// Class that a network was trained on, as the annotations name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
-    /// The network's label, from 1.
+    /// Label of the network, from 1.
     pub label: usize,
-    /// The category's id in the annotations.
+    /// Id of the category in the annotations.
     pub id: u64,
-    /// The category's name.
+    /// Name of the category.
     pub name: String,
 }
 
-/// The network that another was trained on top of.
+/// Network that another network was trained on top of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BaseNetwork {
-    /// SHA-256 in hexadecimal: of the network's parameters ([`digest`]) or of its file, as the task has it.
+    /// SHA-256 in hexadecimal, either of the network's parameters ([`digest`]) or of its file; the task decides.
     #[serde(rename = "base_digest")]
     pub digest: String,
-    /// Where its file was, if the task needs to find it again; relative to the folder of the model's file.
+    /// Path of the file, if the task needs it again, relative to the folder of the model's file.
     #[serde(rename = "base_file", default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
 }
 
-/// What a file of trained weights says of itself.
+/// Description of a model in its weights file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelMetadata {
-    /// What the network is for, by the name that its task crate gives it: `detection`, `age`, …
+    /// Name of the task, as the task crate defines it: `detection`, `age`, …
     pub task: String,
-    /// The method that it was trained with, by the key of result files.
+    /// Training method, by its key in result files.
     pub method: String,
-    /// The root seed of the training; none where the weights were made elsewhere.
+    /// Root seed of the training; `None` if the weights were made elsewhere.
     #[serde(with = "text", default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// The resolved configuration as TOML.
+    /// Resolved configuration as TOML.
     pub config: String,
-    /// The classes that it tells apart; empty where there are none.
+    /// Classes of the network; empty if it has none.
     #[serde(with = "json", default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<Class>,
-    /// What it expects of an image beyond the shape of a tensor, as TOML; empty where the configuration says
-    /// all.
+    /// Requirements of an input image beyond the shape of a tensor, as TOML; empty if the configuration states
+    /// them all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub input: String,
-    /// The factor of the configured step lengths that validation data chose; none where none was chosen.
+    /// Factor of the configured step lengths that was chosen on validation data; `None` if none was chosen.
     #[serde(with = "text", default, skip_serializing_if = "Option::is_none")]
     pub step_factor: Option<f64>,
-    /// What else validation data taught, as TOML of the task's own; empty where nothing was.
+    /// Other values that were chosen on validation data, as TOML of the task; empty if there are none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub calibration: String,
-    /// The network below it.
+    /// Base network of this one.
     #[serde(flatten)]
     pub base: Option<BaseNetwork>,
 }
 
-/// Numbers as the text of a metadata field.
+/// Conversion of numbers to the text of a metadata field.
 mod text {
     use std::fmt::Display;
     use std::str::FromStr;
@@ -100,7 +99,7 @@ mod text {
     }
 }
 
-/// Lists as the text of a metadata field.
+/// Conversion of lists to the text of a metadata field.
 mod json {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned, ser};
 
@@ -118,11 +117,11 @@ mod json {
 }
 
 impl ModelMetadata {
-    /// What the file at `path` says of itself. None where it says nothing: a file that was made elsewhere.
+    /// Reads the metadata of the file at `path`; `None` for a file that was made elsewhere and has none.
     ///
     /// # Errors
-    /// [`Error::Nn`] when the file cannot be read, [`Error::File`] when it is of a later version or
-    /// says something else than this crate writes.
+    /// [`Error::Nn`] if the file cannot be read, [`Error::File`] if it is of a later version or its metadata are
+    /// malformed.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         if path.extension().is_none_or(|extension| extension != "safetensors") {
             return Ok(None);
@@ -130,10 +129,10 @@ impl ModelMetadata {
         Self::parse(path, &import::metadata(path)?)
     }
 
-    /// [`read`](Self::read) of `metadata` that were read from `path` before.
+    /// Parses `metadata` that were read from `path` before, like [`read`](Self::read).
     ///
     /// # Errors
-    /// [`Error::File`] as there.
+    /// [`Error::File`] like [`read`](Self::read).
     pub fn parse(path: &Path, metadata: &Metadata) -> Result<Option<Self>> {
         let Some(version) = metadata.get(VERSION) else { return Ok(None) };
         if !version.parse().is_ok_and(|version: u32| (1..=FORMAT_VERSION).contains(&version)) {
@@ -150,23 +149,22 @@ impl ModelMetadata {
             .map_err(|error| refusal(path, format!("its metadata: {error}; take the file as it was written")))
     }
 
-    /// [`read`](Self::read) of a file that must say what it is: one for one of `tasks`, or for any where there are
-    /// none of these.
+    /// Reads a file that must have metadata. With `tasks` it must also be a model for one of these tasks.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read); [`Error::File`] when the file says nothing, or is for another task.
+    /// The errors of [`read`](Self::read); [`Error::File`] if the file has no metadata, or is for another task.
     pub fn require(path: &Path, tasks: &[&str]) -> Result<Self> {
-        let found = Self::read(path)?.ok_or_else(|| unsaid(path))?;
+        let found = Self::read(path)?.ok_or_else(|| no_metadata(path))?;
         if !tasks.is_empty() {
             found.check_task(path, tasks)?;
         }
         Ok(found)
     }
 
-    /// Refuses the file at `path`, which says this, where a model for one of `tasks` is needed.
+    /// Refuses the file at `path`, which has these metadata, if it is not a model for one of `tasks`.
     ///
     /// # Errors
-    /// [`Error::File`] with both.
+    /// [`Error::File`] with the task of the model and the required tasks.
     pub fn check_task(&self, path: &Path, tasks: &[&str]) -> Result<()> {
         if tasks.contains(&self.task.as_str()) {
             return Ok(());
@@ -177,10 +175,10 @@ impl ModelMetadata {
         ))
     }
 
-    /// For the file.
+    /// Returns the metadata in the form of the file.
     ///
     /// # Errors
-    /// [`Error::File`] when a path is no text.
+    /// [`Error::File`] if a path is not Unicode.
     pub fn to_metadata(&self) -> Result<Metadata> {
         let said = serde_json::to_value(self).and_then(serde_json::from_value::<Metadata>);
         let mut said = said.map_err(|error| refusal(Path::new("metadata"), error.to_string()))?;
@@ -188,17 +186,16 @@ impl ModelMetadata {
         Ok(said)
     }
 
-    /// Writes `tensors` with this to the file at `path`, which appears whole or not at all.
+    /// Writes `tensors` with these metadata to the file at `path`, atomically.
     ///
     /// # Errors
-    /// When the file cannot be written; see [`to_metadata`](Self::to_metadata).
+    /// If the file cannot be written; the errors of [`to_metadata`](Self::to_metadata).
     pub fn save(&self, path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
         Ok(import::save_safetensors_with(path, tensors, &self.to_metadata()?)?)
     }
 
-    /// Refuses annotations, called `annotations` in the message, in which a label has another name than in
-    /// the classes of the file at `path`, which says this. Where the file names no classes, nothing is
-    /// refused.
+    /// Refuses annotations that have another name for a label than the classes of the file at `path`, which has these
+    /// metadata. Messages call the annotations `annotations`. If the file names no classes, nothing is refused.
     ///
     /// # Errors
     /// [`Error::File`] with both names.
@@ -217,12 +214,12 @@ impl ModelMetadata {
         Ok(())
     }
 
-    /// Refuses the model at `path`, which says this, in the place of one that says `wanted`. Compared are
-    /// `method`, `seed`, `base_digest` and every setting of the configuration by its dotted name, each where
-    /// it `matters`.
+    /// Refuses the model at `path`, which has these metadata, if it differs from `wanted`. It compares `method`,
+    /// `seed`, `base_digest` and every setting of the configuration. Only values whose dotted name `matters`
+    /// are compared.
     ///
     /// # Errors
-    /// [`Error::File`] with both values of everything that differs, or when a configuration is no TOML.
+    /// [`Error::File`] with both values of every difference, or if a configuration is no TOML.
     pub fn check_same(&self, path: &Path, wanted: &Self, matters: impl Fn(&str) -> bool) -> Result<()> {
         let [ours, theirs] = [self.settings(path)?, wanted.settings(path)?];
         let differences = settings::differences(&ours, &theirs, matters);
@@ -233,7 +230,7 @@ impl ModelMetadata {
         Err(refusal(path, format!("the model was trained with {}; {remedy}", differences.join(", "))))
     }
 
-    /// What is compared, by dotted name.
+    /// Returns the compared values by dotted name.
     fn settings(&self, path: &Path) -> Result<BTreeMap<String, String>> {
         let config = settings::flat(&self.config);
         let config = config.map_err(|error| refusal(path, format!("its metadata config: {error}")))?;
@@ -245,21 +242,21 @@ impl ModelMetadata {
     }
 }
 
-/// A file of trained weights that says what it is.
+/// File of trained weights with its description.
 pub struct ModelFile {
-    /// The place of the file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The metadata of the file.
+    /// Metadata of the file.
     pub said: ModelMetadata,
-    /// The tensors by name, as they are stored.
+    /// Tensors by name, as they are stored.
     pub tensors: BTreeMap<String, Tensor>,
 }
 
 impl ModelFile {
-    /// The name of a model's file in the folder of a run.
+    /// Name of the model's file in the folder of a run.
     pub const NAME: &'static str = "model.safetensors";
 
-    /// Returns `path`, or the model's file in it where it is the folder of a run.
+    /// Returns `path`, or the model's file in `path` if it is the folder of a run.
     pub fn at(path: &Path) -> PathBuf {
         if path.is_dir() { path.join(Self::NAME) } else { path.to_owned() }
     }
@@ -267,28 +264,28 @@ impl ModelFile {
     /// Reads the file [`at`](Self::at) `path` to the CPU.
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// The errors of [`of`](Self::of).
     pub fn open(path: &Path) -> Result<Self> {
         Self::of(&WeightBytes::read(&Self::at(path))?, &Device::Cpu)
     }
 
-    /// As [`open`](Self::open), of a file's bytes.
+    /// Reads a model from a file's bytes, like [`open`](Self::open).
     ///
     /// # Errors
-    /// [`Error::Nn`] when it cannot be read, [`Error::File`] when it does not say what it is.
+    /// [`Error::Nn`] if it cannot be read, [`Error::File`] if it has no metadata.
     pub fn of(file: &WeightBytes<'_>, device: &Device) -> Result<Self> {
         let (tensors, said) = file.load(device)?;
         let path = file.path.clone();
-        let said = ModelMetadata::parse(&path, &said)?.ok_or_else(|| unsaid(&path))?;
+        let said = ModelMetadata::parse(&path, &said)?.ok_or_else(|| no_metadata(&path))?;
         Ok(Self { path, said, tensors })
     }
 
-    /// Finds the file of the network below it; none where it names none.
+    /// Finds the file of the base network; `None` if the metadata name none.
     pub fn base_path(&self) -> Option<PathBuf> {
         Some(moved_with(&self.path, self.said.base.as_ref()?.file.as_ref()?))
     }
 
-    /// Refuses a file of another network than the one below it, where [`BaseNetwork::digest`] is of the file.
+    /// Refuses a file that is not the base network of this one, for a [`BaseNetwork::digest`] of a file.
     ///
     /// # Errors
     /// [`Error::File`] with both digests.
@@ -307,7 +304,7 @@ impl ModelFile {
     }
 }
 
-fn unsaid(path: &Path) -> Error {
+fn no_metadata(path: &Path) -> Error {
     refusal(
         path,
         "it does not say what it is: it was made elsewhere; give one that was trained here".to_owned(),
@@ -318,11 +315,11 @@ fn refusal(path: &Path, reason: String) -> Error {
     Error::File(path.to_owned(), reason)
 }
 
-/// SHA-256 in hexadecimal of a network's parameters in single precision, by name: the same whatever file they
-/// came in.
+/// Returns the SHA-256 in hexadecimal of a network's parameters in single precision, by name. It does not depend
+/// on the format of their file.
 ///
 /// # Errors
-/// [`Error::Candle`] when a parameter cannot be read.
+/// [`Error::Candle`] if a parameter cannot be read.
 pub fn digest(parameters: &BTreeMap<String, Tensor>) -> Result<String> {
     let mut sum = Sha256::new();
     for (name, tensor) in parameters {
@@ -336,7 +333,7 @@ pub fn digest(parameters: &BTreeMap<String, Tensor>) -> Result<String> {
     Ok(hexadecimal(&sum.finalize()))
 }
 
-/// SHA-256 of a file, in hexadecimal.
+/// Returns the SHA-256 of a file, in hexadecimal.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -1,4 +1,4 @@
-//! What a long computation tells its caller.
+//! Progress reports of a long computation to its caller.
 
 use std::path::{Path, PathBuf};
 
@@ -7,67 +7,66 @@ use crate::error::{Error, Result};
 use crate::run_dir::{Environment, RunDir};
 use crate::settings;
 
-/// Watches the stages of a reproduction; the library itself never prints.
+/// Observer of the stages of a computation; the library itself never prints.
 pub trait Progress {
-    /// A stage of `total` units begins.
+    /// Begins a stage of `total` units.
     fn begin(&mut self, stage: &str, total: usize);
 
-    /// `done` units of the stage that has just begun were done by an earlier process.
+    /// Reports that an earlier process has done `done` units of the stage that has just begun.
     fn resumed(&mut self, _done: usize) {}
 
-    /// `done` units of the stage are done; `note` is worth showing beside it.
+    /// Reports that `done` units of the stage are done; `note` may be shown beside them.
     fn advance(&mut self, done: usize, note: &str);
 
-    /// The stage is over.
+    /// Ends the stage.
     fn end(&mut self);
 
-    /// Something that the user should read.
+    /// Reports a text that the user should read.
     fn message(&mut self, text: &str);
 
-    /// Asked when a run begins, whose directory records it: what runs, and on which machine.
+    /// Returns the program and the machine; the directory of a new run records them.
     fn environment(&self) -> Environment {
         Environment::default()
     }
 
-    /// Asked after every step of a training. Where true, for example after a signal, it commits a checkpoint
-    /// and ends.
+    /// Returns whether the training is to stop, for example after a signal. It is called after every step. If it
+    /// is true, the training commits a checkpoint and ends.
     fn stop_requested(&mut self) -> bool {
         false
     }
 }
 
-/// Where and how a run is trained.
+/// Settings of a training run: its place, length and checkpoints.
 #[derive(Clone, Copy, Debug)]
 pub struct RunSpec<'a> {
-    /// Holds the run's directory.
+    /// Directory that holds the run's directory.
     pub root: &'a Path,
-    /// The directory's name.
+    /// Name of the run's directory.
     pub name: &'a str,
-    /// The resolved configuration.
+    /// Resolved configuration.
     pub config: &'a str,
-    /// Updates.
+    /// Number of updates.
     pub steps: usize,
-    /// Updates of the whole training, where `steps` are those until a pause.
+    /// Number of updates of the whole training, if `steps` is the number until a pause.
     pub whole: Option<usize>,
-    /// The root seed.
+    /// Root seed.
     pub seed: u64,
-    /// A checkpoint is committed every so many steps and at the end; 0: at the end only.
+    /// Number of steps between checkpoints; 0 for a checkpoint only at the end. There is always one at the end.
     pub checkpoint_every: usize,
-    /// Whether to go on where an earlier process stopped, if there was one. Otherwise there must be no such
-    /// run.
+    /// `true` to continue the run of an earlier process, if there is one. Otherwise there must be no such run.
     pub resume: bool,
-    /// Whether nothing is said of where it goes on: this process has just paused there.
+    /// `true` to report nothing on resuming, because this process has only paused.
     pub is_quiet: bool,
-    /// The last names of settings that may differ from those of the run that it goes on with, such as
-    /// `steps`: a run that is over becomes longer.
+    /// Last names of settings that may change when a run is resumed, such as `steps`, by which a finished run is
+    /// prolonged.
     pub changeable: &'a [&'a str],
 }
 
 impl<'a> RunSpec<'a> {
-    /// Steps between checkpoints where nobody says otherwise.
+    /// Default number of steps between checkpoints.
     pub const CHECKPOINT_EVERY: usize = 200;
 
-    /// A new run with the usual checkpoints.
+    /// Describes a new run with the default checkpoints.
     pub fn new(root: &'a Path, name: &'a str, config: &'a str, steps: usize, seed: u64) -> Self {
         Self {
             root,
@@ -83,8 +82,8 @@ impl<'a> RunSpec<'a> {
         }
     }
 
-    /// Refuses what [`train_run`](crate::train_run) would refuse because of a run that is there, or because of its settings: to
-    /// be asked before anything slow.
+    /// Refuses a run that [`train_run`](crate::train_run) would refuse because of an existing run or its
+    /// settings. Call it before slow operations.
     ///
     /// # Errors
     /// [`Error::RunName`], [`Error::Refused`].
@@ -98,7 +97,7 @@ impl<'a> RunSpec<'a> {
         self.check_settings(path, &config)
     }
 
-    /// [`check`](Self::check) where the settings are not known yet.
+    /// Checks like [`check`](Self::check) before the settings are known.
     ///
     /// # Errors
     /// [`Error::RunName`], [`Error::Refused`].
@@ -106,7 +105,7 @@ impl<'a> RunSpec<'a> {
         let path = self.root.join(self.name);
         match RunDir::exists(&path) {
             false => RunDir::check_name(self.name),
-            // It may have been moved to a name that no run begins with.
+            // The run may have been moved to a name that is no valid name of a new run.
             true if self.resume => Ok(()),
             true => Err(Error::run_exists(&path)),
         }
@@ -123,8 +122,8 @@ impl<'a> RunSpec<'a> {
         Ok(run)
     }
 
-    /// Refuses to go on with the run at `path`, whose configuration is `found`, where another setting than a
-    /// changeable one differs.
+    /// Refuses to continue the run at `path`, whose configuration is `found`, if a setting that is not
+    /// changeable differs.
     fn check_settings(&self, path: PathBuf, found: &str) -> Result<()> {
         if found == self.config {
             return Ok(());
@@ -142,7 +141,8 @@ impl<'a> RunSpec<'a> {
         Err(Error::Refused(format!("{} was made with {what}; {remedy}", path.display())))
     }
 
-    /// What checkpoints belong to: SHA-256 in hexadecimal of the configuration without what may change.
+    /// Returns the SHA-256 in hexadecimal of the configuration without changeable settings. It identifies the
+    /// checkpoints.
     pub(crate) fn digest(&self) -> String {
         let identity: String = match settings::flat(self.config) {
             Ok(all) if !self.changeable.is_empty() => {
@@ -155,7 +155,7 @@ impl<'a> RunSpec<'a> {
     }
 }
 
-/// Shows nothing.
+/// Observer that shows nothing.
 impl Progress for () {
     fn begin(&mut self, _stage: &str, _total: usize) {}
     fn advance(&mut self, _done: usize, _note: &str) {}

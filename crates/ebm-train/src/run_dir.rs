@@ -1,4 +1,4 @@
-//! A run's directory: what was asked for, where it ran, and the lock that keeps others out.
+//! Directory of a run: its configuration, the machine it ran on, and the lock that excludes other processes.
 //!
 //! ```text
 //! runs/<name>/
@@ -21,19 +21,18 @@ const CONFIG: &str = "config.toml";
 const ENVIRONMENT: &str = "environment.json";
 const LOCK: &str = "lock";
 
-/// What ran, as the program that starts a run knows it.
+/// Program and machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
-    /// The commit of the program's source, where known.
+    /// Commit of the program's source, if known.
     pub git_commit: Option<String>,
     /// Versions of the program, its libraries and its compiler, by name.
     pub versions: BTreeMap<String, String>,
-    /// What it ran on, by name: device, threads, processor.
+    /// Machine by name of the property: device, threads, processor.
     pub machine: BTreeMap<String, String>,
 }
 
-/// A run that this process holds. The lock goes when the value is dropped or the process ends, however
-/// it ends.
+/// Run that this process holds. The lock is released when the value is dropped or the process ends, in any way.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
@@ -61,7 +60,7 @@ impl RunDir {
         Ok(Self { path, config: config.into(), _lock: lock })
     }
 
-    /// Refuses a name that no run may have.
+    /// Refuses an invalid name of a run.
     ///
     /// # Errors
     /// [`Error::RunName`].
@@ -73,15 +72,15 @@ impl RunDir {
         Ok(())
     }
 
-    /// Whether there is a run at `path`.
+    /// Returns whether there is a run at `path`.
     pub fn exists(path: &Path) -> bool {
         path.join(CONFIG).exists()
     }
 
-    /// The configuration of the run at `path`, which another process may hold.
+    /// Reads the configuration of the run at `path`, which another process may hold.
     ///
     /// # Errors
-    /// [`Error::Io`] where there is no run.
+    /// [`Error::Io`] if there is no run.
     pub(crate) fn read_config(path: &Path) -> Result<String> {
         let file = path.join(CONFIG);
         let missing = || io::Error::from(io::ErrorKind::NotFound);
@@ -95,18 +94,18 @@ impl RunDir {
     /// Opens an existing run to resume it and takes its lock.
     ///
     /// # Errors
-    /// [`Error::Io`] where there is no run, [`Error::Refused`] where another process holds it.
+    /// [`Error::Io`] if there is no run, [`Error::Refused`] if another process holds it.
     pub fn open(path: &Path) -> Result<Self> {
         Self::read_config(path)?;
         let lock = lock(path)?;
-        // Again, now that nobody else can be creating the run.
+        // Read again, now that no other process can be creating the run.
         Ok(Self { path: path.into(), config: Self::read_config(path)?, _lock: lock })
     }
 
-    /// Replaces the configuration where `config` is another.
+    /// Replaces the configuration if `config` differs.
     ///
     /// # Errors
-    /// As [`create`](Self::create), when it cannot be written.
+    /// The errors of [`create`](Self::create) if it cannot be written.
     pub(crate) fn configure(&mut self, config: &str) -> Result<()> {
         if self.config != config {
             files::replace(&self.path.join(CONFIG), config.as_bytes())?;
@@ -115,18 +114,18 @@ impl RunDir {
         Ok(())
     }
 
-    /// The run's directory.
+    /// Returns the directory of the run.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The configuration, as it stands in the run's directory.
+    /// Returns the configuration in the run's directory.
     pub fn config(&self) -> &str {
         &self.config
     }
 }
 
-/// Takes the lock of a run's directory and removes what a killed process left in it.
+/// Takes the lock of a run's directory and removes the unfinished files of a killed process.
 fn lock(run: &Path) -> Result<Lock> {
     let path = run.join(LOCK);
     let lock = Lock::take(&path).map_err(|error| match error {

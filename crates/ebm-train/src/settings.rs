@@ -1,13 +1,13 @@
-//! Configurations compared setting by setting.
+//! Comparison of configurations, setting by setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
 
-/// Every setting of a TOML document by its dotted name.
+/// Returns every setting of a TOML document by its dotted name.
 ///
 /// # Errors
-/// When `text` is no TOML.
+/// If `text` is no TOML.
 pub fn flat(text: &str) -> Result<BTreeMap<String, String>, toml::de::Error> {
     let mut found = BTreeMap::new();
     walk("", &text.parse::<Table>()?, &mut found);
@@ -26,7 +26,7 @@ fn walk(prefix: &str, table: &Table, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// `name = ours (here: theirs)` for each setting that differs and `matters`, by name.
+/// Returns `name = ours (here: theirs)` for each setting that differs and `matters`, sorted by name.
 pub fn differences(
     ours: &BTreeMap<String, String>,
     theirs: &BTreeMap<String, String>,
@@ -40,7 +40,7 @@ pub fn differences(
         .collect()
 }
 
-/// Whether the last part of a dotted name is one of `names`.
+/// Returns whether the last part of a dotted name is one of `names`.
 pub(crate) fn ends_in(setting: &str, names: &[&str]) -> bool {
     names.contains(&setting.rsplit('.').next().unwrap_or_default())
 }

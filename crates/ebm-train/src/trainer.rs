@@ -1,10 +1,10 @@
-//! The training loop, in one process or in several. It knows steps, checkpoints and the non-finite guard, and nothing
-//! of the task.
+//! Training loop, in one process or in several. It handles steps, checkpoints and the non-finite guard, and knows
+//! nothing of the task.
 //!
-//! Of several processes rank 0 holds the run's directory, log and checkpoints and is the only one that reports; the
-//! others compute. They start from rank 0's state, and the means that [`Updater`](crate::Updater) takes keep them
-//! equal, byte for byte: each applies the same update, skips the same step, and stops at the same one, when
-//! any of them is asked to. Where one fails, all do.
+//! Of several processes only rank 0 holds the run's directory, log and checkpoints, and only rank 0 reports; the
+//! others compute. They start from rank 0's state, and the means of [`Updater`](crate::Updater) keep them equal,
+//! byte for byte. All ranks apply the same update, skip the same step, and stop at the same step if any of them
+//! is asked to. If one fails, all do.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,77 +22,75 @@ use crate::metrics::{MetricsLog, MetricsRecord};
 use crate::progress::{Progress, RunSpec};
 use crate::run_dir::RunDir;
 
-/// What a step reports.
+/// Report of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepReport {
-    /// The loss.
+    /// Loss of the step.
     pub loss: f64,
-    /// The norm of the gradient, before any clipping.
+    /// Norm of the gradient, before any clipping.
     pub grad_norm: f64,
-    /// What else is worth logging, by name: the learning rate, parts of the loss.
+    /// Other values to log, by name: the learning rate, parts of the loss.
     pub scalars: BTreeMap<String, f64>,
 }
 
-/// Something to train. A step is a function of the step's number and the state alone (batch, learning
-/// rate and random generators derive from the number and the seed), so that a resumed run repeats an
-/// uninterrupted one bit for bit.
+/// Task to train. A step depends only on the step's number and the state (batch, learning rate and random generators
+/// derive from the number and the seed), so that a resumed run repeats an uninterrupted one bit for bit.
 pub trait TrainTask {
-    /// What a step computed and [`apply`](Self::apply) consumes: the gradients, and new running
-    /// statistics where there are any.
+    /// Result of a step that [`apply`](Self::apply) consumes: the gradients, and new running statistics if there
+    /// are any.
     type Update;
 
-    /// Computes the loss and the gradients of a step without changing anything that
-    /// [`state`](Self::state) saves.
+    /// Computes the loss and the gradients of a step without changing anything that [`state`](Self::state) saves.
     ///
     /// # Errors
-    /// The task's own; they end the run.
+    /// The errors of the task; they end the run.
     fn step(&mut self, step: usize) -> std::result::Result<(StepReport, Self::Update), BoxError>;
 
-    /// Updates the parameters. Called only where loss and gradient norm are finite.
+    /// Updates the parameters. It is called only if loss and gradient norm are finite.
     ///
     /// # Errors
-    /// The task's own; they end the run.
+    /// The errors of the task; they end the run.
     fn apply(&mut self, step: usize, update: Self::Update) -> std::result::Result<(), BoxError>;
 
-    /// The tensors to save.
+    /// Returns the tensors to save.
     ///
     /// # Errors
-    /// The task's own; they end the run.
+    /// The errors of the task; they end the run.
     fn state(&self) -> std::result::Result<CheckpointData, BoxError>;
 
-    /// Takes up saved tensors, which lie on the CPU. Must refuse names or shapes that differ from its own.
+    /// Restores saved tensors, which are on the CPU. It must refuse names or shapes that differ from its own.
     ///
     /// # Errors
-    /// The task's own; they end the run.
+    /// The errors of the task; they end the run.
     fn restore(&mut self, data: CheckpointData) -> std::result::Result<(), BoxError>;
 }
 
-/// Trains `task` as `spec` says, as a stage of `progress`, and leaves its last checkpoint in the run's
+/// Trains `task` according to `spec`, as a stage of `progress`, and leaves its last checkpoint in the run's
 /// directory.
 ///
-/// Each step: compute, judge ([`NonFiniteGuard`]), log, update. A step that is not finite is logged and
-/// its update dropped; a checkpoint due there waits for the next finite step. A resumed run cuts off what
-/// was logged after its checkpoint.
+/// Each step is computed, checked ([`NonFiniteGuard`]), logged and applied. A step that is not finite is logged
+/// and not applied; a checkpoint that is due then waits for the next finite step. A resumed run cuts off log
+/// lines after its checkpoint.
 ///
 /// # Errors
-/// [`Error::Interrupted`] where `progress` asked it to stop, with a checkpoint committed; [`Error::Task`];
-/// [`Error::NonFinite`] at the third non-finite step within 100, without a checkpoint; [`Error::Refused`] where the
-/// run or its checkpoints do not fit; and those of [`RunDir::create`] or [`RunDir::open`],
+/// [`Error::Interrupted`] if `progress` asked it to stop, with a checkpoint committed; [`Error::Task`];
+/// [`Error::NonFinite`] at the third non-finite step within 100, without a checkpoint; [`Error::Refused`] if the
+/// run or its checkpoints do not fit; and the errors of [`RunDir::create`] or [`RunDir::open`],
 /// [`CheckpointStore::save`] and [`load_latest`].
 pub fn train_run<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
     progress: &mut dyn Progress,
 ) -> Result<RunDir> {
-    lead(spec, task, progress, &Group::alone())
+    train_as_first(spec, task, progress, &Group::alone())
 }
 
-/// [`train_run`] by the processes of `group`, each with its own `task` on its own share of the batches, which takes
-/// its means over the group. Rank 0 gets the run.
+/// Trains like [`train_run`] in the processes of `group`. Each process has its own `task` on its own share of the
+/// batches, which takes its means over the group. Rank 0 returns the run.
 ///
 /// # Errors
-/// Those of [`train_run`], on every rank; where one rank alone has failed, the others' is [`Error::Rank`], with its
-/// number and reason. The group is not used any more then.
+/// The errors of [`train_run`], on every rank. If only one rank has failed, the others return [`Error::Rank`]
+/// with its number and reason. The group cannot be used any more after an error.
 pub fn train_together<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
@@ -100,14 +98,14 @@ pub fn train_together<T: TrainTask>(
     group: &Group,
 ) -> Result<Option<RunDir>> {
     let trained = match group.is_first() {
-        true => lead(spec, task, progress, group).map(Some),
-        false => take_steps(spec, task, progress, group, None).map(|()| None),
+        true => train_as_first(spec, task, progress, group).map(Some),
+        false => run_steps(spec, task, progress, group, None).map(|()| None),
     };
     trained.inspect_err(|error| group.fail(&error.to_string()))
 }
 
-/// The training of rank 0.
-fn lead<T: TrainTask>(
+/// Trains as rank 0.
+fn train_as_first<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
     progress: &mut dyn Progress,
@@ -116,12 +114,12 @@ fn lead<T: TrainTask>(
     let run = spec.open(&progress.environment())?;
     progress.begin(&format!("training {}", spec.name), spec.whole.unwrap_or(spec.steps));
     let records = Records::open(spec, &run, task, progress)?;
-    take_steps(spec, task, progress, group, Some(records))?;
+    run_steps(spec, task, progress, group, Some(records))?;
     Ok(run)
 }
 
-/// The loop of one rank; rank 0 has `records`.
-fn take_steps<T: TrainTask>(
+/// Runs the loop of one rank; rank 0 has `records`.
+fn run_steps<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
     progress: &mut dyn Progress,
@@ -165,7 +163,7 @@ fn take_steps<T: TrainTask>(
     Ok(())
 }
 
-/// Where a training starts, beside the tensors, and with what.
+/// State of a training at its start, except the tensors.
 #[derive(Serialize, Deserialize)]
 struct Start {
     seed: u64,
@@ -175,10 +173,10 @@ struct Start {
     guard_hits: Vec<usize>,
 }
 
-/// What errors call the state that rank 0 sends.
+/// Name in errors of the state that rank 0 sends.
 const SENT: &str = "rank 0's state";
 
-/// Where rank 0, which has `records`, starts; the others take up its state.
+/// Returns the start of rank 0, which has `records`, on every rank; the other ranks load its tensors.
 fn begin_together<T: TrainTask>(
     spec: &RunSpec<'_>,
     task: &mut T,
@@ -217,8 +215,7 @@ fn begin_together<T: TrainTask>(
     Ok(first)
 }
 
-/// The end of the loop, on every rank: all have come here, rank 0 with its last checkpoint, and all hold the
-/// same state.
+/// Ends the loop on every rank after a check that all have the same state. Rank 0 has saved its last checkpoint.
 ///
 /// # Errors
 /// [`Error::Refused`] on a rank whose state differs from rank 0's.
@@ -238,25 +235,25 @@ fn end_together<T: TrainTask>(step: usize, task: &T, group: &Group) -> Result<()
     Ok(())
 }
 
-/// Weight of the newest loss in the average that is shown.
+/// Weight of the newest loss in the displayed average.
 const SMOOTHING: f64 = 0.05;
 
-/// The files of a run, which rank 0 writes, and the loss that it shows.
+/// Files of a run, which rank 0 writes, and the loss that it displays.
 struct Records {
     store: CheckpointStore,
     log: MetricsLog,
-    /// The number of steps that were completed when this process began.
+    /// Number of completed steps when this process began.
     step: usize,
-    /// The steps that the guard remembered then.
+    /// Steps that the guard remembered then.
     guard_hits: Vec<usize>,
-    /// Whether a checkpoint waits for a finite step.
+    /// `true` if a checkpoint waits for a finite step.
     is_due: bool,
-    /// The loss, averaged over recent steps.
+    /// Loss, averaged over recent steps.
     smoothed: Option<f64>,
 }
 
 impl Records {
-    /// Opens the files of `run`, and gives `task` the state of its last checkpoint where there is one.
+    /// Opens the files of `run`, and restores `task` from its last checkpoint if there is one.
     fn open<T: TrainTask>(
         spec: &RunSpec<'_>,
         run: &RunDir,
@@ -296,7 +293,7 @@ impl Records {
         Ok(Self { store, log, step, guard_hits, is_due: false, smoothed: None })
     }
 
-    /// Logs a step, also where the guard gives up: this line is what explains why.
+    /// Logs a step, also if the guard fails, because this line explains the failure.
     fn log(&mut self, step: usize, report: &StepReport, verdict: &Result<bool>) -> Result<()> {
         let finite = |value: f64| value.is_finite().then_some(value);
         let scalars = report.scalars.iter().map(|(name, &value)| (name.clone(), finite(value)));
@@ -309,7 +306,7 @@ impl Records {
         })
     }
 
-    /// Shows the last of `done` steps, whose update was `applied` or skipped.
+    /// Reports the last of `done` steps, whose update was `applied` or skipped.
     fn report(&mut self, done: usize, report: &StepReport, applied: bool, progress: &mut dyn Progress) {
         let loss = report.loss;
         if applied {
@@ -345,7 +342,7 @@ impl Records {
     }
 }
 
-/// Refuses a checkpoint of another seed, configuration or length.
+/// Refuses a checkpoint with another seed or configuration, or with more steps.
 fn check_fits(state: &CheckpointState, path: &Path, spec: &RunSpec<'_>) -> Result<()> {
     let path = path.display();
     for (what, found, expected) in [

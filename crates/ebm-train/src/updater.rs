@@ -1,5 +1,4 @@
-//! From a loss to changed parameters: gradient, its mean over the processes, clipping, learning rate,
-//! optimiser.
+//! Update of parameters from a loss: gradient, its mean over the processes, clipping, learning rate, optimiser.
 
 use crate::checkpoint::CheckpointData;
 use crate::distributed::Group;
@@ -14,7 +13,7 @@ use ebm_nn::schedule::Schedule;
 use ebm_ops::optim::{Optimizer, clip_grad_norm, grad_norm};
 use std::collections::BTreeMap;
 
-/// An optimiser with its schedule and an upper bound of the gradient's norm.
+/// Optimiser with its schedule and an upper bound of the gradient's norm.
 pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     schedule: Schedule,
@@ -23,25 +22,25 @@ pub struct Updater {
 }
 
 impl Updater {
-    /// Gradients longer than `max_norm` are scaled to that length.
+    /// Makes an updater. A gradient longer than `max_norm` is scaled to that length.
     pub fn new(optimizer: Box<dyn Optimizer>, schedule: Schedule, max_norm: Option<f64>) -> Self {
         Self { optimizer, schedule, max_norm, group: Group::alone() }
     }
 
-    /// The same, with the mean over the processes of `group` in the place of this one's loss and gradients.
+    /// Makes this updater use the means over the processes of `group` for the loss and the gradients.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { group: group.clone(), ..self }
     }
 
-    /// The gradients of `loss`, and the report of the step that numbers it; parameters stay.
+    /// Computes the gradients of `loss` and the report of step `step`. Parameters do not change.
     ///
-    /// Of several processes all get the same, the means over them: before clipping, so that every one decides
-    /// alike. The parts of a loss that have names are reported under them.
+    /// All processes get the means over the processes. The mean is taken before clipping, so that all of them
+    /// clip alike. Parts of the loss with a name are reported under it.
     ///
     /// # Errors
-    /// When an operation has no gradient, or a part of the loss is no single-precision scalar;
-    /// [`Error::Rank`](crate::Error::Rank) where another process failed.
+    /// If an operation has no gradient, or a part of the loss is no single-precision scalar;
+    /// [`Error::Rank`](crate::Error::Rank) if another process failed.
     pub fn gradients(&self, loss: impl Into<Loss>, step: usize) -> Result<(StepReport, GradStore)> {
         let mut parts = loss.into().0;
         let weights = self.weights(&parts.iter().map(|part| part.terms).collect::<Vec<_>>())?;
@@ -73,12 +72,12 @@ impl Updater {
         Ok((StepReport { loss, grad_norm: norm, scalars }, gradients))
     }
 
-    /// What to multiply the parts of this process's loss with, each a mean over so many `terms`, for the mean
-    /// over the processes to be the one over the terms of all: a share's terms by what the shares have on
-    /// average. In one process that is 1.
+    /// Returns the factors for the parts of this process's loss, where part i is a mean over `terms[i]` terms.
+    /// With them the mean over the processes is the mean over the terms of all. A factor is the number of this
+    /// process's terms, divided by the average number of all processes; in one process it is 1.
     ///
     /// # Errors
-    /// [`Error::Rank`](crate::Error::Rank) where another process failed.
+    /// [`Error::Rank`](crate::Error::Rank) if another process failed.
     pub fn weights(&self, terms: &[usize]) -> Result<Vec<f64>> {
         if self.group.world() == 1 {
             return Ok(vec![1.0; terms.len()]);
@@ -87,13 +86,13 @@ impl Updater {
         let mut tensors = [Tensor::new(&own[..], &Device::Cpu)?];
         self.group.mean(&mut tensors)?;
         let average = tensors[0].to_vec1::<f64>()?;
-        // Where nobody has a term there is nothing to weigh.
+        // Without any term there is nothing to weight.
         let weight = |(own, average): (&f64, f64)| if average > 0. { own / average } else { 1. };
         Ok(own.iter().zip(average).map(weight).collect())
     }
 
-    /// Puts the means over the processes in the place of the gradients, and returns those of `values`. A
-    /// parameter has a gradient where it has one in any process.
+    /// Replaces the gradients by their means over the processes, and returns the means of `values`. A parameter
+    /// has a gradient if it has one in any process.
     fn mean(&self, gradients: &mut GradStore, values: Vec<f64>) -> Result<Vec<f64>> {
         if self.group.world() == 1 {
             return Ok(values);
@@ -122,26 +121,26 @@ impl Updater {
         Ok(numbers)
     }
 
-    /// The update of `step` with its gradients.
+    /// Applies the update of `step` with its gradients.
     ///
     /// # Errors
-    /// When a gradient's shape or type is not its parameter's.
+    /// If the shape or the type of a gradient differs from its parameter's.
     pub fn apply(&mut self, step: usize, gradients: &GradStore) -> ebm_nn::Result<()> {
         self.optimizer.step(gradients, self.schedule.learning_rate(step as u64))
     }
 
-    /// What a checkpoint holds: the parameters of `store` and the optimiser's state.
+    /// Returns the tensors of a checkpoint: the parameters of `store` and the optimiser's state.
     ///
     /// # Errors
-    /// When the device runs out of memory.
+    /// If the device runs out of memory.
     pub fn checkpoint(&self, store: &ParamStore) -> ebm_nn::Result<CheckpointData> {
         Ok(CheckpointData { model: store.tensors()?, optimizer: self.optimizer.state()? })
     }
 
-    /// Takes up what [`checkpoint`](Self::checkpoint) returned.
+    /// Restores the result of [`checkpoint`](Self::checkpoint).
     ///
     /// # Errors
-    /// When names or shapes are not exactly those of `store`, or a tensor is not of this optimiser.
+    /// If names or shapes differ from those in `store`, or a tensor does not belong to this optimiser.
     pub fn restore(&mut self, store: &ParamStore, data: &CheckpointData) -> ebm_nn::Result<()> {
         store.load(&data.model, LoadPolicy::Strict)?;
         self.optimizer.load_state(&data.optimizer)

@@ -8,18 +8,18 @@ use crate::error::Error;
 /// A category of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Category {
-    /// The id in the annotation file; ids need not be contiguous.
+    /// Id in the annotation file; ids need not be contiguous.
     pub id: u64,
     /// The name.
     pub name: String,
-    /// What a model calls it, from 1: the position among the ids in ascending order; or the id itself where
-    /// the model has as many labels as the highest id says, as torchvision's 90 for COCO's 80 categories.
+    /// Label that a model uses, from 1. It is the position among the ids in ascending order. If the model has as many
+    /// labels as the highest id, it is the id itself, as in torchvision's 90 labels for COCO's 80 categories.
     pub label: usize,
 }
 
-/// The categories by ascending id, labelled by position, or what is wrong with them: labels would mean
-/// nothing.
-pub(super) fn sound(records: Vec<CategoryRecord>) -> Result<Vec<Category>, String> {
+/// Returns the categories by ascending id, labelled by position. The error describes the first category without a
+/// name, or with the id or the name of another one; or that the list is empty.
+pub(super) fn valid(records: Vec<CategoryRecord>) -> Result<Vec<Category>, String> {
     let mut categories: Vec<Category> = Vec::with_capacity(records.len());
     for CategoryRecord { id, name } in records {
         let name = name.ok_or_else(|| format!("the category {id} has no name"))?;
@@ -36,7 +36,7 @@ pub(super) fn sound(records: Vec<CategoryRecord>) -> Result<Vec<Category>, Strin
     Ok(categories)
 }
 
-/// Labels the categories of the file or folder `path` for a model with so many labels, if there is one.
+/// Labels the categories of the file or folder `path` for a model with `labels` labels; `None` changes nothing.
 pub(super) fn relabel(categories: &mut [Category], labels: Option<usize>, path: &Path) -> Result<(), Error> {
     let Some(labels) = labels.filter(|labels| *labels != categories.len()) else { return Ok(()) };
     let [lowest, highest] = [categories.first(), categories.last()].map(|c| c.map_or(0, |c| c.id));
@@ -49,7 +49,7 @@ pub(super) fn relabel(categories: &mut [Category], labels: Option<usize>, path: 
     Ok(())
 }
 
-/// The label, from 1, of a category id; `categories` ascend.
+/// Returns the label, from 1, of the category `id`. The `categories` ascend by id.
 pub(super) fn label(categories: &[Category], id: u64) -> Option<usize> {
     let index = categories.binary_search_by_key(&id, |category| category.id).ok()?;
     Some(categories.get(index)?.label)
@@ -61,7 +61,7 @@ mod tests {
 
     fn labelled(ids: &[u64], labels: usize) -> Result<Vec<usize>, String> {
         let record = |&id: &u64| CategoryRecord { id, name: Some(format!("c{id}")) };
-        let mut categories = sound(ids.iter().map(record).collect())?;
+        let mut categories = valid(ids.iter().map(record).collect())?;
         let relabelled = relabel(&mut categories, Some(labels), Path::new("a.json"));
         relabelled.map_err(|error| error.to_string())?;
         Ok(categories.iter().map(|category| category.label).collect())

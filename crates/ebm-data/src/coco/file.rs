@@ -1,7 +1,7 @@
-//! The annotation file as written, field by field.
+//! Records of a COCO annotation file, as written.
 //!
-//! The outline (objects and arrays) must be right or the file is no COCO file. A field within a record may
-//! be anything: it is its value or a finding, so that one bad record does not cost the rest.
+//! The outline (objects and arrays) must be right, or the file is no COCO file. A field within a record may hold
+//! anything: it is parsed to its value or to a finding, so that one bad record does not cost the others.
 
 use std::path::Path;
 
@@ -12,27 +12,27 @@ use crate::error::Error;
 use crate::files::{read_utf8, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
 
-/// A field of a record: its value, or what is wrong with it.
+/// Field of a record: its value, or the defect of it.
 pub type Field<T> = Result<T, Box<Finding>>;
 
-/// An annotation file; other keys (`info`, `licenses`) are skipped.
+/// Annotation file; other keys (`info`, `licenses`) are skipped.
 #[derive(serde::Deserialize)]
 pub struct AnnotationFile {
     /// The images, in the order of the file.
     pub images: Vec<ImageRecord>,
-    /// The annotations; absent in the file of a test set.
+    /// The annotations; `None` in the file of a test set.
     pub annotations: Option<Vec<AnnotationRecord>>,
     /// The categories.
     pub categories: Vec<CategoryRecord>,
 }
 
 impl AnnotationFile {
-    /// Reads a file of at most 2 GiB. NaN and infinities as Python writes them are read, and
-    /// found defective where they stand.
+    /// Reads a file of at most 2 GiB. NaN and infinities as Python writes them are accepted by the parser. The
+    /// field that holds one is a defect.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::TooLarge`], and [`Error::Data`] for what has not the outline of an
-    /// annotation file.
+    /// [`Error::Io`], [`Error::TooLarge`], and [`Error::Data`] for a file without the structure of an annotation
+    /// file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = read_utf8(path, 2 << 30)?;
         serde_json::from_slice(&bytes)
@@ -41,8 +41,8 @@ impl AnnotationFile {
     }
 }
 
-/// The numbers that Python writes and JSON lacks, NaN and the infinities, as texts, which a field finds to be
-/// no number.
+/// Replaces the numbers that Python writes and JSON lacks (NaN and the infinities) by strings. A field then
+/// reports the string as no number.
 pub fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
     const WORDS: [&[u8]; 3] = [b"NaN", b"-Infinity", b"Infinity"];
     let mut out = Vec::with_capacity(bytes.len());
@@ -68,44 +68,44 @@ pub fn with_words_for_non_finite(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A category as written.
+/// Category, as written.
 #[derive(serde::Deserialize)]
 pub struct CategoryRecord {
-    /// Its id.
+    /// Id of the category.
     pub id: u64,
-    /// Its name, which some tools do not ask for.
+    /// Name of the category; some tools omit it.
     pub name: Option<String>,
 }
 
-/// An image as written.
+/// Image, as written.
 #[derive(serde::Deserialize)]
 #[serde(from = "Value")]
 pub struct ImageRecord {
-    /// Its id.
+    /// Id of the image.
     pub id: Field<u64>,
-    /// Its file, which is within the folder of the images.
+    /// Path of the image file, within the folder of the images.
     pub file_name: Field<String>,
-    /// Columns, at least one.
+    /// Number of columns, at least one.
     pub width: Field<usize>,
-    /// Rows, at least one.
+    /// Number of rows, at least one.
     pub height: Field<usize>,
 }
 
-/// An annotation as written, reduced while it is parsed: COCO's train2017 holds 860 thousand.
+/// Annotation, as written. It is reduced while it is parsed, because COCO's train2017 has 860 thousand.
 #[derive(serde::Deserialize)]
 #[serde(from = "AnnotationFields")]
 pub struct AnnotationRecord {
-    /// Its id.
+    /// Id of the annotation.
     pub id: Field<u64>,
-    /// The image's id.
+    /// Id of the image.
     pub image_id: Field<u64>,
-    /// The category's id.
+    /// Id of the category.
     pub category_id: Field<u64>,
     /// Left, top, width and height in pixels; finite.
     pub bbox: Field<[f64; 4]>,
-    /// The area in square pixels; finite, and absent where none is given.
+    /// Area in square pixels, finite; `None` if the file gives none.
     pub area: Field<Option<f64>>,
-    /// Whether it is a crowd; false where nothing is said.
+    /// Whether the annotation is a crowd; false if the file does not say.
     pub iscrowd: Field<bool>,
 }
 
@@ -156,7 +156,7 @@ fn integer(name: &str, value: &Value) -> Field<u64> {
     value.as_u64().ok_or_else(|| misfit(name, value))
 }
 
-/// COCO writes 0 and 1; some tools write false and true.
+/// Reads `iscrowd`: COCO writes 0 and 1, some tools write false and true.
 fn flag(value: &Value) -> Field<bool> {
     match (value, value.as_u64()) {
         (Value::Null, _) | (_, Some(0)) => Ok(false),
@@ -166,7 +166,7 @@ fn flag(value: &Value) -> Field<bool> {
     }
 }
 
-/// Four finite numbers.
+/// Reads four finite numbers.
 fn numbers(bbox: &Value) -> Field<[f64; 4]> {
     let numbers: Option<Vec<f64>> = bbox.as_array().and_then(|all| all.iter().map(Value::as_f64).collect());
     numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| misfit("bbox", bbox))
@@ -176,7 +176,7 @@ fn misfit(name: &str, value: &Value) -> Box<Finding> {
     Box::new(Finding::new(DefectCode::BadAnnotation, format!("{name} is {}", shorten(value))))
 }
 
-/// A value in at most 80 characters.
+/// Returns a value as text of at most 80 characters.
 fn shorten(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(80) {

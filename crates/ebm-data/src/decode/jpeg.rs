@@ -1,4 +1,4 @@
-//! JPEG: whole pictures only, by a decoder in strict mode.
+//! Decoding of complete JPEG files, by a decoder in strict mode.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ const SOS: u8 = 0xda;
 const EOI: u8 = 0xd9;
 const APP1: u8 = 0xe1;
 
-/// 256 ones, as they stand in entropy-coded data. No code is all ones (ITU-T T.81, C.2): a decoder that wants
-/// more data than there are fails here, where at a marker it goes on with zeros.
+/// 256 one bits, as they appear in entropy-coded data. No code consists of ones alone (ITU-T T.81, C.2), so a
+/// decoder that wants more data than there are fails here. At a marker it would continue with zeros.
 const TAIL: [u8; 64] = {
     let mut tail = [0xff; 64];
     let mut at = 1;
@@ -28,16 +28,16 @@ const TAIL: [u8; 64] = {
     tail
 };
 
-/// A file that was taken apart.
+/// Segments of a JPEG file.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// Columns and rows, as the frame header tells.
+    /// Columns and rows, as the frame header says.
     pub(super) size: Option<(usize, usize)>,
     pub(super) orientation: Option<Orientation>,
-    /// Whether the markers lead to the end of the image. A progressive file cut between two scans decodes
-    /// without complaint; its missing end gives it away.
+    /// Whether the markers lead to the end of the image. A progressive file that was cut between two scans
+    /// decodes without an error; only its missing end shows the cut.
     pub(super) is_whole: bool,
-    /// The file up to the end of its image without ancillary segments, and with [`TAIL`] behind the data.
+    /// The file up to the end of its image without ancillary segments, with [`TAIL`] after the data.
     stream: Vec<u8>,
 }
 
@@ -79,14 +79,14 @@ impl Parts {
     }
 }
 
-/// The next marker, where it begins, and where its segment ends; entropy-coded data are passed over.
+/// Returns the next marker, its position, and the end of its segment. Entropy-coded data are skipped.
 fn next_segment(bytes: &[u8], mut at: usize) -> Option<(u8, usize, usize)> {
     loop {
         at += bytes.get(at..)?.iter().position(|&byte| byte == 0xff)?;
-        // Bytes that fill up may stand in front.
+        // Fill bytes may precede a marker.
         at += bytes.get(at..)?.iter().position(|&byte| byte != 0xff)? - 1;
         match *bytes.get(at + 1)? {
-            // Stuffed zeros, restart markers and TEM stand alone.
+            // Stuffed zeros, restart markers and TEM have no segment.
             0x00 | 0x01 | 0xd0..=0xd7 => at += 2,
             EOI => return Some((EOI, at, at + 2)),
             marker => {
@@ -98,7 +98,7 @@ fn next_segment(bytes: &[u8], mut at: usize) -> Option<(u8, usize, usize)> {
     }
 }
 
-/// Decodes a file.
+/// Decodes a JPEG file.
 pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DecodeLimits) -> Result<Image> {
     let parts = Parts::read(bytes);
     if !parts.is_whole {

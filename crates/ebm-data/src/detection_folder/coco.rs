@@ -1,4 +1,4 @@
-//! COCO's form: an annotation file for each split, and images somewhere near it.
+//! Folders in COCO's format: an annotation file for each split, and the images somewhere near it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use crate::coco::{AnnotationFile, CocoDataset, LoadOptions, Origin};
 use crate::error::{Error, Result};
 use crate::files::{files_in, names_in};
 
-/// How much of a file is read to see whether it is an annotation file.
+/// Number of bytes that are read to recognise an annotation file.
 const SNIFFED_BYTES: u64 = 1 << 14;
-/// How many images are looked for to find out where they are.
+/// Number of images that are looked up to find their folder.
 const PROBED: usize = 16;
-/// Subfolders of one folder that are considered.
+/// Largest number of subfolders of one folder that are considered.
 const MAX_FOLDERS: usize = 1000;
 
-/// The annotation file of each split.
+/// Finds the annotation file of each split.
 pub(super) fn find(root: &Path) -> Result<Splits> {
     let mut candidates: BTreeMap<Option<Split>, Vec<PathBuf>> = BTreeMap::new();
     let shared = [root.to_owned(), root.join("annotations")].map(|folder| (None, folder));
@@ -29,12 +29,12 @@ pub(super) fn find(root: &Path) -> Result<Splits> {
             }
         }
     }
-    // A file whose name tells nothing is all there is, unless one for training is told.
+    // A file whose name names no split is the training split, unless another file is.
     let nameless = candidates.remove(&None).filter(|_| !candidates.contains_key(&Some(Split::Train)));
     candidates.extend(nameless.map(|files| (Some(Split::Train), files)));
     let mut found = Splits::new();
     for (split, mut files) in candidates.into_iter().filter_map(|(split, files)| Some((split?, files))) {
-        // Beside captions and key points COCO's own has `instances` in its name.
+        // COCO names its own file `instances_*`, and puts captions and key points beside it.
         if files.iter().filter(|path| stem(path).starts_with("instances")).count() == 1 {
             files.retain(|path| stem(path).starts_with("instances"));
         }
@@ -51,14 +51,14 @@ pub(super) fn find(root: &Path) -> Result<Splits> {
     Ok(found)
 }
 
-/// Whether a JSON file begins as an annotation file does.
+/// Returns whether a JSON file begins like an annotation file.
 fn is_annotation_file(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
     let read =
         ebm_base::files::open_input(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start));
     read.map_err(|source| Error::io("read", path, source))?;
     let text: String = String::from_utf8_lossy(&start).chars().filter(|c| !c.is_whitespace()).collect();
-    // A list of objects: other files have lists of names.
+    // A list of objects; other JSON files have lists of names.
     let holds = |key| ["[{", "[]"].iter().any(|list| text.contains(&format!("\"{key}\":{list}")));
     let is_object = text.trim_start_matches('\u{feff}').starts_with('{');
     Ok(is_object && ["images", "annotations", "categories", "licenses"].into_iter().any(holds))
@@ -77,7 +77,8 @@ pub(super) fn load(
     CocoDataset::from_file(file, &origin, options)
 }
 
-/// The first folder that has most of a few of the images: a file may be lost.
+/// Returns the folder that holds most of a sample of the images; the first such folder on a tie. Not every image
+/// has to be there, because a file may be missing.
 fn folder_of_images(root: &Path, split: Split, annotations: &Path, file: &AnnotationFile) -> Result<PathBuf> {
     let names: Vec<&String> = file.images.iter().filter_map(|image| image.file_name.as_ref().ok()).collect();
     let step = names.len().div_ceil(PROBED).max(1);

@@ -1,4 +1,4 @@
-//! The part of YAML that Ultralytics' and Roboflow's `data.yaml` are written in.
+//! Parser for the subset of YAML in the `data.yaml` of Ultralytics and Roboflow.
 //!
 //! ```yaml
 //! path: .              # optional; the folder that the others are in
@@ -10,14 +10,14 @@
 
 use std::collections::BTreeMap;
 
-/// The values of the keys, each with the lines below it, and the names of the classes by index.
+/// Values of the keys, each with the lines below it, and the names of the classes by index.
 pub(super) struct DataYaml {
     values: BTreeMap<String, String>,
     pub(super) names: Vec<String>,
 }
 
 impl DataYaml {
-    /// Reads a text, or says what to write instead.
+    /// Parses a text. The error says what to write instead.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for line in text.lines().map(|line| line.split(" #").next().unwrap_or(line).trim_end()) {
@@ -40,13 +40,13 @@ impl DataYaml {
         Ok(Self { values, names })
     }
 
-    /// The text of a key, if it has one.
+    /// Returns the text of a key, if the file has the key.
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, String> {
         self.values.get(key).filter(|text| !text.is_empty()).map(|text| scalar(text)).transpose()
     }
 }
 
-/// The names of the classes: `[a, b]`, `{0: a, 1: b}`, or a line for each.
+/// Parses the names of the classes: `[a, b]`, `{0: a, 1: b}`, or one line for each.
 fn names(text: &str) -> Result<Vec<String>, String> {
     let inner = |open: char, close: char| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
     let (list, map) = (inner('[', ']'), inner('{', '}'));
@@ -68,13 +68,13 @@ fn names(text: &str) -> Result<Vec<String>, String> {
     if names.is_empty() { Err("no `names`; give those of the classes".to_owned()) } else { Ok(names) }
 }
 
-/// The entries of a list or map in brackets; commas in quotes are parts of names.
+/// Splits a list or map in brackets into its entries. Commas in quotes belong to names.
 fn items(list: &str) -> Vec<&str> {
     let (mut quote, mut begins) = (None, true);
     let parts = list.split(|c: char| {
         match quote {
             Some(open) if c == open => quote = None,
-            // An apostrophe within a word opens nothing.
+            // An apostrophe within a word opens no quotation.
             None if begins && (c == '"' || c == '\'') => quote = Some(c),
             _ => {}
         }
@@ -83,12 +83,12 @@ fn items(list: &str) -> Vec<&str> {
         ends
     });
     let mut items: Vec<&str> = parts.collect();
-    // A comma may follow the last one.
+    // A comma may follow the last entry.
     items.pop_if(|last| last.trim().is_empty());
     items
 }
 
-/// A plain or quoted text of one line.
+/// Parses a plain or quoted text of one line.
 fn scalar(text: &str) -> Result<String, String> {
     let inner = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     match (inner('\''), inner('"')) {

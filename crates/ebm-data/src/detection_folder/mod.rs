@@ -1,4 +1,4 @@
-//! A user's folder of images with boxes: in COCO's form, Pascal VOC's or YOLO's.
+//! A user's folder of images with boxes, in the format of COCO, Pascal VOC or YOLO.
 //!
 //! | format | how it is recognised | images |
 //! |---|---|---|
@@ -6,21 +6,21 @@
 //! | Pascal VOC | `Annotations/*.xml`, `annotations/`, `annots/`, or the XML files beside the images; each also in `{train,valid,test}/` | `JPEGImages/`, `images/`, beside the XML files |
 //! | YOLO | `data.yaml` as Ultralytics and Roboflow write it | `images/`, with `labels/` instead of it for the labels; or beside the labels |
 //!
-//! [`DetectionFolder::load`] gives a split as a [`CocoDataset`], whose categories have the same order in
-//! every split: COCO's by id, VOC's by name, YOLO's by index. What is defective is named by file and line,
-//! and left out; above [`LoadOptions::tolerance`] it is an error.
+//! [`DetectionFolder::load`] reads a split as a [`CocoDataset`], whose categories have the same order in every
+//! split: COCO's by id, VOC's by name, YOLO's by index. Defects are named by file and line, and left out. More
+//! defects than [`LoadOptions::tolerance`] allows are an error.
 //!
-//! **Pixels.** The boxes of a `CocoDataset` are half-open: `x1 − x0` columns. VOC's corners are the first and
-//! the last pixel inside, counted from 1, so that `(xmin, xmax) = (1, W)` is the whole width; they become
-//! `xmin − 1` and `xmax`. YOLO's numbers are the centre and the sides as fractions of the image's sides; the
-//! image's header tells these.
+//! **Pixels.** The boxes of a `CocoDataset` are half-open: `x1 − x0` columns. VOC's corners are the first and the
+//! last pixel inside, counted from 1, so that `(xmin, xmax) = (1, W)` is the whole width; they become `xmin − 1`
+//! and `xmax`. YOLO's numbers are the centre and the sides as fractions of the image's sides, which are read from
+//! the image's header.
 //!
-//! **Difficult objects** of VOC are neither right nor wrong where a detector is measured, and it is not
-//! trained on them: they are COCO's crowds.
+//! **Difficult objects** of VOC count neither as right nor as wrong when a detector is scored, and are not
+//! trained on. They become crowds in COCO's sense.
 
 mod coco;
 mod data_yaml;
-mod listed;
+mod merge;
 mod voc;
 mod yolo;
 
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use crate::coco::{CocoDataset, LoadOptions, Origin};
 use crate::error::{Error, Result};
 
-/// What a folder is in the form of.
+/// Annotation format of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Coco,
@@ -39,22 +39,22 @@ enum Format {
     Yolo,
 }
 
-/// What a part of a dataset is for.
+/// Part of a dataset, by its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Split {
-    /// To learn from; all there is, where a folder has no parts.
+    /// Training data; everything, if a folder has no parts.
     Train,
-    /// To choose by.
+    /// Validation data.
     Valid,
-    /// To report.
+    /// Test data.
     Test,
 }
 
 impl Split {
-    /// All of them.
+    /// All splits.
     pub const ALL: [Self; 3] = [Self::Train, Self::Valid, Self::Test];
 
-    /// How folders and files of this split are called.
+    /// Returns the names that folders and files of this split have.
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Train => &["train", "trainval", "training"],
@@ -63,12 +63,12 @@ impl Split {
         }
     }
 
-    /// Each split with each of its names.
+    /// Returns each split with each of its names.
     fn all_names() -> impl Iterator<Item = (Self, &'static str)> {
         Self::ALL.into_iter().flat_map(|split| split.names().iter().map(move |name| (split, *name)))
     }
 
-    /// The split that a name such as `instances_val2017` speaks of.
+    /// Returns the split that a name such as `instances_val2017` contains.
     fn of_name(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();
         let mut words = lower.split(|c: char| !c.is_ascii_alphabetic());
@@ -82,25 +82,25 @@ impl fmt::Display for Split {
     }
 }
 
-/// What there is of each split: COCO's annotation file, VOC's XML files, YOLO's folder of images.
+/// Files of each split: COCO's annotation file, VOC's XML files, or YOLO's folder of images.
 type Splits = BTreeMap<Split, Vec<PathBuf>>;
 
-/// A folder whose format and splits are known.
+/// A folder with a known format and known splits.
 #[derive(Clone, Debug)]
 pub struct DetectionFolder {
     root: PathBuf,
     format: Format,
     splits: Splits,
-    /// Their names in the order of their labels; of COCO the annotation files tell.
+    /// Class names in the order of their labels. Empty for COCO, whose annotation files have the names.
     classes: Vec<String>,
 }
 
 impl DetectionFolder {
-    /// Recognises what `root` holds.
+    /// Recognises the format of the folder `root`.
     ///
     /// # Errors
-    /// [`Error::Data`] for a folder of no known format, or of several; [`Error::Io`]; for VOC and YOLO what
-    /// is wrong with the files as a whole.
+    /// [`Error::Data`] for a folder of no known format, or of several formats; [`Error::Io`]. For VOC and YOLO
+    /// also an error that concerns the files as a whole.
     pub fn open(root: &Path) -> Result<Self> {
         let (voc, voc_classes) = voc::find(root)?;
         let (yolo, yolo_classes) = yolo::find(root)?;
@@ -126,15 +126,15 @@ impl DetectionFolder {
         }
     }
 
-    /// The splits that there are; a folder without parts has [`Split::Train`] alone.
+    /// Returns the splits of the folder. A folder without parts has only [`Split::Train`].
     pub fn splits(&self) -> Vec<Split> {
         self.splits.keys().copied().collect()
     }
 
-    /// The split as a dataset.
+    /// Loads a split as a dataset.
     ///
     /// # Errors
-    /// [`Error::Data`] for a split that the folder has not; those of [`CocoDataset::load`].
+    /// [`Error::Data`] for a split that the folder does not have; the errors of [`CocoDataset::load`].
     pub fn load(&self, split: Split, options: &LoadOptions) -> Result<CocoDataset> {
         let Some(paths) = self.splits.get(&split) else {
             let names: Vec<String> = self.splits.keys().map(ToString::to_string).collect();
@@ -146,23 +146,23 @@ impl DetectionFolder {
             Format::Yolo => yolo::read(&self.root, &paths[0], &self.classes)?,
         };
         let origin = Origin { annotations: &self.root, images: &self.root, check_files: options.check_files };
-        CocoDataset::from_file(listed::annotation_file(&self.root, &self.classes, listed), &origin, options)
+        CocoDataset::from_file(merge::annotation_file(&self.root, &self.classes, listed), &origin, options)
     }
 }
 
-/// What is wrong with a folder, and what to do about it.
+/// Builds the error of a folder that cannot be used; `detail` says why, and what to do.
 fn unusable(path: &Path, detail: String) -> Error {
     Error::format(path, "a folder of annotated images", detail)
 }
 
-/// The folders in `root` that are called as a split is.
+/// Returns the subfolders of `root` that have the name of a split.
 fn folders_of_splits(root: &Path) -> impl Iterator<Item = (Split, PathBuf)> {
     Split::all_names()
         .map(move |(split, name)| (split, root.join(name)))
         .filter(|(_, folder)| folder.is_dir())
 }
 
-/// The name of a file without its extension.
+/// Returns the name of a file without its extension.
 fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Pascal VOC: an XML file for each image, and lists of the images of each split.
+//! Folders in Pascal VOC's format: an XML file for each image, and lists of the images of each split.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::listed::{Annotated, Listed, Sought};
+use super::merge::{AnnotatedImage, AnnotatedObject, Parsed};
 use super::{Split, Splits, folders_of_splits, stem, unusable};
 use crate::decode::read_header;
 use crate::error::{Error, Result};
 use crate::files::{files_in, read_limited, read_settings, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
 
-/// The largest list of names, in bytes.
+/// Largest size of a list of names, in bytes.
 const MAX_LIST_BYTES: u64 = 256 << 20;
-/// How many elements and texts an XML file may have: those of ten thousand objects.
+/// Largest number of elements and texts of an XML file, enough for ten thousand objects.
 const MAX_NODES: u32 = 1 << 18;
-/// Where XML files lie, and images.
+/// Folders that may hold the XML files.
 const XML_FOLDERS: [&str; 5] = ["Annotations", "annotations", "annots", "annotations/xmls", ""];
 const IMAGE_FOLDERS: [&str; 4] = ["JPEGImages", "images", "Images", ""];
 const EXTENSIONS: [&str; 6] = ["jpg", "jpeg", "png", "JPG", "JPEG", "PNG"];
 
-/// The XML files of each split, and the classes of all of them by name.
+/// Finds the XML files of each split, and the classes of all files, sorted by name.
 pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     let splits = files_of_splits(root)?;
     let files: Vec<&PathBuf> = splits.values().flatten().collect();
@@ -41,8 +41,8 @@ pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     Ok((splits, classes.into_iter().collect()))
 }
 
-/// What the XML files of a split say.
-pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result<Vec<Listed>> {
+/// Reads the XML files of a split.
+pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result<Vec<AnnotatedImage>> {
     let read = |path: &PathBuf| {
         let listed = with_annotation(path, |annotation| {
             let line =
@@ -51,18 +51,19 @@ pub(super) fn read(root: &Path, files: &[PathBuf], classes: &[String]) -> Result
                 let (name, [x0, y0, x1, y1], is_difficult) = read_object(object)?;
                 let label = classes.partition_point(|class| class.as_str() < name) + 1;
                 // From the first pixel's left edge to the last one's right edge.
-                Ok(Annotated { label, corners: [x0 - 1., y0 - 1., x1, y1], is_difficult })
+                Ok(AnnotatedObject { label, corners: [x0 - 1., y0 - 1., x1, y1], is_difficult })
             };
             let objects = objects(annotation).map(|object| (line(object), annotated(object))).collect();
             Ok((find_image(root, path, annotation), objects))
         })?;
         let (image, objects) = listed.unwrap_or_else(|finding| (Err(finding), Vec::new()));
-        Ok(Listed { file: path.clone(), image, objects })
+        Ok(AnnotatedImage { file: path.clone(), image, objects })
     };
     files.par_iter().map(read).collect()
 }
 
-/// The XML files of each split: of the lists, or of the folders of the split's name, or all there are.
+/// Finds the XML files of each split. The lists of images decide; then the folders named like a split. Otherwise
+/// all files are for training.
 fn files_of_splits(root: &Path) -> Result<Splits> {
     let mut splits = Splits::new();
     let whole = xml_files(root)?;
@@ -82,13 +83,13 @@ fn files_of_splits(root: &Path) -> Result<Splits> {
     for (split, part) in folders_of_splits(root) {
         let files = xml_files(&part)?;
         if !files.is_empty() && splits.insert(split, files).is_some() {
-            return Err(unusable(root, format!("two folders are called as the split {split} is; leave one")));
+            return Err(unusable(root, format!("two folders have a name of the split {split}; leave one")));
         }
     }
     Ok(splits)
 }
 
-/// The XML files in the first of the usual folders that has some.
+/// Returns the XML files of the first of the usual folders that has any.
 fn xml_files(root: &Path) -> Result<Vec<PathBuf>> {
     for folder in XML_FOLDERS.map(|name| root.join(name)).into_iter().filter(|folder| folder.is_dir()) {
         let names = files_in(&folder, &["xml"])?;
@@ -99,7 +100,7 @@ fn xml_files(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(Vec::new())
 }
 
-/// The files in `folder` that a list names without their extension, one a line.
+/// Returns the files in `folder` that `list` names, one per line and without their extension.
 fn files_of_list(list: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let text = String::from_utf8_lossy(&read_limited(list, MAX_LIST_BYTES)?).into_owned();
     let mut files = Vec::new();
@@ -113,8 +114,8 @@ fn files_of_list(list: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What `of` says of an XML file's annotation; or what is wrong with the file.
-fn with_annotation<T>(path: &Path, of: impl FnOnce(Node<'_, '_>) -> Sought<T>) -> Result<Sought<T>> {
+/// Applies `of` to the root element of an XML file. Returns a defect if the file cannot be used.
+fn with_annotation<T>(path: &Path, of: impl FnOnce(Node<'_, '_>) -> Parsed<T>) -> Result<Parsed<T>> {
     let defect = |code, detail: String| Ok(Err(Finding::new(code, detail)));
     if !path.is_file() {
         return defect(DefectCode::BadAnnotation, "listed, but not there".to_owned());
@@ -136,9 +137,9 @@ fn objects<'a, 'b: 'a>(annotation: Node<'a, 'b>) -> impl Iterator<Item = Node<'a
     annotation.children().filter(|child| child.has_tag_name("object"))
 }
 
-/// The image of an annotation: the image of the XML file's own name in one of the usual folders, as readers
-/// of VOC have it; or else that of `filename`, which is often a name of another machine.
-fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Sought<(PathBuf, (usize, usize))> {
+/// Finds the image of an annotation. It has the name of the XML file and lies in one of the usual folders, as readers
+/// of VOC assume. Otherwise it is the file that `filename` names, which is often a path on another machine.
+fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Parsed<(PathBuf, (usize, usize))> {
     let beside = xml.parent().unwrap_or(root);
     let folders: Vec<PathBuf> = std::iter::once(beside.to_owned())
         .chain(IMAGE_FOLDERS.map(|name| root.join(name)))
@@ -164,8 +165,8 @@ fn find_image(root: &Path, xml: &Path, annotation: Node<'_, '_>) -> Sought<(Path
     Ok((path, (header.width, header.height)))
 }
 
-/// An object's own name and box, and whether it is difficult; its parts have others.
-fn read_object<'a>(object: Node<'a, '_>) -> Sought<(&'a str, [f64; 4], bool)> {
+/// Reads an object's name and box, and whether it is difficult. Its parts have names and boxes that are ignored.
+fn read_object<'a>(object: Node<'a, '_>) -> Parsed<(&'a str, [f64; 4], bool)> {
     let name = text(object, "name").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| {
         Finding::new(DefectCode::BadAnnotation, "an object without <name>; name its class".to_owned())
@@ -183,7 +184,7 @@ fn read_object<'a>(object: Node<'a, '_>) -> Sought<(&'a str, [f64; 4], bool)> {
     Ok((name, pixels, text(object, "difficult") == Some("1")))
 }
 
-/// The text of the child of this name.
+/// Returns the text of the child element `name`.
 fn text<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     node.children().find(|child| child.has_tag_name(name))?.text().map(str::trim)
 }

@@ -1,4 +1,4 @@
-//! YOLO: a text file for each image, a line `class cx cy w h` for each object.
+//! Folders in YOLO's format: a text file for each image, with a line `class cx cy w h` for each object.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -6,21 +6,21 @@ use std::path::{Component, Path, PathBuf};
 use rayon::prelude::*;
 
 use super::data_yaml::DataYaml;
-use super::listed::{Annotated, Listed, Sought};
+use super::merge::{AnnotatedImage, AnnotatedObject, Parsed};
 use super::{Split, Splits, stem, unusable};
 use crate::decode::{Header, read_header};
 use crate::error::{Error, Result};
 use crate::files::{files_in, read_limited, read_settings};
 use crate::quarantine::{DefectCode, Finding};
 
-/// The largest file of labels that is read, in bytes.
+/// Largest size of a label file, in bytes.
 const MAX_LABEL_BYTES: u64 = 16 << 20;
-/// What images are called; the loader reads the first five and refuses the others.
+/// Extensions of image files. The loader reads the first five and refuses the others.
 const EXTENSIONS: [&str; 10] = ["jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "gif", "heic", "avif"];
-/// A file beside the labels that is none: some tools write the classes' names to it.
+/// File beside the labels that holds no labels; some tools write the names of the classes to it.
 const CLASSES: &str = "classes.txt";
 
-/// The folder of images of each split, and the classes.
+/// Finds the folder of images of each split, and the classes.
 pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     let paths = ["data.yaml", "data.yml"].map(|name| root.join(name));
     let Some(path) = paths.into_iter().find(|path| path.is_file()) else { return Ok(Default::default()) };
@@ -46,8 +46,8 @@ pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
     Ok((splits, yaml.names))
 }
 
-/// What the labels of the images in a folder say, by the images' names; then of labels without an image.
-pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec<Listed>> {
+/// Reads the labels of the images in a folder, sorted by the images' names; label files without an image come last.
+pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec<AnnotatedImage>> {
     let labels = labels_of(root, images);
     let paths: Vec<PathBuf> =
         files_in(images, &EXTENSIONS)?.into_iter().map(|name| images.join(name)).collect();
@@ -64,19 +64,23 @@ pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec
         let text = if texts.contains(&file) { read_limited(&file, MAX_LABEL_BYTES)? } else { Vec::new() };
         read_image(path, file, &String::from_utf8_lossy(&text), classes)
     };
-    let mut listed: Vec<Listed> = paths.par_iter().map(read).collect::<Result<_>>()?;
+    let mut listed: Vec<AnnotatedImage> = paths.par_iter().map(read).collect::<Result<_>>()?;
     for path in &paths {
         texts.remove(&label_file(path));
     }
     listed.extend(texts.into_iter().map(|file| {
         let detail = format!("no image of this name in {}", images.display());
-        Listed { file, image: Err(Finding::new(DefectCode::MissingFile, detail)), objects: Vec::new() }
+        AnnotatedImage {
+            file,
+            image: Err(Finding::new(DefectCode::MissingFile, detail)),
+            objects: Vec::new(),
+        }
     }));
     Ok(listed)
 }
 
-/// The folder of a split. The `base` is often that of another machine, and `../train/images` is written where
-/// `train/images` is meant.
+/// Returns the folder of a split. The `base` is often a path on another machine, and some files have
+/// `../train/images` instead of `train/images`.
 fn folder_of(root: &Path, base: Option<&str>, folder: &str) -> Option<PathBuf> {
     let parts = Path::new(folder).components();
     let shortened: PathBuf = parts.skip_while(|part| *part == Component::ParentDir).collect();
@@ -86,8 +90,8 @@ fn folder_of(root: &Path, base: Option<&str>, folder: &str) -> Option<PathBuf> {
     candidates.into_iter().flatten().find(|folder| folder.is_dir())
 }
 
-/// Where the labels of a folder of images are: in `labels` instead of the last `images` below `root`, or
-/// beside the images.
+/// Returns the folder of the labels for a folder of images. The last `images` below `root` becomes `labels`;
+/// without one the labels are beside the images.
 fn labels_of(root: &Path, images: &Path) -> PathBuf {
     let (base, below) = images.strip_prefix(root).map_or((Path::new(""), images), |below| (root, below));
     let mut parts: Vec<&std::ffi::OsStr> = below.iter().collect();
@@ -97,8 +101,8 @@ fn labels_of(root: &Path, images: &Path) -> PathBuf {
     base.join(parts.into_iter().collect::<PathBuf>())
 }
 
-/// An image and its labels; without any it has no object.
-fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> Result<Listed> {
+/// Reads an image's size and its labels. An image without labels has no objects.
+fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> Result<AnnotatedImage> {
     let (width, height) = match read_header(image) {
         Ok(Header { is_turned: false, width, height }) => (width, height),
         Err(error @ Error::Io { .. }) => return Err(error),
@@ -111,16 +115,16 @@ fn read_image(image: &Path, file: PathBuf, labels: &str, classes: &[String]) -> 
                     Finding::new(DefectCode::UnreadableImage, format!("{}: {detail}", image.display()))
                 }
             };
-            return Ok(Listed { file, image: Err(finding), objects: Vec::new() });
+            return Ok(AnnotatedImage { file, image: Err(finding), objects: Vec::new() });
         }
     };
     let size = [width as f64, height as f64];
     let lines = (1..).zip(labels.lines()).filter(|(_, line)| !line.trim().is_empty());
     let objects = lines.map(|(number, line)| (number, parse_line(line, size, classes))).collect();
-    Ok(Listed { file, image: Ok((image.to_owned(), (width, height))), objects })
+    Ok(AnnotatedImage { file, image: Ok((image.to_owned(), (width, height))), objects })
 }
 
-fn parse_line(line: &str, [width, height]: [f64; 2], classes: &[String]) -> Sought<Annotated> {
+fn parse_line(line: &str, [width, height]: [f64; 2], classes: &[String]) -> Parsed<AnnotatedObject> {
     let fail = |why: &str| {
         let shown: String = line.chars().take(80).collect();
         Finding::new(DefectCode::BadAnnotation, format!("{shown:?} {why}; write `class cx cy w h`"))
@@ -138,5 +142,5 @@ fn parse_line(line: &str, [width, height]: [f64; 2], classes: &[String]) -> Soug
     }
     let corners =
         [(cx - w / 2.) * width, (cy - h / 2.) * height, (cx + w / 2.) * width, (cy + h / 2.) * height];
-    Ok(Annotated { label: class + 1, corners, is_difficult: false })
+    Ok(AnnotatedObject { label: class + 1, corners, is_difficult: false })
 }

@@ -1,4 +1,4 @@
-//! From a face to a network's input, as it is or augmented as published.
+//! Conversion of a face to a network's input, without or with the published augmentation.
 
 use pulp::Arch;
 use rand::RngCore;
@@ -10,30 +10,30 @@ use crate::loader::{Planes, check_range};
 use crate::resize::{neighbours, resize_pillow};
 use crate::transform::{Normalise, TransformMemory};
 
-/// The augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a
-/// random crop.
+/// Augmentation of the paper's age and head-pose experiments (supplement): mirroring, a random scale, a random crop.
 ///
-/// The paper gives a range of scales; scales are uniform over it. (Code of the authors' later work draws from
-/// a grid of step 0.1, which is not copied.)
+/// The paper gives a range of scales, and scales are drawn uniformly from it. (Code of the authors' later work
+/// draws from a grid of step 0.1, which is not copied.)
 #[derive(Clone, Debug, PartialEq)]
 pub struct Augmentation {
-    /// The probability of mirroring left to right.
+    /// Probability of mirroring left to right.
     pub flip_probability: f64,
-    /// What the D numbers of the target are multiplied by when the image is mirrored, each 1 or −1: `[1]` for
-    /// the age, `[-1, 1, -1]` for yaw, pitch and roll.
+    /// Factors, each 1 or −1, of the D numbers of the target when the image is mirrored: `[1]` for the age,
+    /// `[-1, 1, -1]` for yaw, pitch and roll.
     pub flip_signs: Vec<f32>,
-    /// The smallest and the largest scale; 0.7 and 1.4 in the paper.
+    /// Smallest and largest scale; 0.7 and 1.4 in the paper.
     pub scale: [f64; 2],
 }
 
 impl Augmentation {
-    /// The paper's: mirrored with probability 0.5, scaled by 0.7 to 1.4.
+    /// Returns the augmentation of the paper: mirrored with probability 0.5, scaled by 0.7 to 1.4.
     pub fn published(flip_signs: Vec<f32>) -> Self {
         Self { flip_probability: 0.5, flip_signs, scale: [0.7, 1.4] }
     }
 
-    /// Draws a placement in a square of `size` pixels: mirroring, then the scale, then, where the scaled
-    /// image is the larger, the crop's row and column, uniform over all that lie inside.
+    /// Draws a placement in a square of `size` pixels. It draws mirroring, then the scale, then the row and the
+    /// column of the crop, uniformly over all that lie inside. A scaled image that is not larger than the square
+    /// is not cropped.
     pub fn draw(&self, size: usize, rng: &mut dyn RngCore) -> Placement {
         let [low, high] = self.scale;
         let flipped = unit(rng) < self.flip_probability;
@@ -43,7 +43,7 @@ impl Augmentation {
         Placement { flipped, side, offset: (row, column) }
     }
 
-    /// A copy of the target of an image that was mirrored, or not.
+    /// Returns a copy of `target`, with the signs of the mirrored image if `flipped`.
     pub(super) fn target(&self, target: &[f32], flipped: bool) -> Vec<f32> {
         if !flipped {
             return target.to_vec();
@@ -58,7 +58,7 @@ impl Augmentation {
             return fail("flip_signs", format!("{:?}: give 1 or -1 for each number", self.flip_signs));
         }
         let [low, high] = self.scale;
-        // Not the negation: no comparison holds for what is no number.
+        // Not the negation, because no comparison holds for NaN.
         if low <= high && scaled(size, low) >= 1 && scaled(size, high) <= MAX_SIDE {
             return Ok(());
         }
@@ -68,39 +68,39 @@ impl Augmentation {
     }
 }
 
-/// The side of the image of side `size`, scaled.
+/// Returns the side of an image of side `size` after scaling.
 fn scaled(size: usize, scale: f64) -> usize {
     (size as f64 * scale).round() as usize
 }
 
-/// Positions up to here are exact in the resizing's f32, and a batch of one image has a size that can be
-/// computed.
+/// Largest side, in pixels. Up to here positions are exact in the resizing's f32, and the size of a batch of one
+/// image does not overflow.
 const MAX_SIDE: usize = 1 << 15;
 
-/// Where an augmented image lies in the square that it is cropped to or padded to.
+/// Place of an augmented image in the square that it is cropped or padded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Whether the image is mirrored left to right.
+    /// `true` if the image is mirrored left to right.
     pub flipped: bool,
-    /// The side of the scaled image, in pixels.
+    /// Side of the scaled image, in pixels.
     pub side: usize,
-    /// `(row, column)` of the scaled image that the crop begins at.
+    /// First `(row, column)` of the scaled image that the crop shows.
     pub offset: (usize, usize),
 }
 
-/// The way from a face's pixels to a network's input (3, size, size).
+/// Conversion of a face's pixels to a network's input (3, size, size).
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceTransform {
-    /// The input's side in pixels; 200 for UTKFace, 64 for BIWI.
+    /// Side of the input in pixels; 200 for UTKFace, 64 for BIWI.
     pub size: usize,
-    /// Normalisation.
+    /// Normalisation of the pixels.
     pub normalise: Normalise,
-    /// How training images are varied; `None` for evaluation.
+    /// Augmentation of training images; `None` for evaluation.
     pub augmentation: Option<Augmentation>,
 }
 
 impl FaceTransform {
-    /// Checks that sizes are positive, numbers finite and probabilities and signs such.
+    /// Checks that sizes are positive, numbers finite, probabilities within 0 to 1 and signs 1 or −1.
     ///
     /// # Errors
     /// [`Error::Argument`] naming the setting.
@@ -113,14 +113,15 @@ impl FaceTransform {
         self.augmentation.as_ref().map_or(Ok(()), |augmentation| augmentation.check(self.size))
     }
 
-    /// The normalised planes (3, size, size) of an image, as it is or placed as [`Augmentation::draw`] says.
+    /// Returns the normalised planes (3, size, size) of an image, placed by [`Augmentation::draw`] if there is a
+    /// `placement`.
     ///
-    /// An image of other sides is resized to size × size first, its aspect not kept, by Pillow's bilinear
-    /// filter, which is antialiased when reducing; an image of these sides stays as it is, to the last bit.
+    /// An image of another size is first resized to size × size by Pillow's bilinear filter, which is antialiased
+    /// when reducing; its aspect ratio is not kept. An image of the right size is not changed by this step.
     ///
-    /// A placed image is then mirrored, resized to [`Placement::side`] by unfiltered bilinear interpolation
-    /// (OpenCV's, and torch's with `align_corners=False`; not rounded to 8 bits), cropped to what lies in the
-    /// square from [`Placement::offset`] on, and padded with black pixels at the bottom and on the right.
+    /// A placed image is then mirrored and resized to [`Placement::side`] by unfiltered bilinear interpolation
+    /// (OpenCV's, and torch's with `align_corners=False`; not rounded to 8 bits). It is cropped to the square
+    /// that begins at [`Placement::offset`], and padded with black pixels at the bottom and on the right.
     pub fn apply(&self, image: &Image, placement: Option<Placement>) -> Vec<f32> {
         let mut data = vec![0.; 3 * self.size * self.size];
         let mut planes = Planes::new(&mut data, (self.size, self.size));
@@ -128,7 +129,7 @@ impl FaceTransform {
         data
     }
 
-    /// Writes every number of [`FaceTransform::apply`] to planes of its size.
+    /// Writes the result of [`FaceTransform::apply`] to planes of its size; every number is written.
     pub(super) fn write(
         &self,
         image: &Image,

@@ -1,4 +1,4 @@
-//! BIWI: heads with their pose, in the arrays of FSA-Net's npz files, `BIWI_train.npz` and `BIWI_test.npz`.
+//! BIWI: heads with their pose, from the arrays of FSA-Net's npz files, `BIWI_train.npz` and `BIWI_test.npz`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use crate::faces::{Face, Faces, Pixels};
 use crate::image::Image;
 use crate::quarantine::{DefectCode, Finding, Tolerance};
 
-/// Faces from the images and poses of an npz file at `path`, which `ebm-face` reads.
+/// Makes faces from the images and poses of the npz file at `path`, which `ebm-face` reads.
 ///
-/// `images` are `shape`, `[N, H, W, 3]`, blue first (as OpenCV reads files), which becomes RGB here. `poses` are N
-/// times yaw, pitch and roll in degrees. A face's name is its position with six digits: `000012`. A pose is
-/// defective if an angle is not finite or beyond 180 degrees.
+/// `images` has the shape `shape`, `[N, H, W, 3]`, blue first (as OpenCV reads files), and is converted to RGB.
+/// `poses` has yaw, pitch and roll of the N images in degrees. A face's name is its position with six digits:
+/// `000012`. A pose is defective if an angle is not finite or beyond 180 degrees.
 ///
 /// # Errors
 /// [`Error::Data`] for arrays that are empty or do not fit together; [`Error::TooManyDefects`] above the tolerated
@@ -46,5 +46,5 @@ pub fn faces_of_arrays(
         };
         faces.push(path, &name, outcome);
     }
-    faces.within(tolerance)
+    faces.check_tolerance(tolerance)
 }

@@ -1,4 +1,4 @@
-//! Faces that a CSV file lists, each with its file and its numbers.
+//! Faces listed in a CSV file, each with its image file and its numbers.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,22 +8,22 @@ use crate::error::{Error, Result};
 use crate::files::{read_limited, stays_inside};
 use crate::quarantine::{DefectCode, Finding};
 
-/// The largest CSV file, in bytes; the published ones have less than 1 MB.
+/// Largest size of a CSV file, in bytes; the published ones have less than 1 MB.
 const MAX_CSV_BYTES: u64 = 64 << 20;
-/// The largest angle that is believed, in degrees.
+/// Largest plausible angle, in degrees.
 const MAX_ANGLE: f32 = 180.;
 
-/// A line of a list.
+/// Line of a list.
 pub(super) struct Row {
-    /// Counted from 1.
+    /// Line number, from 1.
     line: u64,
     pub file: String,
-    /// The fields of the columns that were asked for.
+    /// Fields of the requested columns.
     pub numbers: Vec<String>,
 }
 
-/// The lines of the list `split`, which is `expected` to be what errors say: it has a header with the columns `file` and
-/// `columns`; others are ignored.
+/// Reads the lines of the list `split`. Its header must have the columns `file` and `columns`; other columns are
+/// ignored. Errors call the list `expected`.
 pub(super) fn read_rows(split: &Path, columns: &[&str], expected: &'static str) -> Result<Vec<Row>> {
     let bytes = read_limited(split, MAX_CSV_BYTES)?;
     let fail = |error: csv::Error| Error::format(split, expected, error);
@@ -57,8 +57,8 @@ pub(super) fn read_rows(split: &Path, columns: &[&str], expected: &'static str) 
     Ok(rows)
 }
 
-/// The faces of `rows`, which are in the list `split`, with what `target` reads of each, and with images in the directory
-/// `images`.
+/// Makes the faces of `rows`, the lines of the list `split`. The images are in the directory `images`, and
+/// `target` reads the numbers of a row.
 pub(super) fn faces_of_rows(
     (split, rows): (&Path, &[Row]),
     images: &Path,
@@ -84,16 +84,17 @@ pub(super) fn faces_of_rows(
     for row in rows {
         faces.push(split, &row.file, read(row));
     }
-    faces.within(tolerance)
+    faces.check_tolerance(tolerance)
 }
 
-/// Reads the faces that the CSV file `split` lists, with images in the directory `images`, in the list's order.
+/// Reads the faces that the CSV file `split` lists, in its order, with images in the directory `images`.
 ///
-/// The file has a header with the columns `file` and the `angles`, in degrees, such as `yaw`, `pitch` and `roll`; others
-/// are ignored. An entry is defective if an angle is no number or beyond ±180, or its file is listed twice or not there.
+/// The header of the file has the columns `file` and the `angles`, in degrees, such as `yaw`, `pitch` and `roll`;
+/// other columns are ignored. An entry is defective if an angle is no number or beyond ±180, or if its file is
+/// listed twice or missing.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Data`] for a file that is not readable, no such list, or empty;
+/// [`Error::Io`] and [`Error::Data`] for a file that is unreadable, has another format, or is empty;
 /// [`Error::TooManyDefects`] above the tolerated fraction.
 pub fn load(images: &Path, split: &Path, angles: &[&str], tolerance: &Tolerance) -> Result<Faces> {
     let rows = read_rows(split, angles, "a list of files and angles")?;

@@ -1,4 +1,4 @@
-//! Batches of faces: (N, 3, size, size) and the N targets.
+//! Batches of faces, (N, 3, size, size), with the N targets.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -31,26 +31,26 @@ use super::{Face, Faces, Pixels};
 use crate::error::{Error, Result};
 use crate::loader::recipe::read_sample;
 use crate::loader::{Batch, Item, Loader, LoaderConfig, Planes, Recipe};
-use crate::quarantine::{Attempt, DefectCode, Finding};
+use crate::quarantine::{DefectCode, Finding, SampleResult};
 use crate::transform::TransformMemory;
 
 pub use super::augment::{Augmentation, FaceTransform, Placement};
 
-/// Makes batches of faces; all of one size, without padding between them.
+/// Loader of batches of faces. All faces have one size, without padding between them.
 pub type FaceLoader = Loader<FaceTransform>;
 
-/// How to make batches of faces.
+/// Settings of a [`FaceLoader`].
 pub type FaceLoaderConfig = LoaderConfig<FaceTransform>;
 
-/// Faces of one step.
+/// Batch of the faces of one step.
 pub type FaceBatch = Batch<FaceSample>;
 
-/// What a batch knows of one of its faces.
+/// Annotation of one face of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceSample {
-    /// Its index in [`Faces::faces`].
+    /// Index of the face in [`Faces::faces`].
     pub index: usize,
-    /// D numbers, the face's own or, if it was mirrored, those of the mirror image.
+    /// Target of D numbers, with the signs of the mirror image if the image was mirrored.
     pub target: Vec<f32>,
     /// Whether the image was mirrored left to right.
     pub flipped: bool,
@@ -61,7 +61,7 @@ impl Recipe for FaceTransform {
     type Sample = FaceSample;
     type Memory = TransformMemory;
 
-    /// Also that all targets are finite and of one length, that of the signs if there are any.
+    /// Checks the settings, and that all targets are finite and of equal length. Flip signs, if any, fix the length.
     fn check(&self, dataset: &Faces) -> Result<()> {
         self.check()?;
         let signs = self.augmentation.as_ref().map(|augmentation| augmentation.flip_signs.len());
@@ -95,7 +95,7 @@ impl Recipe for FaceTransform {
         Item { dataset, index, key, .. }: Item<'_, Faces>,
         planes: &mut Planes<'_>,
         memory: &mut TransformMemory,
-    ) -> Attempt<FaceSample> {
+    ) -> SampleResult<FaceSample> {
         let Face { name, pixels, target } = &dataset.faces[index];
         let sample = || format!("face {name}");
         let drawn =
@@ -104,13 +104,13 @@ impl Recipe for FaceTransform {
             Pixels::File(path) => self.write(&read_sample(path, sample)?, drawn, planes, memory),
             Pixels::Region { path, region } => {
                 let part = crop(&read_sample(path, sample)?, *region);
-                let part = part.map_err(|finding| finding.trouble(path, sample()))?;
+                let part = part.map_err(|finding| finding.into_sample_error(path, sample()))?;
                 self.write(&part, drawn, planes, memory);
             }
             Pixels::Memory(image) => {
                 image.check().map_err(|error| {
                     let finding = Finding::new(DefectCode::UnreadableImage, error.to_string());
-                    finding.trouble(Path::new(name), sample())
+                    finding.into_sample_error(Path::new(name), sample())
                 })?;
                 self.write(image, drawn, planes, memory);
             }

@@ -1,4 +1,4 @@
-//! Faces with the numbers to be predicted from them: the age, or the pose of the head.
+//! Faces with the numbers to predict from them: the age, or the pose of the head.
 
 mod augment;
 pub mod biwi;
@@ -24,28 +24,27 @@ use crate::quarantine::{Finding, Quarantine};
 pub use crate::quarantine::Tolerance;
 pub use region::crop_face;
 
-/// Where the pixels of a face are.
+/// Source of the pixels of a face.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pixels {
-    /// A JPEG or PNG file.
+    /// JPEG or PNG file.
     File(PathBuf),
-    /// The part `[x0, y0, x1, y1]` of a JPEG or PNG file, half-open, in pixels; what lies beyond the image is
-    /// black.
+    /// Region `[x0, y0, x1, y1]` of a JPEG or PNG file, half-open, in pixels. Pixels beyond the image are black.
     Region {
-        /// The file.
+        /// Path of the image file.
         path: PathBuf,
-        /// The part.
+        /// Corners of the region.
         region: [i64; 4],
     },
-    /// In memory.
+    /// Image in memory.
     Memory(Arc<Image>),
 }
 
 impl Pixels {
-    /// The image.
+    /// Decodes the image.
     ///
     /// # Errors
-    /// As [`read_image`]; [`Error::Data`] for a region without a pixel.
+    /// The errors of [`read_image`]; [`Error::Data`] for a region without a pixel.
     pub fn decode(&self) -> Result<Image> {
         match self {
             Self::File(path) => read_image(path),
@@ -55,8 +54,8 @@ impl Pixels {
         }
     }
 
-    /// What the pixels depend on: the bytes of the file, and the part of it, or the pixels themselves. Equal
-    /// bytes are equal pixels.
+    /// Returns the bytes that determine the pixels: the bytes of the file, followed by the region, or the pixels
+    /// in memory. Equal bytes mean equal pixels.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::TooLarge`].
@@ -72,19 +71,19 @@ impl Pixels {
     }
 }
 
-/// One face.
+/// Face with its target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Face {
-    /// What messages and result files call it: the file's name, or a number within a file.
+    /// Name in messages and result files: the file's name, or a number within a file.
     pub name: String,
-    /// The image.
+    /// Source of the image.
     pub pixels: Pixels,
-    /// D numbers: the age in years, or yaw, pitch and roll or pan and tilt in degrees.
+    /// Target of D numbers: the age in years, or yaw, pitch and roll or pan and tilt in degrees.
     pub target: Vec<f32>,
 }
 
 impl Faces {
-    /// Takes a face, or records why `sample` of `file` is none.
+    /// Appends a face, or records the defect of the `sample` of `file`.
     fn push(&mut self, file: &Path, sample: &str, outcome: std::result::Result<Face, Finding>) {
         match outcome {
             Ok(face) => self.faces.push(face),
@@ -92,24 +91,24 @@ impl Faces {
         }
     }
 
-    /// The faces if no more are defective than is tolerated; the report is written first.
-    fn within(self, tolerance: &Tolerance) -> Result<Self> {
+    /// Returns the faces, unless more are defective than is tolerated. The report is written first.
+    fn check_tolerance(self, tolerance: &Tolerance) -> Result<Self> {
         let bad = self.quarantine.defects.len();
         tolerance.list(&self.quarantine)?;
         tolerance.check(&self.quarantine, bad, bad + self.faces.len())?;
         Ok(self)
     }
 
-    /// SHA-256 of the names and targets of the faces, in their order.
+    /// Returns the SHA-256 of the names and targets of the faces, in their order.
     pub fn digest(&self) -> String {
         crate::digest::digest(self.faces.iter().map(|face| (&face.name, &face.target)))
     }
 
-    /// Which of these faces are the same photograph, byte for byte, as one of the `others`: what tells nothing of how
-    /// well a network that learnt from these does on faces it has not seen.
+    /// Returns the faces that are the same photograph, byte for byte, as one of `others`. They do not show how
+    /// well a network that was trained on `others` predicts unseen faces.
     ///
     /// # Errors
-    /// As [`Pixels::bytes`], but for a file that is not there, which is no other's photograph.
+    /// The errors of [`Pixels::bytes`]. A missing file is no error; it equals no other photograph.
     pub fn repeated_in(&self, others: &Self) -> Result<Vec<&Face>> {
         let digest = |face: &Face| match face.pixels.bytes() {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -127,10 +126,10 @@ impl Faces {
     }
 }
 
-/// The faces of a dataset, and what was left out of it.
+/// Faces of a dataset, and the defective entries that were left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faces {
-    /// In the order of the source.
+    /// Faces in the order of the source.
     pub faces: Vec<Face>,
     /// Defective entries.
     pub quarantine: Quarantine,

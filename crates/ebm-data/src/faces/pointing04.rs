@@ -9,29 +9,29 @@ use crate::error::{Error, Result};
 use crate::files::{files_in, names_in, read_settings};
 use crate::quarantine::{DefectCode, Finding};
 
-/// How the folder of a person begins; its number follows.
+/// Prefix of the folder of a person; the person's number follows.
 const PERSON: &str = "Person";
-/// The largest angle, in degrees.
+/// Largest angle, in degrees.
 const MAX_ANGLE: i16 = 90;
 
-/// The side of a crop over the longer side of the face's box.
+/// Default ratio of the side of a crop to the longer side of the face's box.
 pub const SCALE: f64 = 1.3;
 
-/// Reads the photographs of the folders `Person01`, `Person02` … below `root`, by name. Targets are pan and
+/// Reads the photographs of the folders `Person01`, `Person02` … in `root`, sorted by name. Targets are pan and
 /// tilt in degrees.
 ///
-/// `person01146+15-30.jpg` is of person 01, series 1, number 46, tilt 15, pan −30. The `.txt` of the same name has the
-/// face's box: after the lines with the image's name and with `Face` its centre's column and row, its width
-/// and its height, in pixels. The crop is a square about the centre, `scale` times as
-/// long as the longer side, such as [`SCALE`].
+/// The name `person01146+15-30.jpg` means person 01, series 1, number 46, tilt 15, pan −30. The `.txt` of the
+/// same name has the face's box. After the lines with the image's name and with `Face` it has the column and the
+/// row of the centre, the width and the height, in pixels. The crop is a square about the centre, `scale` times
+/// as long as the longer side of the box, such as [`SCALE`].
 ///
-/// A photograph is defective if its name tells no pose or another person than its folder, its box is missing,
-/// not four numbers, empty or without a pixel of the image, or the image's header cannot be read.
+/// A photograph is defective if its name has no pose or names another person than its folder. It is also defective if
+/// its box is missing, not four numbers, empty or outside the image, or if the image's header cannot be read.
 ///
 /// # Errors
-/// [`Error::Io`] for what cannot be listed, [`Error::Data`] for a folder without photographs,
-/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a scale or a fraction
-/// out of its domain.
+/// [`Error::Io`] for a folder that cannot be listed, [`Error::Data`] for a folder without photographs,
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a `scale` or a tolerated
+/// fraction outside its domain.
 pub fn load(root: &Path, scale: f64, tolerance: &Tolerance) -> Result<Faces> {
     if !(scale > 0. && scale <= 100.) {
         let detail = format!("{scale} is no scale of a crop; give a positive one, such as 1.3");
@@ -62,10 +62,10 @@ pub fn load(root: &Path, scale: f64, tolerance: &Tolerance) -> Result<Faces> {
                 .to_owned();
         return Err(Error::format(root, "the folder of Pointing'04", detail));
     }
-    collected.within(tolerance)
+    collected.check_tolerance(tolerance)
 }
 
-/// The crop and the pose of a photograph.
+/// Returns the crop and the pose of a photograph.
 fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4], Vec<f32>), Finding> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let target = pose(&stem, person).map_err(|detail| Finding::new(DefectCode::BadAnnotation, detail))?;
@@ -91,7 +91,7 @@ fn face(path: &Path, person: &str, scale: f64) -> std::result::Result<([i64; 4],
     Ok((square_about([x, y, width, height], scale), target))
 }
 
-/// Pan and tilt of the name of an image of `person`, or why it tells none.
+/// Parses pan and tilt from the name of an image of `person`. The error says why the name has none.
 fn pose(stem: &str, person: &str) -> std::result::Result<Vec<f32>, String> {
     let fail = || {
         format!("the name {stem:?} is not of the form person01146+15-30: person, series, number, tilt, pan")
@@ -115,7 +115,7 @@ fn pose(stem: &str, person: &str) -> std::result::Result<Vec<f32>, String> {
     Ok(vec![angle(pan)?, angle(tilt)?])
 }
 
-/// The centre's column and row, the width and the height of a box.
+/// Reads a box: the column and the row of the centre, the width and the height.
 fn read_box(path: &Path) -> std::result::Result<[f64; 4], String> {
     let text = read_settings(path).map_err(|error| error.to_string())?;
     let words: Vec<&str> = text.split_whitespace().skip_while(|word| *word != "Face").skip(1).collect();
@@ -127,7 +127,7 @@ fn read_box(path: &Path) -> std::result::Result<[f64; 4], String> {
     })
 }
 
-/// Whether a text is of digits alone.
+/// Returns whether a text consists of digits only.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

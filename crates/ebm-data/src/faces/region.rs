@@ -1,18 +1,18 @@
-//! Parts of images.
+//! Cropping of image regions.
 
 use crate::Error;
 use crate::decode::DecodeLimits;
 use crate::image::Image;
 use crate::quarantine::{DefectCode, Finding};
 
-/// The part `[x0, y0, x1, y1]` of an image, black beyond it; or why there is none.
+/// Returns the region `[x0, y0, x1, y1]` of an image, black beyond the image; or the defect of the region.
 pub(super) fn crop(image: &Image, [x0, y0, x1, y1]: [i64; 4]) -> Result<Image, Finding> {
     let say = |what: &str| format!("the region {:?} {what}", [x0, y0, x1, y1]);
     let side = |start: i64, end: i64| end.checked_sub(start).and_then(|side| usize::try_from(side).ok());
     let (Some(width @ 1..), Some(height @ 1..)) = (side(x0, x1), side(y0, y1)) else {
         return Err(Finding::new(DefectCode::BadBox, say("is empty")));
     };
-    // Columns and rows of the image that the region shows, and where the first of them lies in it.
+    // Columns or rows of the image that the region shows, and their offset in the region.
     let overlap = |start: i64, end: i64, len: usize| {
         let inside = |place: i64| usize::try_from(place).unwrap_or_default().min(len);
         (inside(start)..inside(end), usize::try_from(start.saturating_neg()).unwrap_or_default())
@@ -38,20 +38,20 @@ pub(super) fn crop(image: &Image, [x0, y0, x1, y1]: [i64; 4]) -> Result<Image, F
     Ok(Image { width, height, pixels })
 }
 
-/// The square about the centre of a face's box, `scale` times as long as its longer side: `[x0, y0, x1, y1]`,
-/// half-open, in pixels. The box is its centre and its lengths.
+/// Returns the square `[x0, y0, x1, y1]` about the centre of a face's box, half-open, in pixels. Its side is
+/// `scale` times the longer side of the box, which is given by its centre, its width and its height.
 pub(super) fn square_about([x, y, width, height]: [f64; 4], scale: f64) -> [i64; 4] {
     let side = (scale * width.max(height)).round().max(1.);
     let [x0, y0] = [x, y].map(|centre| (centre - side / 2.).round());
     [x0, y0, x0 + side, y0 + side].map(|corner| corner as i64)
 }
 
-/// The crop of a face whose box `[x, y, width, height]` in `image` is given, as the datasets here have it: a square
-/// about the box's centre, `scale` times as long as its longer side, black beyond the image.
+/// Crops a face with the box `[x, y, width, height]` from `image`, as the datasets here are cropped. The crop is
+/// a square about the box's centre, `scale` times as long as its longer side, black beyond the image.
 ///
 /// # Errors
-/// [`Error::Argument`] for a box without an area, that is no number, or none of which lies in the image, and for a
-/// scale that is not positive.
+/// [`Error::Argument`] for a box that has no area, is not finite or lies outside the image, and for a scale that
+/// is not positive.
 pub fn crop_face(image: &Image, bbox: [f64; 4], scale: f64) -> crate::Result<Image> {
     let [x, y, width, height] = bbox;
     let say = |detail: String| Error::Argument { name: "box", detail };

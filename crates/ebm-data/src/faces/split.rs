@@ -1,4 +1,4 @@
-//! Which faces are for training, validation and testing, drawn once and written down.
+//! Random partition of faces into training, validation and test, which is written to a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::draw::shuffle;
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
 
-/// The version of the file and of the way parts are drawn.
+/// Version of the file and of the way parts are drawn.
 const VERSION: u32 = 1;
-/// Names quoted in an error message.
+/// Number of names quoted in an error message.
 const SHOWN: usize = 5;
 
-/// A partition of a dataset's names, with the seed that drew it.
+/// Partition of a dataset's names, with the seed that drew it.
 ///
-/// A draw depends on the seed and on the set of names, not on their order.
+/// A draw depends on the seed and on the set of names, not on the order of the names.
 ///
 /// ```
 /// # use ebm_data::faces::split::Split;
@@ -36,7 +36,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// All of `names` in one part.
+    /// Puts all of `names` into one part.
     ///
     /// # Errors
     /// [`Error::Data`] if a name occurs twice.
@@ -57,11 +57,11 @@ impl Split {
         self.draw_groups(from, to, count, |name| name)
     }
 
-    /// As [`Split::draw`], but draws `count` groups of names: those with the same `group_of`. For recordings
-    /// that must not be on both sides, see [`folder_of`].
+    /// Moves `count` groups of names like [`Split::draw`]. Names with the same `group_of` form a group. Groups
+    /// keep recordings of one person on one side, see [`folder_of`].
     ///
     /// # Errors
-    /// Those of [`Split::draw`].
+    /// The errors of [`Split::draw`].
     pub fn draw_groups(
         self,
         from: &str,
@@ -77,12 +77,13 @@ impl Split {
         Ok(self.moved(from, to, drawn, &group_of))
     }
 
-    /// For cross-validation, one split for each of `count` shares of the groups of the part `from`, drawn as
-    /// by [`Split::draw_groups`] and as equal as can be: the share is the new part `to`.
+    /// Draws `count` splits for cross-validation. The groups of the part `from` are drawn as by
+    /// [`Split::draw_groups`] and divided into shares as equal as possible. Each split has one share as its new
+    /// part `to`.
     ///
     /// # Errors
-    /// [`Error::Data`] if there is no part `from`, there is a part `to`, or there are fewer than two shares
-    /// or groups for them.
+    /// [`Error::Data`] if there is no part `from`, there is a part `to`, `count` is below two, or there are fewer
+    /// groups than `count`.
     pub fn folds(
         &self,
         from: &str,
@@ -97,13 +98,13 @@ impl Split {
                 format!("part {from:?} has {len} groups, which make 2 to {len} folds and not {count}");
             return Err(fail(detail));
         }
-        // The first shares are one larger where the groups do not divide evenly.
+        // The first shares have one group more if the groups do not divide evenly.
         let start = |fold: usize| fold * (len / count) + fold.min(len % count);
         let share = |fold: usize| groups.get(start(fold)..start(fold + 1)).unwrap_or_default();
         Ok((0..count).map(|fold| self.clone().moved(from, to, share(fold), &group_of)).collect())
     }
 
-    /// The groups of a part in the order in which they are drawn for a new part.
+    /// Returns the groups of a part in the order in which they are drawn for the new part `to`.
     fn shuffled_groups(&self, from: &str, to: &str, group_of: impl Fn(&str) -> &str) -> Result<Vec<String>> {
         if self.parts.contains_key(to) {
             return Err(fail(format!("part {to:?} is drawn already")));
@@ -139,13 +140,13 @@ impl Split {
         write_atomic(path, &bytes)
     }
 
-    /// The sorted names of a part.
+    /// Returns the sorted names of a part.
     pub fn part(&self, part: &str) -> Option<&[String]> {
         self.parts.get(part).map(Vec::as_slice)
     }
 
-    /// The faces of each part, sorted by name. A name that is not among the faces but in the quarantine is
-    /// left out, and its defect goes with the part.
+    /// Returns the faces of each part, sorted by name. A name that is not among the faces but in their quarantine
+    /// is left out; its defect is moved to the part.
     ///
     /// # Errors
     /// [`Error::Data`], with the names, if the split has names that are not among the faces, the faces have
@@ -179,7 +180,7 @@ impl Split {
     }
 }
 
-/// The part of a name before its last `/`: of Pointing'04's `Person01/person01146+15-30` the person.
+/// Returns the part of a name before its last `/`, such as the person of Pointing'04's `Person01/person01146+15-30`.
 pub fn folder_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }

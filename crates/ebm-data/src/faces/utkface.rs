@@ -1,7 +1,7 @@
-//! UTKFace: one face in an image, whose name tells the age.
+//! UTKFace: images of one face each; the name of the file contains the age.
 //!
-//! Cao, Mirjalili and Raschka published the split that the paper uses: 13 147 images to train on and 3 287 to
-//! test on, ages 21 to 60, as two CSV files whose label is the age minus 21. Here the target is the age.
+//! Cao, Mirjalili and Raschka published the split that the paper uses: 13 147 training images and 3 287 test
+//! images, ages 21 to 60, as two CSV files whose label is the age minus 21. Here the target is the age itself.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::error::{Error, Result};
 use crate::files::files_in;
 use crate::quarantine::{DefectCode, Finding};
 
-/// The oldest age that is believed, in years.
+/// Largest plausible age, in years.
 const MAX_AGE: f32 = 120.;
-/// What a split is.
+/// Name of the list in error messages.
 const LIST: &str = "a list of files and ages";
-/// What is added to a label to get the age: the conventions that are told apart.
+/// Numbers that may have to be added to a label to get the age, one per known convention.
 const SHIFTS: [f32; 2] = [0., 21.];
 
-/// The age in years that the file name `name` tells, such as 34 of `34_0_1_20170117163203851.jpg.chip.jpg`.
+/// Parses the age in years from a file name, such as 34 from `34_0_1_20170117163203851.jpg.chip.jpg`.
 ///
-/// Only the number before the first `_` matters: of the published names some lack the race or a dot, or have
-/// a space or a digit too many.
+/// Only the number before the first `_` is read, because some of the published names lack the race or a dot, or
+/// have an extra space or digit.
 ///
 /// # Errors
-/// In words, for a name that does not begin with a whole number and `_`, or one outside 0 to 120.
+/// A description, for a name that does not begin with a whole number and `_`, or an age outside 0 to 120.
 pub fn age_of_name(name: &str) -> std::result::Result<f32, String> {
     let form = "UTKFace's names are AGE_GENDER_RACE_DATE.jpg.chip.jpg, with an age of 0 to 120 years";
     let fail = |detail: String| format!("{name}: {detail}; {form}");
@@ -36,20 +36,20 @@ pub fn age_of_name(name: &str) -> std::result::Result<f32, String> {
     check_age(age).map_err(fail)
 }
 
-/// Reads the faces that the CSV file `split` lists, with images in the directory `images`, in the list's
-/// order.
+/// Reads the faces that the CSV file `split` lists, in its order, with images in the directory `images`.
 ///
-/// The file has a header with the columns `file` and `age`; others, such as the published files' row numbers,
-/// are ignored. The label under `age` is the age minus `shift`: 0 or 21, whichever makes labels agree with the
-/// names; names must tell the age then. With a number, names are not looked at. Targets are ages in years.
+/// The header of the file has the columns `file` and `age`; other columns, such as the published files' row
+/// numbers, are ignored. The label under `age` is the age minus `shift`. With `None` the shift is 0 or 21,
+/// whichever makes the labels agree with the names, and each name must contain the age. With a number, names are
+/// not parsed. Targets are ages in years.
 ///
-/// An entry is defective if its label is no number, its age is outside 0 to 120 or contradicts its name, its
-/// name tells no age (with a shift told from the names), or its file is listed twice or not there.
+/// An entry is defective if its label is no number, its age is outside 0 to 120, or its file is listed twice or
+/// missing. Without a given shift it is also defective if its name has no age or contradicts the label.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Data`] for a file that is not readable, no such list, or empty, or that agrees with its
-/// names under neither convention; [`Error::TooManyDefects`] above the tolerated fraction; [`Error::Argument`] for a
-/// shift or a fraction out of its domain.
+/// [`Error::Io`] and [`Error::Data`] for a file that is unreadable, has another format, is empty, or agrees with
+/// its names under neither convention; [`Error::TooManyDefects`] above the tolerated fraction;
+/// [`Error::Argument`] for a shift or a tolerated fraction outside its domain.
 pub fn load(images: &Path, split: &Path, shift: Option<f32>, tolerance: &Tolerance) -> Result<Faces> {
     let rows = read_rows(split, &["age"], LIST)?;
     if let Some(shift) = shift.filter(|shift| !shift.is_finite()) {
@@ -68,15 +68,14 @@ pub fn load(images: &Path, split: &Path, shift: Option<f32>, tolerance: &Toleran
     faces_of_rows((split, &rows), images, target, tolerance)
 }
 
-/// Reads every JPEG and PNG file of the directory `images`, by name, with the age that its name tells.
+/// Reads every JPEG and PNG file of the directory `images`, sorted by name, with the age in its name.
 ///
-/// Other files and subdirectories are ignored. A name without an age, or with one outside 0 to 120, is a
-/// defect.
+/// Other files and subdirectories are ignored. A name without an age, or with one outside 0 to 120, is a defect.
 ///
 /// # Errors
 /// [`Error::Io`] for a directory that cannot be read, [`Error::Data`] for one without images,
-/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its
-/// domain.
+/// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a tolerated fraction outside
+/// its domain.
 pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let mut collected = Faces::default();
     let names = files_in(images, &["jpg", "jpeg", "png"])?;
@@ -93,16 +92,17 @@ pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
         };
         collected.push(images, &name, outcome);
     }
-    collected.within(tolerance)
+    collected.check_tolerance(tolerance)
 }
 
-/// The label of a row.
+/// Parses the label of a row.
 fn label(row: &Row) -> std::result::Result<f32, String> {
     let label = row.numbers[0].trim().parse::<f32>().ok().filter(|label| label.is_finite());
     label.ok_or_else(|| format!("label {:?} is no number", row.numbers[0]))
 }
 
-/// The shift under which more than half of the labels agree with the names, or what was found instead.
+/// Returns the shift under which more than half of the labels agree with the names. The error describes what was
+/// found.
 fn tell_shift(rows: &[Row]) -> std::result::Result<f32, String> {
     let told = |row: &Row| Some(age_of_name(&row.file).ok()? - label(row).ok()?);
     let told: Vec<f32> = rows.iter().filter_map(told).collect();

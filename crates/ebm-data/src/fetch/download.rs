@@ -1,4 +1,4 @@
-//! From an address to a file in its place: attempts, resumption, hash, rename.
+//! Download of an address to a file: attempts, resumption, hash, rename.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -13,26 +13,26 @@ use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderName, HeaderValue, Response, Uri, header};
 use ureq::{Agent, Body};
 
-use super::{Event, Report, at, sha256_of};
+use super::{Event, Report, io_error, sha256_of};
 use crate::error::{Error, Result};
 
-/// Bytes read at once.
+/// Size of the read buffer, in bytes.
 const BUFFER: usize = 1 << 16;
-/// Attempts in a row without [`PROGRESS`], after which an address is given up.
+/// Number of failed attempts in a row without [`PROGRESS`] after which the download fails.
 const ATTEMPTS: u32 = 5;
-/// Bytes that must be new for a failed attempt not to count.
+/// Number of new bytes that resets the count of failed attempts.
 const PROGRESS: u64 = 1 << 20;
-/// A server that asks to wait longer gets an error instead.
+/// Longest wait that a server may ask for; a longer one is an error.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// Whether anything is fetched, and how long is waited.
+/// Options of a download: offline or not, and waiting times.
 #[derive(Clone)]
 pub struct FetchOptions {
-    /// Whether nothing is fetched: what is there is verified, what is missing is listed.
+    /// `true` to fetch nothing: files that exist are verified, missing files are listed.
     pub offline: bool,
-    /// A connection over which nothing comes for this long is cut; by default a minute.
+    /// A connection without data for this long is cut; one minute by default.
     pub stall: Duration,
-    /// The first wait between two attempts, by default a second; each is twice the one before.
+    /// First wait between two attempts, one second by default. Each further wait is twice the one before.
     pub backoff: Duration,
 }
 
@@ -43,7 +43,7 @@ impl Default for FetchOptions {
     }
 }
 
-/// The address if it may be talked to, and whether it is this machine: https, or http on this machine.
+/// Parses the address if it is allowed: https, or http on this machine. Also returns whether it is on this machine.
 fn allowed(url: &str) -> Option<(Uri, bool)> {
     let uri: Uri = url.parse().ok()?;
     let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']);
@@ -52,8 +52,8 @@ fn allowed(url: &str) -> Option<(Uri, bool)> {
     (scheme == "https" || scheme == "http" && local).then_some((uri, local))
 }
 
-/// An address as messages show it: without a user's name and password.
-fn shown(address: &str) -> Cow<'_, str> {
+/// Returns an address for messages, without a user's name and password.
+fn redacted(address: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = address.split_once("://") else { return address.into() };
     let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest[..host].rfind('@') {
@@ -62,8 +62,8 @@ fn shown(address: &str) -> Cow<'_, str> {
     }
 }
 
-/// Tries `once` until it succeeds, or further attempts are of no use; it tells how many bytes are here then.
-pub(super) fn persist<T>(
+/// Calls `once` until it succeeds or further attempts are useless. It returns the number of bytes received so far.
+pub(super) fn retry<T>(
     options: &FetchOptions,
     report: Report<'_>,
     once: &mut dyn FnMut(Report<'_>) -> (u64, Result<T>),
@@ -85,30 +85,30 @@ pub(super) fn persist<T>(
     }
 }
 
-/// What is to come.
+/// Address and file of a download.
 pub(super) struct Target<'a> {
     pub path: &'a Path,
     pub url: &'a str,
-    /// The first digits of its hash.
+    /// First digits of the file's hash; empty if unknown.
     pub sha256: &'a str,
-    /// In bytes, if known.
+    /// Size in bytes, if known.
     pub size: Option<u64>,
-    /// A token for the host of the address.
+    /// Token for the host of the address.
     pub bearer: Option<&'a str>,
 }
 
 impl Target<'_> {
-    /// An error of this `kind` about what the address has.
+    /// Returns an error of this `kind` about the content at the address.
     pub fn error(&self, kind: fn(PathBuf, String) -> Error, detail: impl Display) -> Error {
-        kind(self.path.into(), format!("{}: {detail}", shown(self.url)))
+        kind(self.path.into(), format!("{}: {detail}", redacted(self.url)))
     }
 
     pub fn broken(&self, detail: impl Display) -> Error {
         self.error(|path, detail| Error::Network(path, detail, None), detail)
     }
 
-    /// The answer of the address, from the byte `start` on. Redirects stay https; the token goes to the host of the
-    /// address alone.
+    /// Requests the address, from the byte `start` on. Redirects stay on https. The token is sent only to the
+    /// host of the address.
     pub fn ask(&self, start: u64, options: &FetchOptions) -> Result<Response<Body>> {
         let refused = || self.error(Error::Data, "only https, or http on this machine");
         let (uri, local) = allowed(self.url).ok_or_else(refused)?;
@@ -124,7 +124,7 @@ impl Target<'_> {
             .timeout_send_request(stall)
             .timeout_recv_response(stall)
             .timeout_per_read(stall);
-        // A proxy of the environment is for the outside world.
+        // A proxy of the environment is for other machines.
         let config = if local { config.proxy(None) } else { config };
         let mut request = config.build().new_agent().get(&uri);
         if let Some(token) = self.bearer {
@@ -151,14 +151,14 @@ impl Target<'_> {
         }
     }
 
-    /// What an answer without the file says; the server may ask to wait so many seconds.
+    /// Returns the error of an answer without the file. The server may ask to `wait` a number of seconds.
     fn refusal(&self, status: u16, wait: Option<u64>) -> Error {
         let wait = wait.map(Duration::from_secs);
         let advice = match (status, wait) {
             (408 | 425 | 429 | 500 | 502..=504, wait) if wait.is_none_or(|wait| wait <= LONGEST_WAIT) => {
                 return Error::Network(
                     self.path.into(),
-                    format!("{} answers {status}", shown(self.url)),
+                    format!("{} answers {status}", redacted(self.url)),
                     wait,
                 );
             }
@@ -166,32 +166,32 @@ impl Target<'_> {
                 "it is not for everybody; for a repository of the Hub accept its terms on its page, and set \
                  HF_TOKEN to a token that may read it"
             }
-            (404 | 410, _) => "nothing of that name is there; see its page for how it is called now",
+            (404 | 410, _) => "there is no such file; see its page for its present name",
             (_, Some(wait)) => &format!("it asks to wait {} s; run again after that", wait.as_secs()),
             _ => "run again later, or see its page for another address",
         };
-        Error::Failure(self.path.into(), format!("{} answers {status}: {advice}", shown(self.url)))
+        Error::Failure(self.path.into(), format!("{} answers {status}: {advice}", redacted(self.url)))
     }
 
-    /// Fetches the file; its hash. The caller holds the lock.
+    /// Fetches the file and returns its hash. The caller holds the lock.
     pub fn fetch(&self, options: &FetchOptions, report: Report<'_>) -> Result<String> {
         let mut part = Part::open(self.path)?;
-        let outcome = persist(options, report, &mut |report| {
+        let outcome = retry(options, report, &mut |report| {
             let outcome = self.attempt(&mut part, options, report);
             report(Event::End);
             (part.len, outcome)
         });
         if outcome.is_err() && (part.len == 0 || self.sha256.is_empty()) {
-            // Nothing that a later process could go on from.
+            // A later process could not continue from it.
             let _ = fs::remove_file(&part.path);
         }
         let sha256 = outcome?;
-        part.file.sync_all().map_err(at("write", &part.path))?;
-        fs::rename(&part.path, self.path).map_err(at("move into place", self.path))?;
+        part.file.sync_all().map_err(io_error("write", &part.path))?;
+        fs::rename(&part.path, self.path).map_err(io_error("move into place", self.path))?;
         Ok(sha256)
     }
 
-    /// One request, if the part is not whole; its hash, which is the right one.
+    /// Makes one request, unless the part is complete, and returns the verified hash.
     fn attempt(&self, part: &mut Part, options: &FetchOptions, report: Report<'_>) -> Result<String> {
         let mut mended = true;
         if self.size.is_none_or(|size| part.len != size) {
@@ -210,13 +210,13 @@ impl Target<'_> {
              the file, mend the manifest",
             self.sha256
         );
-        // The halves may be of different contents: once from the start tells.
+        // The two halves may come from different contents; a download from the start decides.
         Err(if mended { self.broken(detail) } else { self.error(Error::Data, detail) })
     }
 
-    /// The body that belongs behind the bytes of the part, and the whole file's size if anybody tells it.
+    /// Returns the body that continues the part, and the size of the whole file if it is known.
     fn begin(&self, part: &mut Part, options: &FetchOptions) -> Result<(Body, Option<u64>)> {
-        // Only the hash of the whole tells whether two halves belong together.
+        // Only the hash of the whole shows whether two halves belong together.
         if self.sha256.is_empty() || self.size.is_some_and(|size| part.len > size) {
             part.restart()?;
         }
@@ -248,7 +248,7 @@ impl Target<'_> {
         }
     }
 
-    /// Appends the body to the part, which has `total` bytes then.
+    /// Appends the body to the part, which then has `total` bytes.
     fn receive(&self, part: &mut Part, body: Body, total: Option<u64>, report: Report<'_>) -> Result<()> {
         let (mut body, mut buffer) = (body.into_reader(), vec![0; BUFFER]);
         loop {
@@ -265,7 +265,7 @@ impl Target<'_> {
                 let detail = "it sends more than was promised; the manifest or the server is wrong";
                 return Err(self.error(Error::Data, detail));
             }
-            part.file.write_all(&buffer[..n]).map_err(at("write", &part.path))?;
+            part.file.write_all(&buffer[..n]).map_err(io_error("write", &part.path))?;
             part.len += n as u64;
             report(Event::Advance(part.len));
         }
@@ -276,7 +276,7 @@ fn text(response: &Response<Body>, name: HeaderName) -> &str {
     response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// `<path>.<suffix>`.
+/// Returns `<path>.<suffix>`.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -284,7 +284,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A file that is not whole yet, `<name>.part`.
+/// A file that is not complete yet, `<name>.part`.
 struct Part {
     path: PathBuf,
     file: File,
@@ -292,19 +292,19 @@ struct Part {
 }
 
 impl Part {
-    /// Opens what an earlier process left of `target`; nothing but a regular file is taken for that.
+    /// Opens the part of `target` that an earlier process left, or creates it. It must be a regular file.
     fn open(target: &Path) -> Result<Self> {
         let path = beside(target, "part");
         let opened = check_output(&path).and_then(|()| {
             let mut file = File::options().create(true).append(true).open(&path)?;
             Ok((file.seek(SeekFrom::End(0))?, file))
         });
-        let (len, file) = opened.map_err(at("open", &path))?;
+        let (len, file) = opened.map_err(io_error("open", &path))?;
         Ok(Self { path, file, len })
     }
 
     fn restart(&mut self) -> Result<()> {
         self.len = 0;
-        self.file.set_len(0).map_err(at("cut", &self.path))
+        self.file.set_len(0).map_err(io_error("cut", &self.path))
     }
 }

@@ -1,8 +1,8 @@
 //! Models of the Hugging Face Hub, through the cache that other programs of the Hub share.
 //!
-//! hf-hub knows the cache. Its client is not used: it sends the token to the host that the Hub redirects to, notices
-//! no stall and compares no hash. A blob gets its name in the cache, and a snapshot its link, only when the content
-//! has the hash that the Hub states for it.
+//! hf-hub manages the cache. Its client is not used, because it sends the token to the host that the Hub
+//! redirects to, detects no stall and compares no hash. Here a blob gets its name in the cache, and a snapshot
+//! its link, only if the content has the hash that the Hub states for it.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,36 +13,36 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
-use super::download::{FetchOptions, Target, persist};
-use super::{Report, at, hex, is_hex, take_lock};
+use super::download::{FetchOptions, Target, retry};
+use super::{Report, hex, io_error, is_hex, take_lock};
 use crate::error::{Error, Result};
 use crate::files::stays_inside;
 
-/// More than the list of a repository's files has, in bytes.
+/// Largest size of the list of a repository's files, in bytes.
 const LIST_LIMIT: u64 = 16 << 20;
-/// The endings of a model's files; nothing else is fetched. None of them can hold code.
+/// Extensions of a model's files; nothing else is fetched. No file with one of them can hold code.
 const ENDINGS: [&str; 4] = [".safetensors", ".toml", ".json", ".md"];
 
-/// Which Hub, and where its files are kept.
+/// Address of a Hub, and the folder of its cache.
 #[derive(Clone)]
 pub struct Hub {
-    /// The folder that holds `models--owner--name`.
+    /// Folder that holds `models--owner--name`.
     pub cache: PathBuf,
-    /// `https://huggingface.co`, or a mirror.
+    /// Address of the Hub: `https://huggingface.co`, or a mirror.
     pub endpoint: String,
-    /// For repositories that are not public. Sent to the endpoint's host only.
+    /// Token for repositories that are not public. It is sent only to the endpoint's host.
     pub token: Option<String>,
-    /// Whether only the cache is used.
+    /// `true` to use only the cache.
     pub offline: bool,
 }
 
 impl Hub {
-    /// What the environment's variables say, which `variable` looks up: `HF_HUB_CACHE` or `HF_HOME` (else
-    /// `.cache/huggingface` in `HOME`), `HF_ENDPOINT`, `HF_TOKEN` (else the file that a login has written),
+    /// Reads the settings from environment variables, which `variable` looks up: `HF_HUB_CACHE` or `HF_HOME`
+    /// (else `.cache/huggingface` in `HOME`), `HF_ENDPOINT`, `HF_TOKEN` (else the file that a login has written),
     /// `HF_HUB_OFFLINE`.
     ///
     /// # Errors
-    /// [`Error::Failure`] without any home.
+    /// [`Error::Failure`] if no variable names a home.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let user = given("HOME").or_else(|| given("USERPROFILE"));
@@ -54,7 +54,7 @@ impl Hub {
         let homeless = || Error::Failure("the Hub's cache".into(), "it has no place: set HF_HOME".into());
         let yes = |value: String| ["1", "on", "yes", "true"].contains(&value.to_lowercase().as_str());
         Ok(Self {
-            // A variable that is set from a file ends as the file does.
+            // A variable that was set from a file may end with a newline.
             token: token.map(|token| token.trim().to_owned()),
             cache: given("HF_HUB_CACHE").map(PathBuf::from).or(hub).ok_or_else(homeless)?,
             endpoint: given("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()),
@@ -62,7 +62,7 @@ impl Hub {
         })
     }
 
-    /// The address of `path`, of a repository's `revision`: a slash in that is no part of the path.
+    /// Returns the address of `path` at a `revision` of a repository. A slash in `revision` is escaped.
     fn url(&self, path: &str, revision: &str, more: &str) -> String {
         const PATH: &AsciiSet =
             &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -72,30 +72,30 @@ impl Hub {
     }
 }
 
-/// A model of the Hub, or a file or folder in it: `hub:OWNER/NAME`, or `hub:OWNER/NAME@REVISION`, and behind that
-/// `/PATH`.
+/// Model of the Hub, or a file or folder in it: `hub:OWNER/NAME`, or `hub:OWNER/NAME@REVISION`, each optionally
+/// followed by `/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubModel {
-    /// `OWNER/NAME`.
+    /// Name of the repository, `OWNER/NAME`.
     pub repo: String,
-    /// A branch, a tag or a commit.
+    /// Branch, tag or commit.
     pub revision: String,
-    /// The path in the repository; empty for all of it.
+    /// Path in the repository; empty for the whole repository.
     pub file: String,
 }
 
 impl HubModel {
-    /// What its name begins with.
+    /// Prefix of the name of a model of the Hub.
     pub const PREFIX: &str = "hub:";
 
-    /// Fetches those of its files that are a model's and not in the part of the cache that is `kept` for it.
+    /// Fetches the model's files that are not in `kept`, its part of the cache.
     fn fetch(&self, kept: &CacheRepo, hub: &Hub, options: &FetchOptions, report: Report<'_>) -> Result<()> {
         let url = hub.url(&format!("api/models/{}/revision", self.repo), &self.revision, "") + "?blobs=true";
         let (path, bearer) = (PathBuf::from(self.to_string()), hub.token.as_deref());
         let list = Target { path: &path, url: &url, sha256: "", size: None, bearer };
-        let (commit, mut files) = persist(options, report, &mut |_| (0, listing(&list, options)))?;
+        let (commit, mut files) = retry(options, report, &mut |_| (0, listing(&list, options)))?;
         files.retain(|file| ENDINGS.iter().any(|ending| file.name.ends_with(ending)));
-        // What is refused is refused before anything is fetched.
+        // All names are checked before anything is fetched.
         if let Some(bad) = files.iter().find(|file| !file.is_named()) {
             let name = &bad.name;
             let detail = format!(
@@ -108,17 +108,16 @@ impl HubModel {
             let url = hub.url(&resolve, &commit, &format!("/{}", file.name));
             file.fetch(&snapshot, &Target { url: &url, ..list }, options, report)?;
         }
-        kept.create_ref(&commit).map_err(at("write the revision of", &snapshot))
+        kept.create_ref(&commit).map_err(io_error("write the revision of", &snapshot))
     }
 }
 
-/// The folder of the Hub's cache that holds the model, or the file or folder in it that is meant. What is not
-/// there is fetched: the files of a model, which end in `.safetensors`, `.toml`, `.json` and `.md`, each of the
-/// size and the hash that the Hub states.
-///
+/// Returns the folder of the Hub's cache that holds the model, or the requested file or folder in it. Missing
+/// files are fetched: all files that end in `.safetensors`, `.toml`, `.json` and `.md`. Each must have the size
+/// and the hash that the Hub states.
 /// # Errors
-/// [`Error::Failure`] where the repository, or the cache if only that is used, does not have it, or it is not for
-/// everybody; [`Error::Data`] for a list that names files elsewhere; else those of [`super::get_entry`].
+/// [`Error::Failure`] if the repository, or the cache with `offline`, does not have it, or access is refused;
+/// [`Error::Data`] for a list with a file outside the folder; otherwise the errors of [`super::get_entry`].
 pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Report<'_>) -> Result<PathBuf> {
     let HubModel { repo, revision, file } = model;
     let repo = Repo::with_revision(repo.clone(), RepoType::Model, revision.clone());
@@ -127,7 +126,7 @@ pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Rep
         model.fetch(&kept, hub, options, report)?;
     }
     let of_commit = || Some(kept.pointer_path(revision).join(file)).filter(|path| path.exists());
-    // Joined to an empty path it would end with a slash.
+    // Joining an empty path would add a slash at the end.
     let found = kept.get(file).or_else(of_commit).map(|path| path.components().collect());
     found.ok_or_else(|| {
         let why = match hub.offline {
@@ -140,17 +139,17 @@ pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Rep
     })
 }
 
-/// A file of a model, as the Hub lists it.
-struct Listed {
+/// File of a model, as the Hub lists it.
+struct HubFile {
     name: String,
-    /// What the Hub calls its content: SHA-256 of a large file, git's name of a small one.
+    /// Hash of the content in the Hub's list: SHA-256 of a large file, git's id of a small one.
     tag: String,
     large: bool,
     size: Option<u64>,
 }
 
-/// The commit and the files in the list that the Hub has of a revision.
-fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Listed>)> {
+/// Fetches the Hub's list of a revision and returns the commit and the files.
+fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<HubFile>)> {
     let text = list.ask(0, options)?.into_body().into_with_config().limit(LIST_LIMIT).read_to_vec();
     let text = text.map_err(|error| list.broken(error))?;
     let found: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -158,7 +157,7 @@ fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Lis
         let (name, large) = (file["rfilename"].as_str()?.to_owned(), &file["lfs"]);
         let tag = large.get("sha256").unwrap_or(&file["blobId"]).as_str().unwrap_or_default().to_owned();
         let size = large.get("size").unwrap_or(&file["size"]).as_u64();
-        Some(Listed { name, tag, large: large.is_object(), size })
+        Some(HubFile { name, tag, large: large.is_object(), size })
     };
     let files = found["siblings"].as_array().map(|all| all.iter().filter_map(file).collect());
     let commit = found["sha"].as_str().filter(|sha| is_hex(sha, 40)).map(str::to_owned);
@@ -167,14 +166,14 @@ fn listing(list: &Target<'_>, options: &FetchOptions) -> Result<(String, Vec<Lis
     })
 }
 
-impl Listed {
-    /// Whether its name stays in the repository's folder and its content has one.
+impl HubFile {
+    /// Returns whether the name stays in the repository's folder and the hash is valid.
     fn is_named(&self) -> bool {
         let inside = stays_inside(&self.name) && !self.name.contains('\\');
         inside && is_hex(&self.tag, if self.large { 64 } else { 40 })
     }
 
-    /// Fetches its blob from the address of `from`, if the cache does not have it, and links it into the snapshot, as
+    /// Fetches the blob from the address of `from`, unless the cache has it, and links it into the snapshot, like
     /// other programs of the Hub do.
     fn fetch(
         &self,
@@ -184,8 +183,8 @@ impl Listed {
         report: Report<'_>,
     ) -> Result<()> {
         let Self { name, tag, large, size } = self;
-        let create = |folder: &Path| fs::create_dir_all(folder).map_err(at("create", folder));
-        // Beside the snapshots.
+        let create = |folder: &Path| fs::create_dir_all(folder).map_err(io_error("create", folder));
+        // The blobs are beside the snapshots.
         let blobs = snapshot.ancestors().nth(2).unwrap_or(snapshot).join("blobs");
         create(&blobs)?;
         let blob = blobs.join(tag);
@@ -196,8 +195,8 @@ impl Listed {
             target.fetch(options, report)?;
         }
         if !large && git_id(&blob)? != *tag {
-            fs::remove_file(&blob).map_err(at("remove", &blob))?;
-            return Err(target.error(Error::Data, "the content is not what git calls so; run again"));
+            fs::remove_file(&blob).map_err(io_error("remove", &blob))?;
+            return Err(target.error(Error::Data, "the content does not have git's id of it; run again"));
         }
         let pointer = snapshot.join(name);
         create(pointer.parent().unwrap_or(snapshot))?;
@@ -210,19 +209,19 @@ impl Listed {
         let linked = fs::copy(&blob, &pointer).map(drop);
         match linked {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => other.map_err(at("link", &pointer)),
+            other => other.map_err(io_error("link", &pointer)),
         }
     }
 }
 
-/// What git, and with it the Hub, calls the content of a file that is small: SHA-1 of a head and the bytes.
+/// Returns git's id of the content of a file, which the Hub states for small files: SHA-1 of a head and the bytes.
 fn git_id(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).map_err(at("read", path))?;
+    let bytes = fs::read(path).map_err(io_error("read", path))?;
     let hash = Sha1::new().chain_update(format!("blob {}\0", bytes.len())).chain_update(bytes);
     Ok(hex(hash.finalize()))
 }
 
-/// Whether the Hub may call a user, an organisation or a repository so.
+/// Returns whether a user, an organisation or a repository of the Hub may have this name.
 fn is_name(name: &str) -> bool {
     let known = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     known && !name.is_empty() && !name.starts_with('.') && !name.contains("..") && !name.contains("--")
@@ -247,7 +246,7 @@ impl FromStr for HubModel {
         };
         let detail = || {
             format!(
-                "{text:?} is no name of one; write hub:OWNER/NAME or hub:OWNER/NAME@REVISION, and behind that /PATH of a file or folder in it"
+                "{text:?} is no valid name; write hub:OWNER/NAME or hub:OWNER/NAME@REVISION, then /PATH for a file or folder in it"
             )
         };
         parts().ok_or_else(|| Error::Argument { name: "a model of the Hub", detail: detail() })

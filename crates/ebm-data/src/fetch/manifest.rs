@@ -1,4 +1,4 @@
-//! What there is to fetch, from where, and how it is recognised.
+//! Manifests: lists of the files to fetch, with their addresses and hashes.
 
 use std::path::Path;
 
@@ -8,63 +8,63 @@ use super::is_hex;
 use crate::error::{Error, Result};
 use crate::files::{read_settings, stays_inside};
 
-/// A dataset or a set of weights. Read from `datasets/<name>.toml` or `weights/<name>.toml`.
+/// Description of a dataset or a set of weights, read from `datasets/<name>.toml` or `weights/<name>.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// What `ebm data get` calls it; the manifest's file is named the same.
+    /// Name for `ebm data get`, also the name of the manifest's file.
     pub name: String,
-    /// What people call it.
+    /// Title for display.
     pub title: String,
-    /// The publisher's page.
+    /// Address of the publisher's page.
     pub page: String,
-    /// Under which terms it may be used.
+    /// Terms of use.
     pub licence: String,
-    /// What to cite.
+    /// Publication to cite.
     pub citation: String,
-    /// The files, those of lists too.
+    /// All files, including the files of lists.
     #[serde(rename = "file", default)]
     pub files: Vec<Entry>,
-    /// Lists of files; none once the manifest is read.
+    /// Lists of files; empty after the manifest is read.
     #[serde(rename = "list", default)]
     lists: Vec<List>,
 }
 
-/// Files at one address, as a list names them that `sha256sum` wrote: 64 hexadecimal digits, two spaces, a name.
+/// List of files at one address, as `sha256sum` writes it: 64 hexadecimal digits, two spaces, a name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
-    /// The list's file, beside the manifest.
+    /// Name of the list's file, beside the manifest.
     sums: String,
-    /// Where the files go: the folder that the names are relative to.
+    /// Local folder that the names are relative to.
     path: String,
-    /// Where they are: the address that the names are relative to.
+    /// Address that the names are relative to.
     url: String,
 }
 
-/// One file, or one folder that is put there by hand.
+/// File to fetch, or file or folder that the user puts in its place.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Where it goes, relative to the folder of datasets or of weights.
+    /// Path of the file, relative to the folder of datasets or of weights.
     pub path: String,
-    /// Where it is.
+    /// Address of the file.
     pub url: Option<String>,
-    /// Without an address: what to fetch from the page and what to do with it, as an instruction.
+    /// Instruction for the user, in place of an address: the file to fetch from the page, and the next steps.
     pub by_hand: Option<String>,
-    /// Which of the program's own files it is, in place of an address.
+    /// Name of a file that is part of the program, in place of an address.
     pub embedded: Option<String>,
-    /// In bytes, if published.
+    /// Size in bytes, if published.
     pub size: Option<u64>,
-    /// 64 hexadecimal digits, or the first of them, if published.
+    /// SHA-256 in 64 hexadecimal digits, or their beginning, if published.
     #[serde(default)]
     pub sha256: String,
-    /// Of a folder: how many files it holds at least.
+    /// Smallest number of files, for a folder.
     pub entries: Option<u64>,
 }
 
 impl Entry {
-    /// What is wrong with it.
+    /// Returns a description of the first invalid field.
     fn complaint(&self) -> Option<&'static str> {
         let ways = [&self.url, &self.by_hand, &self.embedded].into_iter().flatten().count();
         let hash = self.sha256.as_str();
@@ -81,10 +81,10 @@ impl Entry {
 }
 
 impl Manifest {
-    /// Reads a manifest; its lists are beside it.
+    /// Reads a manifest and the lists beside it.
     ///
     /// # Errors
-    /// [`Error::Data`] with the place if it is no manifest, and those of [`read_settings`].
+    /// [`Error::Data`] with the line for an invalid manifest, and the errors of [`read_settings`].
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(path, &read_settings(path)?, &|sums| {
             let beside = path.parent().filter(|_| stays_inside(sums));
@@ -112,7 +112,7 @@ impl Manifest {
     }
 }
 
-/// The manifests that come with the program.
+/// Manifests that are part of the program.
 pub mod embedded {
     use super::{Manifest, Path, Result};
 
@@ -122,11 +122,11 @@ pub mod embedded {
         };
     }
 
-    /// Name and text of those in `datasets/`.
+    /// Names and texts of the manifests in `datasets/`.
     pub const DATASETS: &[(&str, &str)] = texts!("datasets":
         "coco", "utkface", "biwi", "lasot", "got10k", "trackingnet", "uav123", "otb", "coco-person");
 
-    /// Name and text of those in `weights/`.
+    /// Names and texts of the manifests in `weights/`.
     pub const WEIGHTS: &[(&str, &str)] =
         texts!("weights": "resnet18", "resnet50", "fasterrcnn", "hub-resnet50");
 
@@ -134,7 +134,7 @@ pub mod embedded {
         ($($name:literal),*) => { &[$(($name, include_bytes!(concat!("../../embedded/", $name)))),*] };
     }
 
-    /// The files that they name: lists, and annotations as gzip makes them small.
+    /// Files that the manifests name: lists, and annotations compressed by gzip.
     const CONTENTS: &[(&str, &[u8])] = contents!(
         "coco-person/images.sha256",
         "coco-person/train_many.json.gz",
@@ -143,15 +143,15 @@ pub mod embedded {
         "coco-person/test.json.gz"
     );
 
-    /// The program's own file of this name.
+    /// Returns the program's own file `name`.
     pub(in crate::fetch) fn content(name: &str) -> Option<&'static [u8]> {
         CONTENTS.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes)
     }
 
-    /// The manifest of this name in a list.
+    /// Returns the manifest `name` of a list.
     ///
     /// # Errors
-    /// As [`Manifest::read`].
+    /// The errors of [`Manifest::read`].
     pub fn find(list: &[(&str, &str)], name: &str) -> Result<Option<Manifest>> {
         let Some((name, text)) = list.iter().find(|(known, _)| *known == name) else { return Ok(None) };
         let own = |sums: &str| Some(std::str::from_utf8(content(sums)?).ok()?.to_owned());

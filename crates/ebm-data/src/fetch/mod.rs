@@ -1,16 +1,15 @@
-//! Fetching datasets and weights from their publishers; with `ebm-web` the only place of the product that opens a
-//! socket.
+//! Downloads of datasets and weights from their publishers. Only this module and `ebm-web` open sockets.
 //!
 //! [`get_entry`] brings a file of a [`Manifest`] into its place. **A file under its final name has been
-//! verified**: it grows as `<name>.part` beside it, is hashed when it is whole, and is renamed when its
-//! hash and size are right. A download that breaks, or whose process is killed, goes on where it stopped, if its
-//! hash is published. `<name>.lock` keeps a second process away.
+//! verified.** It is downloaded to `<name>.part` beside it, hashed when it is complete, and renamed when its hash
+//! and size are right. If its hash is published, a download that breaks, or whose process is killed, continues
+//! where it stopped. `<name>.lock` keeps a second process away.
 //!
-//! Where the publisher tells no hash, or its first digits, what is fetched is trusted as far. What cannot be fetched by a program is left to the user, with an instruction, and verified when it is
-//! there.
+//! If the publisher states no hash, or only its first digits, the download is checked only as far as that. Files
+//! that a program cannot fetch are left to the user, with an instruction, and verified once they exist.
 //!
-//! [`snapshot`] brings a model of the Hugging Face Hub into the cache that its programs share. The Hub's own program
-//! publishes one: `hf upload OWNER/NAME FOLDER`.
+//! [`snapshot`] brings a model of the Hugging Face Hub into the cache that its programs share. The Hub's own
+//! program publishes a model: `hf upload OWNER/NAME FOLDER`.
 
 mod download;
 mod hub;
@@ -32,46 +31,45 @@ pub use download::FetchOptions;
 pub use hub::{Hub, HubModel, snapshot};
 pub use manifest::{Entry, Manifest, embedded};
 
-/// What happens meanwhile.
+/// Event of a download.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// An answer with the file, or its rest, has begun.
+    /// An answer with the file, or the rest of it, has begun.
     Begin {
-        /// The file.
+        /// Path of the file.
         path: &'a Path,
-        /// Bytes that are done already.
+        /// Number of bytes received before.
         done: u64,
-        /// Bytes of the whole file, if known.
+        /// Size of the whole file in bytes, if known.
         total: Option<u64>,
     },
-    /// So many bytes of the file are done.
+    /// Number of bytes of the file that have been received.
     Advance(u64),
-    /// The answer is over, with or without success.
+    /// The answer has ended, with or without success.
     End,
-    /// An attempt failed and there will be another after this time.
+    /// An attempt failed. Another attempt follows after this time.
     Retry(&'a Error, Duration),
 }
 
-/// Receives what happens.
+/// Receiver of events.
 pub type Report<'a> = &'a mut dyn FnMut(Event<'_>);
 
-/// How a file of a manifest stands.
+/// State of a file of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is in its place, for this reason and with this SHA-256 in hexadecimal.
+    /// The file is in its place, for this reason and with this SHA-256 in hexadecimal.
     There(&'static str, String),
-    /// It is a folder with so many entries.
+    /// The entry is a folder with this number of entries.
     Folder(u64),
-    /// It is not there: what to do by hand, or nothing where it was not to be fetched.
+    /// The file is missing. The text says what to do by hand; `None` if fetching was disabled.
     Missing(Option<String>),
 }
 
-/// Brings a file of a manifest into its place under `dir`, or verifies the one that is there; its path, and how it
-/// stands.
+/// Brings a file of a manifest into its place below `dir`, or verifies it if it exists. Returns its path and state.
 ///
 /// # Errors
-/// [`Error::Failure`] at once if another process fetches it; [`Error::Network`] and [`Error::Failure`] where it is not
-/// to be had; [`Error::Data`] where it is wrong; [`Error::Io`].
+/// [`Error::Failure`] at once if another process fetches it; [`Error::Network`] and [`Error::Failure`] if it
+/// cannot be fetched; [`Error::Data`] if its content is wrong; [`Error::Io`].
 pub fn get_entry(
     entry: &Entry,
     dir: &Path,
@@ -79,7 +77,7 @@ pub fn get_entry(
     report: Report<'_>,
 ) -> Result<(PathBuf, State)> {
     let path = dir.join(&entry.path);
-    let state = match present(entry, &path)? {
+    let state = match check_existing(entry, &path)? {
         Some(state) => state,
         None if options.offline || entry.by_hand.is_some() => State::Missing(entry.by_hand.clone()),
         None => fetch(entry, &path, options, report)?,
@@ -89,32 +87,32 @@ pub fn get_entry(
 
 fn fetch(entry: &Entry, path: &Path, options: &FetchOptions, report: Report<'_>) -> Result<State> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(at("create", folder))?;
+        fs::create_dir_all(folder).map_err(io_error("create", folder))?;
     }
     let _lock = take_lock(path)?;
-    // The process that held the lock before may have finished the file.
-    if let Some(state) = present(entry, path)? {
+    // The process that held the lock before may have completed the file.
+    if let Some(state) = check_existing(entry, path)? {
         return Ok(state);
     }
     if let Some(name) = &entry.embedded {
-        return written(name, path, &entry.sha256);
+        return write_embedded(name, path, &entry.sha256);
     }
     let (url, sha256) = (entry.url.as_deref().unwrap_or_default(), entry.sha256.as_str());
     let target = Target { path, url, sha256, size: entry.size, bearer: None };
     let said = if sha256.len() == 64 {
         "fetched and verified"
     } else {
-        "fetched and trusted; nobody publishes all of a hash"
+        "fetched and trusted; no complete hash is published"
     };
     Ok(State::There(said, target.fetch(options, report)?))
 }
 
-/// The program's own file of this name, which must be the one that is meant.
-fn written(name: &str, path: &Path, sha256: &str) -> Result<State> {
+/// Writes the program's own file `name` after a check of its hash.
+fn write_embedded(name: &str, path: &Path, sha256: &str) -> Result<State> {
     let missing = || Error::Data(path.into(), format!("the program has no file {name}"));
     let mut bytes = Vec::new();
     let packed = embedded::content(name).ok_or_else(missing)?;
-    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).map_err(at("unpack", path))?;
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).map_err(io_error("unpack", path))?;
     let found = hex(Sha256::digest(&bytes));
     if !found.starts_with(sha256) {
         let detail = format!("the program's own file has SHA-256 {found} where {sha256} is expected");
@@ -124,7 +122,7 @@ fn written(name: &str, path: &Path, sha256: &str) -> Result<State> {
     Ok(State::There("written", found))
 }
 
-/// The right to fetch `target`, without waiting for it.
+/// Takes the lock of `target` without waiting for it.
 fn take_lock(target: &Path) -> Result<Lock> {
     let path = beside(target, "lock");
     Lock::take(&path).map_err(|error| match error {
@@ -136,11 +134,11 @@ fn take_lock(target: &Path) -> Result<Lock> {
     })
 }
 
-/// How the file or folder stands; `None` if there is none.
-fn present(entry: &Entry, path: &Path) -> Result<Option<State>> {
+/// Verifies an existing file or folder and returns its state; `None` if it does not exist.
+fn check_existing(entry: &Entry, path: &Path) -> Result<Option<State>> {
     let meta = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(at("read", path))?,
+        other => other.map_err(io_error("read", path))?,
     };
     let wrong = |detail| Err(Error::Data(path.into(), detail));
     if !meta.is_dir() {
@@ -154,13 +152,13 @@ fn present(entry: &Entry, path: &Path) -> Result<Option<State>> {
             return wrong(format!("the file has SHA-256 {sha256} where {expected} is expected; {advice}"));
         }
         let whole = expected.len() == 64;
-        let said = if whole { "verified" } else { "there; nobody publishes all of a hash" };
+        let said = if whole { "verified" } else { "there; no complete hash is published" };
         return Ok(Some(State::There(said, sha256)));
     }
     let Some(instruction) = &entry.by_hand else {
         return wrong("is a folder where a file is to be; move it away and run again".into());
     };
-    let entries = fs::read_dir(path).map_err(at("list", path))?.count() as u64;
+    let entries = fs::read_dir(path).map_err(io_error("list", path))?.count() as u64;
     match entry.entries.unwrap_or(1) {
         least if entries < least => {
             wrong(format!("holds {entries} files where at least {least} are expected: {instruction}"))
@@ -169,27 +167,27 @@ fn present(entry: &Entry, path: &Path) -> Result<Option<State>> {
     }
 }
 
-/// Bytes in hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// SHA-256 of a file, in hexadecimal.
+/// Returns the SHA-256 of a file, in hexadecimal.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read.
 pub fn sha256_of(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let read = open_input(path).and_then(|mut file| io::copy(&mut file, &mut hash));
-    read.map(|_| hex(hash.finalize())).map_err(at("read", path))
+    read.map(|_| hex(hash.finalize())).map_err(io_error("read", path))
 }
 
-/// Whether `text` is `digits` lower-case hexadecimal digits.
+/// Returns whether `text` consists of `digits` lower-case hexadecimal digits.
 fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// [`Error::Io`] of what was attempted on `path`.
-fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+/// Returns the conversion to [`Error::Io`] of an error in the `action` on `path`.
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::io(action, path, source)
 }

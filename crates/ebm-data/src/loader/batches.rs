@@ -1,4 +1,4 @@
-//! The iteration over batches.
+//! Iterators over batches.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,27 +12,27 @@ use super::plan::plan;
 use super::recipe::{Item, Recipe};
 use super::{Loader, LoaderConfig, Planes, Shared};
 use crate::error::{Error, Result};
-use crate::quarantine::{Defect, Trouble};
+use crate::quarantine::{Defect, SampleError};
 
 /// Samples of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch<S = Sample> {
-    /// The epoch, from 0.
+    /// Epoch, from 0.
     pub epoch: u64,
-    /// The step, counted over all epochs from 0.
+    /// Step, counted over all epochs from 0.
     pub step: u64,
-    /// `(N, 3, H, W)`, normalised. For detection padded with zeros at the bottom and on the right.
+    /// Normalised planes `(N, 3, H, W)`. For detection they are padded with zeros at the bottom and on the right.
     pub data: Block,
-    /// N, 3, H, W. For detection H and W are multiples of 32.
+    /// Shape N, 3, H, W. For detection H and W are multiples of 32.
     pub shape: (usize, usize, usize, usize),
     /// The N samples.
     pub samples: Vec<S>,
 }
 
-/// A batch, and the samples left out of it.
+/// A batch, and the defective samples left out of it.
 type Loaded<R> = (Option<Batch<<R as Recipe>::Sample>>, Vec<(usize, Defect)>);
 
-/// Makes the batches of some steps, one after another, in memory of its own.
+/// Worker that makes the batches of some steps, one after another, in memory of its own.
 struct Maker<R: Recipe> {
     shared: Arc<Shared<R>>,
     buffers: Arc<BufferPool>,
@@ -75,8 +75,8 @@ impl<R: Recipe> Maker<R> {
                         samples.push(sample);
                         kept.push(index);
                     }
-                    Err(Trouble::Defect(defect)) => defects.push((index, defect)),
-                    Err(Trouble::Fatal(error)) => return Err(error),
+                    Err(SampleError::Defect(defect)) => defects.push((index, defect)),
+                    Err(SampleError::Fatal(error)) => return Err(error),
                 }
             }
             if samples.is_empty() {
@@ -87,20 +87,21 @@ impl<R: Recipe> Maker<R> {
                 let shape = (samples.len(), 3, height, width);
                 return Ok((Some(Batch { epoch, step, data, shape, samples }), defects));
             }
-            // The room was for an image that is left out: once more, for the others alone.
+            // The size was for an image that is left out, so the others are prepared again.
             indices = kept;
         }
     }
 }
 
-/// A thread that makes every n-th batch, and where its batches arrive.
+/// Thread that makes every n-th batch, with the receiver of its batches.
 type Worker<R> = (Receiver<Result<Loaded<R>>>, JoinHandle<()>);
 
-/// An iterator over batches, in the order of their steps; after an error it ends.
+/// Iterator over batches, in the order of their steps. It ends after an error.
 ///
-/// Dropping it stops the worker threads and waits for the batch that each is making.
+/// Dropping it stops the worker threads and waits for the batches in progress.
 pub struct Batches<R: Recipe = DetectionRecipe> {
-    /// Step `i` after the first is the work of worker `i` modulo their number; without any, of the caller's thread.
+    /// Worker `i` makes step `i` after the first, and then every step after one round of the workers. Without
+    /// workers the caller's thread makes all steps.
     workers: Vec<Worker<R>>,
     own: Maker<R>,
     steps: Range<u64>,
@@ -110,17 +111,17 @@ pub struct Batches<R: Recipe = DetectionRecipe> {
 impl<R: Recipe> Batches<R> {
     pub(super) fn new(shared: &Arc<Shared<R>>, steps: Range<u64>) -> Result<Self> {
         let LoaderConfig { workers: count, prefetch, .. } = shared.config;
-        // One more than in the making or ready: the one that the caller holds.
+        // One more than the batches in progress or ready: the batch that the caller holds.
         let buffers = BufferPool::new(prefetch.saturating_add(1));
         let (own, first) = (Maker::new(shared, &buffers), steps.start);
         let mut batches = Self { workers: Vec::new(), own, steps: steps.clone(), first };
         let count = count.min(prefetch);
         for index in 0..count {
-            // Each has as many batches ready as are its share, less the one in the making.
+            // Each worker may have its share of the batches ready, less the batch in progress.
             let (send, receive) = sync_channel(prefetch / count - 1);
             let mut maker = Maker::new(shared, &buffers);
             let mut share = (first.saturating_add(index as u64)..steps.end).step_by(count);
-            // The sending fails as soon as nobody waits for a batch any more.
+            // Sending fails as soon as nobody waits for a batch any more.
             let work = move || while share.next().is_some_and(|step| send.send(maker.make(step)).is_ok()) {};
             let thread = std::thread::Builder::new().name(format!("loader-{index}")).spawn(work);
             let thread = thread.map_err(|error| Error::io("start", Path::new("a loader thread"), error))?;
@@ -146,7 +147,7 @@ impl<R: Recipe> Drop for Batches<R> {
         let (results, threads): (Vec<_>, Vec<_>) = self.workers.drain(..).unzip();
         drop(results);
         for thread in threads {
-            // Why a thread panicked it has said itself.
+            // A thread that panicked has printed the reason itself.
             let _ = thread.join();
         }
     }
@@ -172,24 +173,24 @@ impl<R: Recipe> Iterator for Batches<R> {
     }
 }
 
-/// The batches of a loader by step: the next one is being made meanwhile, any other starts anew, as after a
-/// resume.
+/// Batches of a loader by step. The next step's batch is made in advance; any other step restarts the iteration,
+/// as after a resume.
 pub struct ByStep<R: Recipe = DetectionRecipe> {
     loader: Loader<R>,
-    /// The step that comes next, and what makes it.
+    /// The next step, and the iterator that makes its batch.
     running: Option<(usize, Batches<R>)>,
 }
 
 impl<R: Recipe> ByStep<R> {
-    /// The batches of `loader`.
+    /// Makes batches with `loader`.
     pub fn new(loader: Loader<R>) -> Self {
         Self { loader, running: None }
     }
 
-    /// The batch of `step`, counted over all epochs from 0.
+    /// Returns the batch of `step`, counted over all epochs from 0.
     ///
     /// # Errors
-    /// Those of the batch; [`Error::Argument`] where the loader has none for this step.
+    /// The errors of the batch; [`Error::Argument`] if the loader has no batch for this step.
     pub fn batch(&mut self, step: usize) -> Result<Batch<R::Sample>> {
         let mut batches = match self.running.take() {
             Some((next, batches)) if next == step => batches,

@@ -1,10 +1,10 @@
-//! Memory of batches that is used again.
+//! Reusable memory of batches.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The numbers of a batch. Dropped, they leave their memory to a later batch of the same iteration: to give
-/// tens of megabytes back to the system and to get them anew, zeroed, takes as long as to decode an image.
+/// Numbers of a batch. When they are dropped, a later batch of the same iteration reuses their memory. Returning
+/// tens of megabytes to the system and getting them again, zeroed, takes as long as decoding an image.
 #[derive(Clone, Debug)]
 pub struct Block {
     pub(super) numbers: Vec<f32>,
@@ -34,20 +34,20 @@ impl PartialEq for Block {
     }
 }
 
-/// Where the memory of dropped blocks waits.
+/// Pool of the memory of dropped blocks.
 pub(super) struct BufferPool {
     limit: usize,
     memories: Mutex<Vec<Vec<f32>>>,
 }
 
 impl BufferPool {
-    /// Keeps at most `limit` memories.
+    /// Makes a pool that keeps at most `limit` buffers.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, memories: Mutex::default() })
     }
 
-    /// A block of `len` arbitrary numbers. A memory that is too small gives way to a larger one, so that in time each
-    /// fits every batch.
+    /// Returns a block of `len` arbitrary numbers. A buffer that is too small is replaced by a larger one, so
+    /// that in time each buffer fits every batch.
     pub fn take(self: &Arc<Self>, len: usize) -> Block {
         let memory = self.memories.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut numbers = memory.filter(|memory| memory.capacity() >= len).unwrap_or_else(|| vec![0.; len]);
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(capacities(), [10, 30]);
         let block = buffers.take(15);
         assert_eq!((block.len(), block.numbers.capacity(), capacities()), (15, 30, vec![10]));
-        // Too small: it is let go.
+        // The buffer is too small, so it is dropped.
         let larger = buffers.take(31);
         assert_eq!((larger.len(), capacities()), (31, vec![]));
         assert_eq!(block.clone(), block);

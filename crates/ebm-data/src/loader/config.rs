@@ -1,4 +1,4 @@
-//! How to make batches.
+//! Settings of a loader.
 
 use std::ops::Range;
 
@@ -7,31 +7,30 @@ use crate::error::{Error, Result};
 use crate::quarantine::Tolerance;
 use crate::transform::Transform;
 
-/// How to make batches.
+/// Settings of a [`Loader`](super::Loader).
 #[derive(Clone, Debug)]
 pub struct LoaderConfig<R = DetectionRecipe> {
-    /// From a sample of the dataset to the network's input.
+    /// Conversion of a sample of the dataset to the network's input.
     pub recipe: R,
-    /// Images per batch, at most.
+    /// Largest number of images per batch.
     pub batch_size: usize,
-    /// Whether each epoch has an order of its own; otherwise images come in the dataset's order.
+    /// `true` to draw a new order in each epoch; otherwise images come in the dataset's order.
     pub shuffle: bool,
-    /// Whether to leave out batches that are smaller for want of images.
+    /// `true` to leave out batches with fewer than `batch_size` images.
     pub drop_last: bool,
-    /// Which of a batch's images to make, where several processes share each batch; then `drop_last` is
-    /// required.
+    /// Images of each batch to make, if several processes share each batch. It requires `drop_last`.
     pub part: Option<Range<usize>>,
-    /// Threads that make batches; with 0 the caller's thread does.
+    /// Number of threads that make batches; with 0 the caller's thread makes them.
     pub workers: usize,
-    /// Batches in the making or ready, at most: the bound of the memory in use. At least 1.
+    /// Largest number of batches in progress or ready, at least 1. It bounds the memory in use.
     pub prefetch: usize,
-    /// How many of the dataset's images may not be decodable, and where these are listed.
+    /// Tolerated fraction of images that cannot be decoded, and the file that lists them.
     pub tolerance: Tolerance,
 }
 
 impl<R> LoaderConfig<R> {
-    /// Each image once per epoch, in an order of the epoch's own; 2 workers, 4 batches ahead, 1 unreadable
-    /// image in 1000.
+    /// Returns settings with each image once per epoch, in a new order in each epoch; 2 workers, 4 batches in
+    /// advance, 1 unreadable image in 1000.
     pub fn shuffled(recipe: R, batch_size: usize) -> Self {
         Self {
             recipe,
@@ -45,17 +44,17 @@ impl<R> LoaderConfig<R> {
         }
     }
 
-    /// Each image once per epoch, in the dataset's order; otherwise as [`LoaderConfig::shuffled`].
+    /// Returns the settings of [`LoaderConfig::shuffled`] with the dataset's order in every epoch.
     pub fn in_order(recipe: R, batch_size: usize) -> Self {
         Self { shuffle: false, ..Self::shuffled(recipe, batch_size) }
     }
 
-    /// The same batches, made by so many threads, and at least as many batches ahead.
+    /// Makes the same batches with `workers` threads, and at least `workers` batches in advance.
     pub fn with_workers(self, workers: usize) -> Self {
         Self { workers, prefetch: self.prefetch.max(workers), ..self }
     }
 
-    /// The same full batches, of each of which only the images `part` are made.
+    /// Makes only the images `part` of each full batch.
     pub fn part(self, part: Range<usize>) -> Self {
         Self { drop_last: true, part: Some(part), ..self }
     }
@@ -79,14 +78,14 @@ impl<R> LoaderConfig<R> {
 }
 
 impl LoaderConfig {
-    /// For training a detector: shuffled, grouped by aspect, mirrored with probability 0.5; otherwise as
-    /// [`LoaderConfig::shuffled`].
+    /// Returns the settings for training a detector: [`LoaderConfig::shuffled`], grouped by aspect, mirrored with
+    /// probability 0.5.
     pub fn train(transform: Transform, batch_size: usize) -> Self {
         let recipe = DetectionRecipe { transform, group_by_aspect: true, flip_probability: 0.5 };
         Self::shuffled(recipe, batch_size)
     }
 
-    /// For evaluating a detector: each image once, in order, as it is; otherwise as [`LoaderConfig::train`].
+    /// Returns the settings for evaluating a detector: each image once, in order, never mirrored.
     pub fn eval(transform: Transform, batch_size: usize) -> Self {
         let recipe = DetectionRecipe { transform, group_by_aspect: false, flip_probability: 0. };
         Self::in_order(recipe, batch_size)

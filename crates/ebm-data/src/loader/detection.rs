@@ -1,43 +1,42 @@
-//! Images of a COCO dataset with their boxes.
+//! Loading of images of a COCO dataset with their boxes.
 
 use super::recipe::{Item, Recipe, read_sample};
 use crate::coco::CocoDataset;
 use crate::draw::unit;
 use crate::error::{Error, Result};
 use crate::planes::Planes;
-use crate::quarantine::{Attempt, DefectCode, Finding};
+use crate::quarantine::{DefectCode, Finding, SampleResult};
 use crate::transform::{Transform, TransformMemory, flip_boxes, padded_size, resize_boxes};
 
-/// How an image of a COCO dataset becomes a detector's input; a batch is padded to the largest of its images.
+/// Conversion of an image of a COCO dataset to a detector's input. A batch is padded to the largest of its images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DetectionRecipe {
-    /// From pixels to the network's input.
+    /// Conversion of pixels to the network's input.
     pub transform: Transform,
-    /// Whether to keep images taller than wide apart from the others, which saves padding.
+    /// `true` to put images that are taller than wide into batches of their own, which saves padding.
     pub group_by_aspect: bool,
-    /// The probability of mirroring an image left to right.
+    /// Probability of mirroring an image left to right.
     pub flip_probability: f64,
 }
 
-/// What a batch knows of one of its images.
+/// Annotation of one image of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The image's id in the annotation file.
+    /// Id of the image in the annotation file.
     pub image_id: u64,
-    /// Its index in [`CocoDataset::images`](crate::coco::CocoDataset::images).
+    /// Index of the image in [`CocoDataset::images`](crate::coco::CocoDataset::images).
     pub index: usize,
     /// Rows of the resized image, without padding.
     pub height: usize,
     /// Columns of the resized image, without padding.
     pub width: usize,
-    /// `(height, width)` of the image file.
+    /// Size `(height, width)` of the image file.
     pub original: (usize, usize),
-    /// `(x0, y0, x1, y1)` in pixels of the resized (and mirrored) image, half-open. Crowd regions are left
-    /// out.
+    /// Boxes `(x0, y0, x1, y1)` in pixels of the resized (and mirrored) image, half-open, without crowd regions.
     pub boxes: Vec<[f32; 4]>,
-    /// The label of each box, from 1.
+    /// Label of each box, from 1.
     pub labels: Vec<usize>,
-    /// Whether the image was mirrored left to right.
+    /// `true` if the image was mirrored left to right.
     pub flipped: bool,
 }
 
@@ -60,7 +59,7 @@ impl Recipe for DetectionRecipe {
         usize::from(self.group_by_aspect && portrait)
     }
 
-    /// By the annotated sizes.
+    /// Returns the size for the annotated sizes of the images.
     fn input_size(&self, dataset: &CocoDataset, indices: &[usize]) -> (usize, usize) {
         let images = indices.iter().filter_map(|&index| dataset.images.get(index));
         padded_size(images.map(|image| self.transform.output_size(image.height, image.width)))
@@ -71,14 +70,14 @@ impl Recipe for DetectionRecipe {
         Item { dataset, index, key, .. }: Item<'_, CocoDataset>,
         planes: &mut Planes<'_>,
         memory: &mut TransformMemory,
-    ) -> Attempt<Sample> {
+    ) -> SampleResult<Sample> {
         let image = &dataset.images[index];
         let name = || format!("image {}", image.id);
         let decoded = read_sample(&image.path, name)?;
         if (decoded.width, decoded.height) != (image.width, image.height) {
             let found = format!("{}x{}", decoded.width, decoded.height);
             let detail = format!("{found}, annotated {}x{}", image.width, image.height);
-            return Err(Finding::new(DefectCode::SizeMismatch, detail).trouble(&image.path, name()));
+            return Err(Finding::new(DefectCode::SizeMismatch, detail).into_sample_error(&image.path, name()));
         }
 
         let flipped = unit(&mut key.rng()) < self.flip_probability;
@@ -96,7 +95,7 @@ impl Recipe for DetectionRecipe {
     }
 }
 
-/// Refuses a number that is not in 0 to `most`.
+/// Refuses a number outside 0 to `most`.
 pub(crate) fn check_range(name: &'static str, number: f64, most: f64) -> Result<()> {
     if (0. ..=most).contains(&number) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Which samples make up the batches of an epoch.
+//! Division of an epoch into batches.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::LoaderConfig;
 use super::recipe::Recipe;
 use crate::draw::shuffle;
 
-/// The sample indices of each batch of `epoch`: a pure function of the arguments.
+/// Returns the sample indices of each batch of `epoch`, a pure function of the arguments.
 ///
-/// A sample joins the open batch of its group and a batch takes its place in the order when it is full; what
-/// is left over comes at the end. The number of batches is the same in every epoch.
+/// A sample joins the open batch of its group, and a batch gets its place in the order when it is full.
+/// Incomplete batches come at the end. The number of batches is the same in every epoch.
 pub(super) fn plan<R: Recipe>(
     dataset: &R::Dataset,
     config: &LoaderConfig<R>,

@@ -1,4 +1,4 @@
-//! What a loader must know of a kind of dataset.
+//! Interface between a loader and a kind of dataset.
 
 use std::path::Path;
 
@@ -8,71 +8,72 @@ use crate::decode::read_image;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::planes::Planes;
-use crate::quarantine::{Attempt, DefectCode, Finding, Trouble};
+use crate::quarantine::{DefectCode, Finding, SampleError, SampleResult};
 
-/// How a sample of a dataset becomes part of a batch. All else (order, threads, memory, defects) is the
-/// [`Loader`](super::Loader)'s.
+/// Conversion of the samples of a dataset to parts of a batch. [`Loader`](super::Loader) does everything else:
+/// order, threads, memory, defects.
 pub trait Recipe: Send + Sync + 'static {
-    /// What samples are taken from.
+    /// Dataset that holds the samples.
     type Dataset: Send + Sync + 'static;
-    /// What a batch knows of one of its samples, beside the pixels.
+    /// Annotation of a sample in a batch, beside the pixels.
     type Sample: Send + 'static;
-    /// What one thread uses again from sample to sample.
+    /// Memory that one thread reuses for all samples.
     type Memory: Default + Send + 'static;
 
-    /// Checks the settings, also against the dataset.
+    /// Checks the settings, alone and against the dataset.
     ///
     /// # Errors
     /// [`Error::Argument`] for a setting outside its domain.
     fn check(&self, dataset: &Self::Dataset) -> Result<()>;
 
-    /// The number of samples in the dataset.
+    /// Returns the number of samples in the dataset.
     fn count(dataset: &Self::Dataset) -> usize;
 
-    /// Which samples may share a batch: those of one group. By default all may.
+    /// Returns the group of a sample. Only samples of one group share a batch; by default there is one group.
     fn group(&self, _dataset: &Self::Dataset, _index: usize) -> usize {
         0
     }
 
-    /// `(height, width)` of a batch of the samples `indices`.
+    /// Returns `(height, width)` of a batch of the samples `indices`.
     fn input_size(&self, dataset: &Self::Dataset, indices: &[usize]) -> (usize, usize);
 
-    /// Writes every number of one sample's planes, whose size is that of [`Recipe::input_size`]; the same
-    /// numbers for the same `item`.
+    /// Writes every number of one sample's planes, which have the size of [`Recipe::input_size`]. The same `item`
+    /// gives the same numbers.
     ///
     /// # Errors
-    /// [`Trouble::Defect`] with why the sample is left out; else what is the machine's failure.
+    /// [`SampleError::Defect`] with the reason why the sample is left out; [`SampleError::Fatal`] for a failure of the
+    /// machine.
     fn prepare(
         &self,
         item: Item<'_, Self::Dataset>,
         planes: &mut Planes<'_>,
         memory: &mut Self::Memory,
-    ) -> Attempt<Self::Sample>;
+    ) -> SampleResult<Self::Sample>;
 }
 
-/// One sample to prepare.
+/// Sample to prepare.
 #[derive(Debug)]
 pub struct Item<'a, D> {
-    /// What it is taken from.
+    /// Dataset of the sample.
     pub dataset: &'a D,
-    /// Its index there.
+    /// Index of the sample in the dataset.
     pub index: usize,
-    /// All its randomness, different in every epoch.
+    /// Key of the sample's randomness, different in every epoch.
     pub key: Key,
-    /// That of its epoch, of which `key` is the branch `index`: what several samples have in common.
+    /// Key of the epoch, for randomness that several samples share; `key` is its branch `index`.
     pub epoch: Key,
 }
 
-/// Decodes an image file; `sample` is what a defect calls it.
-pub(crate) fn read_sample(path: &Path, sample: impl FnOnce() -> String) -> Attempt<Image> {
+/// Decodes an image file; a defect calls it `sample`.
+pub(crate) fn read_sample(path: &Path, sample: impl FnOnce() -> String) -> SampleResult<Image> {
     read_image(path).map_err(|error| {
         let (code, detail) = match &error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 (DefectCode::MissingFile, source.to_string())
             }
-            Error::Io { .. } => return Trouble::Fatal(error),
+            Error::Io { .. } => return SampleError::Fatal(error),
             _ => (DefectCode::UnreadableImage, error.to_string()),
         };
-        Finding::new(code, detail).trouble(path, sample())
+        Finding::new(code, detail).into_sample_error(path, sample())
     })
 }

@@ -1,44 +1,43 @@
-//! What a classifier learns the target from in the first frame.
+//! Views of the first frame that the classifier is trained on.
 
 use rand::RngCore;
 
 use crate::draw::unit;
 use crate::error::{Error, Result};
 
-/// What becomes of a square patch, before a part of it is cut out.
+/// Transform of a square patch, before the middle of it is cut out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PatchTransform {
-    /// Nothing.
+    /// No change.
     Identity,
-    /// Mirrored left to right.
+    /// Mirrors left to right.
     FlipHorizontal,
-    /// Smoothed by a Gaussian of these standard deviations in pixels, down the columns and along the rows. It
-    /// ends at two standard deviations, rounded up to whole pixels; beyond the patch its last pixels repeat.
+    /// Smooths by a Gaussian with these standard deviations in pixels, down the columns and along the rows. The
+    /// kernel ends at two standard deviations, rounded up to whole pixels. Beyond the patch its last pixels repeat.
     Blur {
-        /// `(down, along)`, positive.
+        /// Standard deviations `(down, along)`, positive.
         sigma: [f64; 2],
     },
-    /// Turned counter-clockwise, as a viewer sees it, about its middle, bilinearly; beyond the patch its last
+    /// Rotates counter-clockwise, as a viewer sees it, about the middle, bilinearly. Beyond the patch its last
     /// pixels repeat.
     Rotate {
-        /// The angle.
+        /// Angle in degrees.
         degrees: f64,
     },
 }
 
-/// The middle of a patch after a transform and a shift.
+/// View of a patch: its middle after a transform and a shift.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PatchView {
-    /// What happens first.
+    /// Transform, applied first.
     pub transform: PatchTransform,
-    /// By how many rows down and columns to the right the content moves then; the patch's last pixels repeat
-    /// beyond it.
+    /// Shift of the content in rows down and columns to the right. Beyond the patch its last pixels repeat.
     pub shift: [i32; 2],
 }
 
-/// ATOM's views of a first frame, for a network's input of `output` pixels per side: as it is, 4 shifts, a
-/// mirror image, 5 blurs and 12 rotations. The last three kinds are shifted by up to `output / 6` either way,
-/// uniformly, along each axis. (Its seven copies with dropout are made of the first view's features.)
+/// Returns ATOM's views of a first frame, for a network's input of `output` pixels per side: unchanged, 4 shifts,
+/// a mirror image, 5 blurs and 12 rotations. The last three kinds are shifted by up to `output / 6` either way,
+/// uniformly, along each axis. (ATOM's seven copies with dropout are made from the first view's features.)
 pub fn first_frame_views(output: usize, rng: &mut dyn RngCore) -> Vec<PatchView> {
     let fixed = (0.6 * 0.5 * output as f64).round() as i32;
     let still = [[0, 0], [fixed, fixed], [-fixed, fixed], [fixed, -fixed], [-fixed, -fixed]];
@@ -57,9 +56,9 @@ pub fn first_frame_views(output: usize, rng: &mut dyn RngCore) -> Vec<PatchView>
 }
 
 impl PatchView {
-    /// The middle `(C, output, output)` of a patch `(C, side, side)`, transformed and shifted. Normalised
-    /// patches may be given as well: all is linear, and constants stay. Where `side - output` is odd, the
-    /// middle is the half pixel up and left.
+    /// Returns the middle `(C, output, output)` of a patch `(C, side, side)`, transformed and shifted. Patches
+    /// may be normalised before, because every transform is linear and keeps constants. If `side - output` is
+    /// odd, the middle is half a pixel too far up and left.
     ///
     /// # Errors
     /// [`Error::Argument`] unless `1 <= output <= side`, `planes` is a multiple of `side²` long, angles are
@@ -101,7 +100,7 @@ impl PatchView {
     }
 }
 
-/// Of each row or column of the result, that of the transformed patch.
+/// Returns the row or column of the transformed patch for each row or column of the result.
 fn sources(side: usize, output: usize, shift: i32) -> Vec<usize> {
     let start = ((side - output) / 2) as i64 - i64::from(shift);
     // Between 0 and `side - 1`.
@@ -117,7 +116,7 @@ fn pick(plane: &[f32], side: usize, rows: &[usize], columns: &[usize], result: &
     }
 }
 
-/// The weights of a Gaussian from `-n` to `n` pixels, `n = ⌈2σ⌉`; they add up to 1.
+/// Returns the weights of a Gaussian from `-n` to `n` pixels, `n = ⌈2σ⌉`, which add up to 1.
 fn gaussian(sigma: f64) -> Vec<f32> {
     let reach = (2. * sigma).ceil() as i32;
     let weights = (-reach..=reach).map(|t| (-0.5 * (f64::from(t) / sigma).powi(2)).exp());
@@ -128,7 +127,7 @@ fn gaussian(sigma: f64) -> Vec<f32> {
 fn blur(plane: &[f32], side: usize, sigma: [f64; 2], rows: &[usize], columns: &[usize], result: &mut [f32]) {
     let [down, along] = sigma.map(gaussian);
     let (above, left) = (down.len() / 2, along.len() / 2);
-    // A row smoothed down the columns, and its last numbers repeated on both sides.
+    // Row smoothed down the columns, with its last numbers repeated on both sides.
     let mut padded = vec![0.; side + 2 * left];
     let mut smooth = vec![0.; side];
     for (&row, target) in rows.iter().zip(result.chunks_exact_mut(columns.len())) {
@@ -160,7 +159,7 @@ fn add(sum: &mut [f32], numbers: &[f32], weight: f32) {
 fn rotate(plane: &[f32], side: usize, degrees: f64, rows: &[usize], columns: &[usize], result: &mut [f32]) {
     let (sin, cos) = degrees.to_radians().sin_cos();
     let (middle, last) = (0.5 * (side as f64 - 1.), side - 1);
-    // Not negative: the first of two neighbours, the second, and its weight.
+    // Positions are not negative. Returns the first of two neighbours, the second, and its weight.
     let around = |position: f64| {
         let position = position.clamp(0., last as f64);
         let first = position as usize;

@@ -1,38 +1,38 @@
-//! Which pixels of an image a patch is made from.
+//! Geometry of a patch: the pixels of an image that it is made from.
 
 use crate::error::{Error, Result};
 use crate::resize::{Neighbours, neighbours};
 
-/// A square of an image and its resized copy: where each of the two lies in the other.
+/// Square of an image and its resized copy, with the conversion of positions between the two.
 ///
-/// With the ratio `r = sample_size / output`, every `df = max(⌊r - 0.1⌋, 1)`-th pixel of the image is taken,
-/// on the grid that holds the centre; the square has `round(sample_size / df)` of them on each side and is
-/// resized bilinearly (`align_corners=False`, no antialiasing) to `output` pixels.
+/// With the ratio `r = sample_size / output`, every `df = max(⌊r - 0.1⌋, 1)`-th pixel of the image is used, on
+/// the grid that contains the centre. The square has `round(sample_size / df)` of these pixels on each side and
+/// is resized bilinearly (`align_corners=False`, no antialiasing) to `output` pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchGeometry {
-    /// Row and column of the first pixel taken; may lie outside the image.
+    /// Row and column of the first pixel used, which may lie outside the image.
     first: [i64; 2],
-    /// Every how many pixels one is taken.
+    /// Distance between two pixels used.
     step: i64,
-    /// How many are taken, of each row and of each column.
+    /// Number of pixels used in each row and in each column.
     side: usize,
-    /// The patch's side.
+    /// Side of the patch.
     output: usize,
 }
 
-/// Beyond this many pixels no image reaches; all sums of such numbers are exact in f64.
+/// Largest coordinate, beyond any image. All sums of such numbers are exact in f64.
 const FARTHEST: f64 = (1u32 << 30) as f64;
 
-/// Positions up to here are exact in the resizing's f32.
+/// Largest side. Positions up to here are exact in the resizing's f32.
 const MAX_SIDE: usize = 1 << 15;
 
 impl PatchGeometry {
-    /// A patch of `output` pixels per side of the square of `sample_size` image pixels per side around
-    /// `center`, a `(row, column)` of which fractions are cut off. A square of an even number of pixels
+    /// Describes a patch of `output` pixels per side. It shows the square of `sample_size` image pixels per side
+    /// around `center`, a `(row, column)` whose fractions are cut off. A square with an even number of pixels
     /// reaches one pixel farther down and to the right of its centre.
     ///
     /// # Errors
-    /// [`Error::Argument`] for numbers that are not finite, beyond 2³⁰, or a side that is not positive.
+    /// [`Error::Argument`] for numbers that are not finite or beyond 2³⁰, and for a side that is not positive.
     pub fn new(center: [f64; 2], sample_size: f64, output: usize) -> Result<Self> {
         let fail = |name, detail| Err(Error::Argument { name, detail });
         if !center.iter().all(|number| number.abs() <= FARTHEST) {
@@ -57,37 +57,37 @@ impl PatchGeometry {
         Ok(Self { first: center.map(|number| number as i64 - before), step, side, output })
     }
 
-    /// The patch's side in pixels.
+    /// Returns the patch's side in pixels.
     pub fn output(&self) -> usize {
         self.output
     }
 
-    /// Image pixels per pixel of the patch; a length in the patch times this is one in the image.
+    /// Returns the number of image pixels per patch pixel. A length in the patch times this is the length in the
+    /// image.
     pub fn scale(&self) -> f64 {
         (self.step * self.side as i64) as f64 / self.output as f64
     }
 
-    /// The `(row, column)` in the image of the patch's middle, which is `(output - 1) / 2` there. Differs
-    /// from the truncated centre by half of the pixels that are skipped at a time, where the square has an
-    /// even number of them.
+    /// Returns the `(row, column)` in the image of the patch's middle, which is `(output - 1) / 2` in the patch. If
+    /// the square has an even number of pixels used, it differs from the truncated centre by half of their distance.
     pub fn center(&self) -> [f64; 2] {
         self.to_image([0.5 * (self.output as f64 - 1.); 2])
     }
 
-    /// The `(row, column)` in the image of a position in the patch.
+    /// Converts a position `(row, column)` in the patch to the image.
     pub fn to_image(&self, position: [f64; 2]) -> [f64; 2] {
         let offset = 0.5 * (self.scale() - self.step as f64);
         [0, 1].map(|axis| self.first[axis] as f64 + offset + self.scale() * position[axis])
     }
 
-    /// The `(row, column)` in the patch of a position in the image.
+    /// Converts a position `(row, column)` in the image to the patch.
     pub fn to_patch(&self, position: [f64; 2]) -> [f64; 2] {
         let offset = 0.5 * (self.scale() - self.step as f64);
         [0, 1].map(|axis| (position[axis] - self.first[axis] as f64 - offset) / self.scale())
     }
 
-    /// Of each row (`axis` 0) or column (1) of the patch, the two of an image with `len` of them that it lies
-    /// between, and the weight of the second. Beyond the image its last pixels on the grid repeat.
+    /// Returns, for each row (`axis` 0) or column (1) of the patch, the two neighbours in an image with `len`
+    /// rows or columns, and the weight of the second. Beyond the image its last pixels on the grid repeat.
     pub(super) fn neighbours(&self, axis: usize, len: usize) -> impl Iterator<Item = Neighbours> + use<> {
         let Self { first, step, side, output } = *self;
         let first = first[axis];

@@ -1,4 +1,4 @@
-//! A patch's pixels.
+//! Sampling of a patch's pixels.
 
 use super::geometry::PatchGeometry;
 use crate::error::{Error, Result};
@@ -7,14 +7,14 @@ use crate::planes::Planes;
 use crate::resize::Unfiltered;
 use crate::transform::{Normalise, Tables};
 
-/// Takes patches out of images, one after another in the same memory.
+/// Sampler that cuts patches out of images and reuses its memory.
 pub struct PatchSampler {
     tables: Tables,
     memory: Unfiltered,
 }
 
 impl PatchSampler {
-    /// A sampler of normalised patches; [`Normalise::IDENTITY`] for samples of 0 to 255.
+    /// Makes a sampler of normalised patches. [`Normalise::IDENTITY`] gives samples of 0 to 255.
     ///
     /// # Errors
     /// [`Error::Argument`] for numbers that are not finite, and a standard deviation of 0.
@@ -23,12 +23,11 @@ impl PatchSampler {
         Ok(Self { tables: normalise.tables(), memory: Unfiltered::default() })
     }
 
-    /// Writes the patch to `planes`, `(3, output, output)`. Where the square reaches beyond the image the
-    /// image's last pixels repeat; the whole square may lie there.
+    /// Writes the patch to `planes`, `(3, output, output)`. Beyond the image its last pixels repeat; the whole
+    /// square may lie outside.
     ///
     /// # Errors
-    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::Failure`] for an image without
-    /// pixels.
+    /// [`Error::Argument`] if `planes` is not `3 · output²` long, [`Error::Failure`] for an image without pixels.
     pub fn sample(&mut self, image: &Image, geometry: &PatchGeometry, planes: &mut [f32]) -> Result<()> {
         image.check()?;
         let side = geometry.output();

@@ -1,38 +1,38 @@
-//! Pillow's filter in fixed-point arithmetic, whose sums are exact in any order.
+//! Pillow's filter in fixed-point arithmetic. The sums are exact in any order.
 
 use pulp::Arch;
 
 use super::taps::{Filter, PRECISION_BITS, Taps};
 use crate::image::Image;
 
-/// Samples that are weighed together: four pixels of one row or one pixel of four rows, each pixel red,
-/// green, blue and a sample without meaning.
+/// Samples that are summed together: four pixels of one row or one pixel of four rows. Each pixel is red, green,
+/// blue and an unused sample.
 type Lanes = [u8; 16];
 
-/// Rows whose columns are resized together.
+/// Number of rows whose columns are resized together.
 const BAND: usize = 4;
 
-/// Memory that serves one image after another.
+/// Resizer whose memory is reused for each image.
 #[derive(Default)]
 pub(crate) struct Filtered {
     filter: Filter,
-    /// Per column of the image the pixels of [`BAND`] rows.
+    /// Pixels of [`BAND`] rows, for each column of the image.
     band: Vec<Lanes>,
-    /// The latest rows whose columns are resized, row `y` at `y` modulo their number.
+    /// Latest rows with resized columns; row `y` is at `y` modulo their number.
     ring: Vec<Lanes>,
-    /// Where in the ring the rows begin that make a row of the output.
+    /// Positions in the ring of the rows that make one row of the output.
     sources: Vec<usize>,
     row: Vec<Lanes>,
 }
 
 impl Filtered {
-    /// The default is [`Filter::Bilinear`].
+    /// Makes a resizer with this filter; the default is [`Filter::Bilinear`].
     pub fn new(filter: Filter) -> Self {
         Self { filter, ..Self::default() }
     }
 
-    /// Hands the rows of the image, mirrored left to right if asked for and resized to `(height, width)`, to
-    /// `sink` in their order, each with its number.
+    /// Resizes the image to `(height, width)`, mirrored left to right if `mirror`. Each row is passed to `sink`
+    /// in order, with its number.
     pub fn resize(
         &mut self,
         image: &Image,
@@ -44,8 +44,7 @@ impl Filtered {
         let columns = (width != image.width).then(|| Taps::new(image.width, width, self.filter));
         let rows = Taps::new(image.height, height, self.filter);
         let row_len = width.div_ceil(4);
-        // Of the bands that hold the sources of one row of the output, the first and the last may hold others
-        // too.
+        // The first and the last band with sources of one output row may hold other rows too.
         let ring_rows = (rows.stride() + BAND).min(image.height).next_multiple_of(BAND);
         self.band.resize(image.width, Lanes::default());
         self.ring.resize(ring_rows * row_len, Lanes::default());
@@ -84,7 +83,7 @@ impl Filtered {
                 let row = &mut self.row;
                 arch.dispatch(|| {
                     for (place, lanes) in row.iter_mut().enumerate() {
-                        *lanes = weigh(sources.iter().map(|source| &ring[source + place]), weights);
+                        *lanes = weighted_sum(sources.iter().map(|source| &ring[source + place]), weights);
                     }
                 });
                 &self.row[..]
@@ -94,8 +93,7 @@ impl Filtered {
     }
 }
 
-/// Copies the pixels of a row to the pixel that `place` finds in each of `cells`, from the last on if
-/// `mirror`.
+/// Copies the pixels of a row. `place` selects the target pixel in each of `cells`; `mirror` reverses the order.
 #[inline(always)]
 fn copy_pixels<C>(row: &[u8], mirror: bool, cells: &mut [C], place: impl Fn(&mut C) -> &mut [u8; 4]) {
     let pixels = row.as_chunks::<3>().0;
@@ -108,7 +106,7 @@ fn copy_pixels<C>(row: &[u8], mirror: bool, cells: &mut [C], place: impl Fn(&mut
     }
 }
 
-/// Resizes the columns of a band of rows, which are written one after the other.
+/// Resizes the columns of a band of rows, and writes the rows one after the other.
 #[inline(always)]
 fn resize_columns(band: &[Lanes], taps: &Taps, resized: &mut [Lanes]) {
     let rows = resized.as_flattened_mut().as_chunks_mut::<4>().0;
@@ -118,22 +116,22 @@ fn resize_columns(band: &[Lanes], taps: &Taps, resized: &mut [Lanes]) {
     let (third, bottom) = rest.split_at_mut(row_len);
     let targets = top.iter_mut().zip(second).zip(third).zip(bottom);
     for ((start, weights), (((top, second), third), bottom)) in taps.iter().zip(targets) {
-        let lanes = weigh(band[start..start + weights.len()].iter(), weights);
+        let lanes = weighted_sum(band[start..start + weights.len()].iter(), weights);
         if let [a, b, c, d] = *lanes.as_chunks::<4>().0 {
             (*top, *second, *third, *bottom) = (a, b, c, d);
         }
     }
 }
 
-/// `Σ_k weights[k] · samples[k]`, rounded.
+/// Returns `Σ_k weights[k] · samples[k]`, rounded.
 #[inline(always)]
-fn weigh<'a>(samples: impl Iterator<Item = &'a Lanes>, weights: &[i32]) -> Lanes {
+fn weighted_sum<'a>(samples: impl Iterator<Item = &'a Lanes>, weights: &[i32]) -> Lanes {
     let mut sums = [1 << (PRECISION_BITS - 1); 16];
     for (samples, weight) in samples.zip(weights) {
         for (sum, &sample) in sums.iter_mut().zip(samples) {
             *sum += i32::from(sample) * weight;
         }
     }
-    // The weights are not negative and add up to 1; rounded, perhaps to a little more.
+    // The weights are not negative and add up to 1, or a little more after rounding.
     sums.map(|sum| (sum >> PRECISION_BITS).min(255) as u8)
 }

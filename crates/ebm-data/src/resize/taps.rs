@@ -1,14 +1,14 @@
-//! Which input samples make an output sample, and with which weights.
+//! Weights of the input samples for each output sample.
 
 use std::ops::Range;
 
-/// Pillow's fixed-point coefficients have this many fractional bits: 32 − 8 (sample) − 2 (headroom).
+/// Number of fractional bits of Pillow's fixed-point coefficients: 32 − 8 (sample) − 2 (headroom).
 pub(super) const PRECISION_BITS: u32 = 22;
 
-/// Pillow's filters: the weight of an input sample by its distance from where an output sample lies.
+/// Pillow's filters: the weight of an input sample by its distance from the output sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Filter {
-    /// A triangle: `BILINEAR`.
+    /// Triangle: `BILINEAR`.
     #[default]
     Bilinear,
     /// Equal weights: `BOX`.
@@ -16,7 +16,7 @@ pub(crate) enum Filter {
 }
 
 impl Filter {
-    /// How far it reaches, in samples of the coarser side.
+    /// Returns the radius, in samples of the coarser side.
     fn support(self) -> f64 {
         match self {
             Self::Bilinear => 1.,
@@ -24,7 +24,7 @@ impl Filter {
         }
     }
 
-    /// The weight at a distance in samples of the coarser side.
+    /// Returns the weight at a distance in samples of the coarser side.
     fn weight(self, distance: f64) -> f64 {
         match self {
             Self::Bilinear => (1. - distance.abs()).max(0.),
@@ -33,17 +33,17 @@ impl Filter {
     }
 }
 
-/// The weights of one axis by Pillow: output sample `i` is `Σ_k weights[i][k] · input[start[i] + k]`.
+/// Pillow's weights along one axis: output sample `i` is `Σ_k weights[i][k] · input[start[i] + k]`.
 pub(super) struct Taps {
     start: Vec<usize>,
-    /// `(outputs, stride)`; a row's used length is in `len`.
+    /// Weights `(outputs, stride)`; the used length of a row is in `len`.
     weights: Vec<i32>,
     len: Vec<usize>,
     stride: usize,
 }
 
 impl Taps {
-    /// Of a filter whose support grows with the factor of reduction, so that nothing is skipped.
+    /// Computes the weights. The filter's radius grows with the reduction, so that no sample is skipped.
     pub fn new(input: usize, output: usize, filter: Filter) -> Self {
         let scale = input as f64 / output as f64;
         let coarser = scale.max(1.);
@@ -58,7 +58,7 @@ impl Taps {
         let mut row = vec![0.; stride];
         for index in 0..output {
             let center = (index as f64 + 0.5) * scale;
-            // Casts saturate at 0, which is the clipping wanted.
+            // Casts saturate at 0, which is the required clipping.
             let start = (center - support + 0.5) as usize;
             let end = ((center + support + 0.5) as usize).min(input);
             let len = end - start;
@@ -71,7 +71,7 @@ impl Taps {
             for (fixed, weight) in fixed.iter_mut().zip(&row) {
                 *fixed = (weight / sum * f64::from(1 << PRECISION_BITS) + 0.5) as i32;
             }
-            // With the sides equal this leaves one sample of weight 1.
+            // If the sides are equal, one sample of weight 1 is left.
             let used = fixed.iter().rposition(|&weight| weight != 0).map_or(len, |last| last + 1);
             taps.start.push(start);
             taps.len.push(used);
@@ -79,12 +79,12 @@ impl Taps {
         taps
     }
 
-    /// The most input samples that make an output sample.
+    /// Returns the largest number of input samples of an output sample.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Of each output sample the first input sample and the weights.
+    /// Returns the first input sample and the weights of each output sample.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[i32])> {
         let weights = self.weights.chunks_exact(self.stride);
         self.start
@@ -95,10 +95,10 @@ impl Taps {
     }
 }
 
-/// The two input samples around an output sample, and the weight of the second.
+/// Two input samples around an output sample, and the weight of the second.
 pub(crate) type Neighbours = (usize, usize, f32);
 
-/// One axis by torch: the neighbours of each output sample in `kept`.
+/// Returns the neighbours of each output sample in `kept` along one axis, like torch.
 pub(crate) fn neighbours(
     input: usize,
     output: usize,

@@ -7,19 +7,20 @@ use crate::image::Image;
 use crate::planes::Planes;
 use crate::transform::Tables;
 
-/// Memory that serves one image after another.
+/// Interpolator whose memory is reused for each image.
 #[derive(Default)]
 pub(crate) struct Unfiltered {
     source: Vec<[f32; 4]>,
     columns: Vec<Neighbours>,
     wide: Vec<[f32; 4]>,
-    /// Two rows whose columns are resized, each of three planes.
+    /// Two rows with resized columns, each of three planes.
     rows: [Vec<f32>; 2],
 }
 
 impl Unfiltered {
-    /// Writes the numbers between the given rows and columns of the image, mirrored left to right if asked for, to the
-    /// upper left of `target`, with the numbers that `tables` has for the samples. Columns must not decrease.
+    /// Interpolates between the given rows and columns of the image, mirrored left to right if `mirror`. The
+    /// results are written to the upper left of `target`; `tables` converts the samples to numbers. Columns must
+    /// not decrease.
     pub fn interpolate(
         &mut self,
         image: &Image,
@@ -36,7 +37,7 @@ impl Unfiltered {
         let (Some(&(start, ..)), Some(&(_, last, _))) = (self.columns.first(), self.columns.last()) else {
             return;
         };
-        // The columns of the mirrored image from here on, of which no others are needed.
+        // Columns relative to the first needed column of the mirrored image; no other columns are needed.
         for (left, right, _) in &mut self.columns {
             (*left, *right) = (*left - start, *right - start);
         }
@@ -51,7 +52,7 @@ impl Unfiltered {
                 if held.contains(&Some(row)) {
                     continue;
                 }
-                // Not in the place of the other of the two.
+                // Not in the place of the other needed row.
                 let place = usize::from(held[0] == Some(top) || held[0] == Some(bottom));
                 held[place] = Some(row);
                 let pixels = image.pixels[3 * image.width * row..][..3 * image.width].as_chunks::<3>().0;
@@ -76,11 +77,11 @@ impl Unfiltered {
         }
     }
 
-    /// Resizes the columns of the row of pixels in `source` to the three planes of `rows[place]`.
+    /// Resizes the columns of the row of pixels in `source` into the three planes of `rows[place]`.
     #[inline(always)]
     fn resize_columns(&mut self, place: usize) {
         let Self { source, columns, wide, rows } = self;
-        // All four numbers at once, also the one without meaning: a register then holds the pixel.
+        // All four numbers at once, including the unused one, so that a register holds the pixel.
         for (pixel, &(left, right, across)) in wide.iter_mut().zip(&*columns) {
             let (left, right): ([f32; 4], [f32; 4]) = (source[left], source[right]);
             *pixel = std::array::from_fn(|k| left[k] * (1. - across) + right[k] * across);

@@ -1,4 +1,4 @@
-//! Text files with one box in each line: annotations of all datasets, and results of all trackers.
+//! Text files with one box per line: annotations of all datasets, and results of all trackers.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,15 +7,15 @@ use super::Rect;
 use crate::error::{Error, Result};
 use crate::files::{read_text, write_atomic};
 
-/// Half a million frames with four numbers of 30 digits each.
+/// Largest size of a file, in bytes: half a million frames with four numbers of 30 digits each.
 const LIMIT: u64 = 64 << 20;
 
-/// The boxes in the file at `path`, one in each line: x, y, width and height, separated by commas, tabs,
-/// semicolons or blanks. NaN is a number here: datasets write it where the target is absent. Empty lines at
-/// the end do not count.
+/// Reads the boxes in the file at `path`, one per line: x, y, width and height, separated by commas, tabs,
+/// semicolons or blanks. NaN is allowed, because datasets write it where the target is absent. Empty lines at the
+/// end are ignored.
 ///
 /// # Errors
-/// [`Error::Data`] with the line for anything else; [`Error::Io`].
+/// [`Error::Data`] with the line for any other content; [`Error::Io`].
 pub fn read_boxes(path: &Path) -> Result<Vec<Rect>> {
     let text = read_text(path, LIMIT)?;
     let parse = |(number, line): (usize, &str)| {
@@ -38,8 +38,8 @@ fn parse_box(line: &str) -> std::result::Result<Rect, String> {
     numbers.try_into().map_err(|_| format!("{count} numbers where x, y, width and height are expected"))
 }
 
-/// Writes `boxes` to `path`, a line for each, atomically: the numbers as `format` writes them, `separator`
-/// between.
+/// Writes `boxes` to `path` atomically, one per line. `format` writes a number, and `separator` separates two
+/// numbers.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -52,7 +52,7 @@ pub fn write_boxes(
     let mut text = String::new();
     for &[x, y, width, height] in boxes {
         let [x, y, width, height] = [x, y, width, height].map(&format);
-        // Writing to a string can not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{x}{separator}{y}{separator}{width}{separator}{height}");
     }
     write_atomic(path, text.as_bytes())

@@ -1,9 +1,9 @@
-//! Images as sequences of one frame.
+//! Still images as sequences of one frame.
 
 use super::{Frames, Sequence};
 use crate::coco::CocoDataset;
 
-/// Each object of the dataset that is no crowd as a sequence of one frame, named by its annotation's id.
+/// Makes a sequence of one frame from each object that is no crowd, named by its annotation's id.
 pub fn sequences(dataset: &CocoDataset) -> Vec<Sequence> {
     let objects =
         dataset.images.iter().flat_map(|image| image.objects.iter().map(move |object| (image, object)));

@@ -1,4 +1,4 @@
-//! The square around a target that a tracker learns from.
+//! Crops around a target, for the training of trackers.
 
 use super::Rect;
 use crate::error::{Error, Result};
@@ -7,32 +7,32 @@ use crate::planes::Planes;
 use crate::resize::{Unfiltered, neighbours};
 use crate::transform::Normalise;
 
-/// Crops of more pixels per side stand for a box that is no target: positions are exact in f32 up to here.
+/// Largest side of the square, in pixels. A larger one comes from an invalid box; up to here f32 is exact.
 const MAX_SIDE: f64 = (1 << 20) as f64;
-/// Whole numbers are exact in f64 up to here and far beyond.
+/// Largest position; whole numbers are exact in f64 up to here and far beyond.
 const MAX_PLACE: f64 = 1e15;
 
-/// How large a square around a box to show, and in how many pixels.
+/// Size of the square around a box, and size of the crop that shows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchArea {
-    /// The side of the square in units of √(width · height) of the box.
+    /// Side of the square in units of √(width · height) of the box.
     pub factor: f64,
-    /// The side of the crop in pixels, S.
+    /// Side S of the crop in pixels.
     pub size: usize,
 }
 
-/// A square of an image, in whole pixels, which may reach beyond it.
+/// Square of an image, in whole pixels, which may extend beyond the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The first column.
+    /// First column.
     pub left: i64,
-    /// The first row.
+    /// First row.
     pub top: i64,
-    /// Columns, and rows.
+    /// Number of columns and of rows.
     pub side: usize,
 }
 
-/// Memory that serves one crop after another.
+/// Memory that is reused for each crop.
 #[derive(Default)]
 pub(super) struct CropMemory {
     planes: Vec<f32>,
@@ -40,10 +40,10 @@ pub(super) struct CropMemory {
 }
 
 impl SearchArea {
-    /// ATOM's: 5 times the box, in 288 × 288 pixels.
+    /// Search area of ATOM: 5 times the box, in 288 × 288 pixels.
     pub const ATOM: Self = Self { factor: 5., size: 288 };
 
-    /// Checks that both numbers are positive and the size is not beyond reason.
+    /// Checks that both numbers are positive and that the size is not too large.
     ///
     /// # Errors
     /// [`Error::Argument`] naming the setting.
@@ -59,18 +59,17 @@ impl SearchArea {
         Ok(())
     }
 
-    /// The square around the box `around`: its side is ⌈factor · √(w h)⌉, its corner the box's centre less
-    /// half the side, rounded, halves to even.
+    /// Returns the square around the box `around`. Its side is ⌈factor · √(w h)⌉; its corner is the box's centre
+    /// minus half the side, rounded, halves to even.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a box that is not finite, has no extent, or whose square exceeds 2²⁰ pixels
-    /// per side.
+    /// [`Error::Argument`] for a box that is not finite, has no extent, or whose square exceeds 2²⁰ pixels per side.
     pub fn window(&self, around: Rect) -> Result<Window> {
         let [x, y, width, height] = around;
         let side = (self.factor * (width * height).sqrt()).ceil();
         let corner = |start: f64, extent: f64| (start + 0.5 * extent - 0.5 * side).round_ties_even();
         let (left, top) = (corner(x, width), corner(y, height));
-        // Not the negation: no comparison holds for what is no number.
+        // Not the negation, because no comparison holds for NaN.
         let sound = width > 0. && height > 0. && side <= MAX_SIDE;
         if sound && [left, top].iter().all(|place| place.abs() <= MAX_PLACE) {
             return Ok(Window { left: left as i64, top: top as i64, side: side as usize });
@@ -79,16 +78,15 @@ impl SearchArea {
         Err(Error::Argument { name: "box", detail })
     }
 
-    /// The box `target` in the pixels of the crop around `around`: `(x, y, w, h)`, of which the centre is (S
-    /// − 1)/2 + (c − c₀) S/side with the centres c and c₀ of the two boxes, and the sides are scaled by
-    /// S/side.
+    /// Returns the box `target` as `(x, y, w, h)` in pixels of the crop around the box `around`. Its centre is
+    /// (S − 1)/2 + (c − c₀) S/side with the centres c and c₀ of the two boxes, and its sides are scaled by S/side.
     ///
-    /// That is ATOM's rule. A pixel lies there at its number and not half a pixel further, and the rounding
-    /// of the square's corner is left out: the box is half a pixel less, give or take S/(2 side), than one
-    /// that covers the target's pixels.
+    /// This is ATOM's rule. It places a pixel at its index instead of half a pixel further, and ignores the
+    /// rounding of the square's corner. The box is therefore half a pixel less, give or take S/(2 side), than a
+    /// box that covers the target's pixels.
     ///
     /// # Errors
-    /// Those of [`SearchArea::window`].
+    /// The errors of [`SearchArea::window`].
     pub fn box_in_crop(&self, target: Rect, around: Rect) -> Result<[f32; 4]> {
         let scale = self.size as f64 / self.window(around)?.side as f64;
         let middle = (self.size as f64 - 1.) / 2.;
@@ -101,13 +99,14 @@ impl SearchArea {
         Ok([x, y, width, height].map(|number| number as f32))
     }
 
-    /// What the square around the box `around` shows, `size` × `size` pixels: beyond the image its outermost pixels go
-    /// on, and neighbours are interpolated linearly at half-pixel centres, without antialiasing, as OpenCV's
-    /// `INTER_LINEAR` and torch's `bilinear` with `align_corners=False` do. Computed in f32 and rounded to
-    /// the nearest of 8 bits, halves up; OpenCV, with weights of 11 bits, differs by at most 1.
+    /// Crops the square around the box `around` to `size` × `size` pixels. Beyond the image its outermost pixels
+    /// repeat. Neighbours are interpolated linearly at half-pixel centres, without antialiasing, like OpenCV's
+    /// `INTER_LINEAR` and torch's `bilinear` with `align_corners=False`. The result is computed in f32 and
+    /// rounded to the nearest of 8 bits, halves up; OpenCV, with weights of 11 bits, differs by at most 1.
     ///
     /// # Errors
-    /// [`Error::Failure`] for an image without pixels; those of [`SearchArea::check`] and [`SearchArea::window`].
+    /// [`Error::Failure`] for an image without pixels; the errors of [`SearchArea::check`] and
+    /// [`SearchArea::window`].
     pub fn crop(&self, image: &Image, around: Rect) -> Result<Image> {
         self.check()?;
         let mut pixels = Vec::new();
@@ -115,7 +114,7 @@ impl SearchArea {
         Image::new(self.size, self.size, pixels)
     }
 
-    /// As [`SearchArea::crop`] with settings that are checked, into memory.
+    /// Crops like [`SearchArea::crop`], into given memory and without a check of the settings.
     pub(super) fn crop_into(
         &self,
         image: &Image,
@@ -146,7 +145,7 @@ impl SearchArea {
         pixels.resize(3 * area, 0);
         let numbers = red.iter().zip(green).zip(blue);
         for (pixel, ((red, green), blue)) in pixels.as_chunks_mut::<3>().0.iter_mut().zip(numbers) {
-            // By way of i32, to which several numbers are converted at once.
+            // The conversion through i32 handles several numbers at once.
             *pixel = [red, green, blue].map(|number| (number + 0.5) as i32 as u8);
         }
         Ok(())

@@ -1,22 +1,22 @@
-//! Where each dataset has its frames and boxes, and one reader for all.
+//! Layouts of the published video datasets, and one reader for all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::part::{Part, UAV123};
 use super::reader::{
-    SequenceOptions, annotation_trouble, entries, folders, list, read_flags, text_files, trouble,
+    SequenceOptions, annotation_error, entries, folders, list, read_flags, sequence_defect, text_files,
 };
 use super::{Frames, Sequence, Sequences, otb, read_boxes};
 use crate::error::{Error, Result};
-use crate::quarantine::{Attempt, Defect, DefectCode, Trouble};
+use crate::quarantine::{Defect, DefectCode, SampleError, SampleResult};
 
-/// The names of LaSOT's 280 sequences for tests, four of each class, a line each.
+/// Names of LaSOT's 280 test sequences, four of each class, one per line.
 pub const LASOT_TEST: &str = include_str!("lasot_test.txt");
 
-/// Videos in a folder, laid out as their publisher does.
+/// Dataset of videos in a folder, laid out as its publisher does.
 ///
-/// | dataset | frames | boxes, as many | the target is visible where |
+/// | dataset | frames | boxes, one per frame | the target is visible if |
 /// |---|---|---|---|
 /// | OTB-100 | `Deer/img/0001.jpg` | `Deer/groundtruth_rect.txt` | |
 /// | UAV123 | `data_seq/UAV123/FOLDER/000001.jpg` | `anno/UAV123/NAME.txt` | |
@@ -26,25 +26,26 @@ pub const LASOT_TEST: &str = include_str!("lasot_test.txt");
 /// | own | the JPEG and PNG files of `NAME/img`, by name | `NAME/groundtruth_rect.txt` | |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dataset {
-    /// OTB-100 (OTB-2015): the targets [`otb::SEQUENCES`], in their order, with boxes as [`otb::annotations`] reads
-    /// them. Coordinates count from 1.
+    /// OTB-100 (OTB-2015): the targets [`otb::SEQUENCES`], in their order, with the boxes of
+    /// [`otb::annotations`]. Coordinates count from 1.
     Otb100,
-    /// UAV123, by name. 51 sequences are parts of 19 folders, as the benchmark's own files say; the others are the
-    /// whole folder of their name.
+    /// UAV123, by name. 51 sequences are parts of 19 folders, as configured by the benchmark; each other sequence
+    /// is the whole folder of its name.
     Uav123,
-    /// LaSOT without [`LASOT_TEST`], by name.
+    /// LaSOT without the sequences of [`LASOT_TEST`], by name.
     LasotTrain,
-    /// [`LASOT_TEST`].
+    /// The sequences of [`LASOT_TEST`].
     LasotTest,
-    /// What a file lists of GOT-10k's `train`, such as the list known as vottrain: each line is a name, or the place
-    /// of one in `train/list.txt`, counted from 0.
+    /// The sequences of GOT-10k's `train` that a file lists, such as the list known as vottrain. Each line is a
+    /// name, or its position in `train/list.txt`, counted from 0.
     Got10kTrain(PathBuf),
-    /// GOT-10k's `val/list.txt`, or without that file the folders in `val`.
+    /// The sequences of GOT-10k's `val/list.txt`, or without that file the folders in `val`.
     Got10kVal,
-    /// GOT-10k's `test/list.txt`, likewise. Only the first box of each is published: the others are NaN.
+    /// The sequences of GOT-10k's `test`, found like those in `val`. Only the first box of each is published: the
+    /// others are NaN.
     Got10kTest,
-    /// The sets 0 to 3 of TrackingNet, which ATOM is trained on, each by name. Their boxes take 32 bytes for each of
-    /// 4.8 million frames; no path of a frame is kept.
+    /// The sets 0 to 3 of TrackingNet, on which ATOM is trained, each by name. Their boxes take 32 bytes for each
+    /// of 4.8 million frames; no path of a frame is stored.
     TrackingNetTrain,
     /// TrackingNet's `TEST`, by name. Only the first box of each is published: the others are NaN.
     TrackingNetTest,
@@ -52,32 +53,33 @@ pub enum Dataset {
     Own,
 }
 
-/// Two files with a number for each frame, and whether the target is visible by them.
+/// Two files with a number for each frame, and the rule for visibility from both numbers.
 type Flags = ([&'static str; 2], fn((u32, u32)) -> bool);
 
-/// The files of one sequence.
+/// Files of one sequence.
 #[derive(Clone)]
 pub(super) struct Place {
     pub name: String,
-    /// The file.
+    /// Path of the annotation file.
     pub boxes: PathBuf,
-    /// The folder.
+    /// Folder of the frames.
     pub frames: PathBuf,
-    /// The number of the first frame, and its digits; without them frames come in the order of their names.
+    /// Number of the first frame, and number of its digits. Without them frames are sorted by name.
     pub numbers: Option<(usize, usize)>,
-    /// Which of the boxes count, where a table says so.
+    /// The boxes that are used, if a table restricts them.
     pub part: Option<&'static Part>,
 }
 
 impl Dataset {
     /// Reads the sequences in the folder `root`. Coordinates stay as they are in the files.
     ///
-    /// A sequence is defective if its files are not there or malformed, or if boxes, frames and flags are not as many;
-    /// of OTB-100 and UAV123 frames may go on behind the last box.
+    /// A sequence is defective if its files are missing or malformed, or if the numbers of boxes, frames and
+    /// flags differ. In OTB-100 and UAV123 more frames may follow the last box.
     ///
     /// # Errors
-    /// [`Error::Io`] for a folder or list that cannot be read, [`Error::Data`] for one without sequences,
-    /// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a fraction out of its domain.
+    /// [`Error::Io`] for a folder or list that cannot be read, [`Error::Data`] for a folder without sequences,
+    /// [`Error::TooManyDefects`] above the tolerated fraction, [`Error::Argument`] for a tolerated fraction
+    /// outside its domain.
     pub fn load(&self, root: &Path, options: &SequenceOptions) -> Result<Sequences> {
         let SequenceOptions { every_frame, tolerance } = options;
         tolerance.validate()?;
@@ -94,11 +96,11 @@ impl Dataset {
             });
             match sequence {
                 Ok(sequence) => found.sequences.push(sequence),
-                Err(Trouble::Defect(defect)) => {
+                Err(SampleError::Defect(defect)) => {
                     let sample = format!("sequence {}", place.name);
                     found.quarantine.defects.push(Defect { sample, ..defect });
                 }
-                Err(Trouble::Fatal(error)) => return Err(error),
+                Err(SampleError::Fatal(error)) => return Err(error),
             }
         }
         tolerance.list(&found.quarantine)?;
@@ -106,7 +108,7 @@ impl Dataset {
         Ok(found)
     }
 
-    /// An example of the files.
+    /// Returns an example of the files.
     fn layout(&self) -> &'static str {
         match self {
             Self::Otb100 | Self::Own => "Basketball/img/0001.jpg and Basketball/groundtruth_rect.txt",
@@ -123,7 +125,7 @@ impl Dataset {
         }
     }
 
-    /// What else tells whether the target is visible.
+    /// Returns the files that say whether the target is visible.
     fn flags(&self) -> Option<Flags> {
         match self {
             Self::LasotTrain | Self::LasotTest => {
@@ -161,18 +163,18 @@ impl Dataset {
         }
     }
 
-    fn read(&self, place: &Place) -> Attempt<Sequence> {
+    fn read(&self, place: &Place) -> SampleResult<Sequence> {
         let Place { name, boxes: file, frames: directory, numbers, part } = place;
         let boxes = part.map_or_else(|| read_boxes(file), |part| part.read_boxes(file));
-        let mut boxes = boxes.map_err(|error| annotation_trouble(file, error))?;
+        let mut boxes = boxes.map_err(|error| annotation_error(file, error))?;
         let listed = || {
             let is_frame = |path: &Path| path.extension().is_some_and(|kind| kind == "jpg" || kind == "png");
-            entries(directory, is_frame).map_err(|error| annotation_trouble(directory, error))
+            entries(directory, is_frame).map_err(|error| annotation_error(directory, error))
         };
         if matches!(self, Self::Got10kTest | Self::TrackingNetTest) && boxes.len() == 1 {
             boxes.resize(listed()?.len().max(1), [f64::NAN; 4]);
         }
-        let visible = self.flags().map(|(files, seen)| -> Attempt<Vec<bool>> {
+        let visible = self.flags().map(|(files, seen)| -> SampleResult<Vec<bool>> {
             let folder = file.parent().unwrap_or(directory);
             let [first, second] = files.map(|flags| read_flags(&folder.join(flags), boxes.len()));
             Ok(first?.into_iter().zip(second?).map(seen).collect())
@@ -186,12 +188,12 @@ impl Dataset {
         Ok(Sequence { name: name.clone(), frames, boxes, visible: visible.transpose()? })
     }
 
-    /// Whether there are as many frames as boxes in `file`. Of OTB-100 and UAV123, whose sequences may be parts of their
-    /// folders, frames may go on behind the last box.
-    fn check_frames(&self, sequence: &Sequence, file: &Path, every_frame: bool) -> Attempt<()> {
+    /// Checks that there is a frame for each box in `file`. In OTB-100 and UAV123, whose sequences may be parts
+    /// of their folders, more frames may follow the last box.
+    fn check_frames(&self, sequence: &Sequence, file: &Path, every_frame: bool) -> SampleResult<()> {
         let frames = &sequence.frames;
         let (count, boxes) = (frames.len(), sequence.boxes.len());
-        let fail = |path: &Path, code, detail| Err(trouble(path, code, detail));
+        let fail = |path: &Path, code, detail| Err(sequence_defect(path, code, detail));
         if boxes == 0 || count != boxes {
             return fail(file, DefectCode::BadAnnotation, format!("{boxes} boxes for {count} frames"));
         }
@@ -199,7 +201,8 @@ impl Dataset {
         let absent = |i| frames.path(i).filter(|path| !path.is_file()).map(|path| (i, path));
         if let Some((i, path)) = (0..count).step_by(step).find_map(absent) {
             let detail = format!("frame {} of {count}, as many as there are boxes, is not there", i + 1);
-            // Without the first there is no folder or another numbering; without a later one there are too few.
+            // Without the first frame the folder is missing or numbered otherwise; without a later one frames are
+            // missing.
             let code = if i == 0 { DefectCode::MissingFile } else { DefectCode::BadAnnotation };
             return fail(&path, code, detail);
         }

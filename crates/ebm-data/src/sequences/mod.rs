@@ -1,7 +1,8 @@
-//! Videos with the box of one target in each frame: what trackers learn from and are measured on.
+//! Videos with the box of one target in each frame, for the training and the evaluation of trackers.
 //!
-//! [`Dataset`] reads those of each publisher, [`coco`] makes some of still images. To train, [`sampler::PairSampler`] draws two frames of one video, and a [`pairs::PairRecipe`] lets a
-//! [`Loader`](crate::loader::Loader) make batches of them, cut out around the target as [`crop`] says.
+//! [`Dataset`] reads the published datasets, and [`coco`] makes sequences from still images. For training,
+//! [`sampler::PairSampler`] draws two frames of one video. A [`pairs::PairRecipe`] lets a
+//! [`Loader`](crate::loader::Loader) make batches of pairs, cropped around the target as in [`crop`].
 
 mod box_list;
 pub mod coco;
@@ -24,22 +25,22 @@ pub use dataset::{Dataset, LASOT_TEST};
 pub use part::{Part, UAV123};
 pub use reader::SequenceOptions;
 
-/// A video and the boxes of its target.
+/// Video with the boxes of its target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequence {
-    /// Its name in the dataset's own spelling.
+    /// Name in the dataset's own spelling.
     pub name: String,
-    /// Where the frames are.
+    /// Files of the frames.
     pub frames: Frames,
-    /// A box for each frame, as annotated: in the coordinates of the dataset's files, absent ones NaN or
+    /// Box for each frame, as annotated: in the coordinates of the dataset's files. A missing box is NaN or
     /// without extent.
     pub boxes: Vec<Rect>,
-    /// Whether the target can be seen, frame by frame, where the dataset says so.
+    /// Visibility of the target in each frame, if the dataset states it.
     pub visible: Option<Vec<bool>>,
 }
 
 impl Sequence {
-    /// Whether frame `i` has a box with positive sides, and the target is not known to be out of sight.
+    /// Returns whether frame `i` has a box with positive sides, and the target is not known to be invisible.
     pub fn is_valid(&self, i: usize) -> bool {
         let positive = self.boxes.get(i).is_some_and(|[x, y, width, height]| {
             x.is_finite() && y.is_finite() && *width > 0.0 && *height > 0.0 && (width * height).is_finite()
@@ -48,40 +49,40 @@ impl Sequence {
     }
 }
 
-/// SHA-256 of the names and boxes of sequences, in their order.
+/// Returns the SHA-256 of the names, boxes and visibility of sequences, in their order.
 pub fn digest(sequences: &[Sequence]) -> String {
     crate::digest::digest(sequences.iter().map(|one| (&one.name, &one.boxes, &one.visible)))
 }
 
-/// The sequences of a dataset, and what was left out of it.
+/// Sequences of a dataset, and the defective ones that were left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sequences {
-    /// In the order of the reader.
+    /// Sequences in the order of the reader.
     pub sequences: Vec<Sequence>,
     /// Defective sequences.
     pub quarantine: Quarantine,
 }
 
-/// The image files of a sequence.
+/// Image files of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// `directory/{number}.jpg`, the numbers running on from `first`.
+    /// Files `directory/{number}.jpg` with consecutive numbers from `first`.
     Numbered {
-        /// Where they are.
+        /// Folder of the frames.
         directory: PathBuf,
-        /// The number of the first frame.
+        /// Number of the first frame.
         first: usize,
-        /// How many frames there are.
+        /// Number of frames.
         count: usize,
-        /// Numbers are filled up with zeros to as many digits.
+        /// Number of digits to which a number is padded with zeros.
         digits: usize,
     },
-    /// As listed.
+    /// Files in a list.
     Listed(Vec<PathBuf>),
 }
 
 impl Frames {
-    /// The number of frames.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         match self {
             Self::Numbered { count, .. } => *count,
@@ -89,12 +90,12 @@ impl Frames {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no frame.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The file of frame `i`, counted from 0.
+    /// Returns the file of frame `i`, counted from 0.
     pub fn path(&self, i: usize) -> Option<PathBuf> {
         match self {
             Self::Numbered { count, .. } => self.numbered(i).filter(|_| i < *count),
@@ -102,15 +103,15 @@ impl Frames {
         }
     }
 
-    /// The file with the number of frame `i`, which may be behind the last, where frames are numbered.
+    /// Returns the file of frame `i` of numbered frames, also for a frame after the last.
     fn numbered(&self, i: usize) -> Option<PathBuf> {
         let Self::Numbered { directory, first, digits, .. } = self else { return None };
         Some(directory.join(format!("{:0digits$}.jpg", first + i, digits = *digits)))
     }
 }
 
-/// The spelling by which names of sequences are compared: small letters, and `_` where a source writes `.`, `-` or a
-/// blank, so that `Human4.2`, `human4-2` and `human4_2` are one.
+/// Returns the form in which names of sequences are compared: in lower case, with `_` for `.`, `-` and a blank,
+/// so that `Human4.2`, `human4-2` and `human4_2` are equal.
 pub fn name_key(name: &str) -> String {
     let plain = |c| if matches!(c, '.' | '-' | ' ') { '_' } else { c };
     name.chars().flat_map(char::to_lowercase).map(plain).collect()

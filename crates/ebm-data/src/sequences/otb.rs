@@ -10,25 +10,24 @@ use super::reader::folders;
 use super::{Rect, name_key};
 use crate::error::{Error, Result};
 
-/// The boxes of a sequence, in its folder.
+/// Name of the file with the boxes, in the folder of a sequence.
 pub(super) const BOXES: &str = "groundtruth_rect.txt";
 
-/// The 100 targets, in the order of their names: those of the folders, and behind a dot the number of the target where
-/// the folder numbers its annotations.
+/// The 100 targets, sorted by name. A name is the name of the folder, followed by a dot and the number of the
+/// target if the folder has several.
 pub static SEQUENCES: LazyLock<Vec<Part>> = LazyLock::new(|| table(include_str!("otb100.csv")));
 
-/// A target and its boxes, or why they can not be had.
+/// Target with its boxes, or with the reason why they cannot be read.
 pub type Annotation = (&'static Part, Result<Vec<Rect>>);
 
-/// The boxes of each of the [`SEQUENCES`], from the folders in `dir`: as published,
-/// `Jogging/groundtruth_rect.2.txt`, or with a folder for each target, `jogging_2/groundtruth_rect.txt`. The
-/// case of letters does not matter. Coordinates stay as they are, counted from 1.
+/// Reads the boxes of each of the [`SEQUENCES`] from the folders in `dir`: as published,
+/// `Jogging/groundtruth_rect.2.txt`, or with a folder for each target, `jogging_2/groundtruth_rect.txt`. The case
+/// of letters does not matter. Coordinates stay as they are, counted from 1.
 ///
-/// A sequence without a folder, or with a file that is malformed or has another number of boxes, has its own
-/// error.
+/// A sequence without a folder, with a malformed file or with a wrong number of boxes has an error of its own.
 ///
 /// # Errors
-/// [`Error::Io`] when `dir` cannot be listed; [`Error::Data`] when it has none of the sequences.
+/// [`Error::Io`] if `dir` cannot be listed; [`Error::Data`] if it has none of the sequences.
 pub fn annotations(dir: &Path) -> Result<Vec<Annotation>> {
     let files = files(dir)?;
     let all: Vec<_> =
@@ -41,8 +40,8 @@ pub fn annotations(dir: &Path) -> Result<Vec<Annotation>> {
     Ok(all)
 }
 
-/// The file with the boxes of each of the [`SEQUENCES`], or where it would be. Of two folders whose names have one key
-/// the first in order is taken: the one with capitals.
+/// Returns the path of the boxes of each of the [`SEQUENCES`], also if the file is missing. If the names of two
+/// folders differ only in spelling, the first one is used, which is the one with capitals.
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = BTreeMap::new();
     for name in folders(dir)? {
@@ -62,7 +61,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(SEQUENCES.iter().map(file).collect())
 }
 
-/// Frames are in `img/` beside the boxes.
+/// Returns the files of all sequences. The frames are in `img/` beside the boxes.
 pub(super) fn places(root: &Path) -> Result<Vec<Place>> {
     let place = |(part, boxes): (&'static Part, PathBuf)| {
         let (name, frames) = (part.name.clone(), boxes.with_file_name("img"));

@@ -1,4 +1,4 @@
-//! Batches of pairs: what to look for, and where it is looked for.
+//! Batches of pairs of crops: a reference crop with the target, and a test crop to find it in.
 //!
 //! ```no_run
 //! # fn main() -> ebm_data::Result<()> {
@@ -34,43 +34,43 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::loader::recipe::read_sample;
 use crate::loader::{Item, Planes, Recipe, check_range};
-use crate::quarantine::{Attempt, DefectCode, Finding};
+use crate::quarantine::{DefectCode, Finding, SampleResult};
 use crate::transform::Normalise;
 
-/// How a pair of frames becomes a part of a batch `(N, 3, 2S, S)`: rows 0 to S − 1 are the reference crop,
+/// Conversion of a pair of frames to a part of a batch `(N, 3, 2S, S)`: rows 0 to S − 1 are the reference crop,
 /// rows S to 2S − 1 the test crop.
 ///
-/// The reference crop lies around the target, the test crop around a jittered box: its sides are those of the
-/// target times exp(`scale_jitter` · N(0, 1)) each, its centre is moved by (U(0, 1) − ½) · `centre_jitter` ·
-/// √(w h) of that box on each axis. The crops are grey both or neither, each has a brightness of its own, and
-/// both are normalised.
+/// The reference crop lies around the target, the test crop around a jittered box. Each side of that box is the
+/// target's side times exp(`scale_jitter` · N(0, 1)). Its centre is moved by (U(0, 1) − ½) · `centre_jitter` ·
+/// √(w h) of that box on each axis. Either both crops are grey or none. Each has its own brightness, and both are
+/// normalised.
 ///
-/// An item's key is split into `"pair"`, which [`PairSampler::draw`] gets, `"jitter"`, `"augment"`, and, for
-/// what else may be varied, `"vary"`. The order of the items means nothing, so a
-/// [`LoaderConfig`](crate::loader::LoaderConfig) need not shuffle them.
+/// An item's key is split into `"pair"` for [`PairSampler::draw`], `"jitter"`, `"augment"`, and `"vary"` for
+/// `variation`. The order of the items has no meaning, so a [`LoaderConfig`](crate::loader::LoaderConfig) need
+/// not shuffle them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairRecipe {
-    /// What a crop shows, and its size S.
+    /// Region that a crop shows, and its size S.
     pub area: SearchArea,
-    /// The standard deviation of the logarithm of the factors of the test box's sides.
+    /// Standard deviation of the logarithm of the factors of the test box's sides.
     pub scale_jitter: f64,
-    /// The greatest distance of the test box's centre on both sides together, in units of √(w h).
+    /// Width of the range of the test box's centre on each axis, in units of √(w h).
     pub centre_jitter: f64,
-    /// The probability that both crops are grey.
+    /// Probability that both crops are grey.
     pub grey_probability: f64,
-    /// Samples are multiplied by U(1 − this, 1 + this), at most white.
+    /// Range b of the brightness: samples are multiplied by U(1 − b, 1 + b), and clipped at white.
     pub brightness: f64,
-    /// Normalisation.
+    /// Normalisation of the pixels.
     pub normalise: Normalise,
-    /// What else is varied.
+    /// Further augmentation.
     pub variation: Option<Variation>,
-    /// So many pairs one after the other are of the same sequence, each with frames, crops and colours of its
-    /// own; at least 1.
+    /// Number of consecutive pairs from the same sequence, at least 1. Each pair has its own frames, crops and
+    /// colours.
     pub views: usize,
 }
 
 impl PairRecipe {
-    /// To train as ATOM: 288 pixels, scale 0.5, centre 4.5, 1 grey pair in 20, brightness 0.8 to 1.2,
+    /// Settings of ATOM's training: 288 pixels, scale 0.5, centre 4.5, 1 grey pair in 20, brightness 0.8 to 1.2,
     /// ImageNet's normalisation.
     pub const ATOM: Self = Self {
         area: SearchArea::ATOM,
@@ -83,14 +83,14 @@ impl PairRecipe {
         views: 1,
     };
 
-    /// To train on still images, of which both crops of a pair are made.
+    /// Settings for training on still images, where both crops of a pair come from one image.
     pub const STILLS: Self = Self { variation: Some(Variation::STILLS), ..Self::ATOM };
 
-    /// To validate as ATOM: jittered, but in the frames' own colours.
+    /// Settings of ATOM's validation: jittered, but without a change of colours.
     pub const ATOM_VALIDATION: Self = Self { grey_probability: 0., brightness: 0., ..Self::ATOM };
 
-    /// The box around which the test crop of a frame with the box `target` lies: two normal factors, for the
-    /// width and the height, then two uniform offsets, in x and y.
+    /// Draws the box around which the test crop is cut, for a frame with the box `target`: two normal factors,
+    /// for the width and the height, then two uniform offsets, in x and y.
     pub fn jitter(&self, target: Rect, rng: &mut dyn RngCore) -> Rect {
         jittered(target, [self.scale_jitter, self.centre_jitter], rng)
     }
@@ -108,18 +108,18 @@ impl PairRecipe {
         self.variation.map_or(Ok(()), |variation| variation.check())
     }
 
-    /// Cuts `image` around `around` into `pixels`; returns the target's box in the crop.
+    /// Crops `image` around the box `around` into `pixels` and returns the target's box in the crop.
     fn cut(
         &self,
         (frame, image): (&Frame<'_>, &Image),
         around: Rect,
         pixels: &mut Vec<u8>,
         memory: &mut CropMemory,
-    ) -> Attempt<[f32; 4]> {
+    ) -> SampleResult<[f32; 4]> {
         let placed = self.area.window(around);
         let placed = placed.and_then(|window| Ok((window, self.area.box_in_crop(frame.target(), around)?)));
         let (window, target) = placed.map_err(|error| {
-            Finding::new(DefectCode::BadBox, error.to_string()).trouble(&frame.path(), frame.name())
+            Finding::new(DefectCode::BadBox, error.to_string()).into_sample_error(&frame.path(), frame.name())
         })?;
         self.area.crop_into(image, window, pixels, memory)?;
         Ok(target)
@@ -128,24 +128,24 @@ impl PairRecipe {
     /// Writes the crop to the planes from row `row` on and returns the target's box in it.
     fn write(
         &self,
-        shot: &Shot<'_>,
+        plan: &CropPlan<'_>,
         image: &Image,
         (planes, row): (&mut Planes<'_>, usize),
         memory: &mut PairMemory,
-    ) -> Attempt<[f32; 4]> {
-        let target = self.cut((&shot.frame, image), shot.around, &mut memory.cropped, &mut memory.crop)?;
-        if let Some((frame, around)) = &shot.background {
+    ) -> SampleResult<[f32; 4]> {
+        let target = self.cut((&plan.frame, image), plan.around, &mut memory.cropped, &mut memory.crop)?;
+        if let Some((frame, around)) = &plan.background {
             let behind = frame.read()?;
             self.cut((frame, &behind), *around, &mut memory.background, &mut memory.crop)?;
         }
-        let (change, size) = (shot.change, self.area.size);
+        let (change, size) = (plan.change, self.area.size);
         let target = change.rearrange(&mut memory.cropped, &memory.background, size, target);
-        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * shot.brightness) as f32));
+        let tables = self.normalise.brightened(change.tint.map(|tint| (tint * plan.brightness) as f32));
         for (y, pixels) in memory.cropped.chunks_exact(3 * size).enumerate() {
             let [first, second, third] = planes.rows(row + y, size);
             let targets = first.iter_mut().zip(second).zip(third);
             for (((first, second), third), &pixel) in targets.zip(pixels.as_chunks::<3>().0) {
-                let pixel = if shot.grey { [luma(pixel); 3] } else { pixel };
+                let pixel = if plan.grey { [luma(pixel); 3] } else { pixel };
                 [*first, *second, *third, _] = tables.pixel(pixel);
             }
         }
@@ -153,8 +153,8 @@ impl PairRecipe {
         Ok(target)
     }
 
-    /// What the reference crop and the test crop of `pair` are made of.
-    fn shots<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> [Shot<'a>; 2] {
+    /// Returns the frames and changes of the reference crop and the test crop of `pair`.
+    fn crop_plans<'a>(&self, item: &Item<'a, PairSampler>, pair: &Pair) -> [CropPlan<'a>; 2] {
         let Item { dataset, key, .. } = *item;
         let sequence = dataset.sequence(pair);
         let [reference, test] = [pair.reference, pair.test].map(|place| Frame { sequence, place });
@@ -170,20 +170,20 @@ impl PairRecipe {
             }
         };
         let around = self.jitter(test.target(), &mut key.split("jitter").rng());
-        let shot = |key: Key, frame, around, brightness| {
+        let plan = |key: Key, frame, around, brightness| {
             let change = self.variation.map_or(Change::NONE, |variation| variation.draw(key.split("change")));
             let behind = change.margins.map(|_| {
                 let other = dataset.draw(key.split("background"));
                 let frame = Frame { sequence: dataset.sequence(&other), place: other.reference };
                 (frame, self.jitter(frame.target(), &mut key.split("behind").rng()))
             });
-            Shot { frame, around, grey, brightness, change, background: behind }
+            CropPlan { frame, around, grey, brightness, change, background: behind }
         };
-        [shot(vary(0), reference, own, first), shot(vary(1), test, around, second)]
+        [plan(vary(0), reference, own, first), plan(vary(1), test, around, second)]
     }
 }
 
-/// The box `target` with its sides and its centre moved at random, see [`PairRecipe::jitter`].
+/// Moves the sides and the centre of the box `target` at random, see [`PairRecipe::jitter`].
 fn jittered(target: Rect, [scale, centre]: [f64; 2], rng: &mut dyn RngCore) -> Rect {
     let [x, y, width, height] = target;
     let [across, down] =
@@ -193,7 +193,7 @@ fn jittered(target: Rect, [scale, centre]: [f64; 2], rng: &mut dyn RngCore) -> R
     [cx - 0.5 * across, cy - 0.5 * down, across, down]
 }
 
-/// One frame to crop.
+/// Frame to crop.
 #[derive(Clone, Copy)]
 struct Frame<'a> {
     sequence: &'a Sequence,
@@ -205,7 +205,7 @@ impl Frame<'_> {
         self.sequence.frames.path(self.place).unwrap_or_default()
     }
 
-    fn read(&self) -> Attempt<Image> {
+    fn read(&self) -> SampleResult<Image> {
         read_sample(&self.path(), || self.name())
     }
 
@@ -218,36 +218,36 @@ impl Frame<'_> {
     }
 }
 
-/// One crop to be made.
-struct Shot<'a> {
+/// Crop to make.
+struct CropPlan<'a> {
     frame: Frame<'a>,
     around: Rect,
     grey: bool,
     brightness: f64,
     change: Change,
-    /// What the object is copied onto, and the box around which that lies.
+    /// Frame onto which the object is copied, and the box around which it is cropped.
     background: Option<(Frame<'a>, Rect)>,
 }
 
-/// The grey of a pixel (ITU-R BT.601: 0.299, 0.587, 0.114), rounded.
+/// Returns the grey of a pixel (ITU-R BT.601: 0.299, 0.587, 0.114), rounded.
 fn luma([red, green, blue]: [u8; 3]) -> u8 {
     ((299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue) + 500) / 1000) as u8
 }
 
-/// What a batch knows of one of its pairs.
+/// Annotation of one pair of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairSample {
-    /// The item's index in the epoch.
+    /// Index of the item in the epoch.
     pub index: usize,
-    /// Which frames the pair consists of.
+    /// Frames of the pair.
     pub pair: Pair,
-    /// The target's box in the reference crop, `(x, y, w, h)` in its pixels, see [`SearchArea::box_in_crop`].
+    /// Box `(x, y, w, h)` of the target in pixels of the reference crop, see [`SearchArea::box_in_crop`].
     pub reference_box: [f32; 4],
-    /// The target's box in the test crop, likewise.
+    /// Box `(x, y, w, h)` of the target in pixels of the test crop.
     pub test_box: [f32; 4],
 }
 
-/// What one thread uses again from pair to pair.
+/// Memory that one thread reuses for all pairs.
 #[derive(Default)]
 pub struct PairMemory {
     cropped: Vec<u8>,
@@ -264,12 +264,12 @@ impl Recipe for PairRecipe {
         self.check()
     }
 
-    /// [`PairSampling::pairs_per_epoch`](super::sampler::PairSampling::pairs_per_epoch).
+    /// Returns [`PairSampling::pairs_per_epoch`](super::sampler::PairSampling::pairs_per_epoch).
     fn count(dataset: &PairSampler) -> usize {
         dataset.sampling.pairs_per_epoch
     }
 
-    /// Two crops, one above the other.
+    /// Returns the size of two crops, one above the other.
     fn input_size(&self, _: &PairSampler, _: &[usize]) -> (usize, usize) {
         (2 * self.area.size, self.area.size)
     }
@@ -279,11 +279,11 @@ impl Recipe for PairRecipe {
         item: Item<'_, PairSampler>,
         planes: &mut Planes<'_>,
         memory: &mut PairMemory,
-    ) -> Attempt<PairSample> {
+    ) -> SampleResult<PairSample> {
         let Item { dataset, index, epoch, .. } = item;
         let object = epoch.index((index - index % self.views) as u64).split("pair");
         let pair = dataset.draw_view(object, index % self.views);
-        let [reference, test] = &self.shots(&item, &pair);
+        let [reference, test] = &self.crop_plans(&item, &pair);
         let mut image = reference.frame.read()?;
         let reference_box = self.write(reference, &image, (&mut *planes, 0), memory)?;
         if pair.reference != pair.test {

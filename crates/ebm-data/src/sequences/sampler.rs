@@ -1,4 +1,4 @@
-//! Which two frames are learned from together.
+//! Sampling of pairs of frames for the training of trackers.
 
 use ebm_base::Key;
 use rand::RngCore;
@@ -7,74 +7,73 @@ use super::Sequence;
 use crate::draw::{below, unit};
 use crate::error::{Error, Result};
 
-/// A video is of use only with more frames whose target can be seen than this.
+/// A usable video has more than this number of frames with a visible target.
 const MIN_VISIBLE: usize = 4;
-/// A video is of use only with as many frames.
+/// Smallest number of frames of a usable video.
 const MIN_FRAMES: usize = 20;
-/// By how many frames the greatest distance grows when no frame is found within it.
+/// Number of frames by which the largest distance grows if it contains no frame.
 const GAP_STEP: usize = 5;
 
-/// Sequences to learn from, and how often.
+/// Sequences for training, with their weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// Videos, or images as sequences of one frame.
     pub sequences: Vec<Sequence>,
-    /// In proportion to this pairs are drawn from the source; not negative.
+    /// Relative frequency of pairs from this source; not negative.
     pub weight: f64,
 }
 
-/// How pairs are drawn.
+/// Settings of the sampling of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairSampling {
-    /// Pairs in an epoch.
+    /// Number of pairs in an epoch.
     pub pairs_per_epoch: usize,
-    /// The greatest distance of the two frames, in frames, unless there is none so close.
+    /// Largest distance of the two frames, in frames, unless no frame is so close.
     pub max_gap: usize,
 }
 
 impl PairSampling {
-    /// Of the paper's tracker, and of ATOM trained in the same way to compare: 64 000 pairs, at most 200
-    /// frames apart.
+    /// Settings of the paper's tracker, and of ATOM trained in the same way for comparison: 64 000 pairs, at most
+    /// 200 frames apart.
     pub const PAPER: Self = Self { pairs_per_epoch: 64_000, max_gap: 200 };
 }
 
 /// Two frames of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The place among the sampler's sources.
+    /// Index of the source.
     pub source: usize,
-    /// The place in [`Source::sequences`].
+    /// Index in [`Source::sequences`].
     pub sequence: usize,
-    /// The frame that shows what to look for.
+    /// Frame that shows the target.
     pub reference: usize,
-    /// The frame that it is looked for in; the same frame where there is only one.
+    /// Frame in which the target is to be found; equal to `reference` in a sequence of one frame.
     pub test: usize,
 }
 
-/// Draws pairs of frames as ATOM is trained with.
+/// Sampler of pairs of frames as in ATOM's training.
 ///
-/// First the source, in proportion to the weights; then a sequence of it, each with the same probability;
-/// then as reference frame any whose target can be seen ([`Sequence::is_valid`]), each with the same
-/// probability; then as test frame another such, each with the same probability among those at most
-/// [`PairSampling::max_gap`] frames before or after, a distance that grows by 5 until there is one. Of a
-/// sequence of one frame the frame comes twice.
+/// It draws the source in proportion to the weights, then a sequence of the source uniformly. The reference frame
+/// is drawn uniformly from the frames with a visible target ([`Sequence::is_valid`]). The test frame is drawn
+/// uniformly from the other such frames at most [`PairSampling::max_gap`] frames before or after; the distance
+/// grows by 5 until there is one. In a sequence of one frame both frames are the same.
 ///
-/// Videos of less than 20 frames, or with no more than 4 whose target can be seen, are never drawn, nor are
-/// images whose box is empty.
+/// Videos with less than 20 frames, or with at most 4 frames with a visible target, are never drawn. Images with
+/// an empty box are not drawn either.
 #[derive(Debug)]
 pub struct PairSampler {
     sources: Vec<Source>,
-    /// Of each source the sequences that are of use.
+    /// Usable sequences of each source.
     usable: Vec<Vec<u32>>,
     pub(super) sampling: PairSampling,
 }
 
 impl PairSampler {
-    /// A sampler of `sources`.
+    /// Makes a sampler of `sources`.
     ///
     /// # Errors
     /// [`Error::Argument`] for a weight that is negative or not finite, weights that are all 0, a source of
-    /// positive weight without a sequence of use, or no pair in an epoch.
+    /// positive weight without a usable sequence, or no pair in an epoch.
     pub fn new(sources: Vec<Source>, sampling: PairSampling) -> Result<Self> {
         let fail = |name, detail| Err(Error::Argument { name, detail });
         if sampling.pairs_per_epoch == 0 {
@@ -102,20 +101,20 @@ impl PairSampler {
         Ok(Self { sources, usable, sampling })
     }
 
-    /// The sequence of a pair that was drawn here.
+    /// Returns the sequence of a pair that this sampler drew.
     ///
     /// # Panics
-    /// If the pair is another sampler's, and there is no such sequence.
+    /// If the pair is from another sampler and the sequence does not exist.
     pub fn sequence(&self, pair: &Pair) -> &Sequence {
         &self.sources[pair.source].sequences[pair.sequence]
     }
 
-    /// The pair that `key` stands for: a pure function of the key and of what the sampler was made from.
+    /// Draws a pair. The result is a pure function of `key` and of the sampler's settings.
     pub fn draw(&self, key: Key) -> Pair {
         self.draw_view(key, 0)
     }
 
-    /// One of many pairs of the sequence that `key` stands for; the first is that of [`draw`](Self::draw).
+    /// Draws pair number `view` of the sequence that `key` selects; number 0 equals [`draw`](Self::draw).
     pub fn draw_view(&self, key: Key, view: usize) -> Pair {
         let mut rng = key.rng();
         let source = self.draw_source(&mut rng);
@@ -152,15 +151,15 @@ impl PairSampler {
         let visible: Vec<usize> = (0..count).filter(|&i| sequence.is_valid(i)).collect();
         let place = below(visible.len(), rng);
         let reference = visible[place];
-        // Each of the neighbours is at least as far as its place among the visible ones: the nearer of the
-        // two decides.
+        // Each neighbour is at least as far away as its place among the visible frames, so the nearer of the two
+        // neighbours decides.
         let nearest = [place.checked_sub(1), Some(place + 1)].into_iter().flatten();
         let nearest = nearest.filter_map(|place| visible.get(place)).map(|&i| i.abs_diff(reference)).min();
         let beyond = nearest.unwrap_or(0).saturating_sub(self.sampling.max_gap);
         let gap = self.sampling.max_gap.saturating_add(beyond.div_ceil(GAP_STEP) * GAP_STEP);
         let start = visible.partition_point(|&i| i.saturating_add(gap) < reference);
         let end = visible.partition_point(|&i| i <= reference.saturating_add(gap));
-        // One of them is the reference itself.
+        // One of the visible frames in the range is the reference itself.
         let drawn = start + below(end - start - 1, rng);
         (reference, visible[if drawn < place { drawn } else { drawn + 1 }])
     }
@@ -233,7 +232,7 @@ mod tests {
                 *offsets.entry(test as i64 - reference as i64).or_insert(0) += 1;
             }
         }
-        // From -10 to 10 without 0, less those a third of which are invisible: 13, all equally likely.
+        // From -10 to 10 without 0 and without the invisible frames, a third: 13, all equally likely.
         let expected: Vec<i64> = (-10..=10).filter(|&d: &i64| d.rem_euclid(3) != 1 && d != 0).collect();
         assert_eq!(offsets.keys().copied().collect::<Vec<_>>(), expected);
         let mean = offsets.values().sum::<i32>() as f64 / expected.len() as f64;
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_distance_grows_until_a_frame_is_found() {
-        // Of the five the first is 52 frames from the next: 3, 8, … 53 reach it and not the one at 54.
+        // The first of the five is 52 frames before the next: the gaps 3, 8, … 53 reach it, but not the one at 54.
         let sampler = sampler(vec![visible_at(400, &[100, 152, 154, 300, 301])], 3);
         for pair in draws(&sampler, 300) {
             let expected: &[usize] = match pair.reference {

@@ -1,4 +1,4 @@
-//! What makes two crops of one still image as unlike as two frames of a video.
+//! Augmentation that makes two crops of one still image as different as two frames of a video.
 
 use ebm_base::Key;
 
@@ -7,38 +7,39 @@ use crate::error::Result;
 use crate::loader::{Planes, check_range};
 use crate::patch::{PatchTransform, PatchView};
 
-/// The least standard deviation of a blur in pixels: it is hardly visible.
+/// Smallest standard deviation of a blur in pixels; it is hardly visible.
 const LEAST_BLUR: f64 = 0.2;
-/// The greatest one, so that a crop is still one.
+/// Largest standard deviation of a blur in pixels, so that a crop stays recognisable.
 const MAX_BLUR: f64 = 32.;
-/// Between these parts of √(w h) of the box lie the edges of what is copied from the box's edges, each side
-/// of its own: an edge tells nothing of where the box is.
+/// Range of the margins around the box of a pasted object, in units of √(w h) of the box. Each side has a margin
+/// of its own, so that the edges of the pasted region do not show the position of the box.
 const MARGIN: [f64; 2] = [0.1, 0.7];
 
-/// How each crop of a pair is varied, beyond what ATOM does with frames of videos and independently of the
-/// other crop.
+/// Augmentation of each crop of a pair, in addition to ATOM's augmentation of video frames. It is drawn for each
+/// crop independently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Variation {
-    /// As [`PairRecipe::scale_jitter`](super::pairs::PairRecipe::scale_jitter), of the reference crop.
+    /// Jitter of the reference crop's scale, like
+    /// [`PairRecipe::scale_jitter`](super::pairs::PairRecipe::scale_jitter).
     pub scale_jitter: f64,
-    /// As [`PairRecipe::centre_jitter`](super::pairs::PairRecipe::centre_jitter), of the reference crop.
+    /// Jitter of the reference crop's centre, like
+    /// [`PairRecipe::centre_jitter`](super::pairs::PairRecipe::centre_jitter).
     pub centre_jitter: f64,
-    /// The probability of mirroring left to right.
+    /// Probability of mirroring left to right.
     pub mirror_probability: f64,
-    /// Each channel is multiplied by U(1 − this, 1 + this).
+    /// Range t of the tint: each channel is multiplied by U(1 − t, 1 + t).
     pub tint: f64,
-    /// The probability of a blur, as of motion along rows or columns or of a lens out of focus.
+    /// Probability of a blur, as of motion along rows or columns or of a lens out of focus.
     pub blur_probability: f64,
-    /// Its standard deviations down the columns and along the rows, in pixels of the crop, are this times
-    /// U(0, 1)² each, and hardly visible at least.
+    /// Scale of the blur's standard deviations down the columns and along the rows, in pixels of the crop. Each
+    /// is this times U(0, 1)², and at least hardly visible.
     pub blur: f64,
-    /// The probability that the object with some of what is near it is copied onto the surroundings of
-    /// another target.
+    /// Probability that the object, with some of its surroundings, is pasted onto the surroundings of another target.
     pub paste_probability: f64,
 }
 
 impl Variation {
-    /// For still images.
+    /// Settings for still images.
     pub const STILLS: Self = Self {
         scale_jitter: 0.1,
         centre_jitter: 0.3,
@@ -62,7 +63,7 @@ impl Variation {
         settings.into_iter().try_for_each(|(name, number, most)| check_range(name, number, most))
     }
 
-    /// What becomes of one crop: a pure function of the key.
+    /// Draws the change of one crop, a pure function of the key.
     pub(super) fn draw(&self, key: Key) -> Change {
         let rng = &mut key.rng();
         let mut happens = |probability| unit(rng) < probability;
@@ -77,26 +78,26 @@ impl Variation {
     }
 }
 
-/// What becomes of one crop.
+/// Change of one crop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    /// Whether it is mirrored left to right.
+    /// `true` to mirror the crop left to right.
     pub mirrored: bool,
-    /// Factors of its channels.
+    /// Factors of the channels.
     pub tint: [f64; 3],
     /// Standard deviations of a blur down the columns and along the rows.
     blur: Option<[f64; 2]>,
-    /// How far on the left, above, on the right and below what is copied reaches beyond the box, in parts of
-    /// √(w h).
+    /// Margins on the left, above, on the right and below of the region that is pasted, beyond the box and in
+    /// units of √(w h).
     pub margins: Option<[f64; 4]>,
 }
 
 impl Change {
-    /// Nothing.
+    /// No change.
     pub const NONE: Self = Self { mirrored: false, tint: [1.; 3], blur: None, margins: None };
 
-    /// Puts the crop's surroundings out of `background` where the object is copied, and mirrors it; returns
-    /// where the object `(x, y, w, h)` is then.
+    /// Pastes the object onto `background`, if margins are set, and mirrors the crop. Returns the box of the
+    /// object `(x, y, w, h)` afterwards.
     pub fn rearrange(&self, crop: &mut [u8], background: &[u8], size: usize, object: [f32; 4]) -> [f32; 4] {
         if let Some(margins) = self.margins {
             paste(crop, background, size, object.map(f64::from), margins);
@@ -129,7 +130,7 @@ impl Change {
     }
 }
 
-/// Lays `crop` over `background` about `object`: opaque up to half of the margins, then fading to their ends.
+/// Blends `crop` over `background` around `object`: opaque up to half of the margins, then fading out to their ends.
 fn paste(crop: &mut [u8], background: &[u8], size: usize, object: [f64; 4], margins: [f64; 4]) {
     let [x, y, width, height] = object;
     let margins = margins.map(|margin| margin * (width * height).sqrt());
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn the_object_stays_and_what_is_far_from_it_is_replaced() {
         let (mut crop, background) = (vec![200; 3 * SIZE * SIZE], vec![10; 3 * SIZE * SIZE]);
-        // √(4 · 4) = 4 pixels a unit: opaque for 1 pixel and gone after 2.
+        // √(4 · 4) = 4 pixels per unit: opaque for 1 pixel, transparent after 2.
         let change = Change { margins: Some([0.5; 4]), ..Change::NONE };
         assert_eq!(change.rearrange(&mut crop, &background, SIZE, OBJECT), OBJECT);
         let at = |x: usize, y: usize| crop[3 * (y * SIZE + x)];
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn a_mirrored_crop_has_its_object_mirrored() {
         let mut crop = vec![0; 3 * SIZE * SIZE];
-        // The pixels from the box's first to its last edge, a pixel lying at its number.
+        // The pixels from the box's first to its last edge, with a pixel at its index.
         for (y, x) in (4..=8).flat_map(|y| (6..=10).map(move |x| (y, x))) {
             crop[3 * (y * SIZE + x)] = 255;
         }

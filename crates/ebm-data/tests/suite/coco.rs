@@ -131,7 +131,7 @@ fn an_image_with_more_objects_than_are_read_is_left_out() {
     let crowded = file(objects(10_001));
     let defect = defect(&crowded);
     assert_eq!((defect.code, defect.sample.as_str()), (DefectCode::BadAnnotation, "image 5"));
-    assert_eq!(defect.detail, "10001 objects, and at most 10000 of an image are read");
+    assert_eq!(defect.detail, "10001 objects; at most 10000 of an image are read");
     assert!(load(&crowded, &options(Purpose::Train)).is_err(), "nothing is left to train on");
     let dir = tempfile::tempdir().unwrap();
     let path = write_json(&dir.path().join("f.json"), &crowded);

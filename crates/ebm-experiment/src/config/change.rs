@@ -1,18 +1,18 @@
-//! A setting that the command line changes, and one table of settings on top of another.
+//! Changes of settings from the command line, and merging of tables of settings.
 
 use std::str::FromStr;
 
 use toml::{Table, Value};
 
-/// `KEY=VALUE`: a dotted key and a value in TOML, over what the configuration has there. A row of a list of
-/// tables is named by its `key`: `methods.ebm.samples=16`.
+/// Setting `KEY=VALUE`, a dotted key and a value in TOML, which replaces the value in the configuration. A row of
+/// a list of tables is named by its `key`: `methods.ebm.samples=16`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     table: Table,
 }
 
 impl Change {
-    /// The setting alone, in the tables that it is in.
+    /// Returns the changed setting in its nested tables.
     pub(super) fn table(&self) -> &Table {
         &self.table
     }
@@ -24,7 +24,7 @@ impl FromStr for Change {
     fn from_str(text: &str) -> Result<Self, String> {
         let example = "write KEY=VALUE, such as training.steps=100";
         let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} has no `=`; {example}"))?;
-        // A word needs no quotes, and a whole number beyond 64 bits is a number.
+        // A word needs no quotes, and a whole number beyond 64 bits is read as a float.
         let word = || {
             let word = value.trim();
             let value = word.parse().map_or_else(|_| Value::String(word.to_owned()), Value::Float);
@@ -50,8 +50,8 @@ impl FromStr for Change {
     }
 }
 
-/// Puts `over` on top of `base`: tables key by key, rows of a list of tables by their `key` where `over` has
-/// a table of them. Any other value, lists included, replaces the one below.
+/// Merges `over` into `base`: tables key by key, and rows of a list of tables by their `key` if `over` has a
+/// table of them. Any other value, including a list, replaces the value in `base`.
 pub(super) fn merge(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -68,7 +68,7 @@ pub(super) fn merge(base: &mut Table, over: Table) {
     }
 }
 
-/// Whether `above` is another of several kinds of a thing, which have other settings.
+/// Returns whether the two tables have different values of `kind`. Their settings are then unrelated.
 fn is_other_kind(below: &Table, above: &Table) -> bool {
     above.get("kind").is_some_and(|kind| below.get("kind").is_some_and(|known| known != kind))
 }
@@ -77,7 +77,7 @@ fn all_have_keys(rows: &[Value]) -> bool {
     rows.iter().all(|row| row.get("key").is_some())
 }
 
-/// Each table of `over` on top of the row of that `key`, or as a new last row.
+/// Merges each table of `over` into the row with its key, or appends it as a new row.
 fn merge_rows(rows: &mut Vec<Value>, over: Table) {
     for (key, value) in over {
         let Value::Table(mut above) = value else { continue };

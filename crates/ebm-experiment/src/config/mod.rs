@@ -1,6 +1,6 @@
-//! The settings of an experiment: TOML that is embedded in the program or in a file, over the settings that
-//! it extends, with the command line's changes on top; every key is checked. Beside the settings it has
-//! `[expected]`, what they should come to, and `[smoke]`, what makes a run of minutes of them.
+//! Settings of an experiment, in TOML. They are embedded in the program or in a file, may extend other settings,
+//! and the command line may change them; every key is checked. Besides the settings a configuration has
+//! `[expected]`, the expected figures, and `[smoke]`, the changes for a run of minutes.
 
 mod change;
 mod nearest;
@@ -21,78 +21,79 @@ pub use ranges::OutOfRange;
 
 use crate::{Error, Result};
 
-/// The settings of a task's experiments.
+/// Settings of a task's experiments.
 pub trait Settings: Setting + Serialize + DeserializeOwned {
     /// Name and text of every configuration that is embedded in the program.
     const EMBEDDED: &'static [(&'static str, &'static str)];
 
-    /// Why the values contradict each other, if they do; unless overridden, they never do. Each of them is in
-    /// its range.
+    /// Checks that the values, which are in their ranges already, do not contradict each other.
+    /// The default accepts all values.
     ///
     /// # Errors
-    /// The reason, with the key.
+    /// The reason of the contradiction, with the key.
     fn check(&self) -> std::result::Result<(), String> {
         Ok(())
     }
 
-    /// The embedded configuration `name`.
+    /// Returns the embedded configuration `name`.
     ///
     /// # Errors
-    /// [`Error::Config`], naming those that there are.
+    /// [`Error::Config`] with the names of the embedded configurations.
     fn embedded(name: &str) -> Result<Self> {
         Ok(Configured::parse(name, embedded::<Self>(name)?, &Overrides::default())?.settings)
     }
 
-    /// Settings from TOML; `extends = "…"` names an embedded configuration whose settings hold where `text`
-    /// has none. `name` is what errors call it.
+    /// Parses settings from TOML. `extends = "…"` names an embedded configuration for all settings that `text`
+    /// does not have. Errors call the settings `name`.
     ///
     /// # Errors
-    /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
+    /// [`Error::Config`] with the setting that is unknown, missing or impossible.
     fn parse(name: &str, text: &str) -> Result<Self> {
         Ok(Configured::parse(name, text, &Overrides::default())?.settings)
     }
 
-    /// Settings from a TOML file, as [`parse`](Self::parse).
+    /// Reads settings from a TOML file, like [`parse`](Self::parse).
     ///
     /// # Errors
-    /// [`Error::Config`], naming the file and what is wrong with it.
+    /// [`Error::Config`] with the file and the reason.
     fn read(path: &Path) -> Result<Self> {
         Ok(Configured::read(path, &Overrides::default())?.settings)
     }
 
-    /// All settings as TOML, which extends nothing: what a run keeps, and what digests are made of.
+    /// Returns all settings as TOML that extends nothing, for the directory of a run and for digests.
     ///
     /// # Errors
-    /// [`Error::Config`] when a number has no form in TOML.
+    /// [`Error::Config`] if a number has no form in TOML.
     fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| Error::config("resolved", error))
     }
 }
 
-/// What is put on top of a configuration.
+/// Changes to a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// Whether its table `[smoke]` is: so little of everything that it only shows whether everything works.
+    /// `true` to apply the table `[smoke]`, which reduces everything so far that a run only shows whether
+    /// everything works.
     pub smoke: bool,
-    /// Single settings, over that.
+    /// Single settings, applied after `[smoke]`.
     pub changes: Vec<Change>,
 }
 
-/// Settings with what their experiment should come to.
+/// Settings with the expected figures of their experiment.
 #[derive(Clone, Debug)]
 pub struct Configured<S> {
     /// The settings.
     pub settings: S,
-    /// The figures that the configuration itself states in `[expected]`: those of what it extends are of
-    /// other settings, and so are its own where something was changed.
+    /// Expected figures from the configuration's own table `[expected]`. Figures of an extended configuration do
+    /// not apply, because they are for other settings; its own figures do not apply after a change.
     pub expected: Option<Expected>,
 }
 
 impl<S: Settings> Configured<S> {
-    /// The embedded configuration of that name or else the file at that path, with `overrides` on top.
+    /// Loads the embedded configuration `name_or_path`, or else the file at that path, and applies `overrides`.
     ///
     /// # Errors
-    /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
+    /// [`Error::Config`] with the setting that is unknown, missing or impossible.
     pub fn load(name_or_path: &str, overrides: &Overrides) -> Result<Self> {
         match S::EMBEDDED.iter().find(|(name, _)| *name == name_or_path) {
             Some((name, text)) => Self::parse(name, text, overrides),
@@ -104,20 +105,20 @@ impl<S: Settings> Configured<S> {
         }
     }
 
-    /// The file at `path` with `overrides` on top.
+    /// Reads the file at `path` and applies `overrides`.
     ///
     /// # Errors
-    /// [`Error::Config`], naming the file and what is wrong with it.
+    /// [`Error::Config`] with the file and the reason.
     pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
         let name = path.display().to_string();
         let text = read_settings(path).map_err(|error| Error::config(&name, error))?;
         Self::parse(&name, &text, overrides)
     }
 
-    /// Settings from TOML with `overrides` on top; `name` is what errors call it.
+    /// Parses settings from TOML and applies `overrides`; errors call them `name`.
     ///
     /// # Errors
-    /// [`Error::Config`], naming the setting that is unknown, missing or impossible.
+    /// [`Error::Config`] with the setting that is unknown, missing or impossible.
     pub fn parse(name: &str, text: &str, Overrides { smoke, changes }: &Overrides) -> Result<Self> {
         let fail = |reason: String| Error::config(name, reason);
         let mut table = with_base::<S>(name, text)?;
@@ -147,18 +148,18 @@ impl<S: Settings> Configured<S> {
 }
 
 settings! {
-    /// A proposal of a table that compares proposals.
+    /// Row of a table that compares proposals.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct AblationConfig<P> {
-        /// {σ_l} of Eq. 5.
+        /// Standard deviations {σ_l} of the proposal, Eq. 5.
         pub sigmas: Vec<f64> where 1e-6..=1e4,
-        /// What was published of it.
+        /// Published figures of this proposal.
         pub published: P where 0.0..=100.0 => "per cent",
     }
 }
 
-/// The settings of `text`, whatever they are of, each number in its range; `name` is what errors call it.
+/// Parses settings of any type and checks each number's range; errors call them `name`.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] and [`Error::Config`].
@@ -166,10 +167,10 @@ pub fn parse<T: Setting + DeserializeOwned>(name: &str, text: &str) -> Result<T>
     parsed(name, table_of(name, text)?)
 }
 
-/// Refuses settings of which a number is out of its range; `name` is what the error calls them.
+/// Refuses settings with a number out of its range; the error calls them `name`.
 ///
 /// # Errors
-/// [`Error::OutOfRange`]; [`Error::Config`] when a number has no form in TOML.
+/// [`Error::OutOfRange`]; [`Error::Config`] if a number has no form in TOML.
 pub fn check_ranges<T: Setting + Serialize>(name: &str, settings: &T) -> Result<()> {
     let table = Table::try_from(settings).map_err(|error| Error::config(name, error))?;
     ranges::check(name, &T::declaration(), &table, true)
@@ -191,10 +192,10 @@ fn table_of(name: &str, text: &str) -> Result<Table> {
     text.parse().map_err(|error: toml::de::Error| fail(error.to_string()))
 }
 
-/// The row of that key.
+/// Returns the row with the key `key`.
 ///
 /// # Errors
-/// [`Error::Config`], naming the nearest key and all that there are.
+/// [`Error::Config`] with the nearest key and all known keys.
 pub fn row<'a, R: 'a>(
     rows: impl IntoIterator<Item = &'a R>,
     key_of: impl Fn(&R) -> &str,
@@ -211,7 +212,7 @@ pub fn row<'a, R: 'a>(
     Err(Error::config(key, format!("there is no such method{near}; there are {}", known.join(", "))))
 }
 
-/// The settings of `text` over those of what it extends.
+/// Parses `text` and merges its settings into the settings that it extends.
 fn with_base<S: Settings>(name: &str, text: &str) -> Result<Table> {
     let fail = |reason: String| Error::config(name, reason);
     let mut table = table_of(name, text)?;

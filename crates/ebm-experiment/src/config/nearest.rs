@@ -1,9 +1,9 @@
-//! Names that are nearly right.
+//! Suggestions for misspelt names.
 
 use toml::{Table, Value};
 
-/// `; did you mean …?` of the name among `known` that differs least from `name`; nothing where all differ by more than
-/// a third of it.
+/// Returns `; did you mean …?` with the name among `known` that is nearest to `name`. It is empty if all of them
+/// differ by more than a third of the length of `name`.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let most = (name.chars().count() / 3).max(1);
     let with_distance = known.into_iter().map(|other| (strsim::osa_distance(name, other), other));
@@ -11,10 +11,9 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     near.map_or_else(String::new, |(_, near)| format!("; did you mean `{near}`?"))
 }
 
-/// What serde says of `table`, with the place of an unknown key and the nearest name that it would have
-/// known.
+/// Returns the error of serde about `table`, with the place of an unknown key and the nearest known name.
 pub(super) fn explain(message: &str, table: &Table) -> String {
-    // Further lines say in which table, which is found below as well.
+    // Further lines name the table, which is also found below.
     let first = message.lines().next().unwrap_or_default();
     let names =
         |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
@@ -33,7 +32,7 @@ pub(super) fn explain(message: &str, table: &Table) -> String {
     }
 }
 
-/// The dotted keys that end in `name` or have it as their value.
+/// Finds the dotted keys that end in `name` or have it as their value.
 fn find(name: &str, prefix: &str, table: &Table, places: &mut Vec<String>) {
     for (key, value) in table {
         if key == name || value.as_str() == Some(name) {

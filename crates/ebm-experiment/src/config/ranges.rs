@@ -1,39 +1,39 @@
-//! Whether the numbers of a configuration are in their ranges.
+//! Check of the numbers of a configuration against their ranges.
 
 use ebm_base::settings::{Declaration, Field, Range};
 use toml::{Table, Value};
 
 use crate::Result;
 
-/// A setting out of its range.
+/// Setting out of its range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("configuration {name}: {key} = {value}; it must be {range}")]
 pub struct OutOfRange {
-    /// The file or the embedded name of the configuration.
+    /// File or embedded name of the configuration.
     pub name: String,
-    /// The dotted key.
+    /// Dotted key.
     pub key: String,
-    /// As it is written.
+    /// Value, as written.
     pub value: String,
-    /// What is allowed.
+    /// Allowed range.
     pub range: Range,
 }
 
-/// A number of a configuration.
+/// Number in a configuration.
 struct Number {
-    /// Its dotted key.
+    /// Dotted key.
     key: String,
-    /// As it is written.
+    /// Value, as written.
     value: String,
-    /// What it may be.
+    /// Allowed range.
     range: Range,
-    /// Whether it is that.
+    /// `true` if the number is in its range.
     allowed: bool,
 }
 
-/// Refuses the first number of the `table` of the configuration `name` that is out of its range. A row of a list of tables
-/// is named by its `key`. What is not declared has [`Range::NONE`]; without `strict` it is for the parser to refuse, which
-/// knows similar names.
+/// Refuses the first number in `table`, of the configuration `name`, that is out of its range. A row of a list of
+/// tables is named by its `key`. An undeclared number has [`Range::NONE`]. Without `strict` it is left to the
+/// parser, which suggests similar names.
 pub(super) fn check(name: &str, declaration: &Declaration, table: &Table, strict: bool) -> Result<()> {
     let mut numbers = Vec::new();
     of_table(declaration, table, "", &mut numbers);
@@ -77,7 +77,7 @@ fn of_table(declaration: &Declaration, table: &Table, prefix: &str, numbers: &mu
     }
 }
 
-/// The declaration of the items of a list.
+/// Returns the declaration of the items of a list.
 fn item(declaration: &Declaration) -> &Declaration {
     match declaration {
         Declaration::List(item) => item,
@@ -85,12 +85,12 @@ fn item(declaration: &Declaration) -> &Declaration {
     }
 }
 
-/// The declaration of what is called `key` in the `table` that is declared so.
+/// Returns the declaration of the entry `key` of a `table` with this declaration.
 fn named<'a>(declaration: &'a Declaration, table: &Table, key: &str) -> &'a Declaration {
     let find = |fields: &'a [Field], name: &str| fields.iter().find(|field| field.name == name);
     let found = match declaration {
         Declaration::Table(fields) => find(fields, key),
-        // Rows by their keys, or numbers of whatever names.
+        // Rows by their keys, or numbers with any name.
         Declaration::List(row) => return row,
         Declaration::Numbers(_) => return declaration,
         Declaration::Choice { tag: None, kinds } => find(kinds, key),

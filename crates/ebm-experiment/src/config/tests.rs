@@ -55,7 +55,7 @@ settings! {
     }
 }
 
-/// Its number is not in its declaration.
+/// Settings with a number that is missing in their declaration.
 #[derive(Debug, Deserialize)]
 struct Undeclared {
     #[expect(dead_code, reason = "it is never accepted")]

@@ -1,4 +1,4 @@
-//! Checkpoints: what they hold, how they are committed, and how they are read back.
+//! Checkpoints: their content, how they are committed, and how they are read.
 //!
 //! ```text
 //! checkpoints/
@@ -11,8 +11,8 @@
 //!
 //! **Commit** ([`CheckpointStore::save`]): write into `.tmp-<step>-<pid>/`, synchronise every file and the
 //! directory, rename to `step-NNNNNNNN/`, synchronise the parent. A crash at any point leaves the previous
-//! checkpoint in place. **Read** ([`load_latest`]): the newest checkpoint of which every hash is right, together
-//! with why newer ones were skipped.
+//! checkpoint in place. **Read** ([`load_latest`]): the newest checkpoint with correct hashes, together with the
+//! reasons why newer ones were skipped.
 
 mod store;
 mod sums;
@@ -35,38 +35,38 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
 const SUMS: &str = "SHA256SUMS";
 
-/// The layout of checkpoints that this program writes and reads.
+/// Version of the checkpoint layout that this program writes and reads.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The tensors of a task, by name; of any shape, on any device.
+/// Tensors of a task, by name, of any shape and on any device.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointData {
     /// Parameters and buffers.
     pub model: BTreeMap<String, Tensor>,
-    /// The optimiser's state, for example one momentum per parameter.
+    /// State of the optimiser, for example one momentum per parameter.
     pub optimizer: BTreeMap<String, Tensor>,
 }
 
-/// What makes resuming exact besides the tensors. Learning rate and random generators are functions of
-/// the step and the seed.
+/// State that makes resuming exact, besides the tensors. Learning rates and random generators need none, because
+/// they are functions of the step and the seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointState {
-    /// [`SCHEMA_VERSION`] of the writer.
+    /// Layout version [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
-    /// The number of completed steps, which is the next step to run.
+    /// Number of completed steps, which is the next step to run.
     pub step: usize,
-    /// The run's root seed.
+    /// Root seed of the run.
     pub seed: u64,
-    /// The digest of the run's configuration.
+    /// Digest of the run's configuration.
     pub config_digest: String,
-    /// The length in bytes of the metrics log; what a crashed process logged beyond it is cut off.
+    /// Length in bytes of the metrics log; later lines of a crashed process are cut off.
     pub metrics_len: u64,
-    /// The steps that the non-finite guard still remembers.
+    /// Steps with non-finite values that the guard still counts.
     pub guard_hits: Vec<usize>,
 }
 
 impl CheckpointState {
-    /// Parses a state file, its schema version first.
+    /// Parses a state file; its schema version is checked first.
     fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
         #[derive(Deserialize)]
         struct Version {
@@ -81,31 +81,31 @@ impl CheckpointState {
     }
 }
 
-/// A checkpoint in memory.
+/// Checkpoint in memory.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// The task's tensors.
+    /// Tensors of the task.
     pub data: CheckpointData,
-    /// Everything else.
+    /// All other state.
     pub state: CheckpointState,
 }
 
-/// A checkpoint that was read, and what was not.
+/// Checkpoint that was read, with the reasons for skipping newer ones.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The checkpoint, its tensors on the CPU.
     pub checkpoint: Checkpoint,
-    /// Its directory.
+    /// Directory of the checkpoint.
     pub path: PathBuf,
-    /// Newer checkpoints that are damaged: each one's directory and file, and for a wrong hash the expected and the
-    /// actual one. To be shown as warnings.
+    /// Description of each damaged newer checkpoint, to be shown as a warning: its directory and file, and the
+    /// expected and the actual hash if they differ.
     pub skipped: Vec<String>,
 }
 
 /// Reads the newest valid checkpoint in `dir`.
 ///
 /// # Errors
-/// [`Error::NoCheckpoint`], [`Error::NoValidCheckpoint`], [`Error::Schema`], or [`Error::Io`] where `dir` cannot be
+/// [`Error::NoCheckpoint`], [`Error::NoValidCheckpoint`], [`Error::Schema`], or [`Error::Io`] if `dir` cannot be
 /// listed.
 pub fn load_latest(dir: &Path) -> Result<Loaded> {
     let steps = list_steps(dir)?;
@@ -124,7 +124,7 @@ pub fn load_latest(dir: &Path) -> Result<Loaded> {
     Err(Error::NoValidCheckpoint(dir.into(), skipped))
 }
 
-/// Reads a checkpoint's directory after its files agree with `SHA256SUMS`.
+/// Reads a checkpoint's directory after a check of its files against `SHA256SUMS`.
 fn read_verified(dir: &Path) -> Result<Checkpoint> {
     let read = |name: &str, limit: u64| {
         let path = dir.join(name);
@@ -142,18 +142,18 @@ fn read_verified(dir: &Path) -> Result<Checkpoint> {
     })
 }
 
-/// `step-00000200` for 200 completed steps.
+/// Returns `step-00000200` for 200 completed steps.
 fn step_name(step: usize) -> String {
     format!("step-{step:08}")
 }
 
-/// The inverse of [`step_name`]; none for any other name.
+/// Inverts [`step_name`]; returns `None` for any other name.
 fn parse_step(name: &str) -> Option<usize> {
     let step = name.strip_prefix("step-")?.parse().ok()?;
     (step_name(step) == name).then_some(step)
 }
 
-/// The completed steps of all checkpoints in `dir`, ascending; empty where there is no such directory.
+/// Returns the completed steps of all checkpoints in `dir`, ascending; empty if there is no such directory.
 fn list_steps(dir: &Path) -> Result<Vec<usize>> {
     let mut steps: Vec<usize> = files::names(dir)?.iter().filter_map(|name| parse_step(name)).collect();
     steps.sort_unstable();

@@ -1,22 +1,22 @@
-//! Writing checkpoints: the commit protocol, and which of them are kept.
+//! Writing of checkpoints: the commit protocol, and the removal of old ones.
 
 use super::{Checkpoint, MODEL, OPTIMIZER, STATE, SUMS, list_steps, step_name, sums, tensors};
 use crate::error::{Error, Result};
 use crate::files;
 use std::path::{Path, PathBuf};
 
-/// So many checkpoints are kept, the newest.
+/// Number of checkpoints that are kept, the newest ones.
 const KEPT: usize = 3;
 
-/// Writes checkpoints into one directory. Only one process may have a store on a directory at a time:
-/// hold the run's lock ([`RunDir`](crate::RunDir)). Readers need no lock.
+/// Writer of checkpoints in one directory. Only one process may have a store on a directory at a time: hold the
+/// run's lock ([`RunDir`](crate::RunDir)). Readers need no lock.
 #[derive(Debug)]
 pub struct CheckpointStore {
     dir: PathBuf,
 }
 
 impl CheckpointStore {
-    /// Opens or creates a directory of checkpoints and removes what a killed process left unfinished.
+    /// Opens or creates a directory of checkpoints and removes the unfinished files of a killed process.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`].
@@ -27,11 +27,12 @@ impl CheckpointStore {
         Ok(Self { dir })
     }
 
-    /// Commits a checkpoint. Checkpoints of later steps, which a resumed run
-    /// has abandoned, are removed, and so are all but the newest three.
+    /// Commits a checkpoint. It removes checkpoints of later steps, which a resumed run has abandoned, and all
+    /// but the newest three.
     ///
     /// # Errors
-    /// [`Error::NonFinite`] and other refusals before anything is written; [`Error::DiskFull`], [`Error::Io`] with every earlier checkpoint intact.
+    /// [`Error::NonFinite`] and other refusals before anything is written; [`Error::DiskFull`] and [`Error::Io`]
+    /// with every earlier checkpoint intact.
     pub fn save(&mut self, checkpoint: &Checkpoint) -> Result<()> {
         let step = checkpoint.state.step;
         let path = self.dir.join(step_name(step));
@@ -45,15 +46,15 @@ impl CheckpointStore {
         let written =
             write_all(&temporary, &contents, &sums).and_then(|()| self.put(&temporary, &path, step));
         if written.is_err() {
-            // The first error is the one to report; what stays is removed when the store opens again.
+            // The first error is the one to report; the rest is removed when the store opens again.
             let _ = files::remove(&temporary);
         }
         written?;
         self.collect(step)
     }
 
-    /// Gives a complete directory its final name. One of the same step, which a resumed run has
-    /// abandoned, steps aside first: a directory cannot be renamed over another.
+    /// Gives a complete directory its final name. A checkpoint of the same step, which a resumed run has
+    /// abandoned, is removed first, because a directory cannot be renamed over another.
     fn put(&self, temporary: &Path, path: &Path, step: usize) -> Result<()> {
         if path.exists() {
             self.discard(step)?;
@@ -61,14 +62,14 @@ impl CheckpointStore {
         files::rename(temporary, path)
     }
 
-    /// Removes a checkpoint; it loses its name first, so that no half of it is ever taken for one.
+    /// Removes a checkpoint. It is renamed first, so that half of it never counts as a checkpoint.
     fn discard(&self, step: usize) -> Result<()> {
         let old = self.dir.join(format!(".old-{step}-{}", std::process::id()));
         files::rename(&self.dir.join(step_name(step)), &old)?;
         files::remove(&old)
     }
 
-    /// Removes what is not kept after the checkpoint of `newest` was committed.
+    /// Removes old and abandoned checkpoints after the checkpoint of `newest` was committed.
     fn collect(&self, newest: usize) -> Result<()> {
         let steps = list_steps(&self.dir)?;
         let current = steps.iter().filter(|&&step| step <= newest).count();
@@ -124,8 +125,8 @@ mod tests {
         }
     }
 
-    /// Goal R2: the first commit of a run, one that drops an old checkpoint, and one that replaces its own
-    /// step, each with an error and with a death at every operation on the disk.
+    /// Tests the first commit of a run, one that drops an old checkpoint, and one that replaces its own step,
+    /// each with an error and with a kill at every operation on the disk.
     #[test]
     fn whatever_fails_in_a_commit_the_latest_or_its_predecessor_is_there() {
         for (before, step) in [(vec![], 10), (vec![10, 20, 30], 40), (vec![10, 20], 20)] {
@@ -155,7 +156,7 @@ mod tests {
                         }
                         Err(error) => assert!(before.is_empty() && result.is_err(), "{place}: {error}"),
                     }
-                    // The next start leaves no litter, and the next commit succeeds.
+                    // The next start removes unfinished files, and the next commit succeeds.
                     open().save(&checkpoint(50)).unwrap();
                     assert_eq!(load_latest(dir.path()).unwrap().checkpoint.state.step, 50, "{place}");
                     let names = files::names(dir.path()).unwrap();

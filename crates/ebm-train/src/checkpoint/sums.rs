@@ -1,17 +1,17 @@
-//! `SHA256SUMS`: written by one function, and compared byte for byte with what that function gives for the files
-//! at hand, so that no damaged bit can hide in spelling.
+//! The file `SHA256SUMS`. One function writes its text, and verification compares the file byte for byte with
+//! that text for the files found, so that every changed bit is detected.
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::Path;
 
-/// SHA-256 of bytes, in lower-case hexadecimal.
+/// Returns the SHA-256 of bytes, in lower-case hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
-/// Bytes in lower-case hexadecimal.
+/// Returns bytes in lower-case hexadecimal.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut hex, byte| {
         // Writing to a string cannot fail.
@@ -20,7 +20,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// The text of `SHA256SUMS` for files given by name and contents.
+/// Returns the text of `SHA256SUMS` for files given by name and content.
 pub(super) fn render(files: &[(&str, &[u8])]) -> String {
     files.iter().map(|(name, bytes)| format!("{}  {name}\n", sha256(bytes))).collect()
 }

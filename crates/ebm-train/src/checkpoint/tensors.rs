@@ -1,4 +1,4 @@
-//! Tensor maps as safetensors bytes and back.
+//! Conversion of tensor maps to safetensors bytes and back.
 
 use crate::error::{Error, Result};
 use candle_core::{DType, Device, Tensor};
@@ -6,10 +6,10 @@ use safetensors::tensor::View;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Encodes tensors, ordered by type and name: equal maps give equal bytes.
+/// Encodes tensors, ordered by type and name, so that equal maps give equal bytes.
 ///
 /// # Errors
-/// [`Error::NonFinite`] (a poisoned checkpoint is never written), [`Error::Candle`].
+/// [`Error::NonFinite`], so that no checkpoint with such a value is written; [`Error::Candle`].
 pub(crate) fn encode(tensors: &BTreeMap<String, Tensor>, step: usize) -> Result<Vec<u8>> {
     let mut host = BTreeMap::new();
     for (name, tensor) in tensors {
@@ -18,10 +18,10 @@ pub(crate) fn encode(tensors: &BTreeMap<String, Tensor>, step: usize) -> Result<
     safetensors::serialize(&host, None).map_err(|source| Error::tensor("(all)", source))
 }
 
-/// Decodes bytes whose hash was verified; tensors land on the CPU.
+/// Decodes bytes whose hash was verified. The tensors are on the CPU.
 ///
 /// # Errors
-/// [`Error::File`] where they are no safetensors file.
+/// [`Error::File`] if the bytes are no safetensors file.
 pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let tensors = candle_core::safetensors::load_buffer(bytes, &Device::Cpu);
     let tensors =
@@ -29,7 +29,7 @@ pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<BTreeMap<String, Tenso
     Ok(tensors.into_iter().collect())
 }
 
-/// A finite tensor on the host: where copying fails, candle's own view would panic.
+/// Copies a finite tensor to the host. A failed copy is an error here; candle's own view would panic.
 fn on_host(name: &str, tensor: &Tensor, step: usize) -> Result<Tensor> {
     let fail = |source| Error::tensor(name, source);
     let finite: fn(&[u8]) -> bool = match tensor.dtype() {
@@ -51,7 +51,7 @@ fn on_host(name: &str, tensor: &Tensor, step: usize) -> Result<Tensor> {
     Ok(tensor)
 }
 
-/// Whether no little-endian float of `N` bytes has all bits of its exponent set (NaN and infinity have).
+/// Returns whether no little-endian float of `N` bytes has all bits of its exponent set, as NaN and infinity have.
 fn exponents_below_max<const N: usize>(bytes: &[u8], exponent: u64) -> bool {
     bytes.chunks_exact(N).all(|chunk| {
         let mut bits = [0; 8];
@@ -78,7 +78,7 @@ mod tests {
         let values = Tensor::new(&[[0.0f64, -1.5, 3.0], [2.0, 100.0, 7.0]], &Device::Cpu).unwrap();
         for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::U8, DType::U32, DType::I64] {
             let tensor = values.abs().unwrap().to_dtype(dtype).unwrap();
-            // The transposed one is not contiguous.
+            // The transposed tensor is not contiguous.
             for tensor in [tensor.clone(), tensor.t().unwrap(), tensor.get(0).unwrap().get(1).unwrap()] {
                 let back = round_trip(&tensor);
                 assert_eq!((back.dtype(), back.dims()), (dtype, tensor.dims()));

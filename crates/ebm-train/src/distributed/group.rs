@@ -1,4 +1,4 @@
-//! What the processes of a training do together, whatever carries it.
+//! Collective operations of the processes of a training, over any engine.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,36 +11,35 @@ use ebm_base::Key;
 use crate::distributed::refuse;
 use crate::error::{Error, Result};
 
-/// Most elements that are sent in one message: 16 MiB of f32. A gradient's many small tensors are few
-/// messages.
+/// Largest number of elements in one message: 16 MiB of f32. The many small tensors of a gradient share few messages.
 const BUCKET: usize = 1 << 22;
 
-/// Communication between the ranks 0, 1, … of a training. Each method is called by all of them, in the same
-/// order; [`Group`] sees to that.
+/// Communication between the ranks 0, 1, … of a training. All ranks call each method, in the same order;
+/// [`Group`] ensures this.
 pub trait Reduce {
-    /// The number of this rank and the number of ranks.
+    /// Returns the number of this rank and the number of ranks.
     fn rank_and_world(&self) -> (usize, usize);
 
-    /// The sum over the ranks of `vector (N)`, contiguous, `f32` or `f64`, on its device: the same bytes on
-    /// every rank.
+    /// Returns the sum over the ranks of `vector (N)`, contiguous, `f32` or `f64`, on its device. It has the same
+    /// bytes on every rank.
     ///
     /// # Errors
     /// [`Error::Distributed`](crate::Error::Distributed).
     fn sum(&self, vector: &Tensor) -> Result<Tensor>;
 
-    /// Parts from the others, which do the same.
+    /// Leaves the group; all ranks do so.
     fn close(&self) {}
 
-    /// Ends the others, which may be waiting for this rank, as far as the engine can.
+    /// Aborts the other ranks, which may be waiting for this rank, as far as the engine can.
     fn abort(&self) {}
 }
 
-/// The processes that train together. Clones are the same group.
+/// Group of processes that train together. Clones are the same group.
 ///
-/// Every method is called by all ranks in the same order. Before each of them acts, the ranks tell each other
-/// what they are about to do: a rank that failed says so there ([`fail`](Self::fail)), and all others get
-/// [`Error::Rank`] from whatever they were about to do, with its number and reason. So none waits for one
-/// that has given up, and none mistakes one message for another.
+/// All ranks call every method in the same order. Before each operation the ranks tell each other which one comes
+/// next. A rank that failed says so there ([`fail`](Self::fail)), and all others get [`Error::Rank`] with its
+/// number and reason from their own call. So no rank waits for one that has given up, and none mistakes one
+/// message for another.
 ///
 /// A group that is dropped before [`finish`](Self::finish) or [`fail`](Self::fail), by a panic for example,
 /// aborts the others.
@@ -56,22 +55,22 @@ struct Members {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// At work.
+    /// The group is active.
     Open,
-    /// Every rank knows that it is over.
+    /// Every rank knows that the group has ended.
     Over,
-    /// The engine failed: nobody knows what the others know.
+    /// The engine failed, so the state of the other ranks is unknown.
     Broken,
 }
 
-/// What a rank is about to do, and an amount.
+/// Next operation of a rank, and an amount.
 type Message = [u64; 2];
 
 const SHARE: u64 = 1;
 const ANY: u64 = 2;
 const FINISH: u64 = 3;
 const FAIL: u64 = 4;
-/// From here on: a mean; the number depends on types and shapes of the tensors.
+/// First code of a mean; the code depends on types and shapes of the tensors.
 const MEAN: u64 = 1 << 63;
 
 impl fmt::Debug for Group {
@@ -81,13 +80,13 @@ impl fmt::Debug for Group {
 }
 
 impl Group {
-    /// One process: nothing is sent, nothing copied.
+    /// Makes a group of one process, which neither sends nor copies.
     #[must_use]
     pub fn alone() -> Self {
         Self(None)
     }
 
-    /// The ranks of `engine`; alone where it is one.
+    /// Makes a group of the ranks of `engine`. One rank becomes [`alone`](Self::alone).
     #[must_use]
     pub fn new(engine: Box<dyn Reduce>) -> Self {
         let (rank, world) = engine.rank_and_world();
@@ -98,34 +97,35 @@ impl Group {
         Self(Some(Rc::new(Members { rank, world, engine, state: Cell::new(State::Open) })))
     }
 
-    /// The number of this process, from 0.
+    /// Returns the number of this process, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.0.as_ref().map_or(0, |members| members.rank)
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     #[must_use]
     pub fn world(&self) -> usize {
         self.0.as_ref().map_or(1, |members| members.world)
     }
 
-    /// Whether this is rank 0, which alone writes files and reports.
+    /// Returns whether this is rank 0, the only one that writes files and reports.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.rank() == 0
     }
 
-    /// The key of this rank's draws: `key` itself for rank 0, `"rank" → r` under it for the others.
+    /// Returns the key of this rank's draws: `key` itself for rank 0, `"rank" → r` below it for the others.
     #[must_use]
     pub fn key(&self, key: Key) -> Key {
         if self.is_first() { key } else { key.split("rank").index(self.rank() as u64) }
     }
 
-    /// This rank's share of a batch of `batch_size`: which images it takes, consecutive, as many as every other.
+    /// Returns the images that this rank takes from a batch of `batch_size`. The shares are consecutive and of
+    /// equal size.
     ///
     /// # Errors
-    /// [`Error::Distributed`] where the batch does not divide evenly.
+    /// [`Error::Distributed`] if the batch does not divide evenly.
     pub fn share_of(&self, batch_size: usize) -> Result<std::ops::Range<usize>> {
         let (rank, world) = (self.rank(), self.world());
         let share = batch_size / world;
@@ -138,12 +138,12 @@ impl Group {
         Ok(rank * share..(rank + 1) * share)
     }
 
-    /// Replaces each tensor by its mean over the ranks, the same bytes on every rank; all are `f32` or `f64`,
-    /// and of the same types and shapes on every rank.
+    /// Replaces each tensor by its mean over the ranks, with the same bytes on every rank. All tensors are `f32`
+    /// or `f64` and have the same types and shapes on every rank.
     ///
     /// # Errors
-    /// [`Error::Rank`] where another rank failed; [`Error::Distributed`] where the tensors differ in number,
-    /// type or shape, or the engine fails.
+    /// [`Error::Rank`] if another rank failed; [`Error::Distributed`] if the tensors differ in number, type or
+    /// shape, or if the engine fails.
     pub fn mean(&self, tensors: &mut [Tensor]) -> Result<()> {
         let Some(members) = &self.0 else { return Ok(()) };
         let total: usize = tensors.iter().map(Tensor::elem_count).sum();
@@ -157,7 +157,7 @@ impl Group {
         Ok(())
     }
 
-    /// The bytes of rank 0, on every rank. What the others give is ignored.
+    /// Returns the bytes of rank 0 on every rank. The bytes of the other ranks are ignored.
     ///
     /// # Errors
     /// [`Error::Rank`], [`Error::Distributed`].
@@ -167,7 +167,7 @@ impl Group {
         members.of_rank(0, bytes, all[0][1])
     }
 
-    /// Whether the flag of any rank is set. All ranks have come this far when it returns.
+    /// Returns whether the flag of any rank is set. It is also a barrier: all ranks have reached it when it returns.
     ///
     /// # Errors
     /// [`Error::Rank`], [`Error::Distributed`].
@@ -177,10 +177,10 @@ impl Group {
         Ok(all.iter().any(|message| message[1] != 0))
     }
 
-    /// The last call where all went well.
+    /// Ends the group after success. It must be the last call.
     ///
     /// # Errors
-    /// [`Error::Rank`] where another rank failed at the last moment; [`Error::Distributed`].
+    /// [`Error::Rank`] if another rank failed at the last moment; [`Error::Distributed`].
     pub fn finish(&self) -> Result<()> {
         let Some(members) = &self.0 else { return Ok(()) };
         members.agree([FINISH, 0])?;
@@ -188,27 +188,28 @@ impl Group {
         Ok(())
     }
 
-    /// The last call where this rank failed for the reason `why`: the others end with it. Does nothing where
-    /// all know already that it is over. It waits until the others have come to their next common act.
+    /// Ends the group because this rank failed for the reason `why`; the other ranks end with that reason. It
+    /// waits until they reach their next common operation, and does nothing if the group has ended already.
     pub fn fail(&self, why: &str) {
         if let Some(members) = self.0.as_ref().filter(|members| members.state.get() == State::Open) {
-            // Whether the others hear of it shows there, not here.
-            let _ = members.exchange([FAIL, why.len() as u64]).and_then(|all| members.hear(&all, why));
+            // The other ranks notice the failure of this message themselves.
+            let _ =
+                members.exchange([FAIL, why.len() as u64]).and_then(|all| members.check_failure(&all, why));
         }
     }
 }
 
 impl Members {
-    /// Tells the others what comes next and hears the same from them.
+    /// Exchanges the next operation with the other ranks and checks that all agree.
     fn agree(&self, mine: Message) -> Result<Vec<Message>> {
         let all = self.exchange(mine)?;
-        self.hear(&all, "")?;
+        self.check_failure(&all, "")?;
         let differs = |theirs: &Message| theirs[0] != mine[0] || (mine[0] >= MEAN && theirs[1] != mine[1]);
         if let Some(other) = all.iter().position(differs) {
             // Every rank sees some difference.
             self.state.set(State::Over);
             return refuse(format!(
-                "rank {} and rank {other} are not about to do the same; start all processes with the same program \
+                "rank {} and rank {other} have come to different operations; start all processes with the same program \
                  and arguments",
                 self.rank
             ));
@@ -216,10 +217,10 @@ impl Members {
         Ok(all)
     }
 
-    /// The messages of every rank, in their order.
+    /// Returns the messages of all ranks, in their order.
     fn exchange(&self, mine: Message) -> Result<Vec<Message>> {
         if self.state.get() != State::Open {
-            return refuse("the processes have parted");
+            return refuse("the group of processes has ended; start a new run");
         }
         let mut all = vec![Message::default(); self.world];
         all[self.rank] = mine;
@@ -230,20 +231,20 @@ impl Members {
         Ok(all)
     }
 
-    /// The first rank's failure, if there is any, with its reason; this rank's own is `why`.
-    fn hear(&self, all: &[Message], why: &str) -> Result<()> {
+    /// Returns the error of the first rank that failed, if any, with its reason. The reason of this rank is `why`.
+    fn check_failure(&self, all: &[Message], why: &str) -> Result<()> {
         let Some(rank) = all.iter().position(|message| message[0] == FAIL) else { return Ok(()) };
         let message = self.of_rank(rank, why.into(), all[rank][1])?;
         self.state.set(State::Over);
         Err(Error::Rank(rank, String::from_utf8_lossy(&message).into_owned()))
     }
 
-    /// The bytes of `rank`, of this length, on every rank; `mine` are its own there.
+    /// Returns the `length` bytes of `rank` on every rank; that rank passes them as `mine`.
     fn of_rank(&self, rank: usize, mine: Vec<u8>, length: u64) -> Result<Vec<u8>> {
         self.sum_of_bytes(if self.rank == rank { mine } else { vec![0; length as usize] })
     }
 
-    /// The bytes of all ranks, where at each place all but one have a zero.
+    /// Returns the bytes of all ranks. In each place all ranks but one must have a zero.
     fn sum_of_bytes(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
         for bytes in bytes.chunks_mut(BUCKET) {
             let numbers: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte)).collect();
@@ -253,7 +254,7 @@ impl Members {
         Ok(bytes)
     }
 
-    /// The engine's sum, after whose failure nothing more is tried.
+    /// Returns the engine's sum. After a failure the group makes no further attempt.
     fn sum(&self, vector: &Tensor) -> Result<Tensor> {
         self.engine.sum(vector).inspect_err(|_| self.state.set(State::Broken))
     }
@@ -268,7 +269,7 @@ impl Drop for Members {
     }
 }
 
-/// How many of the tensors go together: of one type, within the limit.
+/// Returns the number of leading tensors for one message: of one type, within the limit.
 fn bucket_len(tensors: &[Tensor]) -> usize {
     let mut elements = 0;
     let fits = |tensor: &&Tensor| {
@@ -297,7 +298,7 @@ fn mean_of_bucket(members: &Members, bucket: &mut [Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// A number that depends on the types and shapes of all tensors.
+/// Returns a number that depends on the types and shapes of all tensors.
 fn layout_of(tensors: &[Tensor]) -> u64 {
     let mut hasher = DefaultHasher::new();
     tensors.iter().for_each(|tensor| (tensor.dtype().size_in_bytes(), tensor.dims()).hash(&mut hasher));

@@ -1,26 +1,26 @@
-//! What launchers tell a process of its place among the others.
+//! Number of this process among the processes that a launcher has started.
 
 use crate::distributed::refuse;
 use crate::error::Result;
 
-/// A process among those that a launcher has started.
+/// Place of a process among the processes that a launcher has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Its number, from 0.
+    /// Number of this process, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// Number of processes.
     pub world: usize,
-    /// Its number among those of its machine, from 0.
+    /// Number of this process among the processes of its machine, from 0.
     pub local_rank: usize,
 }
 
-/// The variables of a launcher: how many, which, and which on its machine (the first that is set).
+/// Variables of a launcher: number of processes, rank, and local rank (the first that is set).
 type Variables = (&'static str, &'static str, &'static [&'static str]);
 
-/// Of torchrun, Open MPI's `mpiexec`, that of MPICH and its relatives, and SLURM's `srun`.
+/// Variables of torchrun, Open MPI's `mpiexec`, the `mpiexec` of MPICH and its relatives, and SLURM's `srun`.
 ///
-/// SLURM tells a batch script, which is one process, its job's number of tasks; the variable of a step is
-/// there under `srun` alone.
+/// SLURM also sets the job's number of tasks in a batch script, which is one process. The variable of a step is
+/// set only under `srun`.
 const LAUNCHERS: [Variables; 4] = [
     ("WORLD_SIZE", "RANK", &["LOCAL_RANK"]),
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", &["OMPI_COMM_WORLD_LOCAL_RANK"]),
@@ -29,17 +29,17 @@ const LAUNCHERS: [Variables; 4] = [
 ];
 
 impl Launch {
-    /// A process on its own.
+    /// Place of a process that runs alone.
     pub const ALONE: Self = Self { rank: 0, world: 1, local_rank: 0 };
 
-    /// The place of this process by the launcher's variables, whose values `lookup` gives.
+    /// Returns the place of this process from the launcher's variables, which `lookup` reads.
     ///
     /// # Errors
-    /// [`Error::Distributed`](crate::Error::Distributed) where a launcher's variables are there in part, are no
-    /// numbers, or contradict each other.
+    /// [`Error::Distributed`](crate::Error::Distributed) if only some of a launcher's variables are set, if they
+    /// are no numbers, or if they contradict each other.
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        // The innermost launcher first: SLURM starts the others, and torchrun, which names its runs, may stand inside of
-        // an mpiexec; plain variables of its names may be left over.
+        // The innermost launcher comes first. SLURM starts the others. torchrun, which names its runs, may run
+        // inside mpiexec; without such a name its variables may be left over.
         let mut order = [0, 1, 2, 3];
         if lookup("TORCHELASTIC_RUN_ID").is_none() {
             order = [1, 2, 0, 3];
@@ -50,7 +50,7 @@ impl Launch {
 }
 
 fn read((size, number, local): Variables, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch>> {
-    // SLURM_PROCID alone is a batch script's.
+    // SLURM_PROCID alone comes from a batch script.
     if lookup(size).is_none() && (lookup(number).is_none() || number == "SLURM_PROCID") {
         return Ok(None);
     }
@@ -108,7 +108,7 @@ mod tests {
         for (text, (rank, world, local_rank)) in cases {
             assert_eq!(launch(text).unwrap(), Launch { rank, world, local_rank }, "{text}");
         }
-        // mpiexec inside of SLURM, and one torchrun on each of two machines: the inner one counts.
+        // mpiexec inside SLURM, and one torchrun on each of two machines: the inner launcher counts.
         let slurm = "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 SLURM_LOCALID=0";
         let inner = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1";
         assert_eq!(launch(&format!("{slurm} {inner}")).unwrap().world, 8);
@@ -140,7 +140,7 @@ mod tests {
                 "{text}: {error}"
             );
         }
-        // What is left over of plain variables counts for less than what mpiexec says.
+        // The variables of mpiexec have precedence over plain variables that are left over.
         let mpi = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1";
         assert_eq!(launch(&format!("{mpi} RANK=0 WORLD_SIZE=1 LOCAL_RANK=0")).unwrap().world, 2);
     }

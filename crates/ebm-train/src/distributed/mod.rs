@@ -1,15 +1,15 @@
-//! One training by several processes: each computes the gradient of its share of a batch, all of them take
-//! the mean.
+//! Training by several processes. Each computes the gradient of its share of a batch, and all use the mean of the
+//! gradients.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `launch` | who this process is, as torchrun, `srun` and `mpiexec` tell it |
+//! | `launch` | number of this process, from the variables of torchrun, `srun` and `mpiexec` |
 //! | `group` | [`Group`]: means, agreement and failures, over any engine |
 //! | `mpi` | MPI, opened at run time; tensors of any device, through the host |
 //! | `nccl` | with the feature `cuda`: NVIDIA's NCCL, opened at run time |
 //! | `threads` | the threads of one process as ranks |
 //!
-//! [`Reduce`] is what an engine has to offer. A group of one process does nothing and costs nothing.
+//! [`Reduce`] is the interface of an engine. A group of one process does nothing and costs nothing.
 
 mod group;
 mod launch;

@@ -1,8 +1,8 @@
-//! MPI, opened at run time: Open MPI, or MPICH and what shares its binary interface (Intel MPI, MVAPICH,
-//! Cray's). MPI itself ends all processes where one of its calls fails.
+//! MPI, opened at run time: Open MPI, or MPICH and the libraries with its binary interface (Intel MPI, MVAPICH,
+//! Cray MPI). If a call of MPI fails, MPI itself ends all processes.
 //!
-//! Sums are taken on rank 0 (`MPI_Reduce`) and sent to all (`MPI_Bcast`): `MPI_Allreduce` does not promise
-//! every rank the same bytes.
+//! Sums are computed on rank 0 (`MPI_Reduce`) and sent to all (`MPI_Bcast`), because `MPI_Allreduce` does not
+//! guarantee the same bytes on every rank.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -13,19 +13,19 @@ use ebm_base::libraries::{MPI, SharedLibrary, open_first_mpi};
 use crate::distributed::{Group, Launch, Reduce, refuse};
 use crate::error::{Error, Result};
 
-/// `MPI_THREAD_FUNNELED`: one thread, the one that starts it, calls MPI; others compute. The same in both
+/// `MPI_THREAD_FUNNELED`: only the thread that starts MPI calls it; others compute. The value is the same in both
 /// interfaces.
 const FUNNELED: c_int = 1;
-/// Elements of a message, below 2³¹.
+/// Largest number of elements in a message, below 2³¹.
 const MAX_COUNT: usize = 1 << 28;
 
-/// Joins the processes that an `mpiexec` or `srun` has started, of which `launch` tells; `lookup` gives the
-/// environment's variables. Returns when all have come.
+/// Joins the processes of `launch`, which `mpiexec` or `srun` has started. `lookup` reads environment variables.
+/// It returns when all processes have joined.
 ///
 /// # Errors
-/// [`Error::Distributed`] where MPI is not there, or sees other processes than the launcher started.
+/// [`Error::Distributed`] if there is no MPI, or if MPI sees other processes than the launcher started.
 pub fn join_mpi(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Group> {
-    // Whoever is started without MPI's help would be rank 0 of 1 there.
+    // A process that was started without MPI's help would be rank 0 of 1 in MPI.
     let is_set = |name: &str| lookup(name).is_some();
     let helped =
         ["PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NUM_TASKS"];
@@ -35,7 +35,7 @@ pub fn join_mpi(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> Res
              needs no MPI",
         );
     }
-    // The interface of the launcher at hand first.
+    // The interface of the present launcher comes first.
     let mut files = MPI.files.to_vec();
     if is_set("PMI_RANK") && !is_set("OMPI_COMM_WORLD_RANK") {
         files.swap(0, 1);
@@ -57,7 +57,7 @@ pub fn join_mpi(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> Res
         };
         Mpi::start(library, &file, handles, launch)
     } else {
-        // Handles of MPICH's interface are numbers.
+        // The handles of MPICH's interface are numbers.
         let handles: Handles<c_int> = Handles {
             world: 0x4400_0000,
             float: 0x4c00_040a,
@@ -69,18 +69,18 @@ pub fn join_mpi(launch: &Launch, lookup: &dyn Fn(&str) -> Option<String>) -> Res
     }
 }
 
-/// The predefined objects; their type H differs between the interfaces.
+/// Predefined objects of MPI; their type H differs between the interfaces.
 struct Handles<H> {
     world: H,
     float: H,
     double: H,
     sum: H,
-    /// The address that stands for "the result is also the operand".
+    /// Address of `MPI_IN_PLACE`, which makes the operand the result.
     in_place: isize,
 }
 
 ebm_base::functions! {
-    /// MPI's functions that are called here (mpi.h); communicators, types and operations are of type H.
+    /// Functions of MPI (mpi.h) that are called here; communicators, types and operations have the type H.
     struct Functions<H> {
         init = "MPI_Init_thread": (*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);
         rank = "MPI_Comm_rank": (H, *mut c_int);
@@ -92,7 +92,7 @@ ebm_base::functions! {
     }
 }
 
-/// MPI at work, with handles of type H.
+/// Running MPI, with handles of type H.
 struct Mpi<H> {
     functions: Functions<H>,
     handles: Handles<H>,
@@ -105,8 +105,8 @@ impl<H: Copy + 'static> Mpi<H> {
     fn start(library: SharedLibrary, file: &str, handles: Handles<H>, launch: &Launch) -> Result<Group> {
         let functions = Functions::of(library).or_else(|name| refuse(format!("{file} has no {name}")))?;
         let (mut level, mut rank, mut size) = (0, 0, 0);
-        // SAFETY: null stands for a program without arguments, and the numbers live on. Nothing else in this program starts MPI, and a
-        // process joins once.
+        // SAFETY: null means a program without arguments, and the numbers outlive the calls. Nothing else in this
+        // program starts MPI, and a process joins once.
         let codes = unsafe {
             [
                 (functions.init)(ptr::null_mut(), ptr::null_mut(), FUNNELED, &raw mut level),
@@ -130,7 +130,7 @@ impl<H: Copy + 'static> Mpi<H> {
         Ok(Group::new(Box::new(mpi)))
     }
 
-    /// Σ over the ranks, on every rank; the handle `of` stands for the type of the numbers.
+    /// Returns the sum over the ranks, on every rank; the handle `of` is the type of the numbers.
     #[expect(unsafe_code, reason = "calls of MPI")]
     fn sum_of<T: candle_core::WithDType>(&self, vector: &Tensor, of: H) -> Result<Tensor> {
         let (Handles { world, sum, in_place, .. }, mut values) = (&self.handles, vector.to_vec1::<T>()?);
@@ -140,8 +140,8 @@ impl<H: Copy + 'static> Mpi<H> {
                 0 => (ptr::without_provenance(*in_place as usize), at),
                 _ => (at.cast_const(), ptr::null_mut()),
             };
-            // SAFETY: `at` is of `count` elements of the type that the handle `of` stands for. Rank 0's operand is where its result
-            // goes; the others have no result.
+            // SAFETY: `at` has `count` elements of the type of the handle `of`. The operand of rank 0 is also its
+            // result; the other ranks have no result.
             let codes = unsafe {
                 [
                     (self.functions.reduce)(from, to, count, of, *sum, 0, *world),

@@ -1,9 +1,9 @@
 //! NVIDIA's NCCL through cudarc. It compiles; **it has not run on a GPU yet.**
 //!
-//! The processes find each other without a socket of this program: with `NCCL_COMM_ID=host:port` in its
-//! environment NCCL itself listens there on rank 0, and every rank's id is the same.
+//! The processes find each other without a socket of this program. With `NCCL_COMM_ID=host:port` in its
+//! environment NCCL itself listens there on rank 0, and every rank has the same id.
 //!
-//! An all-reduce computes each element once and sends it on, so that all ranks have the same bytes.
+//! An all-reduce computes each element once and distributes it, so that all ranks have the same bytes.
 
 use candle_core::cuda_backend::cudarc::driver::{DeviceRepr, ValidAsZeroBits};
 use candle_core::cuda_backend::cudarc::nccl::result::NcclError;
@@ -16,7 +16,7 @@ use ebm_base::libraries::{NCCL, open_first};
 use crate::distributed::{Group, Launch, Reduce, refuse};
 use crate::error::Result;
 
-/// A communicator on the stream of candle's device; dropping it ends this rank's part.
+/// Communicator on the stream of candle's device. Dropping it ends this rank's part.
 struct Nccl {
     comm: Comm,
     device: CudaDevice,
@@ -26,12 +26,12 @@ fn failed<T>(error: NcclError) -> Result<T> {
     refuse(format!("NCCL failed with {:?}; NCCL_DEBUG=WARN lets it say more", error.0))
 }
 
-/// Joins the processes of which `launch` tells, each with a GPU of its own as `device`, where `NCCL_COMM_ID` says, which
-/// NCCL reads in the environment. Returns when all have come.
+/// Joins the processes of `launch`, each with its own GPU as `device`. They meet at `NCCL_COMM_ID`, which NCCL
+/// reads from the environment. It returns when all processes have joined.
 ///
 /// # Errors
-/// [`Error::Distributed`](crate::Error::Distributed) where the device is no GPU, NCCL is not there or fails, or is not
-/// told where to meet.
+/// [`Error::Distributed`](crate::Error::Distributed) if the device is no GPU, if NCCL is missing or fails, or if
+/// `NCCL_COMM_ID` is not set.
 pub fn join_nccl(launch: &Launch, device: &Device) -> Result<Group> {
     if !device.is_cuda() {
         return refuse("NCCL is for GPUs; take `--device cuda` or `--engine mpi`");

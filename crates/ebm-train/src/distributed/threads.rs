@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process: the engine that tests run on.
+//! Engine whose ranks are threads of one process, for tests.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,21 +9,21 @@ use candle_core::{DType, Device, Tensor};
 use crate::distributed::{Reduce, refuse};
 use crate::error::Result;
 
-/// How long a rank waits for the others before it takes them for lost.
+/// Longest time that a rank waits for another rank.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One of several ranks of a process. Sums are taken in the order of the ranks. Dropping it tells the others that it
-/// is gone.
+/// One of several ranks of a process. Sums are taken in the order of the ranks. Dropping a rank tells the others
+/// that it is gone.
 pub struct Threads {
     rank: usize,
-    /// To each rank, this one included.
+    /// Channels to each rank, including this one.
     senders: Vec<Sender<Arc<Vec<f64>>>>,
-    /// From each rank, this one included.
+    /// Channels from each rank, including this one.
     receivers: Vec<Receiver<Arc<Vec<f64>>>>,
 }
 
 impl Threads {
-    /// The ranks 0 to `world`, one for each thread.
+    /// Makes the ranks 0 to `world` − 1, one for each thread.
     #[must_use]
     pub fn new(world: usize) -> Vec<Self> {
         let rank = |rank| Self { rank, senders: Vec::new(), receivers: Vec::new() };

@@ -5,7 +5,7 @@ use candle_core::{DType, Device};
 use super::*;
 use crate::distributed::Threads;
 
-/// What each rank's work returns.
+/// Runs `work` on each rank and returns the results.
 fn ranks<T: Send>(world: usize, work: impl Fn(Group) -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
@@ -15,7 +15,7 @@ fn ranks<T: Send>(world: usize, work: impl Fn(Group) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// A result of which the others hear where it is an error.
+/// Tells the other ranks of an error in `result`, and returns `result`.
 fn told<T, E: fmt::Display>(group: &Group, result: std::result::Result<T, E>) -> std::result::Result<T, E> {
     result.inspect_err(|error| group.fail(&error.to_string()))
 }
@@ -38,7 +38,7 @@ fn means_are_means_and_the_same_everywhere() {
         let results = ranks(world, |group| {
             let mut tensors: Vec<Tensor> =
                 shapes.iter().zip(types).map(|(shape, dtype)| numbers(group.rank(), shape, dtype)).collect();
-            // One that is not contiguous.
+            // This tensor is not contiguous.
             tensors[0] = tensors[0].t().unwrap();
             group.mean(&mut tensors).unwrap();
             group.finish().unwrap();
@@ -130,7 +130,7 @@ fn a_failure_reaches_all_whatever_they_were_about_to_do() {
             2 => group.any(false).map(|_| ()),
             _ => group.share(Vec::new()).map(|_| ()),
         };
-        // All know; nothing is sent any more.
+        // All ranks know of the failure; nothing is sent any more.
         group.fail("again");
         assert!(group.any(true).is_err());
         result.unwrap_err()
@@ -142,7 +142,7 @@ fn a_failure_reaches_all_whatever_they_were_about_to_do() {
             other => panic!("rank {rank}: {other}"),
         }
     }
-    // All at once: each keeps its own reason.
+    // Both fail at once: each keeps its own reason.
     let all = ranks(2, |group| told(&group, Err::<(), _>(format!("mine, {}", group.rank()))).unwrap_err());
     assert_eq!(all, ["mine, 0", "mine, 1"]);
 }

@@ -1,38 +1,42 @@
-//! Images whose annotations are in a file each, as one annotation file.
+//! Conversion of images with one annotation file each (VOC, YOLO) to one annotation file.
 
 use std::path::{Path, PathBuf};
 
-use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, misplaced};
+use crate::coco::{AnnotationFile, AnnotationRecord, CategoryRecord, ImageRecord, box_defect};
 use crate::quarantine::Finding;
 
-/// A thing, or what is wrong with it.
-pub(super) type Sought<T> = Result<T, Finding>;
+/// A value, or the defect in its place.
+pub(super) type Parsed<T> = Result<T, Finding>;
 
-/// What a file of annotations says of its image.
-pub(super) struct Listed {
-    /// The file.
+/// Content of the annotation file of one image.
+pub(super) struct AnnotatedImage {
+    /// Path of the annotation file.
     pub(super) file: PathBuf,
-    /// Its image with columns and rows, or why there is none.
-    pub(super) image: Sought<(PathBuf, (usize, usize))>,
-    /// Its objects with the line of each, counted from 1.
-    pub(super) objects: Vec<(usize, Sought<Annotated>)>,
+    /// Image with columns and rows, or the reason why there is none.
+    pub(super) image: Parsed<(PathBuf, (usize, usize))>,
+    /// Objects with the line of each, counted from 1.
+    pub(super) objects: Vec<(usize, Parsed<AnnotatedObject>)>,
 }
 
-/// An object whose class is known.
-pub(super) struct Annotated {
-    /// The class, from 1.
+/// An object with a known class.
+pub(super) struct AnnotatedObject {
+    /// Label of the class, from 1.
     pub(super) label: usize,
     /// Left, top, right and bottom in pixels, half-open.
     pub(super) corners: [f64; 4],
-    /// Whether it does not count.
+    /// Whether VOC marks the object as difficult; such an object is neither trained on nor scored.
     pub(super) is_difficult: bool,
 }
 
-/// What the files in `root` say as one file says it; ids count from 1.
-pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Listed>) -> AnnotationFile {
+/// Joins the annotations in the folder `root` to one annotation file; ids count from 1.
+pub(super) fn annotation_file(
+    root: &Path,
+    classes: &[String],
+    listed: Vec<AnnotatedImage>,
+) -> AnnotationFile {
     let category = |(id, name): (u64, &String)| CategoryRecord { id, name: Some(name.clone()) };
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
-    for (Listed { file, image, objects }, id) in listed.into_iter().zip(1..) {
+    for (AnnotatedImage { file, image, objects }, id) in listed.into_iter().zip(1..) {
         let place = |Finding { code, detail }: Finding, line: String| {
             Box::new(Finding::new(code, format!("{}{line}: {detail}", file.display())))
         };
@@ -60,10 +64,10 @@ pub(super) fn annotation_file(root: &Path, classes: &[String], listed: Vec<Liste
     AnnotationFile { images, annotations: Some(annotations), categories }
 }
 
-/// Label, box clipped to the image, and whether it does not count; or what is wrong with the box.
-fn clipped(object: Annotated, [width, height]: [usize; 2]) -> Sought<(usize, [f64; 4], bool)> {
+/// Returns the label, the box clipped to the image, and whether the object is difficult; or the defect of the box.
+fn clipped(object: AnnotatedObject, [width, height]: [usize; 2]) -> Parsed<(usize, [f64; 4], bool)> {
     let [x0, y0, x1, y1] = object.corners;
-    if let Some(Finding { code, detail }) = misplaced([x0, y0, x1 - x0, y1 - y0], (width, height)) {
+    if let Some(Finding { code, detail }) = box_defect([x0, y0, x1 - x0, y1 - y0], (width, height)) {
         return Err(Finding::new(code, format!("x, y, width and height {detail}")));
     }
     let [x0, y0, x1, y1] = [x0.max(0.), y0.max(0.), x1.min(width as f64), y1.min(height as f64)];

@@ -1,4 +1,4 @@
-//! What a detector or a refiner sees of an image: the maps of a network that was trained on ImageNet.
+//! Feature extractor of a detector or refiner: the maps of a network that was trained on ImageNet.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,16 +17,16 @@ use crate::{
     weights::WeightFile,
 };
 
-/// The names of its parameters begin so.
+/// Prefix of the names of a body's parameters.
 pub(crate) const PREFIX: &str = "backbone.body";
 
-/// Which network a body is, and which of its maps are seen.
+/// Description of a body: its network, and the maps that it outputs.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyForm {
     architecture: Architecture,
-    /// The maps that are seen, among all that the network has; no later one is computed.
+    /// Range of the network's maps that are output; later maps are not computed.
     seen: Range<usize>,
-    /// What each of them is multiplied by; none: they stay as they are.
+    /// Factor of each output map; empty for no scaling.
     scales: Vec<f64>,
 }
 
@@ -37,7 +37,7 @@ enum Architecture {
 }
 
 impl BodyForm {
-    /// A detector's, with maps of strides 4 to 32.
+    /// Returns the body of a detector, with maps of strides 4 to 32.
     pub fn of_detector(config: &BackboneConfig) -> Result<Self> {
         let (architecture, seen) = match config.body {
             DetectorBody::Resnet => (Architecture::ResNet(config.resnet()?), 0..4),
@@ -46,7 +46,7 @@ impl BodyForm {
         Ok(Self { architecture, seen, scales: config.map_scales.clone() })
     }
 
-    /// A refiner's, no larger than its pyramid's strides need.
+    /// Returns the body of a refiner, without the stages that its pyramid's strides do not need.
     pub fn of_refiner(config: &RefinerNetworkConfig) -> Self {
         let resnet = |network| Architecture::ResNet(ResNetConfig { width: config.width, ..network });
         let architecture = match config.body {
@@ -59,7 +59,7 @@ impl BodyForm {
         Self { architecture, seen: maps - config.strides.len()..maps, scales: config.map_scales.clone() }
     }
 
-    /// Channels of the maps that are seen.
+    /// Returns the number of channels of each output map.
     pub fn channels(&self) -> Vec<usize> {
         let all = match &self.architecture {
             Architecture::ResNet(config) => config.channels().to_vec(),
@@ -68,15 +68,15 @@ impl BodyForm {
         all[self.seen.clone()].to_vec()
     }
 
-    /// Whether the parameter of this name is the body's and not among those of its last `trained` maps; what
-    /// comes before the first map counts as one more.
+    /// Returns `true` if the parameter `name` belongs to the body, but not to its last `trained` stages. The layers
+    /// before the first map count as a stage. EfficientNet's normalisation is always frozen.
     pub fn is_frozen(&self, trained: usize, name: &str) -> bool {
         let Some(name) = name.strip_prefix(PREFIX) else { return false };
         let name = name.trim_start_matches('.');
         name.contains("_bn") || self.map_of(name) + trained <= self.seen.end
     }
 
-    /// The map, from 1, that is the first to need the parameter; 0 where all do.
+    /// Returns the first map, counted from 1, that depends on the parameter `name`; 0 if all maps do.
     fn map_of(&self, name: &str) -> usize {
         let number = |prefix: &str| name.strip_prefix(prefix)?.split('.').next()?.parse::<usize>().ok();
         match self.architecture {
@@ -85,8 +85,8 @@ impl BodyForm {
         }
     }
 
-    /// Reads the body's tensors from a file of the body alone, or of a detector or refiner that stands on one. Layers
-    /// beyond the maps that are seen are left out.
+    /// Reads the body's tensors from the file of a body, or of a detector or refiner that contains one. Layers after
+    /// the last output map are left out.
     pub fn read(&self, path: &Path, device: &Device) -> Result<BTreeMap<String, Tensor>> {
         let is_classifier = |name: &str| match self.architecture {
             Architecture::ResNet(_) => name.starts_with("fc."),
@@ -105,18 +105,18 @@ impl BodyForm {
     }
 }
 
-/// Whether the parameter of this name is a body's.
+/// Returns `true` if the parameter `name` belongs to a body.
 pub(crate) fn is_of_body(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// Returns those of a network's parameters that are its body's.
+/// Returns the parameters of a network that belong to its body.
 pub(crate) fn tensors_of(parameters: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     let own = parameters.iter().filter(|(name, _)| is_of_body(name));
     own.map(|(name, tensor)| (name.clone(), tensor.clone())).collect()
 }
 
-/// A body of any form.
+/// Feature extractor with its parameters.
 pub(crate) struct Body {
     network: Network,
     form: BodyForm,
@@ -128,7 +128,7 @@ enum Network {
 }
 
 impl Body {
-    /// The body whose parameters are those of `vb`.
+    /// Builds the body from the parameters of `vb`.
     pub fn new(form: BodyForm, vb: &VarBuilder) -> Result<Self> {
         let (maps, vb) = (form.seen.end, vb.pp(PREFIX));
         let network = match &form.architecture {
@@ -141,7 +141,7 @@ impl Body {
         Ok(Self { network, form })
     }
 
-    /// `(N, 3, H, W)` → the maps that are seen, finest first, with the channels innermost:
+    /// Computes the output maps of `pixels (N, 3, H, W)`, finest first, with the channels innermost:
     /// `(N, H/stride, W/stride, C)`. With `train`, normalisation that is not frozen uses and records the
     /// batch's statistics.
     pub fn maps(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
@@ -157,7 +157,7 @@ impl Body {
         Ok(maps)
     }
 
-    /// [`maps`](Self::maps) as operators, the channels before rows and columns.
+    /// Adds [`maps`](Self::maps) to an ONNX graph, as maps `(N, C, H, W)`.
     pub fn onnx(&self, graph: &mut Graph, pixels: &Value) -> Result<Vec<Value>> {
         let BodyForm { seen, scales, .. } = &self.form;
         let mut maps = match &self.network {
@@ -181,7 +181,7 @@ mod tests {
     use ebm_base::Key;
     use ebm_nn::params::ParamStore;
 
-    /// The maps of 64 × 96 pixels, and the names of the parameters that they need.
+    /// Computes the maps of 64 × 96 pixels, and returns the names of the parameters used.
     fn maps(form: &BodyForm) -> (Vec<Tensor>, Vec<String>) {
         let pixels = Tensor::ones((1, 3, 64, 96), DType::F32, &Device::Cpu).unwrap();
         let store = ParamStore::new(Key::new(0));

@@ -1,9 +1,7 @@
-//! The confidence branch of constant parameters: f and its gradient in the box without a graph, on the CPU in
-//! f32.
+//! Confidence branch with constant parameters: f and its gradient in the box without autograd, on the CPU in f32.
 //!
-//! Pooled boxes keep the order in which they are made, bins outside and channels innermost; fc6's columns
-//! were put in that order when they were packed. Of the last layer, the row of the class in question alone is
-//! read.
+//! Pooled boxes stay in the order of pooling, with the bins outside and the channels innermost; fc6's columns are
+//! packed in that order. Only the box's own class is evaluated in the last layer.
 
 use candle_core::{Device, Storage, Tensor};
 use ebm_ops::Workspace;
@@ -14,17 +12,17 @@ use ebm_ops::roi::Pyramid;
 
 use crate::{Result, layers::rows_of_four, pooler::Pooler};
 
-/// Most boxes whose activations are held at a time.
+/// Largest number of boxes that are evaluated at a time.
 const BOXES: usize = 448;
 
-/// What an [`EnergyHead`](crate::EnergyHead) prepares of constant parameters.
+/// Packed form of an [`EnergyHead`](crate::EnergyHead) with constant parameters.
 pub struct PackedHead {
     pooler: Pooler,
-    /// fc6 and fc7.
+    /// Layers fc6 and fc7.
     layers: [PackedLinear; 2],
-    /// `(K, representation)`, one row per class.
+    /// Weight of the last layer, `(K, representation)`, one row per class.
     weight: Vec<Vec<f32>>,
-    /// `(K)`.
+    /// Bias of the last layer, `(K)`.
     bias: Vec<f32>,
     workspace: Workspace,
 }
@@ -32,13 +30,13 @@ pub struct PackedHead {
 /// Boxes in one view.
 struct Seen<'a> {
     pyramid: &'a Pyramid<'a, f32>,
-    /// Rows (image, x0, y0, x1, y1) of the boxes as they are seen, and the level of each.
+    /// Rows (image, x0, y0, x1, y1) of the boxes in this view, and the level of each.
     rois: Vec<f32>,
     levels: Vec<usize>,
 }
 
 impl Seen<'_> {
-    /// Of these boxes alone.
+    /// Returns the boxes at the indices `places`.
     fn only(&self, places: &[usize]) -> Self {
         let roi = |&place: &usize| self.rois[5 * place..5 * (place + 1)].iter().copied();
         Self {
@@ -49,19 +47,19 @@ impl Seen<'_> {
     }
 }
 
-/// Predicate over a box's place and its f: whether the box's gradient is read.
+/// Predicate over a box's index and its f that is `true` if the box's gradient is needed.
 pub type IsRead<'a> = &'a dyn Fn(usize, f64) -> bool;
 
 impl PackedHead {
-    /// The head with this pooling and these packed layers; `weight (K, representation)` and `bias (K)` are the last
-    /// layer's.
+    /// Creates a head from the pooler, the packed layers fc6 and fc7, and the last layer's
+    /// `weight (K, representation)` and `bias (K)`.
     pub fn new(pooler: Pooler, layers: [PackedLinear; 2], weight: &Tensor, bias: &Tensor) -> Result<Self> {
         let (weight, bias) = (weight.to_vec2()?, bias.to_vec1()?);
         Ok(Self { pooler, layers, weight, bias, workspace: Workspace::new() })
     }
 
-    /// f of `boxes (R, 4)`, `(R)`, of known `labels`, and with `is_read` its gradient in their corners, `(R, 4)`, where
-    /// it is read, elsewhere 0.
+    /// Computes f of `boxes (R, 4)` with valid `labels`, `(R)`, and with `is_read` its gradient in their corners,
+    /// `(R, 4)`, which is 0 for boxes whose gradient is not needed.
     pub fn evaluate(
         &self,
         pyramid: &[Tensor],
@@ -93,7 +91,7 @@ impl PackedHead {
         Ok((Tensor::new(f, &Device::Cpu)?, gradient))
     }
 
-    /// The boxes in each view.
+    /// Returns the boxes in each view.
     fn seen<'a>(
         &self,
         pyramids: &'a [Pyramid<'a, f32>],
@@ -107,7 +105,7 @@ impl PackedHead {
         seen.collect()
     }
 
-    /// Adds f of some boxes, all evaluated at once, and writes their gradients.
+    /// Evaluates some boxes together, appends their f, and writes their gradients.
     fn add(
         &self,
         seen: &[Seen<'_>],
@@ -149,7 +147,7 @@ impl PackedHead {
         Ok(())
     }
 
-    /// The rows `read` of the `count` in `all`.
+    /// Copies the rows `read` of the `count` rows in `all`.
     fn gathered(&self, all: &[f32], read: &[usize], count: usize) -> Vec<f32> {
         let width = all.len() / count;
         let mut rows = self.workspace.take(read.len() * width);
@@ -159,7 +157,7 @@ impl PackedHead {
         rows
     }
 
-    /// The pooled boxes, the views of each side by side.
+    /// Pools the boxes, and concatenates the views of each.
     fn pool(&self, seen: &[Seen<'_>], boxes: usize) -> Result<Vec<f32>> {
         let tile = |seen: &Seen<'_>| -> Result<Vec<f32>> {
             let mut tiles = self.workspace.take(boxes * seen.pyramid.tile_len());
@@ -182,7 +180,7 @@ impl PackedHead {
         Ok(pooled)
     }
 
-    /// The gradient in the boxes, from the one in what [`pool`](Self::pool) makes of them.
+    /// Returns the gradient in the boxes, given the gradient in the output of [`pool`](Self::pool).
     fn box_gradients(&self, seen: &[Seen<'_>], pooled: Vec<f32>, boxes: usize) -> Result<Vec<BBox>> {
         let (len, mut start, mut sum) = (pooled.len() / boxes, 0, None);
         for (seen, view) in seen.iter().zip(self.pooler.views()) {
@@ -212,7 +210,7 @@ impl PackedHead {
     }
 }
 
-/// `aᵀ b`, in so many partial sums as vectors may have lanes.
+/// Returns `aᵀ b`, with one partial sum per lane of the processor's vectors.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut sums = [0.0; LANES];

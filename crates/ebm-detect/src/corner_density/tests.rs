@@ -40,7 +40,7 @@ fn density_from(from: BBox, model: &Normal, proposal: &[f64], samples: usize) ->
     BoxDensity::about(model, &features, &proposal, samples, &mut Key::new(7).rng()).unwrap()
 }
 
-/// An input of so many columns and rows, of an image that has `factors` times as many.
+/// Returns an input of `width` columns and `height` rows, from an image that has `factors` times as many.
 fn sample(width: usize, height: usize, factors: [usize; 2]) -> Sample {
     let (original, boxes, labels) = ((height * factors[1], width * factors[0]), vec![], vec![]);
     Sample { image_id: 0, index: 0, height, width, original, boxes, labels, flipped: false }
@@ -135,7 +135,7 @@ fn a_constant_added_to_f_changes_nothing() {
 
 #[test]
 fn the_samples_follow_the_density() {
-    // Of a mixture of the density itself and one twice as wide in four coordinates 0.65 would be effective.
+    // A mixture of the density itself and one twice as wide in four coordinates has 0.65 effective samples per draw.
     for sigma in [[0.05; 4], SIGMA] {
         let found = density(&Normal { sigma, constant: 0.0 }, &[0.0375, 0.075, 0.15], 4000);
         let share = found.effective_sample_size() / 4000.0;

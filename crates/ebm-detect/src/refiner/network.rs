@@ -1,4 +1,4 @@
-//! From an image to f of a box: body, pyramid, head.
+//! Network of a refiner: body, pyramid and head, from an image to f of a box.
 
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
@@ -19,7 +19,7 @@ use crate::{
     weights::{REFINER, WeightFile},
 };
 
-/// The network of a refiner; parameter names are those of a detector with a confidence.
+/// Network of a refiner; parameter names are as in a detector with a confidence.
 pub struct RefinerNetwork {
     body: Body,
     fpn: Fpn,
@@ -27,7 +27,7 @@ pub struct RefinerNetwork {
 }
 
 impl RefinerNetwork {
-    /// The network whose parameters are those of `vb`.
+    /// Builds the network from the parameters of `vb`.
     pub fn new(config: &RefinerNetworkConfig, vb: &VarBuilder) -> Result<Self> {
         let RefinerNetworkConfig { channels, representation, num_classes: classes, .. } = *config;
         let pooler = Pooler::of_refiner(config);
@@ -40,11 +40,11 @@ impl RefinerNetwork {
         })
     }
 
-    /// A new network with the body in the file `weights`, or the whole network of the refiner in it, and its
-    /// parameters: all are trained but those of the body, of which the configuration says how many.
+    /// Creates a network from the file `weights` of a body or of a refiner, and returns it with its parameters. The
+    /// body is frozen except for the configured number of stages; all other layers are trained.
     ///
     /// # Errors
-    /// [`Error::Weights`] with the names or shapes that differ; else when the file is not readable.
+    /// [`Error::Weights`] with the names or shapes that differ; when the file cannot be read.
     pub fn with_body(
         config: &RefinerConfig,
         weights: &std::path::Path,
@@ -70,13 +70,13 @@ impl RefinerNetwork {
         Ok((network, store))
     }
 
-    /// What the body makes of `pixels (N, 3, H, W)`, with the channels innermost.
+    /// Computes the body's maps of `pixels (N, 3, H, W)`, with the channels innermost.
     pub fn maps(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
         self.body.maps(pixels, false)
     }
 
-    /// The pyramid, `(N, C, H/stride, W/stride)` of each configured stride, from the body's maps; ReLU is
-    /// behind it, so that a bin's mean tells more than the mean of what it is made of.
+    /// Computes the pyramid, `(N, C, H/stride, W/stride)` for each configured stride, from the body's maps. A ReLU
+    /// follows each level, so that a bin's mean is not just a linear function of the body's means.
     pub fn pyramid(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut levels = self.fpn.forward_channels_last(maps)?;
         levels.truncate(maps.len());
@@ -84,14 +84,14 @@ impl RefinerNetwork {
         levels.iter().map(level).collect()
     }
 
-    /// [`pyramid`](Self::pyramid) of an image's pixels, as operators.
+    /// Adds [`pyramid`](Self::pyramid) of an image's pixels to an ONNX graph.
     pub(super) fn pyramid_onnx(&self, graph: &mut Graph, pixels: &Value) -> Result<Vec<Value>> {
         let maps = self.body.onnx(graph, pixels)?;
         let levels = self.fpn.onnx(graph, &maps)?;
         Ok(levels.iter().map(|level| graph.node("Relu", &[level], &[])).collect())
     }
 
-    /// f of pooled boxes.
+    /// Returns the head, which computes f of boxes.
     pub fn head(&self) -> &EnergyHead {
         &self.head
     }

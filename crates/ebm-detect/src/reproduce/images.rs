@@ -1,5 +1,5 @@
-//! What a study starts from: the images (generated scenes, a folder of real ones, or COCO), and the detector whose
-//! features all branches share, read from its file or trained here first.
+//! Images and detector of a study. The images are generated scenes, a folder of real images, or COCO. The detector,
+//! whose features all branches share, is read from its file or trained first.
 
 use std::{
     collections::BTreeMap,
@@ -28,40 +28,39 @@ use crate::{
     weights::{WeightFile, classes, detector_metadata},
 };
 
-/// Where the images of a study are.
+/// Source of the images of a study.
 #[derive(Clone, Debug)]
 pub enum StudyImages {
-    /// Scenes are generated in this folder, and found again next time.
+    /// Scenes generated in this folder, which later runs reuse.
     Scenes(PathBuf),
-    /// Real images are in `images/` of this folder, with annotations in COCO's form: what `train*.json` hold is
-    /// trained on, step lengths are chosen on `val.json`, results are measured on `test.json`.
+    /// Real images in `images/` of this folder, with annotations in COCO's form: `train*.json` for training,
+    /// `val.json` for the choice of step lengths, `test.json` for results.
     Folder(PathBuf),
-    /// COCO 2017: `train2017/`, `val2017/` and `annotations/` in this folder. Both step lengths and results are of
-    /// val2017.
+    /// COCO 2017: `train2017/`, `val2017/` and `annotations/` in this folder. Step lengths are chosen and results
+    /// measured on val2017.
     Coco(PathBuf),
 }
 
-/// The images of a study, read.
+/// Images of a study with their annotations.
 pub(super) struct Opened {
-    /// The detector is trained on all of them.
+    /// Training images of the detector.
     pub train: Arc<CocoDataset>,
-    /// The branches are trained on so many of them, the first.
+    /// Number of these, from the first, that the branches are trained on.
     pub heads: usize,
-    /// Frozen features are computed of so many images at a time and kept; none where they are computed for every
-    /// batch.
+    /// Number of images per batch when frozen features are computed for the cache; `None` for no cache.
     pub at_once: Option<usize>,
     pub validation: Rc<Annotated>,
     pub test: Rc<Annotated>,
 }
 
-/// Scenes that are run at a time.
+/// Number of scenes per batch of an evaluation.
 const SCENES: usize = 10;
 
-/// A COCO file and the folder of its images.
+/// Annotation file of COCO, and the folder of its images.
 type Files = (PathBuf, PathBuf);
 
 impl StudyImages {
-    /// What is not there and cannot be generated.
+    /// Returns the paths that are missing and cannot be generated.
     pub fn missing(&self) -> Vec<PathBuf> {
         let needed = match self {
             Self::Scenes(_) => vec![],
@@ -73,7 +72,7 @@ impl StudyImages {
         needed.into_iter().filter(|path| !path.exists()).collect()
     }
 
-    /// Reads the annotations. A study `from_scratch` trains the detector too, for which it needs more scenes.
+    /// Reads the annotations. A study `from_scratch` also trains the detector, which needs more scenes.
     pub(super) fn open(
         &self,
         config: &ExperimentConfig,
@@ -115,7 +114,7 @@ impl StudyImages {
                 Opened {
                     train: train(training_files(folder)?)?,
                     heads: usize::MAX,
-                    // Photographs have many sizes; each is padded as it is in prediction.
+                    // Photographs differ in size; a batch of one image is padded as in prediction.
                     at_once: Some(1),
                     validation: split("val")?,
                     test: split("test")?,
@@ -132,12 +131,12 @@ impl StudyImages {
     }
 }
 
-/// Annotations and images of a split of COCO 2017, `train` or `val`.
+/// Returns annotations and images of a split of COCO 2017, `train` or `val`.
 fn coco(folder: &Path, name: &str) -> Files {
     (folder.join(format!("annotations/instances_{name}2017.json")), folder.join(format!("{name}2017")))
 }
 
-/// All `train*.json` in `folder`, with the images of it.
+/// Returns all `train*.json` in `folder`, with its folder of images.
 fn training_files(folder: &Path) -> Result<Vec<Files>> {
     let refuse = |reason: String| Error::input(folder.display(), reason);
     let entries = std::fs::read_dir(folder).map_err(|error| refuse(format!("cannot be listed: {error}")))?;
@@ -148,30 +147,30 @@ fn training_files(folder: &Path) -> Result<Vec<Files>> {
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_training).collect();
     files.sort();
     if files.is_empty() {
-        return Err(refuse("it has no train*.json".to_owned()));
+        return Err(refuse("it has no train*.json; put the training annotations there".to_owned()));
     }
     Ok(files.into_iter().map(|file| (file, folder.join("images"))).collect())
 }
 
-/// Root of all seeds of scenes and detectors: the same for every run, so that results compare.
+/// Root seed of scenes and detectors, the same in every run so that results are comparable.
 const SEED: u64 = 2020;
 
-/// Where the detector comes from.
+/// Source of the detector.
 #[derive(Clone, Debug)]
 pub struct BaseOptions {
-    /// Train it instead of reading `weights`.
+    /// Whether to train the detector instead of reading `weights`.
     pub from_scratch: bool,
-    /// Then write it to `weights`.
+    /// Whether to write the trained detector to `weights`.
     pub keep: bool,
-    /// The detector's weights.
+    /// Path of the detector's weights.
     pub weights: PathBuf,
-    /// Weights of its body, which stay as they are; without them all of it is trained.
+    /// Path of weights of the body, which are frozen then; `None` to train the body too.
     pub body: Option<PathBuf>,
 }
 
 impl BaseOptions {
-    /// The detector's file. Also what was just trained on `dataset` is read: everybody measures the stored,
-    /// half-precision weights.
+    /// Opens the detector's file, after training the detector on `dataset` if it is made from scratch. A detector that
+    /// was just trained is read back, so that all results are of the stored half-precision weights.
     pub(super) fn open(
         &self,
         config: &ExperimentConfig,
@@ -186,7 +185,7 @@ impl BaseOptions {
         if self.from_scratch {
             let mut metadata = detector_metadata(config, Some(SEED), &classes(dataset))?;
             let mut tensors = self.train(config, dataset, study, progress)?;
-            // The body of a model of ours is not written a second time.
+            // A body from a file with metadata is referred to, not written a second time.
             if let Some(file) =
                 self.body.as_ref().filter(|file| ModelMetadata::read(file).is_ok_and(|it| it.is_some()))
             {

@@ -1,4 +1,4 @@
-//! Table 2, the ten ways to place a box; and the energy model with every objective.
+//! Table 2: ten methods of placing a box; and the energy model with every objective.
 
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
@@ -13,31 +13,31 @@ use crate::{
     evaluation::Found,
 };
 
-/// A line of results: one method, one seed.
+/// Result of one method with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// Seed of the branch and its training; Direct's detector is the same for all.
+    /// Seed of the branch and its training; Direct has the same detector for all seeds.
     pub seed: u64,
-    /// Of its detections.
+    /// Average precision of its detections.
     #[serde(flatten)]
     pub precision: AveragePrecision,
-    /// AP before its boxes climbed, where they do.
+    /// AP before refinement; `None` for a method that does not refine boxes.
     pub ap_before: Option<f64>,
-    /// Images per second with everything: backbone, proposals, boxes.
+    /// Images per second, including backbone, proposals and boxes.
     pub frames_per_second: f64,
-    /// Boxes refined per second, confidences and suppression included; none where nothing is refined.
+    /// Boxes refined per second, including confidences and suppression; `None` for a method that does not refine boxes.
     pub boxes_per_second: Option<f64>,
-    /// The factor of the configured step lengths that the validation images chose.
+    /// Factor of the configured step lengths that was chosen on the validation images.
     pub step_factor: Option<f64>,
 }
 
-/// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1 and compares them on the test
-/// images; their detections are written to the run.
+/// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1, measures them on the test images, and
+/// writes their detections to the run.
 ///
 /// # Errors
-/// When a training fails, or data can not be read.
+/// When a training fails, or data cannot be read.
 pub fn table2(
     setup: &Setup,
     methods: &[MethodConfig],
@@ -72,7 +72,7 @@ pub fn table2(
 }
 
 impl Setup {
-    /// The branches that are wanted; the step lengths that the first of a method chose serve its other seeds too.
+    /// Trains or loads the branches `wanted`. The step lengths chosen for a method's first seed apply to all its seeds.
     pub(super) fn trained(&self, wanted: &[Wanted], progress: &mut dyn Progress) -> Result<Vec<Trained>> {
         self.check_heads(wanted)?;
         let count = wanted.len();

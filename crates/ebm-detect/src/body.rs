@@ -22,10 +22,10 @@ pub(crate) const PREFIX: &str = "backbone.body";
 
 /// Description of a body: its network, and the maps that it outputs.
 #[derive(Clone, Debug)]
-pub(crate) struct BodyForm {
+pub(crate) struct BodySpec {
     architecture: Architecture,
     /// Range of the network's maps that are output; later maps are not computed.
-    seen: Range<usize>,
+    outputs: Range<usize>,
     /// Factor of each output map; empty for no scaling.
     scales: Vec<f64>,
 }
@@ -36,14 +36,14 @@ enum Architecture {
     EfficientNetLite0,
 }
 
-impl BodyForm {
+impl BodySpec {
     /// Returns the body of a detector, with maps of strides 4 to 32.
     pub fn of_detector(config: &BackboneConfig) -> Result<Self> {
-        let (architecture, seen) = match config.body {
+        let (architecture, outputs) = match config.body {
             DetectorBody::Resnet => (Architecture::ResNet(config.resnet()?), 0..4),
             DetectorBody::EfficientnetLite0 => (Architecture::EfficientNetLite0, 1..5),
         };
-        Ok(Self { architecture, seen, scales: config.map_scales.clone() })
+        Ok(Self { architecture, outputs, scales: config.map_scales.clone() })
     }
 
     /// Returns the body of a refiner, without the stages that its pyramid's strides do not need.
@@ -56,7 +56,7 @@ impl BodyForm {
         };
         let coarsest = config.strides.last().copied().unwrap_or(1);
         let maps = config.body.strides().iter().take_while(|stride| **stride <= coarsest).count();
-        Self { architecture, seen: maps - config.strides.len()..maps, scales: config.map_scales.clone() }
+        Self { architecture, outputs: maps - config.strides.len()..maps, scales: config.map_scales.clone() }
     }
 
     /// Returns the number of channels of each output map.
@@ -65,7 +65,7 @@ impl BodyForm {
             Architecture::ResNet(config) => config.channels().to_vec(),
             Architecture::EfficientNetLite0 => EfficientNetLite0::CHANNELS.to_vec(),
         };
-        all[self.seen.clone()].to_vec()
+        all[self.outputs.clone()].to_vec()
     }
 
     /// Returns `true` if the parameter `name` belongs to the body, but not to its last `trained` stages. The layers
@@ -73,7 +73,7 @@ impl BodyForm {
     pub fn is_frozen(&self, trained: usize, name: &str) -> bool {
         let Some(name) = name.strip_prefix(PREFIX) else { return false };
         let name = name.trim_start_matches('.');
-        name.contains("_bn") || self.map_of(name) + trained <= self.seen.end
+        name.contains("_bn") || self.map_of(name) + trained <= self.outputs.end
     }
 
     /// Returns the first map, counted from 1, that depends on the parameter `name`; 0 if all maps do.
@@ -92,7 +92,7 @@ impl BodyForm {
             Architecture::ResNet(_) => name.starts_with("fc."),
             Architecture::EfficientNetLite0 => EfficientNetLite0::is_classifier(name),
         };
-        let wanted = |name: &str| !is_classifier(name) && self.map_of(name) <= self.seen.end;
+        let wanted = |name: &str| !is_classifier(name) && self.map_of(name) <= self.outputs.end;
         let tensors = WeightFile::open(path, device)?.tensors;
         let is_whole = tensors.keys().any(|name| is_of_body(name));
         let own = |name: &str| match is_whole {
@@ -119,7 +119,7 @@ pub(crate) fn tensors_of(parameters: &BTreeMap<String, Tensor>) -> BTreeMap<Stri
 /// Feature extractor with its parameters.
 pub(crate) struct Body {
     network: Network,
-    form: BodyForm,
+    spec: BodySpec,
 }
 
 enum Network {
@@ -129,28 +129,28 @@ enum Network {
 
 impl Body {
     /// Builds the body from the parameters of `vb`.
-    pub fn new(form: BodyForm, vb: &VarBuilder) -> Result<Self> {
-        let (maps, vb) = (form.seen.end, vb.pp(PREFIX));
-        let network = match &form.architecture {
+    pub fn new(spec: BodySpec, vb: &VarBuilder) -> Result<Self> {
+        let (maps, vb) = (spec.outputs.end, vb.pp(PREFIX));
+        let network = match &spec.architecture {
             Architecture::EfficientNetLite0 => {
                 let norm = BatchNormConfig::frozen(EfficientNetLite0::NORM.eps);
                 Network::EfficientNet(EfficientNetLite0::new(norm, maps, vb)?)
             }
             Architecture::ResNet(config) => Network::ResNet(ResNet::new(&config.up_to(maps), vb)?),
         };
-        Ok(Self { network, form })
+        Ok(Self { network, spec })
     }
 
     /// Computes the output maps of `pixels (N, 3, H, W)`, finest first, with the channels innermost:
     /// `(N, H/stride, W/stride, C)`. With `train`, normalisation that is not frozen uses and records the
     /// batch's statistics.
     pub fn maps(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
-        let BodyForm { seen, scales, .. } = &self.form;
+        let BodySpec { outputs, scales, .. } = &self.spec;
         let mut maps = match &self.network {
-            Network::ResNet(network) => network.forward_channels_last(pixels, seen.end, train)?,
-            Network::EfficientNet(network) => network.forward_channels_last(pixels, seen.end, train)?,
+            Network::ResNet(network) => network.forward_channels_last(pixels, outputs.end, train)?,
+            Network::EfficientNet(network) => network.forward_channels_last(pixels, outputs.end, train)?,
         };
-        let mut maps = maps.split_off(seen.start);
+        let mut maps = maps.split_off(outputs.start);
         for (map, scale) in maps.iter_mut().zip(scales).filter(|(_, scale)| **scale != 1.0) {
             *map = (&*map * *scale)?;
         }
@@ -159,12 +159,12 @@ impl Body {
 
     /// Adds [`maps`](Self::maps) to an ONNX graph, as maps `(N, C, H, W)`.
     pub fn onnx(&self, graph: &mut Graph, pixels: &Value) -> Result<Vec<Value>> {
-        let BodyForm { seen, scales, .. } = &self.form;
+        let BodySpec { outputs, scales, .. } = &self.spec;
         let mut maps = match &self.network {
             Network::ResNet(network) => network.onnx(graph, pixels)?,
             Network::EfficientNet(network) => network.onnx(graph, pixels)?,
         };
-        let mut maps = maps.split_off(seen.start);
+        let mut maps = maps.split_off(outputs.start);
         for (map, scale) in maps.iter_mut().zip(scales).filter(|(_, scale)| **scale != 1.0) {
             let scale = graph.number(*scale as f32);
             *map = graph.node("Mul", &[map, &scale], &[]);
@@ -182,10 +182,10 @@ mod tests {
     use ebm_nn::params::ParamStore;
 
     /// Computes the maps of 64 × 96 pixels, and returns the names of the parameters used.
-    fn maps(form: &BodyForm) -> (Vec<Tensor>, Vec<String>) {
+    fn maps(spec: &BodySpec) -> (Vec<Tensor>, Vec<String>) {
         let pixels = Tensor::ones((1, 3, 64, 96), DType::F32, &Device::Cpu).unwrap();
         let store = ParamStore::new(Key::new(0));
-        let body = Body::new(form.clone(), &store.var_builder(DType::F32, &Device::Cpu)).unwrap();
+        let body = Body::new(spec.clone(), &store.var_builder(DType::F32, &Device::Cpu)).unwrap();
         (body.maps(&pixels, false).unwrap(), store.names())
     }
 
@@ -194,14 +194,14 @@ mod tests {
         for body in [BodyKind::Resnet18, BodyKind::EfficientnetLite0] {
             let mut config = RefinerConfig::embedded("refiner").unwrap().network;
             (config.body, config.width, config.strides) = (body, 4, vec![8, 16]);
-            let form = BodyForm::of_refiner(&config);
-            let (maps, names) = maps(&form);
-            for ((map, stride), channels) in maps.iter().zip(&config.strides).zip(form.channels()) {
+            let spec = BodySpec::of_refiner(&config);
+            let (maps, names) = maps(&spec);
+            for ((map, stride), channels) in maps.iter().zip(&config.strides).zip(spec.channels()) {
                 assert_eq!(map.dims(), [1, 64 / stride, 96 / stride, channels]);
             }
             let last = |trained: usize| {
                 let names = names.iter().filter(|name| !name.contains("_bn"));
-                names.filter(|name| !form.is_frozen(trained, name)).collect::<Vec<_>>()
+                names.filter(|name| !spec.is_frozen(trained, name)).collect::<Vec<_>>()
             };
             assert!(last(0).is_empty());
             let first = if body == BodyKind::Resnet18 { "layer3.0" } else { "_blocks.10" };
@@ -215,11 +215,11 @@ mod tests {
         let mut config = ExperimentConfig::embedded("mini").unwrap().detector.backbone;
         for body in [DetectorBody::Resnet, DetectorBody::EfficientnetLite0] {
             (config.body, config.map_scales) = (body, vec![]);
-            let form = BodyForm::of_detector(&config).unwrap();
-            let (plain, _) = maps(&form);
+            let spec = BodySpec::of_detector(&config).unwrap();
+            let (plain, _) = maps(&spec);
             config.map_scales = vec![1.0, 2.0, 3.0, 4.0];
-            let (scaled, _) = maps(&BodyForm::of_detector(&config).unwrap());
-            for (i, (stride, channels)) in [4, 8, 16, 32].into_iter().zip(form.channels()).enumerate() {
+            let (scaled, _) = maps(&BodySpec::of_detector(&config).unwrap());
+            for (i, (stride, channels)) in [4, 8, 16, 32].into_iter().zip(spec.channels()).enumerate() {
                 assert_eq!(plain[i].dims(), [1, 64 / stride, 96 / stride, channels]);
                 let [plain, scaled] =
                     [&plain[i], &scaled[i]].map(|map| map.flatten_all().unwrap().to_vec1::<f32>().unwrap());

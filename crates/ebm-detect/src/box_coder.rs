@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_decoded_inclusive_box_ends_on_its_last_pixel() {
         let coder = BoxCoder { weights: [1.0; 4], convention: BoxConvention::Inclusive };
-        // 40 × 80 pixels stay where they are; twice as many around the same centre.
+        // A box of 40 × 80 pixels, unchanged, and with twice its sides about the same centre.
         let reference = [10., 15., 49., 94.];
         assert_eq!(coder.decode(&[0.0; 4], &reference), reference);
         let double = coder.decode(&[0.0, 0.0, 2f32.ln(), 2f32.ln()], &reference);

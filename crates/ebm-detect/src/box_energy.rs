@@ -10,13 +10,13 @@ use crate::{
     Error, Result,
     corner_density::BoxDensity,
     energy_head::{BoxFeatures, EnergyHead},
-    inference::{BoxAscent, Climbed, climb},
+    inference::{AscentResult, BoxAscent, climb},
     input::{clipped, to_input, to_original},
     refiner::{Calibration, LabelledBox, RefinedBox},
 };
 
 /// Features of an image, which f of any box can be computed from.
-pub struct Seen {
+pub struct ImageFeatures {
     /// Sizes of the image and of the network's input.
     pub(crate) sample: Sample,
     /// Feature pyramid in the layout that pooling reads.
@@ -58,9 +58,14 @@ impl BoxEnergy {
     ///
     /// # Errors
     /// When the box has no extent, its label is not the network's, or f is not finite.
-    pub fn climb(&self, seen: &Seen, given: LabelledBox, ascent: &GradientAscent) -> Result<Vec<PathPoint>> {
-        let begin = self.inside(seen, given.bbox);
-        let features = self.features(seen, &[given], &[to_input(&begin, &seen.sample, self.convention)])?;
+    pub fn climb(
+        &self,
+        image: &ImageFeatures,
+        given: LabelledBox,
+        ascent: &GradientAscent,
+    ) -> Result<Vec<PathPoint>> {
+        let begin = self.inside(image, given.bbox);
+        let features = self.features(image, &[given], &[to_input(&begin, &image.sample, self.convention)])?;
         let features = features.in_coordinates(self.ascent.coordinates)?;
         let (mut stands, y0) = (Vec::new(), features.targets()?);
         let mut observe = |stand: Stand<'_>| stands.push((stand.y.to_vec(), stand.f, stand.is_kept));
@@ -72,7 +77,7 @@ impl BoxEnergy {
             let y = Tensor::from_vec(y, (1, 1, 4), y0.device())?.to_dtype(y0.dtype())?;
             let corners = features.corners(&y)?.flatten_all()?.to_vec1::<f32>()?;
             let corners = [corners[0], corners[1], corners[2], corners[3]];
-            let bbox = self.inside(seen, to_original(&corners, &seen.sample, self.convention));
+            let bbox = self.inside(image, to_original(&corners, &image.sample, self.convention));
             Ok(PathPoint { bbox, f, is_kept })
         };
         let mut path = stands.into_iter().map(point).collect::<Result<Vec<_>>>()?;
@@ -86,14 +91,14 @@ impl BoxEnergy {
     /// As [`climb`](Self::climb); [`Error::Config`] if the objective does not draw its samples from Eq. 5.
     pub fn density(
         &self,
-        seen: &Seen,
+        image: &ImageFeatures,
         given: LabelledBox,
         samples: usize,
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
-        let given = LabelledBox { bbox: self.inside(seen, given.bbox), ..given };
-        let corners = to_input(&given.bbox, &seen.sample, self.convention);
-        self.density_at(seen, given, corners, samples, self.temperature(), rng)
+        let given = LabelledBox { bbox: self.inside(image, given.bbox), ..given };
+        let corners = to_input(&given.bbox, &image.sample, self.convention);
+        self.density_at(image, given, corners, samples, self.temperature(), rng)
     }
 
     /// Returns the temperature of p(y | x); 1 without a calibration.
@@ -105,17 +110,17 @@ impl BoxEnergy {
     /// `corners`. A calibration, if there is one, is applied to the edges.
     pub(crate) fn density_at(
         &self,
-        seen: &Seen,
+        image: &ImageFeatures,
         given: LabelledBox,
         corners: BBox,
         samples: usize,
         temperature: f64,
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
-        let features = self.features(seen, &[given], &[corners])?;
+        let features = self.features(image, &[given], &[corners])?;
         let head = Tempered::new(&self.head, temperature)?;
         let density = BoxDensity::about(&head, &features, self.proposal()?, samples, rng)?;
-        let density = density.in_image(&seen.sample, self.convention, self.clips_edges);
+        let density = density.in_image(&image.sample, self.convention, self.clips_edges);
         Ok(match self.calibration {
             Some(calibration) => density.calibrated(calibration.edges_of(given.bbox)),
             None => density,
@@ -134,24 +139,25 @@ impl BoxEnergy {
     /// Refines `boxes`, at least one, and returns them with their corners in the network's input.
     pub(crate) fn refined(
         &self,
-        seen: &Seen,
+        image: &ImageFeatures,
         boxes: &[LabelledBox],
         ascent: &BoxAscent,
     ) -> Result<(Vec<RefinedBox>, Vec<BBox>)> {
         // Boxes that are clipped after refinement are clipped before it too.
-        let corners = boxes.iter().map(|given| self.inside(seen, given.bbox));
-        let corners: Vec<BBox> = corners.map(|bbox| to_input(&bbox, &seen.sample, self.convention)).collect();
-        let features = self.features(seen, boxes, &corners)?;
-        let Climbed { boxes: climbed, f_before, f } = climb(&self.head, features, ascent)?;
+        let corners = boxes.iter().map(|given| self.inside(image, given.bbox));
+        let corners: Vec<BBox> =
+            corners.map(|bbox| to_input(&bbox, &image.sample, self.convention)).collect();
+        let features = self.features(image, boxes, &corners)?;
+        let AscentResult { boxes: climbed, f_before, f } = climb(&self.head, features, ascent)?;
         if let Some(f) = f_before.iter().chain(&f).find(|f| !f.is_finite()) {
             return Err(Error::input("refiner", format!("f of a box is {f}")));
         }
         let refined = boxes.iter().zip(&climbed).zip(f_before.into_iter().zip(f));
         let refined = refined.map(|((given, corners), (f_before, f))| {
-            let bbox = to_original(corners, &seen.sample, self.convention);
+            let bbox = to_original(corners, &image.sample, self.convention);
             let before = given.bbox;
             let bbox = match self.clips {
-                true => clipped(bbox, &seen.sample).unwrap_or_else(|| self.inside(seen, before)),
+                true => clipped(bbox, &image.sample).unwrap_or_else(|| self.inside(image, before)),
                 false => bbox,
             };
             RefinedBox { before, bbox, f_before, f, density: None }
@@ -160,14 +166,19 @@ impl BoxEnergy {
     }
 
     /// Returns the features of `boxes`, whose corners in the network's input are `corners`.
-    fn features(&self, seen: &Seen, boxes: &[LabelledBox], corners: &[BBox]) -> Result<BoxFeatures> {
+    fn features(
+        &self,
+        image: &ImageFeatures,
+        boxes: &[LabelledBox],
+        corners: &[BBox],
+    ) -> Result<BoxFeatures> {
         let is_agnostic = self.head.classes() == 1;
         let labels = boxes.iter().map(|given| if is_agnostic { 0 } else { given.label as u32 }).collect();
-        BoxFeatures::new(&seen.pyramid, vec![0; boxes.len()], labels, corners, self.convention)
+        BoxFeatures::new(&image.pyramid, vec![0; boxes.len()], labels, corners, self.convention)
     }
 
     /// Returns `bbox` clipped to the image if `clips` is set; a box outside the image stays as it is.
-    fn inside(&self, seen: &Seen, bbox: [f64; 4]) -> [f64; 4] {
-        if self.clips { clipped(bbox, &seen.sample).unwrap_or(bbox) } else { bbox }
+    fn inside(&self, image: &ImageFeatures, bbox: [f64; 4]) -> [f64; 4] {
+        if self.clips { clipped(bbox, &image.sample).unwrap_or(bbox) } else { bbox }
     }
 }

@@ -115,8 +115,8 @@ impl BoxDensity {
         Ok(self.bounded(edge_regions(&self.edges, level)?))
     }
 
-    /// Returns an interval for each edge with probability 0.9: left, top, right, bottom. With a calibration, it holds
-    /// the edge that often on images like the calibration's; without one, it is the region under p(y | x).
+    /// Returns an interval for each edge with probability 0.9: left, top, right, bottom. A calibrated interval has this
+    /// probability on images like the calibration's; without a calibration, the probability is under p(y | x).
     ///
     /// # Errors
     /// When the samples have no spread.

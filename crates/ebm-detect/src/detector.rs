@@ -193,7 +193,7 @@ impl Detector {
             false => Network::TwoStages(Box::new(TwoStages::open(weights, branch.as_ref(), options)?)),
             true if options.config.is_some() || branch.is_some() => {
                 let reason =
-                    "FastestDet has neither a configuration of Faster-RCNN's nor a branch; give it alone";
+                    "FastestDet takes neither a configuration of Faster-RCNN nor a branch; give it alone";
                 return Err(Error::weights(&weights.path, reason));
             }
             true => Network::FastestDet(Box::new(weights.fastest_det()?)),
@@ -273,11 +273,11 @@ impl Detector {
     /// Detects the objects in `image` without the refiner.
     fn unrefined(&self, image: &Image) -> Result<Unrefined> {
         let mut unrefined = match &self.network {
-            Network::TwoStages(detector) => detector.look(image)?,
+            Network::TwoStages(detector) => detector.detect(image)?,
             Network::FastestDet(detector) => {
                 let found = detector.detect(image)?;
                 let corners = found.iter().map(|found| found.bbox).collect();
-                Unrefined { detections: found.iter().map(in_pixels).collect(), corners, seen: None }
+                Unrefined { detections: found.iter().map(in_pixels).collect(), corners, features: None }
             }
         };
         for one in &mut unrefined.detections {
@@ -299,18 +299,18 @@ impl Detector {
     ) -> Result<Vec<Detection>> {
         self.check_density()?;
         let DensityOptions { min_score, samples } = *options;
-        let Unrefined { mut detections, corners, seen } = self.unrefined(image)?;
+        let Unrefined { mut detections, corners, features } = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
             refiner.refine_found(&mut detections, min_score, |boxes| {
                 refiner.refine_with_density(image, boxes, samples, rng)
             })?;
-        } else if let (Some(energy), Some(seen)) = (self.energy(), seen) {
+        } else if let (Some(energy), Some(features)) = (self.energy(), features) {
             for (found, corners) in detections.iter_mut().zip(corners) {
                 if found.score >= min_score && area(&corners, energy.convention) > 0.0 {
                     let given = LabelledBox { bbox: found.bbox, label: found.label };
                     let temperature = energy.temperature();
                     found.density =
-                        Some(energy.density_at(&seen, given, corners, samples, temperature, rng)?);
+                        Some(energy.density_at(&features, given, corners, samples, temperature, rng)?);
                 }
             }
         }

@@ -22,7 +22,7 @@ use crate::{
     box_head::TwoMlpHead,
     config::DetectorConfig,
     layers::rows_of_four,
-    packed_head::{IsRead, PackedHead},
+    packed_head::{NeedsGradient, PackedHead},
     pooler::{Pooler, Pooling, View},
 };
 
@@ -262,20 +262,20 @@ impl EnergyHead {
         Ok(f.reshape((b, m))?.to_device(y.device())?)
     }
 
-    /// Computes f, `(B, M)`, without autograd, and with `is_read` its gradient in y. The gradient is propagated by
-    /// hand, because autograd would also compute the weights' gradients.
+    /// Computes f, `(B, M)`, without autograd, and with `needs_gradient` its gradient in y. The gradient is propagated
+    /// by hand, because autograd would also compute the weights' gradients.
     fn by_hand(
         &self,
         features: &BoxFeatures,
         y: &Tensor,
-        is_read: Option<IsRead<'_>>,
+        needs_gradient: Option<NeedsGradient<'_>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
         let (b, m, _) = y.dims3()?;
         let host = y.detach().to_device(&Device::Cpu)?;
         let (boxes, images, labels) = self.boxes(features, &host)?;
         let (f, corners) = match self.packed(y)? {
-            Some(packed) => packed.evaluate(&features.pyramid, &boxes, &images, &labels, is_read)?,
-            None => self.evaluate(&features.pyramid, &boxes, &images, &labels, is_read.is_some())?,
+            Some(packed) => packed.evaluate(&features.pyramid, &boxes, &images, &labels, needs_gradient)?,
+            None => self.evaluate(&features.pyramid, &boxes, &images, &labels, needs_gradient.is_some())?,
         };
         let in_y = |corners: Tensor| -> Result<Tensor> {
             let gradient = features.pull_back(&host, &corners.reshape((b, m, 4))?)?;
@@ -297,8 +297,8 @@ impl EnergyHead {
         with_gradient: bool,
     ) -> Result<(Tensor, Option<Tensor>)> {
         let labels = Tensor::new(labels, self.weight.device())?;
-        let sight = self.pooler.see(pyramid, boxes, images)?;
-        let (mut pooled, mut columns) = (sight.pool()?, None);
+        let prepared = self.pooler.prepare(pyramid, boxes, images)?;
+        let (mut pooled, mut columns) = (prepared.pool()?, None);
         let layers = if self.is_constant() {
             self.innermost.get(|| self.mlp.channels_innermost(&self.bins()))?
         } else {
@@ -319,7 +319,7 @@ impl EnergyHead {
         if let Some(columns) = columns {
             gradient = gradient.index_select(&columns, 1)?;
         }
-        Ok((f, Some(sight.box_gradient(&gradient)?)))
+        Ok((f, Some(prepared.box_gradient(&gradient)?)))
     }
 
     /// Adds f of `boxes (R, 4)` for every class, (R, K), to an ONNX graph.
@@ -356,9 +356,10 @@ impl EnergyModel for EnergyHead {
         &self,
         features: &BoxFeatures,
         y: &Tensor,
-        is_read: &dyn Fn(usize, f64) -> bool,
+        needs_gradient: &dyn Fn(usize, f64) -> bool,
     ) -> ebm_core::Result<(Tensor, Tensor)> {
-        let (f, gradient) = self.by_hand(features, y, Some(is_read)).map_err(ebm_core::Error::model)?;
+        let (f, gradient) =
+            self.by_hand(features, y, Some(needs_gradient)).map_err(ebm_core::Error::model)?;
         Ok((f, gradient.ok_or(ebm_core::Error::NoGradient)?))
     }
 

@@ -214,7 +214,7 @@ pub struct Annotated {
     /// Objects in the images.
     pub truth: GroundTruth,
     /// Number of images per batch.
-    pub at_once: usize,
+    pub batch_size: usize,
     /// Number of threads that read images.
     pub workers: usize,
 }
@@ -223,11 +223,11 @@ impl Annotated {
     /// Creates a set of the images of `dataset`, in batches of one image.
     pub fn new(name: &str, dataset: CocoDataset, workers: usize) -> Self {
         let truth = GroundTruth::from(&dataset);
-        Self { name: name.to_owned(), dataset: Arc::new(dataset), truth, at_once: 1, workers }
+        Self { name: name.to_owned(), dataset: Arc::new(dataset), truth, batch_size: 1, workers }
     }
 
     /// Splits every fifth image off `dataset`, and returns these images; `None` if there are fewer than five.
-    pub(crate) fn fifth_of(dataset: &mut CocoDataset, workers: usize) -> Option<Self> {
+    pub(crate) fn split_off_fifth(dataset: &mut CocoDataset, workers: usize) -> Option<Self> {
         let mut held_out = dataset.clone();
         let is_fifth = |held: bool| move |index: usize| (index % FIFTH == FIFTH - 1) == held;
         retain(&mut held_out, is_fifth(true));
@@ -248,7 +248,7 @@ impl Annotated {
 
     /// Returns a loader that reads each image once, in order, for a network with this `input`.
     pub(crate) fn loader(&self, input: &InputConfig) -> Result<Loader> {
-        let loader = LoaderConfig::eval(input.transform(), self.at_once).with_workers(self.workers);
+        let loader = LoaderConfig::eval(input.transform(), self.batch_size).with_workers(self.workers);
         Ok(Loader::new(self.dataset.clone(), loader, Key::new(0))?)
     }
 

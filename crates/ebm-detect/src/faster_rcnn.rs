@@ -12,7 +12,7 @@ use rand::RngCore;
 
 use crate::{
     Result,
-    body::{Body, BodyForm},
+    body::{Body, BodySpec},
     box_head::{BoxHead, Candidate, ScoredProposals},
     config::DetectorConfig,
     parametric_head::ForegroundPool,
@@ -63,10 +63,10 @@ pub struct FasterRcnn {
 impl FasterRcnn {
     /// Builds the network from `vb`'s parameters.
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
-        let form = BodyForm::of_detector(&config.backbone)?;
-        let fpn = Fpn::new(&form.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
+        let spec = BodySpec::of_detector(&config.backbone)?;
+        let fpn = Fpn::new(&spec.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
         Ok(Self {
-            body: Body::new(form, &vb)?,
+            body: Body::new(spec, &vb)?,
             fpn,
             rpn: Rpn::new(config, vb.pp("rpn"))?,
             box_head: BoxHead::new(config, vb.pp("roi_heads"))?,

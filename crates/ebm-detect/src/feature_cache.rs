@@ -96,7 +96,7 @@ impl BatchOrder {
 impl FeatureCache {
     /// Number of images that the frozen layers are run on at a time. A training is reproducible to the digit only if
     /// all caches use the same number.
-    pub const AT_ONCE: usize = 10;
+    pub const BATCH_SIZE: usize = 10;
 
     /// Adds the maps that `maps` computes from the pixels of `loader`'s images; `progress` gets the number of images.
     pub fn add(

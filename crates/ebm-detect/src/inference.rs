@@ -90,7 +90,7 @@ pub fn refine_candidates(
 }
 
 /// Boxes after gradient ascent.
-pub(crate) struct Climbed {
+pub(crate) struct AscentResult {
     /// Boxes in the convention's form.
     pub boxes: Vec<BBox>,
     /// f of the boxes before the ascent.
@@ -100,11 +100,11 @@ pub(crate) struct Climbed {
 }
 
 /// Refines the boxes of `features` by gradient ascent on f.
-pub(crate) fn climb(head: &Head, features: BoxFeatures, ascent: &BoxAscent) -> Result<Climbed> {
+pub(crate) fn climb(head: &Head, features: BoxFeatures, ascent: &BoxAscent) -> Result<AscentResult> {
     let features = features.in_coordinates(ascent.coordinates)?;
     let refined = refine(&head, &features, &features.targets()?, &ascent.ascent)?;
     let boxes = features.corners(&refined.y)?.squeeze(1)?.to_vec2::<f32>()?;
-    Ok(Climbed {
+    Ok(AscentResult {
         boxes: boxes.iter().map(|b| [b[0], b[1], b[2], b[3]]).collect(),
         f_before: refined.f_init.flatten_all()?.to_vec1()?,
         f: refined.f.flatten_all()?.to_vec1()?,
@@ -228,7 +228,7 @@ mod tests {
         let ascent = BoxAscent { ascent, coordinates: Coordinates::Relative };
         let mut refined = |clip_refined| -> Vec<Vec<BBox>> {
             config.clip_refined = clip_refined;
-            // Of 40 columns and of 64.
+            // Images with 40 and 64 columns.
             let sizes = [(30, 40), (30, 64)];
             let found =
                 refine_candidates(&ToTheRight, &pyramid, &candidates, &sizes, &ascent, &config).unwrap();

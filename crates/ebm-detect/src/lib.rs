@@ -41,7 +41,7 @@ pub mod weights;
 
 pub use anchors::{AnchorGenerator, Grid};
 pub use box_coder::BoxCoder;
-pub use box_energy::{BoxEnergy, PathPoint, Seen};
+pub use box_energy::{BoxEnergy, ImageFeatures, PathPoint};
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;
 pub use corner_density::{BoxDensity, Corner};

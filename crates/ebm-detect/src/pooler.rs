@@ -93,7 +93,7 @@ pub(crate) struct Rows {
 }
 
 /// Boxes in each view, ready for PrRoIPool in prediction: from all levels at once, without autograd.
-pub(crate) struct Sight<'a>(Vec<(&'a View, Levels, Tensor)>);
+pub(crate) struct PreparedBoxes<'a>(Vec<(&'a View, Levels, Tensor)>);
 
 impl Pooler {
     /// Creates the pooler of a detector.
@@ -220,7 +220,12 @@ impl Pooler {
 
     /// Prepares `boxes (R, 4)` in input pixels, on the CPU, for pooling on the maps' device, with box i in image
     /// `images[i]` of the pyramid.
-    pub(crate) fn see(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Sight<'_>> {
+    pub(crate) fn prepare(
+        &self,
+        pyramid: &[Tensor],
+        boxes: &Tensor,
+        images: &[u32],
+    ) -> Result<PreparedBoxes<'_>> {
         let maps: Vec<_> = pyramid.iter().zip(self.scales()).collect();
         let rows = self.views.iter().zip(self.rows(boxes, images)?).map(|(view, Rows { levels, rois })| {
             let numbers = levels.iter().map(|level| *level as f32);
@@ -228,7 +233,7 @@ impl Pooler {
             let rows = Tensor::cat(&[&numbers, &rois], 1)?.to_device(pyramid[0].device())?;
             Ok((view, Levels::new(&maps, view.out())?, rows))
         });
-        Ok(Sight(rows.collect::<Result<_>>()?))
+        Ok(PreparedBoxes(rows.collect::<Result<_>>()?))
     }
 
     /// Pools rows of boxes from one level.
@@ -246,7 +251,7 @@ impl Pooler {
     }
 }
 
-impl Sight<'_> {
+impl PreparedBoxes<'_> {
     /// Pools the boxes, and concatenates the views of each: bins outside and channels innermost, `(R, Σ size²·C)`.
     pub fn pool(&self) -> Result<Tensor> {
         let pooled = self.0.iter().map(|(_, levels, rows)| Ok(levels.pool(rows)?));
@@ -322,12 +327,12 @@ mod tests {
 
     /// Returns the sum of the pooled values, weighted by position, and its gradient in the boxes.
     fn weighted(pooler: &Pooler, pyramid: &[Tensor], boxes: &Tensor) -> (f64, Tensor) {
-        let sight = pooler.see(pyramid, boxes, &[0, 1, 0]).unwrap();
-        let pooled = sight.pool().unwrap();
+        let prepared = pooler.prepare(pyramid, boxes, &[0, 1, 0]).unwrap();
+        let pooled = prepared.pool().unwrap();
         let weights = (0..pooled.elem_count()).map(|i| (i * 37 % 23) as f64 / 11.0 - 1.0).collect();
         let weights = Tensor::from_vec(weights, pooled.shape(), &Device::Cpu).unwrap();
         let sum = (&pooled * &weights).unwrap().sum_all().unwrap().to_scalar().unwrap();
-        (sum, sight.box_gradient(&weights).unwrap())
+        (sum, prepared.box_gradient(&weights).unwrap())
     }
 
     #[test]

@@ -72,7 +72,7 @@ settings! {
         pub short_side: usize where 16..=8192 => "pixels",
         /// Upper bound of the longer side.
         pub long_side: usize where 16..=8192 => "pixels",
-        /// Resizing filter: that of Pillow or of torch.
+        /// Resizing filter: Pillow's or torch's.
         pub resample: ResampleKind,
         /// Channel order of the network's input: `rgb` or `bgr`.
         pub channels: ChannelOrder,
@@ -164,7 +164,7 @@ impl DetectorBody {
     }
 
     /// Returns the assumed position in the image of the centre of the first map pixel, for the map of this `stride`.
-    /// For a ResNet this is the image's corner, as in published detectors, whatever its convolutions' padding.
+    /// For a ResNet this is the image's corner, as in published detectors, which ignore the convolutions' padding.
     #[must_use]
     pub fn origin(self, stride: usize) -> f32 {
         match self {
@@ -237,7 +237,7 @@ impl BackboneConfig {
             34 => ResNetConfig::resnet34(norm),
             50 => ResNetConfig::resnet50(norm),
             other => {
-                let reason = format!("backbone.depth = {other}; there are 18, 34 and 50");
+                let reason = format!("backbone.depth = {other}; give 18, 34 or 50");
                 return Err(Error::config("backbone", reason));
             }
         };

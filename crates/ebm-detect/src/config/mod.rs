@@ -138,8 +138,7 @@ impl Settings for FastestDetConfig {
         &[("fastestdet", include_str!("../../configs/fastestdet.toml"))];
 
     fn check(&self) -> std::result::Result<(), String> {
-        let reason =
-            format!("side = {}; the network halves it five times: give a multiple of 32", self.side);
+        let reason = format!("side = {}; the network halves it five times: give a multiple of 32", self.side);
         require(self.side.is_multiple_of(32), &reason)
     }
 }

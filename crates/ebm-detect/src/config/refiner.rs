@@ -60,7 +60,7 @@ settings! {
         pub channels: usize where 1..=4096,
         /// Views that every box is pooled in; the pooled features are concatenated.
         pub views: Vec<ViewConfig>,
-        /// Side s: a box whose side (root of its area) is below 2s is on the first level, below 4s on the next, ….
+        /// Side s: a box whose side (root of its area) is below 2s is on the first level, below 4s on the next, etc.
         pub canonical_size: f32 where 1.0..=8192.0 => "pixels",
         /// Coarsest level of a box, counted from 0; with 0 all boxes are on the first level.
         pub coarsest_level: usize where 0..=3,

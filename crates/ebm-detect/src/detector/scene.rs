@@ -7,7 +7,7 @@ use rand::RngCore;
 use super::{Detection, Detector, Network, two_stages::Unrefined};
 use crate::{
     Error, Result,
-    box_energy::{BoxEnergy, PathPoint, Seen},
+    box_energy::{BoxEnergy, ImageFeatures, PathPoint},
     corner_density::BoxDensity,
     refiner::LabelledBox,
 };
@@ -17,7 +17,7 @@ pub struct Scene {
     /// Detections, as [`Detector::detect`] returns them.
     pub detections: Vec<Detection>,
     /// Features of the image for f; `None` if the detector has no f.
-    seen: Option<Seen>,
+    features: Option<ImageFeatures>,
 }
 
 impl Detector {
@@ -27,15 +27,15 @@ impl Detector {
     /// # Errors
     /// As [`detect`](Self::detect).
     pub fn look(&self, image: &Image) -> Result<Scene> {
-        let Unrefined { mut detections, mut seen, .. } = self.unrefined(image)?;
+        let Unrefined { mut detections, mut features, .. } = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
-            let (energy, own) = (refiner.energy(), refiner.look(image)?);
+            let (energy, own) = (refiner.energy(), refiner.features(image)?);
             refiner.refine_found(&mut detections, self.min_score, |boxes| {
                 Ok(energy.refined(&own, boxes, &energy.ascent)?.0)
             })?;
-            seen = Some(own);
+            features = Some(own);
         }
-        Ok(Scene { detections, seen })
+        Ok(Scene { detections, features })
     }
 
     /// Returns f of boxes: the refiner's, or else the branch's.
@@ -67,8 +67,8 @@ impl Detector {
         given: LabelledBox,
         ascent: &GradientAscent,
     ) -> Result<Vec<PathPoint>> {
-        let (energy, seen) = self.seen_by_energy(scene)?;
-        energy.climb(seen, self.labelled(given)?, ascent)
+        let (energy, features) = self.energy_and_features(scene)?;
+        energy.climb(features, self.labelled(given)?, ascent)
     }
 
     /// Estimates p(y | x) around the box `given`, with a label of the detector, from `samples` importance samples
@@ -84,17 +84,17 @@ impl Detector {
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
         self.check_density()?;
-        let (energy, seen) = self.seen_by_energy(scene)?;
-        energy.density(seen, self.labelled(given)?, samples, rng)
+        let (energy, features) = self.energy_and_features(scene)?;
+        energy.density(features, self.labelled(given)?, samples, rng)
     }
 
     /// Returns f, and the features of the scene for it.
-    fn seen_by_energy<'a>(&'a self, scene: &'a Scene) -> Result<(&'a BoxEnergy, &'a Seen)> {
+    fn energy_and_features<'a>(&'a self, scene: &'a Scene) -> Result<(&'a BoxEnergy, &'a ImageFeatures)> {
         let reason = "this detector has no energy model: give it a refiner or a branch";
-        self.energy().zip(scene.seen.as_ref()).ok_or_else(|| no_energy(reason))
+        self.energy().zip(scene.features.as_ref()).ok_or_else(|| no_energy(reason))
     }
 
-    /// Converts the label of `given` from the detector's to that of f; a refiner has its own labels.
+    /// Converts the detector's label of `given` to the label for f; a refiner has its own labels.
     fn labelled(&self, given: LabelledBox) -> Result<LabelledBox> {
         let Some(refiner) = &self.refiner else { return Ok(given) };
         let class = self.classes().iter().find(|class| class.label == given.label);

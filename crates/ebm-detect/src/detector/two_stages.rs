@@ -15,7 +15,7 @@ use ebm_ops::boxes::BBox;
 use super::{Detection, DetectorOptions};
 use crate::{
     Error, Result,
-    box_energy::{BoxEnergy, Seen},
+    box_energy::{BoxEnergy, ImageFeatures},
     box_head::Candidate,
     branch::Branch,
     config::{ExperimentConfig, MapType},
@@ -52,7 +52,7 @@ pub(super) struct Unrefined {
     /// Corners of the detections in the network's input.
     pub corners: Vec<BBox>,
     /// Features of the image for f; `None` for FastestDet.
-    pub seen: Option<Seen>,
+    pub features: Option<ImageFeatures>,
 }
 
 impl TwoStages {
@@ -88,7 +88,7 @@ impl TwoStages {
         }
         let reason = match &self.branch {
             Some(branch) => {
-                format!("p(y|x) is of energy models, and this is a branch of {}", branch.method)
+                format!("p(y|x) needs an energy model, and this is a branch of {}", branch.method)
             }
             None => "p(y|x) needs the weights of an energy model beside the detector's".to_owned(),
         };
@@ -119,7 +119,7 @@ impl TwoStages {
     }
 
     /// Detects the objects in `image`, and returns them with the image's features.
-    pub(super) fn look(&self, image: &Image) -> Result<Unrefined> {
+    pub(super) fn detect(&self, image: &Image) -> Result<Unrefined> {
         let (network, config) = (&self.network, &self.config.detector);
         let (images, sample) = ImageBatch::of_image(image, &config.input, &self.device)?;
         let pyramid = BoxFeatures::readable(&network.features(&images.pixels, false)?)?;
@@ -141,7 +141,7 @@ impl TwoStages {
         Ok(Unrefined {
             detections: boxes.before.iter().zip(&boxes.after).map(detection).collect(),
             corners: boxes.after.iter().map(|after| after.bbox).collect(),
-            seen: Some(Seen { sample, pyramid }),
+            features: Some(ImageFeatures { sample, pyramid }),
         })
     }
 }

@@ -130,12 +130,16 @@ fn the_same_with_constant_parameters(head: &EnergyHead, features: &BoxFeatures) 
     assert_eq!(difference(&packed.score(features, &y).unwrap(), &packed_f), 0.0);
     // A gradient does not depend on which other gradients are needed.
     for every in [1, 3, 1000] {
-        let is_read = |place: usize, _| place % every == every - 1;
-        let (f, some) = packed.score_and_grad_where(features, &y, &is_read).unwrap();
+        let needs_gradient = |place: usize, _| place % every == every - 1;
+        let (f, some) = packed.score_and_grad_where(features, &y, &needs_gradient).unwrap();
         assert_eq!(difference(&f, &packed_f), 0.0);
         let rows = |gradient: &Tensor| gradient.reshape((600, 4)).unwrap().to_vec2::<f32>().unwrap();
         for (place, (own, all)) in rows(&some).into_iter().zip(rows(&packed_gradient)).enumerate() {
-            assert_eq!(own, if is_read(place, 0.0) { all } else { vec![0.0; 4] }, "{place} of {every}");
+            assert_eq!(
+                own,
+                if needs_gradient(place, 0.0) { all } else { vec![0.0; 4] },
+                "{place} of {every}"
+            );
         }
     }
     // A candidate's f depends on no other candidate.

@@ -124,15 +124,21 @@ impl Calibration {
         let images =
             results.images.dataset.images.iter().filter_map(|image| Some((image, of_image.get(&image.id)?)));
         for (done, (image, (indices, boxes))) in (1..).zip(images) {
-            let seen = refiner.look(&read_image(&image.path)?)?;
-            let (refined, corners) = refiner.energy.refined(&seen, boxes, &refiner.energy.ascent)?;
+            let features = refiner.features(&read_image(&image.path)?)?;
+            let (refined, corners) = refiner.energy.refined(&features, boxes, &refiner.energy.ascent)?;
             for (found, temperature) in found.iter_mut().zip(Self::TEMPERATURES) {
                 let mut rng = options.key.index(image.id).rng();
                 let each = indices.iter().zip(boxes).zip(&refined).zip(&corners);
                 for (((index, given), refined), &corners) in each {
                     let samples = options.samples;
-                    let density =
-                        refiner.energy.density_at(&seen, *given, corners, samples, temperature, &mut rng)?;
+                    let density = refiner.energy.density_at(
+                        &features,
+                        *given,
+                        corners,
+                        samples,
+                        temperature,
+                        &mut rng,
+                    )?;
                     match density.edge_regions(BoxDensity::LEVEL) {
                         // A density without spread has no intervals.
                         Err(Error::Core(ebm_core::Error::NoSpread { .. })) => {}

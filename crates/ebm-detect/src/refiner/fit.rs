@@ -68,9 +68,9 @@ impl RefinedResults<'_> {
         progress.begin(&self.images.name, self.images.dataset.images.len());
         for (done, image) in (1..).zip(&self.images.dataset.images) {
             if let Some((indices, boxes)) = of_images.get(&image.id) {
-                let seen = refiner.look(&read_image(&image.path)?)?;
+                let features = refiner.features(&read_image(&image.path)?)?;
                 for (refined, ascent) in refined.iter_mut().zip(ascents) {
-                    let (found, _) = refiner.energy.refined(&seen, boxes, ascent)?;
+                    let (found, _) = refiner.energy.refined(&features, boxes, ascent)?;
                     refined.extend(indices.iter().copied().zip(found));
                 }
             }

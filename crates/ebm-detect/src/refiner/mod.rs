@@ -23,7 +23,7 @@ use rand::RngCore;
 
 use crate::{
     Error, Result,
-    box_energy::{BoxEnergy, Seen},
+    box_energy::{BoxEnergy, ImageFeatures},
     config::{RefinerConfig, Settings},
     corner_density::BoxDensity,
     detector::Detection,
@@ -223,10 +223,10 @@ impl BoxRefiner {
     ///
     /// # Errors
     /// When the network fails.
-    pub fn look(&self, image: &Image) -> Result<Seen> {
+    pub fn features(&self, image: &Image) -> Result<ImageFeatures> {
         let (images, sample) = ImageBatch::of_image(image, &self.config.input, &self.device)?;
         let pyramid = self.network.pyramid(&self.network.maps(&images.pixels)?)?;
-        Ok(Seen { sample, pyramid: BoxFeatures::readable(&pyramid)? })
+        Ok(ImageFeatures { sample, pyramid: BoxFeatures::readable(&pyramid)? })
     }
 
     /// Returns f of boxes, for an image with known features.
@@ -243,7 +243,7 @@ impl BoxRefiner {
         if boxes.is_empty() {
             return Ok(vec![]);
         }
-        Ok(self.energy.refined(&self.look(image)?, boxes, &self.energy.ascent)?.0)
+        Ok(self.energy.refined(&self.features(image)?, boxes, &self.energy.ascent)?.0)
     }
 
     /// Refines `boxes` of `image`, and estimates p(y | x) around each refined box from `samples` importance samples
@@ -262,12 +262,12 @@ impl BoxRefiner {
         if boxes.is_empty() {
             return Ok(vec![]);
         }
-        let (seen, temperature) = (self.look(image)?, self.energy.temperature());
-        let (mut refined, corners) = self.energy.refined(&seen, boxes, &self.energy.ascent)?;
+        let (features, temperature) = (self.features(image)?, self.energy.temperature());
+        let (mut refined, corners) = self.energy.refined(&features, boxes, &self.energy.ascent)?;
         for ((refined, given), corners) in refined.iter_mut().zip(boxes).zip(corners) {
             let given = LabelledBox { bbox: refined.bbox, ..*given };
             refined.density =
-                Some(self.energy.density_at(&seen, given, corners, samples, temperature, rng)?);
+                Some(self.energy.density_at(&features, given, corners, samples, temperature, rng)?);
         }
         Ok(refined)
     }

@@ -12,7 +12,7 @@ use ebm_train::ModelMetadata;
 
 use crate::{
     Error, Result,
-    body::{self, Body, BodyForm},
+    body::{self, Body, BodySpec},
     config::{RefinerConfig, RefinerNetworkConfig},
     energy_head::{EnergyHead, HeadSizes},
     pooler::Pooler,
@@ -32,10 +32,10 @@ impl RefinerNetwork {
         let RefinerNetworkConfig { channels, representation, num_classes: classes, .. } = *config;
         let pooler = Pooler::of_refiner(config);
         let sizes = HeadSizes { channels, representation, classes };
-        let form = BodyForm::of_refiner(config);
+        let spec = BodySpec::of_refiner(config);
         Ok(Self {
-            fpn: Fpn::with_outputs(&form.channels(), channels, config.kernel, vb.pp("backbone.fpn"))?,
-            body: Body::new(form, vb)?,
+            fpn: Fpn::with_outputs(&spec.channels(), channels, config.kernel, vb.pp("backbone.fpn"))?,
+            body: Body::new(spec, vb)?,
             head: EnergyHead::over(pooler, sizes, vb.pp("roi_heads"))?,
         })
     }
@@ -53,13 +53,13 @@ impl RefinerNetwork {
     ) -> Result<(Self, ParamStore)> {
         let refuse = |reason: String| Error::weights(weights, reason);
         let store = ParamStore::new(key);
-        let (form, trained) = (BodyForm::of_refiner(&config.network), config.trained_stages);
+        let (spec, trained) = (BodySpec::of_refiner(&config.network), config.trained_stages);
         let known = ModelMetadata::read(weights)?.is_some_and(|said| said.task == REFINER);
         store.preload(match known {
             true => WeightFile::open(weights, device)?.tensors,
-            false => form.read(weights, device)?,
+            false => spec.read(weights, device)?,
         });
-        store.freeze(move |name| form.is_frozen(trained, name));
+        store.freeze(move |name| spec.is_frozen(trained, name));
         let network = Self::new(&config.network, &store.var_builder(DType::F32, device))
             .map_err(|error| refuse(format!("its shapes are not those of the refiner's network: {error}")))?;
         let mut report = store.preload_report();

@@ -3,7 +3,7 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{AveragePrecision, Setup, setup::Wanted};
+use super::{AveragePrecision, Setup, setup::BranchSpec};
 use crate::{Error, Result, config::ExperimentConfig, evaluation::Placement};
 
 /// Result for one T and one seed.
@@ -31,8 +31,8 @@ pub fn figure3a(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Resul
     if steps.is_empty() {
         return Err(Error::config("figure3a", "the figure needs at least one point"));
     }
-    let trained =
-        setup.trained(&Wanted::all(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds), progress)?;
+    let trained = setup
+        .trained(&BranchSpec::all(&[config.method(ExperimentConfig::ENERGY)?.clone()], seeds), progress)?;
     let mut rows = Vec::new();
     for one in &trained {
         let Some((head, ascent)) = one.climbing() else { continue };

@@ -42,13 +42,13 @@ pub enum StudyImages {
 }
 
 /// Images of a study with their annotations.
-pub(super) struct Opened {
+pub(super) struct LoadedImages {
     /// Training images of the detector.
     pub train: Arc<CocoDataset>,
     /// Number of these, from the first, that the branches are trained on.
     pub heads: usize,
     /// Number of images per batch when frozen features are computed for the cache; `None` for no cache.
-    pub at_once: Option<usize>,
+    pub batch_size: Option<usize>,
     pub validation: Rc<Annotated>,
     pub test: Rc<Annotated>,
 }
@@ -79,16 +79,16 @@ impl StudyImages {
         from_scratch: bool,
         workers: usize,
         progress: &mut dyn Progress,
-    ) -> Result<Opened> {
+    ) -> Result<LoadedImages> {
         let labels = Some(config.detector.labels());
         let train = |coco: Vec<Files>| -> Result<Arc<CocoDataset>> {
             Ok(Arc::new(ImageFiles { coco, ..ImageFiles::default() }.train(labels)?))
         };
-        let split = |name: &str, (annotations, images): Files, at_once| -> Result<Rc<Annotated>> {
+        let split = |name: &str, (annotations, images): Files, batch_size| -> Result<Rc<Annotated>> {
             let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
             let dataset = Arc::new(CocoDataset::load(&annotations, &images, &options)?);
             let (name, truth) = (name.to_owned(), GroundTruth::read(&annotations)?);
-            Ok(Rc::new(Annotated { name, dataset, truth, at_once, workers }))
+            Ok(Rc::new(Annotated { name, dataset, truth, batch_size, workers }))
         };
         progress.begin("reading annotations", 3);
         let opened = match self {
@@ -100,10 +100,10 @@ impl StudyImages {
                     Ok((set.annotations, set.images))
                 };
                 let count = if from_scratch { sizes.base } else { sizes.heads };
-                Opened {
+                LoadedImages {
                     train: train(vec![scenes(&format!("train-{count}"), count)?])?,
                     heads: sizes.heads,
-                    at_once: Some(FeatureCache::AT_ONCE),
+                    batch_size: Some(FeatureCache::BATCH_SIZE),
                     validation: split("validation", scenes("validation", sizes.validation)?, SCENES)?,
                     test: split("test", scenes("test", sizes.test)?, SCENES)?,
                 }
@@ -111,11 +111,11 @@ impl StudyImages {
             Self::Folder(folder) => {
                 let split =
                     |name: &str| split(name, (folder.join(format!("{name}.json")), folder.join("images")), 1);
-                Opened {
+                LoadedImages {
                     train: train(training_files(folder)?)?,
                     heads: usize::MAX,
                     // Photographs differ in size; a batch of one image is padded as in prediction.
-                    at_once: Some(1),
+                    batch_size: Some(1),
                     validation: split("val")?,
                     test: split("test")?,
                 }
@@ -123,7 +123,7 @@ impl StudyImages {
             Self::Coco(folder) => {
                 let train = train(vec![coco(folder, "train")])?;
                 let test = split("val2017", coco(folder, "val"), 1)?;
-                Opened { train, heads: usize::MAX, at_once: None, validation: test.clone(), test }
+                LoadedImages { train, heads: usize::MAX, batch_size: None, validation: test.clone(), test }
             }
         };
         progress.end();

@@ -14,7 +14,7 @@ use ebm_eval::write_results;
 use ebm_experiment::Session;
 use ebm_train::{GradientTask, Group, ModelFile, ModelMetadata, Progress, RunSpec, train_run};
 
-use super::images::{BaseOptions, Opened, StudyImages};
+use super::images::{BaseOptions, LoadedImages, StudyImages};
 use crate::{
     Error, Result,
     branch::Branch,
@@ -67,7 +67,7 @@ pub(super) struct Trained {
     pub branch: Branch,
     /// Settings of gradient ascent; `None` for a method that does not refine boxes.
     pub ascent: Option<BoxAscent>,
-    /// Factor of the configured step lengths that was chosen; `None` before the choice.
+    /// Factor of the configured step lengths that was chosen; `None` if none was chosen.
     pub step_factor: Option<f64>,
     /// Path of the branch's weights.
     pub file: PathBuf,
@@ -92,7 +92,7 @@ pub struct Setup {
     /// Digest of these parameters ([`digest`](ebm_train::model_file::digest)).
     digest: String,
     /// Images, with only the training images that branches are trained on.
-    pub(super) images: Opened,
+    pub(super) images: LoadedImages,
     /// Features of the training images, computed when a branch first needs them.
     features: OnceCell<Rc<FeatureCache>>,
     pub(super) study: StudyOptions,
@@ -100,14 +100,14 @@ pub struct Setup {
 
 /// Branch that a study needs.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct BranchSpec {
     pub method: MethodConfig,
     pub seed: u64,
     /// Name of its directory.
     pub name: String,
 }
 
-impl Wanted {
+impl BranchSpec {
     /// Creates the description of a row's branch with a seed.
     pub fn new(method: &MethodConfig, seed: u64) -> Self {
         Self { method: method.clone(), seed, name: format!("{}-{seed}", method.key) }
@@ -167,12 +167,12 @@ impl Setup {
         let options = self.study.training();
         let mut session = Session { group: &Group::alone(), device: &self.study.device, progress };
         let batches = Batches::of(&self.config.detector, self.images.train.clone(), batch_size, key);
-        let Some(at_once) = self.images.at_once else { return options.stream(batches, &session) };
+        let Some(size) = self.images.batch_size else { return options.stream(batches, &session) };
         let maps = |pixels: &Tensor| self.detector.features(pixels, false);
         let features = match self.features.get() {
             Some(known) => known.clone(),
             None => {
-                let new = options.features(&batches, at_once, &maps, &mut session)?;
+                let new = options.features(&batches, size, &maps, &mut session)?;
                 self.features.get_or_init(|| new).clone()
             }
         };
@@ -192,7 +192,7 @@ impl Setup {
     }
 
     /// Returns the metadata that a branch of the study must have.
-    fn metadata(&self, Wanted { method, seed, .. }: &Wanted) -> Result<ModelMetadata> {
+    fn metadata(&self, BranchSpec { method, seed, .. }: &BranchSpec) -> Result<ModelMetadata> {
         let classes = classes(&self.images.train);
         branch_metadata(method, *seed, &self.config.with_method(method), &self.digest, &classes)
     }
@@ -202,7 +202,7 @@ impl Setup {
     /// # Errors
     /// [`Error::Weights`] with all missing files, unless they may be trained; [`Error::Train`] for a branch that was
     /// trained with other settings, with both values.
-    pub(super) fn check_heads(&self, wanted: &[Wanted]) -> Result<()> {
+    pub(super) fn check_heads(&self, wanted: &[BranchSpec]) -> Result<()> {
         let Some(heads) = &self.study.heads else { return Ok(()) };
         let mut missing = Vec::new();
         for wanted in wanted {
@@ -226,8 +226,8 @@ impl Setup {
     }
 
     /// Trains a branch, or loads it if it was trained before; see [`check_heads`](Self::check_heads).
-    pub(super) fn train(&self, wanted: &Wanted, progress: &mut dyn Progress) -> Result<Trained> {
-        let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
+    pub(super) fn train(&self, wanted: &BranchSpec, progress: &mut dyn Progress) -> Result<Trained> {
+        let (BranchSpec { method, seed, name }, detector) = (wanted, &self.config.detector);
         let trained = |path: &Path| -> Result<Trained> {
             let file = WeightFile::open(path, &self.study.device)?;
             let branch = Branch::load(method.density.as_ref(), detector, &file)?;
@@ -274,7 +274,7 @@ impl Setup {
 
     /// Multiplies the configured step lengths by `factor`. The file of a branch that was trained in this run gets the
     /// factor, so that predictions use it.
-    pub(super) fn climb_by(&self, factor: f64, trained: &mut Trained) -> Result<()> {
+    pub(super) fn scale_step_lengths(&self, factor: f64, trained: &mut Trained) -> Result<()> {
         trained.ascent = trained.ascent.take().map(|ascent| ascent.scaled(factor));
         trained.step_factor = Some(factor);
         if !trained.file.starts_with(&self.study.run) {
@@ -296,7 +296,7 @@ impl Setup {
     }
 
     /// Writes the detections of a method in the test images as COCO result files.
-    pub(super) fn keep(&self, name: &str, found: &Found) -> Result<()> {
+    pub(super) fn write_detections(&self, name: &str, found: &Found) -> Result<()> {
         let place = |name: &str| self.study.run.join(format!("detections-{name}.json"));
         if let Some(before) = &found.before {
             write_results(&place(&format!("{name}-before")), before)?;

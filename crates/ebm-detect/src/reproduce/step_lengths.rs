@@ -3,7 +3,7 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Setup, setup::Wanted};
+use super::{Setup, setup::BranchSpec};
 use crate::{
     Result,
     config::MethodConfig,
@@ -46,7 +46,7 @@ pub fn step_lengths(
 ) -> Result<Vec<StepLengthRow>> {
     let mut rows = Vec::new();
     let climbing = methods.iter().filter(|method| method.confidence.is_some());
-    let wanted: Vec<Wanted> = climbing.map(|method| Wanted::new(method, 0)).collect();
+    let wanted: Vec<BranchSpec> = climbing.map(|method| BranchSpec::new(method, 0)).collect();
     setup.check_heads(&wanted)?;
     for wanted in &wanted {
         let trained = setup.train(wanted, progress)?;

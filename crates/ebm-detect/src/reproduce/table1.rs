@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AveragePrecision, Setup,
-    setup::{Wanted, placements},
+    setup::{BranchSpec, placements},
 };
 use crate::{
     Result,
@@ -61,12 +61,13 @@ pub fn table1(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<
 }
 
 /// Returns the branches of all rows: each proposal with each seed.
-fn ablated(config: &ExperimentConfig, seeds: u64) -> Result<Vec<Wanted>> {
+fn ablated(config: &ExperimentConfig, seeds: u64) -> Result<Vec<BranchSpec>> {
     let energy = config.method(ExperimentConfig::ENERGY)?;
     let mut wanted = Vec::new();
     for (i, row) in config.ablation.iter().enumerate() {
         let method = energy.with_sigmas(&row.sigmas)?;
-        let of_seed = |seed| Wanted { method: method.clone(), seed, name: format!("ablation-{i:02}-{seed}") };
+        let of_seed =
+            |seed| BranchSpec { method: method.clone(), seed, name: format!("ablation-{i:02}-{seed}") };
         wanted.extend((0..seeds).map(of_seed));
     }
     Ok(wanted)

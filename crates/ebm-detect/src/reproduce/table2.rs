@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AveragePrecision,
-    setup::{Setup, Trained, Wanted, placements},
+    setup::{BranchSpec, Setup, Trained, placements},
 };
 use crate::{
     Result,
@@ -44,7 +44,7 @@ pub fn table2(
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
-    let trained = setup.trained(&Wanted::all(methods, seeds), progress)?;
+    let trained = setup.trained(&BranchSpec::all(methods, seeds), progress)?;
     let evaluation = setup.evaluate(&setup.images.test, &placements(&trained), progress)?;
     let row = |method: &str, seed: u64, step_factor: Option<f64>, found: &Found| -> Result<Row> {
         let before = found.before.as_ref().map(|before| setup.images.test.score(before)).transpose()?;
@@ -59,13 +59,13 @@ pub fn table2(
         })
     };
     let (mut rows, direct) = (Vec::new(), &evaluation.direct);
-    setup.keep(ExperimentConfig::DIRECT, direct)?;
+    setup.write_detections(ExperimentConfig::DIRECT, direct)?;
     if methods.iter().any(|method| !method.is_trained()) {
         let row = row(ExperimentConfig::DIRECT, 0, None, direct)?;
         rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
     }
     for (Trained { method, seed, step_factor, .. }, found) in trained.iter().zip(&evaluation.placed) {
-        setup.keep(&format!("{}-{seed}", method.key), found)?;
+        setup.write_detections(&format!("{}-{seed}", method.key), found)?;
         rows.push(row(&method.key, *seed, *step_factor, found)?);
     }
     Ok(rows)
@@ -73,7 +73,7 @@ pub fn table2(
 
 impl Setup {
     /// Trains or loads the branches `wanted`. The step lengths chosen for a method's first seed apply to all its seeds.
-    pub(super) fn trained(&self, wanted: &[Wanted], progress: &mut dyn Progress) -> Result<Vec<Trained>> {
+    pub(super) fn trained(&self, wanted: &[BranchSpec], progress: &mut dyn Progress) -> Result<Vec<Trained>> {
         self.check_heads(wanted)?;
         let count = wanted.len();
         let mut all: Vec<Trained> = Vec::new();
@@ -86,7 +86,7 @@ impl Setup {
                     Some(factor) => factor,
                     None => self.step_factor(&trained, progress)?,
                 };
-                self.climb_by(factor, &mut trained)?;
+                self.scale_step_lengths(factor, &mut trained)?;
             }
             all.push(trained);
         }

@@ -255,7 +255,7 @@ impl Training for BranchTraining {
         let mut held_out = options.validation(labels)?;
         // Step lengths are chosen on images that are not trained on.
         if held_out.is_none() && method.confidence.is_some() && self.step_factor.is_none() {
-            held_out = Annotated::fifth_of(&mut images, options.workers);
+            held_out = Annotated::split_off_fifth(&mut images, options.workers);
         }
         let inputs = Inputs::from([("data_sha256", images.digest()), ("weights_sha256", weights.digest()?)]);
         let config = BranchSetup { method, training, detector, weights };
@@ -265,13 +265,13 @@ impl Training for BranchTraining {
     fn build(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<Built<BranchTask>> {
         let (images, options) = (data.images()?, &self.options);
         let BranchSetup { method, training, detector, weights } = &data.config;
-        // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
+        // `ebm reproduce detection` uses the same keys, so that both train the same branch.
         let key = Key::new(options.seed).split(&method.key);
         let (size, data) = (training.batch_size, key.split("data"));
         let batches = Batches::of(&self.config.detector, images, size, data);
         let source: Box<dyn BatchSource> = if options.cache {
             let maps = |pixels: &Tensor| detector.features(pixels, false);
-            let features = options.features(&batches, FeatureCache::AT_ONCE, &maps, session)?;
+            let features = options.features(&batches, FeatureCache::BATCH_SIZE, &maps, session)?;
             Box::new(CachedSource::new(features, batches.order(session)?)?)
         } else {
             options.stream(batches, session)?

@@ -91,8 +91,8 @@ pub struct Task<L> {
 }
 
 impl<L> Task<L> {
-    /// Converts the task to that of one process of `group`, with a share of each batch and its own random numbers. All
-    /// terms of a loss (objects, anchors, proposals) have the same weight, whatever their number in a share.
+    /// Returns the task of one process of `group`, with a share of each batch and its own random numbers. All terms of a
+    /// loss (objects, anchors, proposals) have the same weight, even if the shares have different numbers of them.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }

@@ -59,7 +59,8 @@ impl ImageFiles {
             None => {
                 let load = |(file, images): &(PathBuf, PathBuf)| CocoDataset::load(file, images, &options);
                 let mut datasets = self.coco.iter().map(load);
-                let none = || Error::config("images", "give a folder or an annotation file; there is neither");
+                let none =
+                    || Error::config("images", "give a folder or an annotation file; there is neither");
                 let first = datasets.next().ok_or_else(none)??;
                 let others = datasets.collect::<ebm_data::Result<Vec<_>>>()?;
                 let names = self.coco[1..].iter().map(|(annotations, _)| annotations.clone());
@@ -158,16 +159,16 @@ impl TrainingOptions {
         Ok(Box::new(StreamSource::new(loader, session.device, batches.convention)))
     }
 
-    /// Computes `maps` of every image, with `at_once` images per batch, and caches them.
+    /// Computes `maps` of every image, with `batch_size` images per batch, and caches them.
     pub(crate) fn features(
         &self,
         batches: &Batches<'_>,
-        at_once: usize,
+        batch_size: usize,
         maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
         Session { device, progress, .. }: &mut Session<'_>,
     ) -> Result<Rc<FeatureCache>> {
         progress.begin("features of the frozen layers", batches.images.images.len());
-        let loader = self.reading(LoaderConfig::eval(batches.input.transform(), at_once));
+        let loader = self.reading(LoaderConfig::eval(batches.input.transform(), batch_size));
         let loader = Loader::new(batches.images.clone(), loader, Key::new(0))?;
         let mut cache = FeatureCache::default();
         cache.add(&loader, batches.convention, device, maps, *progress)?;

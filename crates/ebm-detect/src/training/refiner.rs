@@ -208,7 +208,7 @@ impl Training for RefinerTraining {
             model_metadata(REFINER, ExperimentConfig::ENERGY, Some(options.seed), &config, &classes)?;
         let mut held_out = options.validation(classes.len())?;
         if held_out.is_none() && self.step_factor.is_none() {
-            held_out = Annotated::fifth_of(&mut images, options.workers);
+            held_out = Annotated::split_off_fifth(&mut images, options.workers);
         }
         let results = match (&self.results, &held_out) {
             (Some(path), Some(held_out)) => {

@@ -175,8 +175,8 @@ fn to_toml(value: &impl Serialize) -> Result<String> {
 
 const DIGEST: &str = "base_digest";
 
-/// Returns `true` if a branch belongs to a detector with the same value of this `setting`. The type of the maps depends
-/// on the device; clipping and the guide of suppression only affect prediction.
+/// Returns `true` for a setting of the detector that its branches depend on. The type of the maps depends on the device;
+/// clipping and the guide of suppression only affect prediction.
 fn is_of_detector(setting: &str) -> bool {
     const OTHERS: [&str; 3] =
         ["detector.backbone.maps", "detector.clip_refined", "detector.guided_suppression"];

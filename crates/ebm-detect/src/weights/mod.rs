@@ -1,9 +1,9 @@
 //! Networks built from weight files, and weight files written from networks.
 
+mod compatibility;
 mod convert;
 mod family;
 mod file;
-mod fit;
 mod metadata;
 
 use std::{collections::BTreeSet, path::Path};
@@ -21,7 +21,7 @@ pub use metadata::{
 
 use crate::{
     Error, Result,
-    body::{BodyForm, is_of_body},
+    body::{BodySpec, is_of_body},
     config::DetectorConfig,
     faster_rcnn::FasterRcnn,
 };
@@ -50,7 +50,7 @@ impl Body<'_> {
         device: &Device,
     ) -> Result<(FasterRcnn, Vec<String>)> {
         let refuse = |reason: String| Error::weights(self.path, reason);
-        let tensors = BodyForm::of_detector(&config.backbone)?.read(self.path, device)?;
+        let tensors = BodySpec::of_detector(&config.backbone)?.read(self.path, device)?;
         let names: BTreeSet<String> = tensors.keys().cloned().collect();
         store.preload(tensors);
         store.freeze(move |name| names.contains(name));

@@ -1,4 +1,4 @@
-//! A detector, trained on annotated images and put to use:
+//! Trains a detector on annotated images, and detects the objects in a photo:
 //! `cargo run --release --example train_detector -- STEPS FOLDER ANNOTATIONS.json IMAGES PHOTO`.
 #![allow(clippy::print_stdout)]
 
@@ -11,8 +11,8 @@ use ebm_detect::training::{
     DetectorTraining, Group, ImageFiles, Run, RunSpec, Session, TrainingOptions, train,
 };
 
-/// Trains for so many steps on the images in `images` that the COCO file `annotations` names; returns the weights'
-/// file, in a new run of `folder`.
+/// Trains for `steps` steps on the images of the COCO file `annotations`, which are in `images`. Returns the path of
+/// the weights, in a new run of `folder`.
 pub fn trained(
     folder: &Path,
     annotations: &Path,

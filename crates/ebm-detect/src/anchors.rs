@@ -4,15 +4,15 @@ use ebm_ops::boxes::{BBox, BoxConvention};
 
 use crate::config::DetectorConfig;
 
-/// One size per pyramid level, the same aspect ratios (height / width) at each.
+/// Generator of anchors: one size per pyramid level, and the same aspect ratios (height / width) at each level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnchorGenerator {
     cells: Vec<Vec<BBox>>,
 }
 
 impl AnchorGenerator {
-    /// `sizes[l]` is the anchors' side at level `l`, in pixels; `strides[l]` is needed by the legacy
-    /// [`BoxConvention::Inclusive`] generator only, whose anchors are centred on a cell of that many pixels.
+    /// Creates a generator whose anchors at level `l` have the side `sizes[l]`, in pixels. Only the legacy
+    /// generator of [`BoxConvention::Inclusive`] uses `strides`: it centres anchors on a cell of `strides[l]` pixels.
     pub fn new(sizes: &[f32], ratios: &[f32], strides: &[usize], convention: BoxConvention) -> Self {
         let cells = sizes.iter().zip(strides).map(|(&size, &stride)| {
             let cell = |&ratio: &f32| match convention {
@@ -24,33 +24,33 @@ impl AnchorGenerator {
         Self { cells: cells.collect() }
     }
 
-    /// Those of a configuration.
+    /// Creates the generator that `config` describes.
     pub fn of(config: &DetectorConfig) -> Self {
         let rpn = &config.rpn;
         Self::new(&rpn.anchor_sizes, &rpn.anchor_ratios, &DetectorConfig::STRIDES, config.convention.into())
     }
 
-    /// The anchors around the first position of each level.
+    /// Returns the anchors around the first position of each level.
     pub fn cells(&self) -> &[Vec<BBox>] {
         &self.cells
     }
 
-    /// Anchors per position of a level; the same at all levels.
+    /// Returns the number of anchors per position, which is the same at all levels.
     pub fn per_position(&self) -> usize {
         self.cells.first().map_or(0, Vec::len)
     }
 
-    /// How many anchors a level has.
+    /// Returns the number of anchors of a level.
     pub fn count(&self, grid: &Grid) -> usize {
         grid.height * grid.width * self.cells[grid.level].len()
     }
 
-    /// The anchors of a level: row by row, the ratios of a position next to each other.
+    /// Returns the anchors of a level, row by row; the aspect ratios of one position are adjacent.
     pub fn grid(&self, grid: &Grid) -> Vec<BBox> {
         (0..self.count(grid)).map(|index| self.anchor(grid, index)).collect()
     }
 
-    /// Anchor `index` of [`grid`](Self::grid).
+    /// Returns anchor `index` of [`grid`](Self::grid).
     pub fn anchor(&self, grid: &Grid, index: usize) -> BBox {
         let cells = &self.cells[grid.level];
         let (position, [x0, y0, x1, y1]) = (index / cells.len(), cells[index % cells.len()]);
@@ -60,27 +60,27 @@ impl AnchorGenerator {
     }
 }
 
-/// Where a level's anchors stand: on a map of `height` × `width` positions, `strides = (y, x)` pixels apart.
+/// Positions of a level's anchors: `height` × `width` of them, `strides = (y, x)` pixels apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Which level.
+    /// Index of the pyramid level, from the finest.
     pub level: usize,
-    /// Rows of positions.
+    /// Number of rows.
     pub height: usize,
-    /// Positions of a row.
+    /// Number of positions in a row.
     pub width: usize,
-    /// Pixels of the image between two rows and between two positions of a row.
+    /// Distance of two rows and of two positions in a row, in pixels of the image.
     pub strides: (usize, usize),
 }
 
-/// torchvision's: centred on zero, corners rounded half to even.
+/// Returns torchvision's anchor: centred on zero, with corners rounded half to even.
 fn centred_cell(size: f32, ratio: f32) -> BBox {
     let root = ratio.sqrt();
     let (w, h) = (size / root, size * root);
     [-w / 2.0, -h / 2.0, w / 2.0, h / 2.0].map(f32::round_ties_even)
 }
 
-/// maskrcnn-benchmark's: the square cell (0, 0, stride−1, stride−1) is given the ratio with both sides
+/// Returns maskrcnn-benchmark's anchor: the square cell (0, 0, stride−1, stride−1) gets the ratio with both sides
 /// rounded and is then scaled to `size`, always with inclusive widths.
 fn legacy_cell(size: f32, ratio: f32, stride: f32) -> BBox {
     let centre = (stride - 1.0) / 2.0;

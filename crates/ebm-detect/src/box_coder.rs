@@ -1,29 +1,29 @@
-//! Faster-RCNN's box parametrisation: offsets of a box from a reference box.
+//! Box parametrisation of Faster-RCNN: offsets of a box from a reference box.
 
 use ebm_ops::boxes::{BBox, BoxConvention};
 
-/// Sizes larger than this factor of the reference are not predicted: log(1000 / 16).
+/// Upper bound of a decoded log(w/w_r) or log(h/h_r): log(1000 / 16).
 const MAX_LOG_RATIO: f32 = 4.135_166_6;
 
-/// `(dx, dy, dw, dh)` = weights · ((x − x_r)/w_r, (y − y_r)/h_r, log(w/w_r), log(h/h_r)), x and y being
-/// centres.
+/// Coder of boxes as offsets from a reference box:
+/// `(dx, dy, dw, dh)` = weights · ((x − x_r)/w_r, (y − y_r)/h_r, log(w/w_r), log(h/h_r)), with x and y the centres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BoxCoder {
     /// Multipliers of the four offsets; (10, 10, 5, 5) for the box head, 1 for the region proposal network.
     pub weights: [f32; 4],
-    /// Whether widths count both end pixels.
+    /// Convention of the boxes: whether widths count both end pixels.
     pub convention: BoxConvention,
 }
 
 impl BoxCoder {
-    /// Offsets that take `reference` to `target`.
+    /// Returns the offsets from `reference` to `target`.
     pub fn encode(&self, target: &BBox, reference: &BBox) -> [f32; 4] {
         let (t, r) = (self.centre_size(target), self.centre_size(reference));
         let offsets = [(t[0] - r[0]) / r[2], (t[1] - r[1]) / r[3], (t[2] / r[2]).ln(), (t[3] / r[3]).ln()];
         std::array::from_fn(|i| self.weights[i] * offsets[i])
     }
 
-    /// The box that lies `offsets` away from `reference`; sizes are limited to 1000/16 of the reference's.
+    /// Returns the box at `offsets` from `reference`; its sides are limited to 1000/16 of the reference's.
     pub fn decode(&self, offsets: &[f32], reference: &BBox) -> BBox {
         let r = self.centre_size(reference);
         let [dx, dy, dw, dh] = std::array::from_fn(|i| offsets[i] / self.weights[i]);
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_decoded_inclusive_box_ends_on_its_last_pixel() {
         let coder = BoxCoder { weights: [1.0; 4], convention: BoxConvention::Inclusive };
-        // 40 × 80 pixels stay where they are; twice as many around the same centre.
+        // A box of 40 × 80 pixels, unchanged, and with twice its sides about the same centre.
         let reference = [10., 15., 49., 94.];
         assert_eq!(coder.decode(&[0.0; 4], &reference), reference);
         let double = coder.decode(&[0.0, 0.0, 2f32.ln(), 2f32.ln()], &reference);

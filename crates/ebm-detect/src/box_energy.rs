@@ -1,4 +1,4 @@
-//! f of the boxes of an image that a network has seen: how they climb it, and p(y | x) about one.
+//! Energy of boxes in an image: gradient ascent of boxes on f, and p(y | x) around one box.
 
 use candle_core::Tensor;
 use ebm_core::{GaussianMixture, GradientAscent, Stand, Tempered, refine_observed};
@@ -10,57 +10,62 @@ use crate::{
     Error, Result,
     corner_density::BoxDensity,
     energy_head::{BoxFeatures, EnergyHead},
-    inference::{BoxAscent, Climbed, climb},
+    inference::{AscentResult, BoxAscent, climb},
     input::{clipped, to_input, to_original},
     refiner::{Calibration, LabelledBox, RefinedBox},
 };
 
-/// An image as a network saw it.
-pub struct Seen {
-    /// From the input to the image.
+/// Features of an image, which f of any box can be computed from.
+pub struct ImageFeatures {
+    /// Sizes of the image and of the network's input.
     pub(crate) sample: Sample,
-    /// The pyramid, as pooling reads it.
+    /// Feature pyramid in the layout that pooling reads.
     pub(crate) pyramid: Vec<Tensor>,
 }
 
-/// Where a box stands on its way up f.
+/// State of a box after a step of gradient ascent on f.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathPoint {
     /// `[x, y, width, height]` in pixels of the image.
     pub bbox: [f64; 4],
-    /// f there.
+    /// f of the box.
     pub f: f64,
-    /// Whether the step that was tried was kept; an undone one leaves the box where it was.
+    /// Whether the step was kept; if it was undone, the box is the previous one.
     pub is_kept: bool,
 }
 
-/// A trained f of boxes, a [`BoxRefiner`](crate::BoxRefiner)'s or that of a detector's branch, and how boxes climb it.
+/// Trained f of a [`BoxRefiner`](crate::BoxRefiner) or of a detector's branch, with the settings of gradient ascent.
 pub struct BoxEnergy {
     pub(crate) head: EnergyHead,
     pub(crate) ascent: BoxAscent,
-    /// Eq. 5 as f was trained with, where p(y | x) is known by it.
+    /// Proposal of Eq. 5 that f was trained with; `None` if f has no density.
     pub(crate) proposal: Option<GaussianMixture>,
     pub(crate) convention: BoxConvention,
-    /// Whether boxes begin and end inside of the image.
+    /// Whether boxes are clipped to the image, before and after refinement.
     pub(crate) clips: bool,
-    /// Whether the edges of densities end at the image's border.
+    /// Whether the edges of densities are clipped to the image.
     pub(crate) clips_edges: bool,
     pub(crate) calibration: Option<Calibration>,
 }
 
 impl BoxEnergy {
-    /// How boxes climb, with the step lengths that training chose.
+    /// Returns the settings of gradient ascent, with the step lengths that training chose.
     pub fn ascent(&self) -> &GradientAscent {
         &self.ascent.ascent
     }
 
-    /// The way of one box up f: where it begins, then where it stands after each step.
+    /// Refines one box by gradient ascent on f, and returns its path: the first box, then the box after each step.
     ///
     /// # Errors
     /// When the box has no extent, its label is not the network's, or f is not finite.
-    pub fn climb(&self, seen: &Seen, given: LabelledBox, ascent: &GradientAscent) -> Result<Vec<PathPoint>> {
-        let begin = self.inside(seen, given.bbox);
-        let features = self.features(seen, &[given], &[to_input(&begin, &seen.sample, self.convention)])?;
+    pub fn climb(
+        &self,
+        image: &ImageFeatures,
+        given: LabelledBox,
+        ascent: &GradientAscent,
+    ) -> Result<Vec<PathPoint>> {
+        let begin = self.inside(image, given.bbox);
+        let features = self.features(image, &[given], &[to_input(&begin, &image.sample, self.convention)])?;
         let features = features.in_coordinates(self.ascent.coordinates)?;
         let (mut stands, y0) = (Vec::new(), features.targets()?);
         let mut observe = |stand: Stand<'_>| stands.push((stand.y.to_vec(), stand.f, stand.is_kept));
@@ -72,7 +77,7 @@ impl BoxEnergy {
             let y = Tensor::from_vec(y, (1, 1, 4), y0.device())?.to_dtype(y0.dtype())?;
             let corners = features.corners(&y)?.flatten_all()?.to_vec1::<f32>()?;
             let corners = [corners[0], corners[1], corners[2], corners[3]];
-            let bbox = self.inside(seen, to_original(&corners, &seen.sample, self.convention));
+            let bbox = self.inside(image, to_original(&corners, &image.sample, self.convention));
             Ok(PathPoint { bbox, f, is_kept })
         };
         let mut path = stands.into_iter().map(point).collect::<Result<Vec<_>>>()?;
@@ -80,75 +85,79 @@ impl BoxEnergy {
         Ok(path)
     }
 
-    /// p(y | x) about one box, which need not be refined, from so many importance samples, drawn with `rng`.
+    /// Estimates p(y | x) around one box, refined or not, from `samples` importance samples drawn with `rng`.
     ///
     /// # Errors
-    /// As [`climb`](Self::climb); [`Error::Config`] where samples of the objective do not come from Eq. 5.
+    /// As [`climb`](Self::climb); [`Error::Config`] if the objective does not draw its samples from Eq. 5.
     pub fn density(
         &self,
-        seen: &Seen,
+        image: &ImageFeatures,
         given: LabelledBox,
         samples: usize,
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
-        let given = LabelledBox { bbox: self.inside(seen, given.bbox), ..given };
-        let corners = to_input(&given.bbox, &seen.sample, self.convention);
-        self.density_at(seen, given, corners, samples, self.temperature(), rng)
+        let given = LabelledBox { bbox: self.inside(image, given.bbox), ..given };
+        let corners = to_input(&given.bbox, &image.sample, self.convention);
+        self.density_at(image, given, corners, samples, self.temperature(), rng)
     }
 
-    /// What p(y | x) is tempered by.
+    /// Returns the temperature of p(y | x); 1 without a calibration.
     pub(crate) fn temperature(&self) -> f64 {
         self.calibration.map_or(1.0, |calibration| calibration.temperature)
     }
 
-    /// p(y | x) of this temperature about a box of the image whose `corners` are those in the network's input, with what
-    /// a calibration knows of its edges.
+    /// Estimates p(y | x) of this `temperature` around the box `given`, whose corners in the network's input are
+    /// `corners`. A calibration, if there is one, is applied to the edges.
     pub(crate) fn density_at(
         &self,
-        seen: &Seen,
+        image: &ImageFeatures,
         given: LabelledBox,
         corners: BBox,
         samples: usize,
         temperature: f64,
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
-        let features = self.features(seen, &[given], &[corners])?;
+        let features = self.features(image, &[given], &[corners])?;
         let head = Tempered::new(&self.head, temperature)?;
         let density = BoxDensity::about(&head, &features, self.proposal()?, samples, rng)?;
-        let density = density.in_image(&seen.sample, self.convention, self.clips_edges);
+        let density = density.in_image(&image.sample, self.convention, self.clips_edges);
         Ok(match self.calibration {
             Some(calibration) => density.calibrated(calibration.edges_of(given.bbox)),
             None => density,
         })
     }
 
-    /// Eq. 5 as f was trained with.
+    /// Returns the proposal of Eq. 5 that f was trained with.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if f was trained with samples from elsewhere.
     pub(crate) fn proposal(&self) -> Result<&GaussianMixture> {
         let reason = "p(y|x) is drawn from Eq. 5, and this energy model's objective has other samples";
         self.proposal.as_ref().ok_or_else(|| Error::config("density", reason))
     }
 
-    /// The refined boxes, of which there is one at least, and their corners in the network's input.
+    /// Refines `boxes`, at least one, and returns them with their corners in the network's input.
     pub(crate) fn refined(
         &self,
-        seen: &Seen,
+        image: &ImageFeatures,
         boxes: &[LabelledBox],
         ascent: &BoxAscent,
     ) -> Result<(Vec<RefinedBox>, Vec<BBox>)> {
-        // What is clipped in the end begins so.
-        let corners = boxes.iter().map(|given| self.inside(seen, given.bbox));
-        let corners: Vec<BBox> = corners.map(|bbox| to_input(&bbox, &seen.sample, self.convention)).collect();
-        let features = self.features(seen, boxes, &corners)?;
-        let Climbed { boxes: climbed, f_before, f } = climb(&self.head, features, ascent)?;
+        // Boxes that are clipped after refinement are clipped before it too.
+        let corners = boxes.iter().map(|given| self.inside(image, given.bbox));
+        let corners: Vec<BBox> =
+            corners.map(|bbox| to_input(&bbox, &image.sample, self.convention)).collect();
+        let features = self.features(image, boxes, &corners)?;
+        let AscentResult { boxes: climbed, f_before, f } = climb(&self.head, features, ascent)?;
         if let Some(f) = f_before.iter().chain(&f).find(|f| !f.is_finite()) {
             return Err(Error::input("refiner", format!("f of a box is {f}")));
         }
         let refined = boxes.iter().zip(&climbed).zip(f_before.into_iter().zip(f));
         let refined = refined.map(|((given, corners), (f_before, f))| {
-            let bbox = to_original(corners, &seen.sample, self.convention);
+            let bbox = to_original(corners, &image.sample, self.convention);
             let before = given.bbox;
             let bbox = match self.clips {
-                true => clipped(bbox, &seen.sample).unwrap_or_else(|| self.inside(seen, before)),
+                true => clipped(bbox, &image.sample).unwrap_or_else(|| self.inside(image, before)),
                 false => bbox,
             };
             RefinedBox { before, bbox, f_before, f, density: None }
@@ -156,15 +165,20 @@ impl BoxEnergy {
         Ok((refined.collect(), climbed))
     }
 
-    /// What f needs of boxes, whose `corners` are those in the network's input.
-    fn features(&self, seen: &Seen, boxes: &[LabelledBox], corners: &[BBox]) -> Result<BoxFeatures> {
+    /// Returns the features of `boxes`, whose corners in the network's input are `corners`.
+    fn features(
+        &self,
+        image: &ImageFeatures,
+        boxes: &[LabelledBox],
+        corners: &[BBox],
+    ) -> Result<BoxFeatures> {
         let is_agnostic = self.head.classes() == 1;
         let labels = boxes.iter().map(|given| if is_agnostic { 0 } else { given.label as u32 }).collect();
-        BoxFeatures::new(&seen.pyramid, vec![0; boxes.len()], labels, corners, self.convention)
+        BoxFeatures::new(&image.pyramid, vec![0; boxes.len()], labels, corners, self.convention)
     }
 
-    /// The box, clipped where boxes are and something is left of it.
-    fn inside(&self, seen: &Seen, bbox: [f64; 4]) -> [f64; 4] {
-        if self.clips { clipped(bbox, &seen.sample).unwrap_or(bbox) } else { bbox }
+    /// Returns `bbox` clipped to the image if `clips` is set; a box outside the image stays as it is.
+    fn inside(&self, image: &ImageFeatures, bbox: [f64; 4]) -> [f64; 4] {
+        if self.clips { clipped(bbox, &image.sample).unwrap_or(bbox) } else { bbox }
     }
 }

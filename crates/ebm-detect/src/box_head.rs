@@ -1,4 +1,4 @@
-//! Two fully-connected layers over a pooled box, and Faster-RCNN's predictor on top.
+//! Box head of Faster-RCNN: two fully-connected layers over a pooled box, and the predictor on top.
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
@@ -23,7 +23,7 @@ use crate::{
     rpn::Proposal,
 };
 
-/// fc6 and fc7, each followed by ReLU; the confidence branch has its own copy of the same shape.
+/// Layers fc6 and fc7, each followed by ReLU. The confidence branch has its own layers of the same shape.
 #[derive(Clone)]
 pub struct TwoMlpHead {
     fc6: Linear,
@@ -31,7 +31,7 @@ pub struct TwoMlpHead {
 }
 
 impl TwoMlpHead {
-    /// `fc6 (width, input)` and `fc7 (width, width)` under `vb`, for pooled boxes of `input` numbers.
+    /// Creates `fc6 (width, input)` and `fc7 (width, width)` under `vb`, for pooled boxes of `input` numbers.
     pub fn new(input: usize, width: usize, vb: VarBuilder) -> Result<Self> {
         Ok(Self {
             fc6: Linear::new(vb.pp("fc6"), input, width, torch_default(input))?,
@@ -39,30 +39,30 @@ impl TwoMlpHead {
         })
     }
 
-    /// `(R, input)` → `(R, representation)`.
+    /// Applies both layers: `pooled (R, input)` → `(R, representation)`.
     pub fn forward(&self, pooled: &Tensor) -> Result<Tensor> {
         let [_, output] = self.activations(pooled)?;
         Ok(output)
     }
 
-    /// The outputs of both layers, `(R, representation)` each.
+    /// Returns the outputs of fc6 and fc7, `(R, representation)` each.
     pub fn activations(&self, pooled: &Tensor) -> Result<[Tensor; 2]> {
         let hidden = self.fc6.forward_relu(pooled)?;
         let output = self.fc7.forward_relu(&hidden)?;
         Ok([hidden, output])
     }
 
-    /// The gradient in the pooled boxes, flat, given what fc6 made of them and the gradient in what fc7's ReLU is
-    /// of, `(R, representation)` both.
+    /// Returns the gradient in the flat pooled boxes, given fc6's output `hidden` and the `gradient` in fc7's output
+    /// before its ReLU, `(R, representation)` both.
     ///
-    /// One matrix product per layer; autograd would also make the weights' gradients, which refinement has no
-    /// use for.
+    /// This is one matrix product per layer. Autograd would also compute the weights' gradients, which refinement
+    /// does not need.
     pub fn input_gradient(&self, hidden: &Tensor, gradient: &Tensor) -> Result<Tensor> {
         let in_hidden = relu_gradient(&gradient.matmul(&self.fc7.weight())?, hidden)?;
         Ok(in_hidden.matmul(&self.fc6.weight())?)
     }
 
-    /// [`forward`](Self::forward) of pooled boxes that are flat, as operators.
+    /// Adds [`forward`](Self::forward) of flat pooled boxes to an ONNX graph.
     pub(crate) fn onnx(&self, graph: &mut Graph, pooled: &Value) -> Result<Value> {
         let mut x = pooled.clone();
         for layer in [&self.fc6, &self.fc7] {
@@ -73,18 +73,18 @@ impl TwoMlpHead {
         Ok(x)
     }
 
-    /// The same with constant parameters.
+    /// Returns the same layers with constant parameters.
     pub(crate) fn detached(&self) -> Self {
         Self { fc6: self.fc6.detached(), fc7: self.fc7.detached() }
     }
 
-    /// Those that are trained.
+    /// Returns weight and bias of fc6 and of fc7.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &Tensor> {
         [&self.fc6, &self.fc7].into_iter().flat_map(Linear::parameters)
     }
 
-    /// For each input of fc6, pooled boxes with the channels innermost, `(bins, C)` of each view after the
-    /// other, of which `bins` says the numbers, the column of its weight: there the channels are outside.
+    /// Returns the column of fc6's weight for each number of a pooled box with the channels innermost. Such a box
+    /// holds `(bins[i], C)` of each view i, one after the other; the weight's columns are ordered `(C, bins[i])`.
     pub(crate) fn columns(&self, bins: &[usize]) -> Result<Vec<u32>> {
         let channels = self.fc6.weight().dim(1)? / bins.iter().sum::<usize>().max(1);
         let mut columns = Vec::new();
@@ -96,20 +96,20 @@ impl TwoMlpHead {
         Ok(columns)
     }
 
-    /// fc6 and fc7 with packed weights; fc6 reads pooled boxes with the channels innermost.
+    /// Packs the weights of fc6 and fc7; the packed fc6 reads pooled boxes with the channels innermost.
     pub(crate) fn pack(&self, bins: &[usize], precision: Precision) -> Result<[PackedLinear; 2]> {
         let columns = self.columns(bins)?;
         let fc6 = self.fc6.pack(precision, |input| columns[input] as usize)?;
         Ok([fc6, self.fc7.pack(precision, |input| input)?])
     }
 
-    /// The same layers with constant parameters, whose fc6 reads pooled boxes with the channels innermost.
+    /// Returns layers with constant parameters whose fc6 reads pooled boxes with the channels innermost.
     pub(crate) fn channels_innermost(&self, bins: &[usize]) -> Result<Self> {
         Ok(Self { fc6: self.fc6.with_inputs(&self.columns(bins)?)?, ..self.detached() })
     }
 }
 
-/// A box that the detector holds for an object of one class.
+/// Candidate detection: a box with a class and a score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// Corners in input pixels, within the image.
@@ -120,10 +120,10 @@ pub struct Candidate {
     pub score: f32,
 }
 
-/// A proposal taken for an object of one class.
+/// Pair of a proposal and a class that may become a detection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Which proposal.
+    /// Index of the proposal.
     pub row: usize,
     /// Class, never the background.
     pub label: usize,
@@ -131,18 +131,18 @@ pub struct Pair {
     pub score: f32,
 }
 
-/// The proposals of a batch as the box head sees them.
+/// Proposals of a batch with their features and class scores.
 pub struct ScoredProposals {
-    /// Feat-Box of each proposal, `(R, representation)`.
+    /// Output of fc7 for each proposal, `(R, representation)`; Feat-Box in the supplement.
     pub hidden: Tensor,
-    /// The (proposal, class) pairs that may be detections.
+    /// (Proposal, class) pairs with a score above the threshold.
     pub pairs: Vec<Pair>,
     boxes: Vec<BBox>,
     images: Vec<u32>,
     batch: usize,
 }
 
-/// Faster-RCNN's box head: class and class-specific box of each proposal.
+/// Box head of Faster-RCNN, which predicts the class and a class-specific box of each proposal.
 pub struct BoxHead {
     pooler: Pooler,
     mlp: TwoMlpHead,
@@ -155,7 +155,7 @@ pub struct BoxHead {
 }
 
 impl BoxHead {
-    /// Parameters `box_head.fc6|fc7`, `box_predictor.cls_score|bbox_pred` under `vb`.
+    /// Creates the head; its parameters are `box_head.fc6|fc7` and `box_predictor.cls_score|bbox_pred` under `vb`.
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         let (width, classes) = (config.roi.representation, config.num_classes);
         let convention = config.convention.into();
@@ -174,14 +174,14 @@ impl BoxHead {
         })
     }
 
-    /// fc7's output `(R, representation)` for `boxes[i]` in image `images[i]`.
+    /// Returns fc7's output `(R, representation)` for `boxes[i]` in image `images[i]`.
     fn hidden(&self, pyramid: &[Tensor], boxes: &[BBox], images: &[u32]) -> Result<Tensor> {
         let (hidden, pooled) = self.hidden_by_level(pyramid, boxes, images)?;
         Ok(hidden.index_select(&Tensor::new(pooled.position, pyramid[0].device())?, 0)?)
     }
 
-    /// The same with the rows in the order of `pooled`: training does without the gradient of putting them
-    /// back.
+    /// Returns fc7's output with the rows in the order of pooling, so that training needs no gradient of
+    /// reordering.
     fn hidden_by_level(
         &self,
         pyramid: &[Tensor],
@@ -192,8 +192,7 @@ impl BoxHead {
         Ok((self.mlp.forward(&pooled.features)?, pooled))
     }
 
-    /// What the head sees in the proposals, and every (proposal, class) pair with a score above the
-    /// threshold.
+    /// Returns the features of the proposals, and every (proposal, class) pair with a score above the threshold.
     pub fn score(&self, pyramid: &[Tensor], proposals: &[Vec<Proposal>]) -> Result<ScoredProposals> {
         let flat = (0u32..).zip(proposals).flat_map(|(i, own)| own.iter().map(move |p| (i, p.bbox)));
         let (images, boxes): (Vec<u32>, Vec<BBox>) = flat.unzip();
@@ -215,7 +214,7 @@ impl BoxHead {
         Ok(ScoredProposals { hidden, boxes, images, pairs, batch: proposals.len() })
     }
 
-    /// Faster-RCNN's own offsets, one for each pair.
+    /// Returns Faster-RCNN's regressed offsets, one for each pair.
     pub fn offsets(&self, scored: &ScoredProposals) -> Result<Vec<[f32; 4]>> {
         if scored.pairs.is_empty() {
             return Ok(Vec::new());
@@ -227,8 +226,8 @@ impl BoxHead {
         Ok(offsets.to_vec1::<f32>()?.as_chunks::<4>().0.to_vec())
     }
 
-    /// The pairs of each image as boxes: decoded from `offsets`, one for each pair, and clipped to `sizes`
-    /// (height, width). No suppression yet.
+    /// Decodes `offsets`, one for each pair, to the boxes of each image, and clips these to `sizes`
+    /// (height, width). Overlapping boxes are not suppressed.
     pub fn candidates(
         &self,
         scored: &ScoredProposals,
@@ -249,7 +248,7 @@ impl BoxHead {
         candidates
     }
 
-    /// An image's proposals and its objects themselves, each with what it is trained towards.
+    /// Matches an image's proposals, together with its objects themselves, to the objects.
     fn assign(&self, proposals: &[Proposal], objects: &[BBox]) -> (Vec<BBox>, Vec<Match>) {
         let threshold = self.config.foreground;
         let matcher = Matcher {
@@ -263,13 +262,13 @@ impl BoxHead {
         (pool, matches)
     }
 
-    /// How proposals are drawn for training.
+    /// Returns the sampler of the proposals to train on.
     fn sampler(&self) -> BalancedSampler {
         BalancedSampler { size: self.config.sample_size, positive_fraction: self.config.positive_fraction }
     }
 
-    /// A balanced sample of the proposals and the objects themselves. `objects[i]` are image i's boxes and
-    /// labels.
+    /// Draws a balanced sample of the proposals and the objects themselves. `objects[i]` are the objects of
+    /// image i.
     fn sample(&self, proposals: &[Vec<Proposal>], objects: &[Objects], rng: &mut dyn RngCore) -> Sample {
         let mut sample = Sample::default();
         for (image, (proposals, own)) in (0u32..).zip(proposals.iter().zip(objects)) {
@@ -293,8 +292,8 @@ impl BoxHead {
         sample
     }
 
-    /// What the densities of Table 2 are trained on, for one image: all proposals of objects, of which
-    /// [`ForegroundPool::sample`] draws.
+    /// Returns all proposals of objects in one image. The densities of Table 2 are trained on samples that
+    /// [`ForegroundPool::sample`] draws from them.
     pub fn foreground(
         &self,
         pyramid: &[Tensor],
@@ -315,9 +314,9 @@ impl BoxHead {
         Ok(ForegroundPool { matches, sampler: self.sampler(), hidden, labels, targets })
     }
 
-    /// Classification (cross-entropy, mean) and box (smooth-L1, sum over the sample's size) losses over a
-    /// balanced sample of the proposals and the objects themselves, and the sample's size. `objects[i]` are
-    /// image i's boxes and labels.
+    /// Returns the classification loss (mean cross-entropy), the box loss (sum of smooth-L1 over the sample's size)
+    /// and the sample's size, for a balanced sample of the proposals and the objects themselves. `objects[i]` are
+    /// the objects of image i.
     pub fn losses(
         &self,
         pyramid: &[Tensor],
@@ -349,16 +348,16 @@ impl BoxHead {
     }
 }
 
-/// Boxes that the head is trained on.
+/// Sample of boxes to train the head on.
 #[derive(Default)]
 struct Sample {
     boxes: Vec<BBox>,
     images: Vec<u32>,
-    /// 0 for the background.
+    /// Class of each box; 0 for the background.
     labels: Vec<u32>,
-    /// Which of them are objects …
+    /// Indices of the boxes that are matched to objects.
     foreground: Vec<usize>,
-    /// … and their offsets.
+    /// Offsets from these boxes to their objects.
     targets: Vec<[f32; 4]>,
 }
 

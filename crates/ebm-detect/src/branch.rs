@@ -1,4 +1,4 @@
-//! What a method of Table 2 adds to the frozen detector.
+//! Branch: the layers that a method of Table 2 adds to the frozen detector.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use crate::{
     weights::WeightFile,
 };
 
-/// The newly added layers, which alone are trained.
+/// Layers that a method adds to the frozen detector. Only these are trained.
 pub enum Branch {
-    /// A density in the place of the regression.
+    /// Density that replaces the box regression.
     Density(ParametricHead),
-    /// A confidence, climbed by the boxes.
+    /// Confidence that boxes are refined by.
     Confidence(EnergyHead),
 }
 
 impl Branch {
-    /// New, trainable layers: of a density, or without one of a confidence. `detector` holds the detector's
+    /// Creates trainable layers: for `density`, or for a confidence if it is `None`. `detector` holds the detector's
     /// parameters, which a confidence starts from.
     ///
     /// # Errors
-    /// When `detector` is of another architecture.
+    /// When `detector` has another architecture.
     pub fn new(
         density: Option<&Baseline>,
         config: &DetectorConfig,
@@ -45,10 +45,10 @@ impl Branch {
         Ok((Self::of_store(density, config, &store, device)?, store))
     }
 
-    /// The layers saved in `file`, frozen, for a detector of `config`.
+    /// Loads the layers saved in `file`, frozen, for a detector with the configuration `config`.
     ///
     /// # Errors
-    /// When the file is of another method or architecture.
+    /// When the file belongs to another method or architecture.
     pub fn load(density: Option<&Baseline>, config: &DetectorConfig, file: &WeightFile) -> Result<Self> {
         let store = ParamStore::new(Key::new(0));
         store.freeze(|_| true);
@@ -57,10 +57,10 @@ impl Branch {
         Ok(branch)
     }
 
-    /// The layers whose parameters are those of `store`: [constants](ParamStore::constants), for prediction.
+    /// Builds the layers from the parameters of `store`; prediction uses [constants](ParamStore::constants).
     ///
     /// # Errors
-    /// When they are of another method or architecture.
+    /// When the parameters belong to another method or architecture.
     pub fn of_store(
         density: Option<&Baseline>,
         config: &DetectorConfig,

@@ -1,6 +1,6 @@
-//! p(y | x) of a box as the paper's Figure 1 shows it: where a corner may lie, and where each edge.
+//! Densities of a box's corners and edges under p(y | x), as in Figure 1 of the paper.
 //!
-//! Importance samples of the four coordinates together, about the refined box, from Eq. 5's mixture, give both.
+//! Both come from importance samples of all four coordinates around the refined box, proposed by Eq. 5's mixture.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{
@@ -13,21 +13,21 @@ use rand::RngCore;
 
 use crate::{Result, energy_head::BoxFeatures, input::original_pixel};
 
-/// One of the four corners.
+/// Corner of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Corner {
-    /// Left and top edge.
+    /// Corner of the left and top edges.
     TopLeft,
-    /// Right and top edge, the corner of Figure 1.
+    /// Corner of the right and top edges, which Figure 1 shows.
     TopRight,
-    /// Left and bottom edge.
+    /// Corner of the left and bottom edges.
     BottomLeft,
-    /// Right and bottom edge.
+    /// Corner of the right and bottom edges.
     BottomRight,
 }
 
 impl Corner {
-    /// The places of its x and y in `[left, top, right, bottom]`.
+    /// Returns the indices of the corner's x and y in `[left, top, right, bottom]`.
     pub fn coordinates(self) -> [usize; 2] {
         match self {
             Self::TopLeft => [0, 1],
@@ -38,31 +38,31 @@ impl Corner {
     }
 }
 
-/// Weighted samples of p(y | x) about one box, as edges in pixels: `[left, top, right, bottom]` with
+/// Weighted samples of p(y | x) around one box, as edges `[left, top, right, bottom]` in pixels, with
 /// exclusive ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxDensity {
     edges: WeightedSamples<4>,
-    /// Columns and rows of the image, where edges end at its border.
+    /// Width and height of the image that edges are clipped to; `None` for no clipping.
     bounds: Option<[f64; 2]>,
-    /// What a calibration knows of each edge.
+    /// Calibration of each edge.
     calibrated: Option<[CalibratedEdge; 4]>,
 }
 
 impl BoxDensity {
-    /// The least effective sample size at which intervals mean what they say: of 100 draws, the share in an
-    /// interval of probability 0.9 has a standard error of √(0.9 · 0.1 / 100) = 0.03.
+    /// Least effective sample size for reliable intervals: among 100 draws, the share in an interval of
+    /// probability 0.9 has a standard error of √(0.9 · 0.1 / 100) = 0.03.
     pub const ENOUGH: f64 = 100.0;
 
-    /// The probability of [`edge_intervals`](Self::edge_intervals).
+    /// Probability of [`edge_intervals`](Self::edge_intervals).
     pub const LEVEL: f64 = 0.9;
 
-    /// The density about the one box of `features`, from samples that [adapt](ImportanceDensity::adaptive) to it in
-    /// the coordinates of f, `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference. The first are
-    /// of `proposal`, the mixture of Eq. 5 as in training.
+    /// Estimates the density around the one box of `features` by [adaptive](ImportanceDensity::adaptive) importance
+    /// sampling in the coordinates of f, `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference. The
+    /// first samples come from `proposal`, the mixture of Eq. 5 used in training.
     ///
     /// # Errors
-    /// Those of [`ImportanceDensity::adaptive`].
+    /// As [`ImportanceDensity::adaptive`].
     pub fn about<M: EnergyModel<Features = BoxFeatures>>(
         head: &M,
         features: &BoxFeatures,
@@ -81,8 +81,8 @@ impl BoxDensity {
         Ok(Self { edges: WeightedSamples::new(&density, edges)?, bounds: None, calibrated: None })
     }
 
-    /// The same in the image that became the input `sample`, as [`to_original`](crate::input::to_original) takes
-    /// boxes of that convention there; edges end at its border where `clips` is true.
+    /// Converts the samples from the network's input to pixels of the image that `sample` describes, as
+    /// [`to_original`](crate::input::to_original) converts boxes of this convention. With `clips`, edges are clipped.
     pub(crate) fn in_image(self, sample: &Sample, convention: BoxConvention, clips: bool) -> Self {
         let (factors, end) = (original_pixel(sample), f64::from(convention.offset()));
         let ends = [0.0, 0.0, end, end];
@@ -94,19 +94,19 @@ impl BoxDensity {
         Self { edges: self.edges.map(scaled), bounds, ..self }
     }
 
-    /// The same with [`edge_intervals`](Self::edge_intervals) of a calibration: of left, top, right and bottom
-    /// in pixels.
+    /// Returns the density with calibrated [`edge_intervals`](Self::edge_intervals); `edges` are the calibrations of
+    /// left, top, right and bottom, in pixels.
     #[must_use]
     pub fn calibrated(self, edges: [CalibratedEdge; 4]) -> Self {
         Self { calibrated: Some(edges), ..self }
     }
 
-    /// Whether a calibration tells how wide intervals have to be.
+    /// Returns `true` if the intervals are calibrated.
     pub fn is_calibrated(&self) -> bool {
         self.calibrated.is_some()
     }
 
-    /// Where each edge lies with probability `level` as p(y | x) says, the smallest sets: left, top, right,
+    /// Returns the smallest set that holds each edge with probability `level` under p(y | x): left, top, right,
     /// bottom.
     ///
     /// # Errors
@@ -115,8 +115,8 @@ impl BoxDensity {
         Ok(self.bounded(edge_regions(&self.edges, level)?))
     }
 
-    /// Where each edge lies with probability 0.9, left, top, right, bottom: what p(y | x) says, or, where
-    /// there is a calibration, what holds as often as it says on images like those of the calibration.
+    /// Returns an interval for each edge with probability 0.9: left, top, right, bottom. A calibrated interval has this
+    /// probability on images like the calibration's; without a calibration, the probability is under p(y | x).
     ///
     /// # Errors
     /// When the samples have no spread.
@@ -138,22 +138,22 @@ impl BoxDensity {
         regions
     }
 
-    /// From 1 to M: as many draws from p itself would be about as good.
+    /// Returns the effective sample size, from 1 to M: the number of draws from p itself of about the same accuracy.
     pub fn effective_sample_size(&self) -> f64 {
         self.edges.effective_sample_size()
     }
 
-    /// Whether the intervals are to be believed: from [`ENOUGH`](Self::ENOUGH) effective samples on.
+    /// Returns `true` if the effective sample size is at least [`ENOUGH`](Self::ENOUGH).
     pub fn is_reliable(&self) -> bool {
         self.effective_sample_size() >= Self::ENOUGH
     }
 
-    /// The samples and their weights, whose sum is 1.
+    /// Returns the samples with their weights, which sum to 1.
     pub fn samples(&self) -> impl Iterator<Item = (&[f64; 4], f64)> {
         self.edges.iter()
     }
 
-    /// The marginal density of one edge: 0 left, 1 top, 2 right, 3 bottom.
+    /// Returns the marginal density of one edge: 0 left, 1 top, 2 right, 3 bottom.
     ///
     /// # Errors
     /// As [`WeightedSamples::marginal`].
@@ -161,7 +161,7 @@ impl BoxDensity {
         Ok(self.edges.marginal(edge)?)
     }
 
-    /// The marginal density of a corner, over `size` points along each side of what the samples reach.
+    /// Returns the marginal density of a corner on a grid of `size` × `size` points over the samples' range.
     ///
     /// # Errors
     /// As [`WeightedSamples::joint`].

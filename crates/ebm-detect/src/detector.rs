@@ -1,4 +1,4 @@
-//! A trained detector as a value: images in, detections out.
+//! Trained detector: images in, detections out.
 
 mod scene;
 mod two_stages;
@@ -31,29 +31,29 @@ use crate::{
     weights::{FASTEST_DET, WeightFile, classes},
 };
 
-/// What a [`Detector`] is opened with beside its weights.
+/// Options of opening a [`Detector`].
 #[derive(Clone, Debug)]
 pub struct DetectorOptions {
-    /// Settings in place of those that the weights' file holds; needed for files that hold none.
+    /// Settings that replace those in the file of the weights; required for files without settings.
     pub config: Option<ExperimentConfig>,
-    /// A branch that was trained on this detector: a confidence to refine boxes with, or a density in the
-    /// place of the regression.
+    /// File of a branch that was trained on this detector: a confidence to refine boxes by, or a density that
+    /// replaces the regression.
     pub branch: Option<PathBuf>,
-    /// A refiner, `ebm train refiner`'s, for boxes of the classes that it was trained on.
+    /// File of a refiner from `ebm train refiner`, for boxes of the classes that it was trained on.
     pub refiner: Option<PathBuf>,
-    /// The factor of the configured step lengths, in place of the one that validation data chose.
+    /// Factor of the configured step lengths, in place of the one that validation data chose.
     pub step_factor: Option<f64>,
-    /// Detections of a lower score keep the detector's boxes where a `refiner` would place them anew.
+    /// Least score of the detections that the refiner refines; others keep the detector's boxes.
     pub min_score: f32,
-    /// With [`Precision::Bf16`], on a GPU the maps of body and pyramid are bf16, and on the CPU the numbers
-    /// that the fully-connected layers of a confidence or a refiner multiply.
+    /// Precision of computation. [`Precision::Bf16`] applies on a GPU to the maps of body and pyramid, and on the
+    /// CPU to the products of the fully-connected layers of a confidence or a refiner.
     pub precision: Precision,
-    /// Where the networks compute.
+    /// Device of the networks.
     pub device: Device,
 }
 
 impl Default for DetectorOptions {
-    /// No branch, no refiner, what the files say, the CPU.
+    /// Returns options without a branch or refiner, with the settings in the files, on the CPU.
     fn default() -> Self {
         let (config, branch, refiner, step_factor) = (None, None, None, None);
         let (min_score, precision, device) = (0.0, Precision::default(), Device::Cpu);
@@ -68,7 +68,7 @@ impl DetectorOptions {
     }
 }
 
-/// A trained detector, with the branch that was trained on top of it if there is one.
+/// Trained detector, with an optional branch or refiner.
 ///
 /// ```
 /// use ebm_detect::Detector;
@@ -85,8 +85,8 @@ impl DetectorOptions {
 /// # }
 /// ```
 ///
-/// Images come from files by [`ebm_data::decode::read_upright`]. With the branch that `ebm train branch`
-/// wrote, boxes are refined:
+/// [`ebm_data::decode::read_upright`] reads an image from a file. A branch from `ebm train branch` refines the
+/// boxes:
 ///
 /// ```no_run
 /// use ebm_detect::{Detector, DetectorOptions};
@@ -99,11 +99,11 @@ impl DetectorOptions {
 /// ```
 pub struct Detector {
     network: Network,
-    /// For the boxes of the classes that it was trained on.
+    /// Refiner of the boxes of the classes that it was trained on.
     refiner: Option<BoxRefiner>,
-    /// It is not asked about detections of less.
+    /// Least score of the detections that the refiner refines.
     min_score: f32,
-    /// Every file that says what it is.
+    /// Files with metadata.
     files: Vec<(PathBuf, ModelMetadata)>,
 }
 
@@ -112,48 +112,48 @@ enum Network {
     FastestDet(Box<FastestDet>),
 }
 
-/// An object that was found. Boxes are `[x, y, width, height]` in pixels of the image.
+/// Detected object. Boxes are `[x, y, width, height]` in pixels of the image.
 #[derive(Clone, Debug)]
 pub struct Detection {
-    /// The network's label, from 1.
+    /// Label of the network, from 1.
     pub label: usize,
-    /// The class of that label; none where the weights' file names no classes.
+    /// Class with that label; `None` if the file of the weights names no classes.
     pub class: Option<Class>,
-    /// The classification score, 0 to 1.
+    /// Classification score, 0 to 1.
     pub score: f32,
-    /// The box as the detector gave it.
+    /// Box of the detector, before refinement.
     pub before: [f64; 4],
-    /// The box after refinement; the same where nothing refines.
+    /// Box after refinement; equal to `before` without refinement.
     pub bbox: [f64; 4],
-    /// p(y | x) about the box, where it was asked for.
+    /// Density p(y | x) around the box, if it was requested.
     pub density: Option<BoxDensity>,
 }
 
 impl Detection {
-    /// The class's name, or the label where there is none.
+    /// Returns the name of the class, or else the label.
     pub fn name(&self) -> String {
         self.class.as_ref().map_or_else(|| format!("class {}", self.label), |class| class.name.clone())
     }
 }
 
-/// For which detections p(y | x) is computed, and how well.
+/// Options of the densities p(y | x) of detections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DensityOptions {
-    /// The least score.
+    /// Least score of the detections that get a density.
     pub min_score: f32,
-    /// Importance samples for each of them.
+    /// Importance samples per density.
     pub samples: usize,
 }
 
-/// FastestDet as it is committed, with the classes of COCO.
+/// Weights of FastestDet with the classes of COCO.
 static BUNDLED: &[u8] = include_bytes!("../embedded/fastestdet.safetensors");
-/// The refiner of persons that this program holds, the file `weights/refiner.safetensors` of the repository; its body is
+/// Weights of the bundled refiner of persons, the file `weights/refiner.safetensors` of the repository. Its body is
 /// an EfficientNet-Lite0.
 pub static BUNDLED_REFINER: &[u8] = include_bytes!("../embedded/refiner.safetensors");
 
 impl Detector {
-    /// The detector in the file `weights`, on the CPU: one that was trained here, or of any
-    /// [`Family`](crate::weights::Family) whose published configuration it has.
+    /// Opens the detector in the file `weights`, on the CPU: one that was trained here, or one of a
+    /// [`Family`](crate::weights::Family) in its published configuration.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
@@ -161,17 +161,17 @@ impl Detector {
         Self::open_with(weights, &DetectorOptions::default())
     }
 
-    /// The detector in the file `weights`, opened as `options` say.
+    /// Opens the detector in the file `weights` with `options`.
     ///
     /// # Errors
-    /// [`Error::Weights`] or [`Error::Train`] with both values, when the file does not hold the architecture,
-    /// the branch was trained on another detector, or a file says nothing and `options` do not either.
+    /// [`Error::Weights`] or [`Error::Train`] with both values, when the file has another architecture, the branch
+    /// was trained on another detector, or neither the file nor `options` have settings.
     pub fn open_with(weights: impl AsRef<Path>, options: &DetectorOptions) -> Result<Self> {
         Self::of(&WeightFile::open(weights.as_ref(), &options.device)?, options)
     }
 
-    /// FastestDet with its published weights, which this program holds: the 80 classes of COCO; and the
-    /// refiner that it holds too, unless `options` name another, for the boxes of persons.
+    /// Opens the bundled FastestDet, with the 80 classes of COCO and its published weights. Unless `options` name
+    /// another refiner, the bundled one refines the boxes of persons.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
@@ -193,7 +193,7 @@ impl Detector {
             false => Network::TwoStages(Box::new(TwoStages::open(weights, branch.as_ref(), options)?)),
             true if options.config.is_some() || branch.is_some() => {
                 let reason =
-                    "FastestDet has neither a configuration of Faster-RCNN's nor a branch; give it alone";
+                    "FastestDet takes neither a configuration of Faster-RCNN nor a branch; give it alone";
                 return Err(Error::weights(&weights.path, reason));
             }
             true => Network::FastestDet(Box::new(weights.fastest_det()?)),
@@ -205,8 +205,8 @@ impl Detector {
         Ok(Self { network, refiner, min_score: options.min_score, files })
     }
 
-    /// As many labels as annotations must have to be compared with what it finds; none where classes are told
-    /// by their ids.
+    /// Returns the number of labels that annotations must have for an evaluation; `None` if classes are matched by
+    /// their ids.
     pub fn labels(&self) -> Option<usize> {
         match &self.network {
             Network::TwoStages(detector) => Some(detector.config.detector.labels()),
@@ -214,7 +214,7 @@ impl Detector {
         }
     }
 
-    /// The key of the method by which boxes are found: the branch's, or else [`ExperimentConfig::DIRECT`] or
+    /// Returns the key of the method that places boxes: the branch's, or else [`ExperimentConfig::DIRECT`] or
     /// [`FASTEST_DET`].
     pub fn method(&self) -> &str {
         match &self.network {
@@ -223,17 +223,17 @@ impl Detector {
         }
     }
 
-    /// The classes that it finds, by label; empty where its files name none.
+    /// Returns the classes that the detector knows, by label; empty if its files name none.
     pub fn classes(&self) -> &[Class] {
         let mut named = self.files.iter().map(|(_, said)| &said.classes[..]);
         named.find(|classes| !classes.is_empty()).unwrap_or_default()
     }
 
-    /// Refuses annotations of other classes than the files say that they were trained on; of FastestDet,
-    /// annotations with a category of another id or name than its classes have.
+    /// Checks that the classes of `dataset` are those that the detector was trained on. For FastestDet, every
+    /// category must have the id and name of one of its classes.
     ///
     /// # Errors
-    /// [`Error::Train`] with both names, or [`Error::Config`] with the category.
+    /// [`Error::Train`] with both names; [`Error::Config`] with the category for FastestDet.
     pub fn check_classes(&self, annotations: &Path, dataset: &CocoDataset) -> Result<()> {
         let name = annotations.display().to_string();
         if matches!(self.network, Network::FastestDet(_)) {
@@ -258,10 +258,10 @@ impl Detector {
         Ok(())
     }
 
-    /// The objects in `image`, best score first.
+    /// Detects the objects in `image`, and returns them by descending score.
     ///
     /// # Errors
-    /// When the networks produce numbers that no box can be made of.
+    /// When the networks' outputs are not finite.
     pub fn detect(&self, image: &Image) -> Result<Vec<Detection>> {
         let mut found = self.unrefined(image)?.detections;
         if let Some(refiner) = &self.refiner {
@@ -270,14 +270,14 @@ impl Detector {
         Ok(found)
     }
 
-    /// What the networks of the detector itself find.
+    /// Detects the objects in `image` without the refiner.
     fn unrefined(&self, image: &Image) -> Result<Unrefined> {
         let mut unrefined = match &self.network {
-            Network::TwoStages(detector) => detector.look(image)?,
+            Network::TwoStages(detector) => detector.detect(image)?,
             Network::FastestDet(detector) => {
                 let found = detector.detect(image)?;
                 let corners = found.iter().map(|found| found.bbox).collect();
-                Unrefined { detections: found.iter().map(in_pixels).collect(), corners, seen: None }
+                Unrefined { detections: found.iter().map(in_pixels).collect(), corners, features: None }
             }
         };
         for one in &mut unrefined.detections {
@@ -286,11 +286,11 @@ impl Detector {
         Ok(unrefined)
     }
 
-    /// The same with p(y | x) of those that `options` ask for, drawn with `rng`. A box that climbed out of the image
-    /// has no size that a density could be measured in, and has none.
+    /// Detects the objects in `image`, and estimates p(y | x) of those that `options` select with samples from `rng`.
+    /// A box without extent, after an ascent out of the image, gets no density.
     ///
     /// # Errors
-    /// [`Error::Config`] without an energy model as branch; else as [`detect`](Self::detect).
+    /// As [`detect`](Self::detect) and [`check_density`](Self::check_density).
     pub fn detect_with_density(
         &self,
         image: &Image,
@@ -299,27 +299,27 @@ impl Detector {
     ) -> Result<Vec<Detection>> {
         self.check_density()?;
         let DensityOptions { min_score, samples } = *options;
-        let Unrefined { mut detections, corners, seen } = self.unrefined(image)?;
+        let Unrefined { mut detections, corners, features } = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
             refiner.refine_found(&mut detections, min_score, |boxes| {
                 refiner.refine_with_density(image, boxes, samples, rng)
             })?;
-        } else if let (Some(energy), Some(seen)) = (self.energy(), seen) {
+        } else if let (Some(energy), Some(features)) = (self.energy(), features) {
             for (found, corners) in detections.iter_mut().zip(corners) {
                 if found.score >= min_score && area(&corners, energy.convention) > 0.0 {
                     let given = LabelledBox { bbox: found.bbox, label: found.label };
                     let temperature = energy.temperature();
                     found.density =
-                        Some(energy.density_at(&seen, given, corners, samples, temperature, rng)?);
+                        Some(energy.density_at(&features, given, corners, samples, temperature, rng)?);
                 }
             }
         }
         Ok(detections)
     }
 
-    /// The detections of the images of `dataset`, in COCO's form: the detector's own, and the branch's. So many
-    /// `workers` read images ahead where they are resized as in training; `progress` is told the number of
-    /// images done.
+    /// Detects the objects in all images of `dataset`, and returns the detections before and after the branch or
+    /// refiner in COCO's form. Without a refiner, `workers` threads read images ahead for Faster-RCNN. `progress` gets
+    /// the number of images done.
     ///
     /// # Errors
     /// When an image cannot be read, or a network fails.
@@ -352,11 +352,10 @@ impl Detector {
         Ok(Evaluation { direct, placed, images: dataset.images.len(), ..Evaluation::default() })
     }
 
-    /// Refuses [`detect_with_density`](Self::detect_with_density) before anything is computed where there is
-    /// no energy model.
+    /// Checks that the detector has an energy model, which [`detect_with_density`](Self::detect_with_density) needs.
     ///
     /// # Errors
-    /// [`Error::Config`] with what the branch is instead.
+    /// [`Error::Config`] without one.
     pub fn check_density(&self) -> Result<()> {
         match (&self.refiner, &self.network) {
             (Some(refiner), _) => refiner.check_density(),
@@ -369,15 +368,15 @@ impl Detector {
     }
 }
 
-/// A detection whose corners lie in the image's pixels.
+/// Converts a candidate, whose corners are in pixels of the image, to a detection.
 fn in_pixels(&Candidate { bbox, label, score }: &Candidate) -> Detection {
     let [x0, y0, x1, y1] = bbox.map(f64::from);
     let bbox = [x0, y0, x1 - x0, y1 - y0];
     Detection { label, class: None, score, before: bbox, bbox, density: None }
 }
 
-/// The detections in the image `image_id` of `dataset` in COCO's form. A class that the dataset does not have
-/// cannot be scored there.
+/// Converts detections in the image `image_id` of `dataset` to COCO's form. Detections of classes that the dataset
+/// does not have are left out.
 fn results<'a>(
     found: &'a [Detection],
     image_id: u64,

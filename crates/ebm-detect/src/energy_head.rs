@@ -1,8 +1,8 @@
-//! The confidence branch: f(x, y) of a box y, class by class (Section 4.1; supplement, "Ours").
+//! Confidence branch: f(x, y) of a box y, class by class (Section 4.1; supplement, "Ours").
 //!
-//! PrRoIPool takes the features under the box, two fully-connected layers (started from the box head's)
-//! describe them, and a last layer gives one number per class. Trained with Eq. 4 that number is log p(y|x)
-//! up to a constant; trained towards the IoU it is IoU-Net*.
+//! PrRoIPool pools the features of the box, two fully-connected layers (initialised from the box head's) process
+//! them, and a last layer outputs one number per class. Trained with Eq. 4, this number is log p(y|x) up to a
+//! constant; trained to predict the IoU, the branch is IoU-Net*.
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ use crate::{
     box_head::TwoMlpHead,
     config::DetectorConfig,
     layers::rows_of_four,
-    packed_head::{IsRead, PackedHead},
+    packed_head::{NeedsGradient, PackedHead},
     pooler::{Pooler, Pooling, View},
 };
 
-/// What y means.
+/// Coordinates of y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coordinates {
-    /// The paper's: [`BoxSpace`].
+    /// Coordinates of the paper: [`BoxSpace`].
     Relative,
-    /// IoU-Net's: [`EdgeSpace`].
+    /// Coordinates of IoU-Net: [`EdgeSpace`].
     Edges,
 }
 
 impl Setting for Coordinates {}
 
-/// The space of the objects' sizes.
+/// Target space of some objects, given by their sizes.
 enum Space {
     Relative(BoxSpace),
     Edges(EdgeSpace),
@@ -60,33 +60,32 @@ impl Space {
     }
 }
 
-/// No box reaches further, in pixels: the exponential of a finite log w may be none, and where no image is, f
-/// is the same everywhere.
+/// Bound of all corners, in pixels. The exponential of a finite log w may be infinite, and f is constant outside the
+/// image.
 const REACH: f32 = 1e7;
 
-/// What f needs of the image and of B objects; computed once for all y.
+/// Features of images and of B objects, computed once for all y.
 pub struct BoxFeatures {
-    /// The pyramid, as P2 … P6; on the CPU with the channels innermost, where pooling reads them in place.
+    /// Pyramid levels, as P2 … P6; on the CPU with the channels innermost, where pooling reads them in place.
     pyramid: Vec<Tensor>,
     /// Image of each object.
     images: Vec<u32>,
     /// Class of each object.
     labels: Vec<u32>,
-    /// The boxes with exclusive ends, `(B, 1, 4)`, and the space of their sizes: a few numbers, on the CPU
-    /// wherever the maps are.
+    /// Boxes with exclusive ends, `(B, 1, 4)`. Boxes and their space are always on the CPU.
     boxes: Tensor,
     space: Space,
-    /// What the convention takes off both ends of such a box, `(4)`.
+    /// Differences of the corners with exclusive ends and those in the convention, `(4)`.
     ends: Tensor,
 }
 
 impl BoxFeatures {
-    /// `boxes[i]`, of class `labels[i]` in image `images[i]` of the pyramid, gives object i's reference size:
-    /// the ground truth in training, the initial box in prediction. The pyramid's history is dropped. All y
-    /// are on the CPU, also where the maps are on a GPU: what is made of them there are the boxes to pool.
+    /// Creates the features of `boxes[i]`, of class `labels[i]` in image `images[i]` of the pyramid. The size of
+    /// `boxes[i]` is object i's reference size: use the ground truth in training, the initial box in prediction.
+    /// The pyramid is detached. All y are on the CPU, even if the maps are on a GPU.
     ///
     /// # Errors
-    /// When there is no box, or one without extent.
+    /// When there is no box, or a box has no extent.
     pub fn new(
         pyramid: &[Tensor],
         images: Vec<u32>,
@@ -97,7 +96,7 @@ impl BoxFeatures {
         Self::with_history(&Self::readable(pyramid)?, images, labels, boxes, convention)
     }
 
-    /// The same with the pyramid's history: what made it is trained through f.
+    /// Creates the features as [`new`](Self::new), without detaching the pyramid, so that its layers are trained.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -117,17 +116,17 @@ impl BoxFeatures {
         Ok(Self { pyramid, images, labels, boxes, space, ends })
     }
 
-    /// The same objects with y in these coordinates.
+    /// Returns the features of the same objects with y in `coordinates`.
     pub fn in_coordinates(self, coordinates: Coordinates) -> Result<Self> {
         Ok(Self { space: Space::new(coordinates, &self.boxes)?, ..self })
     }
 
-    /// The pyramid without its history, with the channels innermost.
+    /// Returns the detached pyramid with the channels innermost.
     pub(crate) fn readable(pyramid: &[Tensor]) -> Result<Vec<Tensor>> {
         pyramid.iter().map(|level| Ok(channels_last(&level.detach())?)).collect()
     }
 
-    /// The gradient in `y (B, M, 4)`, given the one in [`corners`](Self::corners).
+    /// Returns the gradient in `y (B, M, 4)`, given the gradient `corners` in [`corners`](Self::corners).
     pub(crate) fn pull_back(&self, y: &Tensor, corners: &Tensor) -> Result<Tensor> {
         Ok(match &self.space {
             Space::Relative(space) => space.decode_gradient(y, corners)?,
@@ -135,22 +134,22 @@ impl BoxFeatures {
         })
     }
 
-    /// The boxes themselves as points of target space, `(B, 1, 4)`.
+    /// Returns the boxes themselves as points of target space, `(B, 1, 4)`.
     pub fn targets(&self) -> Result<Tensor> {
         Ok(self.space.target_space().encode(&self.boxes)?)
     }
 
-    /// Corners in the convention's form, `(B, M, 4)`, of `y (B, M, 4)`; differentiable.
+    /// Returns the corners of `y (B, M, 4)` in the convention, `(B, M, 4)`; differentiable.
     pub fn corners(&self, y: &Tensor) -> Result<Tensor> {
         Ok(self.continuous_corners(y)?.broadcast_sub(&self.ends)?)
     }
 
-    /// The same with exclusive ends, whatever the convention.
+    /// Returns the corners of `y (B, M, 4)` with exclusive ends in any convention, `(B, M, 4)`; differentiable.
     pub fn continuous_corners(&self, y: &Tensor) -> Result<Tensor> {
         Ok(self.space.target_space().decode(y)?.clamp(-REACH, REACH)?)
     }
 
-    /// The IoU of `y (B, M, 4)` with `y_i (B, 4)`, as continuous areas in either convention; `(B, M)`.
+    /// Returns the IoU of `y (B, M, 4)` with `y_i (B, 4)`, as continuous areas in either convention; `(B, M)`.
     fn overlap(&self, y: &Tensor, y_i: &Tensor) -> Result<Tensor> {
         let corners = self.continuous_corners(y)?;
         let target = self.continuous_corners(&y_i.unsqueeze(1)?)?.squeeze(1)?;
@@ -158,43 +157,44 @@ impl BoxFeatures {
     }
 }
 
-/// How large an [`EnergyHead`] is.
+/// Sizes of an [`EnergyHead`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadSizes {
     /// Channels of the maps that are pooled from.
     pub channels: usize,
     /// Width of fc6 and fc7.
     pub representation: usize,
-    /// K, the classes that f tells apart; with 1 it is the same for all.
+    /// Number of classes, K; 1 for a class-agnostic f.
     pub classes: usize,
 }
 
-/// f(x, y) for boxes y in the coordinates of the features.
+/// Head that computes f(x, y) of boxes y in the coordinates of the features.
 #[derive(Clone)]
 pub struct EnergyHead {
     pooler: Pooler,
     mlp: TwoMlpHead,
-    /// `(K, representation)`, one row per class.
+    /// Weight of the last layer, `(K, representation)`, one row per class.
     weight: Tensor,
-    /// `(K)`.
+    /// Bias of the last layer, `(K)`.
     bias: Tensor,
-    /// Of fc6 and fc7 in prediction on the CPU.
+    /// Precision of fc6 and fc7 in prediction on the CPU.
     precision: Precision,
     prepared: Prepared<PackedHead>,
-    /// fc6 and fc7 as they read pooled boxes with the channels innermost.
+    /// Layers fc6 and fc7 for pooled boxes with the channels innermost.
     innermost: Prepared<TwoMlpHead>,
 }
 
 impl EnergyHead {
-    /// Parameters `energy_head.fc6|fc7` and `energy_predictor.weight|bias` under `vb`; the predictor is drawn
-    /// from N(0, 0.001²).
+    /// Creates the head of a detector. Its parameters are `energy_head.fc6|fc7` and `energy_predictor.weight|bias`
+    /// under `vb`; the predictor's weights are drawn from N(0, 0.001²).
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         let (channels, representation) = (config.backbone.fpn_channels, config.roi.representation);
         let sizes = HeadSizes { channels, representation, classes: config.num_classes };
         Self::over(Pooler::new(config, Pooling::PrRoi), sizes, vb)
     }
 
-    /// The same for boxes that are pooled by `pooler`, by PrRoIPool.
+    /// Creates a head of these `sizes` for boxes that `pooler` pools by PrRoIPool; parameters as in
+    /// [`new`](Self::new).
     pub fn over(pooler: Pooler, sizes: HeadSizes, vb: VarBuilder) -> Result<Self> {
         let HeadSizes { channels, representation, classes } = sizes;
         let predictor = vb.pp("energy_predictor");
@@ -211,8 +211,8 @@ impl EnergyHead {
         })
     }
 
-    /// The same whose fc6 and fc7 multiply numbers of this precision in prediction on the CPU, where
-    /// parameters are constant; what is trained, and what a GPU computes, is as it was.
+    /// Returns the head whose fc6 and fc7 compute with this `precision` in prediction on the CPU, if its parameters
+    /// are constant. Training and GPUs are unaffected.
     #[must_use]
     pub fn in_precision(self, precision: Precision) -> Self {
         Self { precision, prepared: Prepared::new(), ..self }
@@ -222,7 +222,7 @@ impl EnergyHead {
         are_constant(self.mlp.parameters().chain([&self.weight, &self.bias]))
     }
 
-    /// What serves boxes of this type in prediction, where all parameters are constant: f32 on the CPU.
+    /// Returns the packed head if it can evaluate `y`: with constant parameters, f32, and the CPU.
     fn packed(&self, y: &Tensor) -> Result<Option<Arc<PackedHead>>> {
         if !is_packable(y) || !is_packable(&self.weight) || !self.is_constant() {
             return Ok(None);
@@ -232,12 +232,12 @@ impl EnergyHead {
         self.prepared.get(packed).map(Some)
     }
 
-    /// Of a box in each view.
+    /// Returns the number of bins of each view.
     fn bins(&self) -> Vec<usize> {
         self.pooler.views().iter().map(View::len).collect()
     }
 
-    /// The boxes `y (B, M, 4)`, `(B·M, 4)` on the CPU, and the image and the class of each.
+    /// Returns the corners of `y (B, M, 4)`, `(B·M, 4)` on the CPU, and the image and the class of each box.
     fn boxes(&self, features: &BoxFeatures, y: &Tensor) -> Result<(Tensor, Vec<u32>, Vec<u32>)> {
         let (b, m, _) = y.dims3()?;
         let boxes = features.corners(&y.to_device(&Device::Cpu)?)?.reshape((b * m, 4))?;
@@ -249,7 +249,7 @@ impl EnergyHead {
         Ok((boxes, of_each(&features.images), of_each(&features.labels)))
     }
 
-    /// f, differentiable.
+    /// Computes f, `(B, M)`; differentiable.
     fn confidence(&self, features: &BoxFeatures, y: &Tensor) -> Result<Tensor> {
         let (b, m, _) = y.dims3()?;
         let (boxes, images, labels) = self.boxes(features, y)?;
@@ -262,32 +262,32 @@ impl EnergyHead {
         Ok(f.reshape((b, m))?.to_device(y.device())?)
     }
 
-    /// f, `(B, M)`, outside any graph, and with `is_read` its gradient in y, back through the layers and the pooling by
-    /// hand: autograd would also make the weights' gradients.
+    /// Computes f, `(B, M)`, without autograd, and with `needs_gradient` its gradient in y. The gradient is propagated
+    /// by hand, because autograd would also compute the weights' gradients.
     fn by_hand(
         &self,
         features: &BoxFeatures,
         y: &Tensor,
-        is_read: Option<IsRead<'_>>,
+        needs_gradient: Option<NeedsGradient<'_>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
         let (b, m, _) = y.dims3()?;
         let host = y.detach().to_device(&Device::Cpu)?;
         let (boxes, images, labels) = self.boxes(features, &host)?;
         let (f, corners) = match self.packed(y)? {
-            Some(packed) => packed.evaluate(&features.pyramid, &boxes, &images, &labels, is_read)?,
-            None => self.evaluate(&features.pyramid, &boxes, &images, &labels, is_read.is_some())?,
+            Some(packed) => packed.evaluate(&features.pyramid, &boxes, &images, &labels, needs_gradient)?,
+            None => self.evaluate(&features.pyramid, &boxes, &images, &labels, needs_gradient.is_some())?,
         };
         let in_y = |corners: Tensor| -> Result<Tensor> {
             let gradient = features.pull_back(&host, &corners.reshape((b, m, 4))?)?;
             Ok(gradient.to_device(y.device())?)
         };
         let gradient = corners.map(in_y).transpose()?;
-        // f is read last: whoever reads waits for all that was started on a GPU.
+        // f is read last, because reading it waits for everything started on a GPU.
         Ok((f.to_device(y.device())?.reshape((b, m))?, gradient))
     }
 
-    /// f of the boxes, `(R)`, and where it is wanted its gradient in their corners, `(R, 4)` on the CPU. Weights that
-    /// stay are turned once, to what the pooling makes; for others the pooled boxes are.
+    /// Computes f of the `boxes`, `(R)`, and with `with_gradient` its gradient in their corners, `(R, 4)` on the CPU.
+    /// Constant weights are reordered once to the pooling's layout; otherwise the pooled boxes are reordered.
     fn evaluate(
         &self,
         pyramid: &[Tensor],
@@ -297,8 +297,8 @@ impl EnergyHead {
         with_gradient: bool,
     ) -> Result<(Tensor, Option<Tensor>)> {
         let labels = Tensor::new(labels, self.weight.device())?;
-        let sight = self.pooler.see(pyramid, boxes, images)?;
-        let (mut pooled, mut columns) = (sight.pool()?, None);
+        let prepared = self.pooler.prepare(pyramid, boxes, images)?;
+        let (mut pooled, mut columns) = (prepared.pool()?, None);
         let layers = if self.is_constant() {
             self.innermost.get(|| self.mlp.channels_innermost(&self.bins()))?
         } else {
@@ -319,17 +319,17 @@ impl EnergyHead {
         if let Some(columns) = columns {
             gradient = gradient.index_select(&columns, 1)?;
         }
-        Ok((f, Some(sight.box_gradient(&gradient)?)))
+        Ok((f, Some(prepared.box_gradient(&gradient)?)))
     }
 
-    /// f of `boxes (R, 4)` as operators, for every class: (R, K).
+    /// Adds f of `boxes (R, 4)` for every class, (R, K), to an ONNX graph.
     pub(crate) fn onnx(&self, graph: &mut Graph, levels: &[Value], boxes: &Value) -> Result<Value> {
         let pooled = self.pooler.onnx(graph, levels, boxes)?;
         let hidden = self.mlp.onnx(graph, &pooled)?;
         Ok(graph.linear(&hidden, &self.weight, Some(&self.bias))?)
     }
 
-    /// K.
+    /// Returns the number of classes, K.
     pub(crate) fn classes(&self) -> usize {
         self.bias.elem_count()
     }
@@ -356,13 +356,14 @@ impl EnergyModel for EnergyHead {
         &self,
         features: &BoxFeatures,
         y: &Tensor,
-        is_read: &dyn Fn(usize, f64) -> bool,
+        needs_gradient: &dyn Fn(usize, f64) -> bool,
     ) -> ebm_core::Result<(Tensor, Tensor)> {
-        let (f, gradient) = self.by_hand(features, y, Some(is_read)).map_err(ebm_core::Error::model)?;
+        let (f, gradient) =
+            self.by_hand(features, y, Some(needs_gradient)).map_err(ebm_core::Error::model)?;
         Ok((f, gradient.ok_or(ebm_core::Error::NoGradient)?))
     }
 
-    /// The IoU, as continuous areas in either convention.
+    /// Returns the IoU of `y` with `y_i`, as continuous areas in either convention.
     fn quality(&self, features: &BoxFeatures, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
         features.overlap(y, y_i).map_err(ebm_core::Error::model)
     }

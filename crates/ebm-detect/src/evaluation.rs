@@ -1,5 +1,5 @@
-//! Detections of a whole dataset by Faster-RCNN and by any number of other methods on the same proposals; and the
-//! annotated images that settings are chosen and results measured on.
+//! Evaluation of Faster-RCNN, and of any number of other methods on the same proposals, on a dataset; and the
+//! annotated images to choose settings and measure results on.
 
 use std::{
     sync::Arc,
@@ -28,16 +28,16 @@ use crate::{
     parametric_head::ParametricHead,
 };
 
-/// A way to place boxes that is compared with Faster-RCNN's regression, on the same proposals.
+/// Method of placing boxes, which is compared with Faster-RCNN's regression on the same proposals.
 pub enum Placement<'a> {
-    /// By the mean of a density, in the place of the regression.
+    /// Boxes at the mean of a density, which replaces the regression.
     Density(&'a ParametricHead),
-    /// The regression's boxes climb a confidence.
+    /// Boxes of the regression, refined by gradient ascent on a confidence.
     Confidence(&'a Head, BoxAscent),
 }
 
 impl<'a> Placement<'a> {
-    /// The placement by a branch; none by a confidence whose boxes do not climb.
+    /// Returns the placement by `branch`; `None` for a confidence without an `ascent`.
     pub fn of(branch: &'a Branch, ascent: Option<&BoxAscent>) -> Option<Self> {
         match branch {
             Branch::Density(head) => Some(Self::Density(head)),
@@ -45,8 +45,8 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// The boxes of each image, which are suppressed already: Faster-RCNN's where there is no `placement`. The
-    /// regression's `candidates` are not read where a density stands in its place; `rng` draws the cVAE's z.
+    /// Returns the boxes of each image after suppression; Faster-RCNN's if there is no `placement`. A density ignores
+    /// the regression's `candidates`. The cVAE's z is drawn from `rng`.
     pub(crate) fn boxes(
         placement: Option<&Self>,
         detector: &FasterRcnn,
@@ -76,39 +76,39 @@ impl<'a> Placement<'a> {
     }
 }
 
-/// What a method made of the dataset, in COCO's result form.
+/// Detections of a method in a dataset, in COCO's result form.
 #[derive(Default)]
 pub struct Found {
-    /// Where boxes climb: after guided suppression, boxes as the detector gave them.
+    /// Detections before refinement, after guided suppression; `None` for a method that does not refine boxes.
     pub before: Option<Vec<Detection>>,
-    /// Its detections.
+    /// Detections of the method.
     pub detections: Vec<Detection>,
     /// Time from class scores to detections.
     pub duration: Duration,
 }
 
 impl Found {
-    /// Boxes refined per second; none where nothing is refined.
+    /// Returns the number of boxes refined per second; `None` for a method that does not refine boxes.
     pub fn boxes_per_second(&self) -> Option<f64> {
         self.before.as_ref().map(|before| before.len() as f64 / self.duration.as_secs_f64().max(1e-9))
     }
 }
 
-/// What was found in a dataset.
+/// Detections of several methods in a dataset.
 #[derive(Default)]
 pub struct Evaluation {
-    /// By Faster-RCNN's regression.
+    /// Detections by the detector's regression.
     pub direct: Found,
     /// Time for backbone, proposals and class scores of all images, which all methods share.
     pub detector_duration: Duration,
-    /// By each of the other methods, in their order.
+    /// Detections by each of the other methods, in their order.
     pub placed: Vec<Found>,
-    /// Images seen.
+    /// Number of images.
     pub images: usize,
 }
 
 impl Evaluation {
-    /// Images per second of a method.
+    /// Returns the images per second of the method that `found` belongs to.
     pub fn frames_per_second(&self, found: &Found) -> f64 {
         self.images as f64 / (self.detector_duration + found.duration).as_secs_f64().max(1e-9)
     }
@@ -116,10 +116,10 @@ impl Evaluation {
 
 /// Runs the detector once over `loader`'s images, in order, and every placement on its proposals.
 ///
-/// `progress` is told the number of images done after each batch.
+/// After each batch, `progress` gets the number of images done.
 ///
 /// # Errors
-/// When the dataset has more categories than the detector, an image can not be read, or a network fails.
+/// When the dataset has more categories than the detector, an image cannot be read, or a network fails.
 pub fn evaluate(
     detector: &FasterRcnn,
     dataset: &CocoDataset,
@@ -167,7 +167,7 @@ pub fn evaluate(
     Ok(Evaluation { direct, detector_duration, placed, images })
 }
 
-/// Refuses a dataset with more categories than the detector knows.
+/// Checks that `dataset` does not have more categories than the detector.
 fn check_labels(detector: &FasterRcnn, dataset: &CocoDataset) -> Result<()> {
     let known = detector.config().labels();
     let Some(last) = dataset.categories.last().filter(|last| last.label > known) else { return Ok(()) };
@@ -178,7 +178,7 @@ fn check_labels(detector: &FasterRcnn, dataset: &CocoDataset) -> Result<()> {
     Err(Error::input("categories", reason))
 }
 
-/// A detector's boxes as results on a dataset.
+/// Converts a detector's boxes to COCO's result form.
 fn results(
     detector: &FasterRcnn,
     dataset: &CocoDataset,
@@ -187,9 +187,9 @@ fn results(
 ) -> Vec<Detection> {
     let convention = detector.config().convention.into();
     let result = |candidate: &Candidate| {
-        // A class that the dataset does not have cannot be scored there.
+        // A class that the dataset does not have cannot be scored.
         let category_id = dataset.category_id(candidate.label)?;
-        // A box that climbed out of all bounds overlaps nothing, and a result file has no place for it as it is.
+        // A box far outside the image overlaps nothing; result files have a limit for coordinates.
         let bbox = to_original(&candidate.bbox, sample, convention);
         let bbox = bbox.map(|value| value.clamp(-MAX_COORDINATE, MAX_COORDINATE));
         let score = f64::from(candidate.score);
@@ -198,36 +198,36 @@ fn results(
     boxes.iter().filter_map(result).collect()
 }
 
-/// The usual factors of the configured step lengths.
+/// Usual factors of the configured step lengths.
 pub const STEP_FACTORS: [f64; 5] = [0.015625, 0.0625, 0.25, 1.0, 4.0];
 
-/// Every so many-th image is held out where no images to choose on were given.
+/// Interval of the images that are held out if no validation images were given.
 const FIFTH: usize = 5;
 
-/// Annotated images to choose or to measure on.
+/// Annotated images to choose settings or measure results on.
 #[derive(Clone)]
 pub struct Annotated {
-    /// What messages call them.
+    /// Name in messages.
     pub name: String,
-    /// The images.
+    /// Images.
     pub dataset: Arc<CocoDataset>,
-    /// Their objects.
+    /// Objects in the images.
     pub truth: GroundTruth,
-    /// Images that a detector is run on at a time.
-    pub at_once: usize,
-    /// Threads that read images.
+    /// Number of images per batch.
+    pub batch_size: usize,
+    /// Number of threads that read images.
     pub workers: usize,
 }
 
 impl Annotated {
-    /// The images of `dataset`, run one at a time.
+    /// Creates a set of the images of `dataset`, in batches of one image.
     pub fn new(name: &str, dataset: CocoDataset, workers: usize) -> Self {
         let truth = GroundTruth::from(&dataset);
-        Self { name: name.to_owned(), dataset: Arc::new(dataset), truth, at_once: 1, workers }
+        Self { name: name.to_owned(), dataset: Arc::new(dataset), truth, batch_size: 1, workers }
     }
 
-    /// Every fifth image of `dataset`, which loses them; none where there are fewer than five.
-    pub(crate) fn fifth_of(dataset: &mut CocoDataset, workers: usize) -> Option<Self> {
+    /// Splits every fifth image off `dataset`, and returns these images; `None` if there are fewer than five.
+    pub(crate) fn split_off_fifth(dataset: &mut CocoDataset, workers: usize) -> Option<Self> {
         let mut held_out = dataset.clone();
         let is_fifth = |held: bool| move |index: usize| (index % FIFTH == FIFTH - 1) == held;
         retain(&mut held_out, is_fifth(true));
@@ -238,29 +238,29 @@ impl Annotated {
         Some(Self::new("held-out images", held_out, workers))
     }
 
-    /// At most so many of the images, evenly chosen.
-    pub(crate) fn some(&self, count: usize) -> Self {
+    /// Returns at most `count` of the images, chosen evenly.
+    pub(crate) fn subset(&self, count: usize) -> Self {
         let (mut dataset, all) = (CocoDataset::clone(&self.dataset), self.dataset.images.len());
         let stride = all.div_ceil(count.max(1)).max(1);
         retain(&mut dataset, |index| index % stride == 0);
         Self { dataset: Arc::new(dataset), ..self.clone() }
     }
 
-    /// Reads each image once, in order, as a network with this input expects them.
+    /// Returns a loader that reads each image once, in order, for a network with this `input`.
     pub(crate) fn loader(&self, input: &InputConfig) -> Result<Loader> {
-        let loader = LoaderConfig::eval(input.transform(), self.at_once).with_workers(self.workers);
+        let loader = LoaderConfig::eval(input.transform(), self.batch_size).with_workers(self.workers);
         Ok(Loader::new(self.dataset.clone(), loader, Key::new(0))?)
     }
 
-    /// COCO's figures of detections in them.
+    /// Computes COCO's figures of `detections` in these images.
     ///
     /// # Errors
-    /// When a detection is of no known image.
+    /// When a detection belongs to an unknown image.
     pub fn score(&self, detections: &[Detection]) -> Result<CocoFigures> {
         Ok(evaluate_coco_in_memory(&self.truth, detections)?)
     }
 
-    /// What the detector finds in them, and every placement on its proposals.
+    /// Evaluates the detector, and every placement on its proposals, on these images.
     pub(crate) fn evaluate(
         &self,
         detector: &FasterRcnn,
@@ -276,8 +276,8 @@ impl Annotated {
         Ok(evaluation)
     }
 
-    /// The supplement's choice of step lengths: the factor among `factors` of those of `ascent` up f, the
-    /// `head`, with the best AP (0 to 1), and that AP; the first of equals. Where no factor gives an AP, 1 and no number.
+    /// Chooses the factor of the step lengths of `ascent` with the best AP, as in the supplement. Returns the factor
+    /// and its AP (0 to 1); the first of equals; 1 and NaN if no factor gives an AP.
     pub(crate) fn best_step_factor(
         &self,
         detector: &FasterRcnn,
@@ -295,7 +295,7 @@ impl Annotated {
     }
 }
 
-/// Keeps the images of these numbers.
+/// Retains the images whose index is `kept`.
 fn retain(dataset: &mut CocoDataset, kept: impl Fn(usize) -> bool) {
     let mut index = 0..;
     dataset.images.retain(|_| index.next().is_some_and(&kept));

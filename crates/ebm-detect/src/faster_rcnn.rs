@@ -12,33 +12,32 @@ use rand::RngCore;
 
 use crate::{
     Result,
-    body::{Body, BodyForm},
+    body::{Body, BodySpec},
     box_head::{BoxHead, Candidate, ScoredProposals},
     config::DetectorConfig,
     parametric_head::ForegroundPool,
     rpn::{Proposal, Rpn, RpnOutput},
 };
 
-/// A batch as the network takes it.
+/// Batch of images, the network's input.
 pub struct ImageBatch {
-    /// `(N, 3, H, W)`, normalised, padded to multiples of 32; of no extent where the images' maps are kept in
-    /// their place.
+    /// Pixels `(N, 3, H, W)`, normalised and padded to multiples of 32; with H = W = 0 if cached maps replace them.
     pub pixels: Tensor,
-    /// (height, width) of each image without the padding.
+    /// Size (height, width) of each image without the padding.
     pub sizes: Vec<(usize, usize)>,
 }
 
-/// What the detector is trained on: the objects of an image.
+/// Annotated objects of an image, which the detector is trained on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objects {
-    /// In input pixels.
+    /// Boxes, in pixels of the network's input.
     pub boxes: Vec<BBox>,
-    /// Of each box, its class.
+    /// Class of each box.
     pub classes: Vec<usize>,
 }
 
 impl Objects {
-    /// Those at these places, in their order.
+    /// Returns the objects at the indices `places`, in their original order.
     pub(crate) fn chosen(&self, mut places: Vec<usize>) -> Self {
         places.sort_unstable();
         places.into_iter().map(|i| (self.boxes[i], self.classes[i])).collect()
@@ -52,7 +51,7 @@ impl FromIterator<(BBox, usize)> for Objects {
     }
 }
 
-/// The detector; parameter names are torchvision's.
+/// Faster-RCNN with FPN; parameter names are torchvision's.
 pub struct FasterRcnn {
     body: Body,
     fpn: Fpn,
@@ -64,10 +63,10 @@ pub struct FasterRcnn {
 impl FasterRcnn {
     /// Builds the network from `vb`'s parameters.
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
-        let form = BodyForm::of_detector(&config.backbone)?;
-        let fpn = Fpn::new(&form.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
+        let spec = BodySpec::of_detector(&config.backbone)?;
+        let fpn = Fpn::new(&spec.channels(), config.backbone.fpn_channels, vb.pp("backbone.fpn"))?;
         Ok(Self {
-            body: Body::new(form, &vb)?,
+            body: Body::new(spec, &vb)?,
             fpn,
             rpn: Rpn::new(config, vb.pp("rpn"))?,
             box_head: BoxHead::new(config, vb.pp("roi_heads"))?,
@@ -75,23 +74,24 @@ impl FasterRcnn {
         })
     }
 
-    /// C2 … C5 of `(N, 3, H, W)` with the channels innermost: `(N, H/4, W/4, C)` to `(N, H/32, W/32, C)`.
+    /// Computes the body's maps C2 … C5 of `pixels (N, 3, H, W)`, with the channels innermost: `(N, H/4, W/4, C)` to
+    /// `(N, H/32, W/32, C)`.
     pub fn body(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
-        // Without training the CPU multiplies maps of any type as f32.
+        // In prediction the CPU always computes with f32.
         if !train && is_packable(pixels) {
             return self.body.maps(pixels, false);
         }
         self.body.maps(&pixels.to_dtype(self.config.backbone.maps.dtype())?, train)
     }
 
-    /// The pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per
-    /// image. Without training, a frozen detector keeps packed weights, and the levels are stored with the
-    /// channels innermost.
+    /// Computes the pyramid P2 … P6, `(N, C, H/4, W/4)` to `(N, C, H/64, W/64)`: g_x of the paper, computed once per
+    /// image. In prediction, a frozen detector keeps packed weights, and the levels are stored with the channels
+    /// innermost.
     pub fn features(&self, pixels: &Tensor, train: bool) -> Result<Vec<Tensor>> {
         self.levels(&self.body(pixels, train)?)
     }
 
-    /// P2 … P6 from C2 … C5 that were computed before.
+    /// Computes the pyramid P2 … P6 from the body's maps C2 … C5, `stages`.
     pub fn pyramid(&self, stages: &[Tensor]) -> Result<Vec<Tensor>> {
         let maps = self.config.backbone.maps.dtype();
         let stages = stages.iter().map(|stage| stage.to_dtype(maps));
@@ -103,24 +103,24 @@ impl FasterRcnn {
         self.fpn.forward_channels_last(stages)?.iter().map(level).collect()
     }
 
-    /// Proposals of each image at inference, best first.
+    /// Returns the proposals of each image in prediction, best first.
     pub fn proposals(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<Vec<Vec<Proposal>>> {
         let output = self.rpn_output(pyramid)?;
         self.rpn.proposals(&output, &images.sizes, false)
     }
 
-    /// What the box head sees in the proposals.
+    /// Returns the proposals of all images with their features and class scores.
     pub fn scored(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<ScoredProposals> {
         self.score(pyramid, &self.proposals(pyramid, images)?)
     }
 
-    /// The same of each image's `proposals`.
+    /// Computes the features and class scores of each image's `proposals`.
     pub fn score(&self, pyramid: &[Tensor], proposals: &[Vec<Proposal>]) -> Result<ScoredProposals> {
         self.box_head.score(pyramid, proposals)
     }
 
-    /// The pairs of each image as boxes, before suppression, with the `offsets` of a
-    /// [`ParametricHead`](crate::ParametricHead) or Faster-RCNN's own.
+    /// Returns the boxes of each image's pairs, before suppression, by the `offsets` of a
+    /// [`ParametricHead`](crate::ParametricHead), or else Faster-RCNN's own.
     pub fn decode(
         &self,
         scored: &ScoredProposals,
@@ -131,13 +131,12 @@ impl FasterRcnn {
         Ok(self.box_head.candidates(scored, offsets.unwrap_or(&own), &images.sizes))
     }
 
-    /// Every (proposal, class) pair above the score threshold as Faster-RCNN's regression places it, before
-    /// suppression.
+    /// Returns Faster-RCNN's boxes of every (proposal, class) pair above the score threshold, before suppression.
     pub fn candidates(&self, pyramid: &[Tensor], images: &ImageBatch) -> Result<Vec<Vec<Candidate>>> {
         self.decode(&self.scored(pyramid, images)?, None, images)
     }
 
-    /// The proposals of objects in each image, as in training, with what the frozen box head sees in them.
+    /// Returns the proposals of objects in each image, as in training, with their features from the frozen box head.
     pub fn foreground(
         &self,
         pyramid: &[Tensor],
@@ -152,8 +151,8 @@ impl FasterRcnn {
         (0u32..).zip(proposals.iter().zip(objects)).map(of_image).collect()
     }
 
-    /// The four losses of one batch with the pyramid given: is there an object at an anchor, offsets from anchors, the
-    /// class of a proposal, offsets from proposals. The anchors and proposals trained on are drawn with `rng`.
+    /// Computes the four losses of one batch with a given `pyramid`: objectness and offsets of anchors, class and
+    /// offsets of proposals. The anchors and proposals to train on are drawn with `rng`.
     pub fn losses(
         &self,
         pyramid: &[Tensor],
@@ -175,7 +174,8 @@ impl FasterRcnn {
         Ok(Loss::sum(parts.map(|(name, value, terms)| LossPart { name: Some(name), value, terms })))
     }
 
-    /// Faster-RCNN's own detections: suppression per class, the best by score. This is the paper's Direct.
+    /// Returns Faster-RCNN's own detections: the best by score after suppression per class. The paper calls this
+    /// method Direct.
     pub fn suppress(&self, candidates: &[Candidate]) -> Result<Vec<Candidate>> {
         let boxes: Vec<BBox> = candidates.iter().map(|c| c.bbox).collect();
         let scores: Vec<f32> = candidates.iter().map(|c| c.score).collect();
@@ -184,7 +184,7 @@ impl FasterRcnn {
         Ok(kept.into_iter().take(self.config.roi.max_detections).map(|i| candidates[i]).collect())
     }
 
-    /// The configuration that the network was built with.
+    /// Returns the configuration that the network was built with.
     pub fn config(&self) -> &DetectorConfig {
         &self.config
     }

@@ -1,4 +1,4 @@
-//! What frozen layers make of images, computed once and kept in memory.
+//! Cache of the features that frozen layers compute from images.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -18,35 +18,33 @@ use crate::{
     parametric_head::ForegroundPool,
 };
 
-/// Maps of each image (a body's, or levels P2 … P6) with its size and objects. The images themselves are
-/// not kept.
+/// Cache of the maps of each image (a body's, or levels P2 … P6), with its size and objects but not its pixels.
 #[derive(Default)]
 pub(crate) struct FeatureCache {
     images: Vec<CachedImage>,
 }
 
 struct CachedImage {
-    /// `(1, C, h, w)` each, without history.
+    /// Maps, `(1, C, h, w)` each, detached.
     maps: Vec<Tensor>,
     size: (usize, usize),
     objects: Objects,
-    /// The proposals of its objects, found when a density asks for them.
+    /// Proposals of the image's objects, computed when a density first needs them.
     foreground: OnceCell<Rc<ForegroundPool>>,
 }
 
-/// Images with their objects, and what was computed of them before.
+/// Batch of images with their objects, and perhaps cached maps.
 pub struct CachedBatch {
-    /// `(N, C, h, w)` of each level of a pyramid, or `(N, h, w, C)` of each of a body's maps; none where nothing
-    /// was computed before.
+    /// Cached levels of a pyramid, `(N, C, h, w)` each, or maps of a body, `(N, h, w, C)` each; empty without a cache.
     pub maps: Vec<Tensor>,
-    /// The images themselves.
+    /// Images.
     pub images: ImageBatch,
-    /// Their objects.
+    /// Objects of each image.
     pub objects: Vec<Objects>,
 }
 
 impl CachedBatch {
-    /// The batches of the loader's first epoch, of which nothing was computed before.
+    /// Returns the batches of the loader's first epoch, without maps.
     pub(crate) fn each(
         loader: &Loader,
         convention: BoxConvention,
@@ -56,13 +54,13 @@ impl CachedBatch {
         Ok(loader.epoch(0)?.map(move |batch| Self::of(&batch?, convention, &mut uploader)))
     }
 
-    /// The images of a loader's batch, of which nothing was computed before.
+    /// Converts a loader's batch, without maps.
     pub(crate) fn of(batch: &Batch, convention: BoxConvention, uploader: &mut Uploader) -> Result<Self> {
         let objects = batch.samples.iter().map(|sample| objects(sample, convention)).collect();
         Ok(Self { maps: Vec::new(), images: ImageBatch::uploaded(batch, uploader)?, objects })
     }
 
-    /// The pyramid P2 … P6 of `detector`, unless it is there.
+    /// Returns the cached pyramid P2 … P6, or else computes it with `detector`.
     pub(crate) fn pyramid(&self, detector: &FasterRcnn) -> Result<Vec<Tensor>> {
         match self.maps.as_slice() {
             [] => detector.features(&self.images.pixels, false),
@@ -70,37 +68,37 @@ impl CachedBatch {
         }
     }
 
-    /// The proposals of objects in each image, as `detector` makes them.
+    /// Computes the proposals of objects in each image with `detector`.
     pub(crate) fn foreground(&self, detector: &FasterRcnn) -> Result<Vec<Rc<ForegroundPool>>> {
         let pools = detector.foreground(&self.pyramid(detector)?, &self.images, &self.objects)?;
         Ok(pools.into_iter().map(Rc::new).collect())
     }
 }
 
-/// In which order kept images form batches: shuffled anew in every epoch.
+/// Order of cached images in batches; they are reshuffled in every epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct BatchOrder {
-    /// Images of a batch.
+    /// Number of images per batch.
     pub batch_size: usize,
-    /// Which of a batch's images are given out.
+    /// Range of the images of each batch that are used.
     pub part: Range<usize>,
-    /// Of the order, and of which images are mirrored.
+    /// Key of the order and of mirroring.
     pub key: Key,
 }
 
 impl BatchOrder {
-    /// The numbers of a step's images, out of `count`.
+    /// Returns the indices of the images of `step`, out of `count`.
     pub fn chosen(&self, count: usize, step: usize) -> Vec<usize> {
         shuffled(count, step, self.batch_size, self.key)[self.part.clone()].to_vec()
     }
 }
 
 impl FeatureCache {
-    /// How many images the frozen layers are run on at a time, whoever fills the cache: the same branch is
-    /// trained to the same digits only on maps that were computed alike.
-    pub const AT_ONCE: usize = 10;
+    /// Number of images that the frozen layers are run on at a time. A training is reproducible to the digit only if
+    /// all caches use the same number.
+    pub const BATCH_SIZE: usize = 10;
 
-    /// Adds what `maps` makes of the pixels of `loader`'s images; `progress` is told how many there are then.
+    /// Adds the maps that `maps` computes from the pixels of `loader`'s images; `progress` gets the number of images.
     pub fn add(
         &mut self,
         loader: &Loader,
@@ -117,10 +115,10 @@ impl FeatureCache {
         Ok(())
     }
 
-    /// Adds images of these sizes (height, width) with the `maps (N, C, h, w)` computed from them.
+    /// Adds images of these `sizes` (height, width) with their `maps (N, C, h, w)`.
     pub fn push(&mut self, maps: &[Tensor], sizes: &[(usize, usize)], objects: Vec<Objects>) -> Result<()> {
         for (i, (&size, objects)) in sizes.iter().zip(objects).enumerate() {
-            // Rows share their batch's storage; `copy` would duplicate all of it for each.
+            // Rows share their batch's storage; `copy` would duplicate all of it for each row.
             let row = |t: &Tensor| -> Result<Tensor> { Ok(t.detach().narrow(0, i, 1)?) };
             let maps = maps.iter().map(row).collect::<Result<_>>()?;
             self.images.push(CachedImage { maps, size, objects, foreground: OnceCell::new() });
@@ -128,23 +126,23 @@ impl FeatureCache {
         Ok(())
     }
 
-    /// How many images there are.
+    /// Returns the number of images.
     pub fn len(&self) -> usize {
         self.images.len()
     }
 
-    /// Width over height of the image at this position.
+    /// Returns width over height of the image at this position.
     pub(crate) fn aspect(&self, position: usize) -> f64 {
         let (height, width) = self.images[position].size;
         width as f64 / height as f64
     }
 
-    /// Positions of the images that hold an object.
+    /// Returns the positions of the images that hold an object.
     pub fn with_objects(&self) -> Vec<usize> {
         (0..self.len()).filter(|&i| !self.images[i].objects.boxes.is_empty()).collect()
     }
 
-    /// The proposals of objects in the image at this position, which `detector` finds the first time.
+    /// Returns the proposals of objects in the image at `position`; `detector` computes them at the first call.
     pub(crate) fn foreground(&self, position: usize, detector: &FasterRcnn) -> Result<Rc<ForegroundPool>> {
         let known = &self.images[position].foreground;
         if let Some(pool) = known.get() {
@@ -155,7 +153,7 @@ impl FeatureCache {
         Ok(known.get_or_init(|| found).clone())
     }
 
-    /// The batch of these images, by position, each padded with zeros to the largest of them.
+    /// Returns the batch of the images at `positions`, each padded with zeros to the largest size.
     pub fn batch(&self, positions: &[usize]) -> Result<CachedBatch> {
         let images: Vec<&CachedImage> = positions.iter().map(|&i| &self.images[i]).collect();
         let levels = images.first().map_or(0, |image| image.maps.len());
@@ -168,7 +166,8 @@ impl FeatureCache {
     }
 }
 
-/// Maps `(1, C, h, w)` as one `(N, C, H, W)` with the channels innermost, and with zeros to the right and below.
+/// Joins maps `(1, C, h, w)` to one `(N, C, H, W)` with the channels innermost, padded with zeros at the right and
+/// bottom.
 fn stack(maps: &[&Tensor]) -> Result<Tensor> {
     let extent = |axis: usize| maps.iter().filter_map(|map| map.dims().get(axis)).copied().max().unwrap_or(0);
     let (height, width) = (extent(2), extent(3));
@@ -182,9 +181,9 @@ fn stack(maps: &[&Tensor]) -> Result<Tensor> {
     Ok(ebm_ops::nhwc::to_nchw(&Tensor::cat(&maps, 0)?)?)
 }
 
-/// The batch of `step` out of `count` images that are shuffled anew in every epoch.
+/// Returns the images of `step` out of `count`, which are reshuffled in every epoch.
 pub(crate) fn shuffled(count: usize, step: usize, batch_size: usize, key: Key) -> Vec<usize> {
-    // The stream of images runs on from epoch to epoch; a batch may span two.
+    // Batches may span two epochs.
     let first = step * batch_size;
     let mut chosen = Vec::with_capacity(batch_size);
     let mut epoch = None;

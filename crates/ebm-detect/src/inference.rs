@@ -1,4 +1,4 @@
-//! Guided suppression (IoU-Net, Algorithm 1; the paper guides it with f), and boxes that climb f.
+//! Guided suppression (IoU-Net, Algorithm 1, guided by f as in the paper), and gradient ascent of boxes on f.
 
 use candle_core::Tensor;
 use ebm_core::{EnergyModel, GradientAscent, refine};
@@ -11,23 +11,23 @@ use crate::{
     energy_head::{BoxFeatures, Coordinates},
 };
 
-/// How boxes climb f.
+/// Settings of the gradient ascent of boxes on f.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxAscent {
-    /// Algorithm S1 with its step lengths.
+    /// Settings of Algorithm S1.
     pub ascent: GradientAscent,
-    /// In these coordinates.
+    /// Coordinates of the ascent.
     pub coordinates: Coordinates,
 }
 
 impl BoxAscent {
-    /// The same with all step lengths multiplied by `factor`.
+    /// Returns the settings with all step lengths multiplied by `factor`.
     pub fn scaled(&self, factor: f64) -> Self {
         let step_length = self.ascent.step_length.iter().map(|length| length * factor).collect();
         Self { ascent: GradientAscent { step_length, ..self.ascent.clone() }, ..*self }
     }
 
-    /// The same with T = `steps`.
+    /// Returns the settings with T = `steps`.
     pub fn with_steps(&self, steps: usize) -> Self {
         Self { ascent: GradientAscent { steps, ..self.ascent.clone() }, ..*self }
     }
@@ -36,21 +36,21 @@ impl BoxAscent {
 /// Boxes of one image before and after refinement; entry i of both is the same detection.
 #[derive(Clone, Debug, Default)]
 pub struct RefinedCandidates {
-    /// The survivors of guided suppression, best score first.
+    /// Survivors of guided suppression by descending score.
     pub before: Vec<Candidate>,
-    /// The same with refined boxes.
+    /// Survivors with refined boxes.
     pub after: Vec<Candidate>,
 }
 
-/// f of boxes, as an [`EnergyHead`](crate::EnergyHead) is.
+/// Energy model f of boxes, such as an [`EnergyHead`](crate::EnergyHead).
 pub type Head = dyn EnergyModel<Features = BoxFeatures>;
 
-/// Guided suppression by f and gradient ascent on f from the survivors, all boxes of the batch together. Without
-/// [`DetectorConfig::guided_suppression`] the survivors are those of the class scores.
+/// Suppresses candidates guided by f, and refines the survivors of the whole batch by gradient ascent on f. Without
+/// [`DetectorConfig::guided_suppression`], the class score guides the suppression.
 ///
 /// `candidates[i]` lie in image i of the pyramid, which has (height, width) `sizes[i]` in the network's input.
-/// Refined boxes end at its border where [`DetectorConfig::clip_refined`] says so; one that climbed out of the
-/// image is left without extent. Neither a second suppression nor rescoring follows.
+/// With [`DetectorConfig::clip_refined`], refined boxes are clipped to the image; one that has left the image has no
+/// extent then. Neither a second suppression nor rescoring follows.
 pub fn refine_candidates(
     head: &Head,
     pyramid: &[Tensor],
@@ -89,29 +89,29 @@ pub fn refine_candidates(
     Ok(refined.collect())
 }
 
-/// Boxes at the end of their ascent.
-pub(crate) struct Climbed {
-    /// The boxes, in the convention's form.
+/// Boxes after gradient ascent.
+pub(crate) struct AscentResult {
+    /// Boxes in the convention's form.
     pub boxes: Vec<BBox>,
-    /// f where they began.
+    /// f of the boxes before the ascent.
     pub f_before: Vec<f32>,
-    /// f where they are.
+    /// f of the boxes after the ascent.
     pub f: Vec<f32>,
 }
 
-/// The boxes of `features` climb f.
-pub(crate) fn climb(head: &Head, features: BoxFeatures, ascent: &BoxAscent) -> Result<Climbed> {
+/// Refines the boxes of `features` by gradient ascent on f.
+pub(crate) fn climb(head: &Head, features: BoxFeatures, ascent: &BoxAscent) -> Result<AscentResult> {
     let features = features.in_coordinates(ascent.coordinates)?;
     let refined = refine(&head, &features, &features.targets()?, &ascent.ascent)?;
     let boxes = features.corners(&refined.y)?.squeeze(1)?.to_vec2::<f32>()?;
-    Ok(Climbed {
+    Ok(AscentResult {
         boxes: boxes.iter().map(|b| [b[0], b[1], b[2], b[3]]).collect(),
         f_before: refined.f_init.flatten_all()?.to_vec1()?,
         f: refined.f.flatten_all()?.to_vec1()?,
     })
 }
 
-/// What f needs of the candidates, each with its own size as reference.
+/// Returns the features of the candidates, each with its own size as reference; `None` without candidates.
 fn features(
     pyramid: &[Tensor],
     candidates: &[Vec<Candidate>],
@@ -131,8 +131,8 @@ fn features(
     BoxFeatures::new(pyramid, images, labels, &boxes, convention).map(Some)
 }
 
-/// Guided suppression class by class; the best by inherited classification score, at most so many as
-/// configured.
+/// Suppresses candidates class by class, guided by `guide`. Returns the best by inherited classification score, at
+/// most the configured number.
 fn suppress(candidates: &[Candidate], guide: &[f32], config: &DetectorConfig) -> Result<Vec<Candidate>> {
     let mut survivors = Vec::new();
     for label in 1..config.num_classes {
@@ -149,23 +149,23 @@ fn suppress(candidates: &[Candidate], guide: &[f32], config: &DetectorConfig) ->
     Ok(survivors)
 }
 
-/// A box that survived: its index and the classification score it inherits.
+/// Box that survived suppression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Survivor {
     /// Index into the input.
     pub index: usize,
-    /// The highest classification score among the boxes it stands for.
+    /// Highest classification score among the box and those that it suppressed.
     pub score: f32,
 }
 
-/// Suppression among boxes of one class, ranked by localisation confidence `guide` (f or a predicted IoU).
+/// Suppresses boxes of one class, ranked by the localisation confidence `guide` (f or a predicted IoU).
 ///
-/// The remaining box with the highest `guide` is kept and absorbs every box that overlaps it by more than
-/// `threshold`; it takes the highest classification score of them all. Survivors come in descending `guide`,
-/// equal values in input order.
+/// The remaining box with the highest `guide` is kept, and suppresses every box with an IoU above `threshold`. It
+/// inherits the highest classification score of them all. Survivors are ordered by descending `guide`, equal values
+/// in input order.
 ///
 /// # Errors
-/// [`Error::Input`] when a score or guide is not a number: an order over them would be meaningless.
+/// [`Error::Input`] when a score or guide is not finite.
 pub fn iou_guided_nms(
     boxes: &[BBox],
     scores: &[f32],
@@ -228,7 +228,7 @@ mod tests {
         let ascent = BoxAscent { ascent, coordinates: Coordinates::Relative };
         let mut refined = |clip_refined| -> Vec<Vec<BBox>> {
             config.clip_refined = clip_refined;
-            // Of 40 columns and of 64.
+            // Images with 40 and 64 columns.
             let sizes = [(30, 40), (30, 64)];
             let found =
                 refine_candidates(&ToTheRight, &pyramid, &candidates, &sizes, &ascent, &config).unwrap();

@@ -1,4 +1,4 @@
-//! From the loader's batches to the network's input and back to the image's pixels.
+//! Conversion of images and boxes between the image file and the network's input.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_data::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl InputConfig {
-    /// The loader's form of these settings.
+    /// Converts these settings to the loader's form.
     pub fn transform(&self) -> Transform {
         Transform {
             resize: ResizeRule { short_side: self.short_side, max_side: self.long_side },
@@ -40,8 +40,8 @@ impl InputConfig {
 }
 
 impl ImageBatch {
-    /// One image as a batch on `device`, resized, normalised and padded as in training, and how its boxes
-    /// come back: see [`to_original`].
+    /// Converts one image to a batch on `device`, resized, normalised and padded as in training. The returned sample
+    /// converts boxes back to the image: see [`to_original`].
     ///
     /// # Errors
     /// When the device has no memory for it.
@@ -67,17 +67,17 @@ impl ImageBatch {
         Ok((Self { pixels, sizes: vec![(height, width)] }, sample))
     }
 
-    /// What is left of images of these sizes (height, width) where their maps were computed before.
+    /// Creates a batch of images of these `sizes` (height, width) whose maps are cached and whose pixels are not.
     pub(crate) fn without_pixels(sizes: Vec<(usize, usize)>) -> Result<Self> {
         Ok(Self { pixels: Tensor::zeros((sizes.len(), 3, 0, 0), DType::F32, &Device::Cpu)?, sizes })
     }
 
-    /// Uploads a batch.
+    /// Uploads a batch to `device`.
     pub fn new(batch: &Batch, device: &Device) -> Result<Self> {
         Self::uploaded(batch, &mut Uploader::new(device))
     }
 
-    /// The same as one of many, to the uploader's device.
+    /// Uploads one of many batches to the uploader's device.
     pub fn uploaded(batch: &Batch, uploader: &mut Uploader) -> Result<Self> {
         Ok(Self {
             pixels: uploader.upload(&batch.data, batch.shape)?,
@@ -86,11 +86,11 @@ impl ImageBatch {
     }
 }
 
-/// The objects of a sample in the network's box convention.
+/// Returns the objects of a sample in the network's box convention.
 ///
-/// Inclusive corners are those of maskrcnn-benchmark: `x + w - 1` of the annotated box is multiplied by the
-/// ratio of the sizes, so that the last pixel is one of the image's, not of the input's; mirroring takes `x`
-/// to `W - 1 - x`. Boxes of a pixel or less have no extent there and are left out.
+/// Inclusive corners are as in maskrcnn-benchmark: `x + w - 1` of the annotated box is multiplied by the ratio of the
+/// sizes, so that the last pixel is a pixel of the image, not of the input; mirroring converts `x` to `W - 1 - x`.
+/// Boxes of a pixel or less have no extent in this convention and are left out.
 pub fn objects(sample: &Sample, convention: BoxConvention) -> Objects {
     let corners = |&[x0, y0, x1, y1]: &[f32; 4]| match convention {
         BoxConvention::HalfOpen => [x0, y0, x1, y1],
@@ -104,8 +104,8 @@ pub fn objects(sample: &Sample, convention: BoxConvention) -> Objects {
     objects.filter(|([x0, y0, x1, y1], _)| x1 > x0 && y1 > y0).collect()
 }
 
-/// A box of the input as `[x, y, width, height]` in pixels of the image file: the corners are multiplied by
-/// the ratio of the sizes, and inclusive ones are a pixel of the image apart from the extent.
+/// Converts a box of the input to `[x, y, width, height]` in pixels of the image file. The corners are multiplied by
+/// the ratio of the sizes; for inclusive corners, a pixel of the image is added to width and height.
 pub fn to_original(bbox: &BBox, sample: &Sample, convention: BoxConvention) -> [f64; 4] {
     let [sx, sy] = original_pixel(sample);
     let end = f64::from(convention.offset());
@@ -113,7 +113,7 @@ pub fn to_original(bbox: &BBox, sample: &Sample, convention: BoxConvention) -> [
     [x0 * sx, y0 * sy, (x1 - x0) * sx + end, (y1 - y0) * sy + end]
 }
 
-/// The corners in the input of a box `[x, y, width, height]` of the image file: the inverse of [`to_original`].
+/// Converts a box `[x, y, width, height]` of the image file to corners in the input: the inverse of [`to_original`].
 pub(crate) fn to_input(
     &[x, y, width, height]: &[f64; 4],
     sample: &Sample,
@@ -123,7 +123,7 @@ pub(crate) fn to_input(
     [x / across, y / down, (x + width - end) / across, (y + height - end) / down].map(|at| at as f32)
 }
 
-/// The part of a box `[x, y, width, height]` that lies in the image file; none where that is empty.
+/// Clips a box `[x, y, width, height]` to the image file; returns `None` for a box outside of it.
 pub(crate) fn clipped([x, y, width, height]: [f64; 4], sample: &Sample) -> Option<[f64; 4]> {
     let (rows, columns) = sample.original;
     let clip = |ends: [f64; 2], extent: usize| ends.map(|end| end.clamp(0.0, extent as f64));
@@ -131,7 +131,7 @@ pub(crate) fn clipped([x, y, width, height]: [f64; 4], sample: &Sample) -> Optio
     (x1 > x0 && y1 > y0).then_some([x0, y0, x1 - x0, y1 - y0])
 }
 
-/// How many pixels of the image file a pixel of the input is across and down.
+/// Returns width and height of an input pixel, in pixels of the image file.
 pub fn original_pixel(sample: &Sample) -> [f64; 2] {
     let ratio = |original: usize, resized: usize| original as f64 / resized as f64;
     [ratio(sample.original.1, sample.width), ratio(sample.original.0, sample.height)]

@@ -9,7 +9,7 @@ use ebm_ops::{linear, linear_relu};
 
 use crate::Result;
 
-/// A fully-connected layer.
+/// Fully-connected layer.
 #[derive(Clone)]
 pub struct Linear {
     weight: Tensor,
@@ -17,18 +17,18 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// `weight (output, input)` drawn from `init`; `bias (output)` zero.
+    /// Creates a layer with `weight (output, input)` drawn from `init` and `bias (output)` zero.
     pub fn new(vb: VarBuilder, input: usize, output: usize, init: Init) -> Result<Self> {
         let weight = vb.get_with_hints((output, input), "weight", init)?;
         Ok(Self { weight, bias: vb.get_with_hints(output, "bias", Init::Const(0.0))? })
     }
 
-    /// `(N, I)` → `(N, O)`.
+    /// Applies the layer: `(N, I)` → `(N, O)`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.by(linear, x)
     }
 
-    /// [`forward`](Self::forward), and nothing below 0.
+    /// Applies the layer, then ReLU: `(N, I)` → `(N, O)`.
     pub fn forward_relu(&self, x: &Tensor) -> Result<Tensor> {
         self.by(linear_relu, x)
     }
@@ -45,42 +45,41 @@ impl Linear {
         Ok(layer(x, &self.weight, Some(&self.bias))?)
     }
 
-    /// The weight, without its history.
+    /// Returns the detached weight.
     pub fn weight(&self) -> Tensor {
         self.weight.detach()
     }
 
-    /// The same with constant parameters.
+    /// Returns the layer with constant parameters.
     pub fn detached(&self) -> Self {
         Self { weight: self.weight.detach(), bias: self.bias.detach() }
     }
 
-    /// The same with constant parameters, for inputs in another order: input i meets column `columns[i]` of the
-    /// weight.
+    /// Returns the layer with constant parameters for reordered inputs: input i is multiplied by column `columns[i]`
+    /// of the weight.
     pub fn with_inputs(&self, columns: &[u32]) -> Result<Self> {
         let columns = Tensor::new(columns, self.weight.device())?;
         Ok(Self { weight: self.weight.detach().index_select(&columns, 1)?, bias: self.bias.detach() })
     }
 
-    /// Both, as they are trained.
+    /// Returns weight and bias.
     pub fn parameters(&self) -> [&Tensor; 2] {
         [&self.weight, &self.bias]
     }
 
-    /// Its weights in the order in which the processor reads them; input i is the weight's column
-    /// `column(i)`.
+    /// Packs the weights in the order in which the processor reads them; input i is multiplied by column `column(i)`.
     pub fn pack(&self, precision: Precision, column: impl Fn(usize) -> usize) -> Result<PackedLinear> {
         Ok(PackedLinear::with_inputs(&self.weight.detach(), Some(&self.bias.detach()), precision, column)?)
     }
 }
 
-/// U(±1/√input), torch's default for weights, used for the feature extractors of both heads.
+/// Returns U(±1/√input), torch's default for weights, which the feature extractors of both heads use.
 pub fn torch_default(input: usize) -> Init {
     let bound = 1.0 / (input as f64).sqrt();
     Init::Uniform { lo: -bound, up: bound }
 }
 
-/// Rows of four numbers as a tensor `(R, 4)`.
+/// Converts rows of four numbers to a tensor `(R, 4)`.
 pub fn rows_of_four(rows: &[[f32; 4]], device: &Device) -> Result<Tensor> {
     Ok(Tensor::from_slice(rows.as_flattened(), (rows.len(), 4), device)?)
 }

@@ -1,18 +1,16 @@
 //! Object detection: Faster-RCNN with FPN and an energy-based box head (Section 4.1).
 //!
-//! A trained one in a program of one's own: [`Detector`].
+//! [`Detector`] runs a trained detector from another program. [`BoxRefiner`] refines the boxes of any other detector.
 //!
 //! | step of the paper | item |
 //! |---|---|
 //! | features g_x, once per image | [`FasterRcnn::features`] |
 //! | f(x, y), class by class | [`EnergyHead`] |
-//! | training of the new layers alone with Eq. 4 | [`training::BranchTask`] |
-//! | a training on one's own images | [`training::DetectorTraining`] |
-//! | the densities that it is compared with | [`ParametricHead`] |
+//! | training of the new layers with Eq. 4 | [`training::BranchTask`] |
+//! | training of a detector on your images | [`training::DetectorTraining`] |
+//! | the densities that f is compared with | [`ParametricHead`] |
 //! | guided suppression, Algorithm S1 | [`refine_candidates`] |
 //! | the rows of Table 2 | [`config::MethodConfig`] |
-//!
-//! The boxes of any other detector: [`BoxRefiner`].
 
 mod anchors;
 mod body;
@@ -43,7 +41,7 @@ pub mod weights;
 
 pub use anchors::{AnchorGenerator, Grid};
 pub use box_coder::BoxCoder;
-pub use box_energy::{BoxEnergy, PathPoint, Seen};
+pub use box_energy::{BoxEnergy, ImageFeatures, PathPoint};
 pub use box_head::{BoxHead, Candidate, Pair, ScoredProposals};
 pub use branch::Branch;
 pub use corner_density::{BoxDensity, Corner};
@@ -64,12 +62,12 @@ pub use refiner::{
 };
 pub use rpn::{Proposal, Rpn, RpnOutput};
 
-/// Its examples are tests.
+/// README of the crate, whose examples are tested.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So are those of the book.
+/// Page of the book on detection, whose examples are tested.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/detection_commands.md")]
 struct Book;

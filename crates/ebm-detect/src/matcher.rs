@@ -1,35 +1,35 @@
-//! Assigning ground-truth boxes to anchors and proposals, and drawing the balanced sample that is trained on.
+//! Assignment of ground-truth boxes to anchors and proposals, and the balanced sampling of these for training.
 
 use ebm_ops::boxes::{BBox, BoxConvention, iou};
 use rand::{RngCore, seq::SliceRandom};
 use rayon::prelude::*;
 
-/// What a candidate box is trained towards.
+/// Training target of a candidate box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// The ground-truth box of this index.
+    /// Ground-truth box with this index.
     Object(usize),
     /// No object.
     Background,
-    /// Between the thresholds: not trained on.
+    /// No target: the IoU is between the thresholds, and the candidate is not trained on.
     Ignore,
 }
 
-/// Matches by IoU: at least `foreground` is an object, below `background` is none.
+/// Matcher of candidates to objects by IoU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Matcher {
-    /// IoU from which a candidate is an object.
+    /// Least IoU of a candidate that is matched to an object.
     pub foreground: f32,
     /// IoU below which a candidate is background.
     pub background: f32,
-    /// Also match, for every object, the candidates that overlap it most, however little (the anchors' rule).
+    /// Whether the candidates with an object's highest IoU are matched too, however low it is (the anchors' rule).
     pub allow_low_quality: bool,
     /// Box convention of the IoU.
     pub convention: BoxConvention,
 }
 
 impl Matcher {
-    /// One [`Match`] for each candidate.
+    /// Returns one [`Match`] for each candidate.
     pub fn assign(&self, candidates: &[BBox], objects: &[BBox]) -> Vec<Match> {
         if objects.is_empty() {
             return vec![Match::Background; candidates.len()];
@@ -40,7 +40,7 @@ impl Matcher {
             objects.iter().map(|object| overlap(object, candidate)).enumerate().fold((0, f32::MIN), better)
         };
         let most = |object: &BBox| candidates.iter().map(|c| overlap(object, c)).fold(0.0, f32::max);
-        // Best overlap that each object has with any candidate.
+        // Best overlap of each object with any candidate.
         let best_of_object: Vec<f32> =
             if self.allow_low_quality { objects.par_iter().map(most).collect() } else { vec![] };
         let rescued = |candidate: &BBox| {
@@ -61,17 +61,17 @@ impl Matcher {
     }
 }
 
-/// Draws at most `size` candidates, at most `positive_fraction` of them objects; returns ascending indices.
+/// Sampler of at most `size` candidates, with at most a share `positive_fraction` matched to objects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BalancedSampler {
     /// Candidates per image.
     pub size: usize,
-    /// Largest share of objects.
+    /// Largest share of candidates that are matched to objects.
     pub positive_fraction: f32,
 }
 
 impl BalancedSampler {
-    /// Indices of the sampled objects and of the sampled background.
+    /// Draws a sample, and returns the ascending indices of its candidates matched to objects and of its background.
     pub fn sample(&self, matches: &[Match], rng: &mut dyn RngCore) -> (Vec<usize>, Vec<usize>) {
         let indices = |wanted: fn(&Match) -> bool| -> Vec<usize> {
             matches.iter().enumerate().filter(|(_, m)| wanted(m)).map(|(i, _)| i).collect()

@@ -1,9 +1,7 @@
-//! The confidence branch of constant parameters: f and its gradient in the box without a graph, on the CPU in
-//! f32.
+//! Confidence branch with constant parameters: f and its gradient in the box without autograd, on the CPU in f32.
 //!
-//! Pooled boxes keep the order in which they are made, bins outside and channels innermost; fc6's columns
-//! were put in that order when they were packed. Of the last layer, the row of the class in question alone is
-//! read.
+//! Pooled boxes stay in the order of pooling, with the bins outside and the channels innermost; fc6's columns are
+//! packed in that order. Only the box's own class is evaluated in the last layer.
 
 use candle_core::{Device, Storage, Tensor};
 use ebm_ops::Workspace;
@@ -14,31 +12,31 @@ use ebm_ops::roi::Pyramid;
 
 use crate::{Result, layers::rows_of_four, pooler::Pooler};
 
-/// Most boxes whose activations are held at a time.
+/// Largest number of boxes that are evaluated at a time.
 const BOXES: usize = 448;
 
-/// What an [`EnergyHead`](crate::EnergyHead) prepares of constant parameters.
+/// Packed form of an [`EnergyHead`](crate::EnergyHead) with constant parameters.
 pub struct PackedHead {
     pooler: Pooler,
-    /// fc6 and fc7.
+    /// Layers fc6 and fc7.
     layers: [PackedLinear; 2],
-    /// `(K, representation)`, one row per class.
+    /// Weight of the last layer, `(K, representation)`, one row per class.
     weight: Vec<Vec<f32>>,
-    /// `(K)`.
+    /// Bias of the last layer, `(K)`.
     bias: Vec<f32>,
     workspace: Workspace,
 }
 
 /// Boxes in one view.
-struct Seen<'a> {
+struct ViewBoxes<'a> {
     pyramid: &'a Pyramid<'a, f32>,
-    /// Rows (image, x0, y0, x1, y1) of the boxes as they are seen, and the level of each.
+    /// Rows (image, x0, y0, x1, y1) of the boxes in this view, and the level of each.
     rois: Vec<f32>,
     levels: Vec<usize>,
 }
 
-impl Seen<'_> {
-    /// Of these boxes alone.
+impl ViewBoxes<'_> {
+    /// Returns the boxes at the indices `places`.
     fn only(&self, places: &[usize]) -> Self {
         let roi = |&place: &usize| self.rois[5 * place..5 * (place + 1)].iter().copied();
         Self {
@@ -49,26 +47,26 @@ impl Seen<'_> {
     }
 }
 
-/// Predicate over a box's place and its f: whether the box's gradient is read.
-pub type IsRead<'a> = &'a dyn Fn(usize, f64) -> bool;
+/// Predicate over a box's index and its f that is `true` if the box's gradient is needed.
+pub type NeedsGradient<'a> = &'a dyn Fn(usize, f64) -> bool;
 
 impl PackedHead {
-    /// The head with this pooling and these packed layers; `weight (K, representation)` and `bias (K)` are the last
-    /// layer's.
+    /// Creates a head from the pooler, the packed layers fc6 and fc7, and the last layer's
+    /// `weight (K, representation)` and `bias (K)`.
     pub fn new(pooler: Pooler, layers: [PackedLinear; 2], weight: &Tensor, bias: &Tensor) -> Result<Self> {
         let (weight, bias) = (weight.to_vec2()?, bias.to_vec1()?);
         Ok(Self { pooler, layers, weight, bias, workspace: Workspace::new() })
     }
 
-    /// f of `boxes (R, 4)`, `(R)`, of known `labels`, and with `is_read` its gradient in their corners, `(R, 4)`, where
-    /// it is read, elsewhere 0.
+    /// Computes f of `boxes (R, 4)` with valid `labels`, `(R)`, and with `needs_gradient` its gradient in their
+    /// corners, `(R, 4)`, which is 0 for boxes whose gradient is not needed.
     pub fn evaluate(
         &self,
         pyramid: &[Tensor],
         boxes: &Tensor,
         images: &[u32],
         labels: &[u32],
-        is_read: Option<IsRead<'_>>,
+        needs_gradient: Option<NeedsGradient<'_>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
         let storage: Vec<_> = pyramid.iter().map(Tensor::storage_and_layout).collect();
         let maps =
@@ -83,36 +81,36 @@ impl PackedHead {
         for (chunk, labels) in labels.chunks(BOXES).enumerate() {
             let first = chunk * BOXES;
             let boxes = boxes.narrow(0, first, labels.len())?;
-            let seen = self.seen(&pyramids, &boxes, &images[first..first + labels.len()])?;
-            self.add(&seen, labels, is_read, &mut f, &mut gradient[first..])?;
+            let seen = self.view_boxes(&pyramids, &boxes, &images[first..first + labels.len()])?;
+            self.add(&seen, labels, needs_gradient, &mut f, &mut gradient[first..])?;
         }
         let of_boxes = |gradient: Vec<BBox>| {
             Tensor::from_slice(gradient.as_flattened(), (gradient.len(), 4), &Device::Cpu)
         };
-        let gradient = is_read.map(|_| of_boxes(gradient)).transpose()?;
+        let gradient = needs_gradient.map(|_| of_boxes(gradient)).transpose()?;
         Ok((Tensor::new(f, &Device::Cpu)?, gradient))
     }
 
-    /// The boxes in each view.
-    fn seen<'a>(
+    /// Returns the boxes in each view.
+    fn view_boxes<'a>(
         &self,
         pyramids: &'a [Pyramid<'a, f32>],
         boxes: &Tensor,
         images: &[u32],
-    ) -> Result<Vec<Seen<'a>>> {
+    ) -> Result<Vec<ViewBoxes<'a>>> {
         let rows = self.pooler.rows(boxes, images)?.into_iter().zip(pyramids);
         let seen = rows.map(|(rows, pyramid)| {
-            Ok(Seen { pyramid, rois: rows.rois.flatten_all()?.to_vec1()?, levels: rows.levels })
+            Ok(ViewBoxes { pyramid, rois: rows.rois.flatten_all()?.to_vec1()?, levels: rows.levels })
         });
         seen.collect()
     }
 
-    /// Adds f of some boxes, all evaluated at once, and writes their gradients.
+    /// Evaluates some boxes together, appends their f, and writes their gradients.
     fn add(
         &self,
-        seen: &[Seen<'_>],
+        seen: &[ViewBoxes<'_>],
         labels: &[u32],
-        is_read: Option<IsRead<'_>>,
+        needs_gradient: Option<NeedsGradient<'_>>,
         f: &mut Vec<f32>,
         gradient: &mut [BBox],
     ) -> Result<()> {
@@ -126,22 +124,23 @@ impl PackedHead {
             self.bias[label as usize] + dot(output, &self.weight[label as usize])
         };
         f.extend(output.chunks_exact(width).zip(labels).map(of_class));
-        let is_read = |place: &usize| {
-            is_read.is_some_and(|is_read| is_read(first + place, f64::from(f[first + place])))
+        let needs_gradient = |place: &usize| {
+            needs_gradient
+                .is_some_and(|needs_gradient| needs_gradient(first + place, f64::from(f[first + place])))
         };
-        let read: Vec<usize> = (0..labels.len()).filter(is_read).collect();
-        if !read.is_empty() {
+        let needed: Vec<usize> = (0..labels.len()).filter(needs_gradient).collect();
+        if !needed.is_empty() {
             let [of_hidden, of_output] =
-                [&hidden, &output].map(|all| self.gathered(all, &read, labels.len()));
-            let mut weights = workspace.take(read.len() * width);
-            for (to, &place) in weights.chunks_exact_mut(width).zip(&read) {
+                [&hidden, &output].map(|all| self.gathered(all, &needed, labels.len()));
+            let mut weights = workspace.take(needed.len() * width);
+            for (to, &place) in weights.chunks_exact_mut(width).zip(&needed) {
                 to.copy_from_slice(&self.weight[labels[place] as usize]);
             }
             let in_hidden = fc7.input_gradient(&weights, Some(&of_output), workspace)?;
             let in_pooled = fc6.input_gradient(&in_hidden, Some(&of_hidden), workspace)?;
             [of_hidden, of_output, weights, in_hidden].into_iter().for_each(|buffer| workspace.give(buffer));
-            let seen: Vec<Seen<'_>> = seen.iter().map(|seen| seen.only(&read)).collect();
-            for (&place, of_box) in read.iter().zip(self.box_gradients(&seen, in_pooled, read.len())?) {
+            let seen: Vec<ViewBoxes<'_>> = seen.iter().map(|seen| seen.only(&needed)).collect();
+            for (&place, of_box) in needed.iter().zip(self.box_gradients(&seen, in_pooled, needed.len())?) {
                 gradient[place] = of_box;
             }
         }
@@ -149,19 +148,19 @@ impl PackedHead {
         Ok(())
     }
 
-    /// The rows `read` of the `count` in `all`.
-    fn gathered(&self, all: &[f32], read: &[usize], count: usize) -> Vec<f32> {
+    /// Copies the rows `needed` of the `count` rows in `all`.
+    fn gathered(&self, all: &[f32], needed: &[usize], count: usize) -> Vec<f32> {
         let width = all.len() / count;
-        let mut rows = self.workspace.take(read.len() * width);
-        for (to, &place) in rows.chunks_exact_mut(width).zip(read) {
+        let mut rows = self.workspace.take(needed.len() * width);
+        for (to, &place) in rows.chunks_exact_mut(width).zip(needed) {
             to.copy_from_slice(&all[place * width..(place + 1) * width]);
         }
         rows
     }
 
-    /// The pooled boxes, the views of each side by side.
-    fn pool(&self, seen: &[Seen<'_>], boxes: usize) -> Result<Vec<f32>> {
-        let tile = |seen: &Seen<'_>| -> Result<Vec<f32>> {
+    /// Pools the boxes, and concatenates the views of each.
+    fn pool(&self, seen: &[ViewBoxes<'_>], boxes: usize) -> Result<Vec<f32>> {
+        let tile = |seen: &ViewBoxes<'_>| -> Result<Vec<f32>> {
             let mut tiles = self.workspace.take(boxes * seen.pyramid.tile_len());
             seen.pyramid.pool(&seen.rois, &seen.levels, &mut tiles)?;
             Ok(tiles)
@@ -182,8 +181,8 @@ impl PackedHead {
         Ok(pooled)
     }
 
-    /// The gradient in the boxes, from the one in what [`pool`](Self::pool) makes of them.
-    fn box_gradients(&self, seen: &[Seen<'_>], pooled: Vec<f32>, boxes: usize) -> Result<Vec<BBox>> {
+    /// Returns the gradient in the boxes, given the gradient in the output of [`pool`](Self::pool).
+    fn box_gradients(&self, seen: &[ViewBoxes<'_>], pooled: Vec<f32>, boxes: usize) -> Result<Vec<BBox>> {
         let (len, mut start, mut sum) = (pooled.len() / boxes, 0, None);
         for (seen, view) in seen.iter().zip(self.pooler.views()) {
             let own = seen.pyramid.tile_len();
@@ -212,7 +211,7 @@ impl PackedHead {
     }
 }
 
-/// `aᵀ b`, in so many partial sums as vectors may have lanes.
+/// Returns `aᵀ b`, with one partial sum per lane of the processor's vectors.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut sums = [0.0; LANES];

@@ -1,15 +1,15 @@
-//! The densities that replace Faster-RCNN's box regression in Table 2 (supplement, "Laplace/Gaussian").
+//! Densities that replace Faster-RCNN's box regression in Table 2 (supplement, "Laplace/Gaussian").
 //!
-//! They describe the box coder's offset from a proposal to its object, given what the frozen box head sees
-//! (Feat-Box). Only the layers here are trained.
+//! They model the box coder's offset from a proposal to its object, given the features of the frozen box head
+//! (Feat-Box). Only their own layers are trained.
 //!
 //! | method | layers, each fully connected |
 //! |---|---|
 //! | Gaussian, Laplace | FC-BBMean and FC-BBVar: 4 numbers per class |
 //! | mixture of K | both K times, and one of K weights |
-//! | cVAE | FC-BBMean and FC-BBVar of z, their duplicates that also see z, and q(z given x, y) |
+//! | cVAE | FC-BBMean and FC-BBVar of z, their duplicates that also take z, and q(z given x, y) |
 //!
-//! The supplement names no network for the cVAE's q(z | x, y); here it is one more layer, which also sees the
+//! The supplement names no network for the cVAE's q(z | x, y); here it is one more layer, which also takes the
 //! offset.
 
 use std::borrow::Borrow;
@@ -30,16 +30,16 @@ use crate::{
 const DIM: usize = 4;
 const INIT: Init = Init::Randn { mean: 0.0, stdev: 0.001 };
 
-/// A density over the offset of each class from a proposal; parameters under `box_density`.
+/// Head with a density over the offset of each class from a proposal; its parameters are under `box_density`.
 pub struct ParametricHead {
     density: Baseline,
-    /// The means of K components of each class: a mixture alone has more than one.
+    /// Layer of the means of each class's K components; K is 1 except for a mixture.
     mean: Linear,
     log_variance: Linear,
     components: usize,
-    /// The components' weights; none where K is 1.
+    /// Layer of the components' weights; `None` if K is 1.
     weights: Option<Linear>,
-    /// What the cVAE has beside these.
+    /// Additional layers of the cVAE.
     latent: Option<Latent>,
 }
 
@@ -47,20 +47,20 @@ struct Latent {
     model: ConditionalVae,
     prior: Linear,
     posterior: Linear,
-    /// What z adds to the mean and the log-variance: row by class, `(K, Z · 8)`.
+    /// Weights of z in the mean and the log-variance, `(K, Z · 8)`, one row per class.
     from_z: Tensor,
 }
 
-/// Feat-Box of some proposals, each with a class.
+/// Features of some proposals (Feat-Box), each with a class.
 struct ClassFeatures<'a> {
-    /// `(R, representation)`.
+    /// Features, `(R, representation)`.
     hidden: &'a Tensor,
-    /// Classes, at least one.
+    /// Class of each proposal, at least one.
     labels: &'a [u32],
 }
 
 impl ClassFeatures<'_> {
-    /// Of each row, the numbers of its class: `(R, K · n)` → `(R, n)`.
+    /// Selects the numbers of each row's own class: `(R, K · n)` → `(R, n)`.
     fn own_class(&self, of_all_classes: &Tensor, n: usize) -> Result<Tensor> {
         let classes = of_all_classes.dim(1)? / n;
         let rows = (0u32..).zip(self.labels).map(|(row, &label)| row * classes as u32 + label);
@@ -70,12 +70,12 @@ impl ClassFeatures<'_> {
 }
 
 impl ParametricHead {
-    /// The layers of `density`, over four coordinates, for `config.num_classes` classes under `vb`, drawn
-    /// from N(0, 0.001²), biases zero.
+    /// Creates the layers of `density`, over four coordinates, for `config.num_classes` classes under `vb`. Weights
+    /// are drawn from N(0, 0.001²); biases are zero.
     ///
     /// # Errors
-    /// [`Error::Config`] for a density of another number of coordinates or without a mean and a variance for
-    /// each, and when a parameter has another shape.
+    /// [`Error::Config`] for a density over another number of coordinates, or without a mean and a variance for
+    /// each; when a parameter has another shape.
     pub fn new(density: &Baseline, config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         if density.dim() != DIM {
             let reason = format!("a box has {DIM} offsets, the density {}", density.dim());
@@ -113,8 +113,8 @@ impl ParametricHead {
         })
     }
 
-    /// The published loss, the mean over the sampled proposals; background contributes nothing. `rng` draws
-    /// the cVAE's z.
+    /// Computes the published loss, the mean over the sampled proposals, to which background contributes 0. The
+    /// cVAE's z is drawn from `rng`.
     pub fn loss(&self, sample: &Foreground, rng: &mut dyn RngCore) -> Result<Tensor> {
         let device = sample.hidden.device();
         if sample.labels.is_empty() {
@@ -130,7 +130,8 @@ impl ParametricHead {
         Ok((loss * (sample.labels.len() as f64 / sample.sample_size as f64))?)
     }
 
-    /// What the paper takes as the offset of each pair, the mean of its density. `rng` draws the cVAE's z.
+    /// Returns the offset of each pair, which is the mean of its density as in the paper. The cVAE's z is drawn from
+    /// `rng`.
     pub fn offsets(&self, scored: &ScoredProposals, rng: &mut dyn RngCore) -> Result<Vec<[f32; 4]>> {
         if scored.pairs.is_empty() {
             return Ok(vec![]);
@@ -147,7 +148,7 @@ impl ParametricHead {
         Ok(mean.flatten_all()?.to_vec1::<f32>()?.as_chunks::<4>().0.to_vec())
     }
 
-    /// `(R, P)` as the family lays them out.
+    /// Returns the parameters of the density, `(R, P)`, in the layout of its family.
     fn outputs(&self, features: &ClassFeatures) -> Result<Tensor> {
         let n = self.components * DIM;
         let mean = features.own_class(&self.mean.forward(features.hidden)?, n)?;
@@ -159,7 +160,7 @@ impl ParametricHead {
     }
 }
 
-/// The cVAE's layers applied to some proposals.
+/// Layers of the cVAE, applied to some proposals.
 struct OfClass<'a>(&'a ParametricHead, &'a Latent, &'a ClassFeatures<'a>);
 
 impl LatentVariableModel for OfClass<'_> {
@@ -174,7 +175,7 @@ impl LatentVariableModel for OfClass<'_> {
         self.1.posterior.forward(&both).map_err(ebm_core::Error::model)
     }
 
-    /// The sum of what x says about mean and log-variance, `(R, 1, 8)`, and of what z adds to them, by `(R, Z, 8)`.
+    /// Returns mean and log-variance from x, `(R, 1, 8)`, plus z times its weights `(R, Z, 8)`.
     fn decode(&self, (): &(), z: &Tensor) -> ebm_core::Result<Tensor> {
         let Self(head, latent, features) = self;
         let from_x = head.outputs(features).map_err(ebm_core::Error::model)?.unsqueeze(1)?;
@@ -185,31 +186,31 @@ impl LatentVariableModel for OfClass<'_> {
     }
 }
 
-/// Proposals of objects, each with the offset that leads to the object.
+/// Sampled proposals of objects, each with the offset to its object.
 pub struct Foreground {
-    /// Feat-Box of each, `(R, representation)`, without history.
+    /// Features of each proposal (Feat-Box), `(R, representation)`, detached.
     pub hidden: Tensor,
-    /// Their classes.
+    /// Class of each proposal.
     pub labels: Vec<u32>,
-    /// The box coder's offsets, `(R, 4)`.
+    /// Offsets of the box coder, `(R, 4)`.
     pub targets: Tensor,
-    /// How many proposals they were drawn with, background included.
+    /// Size of the sample that they belong to, including the background.
     pub sample_size: usize,
 }
 
 /// All proposals of objects in one image. The detector is frozen, so that they are the same in every epoch.
 pub struct ForegroundPool {
-    /// Of every proposal.
+    /// Match of every proposal.
     pub(crate) matches: Vec<Match>,
     pub(crate) sampler: BalancedSampler,
-    /// Of the proposals of objects alone, in their order.
+    /// Features of the proposals of objects, in their order; `labels` and `targets` likewise.
     pub(crate) hidden: Tensor,
     pub(crate) labels: Vec<u32>,
     pub(crate) targets: Vec<[f32; 4]>,
 }
 
 impl ForegroundPool {
-    /// The objects in balanced samples, one of each image, joined.
+    /// Draws a balanced sample of each image, and joins the proposals of objects in them.
     ///
     /// # Errors
     /// When there is no image.
@@ -227,7 +228,7 @@ impl ForegroundPool {
             }
             let objects = (0..pool.matches.len()).filter(|&i| matches!(pool.matches[i], Match::Object(_)));
             let objects: Vec<usize> = objects.collect();
-            // Both ascend.
+            // Both lists are in ascending order.
             let rows: Vec<usize> = positives.iter().filter_map(|i| objects.binary_search(i).ok()).collect();
             labels.extend(rows.iter().map(|&row| pool.labels[row]));
             targets.extend(rows.iter().map(|&row| pool.targets[row]));

@@ -1,4 +1,4 @@
-//! Pooling boxes from a pyramid: from the level that fits their size (FPN, Eq. 1 there), or from several.
+//! Pooling of boxes from a pyramid: from the level that fits their size (FPN paper, Eq. 1), or from several levels.
 
 mod onnx;
 
@@ -13,56 +13,56 @@ use crate::{
     config::{DetectorConfig, RefinerNetworkConfig},
 };
 
-/// How a box becomes a fixed-size feature map.
+/// Method of pooling a box to a fixed-size feature map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// Averaged bilinear samples, so many per bin and direction; no gradient in the box.
+    /// RoIAlign: the mean of bilinear samples, with their number per bin and direction; no gradient in the box.
     RoiAlign(usize),
-    /// The exact integral, differentiable in the box.
+    /// PrRoIPool: the exact integral, differentiable in the box.
     PrRoi,
 }
 
-/// Chooses levels of a pyramid and pools there.
+/// Pooler of boxes, which chooses the level of each box.
 #[derive(Clone, Debug)]
 pub struct Pooler {
     pooling: Pooling,
     /// Image pixels per map pixel, finest first.
     strides: Vec<usize>,
-    /// Where in the image the first pixel of each level has its centre.
+    /// Position in the image of the centre of each level's first pixel.
     origins: Vec<f32>,
-    /// A box of this side has the level of `canonical_level`, counted as P2 … are.
+    /// Side of a box on level `canonical_level`, which is numbered as in P2 ….
     canonical_size: f32,
     canonical_level: usize,
-    /// The coarsest level that a box has for its size, as an index.
+    /// Index of the coarsest level that is chosen for a box.
     coarsest: usize,
     views: Vec<View>,
     convention: BoxConvention,
 }
 
-/// One of the ways in which every box is seen.
+/// View of a box: the level and the region that it is pooled from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct View {
-    /// So many levels above the box's.
+    /// Number of levels above the box's own.
     offset: usize,
-    /// The box is enlarged about its centre by this.
+    /// Factor by which the box is enlarged about its centre.
     context: f32,
     /// Bins per side.
     bins: usize,
 }
 
 impl View {
-    /// Bins of a pooled box.
+    /// Returns the number of bins of a pooled box.
     pub fn len(&self) -> usize {
         self.bins * self.bins
     }
 
-    /// Bins by direction.
+    /// Returns the numbers of bins in both directions.
     pub fn out(&self) -> (usize, usize) {
         (self.bins, self.bins)
     }
 
-    /// `boxes (R, 4)` as they are seen; differentiable. The map is linear and symmetric: a gradient in the box that is
-    /// seen becomes the one in the box in the same way.
+    /// Enlarges `boxes (R, 4)` by `context`; differentiable. The map is linear and symmetric, so that it also converts
+    /// a gradient in the enlarged box to the gradient in the box.
     pub fn enlarged(&self, boxes: &Tensor) -> Result<Tensor> {
         if self.context == 1.0 {
             return Ok(boxes.clone());
@@ -76,27 +76,27 @@ impl View {
 
 /// Pooled boxes, grouped by level.
 pub struct Pooled {
-    /// `(R, C Σ size²)`, the views side by side; rows in the groups' order.
+    /// Pooled features `(R, C Σ size²)`, with the views concatenated and the rows grouped by level.
     pub features: Tensor,
-    /// The row that holds box i, so that `index_select(position)` restores the input's order.
+    /// Row of box i, so that `index_select(position)` restores the input's order.
     pub position: Vec<u32>,
-    /// The box that row r holds: the inverse of `position`.
+    /// Box of row r: the inverse of `position`.
     pub order: Vec<u32>,
 }
 
-/// Boxes as a view sees them.
+/// Boxes in one view.
 pub(crate) struct Rows {
-    /// The level of each box.
+    /// Level of each box.
     pub levels: Vec<usize>,
-    /// Rows (image, x0, y0, x1, y1) of the boxes from their levels' origins, `(R, 5)`, on the CPU.
+    /// Rows (image, x0, y0, x1, y1) of the boxes, relative to their levels' origins, `(R, 5)`, on the CPU.
     pub rois: Tensor,
 }
 
-/// R boxes as PrRoIPool sees them in each view, for prediction: from all levels at once, without a graph.
-pub(crate) struct Sight<'a>(Vec<(&'a View, Levels, Tensor)>);
+/// Boxes in each view, ready for PrRoIPool in prediction: from all levels at once, without autograd.
+pub(crate) struct PreparedBoxes<'a>(Vec<(&'a View, Levels, Tensor)>);
 
 impl Pooler {
-    /// Bins and levels as configured.
+    /// Creates the pooler of a detector.
     pub fn new(config: &DetectorConfig, pooling: Pooling) -> Self {
         let (roi, strides) = (&config.roi, DetectorConfig::STRIDES[..4].to_vec());
         Self {
@@ -111,7 +111,7 @@ impl Pooler {
         }
     }
 
-    /// The same of a refiner, by PrRoIPool.
+    /// Creates the pooler of a refiner, which uses PrRoIPool.
     pub fn of_refiner(config: &RefinerNetworkConfig) -> Self {
         let views = config.views.iter();
         let views = views.map(|view| View { offset: view.level, context: view.context, bins: view.bins });
@@ -127,22 +127,22 @@ impl Pooler {
         }
     }
 
-    /// Each way in which a box is seen.
+    /// Returns the views that every box is pooled in.
     pub(crate) fn views(&self) -> &[View] {
         &self.views
     }
 
-    /// Pixels of the maps per image pixel.
+    /// Returns the map pixels per image pixel of each level.
     pub fn scales(&self) -> impl Iterator<Item = f64> {
         (0..self.strides.len()).map(|level| self.scale(level))
     }
 
-    /// Values per pooled box of `channels` channels.
+    /// Returns the number of values of a pooled box with `channels` channels.
     pub fn output_len(&self, channels: usize) -> usize {
         channels * self.views.iter().map(View::len).sum::<usize>()
     }
 
-    /// Index into P2 … P5: k = ⌊k₀ + log₂(√area / canonical size + 1e-6)⌋ within them.
+    /// Returns the index of a box's level: k = ⌊k₀ + log₂(√area / canonical size + 1e-6)⌋, clamped to the levels.
     pub fn level(&self, bbox: &BBox) -> usize {
         if self.coarsest == 0 {
             return 0;
@@ -154,13 +154,13 @@ impl Pooler {
         (level as usize).clamp(first, first + self.coarsest) - first
     }
 
-    /// The level in which `view` sees a box of level `level`.
+    /// Returns the level that `view` pools a box of level `level` from.
     fn level_seen(&self, level: usize, view: &View) -> usize {
         (level + view.offset).min(self.strides.len() - 1)
     }
 
-    /// `boxes (R, 4)` in input pixels, on the CPU, as each view sees them, box i lying in image `images[i]`;
-    /// differentiable.
+    /// Returns the rows of each view for `boxes (R, 4)` in input pixels, on the CPU, with box i in image
+    /// `images[i]`; differentiable.
     pub(crate) fn rows(&self, boxes: &Tensor, images: &[u32]) -> Result<Vec<Rows>> {
         let levels = self.levels(boxes)?;
         let image = Tensor::new(images, boxes.device())?.to_dtype(boxes.dtype())?.unsqueeze(1)?;
@@ -177,13 +177,13 @@ impl Pooler {
         rows.collect()
     }
 
-    /// The level of each of `boxes (R, 4)`.
+    /// Returns the level of each of `boxes (R, 4)`.
     fn levels(&self, boxes: &Tensor) -> Result<Vec<usize>> {
         let corners = boxes.detach().to_dtype(DType::F32)?.to_vec2::<f32>()?;
         Ok(corners.iter().map(|c| self.level(&[c[0], c[1], c[2], c[3]])).collect())
     }
 
-    /// Pools `boxes (R, 4)` in input pixels, on the CPU, box i lying in image `images[i]` of the pyramid.
+    /// Pools `boxes (R, 4)` in input pixels, on the CPU, with box i in image `images[i]` of the pyramid.
     pub fn pool(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Pooled> {
         if images.is_empty() {
             let map = &pyramid[0];
@@ -218,9 +218,14 @@ impl Pooler {
         Ok(Pooled { features: Tensor::cat(&pooled, 0)?, position, order })
     }
 
-    /// Looks at `boxes (R, 4)` in input pixels, box i lying in image `images[i]` of the pyramid. They are on the
-    /// CPU; what is made of them is on the maps' device.
-    pub(crate) fn see(&self, pyramid: &[Tensor], boxes: &Tensor, images: &[u32]) -> Result<Sight<'_>> {
+    /// Prepares `boxes (R, 4)` in input pixels, on the CPU, for pooling on the maps' device, with box i in image
+    /// `images[i]` of the pyramid.
+    pub(crate) fn prepare(
+        &self,
+        pyramid: &[Tensor],
+        boxes: &Tensor,
+        images: &[u32],
+    ) -> Result<PreparedBoxes<'_>> {
         let maps: Vec<_> = pyramid.iter().zip(self.scales()).collect();
         let rows = self.views.iter().zip(self.rows(boxes, images)?).map(|(view, Rows { levels, rois })| {
             let numbers = levels.iter().map(|level| *level as f32);
@@ -228,7 +233,7 @@ impl Pooler {
             let rows = Tensor::cat(&[&numbers, &rois], 1)?.to_device(pyramid[0].device())?;
             Ok((view, Levels::new(&maps, view.out())?, rows))
         });
-        Ok(Sight(rows.collect::<Result<_>>()?))
+        Ok(PreparedBoxes(rows.collect::<Result<_>>()?))
     }
 
     /// Pools rows of boxes from one level.
@@ -240,20 +245,21 @@ impl Pooler {
         })
     }
 
-    /// Map pixels per image pixel of a level.
+    /// Returns the map pixels per image pixel of a level.
     fn scale(&self, level: usize) -> f64 {
         1.0 / self.strides[level] as f64
     }
 }
 
-impl Sight<'_> {
-    /// The boxes pooled, the views of each side by side: bins outside and channels innermost, `(R, Σ size²·C)`.
+impl PreparedBoxes<'_> {
+    /// Pools the boxes, and concatenates the views of each: bins outside and channels innermost, `(R, Σ size²·C)`.
     pub fn pool(&self) -> Result<Tensor> {
         let pooled = self.0.iter().map(|(_, levels, rows)| Ok(levels.pool(rows)?));
         Ok(Tensor::cat(&pooled.collect::<Result<Vec<_>>>()?, 1)?)
     }
 
-    /// The gradient in the boxes, `(R, 4)` on the CPU, from the one in what [`pool`](Self::pool) makes of them.
+    /// Returns the gradient in the boxes, `(R, 4)` on the CPU, given the `gradient` in the output of
+    /// [`pool`](Self::pool).
     pub fn box_gradient(&self, gradient: &Tensor) -> Result<Tensor> {
         let bins: usize = self.0.iter().map(|(view, ..)| view.len()).sum();
         let (channels, mut start) = (gradient.dim(1)? / bins.max(1), 0);
@@ -319,14 +325,14 @@ mod tests {
         }
     }
 
-    /// The sum of what is pooled, weighted by place, and its gradient in the boxes.
+    /// Returns the sum of the pooled values, weighted by position, and its gradient in the boxes.
     fn weighted(pooler: &Pooler, pyramid: &[Tensor], boxes: &Tensor) -> (f64, Tensor) {
-        let sight = pooler.see(pyramid, boxes, &[0, 1, 0]).unwrap();
-        let pooled = sight.pool().unwrap();
+        let prepared = pooler.prepare(pyramid, boxes, &[0, 1, 0]).unwrap();
+        let pooled = prepared.pool().unwrap();
         let weights = (0..pooled.elem_count()).map(|i| (i * 37 % 23) as f64 / 11.0 - 1.0).collect();
         let weights = Tensor::from_vec(weights, pooled.shape(), &Device::Cpu).unwrap();
         let sum = (&pooled * &weights).unwrap().sum_all().unwrap().to_scalar().unwrap();
-        (sum, sight.box_gradient(&weights).unwrap())
+        (sum, prepared.box_gradient(&weights).unwrap())
     }
 
     #[test]
@@ -342,7 +348,7 @@ mod tests {
             Tensor::from_vec(values, (2, 2, side, side), &Device::Cpu).unwrap()
         };
         let pyramid = [32, 16, 8].map(map);
-        // Of levels 1, 0 and 1: the rows change places.
+        // Boxes on levels 1, 0 and 1, so that the rows are reordered.
         let boxes = [[8.3, 9.1, 117.7, 90.2], [20.6, 31.3, 41.9, 52.4], [-6.1, 3.7, 103.3, 99.9f64]];
         let (_, gradient) = weighted(&pooler, &pyramid, &Tensor::new(&boxes, &Device::Cpu).unwrap());
         let gradient = gradient.to_vec2::<f64>().unwrap();

@@ -1,4 +1,4 @@
-//! Region proposal network: which anchors hold an object, and where its box lies from there.
+//! Region proposal network: objectness of each anchor, and offsets from the anchor to the object's box.
 
 use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder};
@@ -16,7 +16,7 @@ use crate::{
     matcher::{BalancedSampler, Match, Matcher},
 };
 
-/// The head (3×3 convolution, objectness, offsets; shared by all levels) with its anchors.
+/// Region proposal network: its head (3×3 convolution, objectness, offsets; shared by all levels) and its anchors.
 pub struct Rpn {
     conv: Conv2d,
     objectness: Conv2d,
@@ -27,17 +27,17 @@ pub struct Rpn {
     convention: BoxConvention,
 }
 
-/// What the head says of every anchor; K anchors, level by level, each level row by row.
+/// Output of the head for K anchors, level by level, each level row by row.
 pub struct RpnOutput {
-    /// `(N, K)` logits.
+    /// Logits of objectness, `(N, K)`.
     pub objectness: Tensor,
-    /// `(N, K, 4)` box-coder offsets.
+    /// Offsets of the box coder, `(N, K, 4)`.
     pub offsets: Tensor,
-    /// Where the K anchors stand, the same for all images of a batch.
+    /// Grids of the K anchors, the same for all images of a batch.
     pub grids: Vec<Grid>,
 }
 
-/// A box that may hold an object.
+/// Box that may contain an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposal {
     /// Corners in input pixels.
@@ -47,7 +47,8 @@ pub struct Proposal {
 }
 
 impl Rpn {
-    /// Parameters `head.conv.0.0`, `head.cls_logits`, `head.bbox_pred` under `vb`, drawn from N(0, 0.01²).
+    /// Creates the network; its parameters are `head.conv.0.0`, `head.cls_logits` and `head.bbox_pred` under `vb`, with
+    /// weights drawn from N(0, 0.01²).
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         let channels = config.backbone.fpn_channels;
         let convention = config.convention.into();
@@ -89,7 +90,7 @@ impl Rpn {
         Ok(RpnOutput { objectness, offsets, grids })
     }
 
-    /// The proposals of each image in descending objectness; `sizes` are (height, width) without padding.
+    /// Returns the proposals of each image by descending objectness; `sizes` are (height, width) without padding.
     pub fn proposals(
         &self,
         output: &RpnOutput,
@@ -103,7 +104,7 @@ impl Rpn {
         images.map(|(image, (logits, &size))| self.select(output, image, logits, size, phase)).collect()
     }
 
-    /// The proposals of an image, given the objectness of its anchors.
+    /// Returns the proposals of an image, given the objectness `logits` of its anchors.
     fn select(
         &self,
         output: &RpnOutput,
@@ -112,7 +113,7 @@ impl Rpn {
         size: (usize, usize),
         phase: usize,
     ) -> Result<Vec<Proposal>> {
-        // All are looked at: a loop that may end early is a slow one.
+        // This loop checks all values because one that may end early is slower.
         let are_finite = logits.iter().fold(true, |all, v| all & v.is_finite());
         if !are_finite && let Some(i) = logits.iter().position(|v| !v.is_finite()) {
             return Err(Error::input("rpn", format!("anchor {i} has objectness {}", logits[i])));
@@ -131,7 +132,7 @@ impl Rpn {
             let bbox = clip(&decoded, size.1 as f32, size.0 as f32, self.convention);
             let end = self.convention.offset();
             let sides = [bbox[2] - bbox[0] + end, bbox[3] - bbox[1] + end];
-            // `!(a >= b)` also drops what is not a number.
+            // This condition also drops boxes with NaN.
             if sides.iter().all(|&side| side >= self.config.min_size) {
                 boxes.push(bbox);
                 scores.push(logits[best.anchor as usize]);
@@ -143,8 +144,8 @@ impl Rpn {
         Ok(kept.map(|i| Proposal { bbox: boxes[i], objectness: scores[i] }).collect())
     }
 
-    /// Objectness (binary cross-entropy, mean) and box (smooth-L1 with β = 1/9, sum over the sample's size)
-    /// losses over a balanced sample of anchors of each image, and the sample's size.
+    /// Returns the objectness loss (mean binary cross-entropy), the box loss (sum of smooth-L1 with β = 1/9, over the
+    /// sample's size) and the sample's size, for a balanced sample of anchors of each image.
     pub fn losses(
         &self,
         output: &RpnOutput,
@@ -197,28 +198,28 @@ impl Rpn {
     }
 }
 
-/// An anchor that may become a proposal.
+/// Anchor that may become a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Best {
-    /// Among all anchors.
+    /// Index among all anchors.
     anchor: u32,
-    /// Among those of its level.
+    /// Index among the anchors of its level.
     in_level: usize,
     level: usize,
 }
 
-/// Anchors that are chosen from at a time.
+/// Number of anchors that are selected from at a time.
 const CHUNK: usize = 1 << 13;
 
-/// A number for an anchor of a level that is the smaller the higher its logit, in the order of
-/// [`f32::total_cmp`]; its lower half is the anchor, so that of two with one logit the first comes first.
+/// Returns a sorting key of an anchor: keys ascend with descending logits, in the order of [`f32::total_cmp`]. The lower
+/// half of the key is the anchor, so that equal logits are ordered by the anchor.
 fn rank(logit: f32, anchor: usize) -> u64 {
     let bits = logit.to_bits();
     let ascending = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
     u64::from(!ascending) << 32 | anchor as u64
 }
 
-/// The `most` anchors of each level with the highest `logits`, in descending order, ties by index.
+/// Returns the `most` anchors of each level with the highest `logits`, in descending order, ties by index.
 fn best_of_each_level(logits: &[f32], level_sizes: &[usize], most: usize) -> Vec<Best> {
     let keep_best = |ranks: &mut Vec<u64>| {
         if most < ranks.len() {
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_best_of_each_level_are_those_of_a_sort() {
-        // With ties, among them where the choice ends; the first level has more anchors than a chunk.
+        // There are ties, also at the end of the selection; the first level has more anchors than a chunk.
         let first = 2 * CHUNK + 40;
         let mut logits: Vec<f32> = (0..first + 20).map(|i| ((i * 37) % 1009) as f32 - 500.0).collect();
         logits[7] = -0.0;

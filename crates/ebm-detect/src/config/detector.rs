@@ -1,4 +1,4 @@
-//! The network and its inference.
+//! Settings of the detector's network and its inference.
 
 use candle_core::DType;
 use ebm_experiment::config::{Setting, settings};
@@ -10,35 +10,35 @@ use super::{BodyKind, require};
 use crate::{Error, Result};
 
 settings! {
-    /// The detector and how it is trained and run.
+    /// Settings of the detector, its training and its inference.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct DetectorConfig {
-        /// Classes with the background, which is class 0.
+        /// Number of classes, including the background, which is class 0.
         pub num_classes: usize where 2..=10_000,
         /// Whether a box's width counts both end pixels (maskrcnn-benchmark) or not (torchvision).
         pub convention: Convention,
-        /// How an image becomes the network's input.
+        /// Conversion of an image to the network's input.
         pub input: InputConfig,
-        /// The feature extractor.
+        /// Feature extractor.
         pub backbone: BackboneConfig,
         /// Region proposal network.
         pub rpn: RpnConfig,
         /// Box head.
         pub roi: RoiConfig,
-        /// Whether refined boxes end at the image's border, as annotated ones do. The code that the paper
-        /// published clips none of them.
-        #[serde(default = "holds")]
+        /// Whether refined boxes are clipped to the image, as annotated ones are. The paper's published code does
+        /// not clip them.
+        #[serde(default = "enabled")]
         pub clip_refined: bool,
-        /// Whether a confidence says which of overlapping boxes is kept before the others climb, as in the paper;
-        /// otherwise the class score does, as for boxes that do not climb.
-        #[serde(default = "holds")]
+        /// Whether suppression before refinement ranks overlapping boxes by the confidence, as in the paper;
+        /// otherwise it ranks them by the class score.
+        #[serde(default = "enabled")]
         pub guided_suppression: bool,
     }
 }
 
-/// What holds where a file does not say it.
-fn holds() -> bool {
+/// Default of settings that are on where a file does not name them.
+fn enabled() -> bool {
     true
 }
 
@@ -46,9 +46,9 @@ fn holds() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Convention {
-    /// Width is x2 − x1.
+    /// Exclusive ends: the width is x2 − x1.
     HalfOpen,
-    /// Width is x2 − x1 + 1.
+    /// Inclusive ends: the width is x2 − x1 + 1.
     Inclusive,
 }
 
@@ -64,29 +64,29 @@ impl From<Convention> for BoxConvention {
 }
 
 settings! {
-    /// Resizing and normalisation.
+    /// Settings of resizing and normalisation.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct InputConfig {
-        /// The shorter side after resizing.
+        /// Length of the shorter side after resizing.
         pub short_side: usize where 16..=8192 => "pixels",
         /// Upper bound of the longer side.
         pub long_side: usize where 16..=8192 => "pixels",
-        /// Whose arithmetic the resizing follows.
+        /// Resizing filter: Pillow's or torch's.
         pub resample: ResampleKind,
         /// Channel order of the network's input: `rgb` or `bgr`.
         pub channels: ChannelOrder,
-        /// Pixel values are multiplied by this (1/255 or 1), then `mean` is subtracted and `std` divided by.
+        /// Factor of pixel values (1/255 or 1); afterwards `mean` is subtracted, and the result is divided by `std`.
         pub scale: f32 where 1e-6..=1e3,
-        /// Per channel, in the network's channel order.
+        /// Mean of each channel, in the network's channel order.
         pub mean: [f32; 3] where -1e3..=1e3,
-        /// Per channel, in the network's channel order.
+        /// Standard deviation of each channel, in the network's channel order.
         pub std: [f32; 3] where 1e-3..=1e3,
     }
 }
 
 impl InputConfig {
-    /// Why the values contradict each other, if they do.
+    /// Returns the reason as an error if values contradict each other.
     pub(super) fn check(&self) -> std::result::Result<(), String> {
         require(self.long_side >= self.short_side, "input.long_side is below input.short_side")
     }
@@ -117,43 +117,42 @@ pub enum ChannelOrder {
 impl Setting for ChannelOrder {}
 
 settings! {
-    /// Body and FPN.
+    /// Settings of body and FPN.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct BackboneConfig {
-        /// The network below the pyramid. What follows up to `norm_eps` is of a ResNet alone.
+        /// Network below the pyramid. The settings from `depth` to `norm_eps` apply to a ResNet only.
         #[serde(default, skip_serializing_if = "DetectorBody::is_default")]
         pub body: DetectorBody,
-        /// 18, 34 or 50.
+        /// Number of layers: 18, 34 or 50.
         pub depth: usize where 18..=50,
         /// Channels of the first stage; 64 in the standard networks.
         pub width: usize where 1..=1024,
-        /// Stride in the first 1×1 of a bottleneck (MSRA, caffe2) instead of the 3×3 (torchvision).
+        /// Whether a bottleneck's first 1×1 convolution has the stride (MSRA, caffe2), not its 3×3 (torchvision).
         pub stride_in_1x1: bool,
-        /// What stands behind each convolution.
+        /// Normalisation after each convolution.
         pub norm: NormKind,
-        /// Added to the variance by batch norm; 0 in maskrcnn-benchmark's frozen form.
+        /// Number that batch norm adds to the variance; 0 in maskrcnn-benchmark's frozen form.
         pub norm_eps: f64 where 0.0..=1.0,
-        /// What the body's maps of strides 4 to 32 are multiplied by, to be of the order of 1; none: they stay
-        /// as they are.
+        /// Factors of the body's maps of strides 4 to 32, which bring them to the order of 1; empty for no scaling.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub map_scales: Vec<f64> where 1e-6..=1e6,
         /// Channels of every pyramid level.
         pub fpn_channels: usize where 1..=4096,
-        /// In what the maps of body and pyramid are held; parameters and what leaves the pyramid are f32.
+        /// Number type of the maps of body and pyramid. Parameters and the pyramid's output are f32.
         #[serde(default, skip_serializing_if = "MapType::is_default")]
         pub maps: MapType,
     }
 }
 
-/// Bodies of detectors.
+/// Network that a detector's feature pyramid is built on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DetectorBody {
-    /// A ResNet.
+    /// ResNet.
     #[default]
     Resnet,
-    /// EfficientNet-Lite0 with the normalisation that its weights hold.
+    /// EfficientNet-Lite0 with the fixed normalisation of its weights.
     EfficientnetLite0,
 }
 
@@ -164,8 +163,8 @@ impl DetectorBody {
         *self == Self::default()
     }
 
-    /// Where in the image the first pixel of the map of this stride is taken to have its centre. Published
-    /// detectors take it to be in the corner, wherever their ResNet has it.
+    /// Returns the assumed position in the image of the centre of the first map pixel, for the map of this `stride`.
+    /// For a ResNet this is the image's corner, as in published detectors, which ignore the convolutions' padding.
     #[must_use]
     pub fn origin(self, stride: usize) -> f32 {
         match self {
@@ -175,20 +174,20 @@ impl DetectorBody {
     }
 }
 
-/// The type of a network's maps.
+/// Number type of a network's maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MapType {
     /// Single precision.
     #[default]
     F32,
-    /// The upper half of it, for GPUs.
+    /// The type bfloat16, for GPUs.
     Bf16,
 }
 
 impl Setting for MapType {}
 
-/// Of a GPU that multiplies so.
+/// Type of the maps on a GPU that computes in this precision.
 impl From<Precision> for MapType {
     fn from(precision: Precision) -> Self {
         if precision == Precision::Bf16 { Self::Bf16 } else { Self::F32 }
@@ -200,7 +199,7 @@ impl MapType {
         *self == Self::default()
     }
 
-    /// The tensors' type.
+    /// Returns the tensors' type.
     #[must_use]
     pub fn dtype(self) -> DType {
         match self {
@@ -211,7 +210,7 @@ impl MapType {
 }
 
 impl BackboneConfig {
-    /// Refuses a body that is never trained, where its weights were not given.
+    /// Refuses a body that cannot be trained here, and therefore needs given weights.
     ///
     /// # Errors
     /// For EfficientNet-Lite0, whose normalisation is fixed.
@@ -223,10 +222,10 @@ impl BackboneConfig {
         Err(Error::config("detector.backbone.body", reason))
     }
 
-    /// The body's form of these settings.
+    /// Returns the ResNet that these settings describe.
     ///
     /// # Errors
-    /// When there is no ResNet of this depth.
+    /// [`Error::Config`] when there is no ResNet of this depth.
     pub fn resnet(&self) -> Result<ResNetConfig> {
         let norm = match self.norm {
             NormKind::Train => Norm::Train,
@@ -238,7 +237,7 @@ impl BackboneConfig {
             34 => ResNetConfig::resnet34(norm),
             50 => ResNetConfig::resnet50(norm),
             other => {
-                let reason = format!("backbone.depth = {other}; there are 18, 34 and 50");
+                let reason = format!("backbone.depth = {other}; give 18, 34 or 50");
                 return Err(Error::config("backbone", reason));
             }
         };
@@ -246,80 +245,80 @@ impl BackboneConfig {
     }
 }
 
-/// Kinds of normalisation.
+/// Normalisation of a ResNet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormKind {
-    /// Batch norm that learns (train mode while training).
+    /// Batch norm that is trained, with the batch's statistics in training.
     Train,
     /// Batch norm as a fixed affine map.
     Frozen,
-    /// None: folded into the convolutions, which have biases.
+    /// No layer: normalisation is folded into the convolutions, which have biases.
     Folded,
 }
 
 impl Setting for NormKind {}
 
 settings! {
-    /// Region proposal network.
+    /// Settings of the region proposal network.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RpnConfig {
-        /// Anchor side per level P2 … P6.
+        /// Side of the anchors at each level P2 … P6.
         pub anchor_sizes: Vec<f32> where 1.0..=8192.0 => "pixels",
-        /// Height / width.
+        /// Aspect ratios of the anchors, height / width.
         pub anchor_ratios: Vec<f32> where 0.01..=100.0,
         /// Candidates per level before suppression (training, inference).
         pub pre_nms: [usize; 2] where 1..=100_000,
-        /// Proposals per image after it (training, inference).
+        /// Proposals per image after suppression (training, inference).
         pub post_nms: [usize; 2] where 1..=100_000,
-        /// Suppression threshold.
+        /// IoU threshold of suppression.
         pub nms: f32 where 0.0..=1.0,
-        /// Anchors from this IoU on are objects.
+        /// Least IoU of an anchor with an object for a positive match.
         pub foreground: f32 where 0.0..=1.0,
-        /// Anchors below this IoU are background.
+        /// IoU below which an anchor is background.
         pub background: f32 where 0.0..=1.0,
         /// Anchors trained on per image.
         pub sample_size: usize where 1..=65_536,
-        /// Largest share of objects among them.
+        /// Largest share of positive anchors among these.
         pub positive_fraction: f32 where 0.0..=1.0,
-        /// Boxes with a smaller side are dropped.
+        /// Least side of a proposal; smaller ones are dropped.
         pub min_size: f32 where 0.0..=8192.0 => "pixels",
     }
 }
 
 settings! {
-    /// Box head.
+    /// Settings of the box head.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RoiConfig {
-        /// Bins per side.
+        /// Bins per side of a pooled box.
         pub pool_size: usize where 1..=64,
-        /// Samples per bin and direction of RoIAlign.
+        /// Samples of RoIAlign per bin and direction.
         pub sampling_ratio: usize where 0..=64,
-        /// A box of this side is pooled from level `canonical_level`.
+        /// Side of a box that is pooled from level `canonical_level`.
         pub canonical_size: f32 where 1.0..=8192.0 => "pixels",
-        /// See `canonical_size`; 4 in the FPN paper.
+        /// Level that boxes of side `canonical_size` are pooled from; 4 in the FPN paper.
         pub canonical_level: usize where 0..=16,
         /// Width of fc6 and fc7.
         pub representation: usize where 1..=65_536,
         /// Weights of the box coder.
         pub box_weights: [f32; 4] where 1e-3..=1e3,
-        /// Proposals from this IoU on are objects, others background.
+        /// Least IoU of a proposal with an object for a positive match; others are background.
         pub foreground: f32 where 0.0..=1.0,
         /// Proposals trained on per image.
         pub sample_size: usize where 1..=65_536,
-        /// Largest share of objects among them.
+        /// Largest share of positive proposals among these.
         pub positive_fraction: f32 where 0.0..=1.0,
         /// Transition point of smooth-L1.
         pub smooth_l1_beta: f64 where 1e-6..=1e3,
-        /// Detections need a higher score.
+        /// Score that detections must exceed.
         pub score_threshold: f32 where 0.0..=1.0,
-        /// Suppression threshold per class.
+        /// IoU threshold of suppression, class by class.
         pub nms: f32 where 0.0..=1.0,
         /// Detections kept per image.
         pub max_detections: usize where 1..=10_000,
-        /// Detections with a smaller side are dropped.
+        /// Least side of a detection; smaller ones are dropped.
         pub min_size: f32 where 0.0..=8192.0 => "pixels",
     }
 }
@@ -328,12 +327,12 @@ impl DetectorConfig {
     /// Strides of P2 … P6.
     pub const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
 
-    /// Labels of objects: 1 to this; the background is 0.
+    /// Returns the number of labels of objects, which start at 1; the background is 0.
     pub fn labels(&self) -> usize {
         self.num_classes.saturating_sub(1)
     }
 
-    /// Why the values contradict each other, if they do.
+    /// Returns the reason as an error if values contradict each other.
     pub(super) fn check(&self) -> std::result::Result<(), String> {
         let of_levels = self.rpn.anchor_sizes.len() == Self::STRIDES.len();
         require(of_levels, "rpn.anchor_sizes needs one entry for each of P2 … P6")?;

@@ -1,4 +1,4 @@
-//! A row of a table: a way to find the boxes of detections.
+//! Settings of a method: a row of Table 2.
 
 use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule, parametric::Baseline};
 use ebm_experiment::config::settings;
@@ -7,29 +7,28 @@ use serde::{Deserialize, Serialize};
 use crate::{Result, energy_head::Coordinates, inference::BoxAscent};
 
 settings! {
-    /// How the boxes of a detection are found: by the detector's own regression, where the row adds nothing
-    /// to it.
+    /// Method of placing detections' boxes. Without a density and a confidence, it is the detector's regression.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct MethodConfig {
-        /// Its name in result files.
+        /// Name of the method in result files.
         pub key: String,
-        /// Its name in tables.
+        /// Name of the method in tables.
         pub title: String,
-        /// What was published of it.
+        /// Published figures.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub published: Option<Published>,
-        /// A density over the box coder's offsets in the place of the regression.
+        /// Density over the box coder's offsets, which replaces the regression.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub density: Option<Baseline>,
-        /// A confidence that the boxes climb.
+        /// Confidence that boxes are refined by.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub confidence: Option<ConfidenceConfig>,
     }
 }
 
 settings! {
-    /// Figures on COCO test-dev.
+    /// Published figures on COCO test-dev.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Published {
@@ -42,20 +41,20 @@ settings! {
 }
 
 settings! {
-    /// The confidence branch: what it is trained by, and how boxes climb it.
+    /// Settings of a confidence branch: its training objective, and its gradient ascent.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ConfidenceConfig {
-        /// The loss, with the number of samples and where they come from.
+        /// Loss, with the number of samples and their proposal.
         pub objective: AnyObjective,
-        /// In place of [`ExperimentConfig::confidence`](super::ExperimentConfig::confidence)'s.
+        /// Learning rate, in place of that in [`ExperimentConfig::confidence`](super::ExperimentConfig::confidence).
         pub learning_rate: f64 where 1e-9..=10.0,
-        /// In which coordinates the boxes climb.
+        /// Coordinates of gradient ascent.
         pub coordinates: Coordinates,
         /// T of Algorithm S1.
         pub steps_per_ascent: usize where 0..=10_000,
-        /// λ of Algorithm S1 for position and for size; for edges, of the upper left and of the lower right
-        /// corner.
+        /// λ of Algorithm S1 for position and for size; in edge coordinates, for the upper left and for the lower
+        /// right corner.
         pub step_length: [f64; 2] where 0.0..=1e3,
         /// η of Algorithm S1.
         pub step_decay: f64 where 1e-6..=1.0,
@@ -63,19 +62,19 @@ settings! {
 }
 
 impl MethodConfig {
-    /// Whether it adds layers to the detector, which are trained.
+    /// Returns `true` if the method adds layers to the detector, which are trained.
     #[must_use]
     pub fn is_trained(&self) -> bool {
         self.density.is_some() || self.confidence.is_some()
     }
 
-    /// How its boxes climb, where they do.
+    /// Returns the settings of gradient ascent; `None` for a method that does not refine boxes.
     #[must_use]
     pub fn ascent(&self) -> Option<BoxAscent> {
         self.confidence.as_ref().map(ConfidenceConfig::ascent)
     }
 
-    /// The same, trained with samples from Eq. 5 with these standard deviations.
+    /// Returns the method trained with samples from Eq. 5 with the standard deviations `sigmas`.
     ///
     /// # Errors
     /// When one of them is not positive.
@@ -90,7 +89,7 @@ impl MethodConfig {
 }
 
 impl ConfidenceConfig {
-    /// Algorithm S1.
+    /// Returns the settings of Algorithm S1.
     #[must_use]
     pub fn ascent(&self) -> BoxAscent {
         let [position, size] = self.step_length;

@@ -1,4 +1,4 @@
-//! The settings of detection's experiments.
+//! Settings of the detection experiments.
 
 mod detector;
 mod method;
@@ -20,95 +20,94 @@ pub use crate::energy_head::Coordinates;
 use crate::{Error, Result};
 
 settings! {
-    /// A detector, its training, and the rows of the tables.
+    /// Settings of a detector, its training, and the rows of the tables.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ExperimentConfig {
-        /// The network.
+        /// Network.
         pub detector: DetectorConfig,
         /// Training of the detector itself.
         pub base: TrainingConfig,
         /// Training of every density.
         pub density: TrainingConfig,
-        /// Training of every confidence, but for its learning rate.
+        /// Training of every confidence; each has its own learning rate.
         pub confidence: TrainingConfig,
-        /// The rows of Table 2.
+        /// Rows of Table 2.
         pub methods: Vec<MethodConfig>,
-        /// The energy model with every objective.
+        /// Rows of the energy model with every objective.
         pub objectives: Vec<MethodConfig>,
-        /// Factors of the configured step lengths among which the validation images choose; none: they are
-        /// taken as they are.
+        /// Factors of the configured step lengths to choose from on the validation images; empty for no choice.
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
-        /// Generated scenes, at mini scale.
+        /// Numbers of generated scenes, at mini scale.
         #[serde(default)]
         pub generated: Option<GeneratedConfig>,
-        /// The proposals of Table 1 and its supplement, for the energy model, with the AP on val2017 that is
-        /// printed there, in per cent.
+        /// Proposals of Table 1 and its supplement for the energy model, with their published AP on val2017 in
+        /// per cent.
         pub ablation: Vec<AblationConfig<f64>>,
-        /// The points of Figure 3a.
+        /// Points of Figure 3a.
         #[serde(default)]
         pub figure3a: Vec<TradeConfig>,
     }
 }
 
 settings! {
-    /// A point of Figure 3a.
+    /// Point of Figure 3a.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct TradeConfig {
         /// T of Algorithm S1.
         pub steps: usize where 0..=10_000,
-        /// AP on val2017 in per cent and frames per second on a TITAN Xp, as the figure shows them.
+        /// AP on val2017 in per cent, and frames per second on a TITAN Xp, as the figure shows them.
         pub published: [f64; 2] where 0.0..=1e4,
     }
 }
 
 settings! {
-    /// How many generated scenes.
+    /// Numbers of generated scenes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct GeneratedConfig {
-        /// The detector's training set.
+        /// Size of the detector's training set.
         pub base: usize where 1..=1_000_000 => "scenes",
-        /// The share of it, from its start, that the branches are trained on.
+        /// Number of these, from the start, that the branches are trained on.
         pub heads: usize where 1..=1_000_000 => "scenes",
-        /// The step lengths are chosen on these.
+        /// Size of the validation set, which step lengths are chosen on.
         pub validation: usize where 1..=1_000_000 => "scenes",
-        /// The results are computed on these.
+        /// Size of the test set, which results are measured on.
         pub test: usize where 1..=1_000_000 => "scenes",
     }
 }
 
 settings! {
-    /// An optimiser with its schedule.
+    /// Settings of an optimiser and its schedule.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct TrainingConfig {
-        /// Updates.
+        /// Number of updates.
         pub steps: usize where 1..=1_000_000_000,
         /// Images per update.
         pub batch_size: usize where 1..=65_536 => "images",
-        /// `sgd` (momentum 0.9, biases at twice the rate and without decay) or `adam`.
+        /// Optimiser: `sgd` (momentum 0.9, biases at twice the rate and without decay) or `adam`.
         pub optimizer: OptimizerKind,
         /// Base learning rate.
         pub learning_rate: f64 where 1e-9..=10.0,
         /// Weight decay, coupled.
         pub weight_decay: f64 where 0.0..=1.0,
-        /// Linear warm-up over so many steps …
+        /// Number of steps of linear warm-up.
         pub warmup_steps: usize where 0..=1_000_000_000,
-        /// … from this share of the base rate.
+        /// Share of the base rate that warm-up starts from.
         pub warmup_factor: f64 where 0.0..=1.0,
         /// Steps at which the rate is multiplied by `decay`.
         pub milestones: Vec<usize> where 0..=10_000_000_000 => "steps",
-        /// See `milestones`.
+        /// Factor of the rate at each of the `milestones`.
         pub decay: f64 where 1e-6..=1.0,
         /// Upper bound of the gradient's norm; 0 for none.
         pub gradient_clip: f64 where 0.0..=1e6,
     }
 }
 
-/// Which optimiser.
+/// Optimiser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {
@@ -121,15 +120,15 @@ pub enum OptimizerKind {
 impl Setting for OptimizerKind {}
 
 settings! {
-    /// How FastestDet looks at an image.
+    /// Settings of FastestDet's inference.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct FastestDetConfig {
-        /// Height and width of the network's input, a multiple of 32, whatever the image's.
+        /// Height and width of the network's input, a multiple of 32; images of any shape are resized to it.
         pub side: usize where 32..=4096 => "pixels",
-        /// Detections need this score.
+        /// Least score of a detection.
         pub score_threshold: f32 where 0.0..=1.0,
-        /// Suppression threshold per class.
+        /// IoU threshold of suppression, class by class.
         pub nms: f32 where 0.0..=1.0,
     }
 }
@@ -139,12 +138,12 @@ impl Settings for FastestDetConfig {
         &[("fastestdet", include_str!("../../configs/fastestdet.toml"))];
 
     fn check(&self) -> std::result::Result<(), String> {
-        let reason = format!("side = {}; the network halves it five times: a multiple of 32", self.side);
+        let reason = format!("side = {}; the network halves it five times: give a multiple of 32", self.side);
         require(self.side.is_multiple_of(32), &reason)
     }
 }
 
-/// The `reason` as an error, unless the requirement holds.
+/// Returns `reason` as an error, unless the requirement `holds`.
 fn require(holds: bool, reason: &str) -> std::result::Result<(), String> {
     if holds { Ok(()) } else { Err(reason.to_owned()) }
 }
@@ -168,24 +167,24 @@ impl Settings for ExperimentConfig {
 }
 
 impl ExperimentConfig {
-    /// The key of the detector's own regression.
+    /// Key of the detector's own regression.
     pub const DIRECT: &'static str = "direct";
-    /// The key of the energy model of Table 2.
+    /// Key of the energy model of Table 2.
     pub const ENERGY: &'static str = "ebm";
 
     fn rows(&self) -> impl Iterator<Item = &MethodConfig> {
         self.methods.iter().chain(&self.objectives)
     }
 
-    /// The row of this key, of Table 2 or of the objectives.
+    /// Returns the row with this `key`, from Table 2 or the objectives.
     ///
     /// # Errors
-    /// When there is none, naming those that there are.
+    /// When there is no such row; the message names the known keys.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
         row(self.rows(), |method| &method.key, key)
     }
 
-    /// The same with this row in the place of the one of its key.
+    /// Returns the settings with `method` in place of the row with its key.
     #[must_use]
     pub fn with_method(&self, method: &MethodConfig) -> Self {
         let mut config = self.clone();
@@ -194,16 +193,16 @@ impl ExperimentConfig {
         config
     }
 
-    /// The sizes of the generated splits.
+    /// Returns the sizes of the generated splits.
     ///
     /// # Errors
-    /// Where the settings have none.
+    /// [`Error::Config`] when the settings have none.
     pub fn scenes(&self) -> Result<GeneratedConfig> {
         let reason = "mini scale needs [generated], the sizes of its splits";
         self.generated.ok_or(Error::config("generated", reason))
     }
 
-    /// Training of what a method adds to the detector; none where it adds nothing.
+    /// Returns the training of the layers that `method` adds to the detector; `None` if it adds none.
     #[must_use]
     pub fn training(&self, method: &MethodConfig) -> Option<TrainingConfig> {
         match (&method.confidence, &method.density) {
@@ -215,7 +214,7 @@ impl ExperimentConfig {
         }
     }
 
-    /// Every training in it.
+    /// Returns all three trainings.
     pub fn trainings_mut(&mut self) -> [&mut TrainingConfig; 3] {
         [&mut self.base, &mut self.density, &mut self.confidence]
     }

@@ -1,4 +1,4 @@
-//! A box refiner: a network of its own that places other detectors' boxes.
+//! Settings of a box refiner: a separate network that refines other detectors' boxes.
 
 use ebm_core::{AnyObjective, GradientAscent};
 use ebm_experiment::config::{Setting, Settings, settings};
@@ -8,61 +8,61 @@ use serde::{Deserialize, Serialize};
 use super::{InputConfig, TrainingConfig, require};
 
 settings! {
-    /// A box refiner, how it is trained, and how boxes climb.
+    /// Settings of a box refiner, its training and its gradient ascent.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RefinerConfig {
-        /// How an image becomes the network's input.
+        /// Conversion of an image to the network's input.
         pub input: InputConfig,
-        /// The network.
+        /// Network.
         pub network: RefinerNetworkConfig,
-        /// The loss, with the number of samples and where they come from.
+        /// Loss, with the number of samples and their proposal.
         pub objective: AnyObjective,
-        /// How boxes climb f, in (c_x/w₀, c_y/h₀, log w, log h).
+        /// Gradient ascent on f, in the coordinates (c_x/w₀, c_y/h₀, log w, log h).
         pub ascent: GradientAscent,
-        /// Factors of these step lengths among which the validation images choose.
+        /// Factors of these step lengths to choose from on the validation images.
         pub step_factors: Vec<f64> where 0.0..=1e3,
-        /// The training.
+        /// Optimiser and schedule.
         pub training: TrainingConfig,
-        /// Stages of the body that are trained, counted from its end.
+        /// Number of trained stages of the body, counted from its end.
         pub trained_stages: usize where 0..=7,
-        /// What their learning rate is multiplied by.
+        /// Factor of the learning rate of these stages.
         pub body_rate: f64 where 0.0..=1e3,
-        /// Objects with a shorter side are not trained on, in pixels of the input.
+        /// Least side of the objects that are trained on, in pixels of the input.
         pub min_object: f32 where 0.0..=8192.0 => "pixels",
-        /// At most so many objects of an image are trained on in a step, drawn …
+        /// Largest number of objects of an image in a step; if there are more, a sample is drawn.
         pub objects: usize where 1..=10_000,
-        /// … with weights that are the root of their area to this power; 0: all alike.
+        /// Power of √area that is an object's weight in this draw; 0 for equal weights.
         pub size_power: f64 where 0.0..=8.0,
-        /// The validation loss is a mean over at most so many images, evenly chosen.
+        /// Largest number of validation images for the validation loss; they are chosen evenly.
         pub validation_images: usize where 1..=1_000_000 => "images",
     }
 }
 
 settings! {
-    /// Body, pyramid, and f of a pooled box.
+    /// Settings of a refiner's network: body, pyramid, and f of a pooled box.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RefinerNetworkConfig {
-        /// Classes that f tells apart, with the background, which is class 0; 1: f is the same for all.
+        /// Number of classes of f, including the background, which is class 0; 1 for a class-agnostic f.
         pub num_classes: usize where 1..=10_000,
-        /// The feature extractor.
+        /// Feature extractor.
         pub body: BodyKind,
-        /// Channels of a ResNet's first stage; those of the standard network are 64.
+        /// Channels of a ResNet's first stage; 64 in the standard networks.
         pub width: usize where 1..=1024,
         /// Strides of the pyramid's levels, finest first.
         pub strides: Vec<usize> where 2..=32 => "pixels",
-        /// What the body's map of each of these strides is multiplied by, to be of the order of 1.
+        /// Factor of the body's map of each of these strides, which brings it to the order of 1.
         pub map_scales: Vec<f64> where 1e-6..=1e6,
         /// Pixels per side of the pyramid's output convolutions: 1 or 3.
         pub kernel: usize where 1..=3,
         /// Channels of each level.
         pub channels: usize where 1..=4096,
-        /// The ways in which every box is seen; what is pooled stands side by side.
+        /// Views that every box is pooled in; the pooled features are concatenated.
         pub views: Vec<ViewConfig>,
-        /// Up to this side, the root of its area, a box has the first level; with each doubling the next …
+        /// Side s: a box whose side (root of its area) is below 2s is on the first level, below 4s on the next, etc.
         pub canonical_size: f32 where 1.0..=8192.0 => "pixels",
-        /// … as far as this one, counted from 0: 0 gives all boxes the first level.
+        /// Coarsest level of a box, counted from 0; with 0 all boxes are on the first level.
         pub coarsest_level: usize where 0..=3,
         /// Width of fc6 and fc7.
         pub representation: usize where 1..=65_536,
@@ -70,20 +70,20 @@ settings! {
 }
 
 settings! {
-    /// A way in which a box is seen.
+    /// View of a box: the level and the region that it is pooled from.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ViewConfig {
-        /// So many levels above the box's own, as far as there are any.
+        /// Number of levels above the box's own, limited to the coarsest level.
         pub level: usize where 0..=3,
-        /// The box is enlarged about its centre by this.
+        /// Factor by which the box is enlarged about its centre.
         pub context: f32 where 0.1..=10.0,
         /// Bins per side.
         pub bins: usize where 1..=64,
     }
 }
 
-/// Bodies of refiners.
+/// Network that a refiner's feature pyramid is built on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BodyKind {
@@ -98,7 +98,7 @@ pub enum BodyKind {
 impl Setting for BodyKind {}
 
 impl BodyKind {
-    /// The strides of its maps, finest first.
+    /// Returns the strides of the body's maps, finest first.
     #[must_use]
     pub fn strides(self) -> &'static [usize] {
         match self {
@@ -107,20 +107,21 @@ impl BodyKind {
         }
     }
 
-    /// Where in the image the first pixel of the map of this stride has its centre, pixels being squares.
+    /// Returns the position in the image of the centre of the first map pixel, for the map of this `stride`, with
+    /// pixels as unit squares.
     #[must_use]
     pub fn origin(self, stride: usize) -> f32 {
         match self {
-            // Convolutions that pad as much before as behind keep it in the middle of the first pixel.
+            // Symmetric padding keeps the centre in the middle of the image's first pixel.
             Self::Resnet18 | Self::Resnet50 => 0.5,
-            // Those that pad behind alone, where they halve the map, put it into the last of them.
+            // Convolutions that halve the map pad only at its end, which moves the centre to pixel `stride` − 1.
             Self::EfficientnetLite0 => stride as f32 - 0.5,
         }
     }
 }
 
 impl RefinerNetworkConfig {
-    /// Whether f is the same for all classes.
+    /// Returns `true` if f is the same for all classes.
     #[must_use]
     pub fn is_class_agnostic(&self) -> bool {
         self.num_classes == 1

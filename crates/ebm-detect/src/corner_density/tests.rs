@@ -6,7 +6,7 @@ use ebm_ops::boxes::BBox;
 use super::*;
 use crate::Error;
 
-/// f(y) = −½ Σ ((y − μ) / σ)² + c, whatever the image: a box with independent normal coordinates.
+/// Energy f(y) = −½ Σ ((y − μ) / σ)² + c for every image: a box with independent normal coordinates.
 struct Normal {
     sigma: [f64; 4],
     constant: f64,
@@ -32,7 +32,7 @@ fn density(model: &Normal, proposal: &[f64], samples: usize) -> BoxDensity {
     density_from(BOX, model, proposal, samples)
 }
 
-/// The reference size is that of `from`, which must be the size of `BOX`.
+/// Returns the density around `from`, which must have the size of `BOX`.
 fn density_from(from: BBox, model: &Normal, proposal: &[f64], samples: usize) -> BoxDensity {
     let pyramid = [Tensor::zeros((1, 1, 4, 4), DType::F32, &Device::Cpu).unwrap()];
     let proposal = GaussianMixture::isotropic(proposal, 4).unwrap();
@@ -40,7 +40,7 @@ fn density_from(from: BBox, model: &Normal, proposal: &[f64], samples: usize) ->
     BoxDensity::about(model, &features, &proposal, samples, &mut Key::new(7).rng()).unwrap()
 }
 
-/// An input of so many columns and rows, of an image that has `factors` times as many.
+/// Returns an input of `width` columns and `height` rows, from an image that has `factors` times as many.
 fn sample(width: usize, height: usize, factors: [usize; 2]) -> Sample {
     let (original, boxes, labels) = ((height * factors[1], width * factors[0]), vec![], vec![]);
     Sample { image_id: 0, index: 0, height, width, original, boxes, labels, flipped: false }
@@ -50,7 +50,7 @@ fn normal() -> BoxDensity {
     density(&Normal { sigma: SIGMA, constant: 0.0 }, &[0.03, 0.06], 40_000)
 }
 
-/// Mean and standard deviation of each edge c ± w/2, where c is normal and w log-normal.
+/// Returns mean and standard deviation of each edge c ± w/2, where c is normal and w log-normal.
 fn expected() -> [(f64, f64); 4] {
     let [width, height] = [40.0, 20.0];
     let side = |center: f64, size: f64, sigma: f64, log_sigma: f64, sign: f64| {
@@ -109,7 +109,7 @@ fn a_corner_is_distributed_as_its_two_edges() {
         let level = map.level(0.9);
         let mass: f64 = map.p.iter().filter(|p| **p >= level).sum();
         assert!((0.9..0.902).contains(&mass), "{mass}");
-        // The samples themselves are in it as often.
+        // The share of samples in this set is the same.
         let inside = density.samples().filter(|(edges, _)| {
             let [column, row] = [0, 1].map(|axis| {
                 let value = edges[corner.coordinates()[axis]];
@@ -135,7 +135,7 @@ fn a_constant_added_to_f_changes_nothing() {
 
 #[test]
 fn the_samples_follow_the_density() {
-    // Of a mixture of the density itself and one twice as wide in four coordinates 0.65 would be effective.
+    // With draws from an equal mixture of the density and one twice as wide, the effective share would be 0.65.
     for sigma in [[0.05; 4], SIGMA] {
         let found = density(&Normal { sigma, constant: 0.0 }, &[0.0375, 0.075, 0.15], 4000);
         let share = found.effective_sample_size() / 4000.0;

@@ -1,4 +1,4 @@
-//! An image that stays at hand: what was found in it, and f of any other box.
+//! Detections in an image together with its features, for refinement and densities of any box.
 
 use ebm_core::GradientAscent;
 use ebm_data::Image;
@@ -7,38 +7,38 @@ use rand::RngCore;
 use super::{Detection, Detector, Network, two_stages::Unrefined};
 use crate::{
     Error, Result,
-    box_energy::{BoxEnergy, PathPoint, Seen},
+    box_energy::{BoxEnergy, ImageFeatures, PathPoint},
     corner_density::BoxDensity,
     refiner::LabelledBox,
 };
 
-/// An image as a [`Detector`] saw it, with what it found there.
+/// Detections of a [`Detector`] in an image, with the image's features.
 pub struct Scene {
-    /// The objects, best score first, as [`Detector::detect`] gives them.
+    /// Detections, as [`Detector::detect`] returns them.
     pub detections: Vec<Detection>,
-    /// What f can be asked of, where there is f.
-    seen: Option<Seen>,
+    /// Features of the image for f; `None` if the detector has no f.
+    features: Option<ImageFeatures>,
 }
 
 impl Detector {
-    /// What [`detect`](Self::detect) finds, kept together with what [`climb`](Self::climb) and
-    /// [`density`](Self::density) need of the image.
+    /// Detects the objects in `image` as [`detect`](Self::detect), and keeps the features that
+    /// [`climb`](Self::climb) and [`density`](Self::density) need.
     ///
     /// # Errors
     /// As [`detect`](Self::detect).
     pub fn look(&self, image: &Image) -> Result<Scene> {
-        let Unrefined { mut detections, mut seen, .. } = self.unrefined(image)?;
+        let Unrefined { mut detections, mut features, .. } = self.unrefined(image)?;
         if let Some(refiner) = &self.refiner {
-            let (energy, own) = (refiner.energy(), refiner.look(image)?);
+            let (energy, own) = (refiner.energy(), refiner.features(image)?);
             refiner.refine_found(&mut detections, self.min_score, |boxes| {
                 Ok(energy.refined(&own, boxes, &energy.ascent)?.0)
             })?;
-            seen = Some(own);
+            features = Some(own);
         }
-        Ok(Scene { detections, seen })
+        Ok(Scene { detections, features })
     }
 
-    /// f of boxes: the refiner's, or else the branch's.
+    /// Returns f of boxes: the refiner's, or else the branch's.
     pub(super) fn energy(&self) -> Option<&BoxEnergy> {
         match (&self.refiner, &self.network) {
             (Some(refiner), _) => Some(refiner.energy()),
@@ -47,31 +47,32 @@ impl Detector {
         }
     }
 
-    /// How its boxes climb f, by default; none where there is no f.
+    /// Returns the default settings of gradient ascent on f; `None` if the detector has no f.
     pub fn ascent(&self) -> Option<&GradientAscent> {
         self.energy().map(BoxEnergy::ascent)
     }
 
-    /// Whether f can be asked about boxes of this label of the detector.
+    /// Returns `true` if the detector has f for boxes of its class `label`.
     pub fn can_climb(&self, label: usize) -> bool {
         self.energy().is_some() && self.labelled(LabelledBox { bbox: [0.0; 4], label }).is_ok()
     }
 
-    /// The way of a box with the detector's label up f, in steps as `ascent` says.
+    /// Refines the box `given`, with a label of the detector, by gradient ascent on f, and returns its path.
     ///
     /// # Errors
-    /// [`Error::Config`] where there is no f of such boxes; when the box has no extent, or f is not finite.
+    /// [`Error::Config`] if there is no f for boxes of this label; when the box has no extent, or f is not finite.
     pub fn climb(
         &self,
         scene: &Scene,
         given: LabelledBox,
         ascent: &GradientAscent,
     ) -> Result<Vec<PathPoint>> {
-        let (energy, seen) = self.seen_by_energy(scene)?;
-        energy.climb(seen, self.labelled(given)?, ascent)
+        let (energy, features) = self.energy_and_features(scene)?;
+        energy.climb(features, self.labelled(given)?, ascent)
     }
 
-    /// p(y | x) about a box with the detector's label from so many importance samples, drawn with `rng`.
+    /// Estimates p(y | x) around the box `given`, with a label of the detector, from `samples` importance samples
+    /// drawn with `rng`.
     ///
     /// # Errors
     /// As [`climb`](Self::climb), and [`check_density`](Self::check_density).
@@ -83,17 +84,17 @@ impl Detector {
         rng: &mut dyn RngCore,
     ) -> Result<BoxDensity> {
         self.check_density()?;
-        let (energy, seen) = self.seen_by_energy(scene)?;
-        energy.density(seen, self.labelled(given)?, samples, rng)
+        let (energy, features) = self.energy_and_features(scene)?;
+        energy.density(features, self.labelled(given)?, samples, rng)
     }
 
-    /// f, and the scene as its network saw it.
-    fn seen_by_energy<'a>(&'a self, scene: &'a Scene) -> Result<(&'a BoxEnergy, &'a Seen)> {
+    /// Returns f, and the features of the scene for it.
+    fn energy_and_features<'a>(&'a self, scene: &'a Scene) -> Result<(&'a BoxEnergy, &'a ImageFeatures)> {
         let reason = "this detector has no energy model: give it a refiner or a branch";
-        self.energy().zip(scene.seen.as_ref()).ok_or_else(|| no_energy(reason))
+        self.energy().zip(scene.features.as_ref()).ok_or_else(|| no_energy(reason))
     }
 
-    /// The box with the label that f knows its class by, which is another in a refiner.
+    /// Converts the detector's label of `given` to the label for f; a refiner has its own labels.
     fn labelled(&self, given: LabelledBox) -> Result<LabelledBox> {
         let Some(refiner) = &self.refiner else { return Ok(given) };
         let class = self.classes().iter().find(|class| class.label == given.label);
@@ -116,7 +117,7 @@ mod tests {
     use ebm_base::Key;
     use ebm_data::decode::read_upright;
 
-    /// What is animated is what is predicted: the last point of a path is the refined box.
+    /// The last point of a path is the refined box: an animation shows the prediction.
     #[test]
     fn a_path_ends_where_detection_does() {
         let image = read_upright(&ebm_testing::fixture("coco/val2017/000000343937.jpg")).unwrap();

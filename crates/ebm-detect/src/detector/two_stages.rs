@@ -1,4 +1,4 @@
-//! Faster-RCNN with the branch that was trained on top of it: one form of a [`Detector`](super::Detector).
+//! Faster-RCNN with an optional branch, for a [`Detector`](super::Detector).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use ebm_ops::boxes::BBox;
 use super::{Detection, DetectorOptions};
 use crate::{
     Error, Result,
-    box_energy::{BoxEnergy, Seen},
+    box_energy::{BoxEnergy, ImageFeatures},
     box_head::Candidate,
     branch::Branch,
     config::{ExperimentConfig, MapType},
@@ -27,7 +27,7 @@ use crate::{
     weights::{BRANCH, WeightFile, check_detector, stated_configuration},
 };
 
-/// Faster-RCNN and what was trained on top of it, if anything.
+/// Faster-RCNN with an optional branch.
 pub(super) struct TwoStages {
     pub config: ExperimentConfig,
     network: FasterRcnn,
@@ -35,28 +35,28 @@ pub(super) struct TwoStages {
     device: Device,
 }
 
-/// What was trained on top of the detector.
+/// Branch that was trained on the detector.
 struct TrainedBranch {
-    /// The method's key.
+    /// Key of the method.
     method: String,
-    /// What stands in the place of the regression, …
+    /// Density that replaces the regression.
     density: Option<ParametricHead>,
-    /// … or the f that boxes climb, where they do.
+    /// Confidence f that boxes are refined by.
     energy: Option<BoxEnergy>,
 }
 
-/// What the networks of a detector find in an image.
+/// Detections of the detector's own networks in an image, before a refiner.
 pub(super) struct Unrefined {
-    /// Best score first.
+    /// Detections by descending score.
     pub detections: Vec<Detection>,
-    /// Their corners in the network's input.
+    /// Corners of the detections in the network's input.
     pub corners: Vec<BBox>,
-    /// What f can be asked of, where there may be f.
-    pub seen: Option<Seen>,
+    /// Features of the image for f; `None` for FastestDet.
+    pub features: Option<ImageFeatures>,
 }
 
 impl TwoStages {
-    /// The detector in the file `weights`, with the branch in the other one.
+    /// Opens the detector in the file `weights`, with the branch in the file `branch`.
     pub(super) fn open(
         weights: &WeightFile,
         branch: Option<&WeightFile>,
@@ -71,31 +71,31 @@ impl TwoStages {
         Ok(Self { config, network, branch, device: options.device.clone() })
     }
 
-    /// The key of the method by which boxes are found.
+    /// Returns the key of the method that places boxes.
     pub(super) fn method(&self) -> &str {
         self.branch.as_ref().map_or(ExperimentConfig::DIRECT, |branch| &branch.method)
     }
 
-    /// f of boxes, where the branch has one that they climb.
+    /// Returns f of boxes; `None` if the branch has none or does not refine boxes.
     pub(super) fn energy(&self) -> Option<&BoxEnergy> {
         self.branch.as_ref()?.energy.as_ref()
     }
 
-    /// Refuses densities where the branch is no energy model.
+    /// Checks that the branch is an energy model, which densities need.
     pub(super) fn check_density(&self) -> Result<()> {
         if self.energy().is_some_and(|energy| energy.proposal.is_some()) {
             return Ok(());
         }
         let reason = match &self.branch {
             Some(branch) => {
-                format!("p(y|x) is of energy models, and this is a branch of {}", branch.method)
+                format!("p(y|x) needs an energy model, and this is a branch of {}", branch.method)
             }
             None => "p(y|x) needs the weights of an energy model beside the detector's".to_owned(),
         };
         Err(Error::config("density", reason))
     }
 
-    /// How boxes are placed beside Faster-RCNN's regression.
+    /// Returns the branch's method of placing boxes; `None` for Faster-RCNN's regression.
     fn placement(&self) -> Option<Placement<'_>> {
         let TrainedBranch { density, energy, .. } = self.branch.as_ref()?;
         match (density, energy) {
@@ -105,7 +105,7 @@ impl TwoStages {
         }
     }
 
-    /// See [`Detector::evaluate`](super::Detector::evaluate).
+    /// Detects the objects in all images of `dataset`; see [`Detector::evaluate`](super::Detector::evaluate).
     pub(super) fn evaluate(
         &self,
         dataset: &Arc<CocoDataset>,
@@ -118,8 +118,8 @@ impl TwoStages {
         evaluate(&self.network, dataset, &loader, &placements, &self.device, progress)
     }
 
-    /// What is found in an image, and what the networks see of it.
-    pub(super) fn look(&self, image: &Image) -> Result<Unrefined> {
+    /// Detects the objects in `image`, and returns them with the image's features.
+    pub(super) fn detect(&self, image: &Image) -> Result<Unrefined> {
         let (network, config) = (&self.network, &self.config.detector);
         let (images, sample) = ImageBatch::of_image(image, &config.input, &self.device)?;
         let pyramid = BoxFeatures::readable(&network.features(&images.pixels, false)?)?;
@@ -141,13 +141,13 @@ impl TwoStages {
         Ok(Unrefined {
             detections: boxes.before.iter().zip(&boxes.after).map(detection).collect(),
             corners: boxes.after.iter().map(|after| after.bbox).collect(),
-            seen: Some(Seen { sample, pyramid }),
+            features: Some(ImageFeatures { sample, pyramid }),
         })
     }
 }
 
 impl TrainedBranch {
-    /// The branch in `file`, for the detector in the file `weights` with `config`.
+    /// Opens the branch in `file`, for the detector in the file `weights` with `config`.
     fn open(
         file: &WeightFile,
         weights: &WeightFile,

@@ -6,7 +6,7 @@ use rand::Rng;
 
 use crate::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};
 
-/// f by autograd alone.
+/// Energy model with f and its gradient by autograd alone.
 struct ByAutograd<'a>(&'a EnergyHead);
 
 impl EnergyModel for ByAutograd<'_> {
@@ -36,7 +36,7 @@ fn agree(head: &EnergyHead, features: &BoxFeatures) {
     assert!(difference(&gradient, &gradient2) < 1e-4, "{gradient} {gradient2}");
 }
 
-/// However far a step throws them: log w of 3e4 is no width any more.
+/// A step of any length gives a finite f: the width of log w = 3e4 is infinite.
 #[test]
 fn boxes_without_bounds_have_a_finite_f() {
     let (head, features) = small();
@@ -53,7 +53,7 @@ fn boxes_without_bounds_have_a_finite_f() {
     assert!(pair[0].iter().zip(&pair[1]).all(|(before, after)| after >= before));
 }
 
-/// A branch with four channels, and two objects' and one object's boxes on two images.
+/// Returns a branch with four channels, and the features of two images with two boxes and one box.
 fn small() -> (EnergyHead, BoxFeatures) {
     let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
     (config.backbone.fpn_channels, config.roi.representation) = (4, 16);
@@ -61,7 +61,7 @@ fn small() -> (EnergyHead, BoxFeatures) {
     (large(EnergyHead::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap()), features())
 }
 
-/// The same with boxes that are seen in three ways, on two levels or three by their size.
+/// Returns a branch whose boxes are pooled in three views, on two or three levels by their size.
 fn of_several_views() -> (EnergyHead, BoxFeatures) {
     let mut config = RefinerConfig::embedded("refiner").unwrap().network;
     (config.strides, config.coarsest_level, config.canonical_size) = (vec![4, 8, 16, 32], 1, 50.0);
@@ -92,7 +92,7 @@ fn features() -> BoxFeatures {
     BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen).unwrap()
 }
 
-/// The same branch with constant parameters.
+/// Returns the branch with constant parameters.
 fn constant(head: &EnergyHead) -> EnergyHead {
     let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
     let (pooler, mlp) = (head.pooler.clone(), head.mlp.detached());
@@ -117,7 +117,7 @@ fn with_constant_parameters_it_is_the_same_function() {
 
 fn the_same_with_constant_parameters(head: &EnergyHead, features: &BoxFeatures) {
     let packed = constant(head);
-    // So many candidates that they are evaluated in several chunks.
+    // Enough candidates for several chunks.
     let mut rng = Key::new(3).rng();
     let shift: Vec<f32> = (0..3 * 200 * 4).map(|_| rng.random_range(-0.3..0.3)).collect();
     let shift = Tensor::from_vec(shift, (3, 200, 4), &Device::Cpu).unwrap();
@@ -128,14 +128,18 @@ fn the_same_with_constant_parameters(head: &EnergyHead, features: &BoxFeatures) 
     assert!(difference(&f, &packed_f) < 1e-4 * largest(&f));
     assert!(difference(&gradient, &packed_gradient) < 1e-4 * largest(&gradient));
     assert_eq!(difference(&packed.score(features, &y).unwrap(), &packed_f), 0.0);
-    // What is read of the gradient does not depend on what else is, whether it is a part or nothing.
+    // A gradient does not depend on which other gradients are needed.
     for every in [1, 3, 1000] {
-        let is_read = |place: usize, _| place % every == every - 1;
-        let (f, some) = packed.score_and_grad_where(features, &y, &is_read).unwrap();
+        let needs_gradient = |place: usize, _| place % every == every - 1;
+        let (f, some) = packed.score_and_grad_where(features, &y, &needs_gradient).unwrap();
         assert_eq!(difference(&f, &packed_f), 0.0);
         let rows = |gradient: &Tensor| gradient.reshape((600, 4)).unwrap().to_vec2::<f32>().unwrap();
         for (place, (own, all)) in rows(&some).into_iter().zip(rows(&packed_gradient)).enumerate() {
-            assert_eq!(own, if is_read(place, 0.0) { all } else { vec![0.0; 4] }, "{place} of {every}");
+            assert_eq!(
+                own,
+                if needs_gradient(place, 0.0) { all } else { vec![0.0; 4] },
+                "{place} of {every}"
+            );
         }
     }
     // A candidate's f depends on no other candidate.
@@ -149,7 +153,7 @@ fn in_bf16_it_is_almost_the_same_function() {
         let single = constant(&head);
         let y = features.targets().unwrap();
         let (f, gradient) = single.score_and_grad(&features, &y).unwrap();
-        // Whatever it prepared before.
+        // Weights packed before in single precision are dropped.
         let narrow = single.in_precision(Precision::Bf16);
         let (narrow_f, narrow_gradient) = narrow.score_and_grad(&features, &y).unwrap();
         for (exact, narrow) in [(f, narrow_f), (gradient, narrow_gradient)] {

@@ -1,5 +1,5 @@
-//! FastestDet: a detector of one stage (BSD-3-Clause, 2022, xuehao.ma). A ShuffleNetV2 body, one map of
-//! stride 16, and in each of its cells at most one object.
+//! FastestDet: a one-stage detector (BSD-3-Clause, 2022, xuehao.ma). It has a ShuffleNetV2 body and one map of
+//! stride 16, and each cell of the map holds at most one object.
 
 mod network;
 
@@ -16,10 +16,10 @@ use crate::{Result, box_head::Candidate, config::FastestDetConfig};
 
 use self::network::Network;
 
-/// How much the probability of an object and that of its class weigh in the score, as exponents.
+/// Exponents of the probabilities of an object and of its class in the score.
 const WEIGHTS: [f32; 2] = [0.6, 0.4];
 
-/// The network and how it looks at an image; parameter names are those of its published `.pth`.
+/// FastestDet with its inference settings; parameter names are those in the published `.pth`.
 pub struct FastestDet {
     network: Network,
     config: FastestDetConfig,
@@ -27,11 +27,11 @@ pub struct FastestDet {
 }
 
 impl FastestDet {
-    /// Blue first, 0 to 1.
+    /// Normalisation of the input: blue first, 0 to 1.
     const NORMALISE: Normalise =
         Normalise { order: ChannelOrder::Bgr, scale: 1. / 255., mean: [0.; 3], std: [1.; 3] };
 
-    /// The detector of `classes` classes whose parameters are those of `vb`.
+    /// Builds the detector of `classes` classes from the parameters of `vb`.
     ///
     /// # Errors
     /// When `vb` refuses a tensor.
@@ -39,8 +39,9 @@ impl FastestDet {
         Ok(Self { network: Network::new(classes, vb)?, config, device: vb.device().clone() })
     }
 
-    /// What the network says of an image `(N, 3, H, W)`, sides multiples of 32: (N, H/16, W/16, 5 + classes)
-    /// with the probability of an object, four numbers of its box, and the probabilities of the classes.
+    /// Applies the network to `pixels (N, 3, H, W)`, with H and W multiples of 32. The output
+    /// (N, H/16, W/16, 5 + classes) holds the probability of an object, four numbers of its box, and the
+    /// probabilities of the classes.
     ///
     /// # Errors
     /// When `pixels` has another shape.
@@ -48,13 +49,14 @@ impl FastestDet {
         self.network.forward(pixels)
     }
 
-    /// The objects in `image`, best score first; boxes are in its pixels and may reach beyond its edges.
+    /// Detects the objects in `image`, and returns them by descending score. Boxes are in pixels of the image and
+    /// may extend beyond it.
     ///
     /// # Errors
-    /// When the network produces numbers that no box can be made of.
+    /// When the network's outputs are not finite.
     pub fn detect(&self, image: &Image) -> Result<Vec<Candidate>> {
         let side = self.config.side;
-        // As the published numbers were made: each pixel is the mean of those that it covers.
+        // The published figures use this resizing: each pixel is the mean of those that it covers.
         let planes = Self::NORMALISE.to_chw(&resize_pillow_box(image, side, side));
         let output = self.forward(&Tensor::from_vec(planes, (1, 3, side, side), &self.device)?)?;
         let found = decode(&output, image, self.config.score_threshold)?;
@@ -66,8 +68,8 @@ impl FastestDet {
     }
 }
 
-/// The objects of an `image` whose score is at least `threshold`, from the cells (1, rows, columns, 5 + classes); one
-/// whose score is no number stays, to be refused.
+/// Decodes the network's `output (1, rows, columns, 5 + classes)` to the objects of `image` with a score of at least
+/// `threshold`. Objects with a NaN score are kept, so that suppression refuses them.
 fn decode(output: &Tensor, image: &Image, threshold: f32) -> Result<Vec<Candidate>> {
     let (_, rows, columns, each) = output.dims4()?;
     let sides = [image.width as f32, image.height as f32];

@@ -1,4 +1,4 @@
-//! Body, the layers that join its maps, and the heads.
+//! Network of FastestDet: body, pyramid and heads.
 
 use candle_core::{D, Tensor};
 use candle_nn::{VarBuilder, ops};
@@ -10,19 +10,19 @@ use ebm_ops::{
 
 use crate::Result;
 
-/// torch's.
+/// Epsilon of batch norm, torch's default.
 const NORM_EPS: f64 = 1e-5;
 
-/// The channels behind the joined maps.
+/// Number of channels after the maps are joined.
 const CHANNELS: usize = 96;
 
-/// FastestDet's network, its normalisation frozen. Maps have the channels innermost.
+/// Network of FastestDet with frozen normalisation. Maps have the channels innermost.
 pub(super) struct Network {
     body: ShuffleNetV2,
     pyramid: Pyramid,
-    /// A layer that the heads share.
+    /// Layer that the heads share.
     shared: Conv2d,
-    /// Object, box, class: each a depthwise layer and one to its numbers.
+    /// Heads for object, box and class: a depthwise layer and an output layer each.
     heads: [[Conv2d; 2]; 3],
 }
 
@@ -41,8 +41,8 @@ impl Network {
         })
     }
 
-    /// (N, 3, H, W) -> (N, H/16, W/16, 5 + classes): the probability of an object, its box, and the
-    /// probabilities of the classes.
+    /// Applies the network: (N, 3, H, W) -> (N, H/16, W/16, 5 + classes), with the probability of an object, its box,
+    /// and the probabilities of the classes.
     pub(super) fn forward(&self, pixels: &Tensor) -> Result<Tensor> {
         let x = self.pyramid.forward(&self.body.forward_channels_last(pixels, false)?)?;
         let x = self.shared.forward_channels_last(&x, None, true, false)?;
@@ -56,10 +56,10 @@ impl Network {
     }
 }
 
-/// The maps of strides 8, 16 and 32 at stride 16, and what several reaches see there.
+/// Layers that join the maps of strides 8, 16 and 32 at stride 16, with three sizes of receptive fields.
 struct Pyramid {
     first: Conv2d,
-    /// One, two and three layers of 5 × 5.
+    /// Branches with one, two and three layers of 5 × 5.
     reaches: [Vec<Conv2d>; 3],
     last: Conv2d,
 }
@@ -67,7 +67,7 @@ struct Pyramid {
 impl Pyramid {
     fn new(vb: &VarBuilder) -> Result<Self> {
         let reach = |reach: usize| -> Result<Vec<Conv2d>> {
-            // Convolution, normalisation and ReLU have numbers.
+            // Convolution, normalisation and ReLU are numbered in turn.
             let names = |i: usize| [3 * i, 3 * i + 1].map(|number| number.to_string());
             let vb = vb.pp(format!("S{reach}"));
             (0..reach).map(|i| wide(names(i).each_ref().map(String::as_str), &vb)).collect()
@@ -94,7 +94,7 @@ impl Pyramid {
     }
 }
 
-/// The means of 3 × 3 pixels, every other one, where zeros around the map count.
+/// Returns the average pooling of `map` over 3 × 3 pixels with stride 2; the zero padding counts.
 fn halved(map: &Tensor) -> Result<Tensor> {
     let channels = map.dim(D::Minus1)?;
     let ninth = Tensor::full(1f32 / 9., (channels, 1, 3, 3), map.device())?;
@@ -105,12 +105,12 @@ fn norm() -> BatchNormConfig {
     BatchNormConfig::frozen(NORM_EPS)
 }
 
-/// A 1 × 1 layer.
+/// Creates a 1 × 1 layer.
 fn pointwise(input: usize, output: usize, names: [&str; 2], vb: &VarBuilder) -> Result<Conv2d> {
     Ok(Conv2d::with_norm(Conv2dConfig::same(input, output, 1), norm(), names, vb)?)
 }
 
-/// A depthwise 5 × 5 layer.
+/// Creates a depthwise 5 × 5 layer.
 fn wide(names: [&str; 2], vb: &VarBuilder) -> Result<Conv2d> {
     Ok(Conv2d::with_norm(Conv2dConfig::depthwise(CHANNELS, 5), norm(), names, vb)?)
 }

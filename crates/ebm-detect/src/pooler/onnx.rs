@@ -1,4 +1,4 @@
-//! PrRoIPool of several levels as standard operators.
+//! PrRoIPool of several levels as standard ONNX operators.
 
 use ebm_nn::onnx::{Attribute, Ends, Graph, PrRoiPool, Value};
 
@@ -6,11 +6,11 @@ use super::{Pooler, Pooling};
 use crate::{Error, Result};
 
 impl Pooler {
-    /// [`pool`](Self::pool) of `boxes (R, 4)` in the only image of `levels`, (1, C, H, W) each: (R, C Σ bins²), in
-    /// the boxes' order. A box is pooled from every level that it could have, and keeps the one that it has.
+    /// Adds [`pool`](Self::pool) of `boxes (R, 4)` in one image to an ONNX graph, with `levels` (1, C, H, W) each. The
+    /// output is (R, C Σ bins²), in the boxes' order. Every box is pooled from all levels, and its own is selected.
     ///
     /// # Errors
-    /// [`Error::Config`] where boxes are pooled by RoIAlign.
+    /// [`Error::Config`] if boxes are pooled by RoIAlign.
     pub fn onnx(&self, graph: &mut Graph, levels: &[Value], boxes: &Value) -> Result<Value> {
         if self.pooling != Pooling::PrRoi {
             return Err(Error::config("pooling", "only PrRoIPool is written as standard operators"));
@@ -43,7 +43,7 @@ impl Pooler {
         Ok(graph.node("Concat", &found.iter().collect::<Vec<_>>(), &[("axis", Attribute::Int(1))]))
     }
 
-    /// [`level`](Self::level) of each box, (R, 1).
+    /// Adds [`level`](Self::level) of each box, (R, 1), to an ONNX graph.
     fn level_onnx(&self, graph: &mut Graph, ends: &[Ends; 2]) -> Value {
         let [across, down] = ends.each_ref().map(|Ends { low, high }| {
             let side = graph.node("Sub", &[high, low], &[]);

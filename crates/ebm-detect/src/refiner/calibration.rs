@@ -1,5 +1,4 @@
-//! What validation images teach about a trained refiner beside its step length: how wide the intervals of
-//! edges have to be, and how much f says of what a detection is worth.
+//! Calibration of a trained refiner on validation images: the width of edge intervals, and the weight of f in scores.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,46 +13,46 @@ use serde::{Deserialize, Serialize};
 use super::{BoxRefiner, RefinedBox, RefinedResults};
 use crate::{Error, Result, corner_density::BoxDensity};
 
-/// What a refiner's file says of its intervals and scores.
+/// Calibration of a refiner's intervals and scores, which its file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// p(y | x) is taken to the power of one over this, normalised anew ([`Tempered`](ebm_core::Tempered)).
+    /// Temperature T: the density is p(y | x)^(1/T), normalised ([`Tempered`](ebm_core::Tempered)).
     pub temperature: f64,
-    /// Half the width of the [intervals](BoxDensity::edge_intervals) of the left, top, right and bottom edge,
-    /// in units of what p(y | x) says of it and [`CalibratedEdge::LEAST`], to hold the edge that often on the
-    /// validation images: [`EdgeIntervals`].
+    /// Factors of the [intervals](BoxDensity::edge_intervals) of the left, top, right and bottom edge. They scale the
+    /// half width under p(y | x), plus [`CalibratedEdge::LEAST`], so that intervals hold the edges on validation
+    /// images as often as stated: [`EdgeIntervals`].
     pub factors: [f64; 4],
-    /// How f enters a detection's score.
+    /// Dependence of a detection's score on f.
     pub rescoring: Rescoring,
 }
 
-/// A detection's score times σ((f − center) / scale)^power.
+/// Rescoring of detections: the score is multiplied by σ((f − center) / scale)^power.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rescoring {
-    /// The median of f over right detections of the validation images …
+    /// Median of f over the correct detections in the validation images.
     pub center: f64,
-    /// … and its interquartile range there.
+    /// Interquartile range of f over these detections.
     pub scale: f64,
-    /// 0 keeps the detector's scores.
+    /// Exponent; 0 keeps the detector's scores.
     pub power: f64,
 }
 
-/// How a calibration is made.
+/// Options of a calibration.
 #[derive(Clone, Copy, Debug)]
 pub struct CalibrationOptions {
-    /// Samples for each density.
+    /// Samples per density.
     pub samples: usize,
-    /// Of the samples.
+    /// Key of the samples.
     pub key: Key,
 }
 
 impl Rescoring {
-    /// Powers among which AP on the validation images chooses.
+    /// Powers to choose from by AP on the validation images.
     pub const POWERS: [f64; 7] = [0.0, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0];
 
-    /// The score of a detection whose refined box has this f; it keeps its range.
+    /// Returns the score, from 0 to `score`, of a detection whose refined box has this `f`.
     #[must_use]
     pub fn score(&self, score: f64, f: f64) -> f64 {
         score * (1.0 + ((self.center - f) / self.scale).exp()).recip().powf(self.power)
@@ -61,16 +60,16 @@ impl Rescoring {
 }
 
 impl Calibration {
-    /// A detection is right that has the best score of those that overlap an object by half; so many are
-    /// needed for a conformal interval of probability 0.9.
+    /// Least number of correct detections, which a conformal interval of probability 0.9 needs. A detection is correct
+    /// if it has the highest score of those with an IoU of at least 0.5 with an object.
     pub const FEWEST: usize = 9;
 
-    /// Among these the one is chosen whose intervals are the narrowest when they hold nine of ten edges.
+    /// Temperatures to choose from. The best one gives the narrowest intervals that hold nine of ten edges.
     pub const TEMPERATURES: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 
-    /// The calibration of `refiner` for the detector whose boxes on annotated images are `results`, with the
-    /// step lengths that it has, from what is right after refinement. None where that are fewer than
-    /// [`FEWEST`](Self::FEWEST) detections, or the refiner has no density.
+    /// Calibrates `refiner` for the detector whose boxes on annotated images are `results`, on the detections that are
+    /// correct after refinement. Returns `None` if these are fewer than [`FEWEST`](Self::FEWEST), or if the refiner
+    /// has no density.
     pub(super) fn of(
         refiner: &BoxRefiner,
         results: &RefinedResults<'_>,
@@ -92,7 +91,7 @@ impl Calibration {
         Ok(Some(Self { temperature, factors, rescoring }))
     }
 
-    /// The power with the best AP.
+    /// Chooses the power with the best AP.
     fn rescoring(
         results: &RefinedResults<'_>,
         refined: &BTreeMap<usize, RefinedBox>,
@@ -111,7 +110,7 @@ impl Calibration {
         Ok(with(power))
     }
 
-    /// The temperature whose calibrated intervals are the narrowest, with their factors.
+    /// Chooses the temperature with the narrowest calibrated intervals, and returns it with their factors.
     fn intervals(
         refiner: &BoxRefiner,
         results: &RefinedResults<'_>,
@@ -125,17 +124,23 @@ impl Calibration {
         let images =
             results.images.dataset.images.iter().filter_map(|image| Some((image, of_image.get(&image.id)?)));
         for (done, (image, (indices, boxes))) in (1..).zip(images) {
-            let seen = refiner.look(&read_image(&image.path)?)?;
-            let (refined, corners) = refiner.energy.refined(&seen, boxes, &refiner.energy.ascent)?;
+            let features = refiner.features(&read_image(&image.path)?)?;
+            let (refined, corners) = refiner.energy.refined(&features, boxes, &refiner.energy.ascent)?;
             for (found, temperature) in found.iter_mut().zip(Self::TEMPERATURES) {
                 let mut rng = options.key.index(image.id).rng();
                 let each = indices.iter().zip(boxes).zip(&refined).zip(&corners);
                 for (((index, given), refined), &corners) in each {
                     let samples = options.samples;
-                    let density =
-                        refiner.energy.density_at(&seen, *given, corners, samples, temperature, &mut rng)?;
+                    let density = refiner.energy.density_at(
+                        &features,
+                        *given,
+                        corners,
+                        samples,
+                        temperature,
+                        &mut rng,
+                    )?;
                     match density.edge_regions(BoxDensity::LEVEL) {
-                        // A density without spread has none.
+                        // A density without spread has no intervals.
                         Err(Error::Core(ebm_core::Error::NoSpread { .. })) => {}
                         regions => found.push(&regions?, refined.bbox, right[index]),
                     }
@@ -151,14 +156,14 @@ impl Calibration {
         Ok(narrowest.map_or((1.0, [1.0; 4]), |(temperature, (factors, _))| (temperature, factors)))
     }
 
-    /// What is known of the edges of a refined box `[x, y, width, height]`.
+    /// Returns the calibration of each edge of a refined box `[x, y, width, height]`.
     pub fn edges_of(&self, bbox: [f64; 4]) -> [CalibratedEdge; 4] {
         CalibratedEdge::of_box(bbox, self.factors)
     }
 }
 
 impl fmt::Display for Calibration {
-    /// What was found, in a line.
+    /// Writes the calibration in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { temperature, factors: [left, top, right, bottom], rescoring } = self;
         write!(
@@ -170,7 +175,7 @@ impl fmt::Display for Calibration {
     }
 }
 
-/// The object of each right detection, by the detection's place.
+/// Returns the object of each correct detection, by the detection's index.
 fn right(truth: &GroundTruth, found: &[Detection]) -> Result<BTreeMap<usize, [f64; 4]>> {
     let outcomes = diagnose(truth, found)?.detections.into_iter().enumerate();
     let object = |(index, outcome)| match outcome {

@@ -1,5 +1,5 @@
-//! What validation images teach about a refiner for one detector: step lengths, by AP of refined boxes, and
-//! its calibration.
+//! Adaptation of a refiner to one detector on validation images: its step lengths, by AP of refined boxes, and its
+//! calibration.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,18 +25,18 @@ use crate::{
     layers::rows_of_four,
 };
 
-/// A detector's boxes on annotated images.
+/// Detections of a detector on annotated images, to be refined.
 pub struct RefinedResults<'a> {
-    /// The images.
+    /// Images.
     pub images: &'a Annotated,
-    /// The boxes.
+    /// Detections.
     pub detections: &'a [Detection],
 }
 
 impl RefinedResults<'_> {
-    /// Of each image the boxes that can be refined and are `wanted` by their place in
-    /// [`detections`](Self::detections), with these places; a box of a class that the refiner does not know,
-    /// or without extent, can not.
+    /// Returns the boxes of each image that the refiner can refine, with their indices in
+    /// [`detections`](Self::detections), if `wanted` is `true` for the index. Boxes of unknown classes and boxes
+    /// without extent are left out.
     pub(super) fn of_images(
         &self,
         refiner: &BoxRefiner,
@@ -55,8 +55,8 @@ impl RefinedResults<'_> {
         of_images
     }
 
-    /// What the refiner makes of them with each of the `ascents`, by their place in
-    /// [`detections`](Self::detections). Every image is looked at once.
+    /// Refines the boxes with each of the `ascents`, and returns them by their index in
+    /// [`detections`](Self::detections). The features of every image are computed once.
     pub(super) fn refined(
         &self,
         refiner: &BoxRefiner,
@@ -68,9 +68,9 @@ impl RefinedResults<'_> {
         progress.begin(&self.images.name, self.images.dataset.images.len());
         for (done, image) in (1..).zip(&self.images.dataset.images) {
             if let Some((indices, boxes)) = of_images.get(&image.id) {
-                let seen = refiner.look(&read_image(&image.path)?)?;
+                let features = refiner.features(&read_image(&image.path)?)?;
                 for (refined, ascent) in refined.iter_mut().zip(ascents) {
-                    let (found, _) = refiner.energy.refined(&seen, boxes, ascent)?;
+                    let (found, _) = refiner.energy.refined(&features, boxes, ascent)?;
                     refined.extend(indices.iter().copied().zip(found));
                 }
             }
@@ -80,7 +80,7 @@ impl RefinedResults<'_> {
         Ok(refined)
     }
 
-    /// The detections with `refined` boxes, and with scores that f has entered where `rescoring` says how.
+    /// Returns the detections with `refined` boxes, and rescored if `rescoring` is given.
     pub(super) fn with(
         &self,
         refined: &BTreeMap<usize, RefinedBox>,
@@ -97,9 +97,8 @@ impl RefinedResults<'_> {
     }
 }
 
-/// The factor among `factors` of the refiner's step lengths with the best AP (0 to 1), and that AP: the
-/// first of equals. Where no factor gives an AP, 1 and no number. A box that cannot be refined, of a class
-/// that the refiner does not know or without extent, stays as it is.
+/// Chooses the factor of the refiner's step lengths with the best AP. Returns the factor and its AP (0 to 1); the
+/// first of equals; 1 and NaN if no factor gives an AP. Boxes of unknown classes or without extent stay as they are.
 fn best_factor(
     refiner: &BoxRefiner,
     results: &RefinedResults<'_>,
@@ -112,22 +111,23 @@ fn best_factor(
     Ok(best(factors, scores.collect::<Result<Vec<_>>>()?).unwrap_or((1.0, f64::NAN)))
 }
 
-/// How a refiner is fitted to a detector.
+/// Adaptation of a refiner to a detector.
 pub struct RefinerFit<'a> {
-    /// The refiner's file.
+    /// Path of the refiner's file.
     pub file: &'a Path,
-    /// What it says of itself.
+    /// Metadata of the refiner.
     pub metadata: ModelMetadata,
-    /// The factor of the configured step lengths, where none is to be chosen.
+    /// Factor of the configured step lengths; `None` to choose it.
     pub step_factor: Option<f64>,
-    /// Samples for the densities; none, where step lengths alone are chosen.
+    /// Options of the calibration; `None` for no calibration.
     pub samples: Option<CalibrationOptions>,
-    /// Where the network computes.
+    /// Device of the network.
     pub device: Device,
 }
 
 impl RefinerFit<'_> {
-    /// Chooses by `results`, says what was chosen, and writes the refiner that knows it to the file `out`.
+    /// Chooses the step lengths and calibrates by `results`, reports the choice, and writes the refiner with it to the
+    /// file `out`.
     ///
     /// # Errors
     /// When a file cannot be read or written, or the network fails.
@@ -166,7 +166,7 @@ impl RefinerFit<'_> {
     }
 }
 
-/// What stands in for a detector's boxes: the annotated ones, each moved as `mixture` about it says.
+/// Returns a substitute for a detector's boxes: the annotated boxes, each replaced by a draw from `mixture` around it.
 ///
 /// # Errors
 /// When an object's box has no extent.

@@ -1,7 +1,7 @@
-//! Tighter boxes for any detector: a network of its own sees the image, and the boxes climb its f.
+//! Refinement of any detector's boxes: a separate network computes f, and boxes are refined by gradient ascent on it.
 //!
-//! [`BoxRefiner`] is the way in. It is trained on annotated images alone ([`RefinerTask`](crate::training::RefinerTask)): samples
-//! come from Eq. 5 around true boxes, and nothing of the detector is needed whose boxes it refines.
+//! [`BoxRefiner`] is the main type. [`RefinerTask`](crate::training::RefinerTask) trains it on annotated images alone:
+//! samples come from Eq. 5 around true boxes, and the detector is not needed.
 
 mod calibration;
 mod fit;
@@ -23,7 +23,7 @@ use rand::RngCore;
 
 use crate::{
     Error, Result,
-    box_energy::{BoxEnergy, Seen},
+    box_energy::{BoxEnergy, ImageFeatures},
     config::{RefinerConfig, Settings},
     corner_density::BoxDensity,
     detector::Detection,
@@ -37,59 +37,58 @@ pub use calibration::{Calibration, CalibrationOptions, Rescoring};
 pub use fit::{RefinedResults, RefinerFit, jittered};
 pub use network::RefinerNetwork;
 
-/// What a [`BoxRefiner`] is opened with beside its file.
+/// Options of opening a [`BoxRefiner`].
 #[derive(Clone, Debug)]
 pub struct RefinerOptions {
-    /// The factor of the configured step lengths, in place of the one that validation data chose.
+    /// Factor of the configured step lengths, in place of the one that validation data chose.
     pub step_factor: Option<f64>,
-    /// Whether refined boxes and the intervals of their edges end at the image's edges, as annotations do.
+    /// Whether refined boxes and the intervals of their edges are clipped to the image, as annotations are.
     pub clip: bool,
-    /// Where the network computes.
+    /// Device of the network.
     pub device: Device,
-    /// Of the head on the CPU.
+    /// Precision of the head on the CPU.
     pub precision: Precision,
 }
 
 impl Default for RefinerOptions {
-    /// What the file says, clipped, f32 on the CPU.
+    /// Returns options with the step lengths in the file, clipping, and f32 on the CPU.
     fn default() -> Self {
         Self { step_factor: None, clip: true, device: Device::Cpu, precision: Precision::default() }
     }
 }
 
-/// A box to refine: `[x, y, width, height]` in pixels of the image, and its label, which a refiner that tells
-/// classes apart needs ([`BoxRefiner::label`]).
+/// Box to refine, with its label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LabelledBox {
-    /// The box.
+    /// Box `[x, y, width, height]` in pixels of the image.
     pub bbox: [f64; 4],
-    /// The network's label; any, where it knows no classes.
+    /// Label of the network ([`BoxRefiner::label`]); a class-agnostic network ignores it.
     pub label: usize,
 }
 
 impl From<[f64; 4]> for LabelledBox {
-    /// For a refiner without classes.
+    /// Creates a box for a class-agnostic refiner.
     fn from(bbox: [f64; 4]) -> Self {
         Self { bbox, label: 0 }
     }
 }
 
-/// A box after refinement. Boxes are `[x, y, width, height]` in pixels of the image.
+/// Refined box. Boxes are `[x, y, width, height]` in pixels of the image.
 #[derive(Clone, Debug)]
 pub struct RefinedBox {
-    /// The box as it was given.
+    /// Box before refinement, as given.
     pub before: [f64; 4],
-    /// The box after refinement.
+    /// Box after refinement.
     pub bbox: [f64; 4],
-    /// f of the box as it was given, clipped where boxes are.
+    /// f of the given box, clipped if refined boxes are clipped.
     pub f_before: f32,
-    /// f of the refined box, before it was clipped.
+    /// f of the refined box before clipping.
     pub f: f32,
-    /// p(y | x) about the refined box, where it was asked for.
+    /// Density p(y | x) around the refined box, if it was requested.
     pub density: Option<BoxDensity>,
 }
 
-/// A trained refiner of boxes.
+/// Trained refiner of boxes.
 ///
 /// ```no_run
 /// use ebm_detect::{BoxRefiner, LabelledBox};
@@ -112,7 +111,7 @@ pub struct BoxRefiner {
 }
 
 impl BoxRefiner {
-    /// The refiner in the file `path`, on the CPU; its boxes end at the image's edges.
+    /// Opens the refiner in the file `path`, on the CPU; refined boxes are clipped to the image.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
@@ -120,16 +119,16 @@ impl BoxRefiner {
         Self::open_with(path, &RefinerOptions::default())
     }
 
-    /// The refiner in the file `path`, which `ebm train refiner` wrote.
+    /// Opens the refiner in the file `path`, which `ebm train refiner` wrote, with `options`.
     ///
     /// # Errors
-    /// [`Error::Train`] for a file of something else; [`Error::Weights`] where its tensors are not those that
-    /// its configuration tells of.
+    /// [`Error::Train`] if the file is not a refiner's; [`Error::Weights`] if its tensors do not fit its
+    /// configuration.
     pub fn open_with(path: impl AsRef<Path>, options: &RefinerOptions) -> Result<Self> {
         Self::of(WeightFile::open(path.as_ref(), &options.device)?, options)
     }
 
-    /// The refiner in a file's bytes.
+    /// Opens the refiner in the `bytes` of a file.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
@@ -165,24 +164,23 @@ impl BoxRefiner {
         Ok(Self { config, network, energy, classes: said.classes, device: options.device.clone() })
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn config(&self) -> &RefinerConfig {
         &self.config
     }
 
-    /// The classes whose boxes it was trained on.
+    /// Returns the classes whose boxes the refiner was trained on.
     pub fn classes(&self) -> &[Class] {
         &self.classes
     }
 
-    /// What validation images taught about it beside the step length; none where it was trained without a
-    /// detector's results.
+    /// Returns the calibration; `None` if the refiner was trained without a detector's results.
     pub fn calibration(&self) -> Option<&Calibration> {
         self.energy.calibration.as_ref()
     }
 
-    /// The label of boxes of this category of the annotations; none where the refiner tells classes apart and
-    /// does not know this one.
+    /// Returns the label of boxes of an annotated category; `None` if the refiner is class-specific and does not know
+    /// the category.
     pub fn label(&self, category_id: u64) -> Option<usize> {
         if self.config.network.is_class_agnostic() {
             return Some(0);
@@ -190,13 +188,13 @@ impl BoxRefiner {
         self.classes.iter().find(|class| class.id == category_id).map(|class| class.label)
     }
 
-    /// The label of boxes of a detector's class; none where the refiner was not trained on that class.
+    /// Returns the label of boxes of a detector's class; `None` if the refiner was not trained on that class.
     pub(crate) fn label_of(&self, class: &Class) -> Option<usize> {
         let is_known = |known: &Class| known.id == class.id && known.name == class.name;
         self.classes.iter().any(is_known).then(|| self.label(class.id)).flatten()
     }
 
-    /// Has the boxes of at least this score, and of known classes, refined by `refine`, if there is one.
+    /// Refines, with `refine`, the detections of known classes with a score of at least `min_score`.
     pub(crate) fn refine_found(
         &self,
         found: &mut [Detection],
@@ -221,23 +219,23 @@ impl BoxRefiner {
         Ok(())
     }
 
-    /// Looks at an image, for the [energy](Self::energy) of boxes in it.
+    /// Computes the features of an image for the [energy](Self::energy) of boxes in it.
     ///
     /// # Errors
     /// When the network fails.
-    pub fn look(&self, image: &Image) -> Result<Seen> {
+    pub fn features(&self, image: &Image) -> Result<ImageFeatures> {
         let (images, sample) = ImageBatch::of_image(image, &self.config.input, &self.device)?;
         let pyramid = self.network.pyramid(&self.network.maps(&images.pixels)?)?;
-        Ok(Seen { sample, pyramid: BoxFeatures::readable(&pyramid)? })
+        Ok(ImageFeatures { sample, pyramid: BoxFeatures::readable(&pyramid)? })
     }
 
-    /// f of boxes in an image that was looked at.
+    /// Returns f of boxes, for an image with known features.
     pub fn energy(&self) -> &BoxEnergy {
         &self.energy
     }
 
-    /// Refines `boxes` of `image`; entry i of the result is entry i of them. The image is looked at once for
-    /// all boxes.
+    /// Refines `boxes` of `image`; entry i of the result is the refined `boxes[i]`. The features of the image are
+    /// computed once for all boxes.
     ///
     /// # Errors
     /// When a box has no extent, its label is not the network's, or f is not finite.
@@ -245,13 +243,14 @@ impl BoxRefiner {
         if boxes.is_empty() {
             return Ok(vec![]);
         }
-        Ok(self.energy.refined(&self.look(image)?, boxes, &self.energy.ascent)?.0)
+        Ok(self.energy.refined(&self.features(image)?, boxes, &self.energy.ascent)?.0)
     }
 
-    /// The same with p(y | x) about each refined box from so many importance samples, drawn with `rng`.
+    /// Refines `boxes` of `image`, and estimates p(y | x) around each refined box from `samples` importance samples
+    /// drawn with `rng`.
     ///
     /// # Errors
-    /// As [`refine`](Self::refine); [`Error::Config`] where the objective's samples do not come from Eq. 5.
+    /// As [`refine`](Self::refine) and [`check_density`](Self::check_density).
     pub fn refine_with_density(
         &self,
         image: &Image,
@@ -263,29 +262,28 @@ impl BoxRefiner {
         if boxes.is_empty() {
             return Ok(vec![]);
         }
-        let (seen, temperature) = (self.look(image)?, self.energy.temperature());
-        let (mut refined, corners) = self.energy.refined(&seen, boxes, &self.energy.ascent)?;
+        let (features, temperature) = (self.features(image)?, self.energy.temperature());
+        let (mut refined, corners) = self.energy.refined(&features, boxes, &self.energy.ascent)?;
         for ((refined, given), corners) in refined.iter_mut().zip(boxes).zip(corners) {
             let given = LabelledBox { bbox: refined.bbox, ..*given };
             refined.density =
-                Some(self.energy.density_at(&seen, given, corners, samples, temperature, rng)?);
+                Some(self.energy.density_at(&features, given, corners, samples, temperature, rng)?);
         }
         Ok(refined)
     }
 
-    /// Refuses [`refine_with_density`](Self::refine_with_density) before anything is computed where there is
-    /// no density.
+    /// Checks that f has a density, which [`refine_with_density`](Self::refine_with_density) needs.
     ///
     /// # Errors
-    /// [`Error::Config`].
+    /// [`Error::Config`] if the objective does not draw its samples from Eq. 5.
     pub fn check_density(&self) -> Result<()> {
         self.energy.proposal().map(|_| ())
     }
 
-    /// The network as ONNX. The first file takes `pixels` (1, 3, H, W), normalised and padded as its metadata say, and
-    /// gives `level_0`, `level_1`, …; the second takes these and `boxes` (R, 4), (x0, y0, x1, y1) in pixels of the
-    /// input with exclusive ends, and gives `f` (R, K) for the K classes that it tells apart. The ascent is the
-    /// caller's: ONNX has no gradients.
+    /// Converts the network to two ONNX files. The first takes `pixels` (1, 3, H, W), normalised and padded as its
+    /// metadata say, and outputs `level_0`, `level_1`, …. The second takes these and `boxes` (R, 4), (x0, y0, x1, y1)
+    /// in pixels of the input with exclusive ends, and outputs `f` (R, K) for the K classes of the network. Gradient
+    /// ascent is left to the caller, because ONNX has no gradients.
     ///
     /// # Errors
     /// When a parameter cannot be read.
@@ -322,5 +320,5 @@ impl BoxRefiner {
     }
 }
 
-/// A refiner's boxes have exclusive ends, as COCO's.
+/// Box convention of refiners: exclusive ends, as in COCO.
 pub(crate) const CONVENTION: BoxConvention = BoxConvention::HalfOpen;

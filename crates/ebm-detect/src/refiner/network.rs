@@ -1,4 +1,4 @@
-//! From an image to f of a box: body, pyramid, head.
+//! Network of a refiner: body, pyramid and head, from an image to f of a box.
 
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
@@ -12,14 +12,14 @@ use ebm_train::ModelMetadata;
 
 use crate::{
     Error, Result,
-    body::{self, Body, BodyForm},
+    body::{self, Body, BodySpec},
     config::{RefinerConfig, RefinerNetworkConfig},
     energy_head::{EnergyHead, HeadSizes},
     pooler::Pooler,
     weights::{REFINER, WeightFile},
 };
 
-/// The network of a refiner; parameter names are those of a detector with a confidence.
+/// Network of a refiner; parameter names are as in a detector with a confidence.
 pub struct RefinerNetwork {
     body: Body,
     fpn: Fpn,
@@ -27,24 +27,24 @@ pub struct RefinerNetwork {
 }
 
 impl RefinerNetwork {
-    /// The network whose parameters are those of `vb`.
+    /// Builds the network from the parameters of `vb`.
     pub fn new(config: &RefinerNetworkConfig, vb: &VarBuilder) -> Result<Self> {
         let RefinerNetworkConfig { channels, representation, num_classes: classes, .. } = *config;
         let pooler = Pooler::of_refiner(config);
         let sizes = HeadSizes { channels, representation, classes };
-        let form = BodyForm::of_refiner(config);
+        let spec = BodySpec::of_refiner(config);
         Ok(Self {
-            fpn: Fpn::with_outputs(&form.channels(), channels, config.kernel, vb.pp("backbone.fpn"))?,
-            body: Body::new(form, vb)?,
+            fpn: Fpn::with_outputs(&spec.channels(), channels, config.kernel, vb.pp("backbone.fpn"))?,
+            body: Body::new(spec, vb)?,
             head: EnergyHead::over(pooler, sizes, vb.pp("roi_heads"))?,
         })
     }
 
-    /// A new network with the body in the file `weights`, or the whole network of the refiner in it, and its
-    /// parameters: all are trained but those of the body, of which the configuration says how many.
+    /// Creates a network from the file `weights` of a body or of a refiner, and returns it with its parameters. The
+    /// body is frozen except for the configured number of stages; all other layers are trained.
     ///
     /// # Errors
-    /// [`Error::Weights`] with the names or shapes that differ; else when the file is not readable.
+    /// [`Error::Weights`] with the names or shapes that differ; when the file cannot be read.
     pub fn with_body(
         config: &RefinerConfig,
         weights: &std::path::Path,
@@ -53,13 +53,13 @@ impl RefinerNetwork {
     ) -> Result<(Self, ParamStore)> {
         let refuse = |reason: String| Error::weights(weights, reason);
         let store = ParamStore::new(key);
-        let (form, trained) = (BodyForm::of_refiner(&config.network), config.trained_stages);
+        let (spec, trained) = (BodySpec::of_refiner(&config.network), config.trained_stages);
         let known = ModelMetadata::read(weights)?.is_some_and(|said| said.task == REFINER);
         store.preload(match known {
             true => WeightFile::open(weights, device)?.tensors,
-            false => form.read(weights, device)?,
+            false => spec.read(weights, device)?,
         });
-        store.freeze(move |name| form.is_frozen(trained, name));
+        store.freeze(move |name| spec.is_frozen(trained, name));
         let network = Self::new(&config.network, &store.var_builder(DType::F32, device))
             .map_err(|error| refuse(format!("its shapes are not those of the refiner's network: {error}")))?;
         let mut report = store.preload_report();
@@ -70,13 +70,13 @@ impl RefinerNetwork {
         Ok((network, store))
     }
 
-    /// What the body makes of `pixels (N, 3, H, W)`, with the channels innermost.
+    /// Computes the body's maps of `pixels (N, 3, H, W)`, with the channels innermost.
     pub fn maps(&self, pixels: &Tensor) -> Result<Vec<Tensor>> {
         self.body.maps(pixels, false)
     }
 
-    /// The pyramid, `(N, C, H/stride, W/stride)` of each configured stride, from the body's maps; ReLU is
-    /// behind it, so that a bin's mean tells more than the mean of what it is made of.
+    /// Computes the pyramid, `(N, C, H/stride, W/stride)` for each configured stride, from the body's maps. A ReLU
+    /// follows each level, so that a bin's mean is not just a linear function of the body's means.
     pub fn pyramid(&self, maps: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut levels = self.fpn.forward_channels_last(maps)?;
         levels.truncate(maps.len());
@@ -84,14 +84,14 @@ impl RefinerNetwork {
         levels.iter().map(level).collect()
     }
 
-    /// [`pyramid`](Self::pyramid) of an image's pixels, as operators.
+    /// Adds [`pyramid`](Self::pyramid) of an image's pixels to an ONNX graph.
     pub(super) fn pyramid_onnx(&self, graph: &mut Graph, pixels: &Value) -> Result<Vec<Value>> {
         let maps = self.body.onnx(graph, pixels)?;
         let levels = self.fpn.onnx(graph, &maps)?;
         Ok(levels.iter().map(|level| graph.node("Relu", &[level], &[])).collect())
     }
 
-    /// f of pooled boxes.
+    /// Returns the head, which computes f of boxes.
     pub fn head(&self) -> &EnergyHead {
         &self.head
     }

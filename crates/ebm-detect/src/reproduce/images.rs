@@ -1,5 +1,5 @@
-//! What a study starts from: the images (generated scenes, a folder of real ones, or COCO), and the detector whose
-//! features all branches share, read from its file or trained here first.
+//! Images and detector of a study. The images are generated scenes, a folder of real images, or COCO. The detector,
+//! whose features all branches share, is read from its file or trained first.
 
 use std::{
     collections::BTreeMap,
@@ -28,40 +28,39 @@ use crate::{
     weights::{WeightFile, classes, detector_metadata},
 };
 
-/// Where the images of a study are.
+/// Source of the images of a study.
 #[derive(Clone, Debug)]
 pub enum StudyImages {
-    /// Scenes are generated in this folder, and found again next time.
+    /// Scenes generated in this folder, which later runs reuse.
     Scenes(PathBuf),
-    /// Real images are in `images/` of this folder, with annotations in COCO's form: what `train*.json` hold is
-    /// trained on, step lengths are chosen on `val.json`, results are measured on `test.json`.
+    /// Real images in `images/` of this folder, with annotations in COCO's form: `train*.json` for training,
+    /// `val.json` for the choice of step lengths, `test.json` for results.
     Folder(PathBuf),
-    /// COCO 2017: `train2017/`, `val2017/` and `annotations/` in this folder. Both step lengths and results are of
-    /// val2017.
+    /// COCO 2017: `train2017/`, `val2017/` and `annotations/` in this folder. Step lengths are chosen and results
+    /// measured on val2017.
     Coco(PathBuf),
 }
 
-/// The images of a study, read.
-pub(super) struct Opened {
-    /// The detector is trained on all of them.
+/// Images of a study with their annotations.
+pub(super) struct LoadedImages {
+    /// Training images of the detector.
     pub train: Arc<CocoDataset>,
-    /// The branches are trained on so many of them, the first.
+    /// Number of these, from the first, that the branches are trained on.
     pub heads: usize,
-    /// Frozen features are computed of so many images at a time and kept; none where they are computed for every
-    /// batch.
-    pub at_once: Option<usize>,
+    /// Number of images per batch when frozen features are computed for the cache; `None` for no cache.
+    pub batch_size: Option<usize>,
     pub validation: Rc<Annotated>,
     pub test: Rc<Annotated>,
 }
 
-/// Scenes that are run at a time.
+/// Number of scenes per batch of an evaluation.
 const SCENES: usize = 10;
 
-/// A COCO file and the folder of its images.
+/// Annotation file of COCO, and the folder of its images.
 type Files = (PathBuf, PathBuf);
 
 impl StudyImages {
-    /// What is not there and cannot be generated.
+    /// Returns the paths that are missing and cannot be generated.
     pub fn missing(&self) -> Vec<PathBuf> {
         let needed = match self {
             Self::Scenes(_) => vec![],
@@ -73,23 +72,23 @@ impl StudyImages {
         needed.into_iter().filter(|path| !path.exists()).collect()
     }
 
-    /// Reads the annotations. A study `from_scratch` trains the detector too, for which it needs more scenes.
+    /// Reads the annotations. A study `from_scratch` also trains the detector, which needs more scenes.
     pub(super) fn open(
         &self,
         config: &ExperimentConfig,
         from_scratch: bool,
         workers: usize,
         progress: &mut dyn Progress,
-    ) -> Result<Opened> {
+    ) -> Result<LoadedImages> {
         let labels = Some(config.detector.labels());
         let train = |coco: Vec<Files>| -> Result<Arc<CocoDataset>> {
             Ok(Arc::new(ImageFiles { coco, ..ImageFiles::default() }.train(labels)?))
         };
-        let split = |name: &str, (annotations, images): Files, at_once| -> Result<Rc<Annotated>> {
+        let split = |name: &str, (annotations, images): Files, batch_size| -> Result<Rc<Annotated>> {
             let options = LoadOptions { labels, ..LoadOptions::new(Purpose::Eval) };
             let dataset = Arc::new(CocoDataset::load(&annotations, &images, &options)?);
             let (name, truth) = (name.to_owned(), GroundTruth::read(&annotations)?);
-            Ok(Rc::new(Annotated { name, dataset, truth, at_once, workers }))
+            Ok(Rc::new(Annotated { name, dataset, truth, batch_size, workers }))
         };
         progress.begin("reading annotations", 3);
         let opened = match self {
@@ -101,10 +100,10 @@ impl StudyImages {
                     Ok((set.annotations, set.images))
                 };
                 let count = if from_scratch { sizes.base } else { sizes.heads };
-                Opened {
+                LoadedImages {
                     train: train(vec![scenes(&format!("train-{count}"), count)?])?,
                     heads: sizes.heads,
-                    at_once: Some(FeatureCache::AT_ONCE),
+                    batch_size: Some(FeatureCache::BATCH_SIZE),
                     validation: split("validation", scenes("validation", sizes.validation)?, SCENES)?,
                     test: split("test", scenes("test", sizes.test)?, SCENES)?,
                 }
@@ -112,11 +111,11 @@ impl StudyImages {
             Self::Folder(folder) => {
                 let split =
                     |name: &str| split(name, (folder.join(format!("{name}.json")), folder.join("images")), 1);
-                Opened {
+                LoadedImages {
                     train: train(training_files(folder)?)?,
                     heads: usize::MAX,
-                    // Photographs have many sizes; each is padded as it is in prediction.
-                    at_once: Some(1),
+                    // Photographs differ in size; a batch of one image is padded as in prediction.
+                    batch_size: Some(1),
                     validation: split("val")?,
                     test: split("test")?,
                 }
@@ -124,7 +123,7 @@ impl StudyImages {
             Self::Coco(folder) => {
                 let train = train(vec![coco(folder, "train")])?;
                 let test = split("val2017", coco(folder, "val"), 1)?;
-                Opened { train, heads: usize::MAX, at_once: None, validation: test.clone(), test }
+                LoadedImages { train, heads: usize::MAX, batch_size: None, validation: test.clone(), test }
             }
         };
         progress.end();
@@ -132,12 +131,12 @@ impl StudyImages {
     }
 }
 
-/// Annotations and images of a split of COCO 2017, `train` or `val`.
+/// Returns annotations and images of a split of COCO 2017, `train` or `val`.
 fn coco(folder: &Path, name: &str) -> Files {
     (folder.join(format!("annotations/instances_{name}2017.json")), folder.join(format!("{name}2017")))
 }
 
-/// All `train*.json` in `folder`, with the images of it.
+/// Returns all `train*.json` in `folder`, with its folder of images.
 fn training_files(folder: &Path) -> Result<Vec<Files>> {
     let refuse = |reason: String| Error::input(folder.display(), reason);
     let entries = std::fs::read_dir(folder).map_err(|error| refuse(format!("cannot be listed: {error}")))?;
@@ -148,30 +147,30 @@ fn training_files(folder: &Path) -> Result<Vec<Files>> {
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_training).collect();
     files.sort();
     if files.is_empty() {
-        return Err(refuse("it has no train*.json".to_owned()));
+        return Err(refuse("it has no train*.json; put the training annotations there".to_owned()));
     }
     Ok(files.into_iter().map(|file| (file, folder.join("images"))).collect())
 }
 
-/// Root of all seeds of scenes and detectors: the same for every run, so that results compare.
+/// Root seed of scenes and detectors, the same in every run so that results are comparable.
 const SEED: u64 = 2020;
 
-/// Where the detector comes from.
+/// Source of the detector.
 #[derive(Clone, Debug)]
 pub struct BaseOptions {
-    /// Train it instead of reading `weights`.
+    /// Whether to train the detector instead of reading `weights`.
     pub from_scratch: bool,
-    /// Then write it to `weights`.
+    /// Whether to write the trained detector to `weights`.
     pub keep: bool,
-    /// The detector's weights.
+    /// Path of the detector's weights.
     pub weights: PathBuf,
-    /// Weights of its body, which stay as they are; without them all of it is trained.
+    /// Path of weights of the body, which are frozen then; `None` to train the body too.
     pub body: Option<PathBuf>,
 }
 
 impl BaseOptions {
-    /// The detector's file. Also what was just trained on `dataset` is read: everybody measures the stored,
-    /// half-precision weights.
+    /// Opens the detector's file, after training the detector on `dataset` if it is made from scratch. A detector that
+    /// was just trained is read back, so that all results are of the stored half-precision weights.
     pub(super) fn open(
         &self,
         config: &ExperimentConfig,
@@ -186,7 +185,7 @@ impl BaseOptions {
         if self.from_scratch {
             let mut metadata = detector_metadata(config, Some(SEED), &classes(dataset))?;
             let mut tensors = self.train(config, dataset, study, progress)?;
-            // The body of a model of ours is not written a second time.
+            // A body from a file with metadata is referred to, not written a second time.
             if let Some(file) =
                 self.body.as_ref().filter(|file| ModelMetadata::read(file).is_ok_and(|it| it.is_some()))
             {

@@ -1,5 +1,5 @@
-//! The paper's studies of detection: Table 2, Table 1, Figure 3a.
-//! Each is a function of a [`Setup`]: of generated scenes, of a folder of real images, or of COCO ([`StudyImages`]).
+//! Studies of detection in the paper: Table 2, Table 1, Figure 3a.
+//! Each is a function of a [`Setup`] with generated scenes, a folder of real images, or COCO ([`StudyImages`]).
 
 mod figure3a;
 mod images;
@@ -18,19 +18,19 @@ pub use step_lengths::{StepLengthRow, step_lengths};
 pub use table1::{AblationRow, table1};
 pub use table2::{Row, table2};
 
-/// What the tables show of a set of detections; fractions, 0 to 1.
+/// Average precisions of a set of detections, as the tables show them; fractions, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AveragePrecision {
     /// Average precision over IoU thresholds 0.5 to 0.95.
     #[serde(with = "ebm_eval::json::or_null")]
     pub ap: f64,
-    /// At IoU 0.5.
+    /// Average precision at IoU 0.5.
     #[serde(with = "ebm_eval::json::or_null")]
     pub ap50: f64,
-    /// At IoU 0.75.
+    /// Average precision at IoU 0.75.
     #[serde(with = "ebm_eval::json::or_null")]
     pub ap75: f64,
-    /// At IoU 0.9.
+    /// Average precision at IoU 0.9.
     #[serde(with = "ebm_eval::json::or_null")]
     pub ap90: f64,
 }

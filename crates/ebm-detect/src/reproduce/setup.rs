@@ -1,5 +1,4 @@
-//! Where the studies are made: a frozen detector, images to train on, to choose settings on and to measure
-//! on.
+//! Setup of a study: a frozen detector, and images for training, for the choice of settings, and for measurement.
 
 use std::{
     cell::OnceCell,
@@ -15,7 +14,7 @@ use ebm_eval::write_results;
 use ebm_experiment::Session;
 use ebm_train::{GradientTask, Group, ModelFile, ModelMetadata, Progress, RunSpec, train_run};
 
-use super::images::{BaseOptions, Opened, StudyImages};
+use super::images::{BaseOptions, LoadedImages, StudyImages};
 use crate::{
     Error, Result,
     branch::Branch,
@@ -29,23 +28,23 @@ use crate::{
     weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes},
 };
 
-/// What a study is told at every scale.
+/// Options of a study at every scale.
 #[derive(Clone, Debug)]
 pub struct StudyOptions {
-    /// Checkpoints, metrics, detections.
+    /// Folder of checkpoints, metrics and detections.
     pub run: PathBuf,
-    /// Branches that are not trained again.
+    /// Trained branches to use instead of training.
     pub heads: Option<TrainedHeads>,
-    /// Whether trainings go on that an earlier process began in `run`.
+    /// Whether to resume the trainings in `run`.
     pub resume: bool,
-    /// Where to compute.
+    /// Device of the networks.
     pub device: Device,
-    /// Threads that read images.
+    /// Number of threads that read images.
     pub workers: usize,
 }
 
 impl StudyOptions {
-    /// What trainings of a study are told.
+    /// Returns the options of the study's trainings.
     pub(super) fn training(&self) -> TrainingOptions {
         TrainingOptions { workers: self.workers, ..TrainingOptions::new(ImageFiles::default(), &self.run) }
     }
@@ -54,28 +53,28 @@ impl StudyOptions {
 /// Branches that were trained before.
 #[derive(Clone, Debug)]
 pub struct TrainedHeads {
-    /// The directory with `<method>-<seed>/<method>.safetensors`, or with
+    /// Directory with `<method>-<seed>/<method>.safetensors`, or with
     /// `ablation-<row>-<seed>/ebm.safetensors` for Table 1.
     pub path: PathBuf,
-    /// Whether branches that are not there are trained, instead of being an error.
+    /// Whether to train missing branches; otherwise they are an error.
     pub train_missing: bool,
 }
 
-/// A branch after its training.
+/// Trained branch.
 pub(super) struct Trained {
     pub method: MethodConfig,
     pub seed: u64,
     pub branch: Branch,
-    /// How its boxes climb, where they do.
+    /// Settings of gradient ascent; `None` for a method that does not refine boxes.
     pub ascent: Option<BoxAscent>,
-    /// The factor of the configured step lengths that was chosen, where one was.
+    /// Factor of the configured step lengths that was chosen; `None` if none was chosen.
     pub step_factor: Option<f64>,
-    /// Where its weights are.
+    /// Path of the branch's weights.
     pub file: PathBuf,
 }
 
 impl Trained {
-    /// The confidence that its boxes climb, and how, where they do.
+    /// Returns the confidence and the settings of gradient ascent; `None` for a method that does not refine boxes.
     pub fn climbing(&self) -> Option<(&EnergyHead, &BoxAscent)> {
         match (&self.branch, &self.ascent) {
             (Branch::Confidence(head), Some(ascent)) => Some((head, ascent)),
@@ -84,55 +83,54 @@ impl Trained {
     }
 }
 
-/// What all studies share.
+/// Detector, images and options that the studies share.
 pub struct Setup {
     pub(super) config: ExperimentConfig,
     pub(super) detector: Rc<FasterRcnn>,
-    /// The detector's parameters, which confidences start from.
+    /// Parameters of the detector, which confidences start from.
     weights: BTreeMap<String, Tensor>,
-    /// Their [`digest`](ebm_train::model_file::digest).
+    /// Digest of these parameters ([`digest`](ebm_train::model_file::digest)).
     digest: String,
-    /// Of the training images those that branches are trained on.
-    pub(super) images: Opened,
-    /// The detector's features of all these images, as soon as a branch needs them.
+    /// Images, with only the training images that branches are trained on.
+    pub(super) images: LoadedImages,
+    /// Features of the training images, computed when a branch first needs them.
     features: OnceCell<Rc<FeatureCache>>,
     pub(super) study: StudyOptions,
 }
 
-/// A branch that a study needs.
+/// Branch that a study needs.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct BranchSpec {
     pub method: MethodConfig,
     pub seed: u64,
-    /// Its directory's name.
+    /// Name of its directory.
     pub name: String,
 }
 
-impl Wanted {
-    /// The branch of a row with a seed.
+impl BranchSpec {
+    /// Creates the description of a row's branch with a seed.
     pub fn new(method: &MethodConfig, seed: u64) -> Self {
         Self { method: method.clone(), seed, name: format!("{}-{seed}", method.key) }
     }
 
-    /// Those of `methods` that are trained, each with every seed.
+    /// Returns the branches of all `methods` that are trained, each with seeds 0 … `seeds` − 1.
     pub fn all(methods: &[MethodConfig], seeds: u64) -> Vec<Self> {
         let trained = methods.iter().filter(|method| method.is_trained());
         trained.flat_map(|method| (0..seeds).map(move |seed| Self::new(method, seed))).collect()
     }
 
-    /// Its file in the directory of runs.
+    /// Returns the path of the branch's file in the directory `runs`.
     fn file(&self, runs: &Path) -> PathBuf {
         runs.join(&self.name).join(format!("{}.safetensors", self.method.key))
     }
 }
 
 impl Setup {
-    /// Opens the images, generating scenes where there are none, and the detector, training it where `base` says
-    /// so.
+    /// Opens the images, after generating missing scenes, and the detector, after training it if `base` requests it.
     ///
     /// # Errors
-    /// When data can not be made or read, the detector's weights are not of the configured architecture, or its
-    /// training fails.
+    /// When data cannot be generated or read, the detector's weights have another architecture than the
+    /// configuration, or its training fails.
     pub fn open(
         config: &ExperimentConfig,
         images: &StudyImages,
@@ -154,12 +152,12 @@ impl Setup {
         })
     }
 
-    /// The images that results are measured on.
+    /// Returns the images that results are measured on.
     pub fn test(&self) -> &Annotated {
         &self.images.test
     }
 
-    /// Batches of the training images, whose features are computed the first time where they are kept.
+    /// Returns the batches of the training images. Cached features are computed at the first call.
     fn source(
         &self,
         batch_size: usize,
@@ -169,42 +167,42 @@ impl Setup {
         let options = self.study.training();
         let mut session = Session { group: &Group::alone(), device: &self.study.device, progress };
         let batches = Batches::of(&self.config.detector, self.images.train.clone(), batch_size, key);
-        let Some(at_once) = self.images.at_once else { return options.stream(batches, &session) };
+        let Some(size) = self.images.batch_size else { return options.stream(batches, &session) };
         let maps = |pixels: &Tensor| self.detector.features(pixels, false);
         let features = match self.features.get() {
             Some(known) => known.clone(),
             None => {
-                let new = options.features(&batches, at_once, &maps, &mut session)?;
+                let new = options.features(&batches, size, &maps, &mut session)?;
                 self.features.get_or_init(|| new).clone()
             }
         };
         Ok(Box::new(CachedSource::new(features, batches.order(&session)?)?))
     }
 
-    /// What a reader of results has to know: where they were measured, of which split of COCO the `published`
-    /// figures beside them are, and on which images step lengths were chosen.
+    /// Returns remarks for a report: the images of the results, the split of COCO of the `published` figures, and the
+    /// images that step lengths were chosen on.
     pub fn remarks(&self, published: &str) -> Vec<String> {
         let (images, chosen) = (self.images.test.dataset.images.len(), self.config.step_factors.len() > 1);
         remarks(&self.images.test.name, images, &self.images.validation.name, published, chosen)
     }
 
-    /// What a reader of a search for settings has to know: on which images it was made.
+    /// Returns the remark for a report on a search for settings: the images that it was made on.
     pub fn search_remark(&self) -> String {
         search_remark(&self.images.test.name, &self.images.validation.name)
     }
 
-    /// What the branch that a study needs must say of itself.
-    fn metadata(&self, Wanted { method, seed, .. }: &Wanted) -> Result<ModelMetadata> {
+    /// Returns the metadata that a branch of the study must have.
+    fn metadata(&self, BranchSpec { method, seed, .. }: &BranchSpec) -> Result<ModelMetadata> {
         let classes = classes(&self.images.train);
         branch_metadata(method, *seed, &self.config.with_method(method), &self.digest, &classes)
     }
 
-    /// Checks all of the trained branches that a study takes, before anything is computed.
+    /// Checks all trained branches that a study uses, before anything is computed.
     ///
     /// # Errors
-    /// [`Error::Weights`] with every file that is missing and may not be trained; for one that was trained
-    /// otherwise, with both values.
-    pub(super) fn check_heads(&self, wanted: &[Wanted]) -> Result<()> {
+    /// [`Error::Weights`] with all missing files, unless they may be trained; [`Error::Train`] for a branch that was
+    /// trained with other settings, with both values.
+    pub(super) fn check_heads(&self, wanted: &[BranchSpec]) -> Result<()> {
         let Some(heads) = &self.study.heads else { return Ok(()) };
         let mut missing = Vec::new();
         for wanted in wanted {
@@ -227,10 +225,9 @@ impl Setup {
         Err(Error::weights(&heads.path, reason))
     }
 
-    /// A branch, trained in its run, or found where it was trained before; see
-    /// [`check_heads`](Self::check_heads).
-    pub(super) fn train(&self, wanted: &Wanted, progress: &mut dyn Progress) -> Result<Trained> {
-        let (Wanted { method, seed, name }, detector) = (wanted, &self.config.detector);
+    /// Trains a branch, or loads it if it was trained before; see [`check_heads`](Self::check_heads).
+    pub(super) fn train(&self, wanted: &BranchSpec, progress: &mut dyn Progress) -> Result<Trained> {
+        let (BranchSpec { method, seed, name }, detector) = (wanted, &self.config.detector);
         let trained = |path: &Path| -> Result<Trained> {
             let file = WeightFile::open(path, &self.study.device)?;
             let branch = Branch::load(method.density.as_ref(), detector, &file)?;
@@ -258,8 +255,8 @@ impl Setup {
         trained(&path)
     }
 
-    /// The factor of the configured step lengths with the best AP on the validation images, as in the paper.
-    /// Where there is but one factor, they are not looked at.
+    /// Chooses the factor of the configured step lengths with the best AP on the validation images, as in the paper. A
+    /// single configured factor is used without an evaluation.
     pub(super) fn step_factor(&self, trained: &Trained, progress: &mut dyn Progress) -> Result<f64> {
         let Some((head, ascent)) = trained.climbing() else { return Ok(1.0) };
         let factors = match self.config.step_factors.as_slice() {
@@ -275,9 +272,9 @@ impl Setup {
         Ok(factor)
     }
 
-    /// Takes steps `factor` times as long as the configured ones. A branch that was trained in this run says
-    /// so in its file, by which others predict with it.
-    pub(super) fn climb_by(&self, factor: f64, trained: &mut Trained) -> Result<()> {
+    /// Multiplies the configured step lengths by `factor`. The file of a branch that was trained in this run gets the
+    /// factor, so that predictions use it.
+    pub(super) fn scale_step_lengths(&self, factor: f64, trained: &mut Trained) -> Result<()> {
         trained.ascent = trained.ascent.take().map(|ascent| ascent.scaled(factor));
         trained.step_factor = Some(factor);
         if !trained.file.starts_with(&self.study.run) {
@@ -288,7 +285,7 @@ impl Setup {
         Ok(file.said.save(&file.path, &file.tensors)?)
     }
 
-    /// What the detector and every placement find in some images.
+    /// Evaluates the detector and every placement on `images`.
     pub(super) fn evaluate(
         &self,
         images: &Annotated,
@@ -298,8 +295,8 @@ impl Setup {
         images.evaluate(&self.detector, placements, &self.study.device, progress)
     }
 
-    /// Writes COCO's result files of what a method found on the test images.
-    pub(super) fn keep(&self, name: &str, found: &Found) -> Result<()> {
+    /// Writes the detections of a method in the test images as COCO result files.
+    pub(super) fn write_detections(&self, name: &str, found: &Found) -> Result<()> {
         let place = |name: &str| self.study.run.join(format!("detections-{name}.json"));
         if let Some(before) = &found.before {
             write_results(&place(&format!("{name}-before")), before)?;
@@ -308,7 +305,7 @@ impl Setup {
     }
 }
 
-/// The placements by trained branches, in their order.
+/// Returns the placements by trained branches, in their order.
 pub(super) fn placements(trained: &[Trained]) -> Vec<Placement<'_>> {
     trained.iter().filter_map(|one| Placement::of(&one.branch, one.ascent.as_ref())).collect()
 }

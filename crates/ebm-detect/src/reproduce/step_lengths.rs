@@ -1,9 +1,9 @@
-//! The supplement's grid search for λ and η, on the validation images.
+//! Grid search of the supplement for λ and η, on the validation images.
 
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{Setup, setup::Wanted};
+use super::{Setup, setup::BranchSpec};
 use crate::{
     Result,
     config::MethodConfig,
@@ -11,20 +11,20 @@ use crate::{
     inference::BoxAscent,
 };
 
-/// Factors of the lengths for size by those for position, around the configured ratio.
+/// Factors of the configured ratio of the step lengths for size and position.
 const RATIOS: [f64; 3] = [0.25, 1.0, 4.0];
-/// η.
+/// Values of η.
 const DECAYS: [f64; 3] = [0.2, 0.5, 0.8];
 
-/// A method with some settings of Algorithm S1.
+/// Result of a method with some settings of Algorithm S1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepLengthRow {
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
     /// λ of the first two coordinates: position, or the upper left corner.
     #[serde(rename = "step_position")]
     pub position: f64,
-    /// λ of the other two: size, or the lower right corner.
+    /// λ of the last two coordinates: size, or the lower right corner.
     #[serde(rename = "step_size")]
     pub size: f64,
     /// η.
@@ -35,10 +35,10 @@ pub struct StepLengthRow {
     pub ap: f64,
 }
 
-/// Every combination for seed 0 of each of `methods` that climbs.
+/// Evaluates every combination of settings for each of `methods` that refines boxes, with seed 0.
 ///
 /// # Errors
-/// When a training fails, or data can not be read.
+/// When a training fails, or data cannot be read.
 pub fn step_lengths(
     setup: &Setup,
     methods: &[MethodConfig],
@@ -46,7 +46,7 @@ pub fn step_lengths(
 ) -> Result<Vec<StepLengthRow>> {
     let mut rows = Vec::new();
     let climbing = methods.iter().filter(|method| method.confidence.is_some());
-    let wanted: Vec<Wanted> = climbing.map(|method| Wanted::new(method, 0)).collect();
+    let wanted: Vec<BranchSpec> = climbing.map(|method| BranchSpec::new(method, 0)).collect();
     setup.check_heads(&wanted)?;
     for wanted in &wanted {
         let trained = setup.train(wanted, progress)?;
@@ -65,7 +65,7 @@ pub fn step_lengths(
     Ok(rows)
 }
 
-/// The configured ascent with every combination of factor, ratio and η.
+/// Returns the configured ascent with every combination of factor, ratio and η.
 fn grid(configured: &BoxAscent) -> Vec<BoxAscent> {
     let mut trials = Vec::new();
     for factor in STEP_FACTORS {

@@ -1,32 +1,32 @@
-//! Table 1 and its supplement: which standard deviations the proposal should have.
+//! Table 1 and its supplement: the energy model with several standard deviations of the proposal.
 
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
     AveragePrecision, Setup,
-    setup::{Wanted, placements},
+    setup::{BranchSpec, placements},
 };
 use crate::{
     Result,
     config::{AblationConfig, ExperimentConfig},
 };
 
-/// The energy model trained with one proposal and one seed.
+/// Result of the energy model with one proposal and one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AblationRow {
-    /// {σ_l} of Eq. 5.
+    /// Standard deviations {σ_l} of Eq. 5.
     pub sigmas: Vec<f64>,
-    /// Of the branch and its training.
+    /// Seed of the branch and its training.
     pub seed: u64,
-    /// Of the refined detections.
+    /// Average precision of the refined detections.
     #[serde(flatten)]
     pub precision: AveragePrecision,
     /// AP before refinement.
     pub ap_before: f64,
-    /// The factor of the configured step lengths that the validation images chose for this proposal.
+    /// Factor of the configured step lengths that was chosen for this proposal on the validation images.
     pub step_factor: f64,
-    /// AP in the paper, per cent.
+    /// Published AP in per cent.
     #[serde(rename = "published_ap", with = "ebm_eval::json::per_cent")]
     pub published: f64,
 }
@@ -34,7 +34,7 @@ pub struct AblationRow {
 /// Trains the energy model with every proposal of the supplement's table and measures it on the test images.
 ///
 /// # Errors
-/// When a training fails, or data can not be read.
+/// When a training fails, or data cannot be read.
 pub fn table1(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<Vec<AblationRow>> {
     let mut rows = Vec::new();
     let wanted = ablated(&setup.config, seeds)?;
@@ -60,13 +60,14 @@ pub fn table1(setup: &Setup, seeds: u64, progress: &mut dyn Progress) -> Result<
     Ok(rows)
 }
 
-/// The branches of all rows: of each proposal with each seed.
-fn ablated(config: &ExperimentConfig, seeds: u64) -> Result<Vec<Wanted>> {
+/// Returns the branches of all rows: each proposal with each seed.
+fn ablated(config: &ExperimentConfig, seeds: u64) -> Result<Vec<BranchSpec>> {
     let energy = config.method(ExperimentConfig::ENERGY)?;
     let mut wanted = Vec::new();
     for (i, row) in config.ablation.iter().enumerate() {
         let method = energy.with_sigmas(&row.sigmas)?;
-        let of_seed = |seed| Wanted { method: method.clone(), seed, name: format!("ablation-{i:02}-{seed}") };
+        let of_seed =
+            |seed| BranchSpec { method: method.clone(), seed, name: format!("ablation-{i:02}-{seed}") };
         wanted.extend((0..seeds).map(of_seed));
     }
     Ok(wanted)

@@ -1,11 +1,11 @@
-//! Table 2, the ten ways to place a box; and the energy model with every objective.
+//! Table 2: ten methods of placing a box; and the energy model with every objective.
 
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
     AveragePrecision,
-    setup::{Setup, Trained, Wanted, placements},
+    setup::{BranchSpec, Setup, Trained, placements},
 };
 use crate::{
     Result,
@@ -13,38 +13,38 @@ use crate::{
     evaluation::Found,
 };
 
-/// A line of results: one method, one seed.
+/// Result of one method with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// Seed of the branch and its training; Direct's detector is the same for all.
+    /// Seed of the branch and its training; Direct has the same detector for all seeds.
     pub seed: u64,
-    /// Of its detections.
+    /// Average precision of its detections.
     #[serde(flatten)]
     pub precision: AveragePrecision,
-    /// AP before its boxes climbed, where they do.
+    /// AP before refinement; `None` for a method that does not refine boxes.
     pub ap_before: Option<f64>,
-    /// Images per second with everything: backbone, proposals, boxes.
+    /// Images per second, including backbone, proposals and boxes.
     pub frames_per_second: f64,
-    /// Boxes refined per second, confidences and suppression included; none where nothing is refined.
+    /// Boxes refined per second, including confidences and suppression; `None` for a method that does not refine boxes.
     pub boxes_per_second: Option<f64>,
-    /// The factor of the configured step lengths that the validation images chose.
+    /// Factor of the configured step lengths that was chosen on the validation images.
     pub step_factor: Option<f64>,
 }
 
-/// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1 and compares them on the test
-/// images; their detections are written to the run.
+/// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1, measures them on the test images, and
+/// writes their detections to the run.
 ///
 /// # Errors
-/// When a training fails, or data can not be read.
+/// When a training fails, or data cannot be read.
 pub fn table2(
     setup: &Setup,
     methods: &[MethodConfig],
     seeds: u64,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>> {
-    let trained = setup.trained(&Wanted::all(methods, seeds), progress)?;
+    let trained = setup.trained(&BranchSpec::all(methods, seeds), progress)?;
     let evaluation = setup.evaluate(&setup.images.test, &placements(&trained), progress)?;
     let row = |method: &str, seed: u64, step_factor: Option<f64>, found: &Found| -> Result<Row> {
         let before = found.before.as_ref().map(|before| setup.images.test.score(before)).transpose()?;
@@ -59,21 +59,21 @@ pub fn table2(
         })
     };
     let (mut rows, direct) = (Vec::new(), &evaluation.direct);
-    setup.keep(ExperimentConfig::DIRECT, direct)?;
+    setup.write_detections(ExperimentConfig::DIRECT, direct)?;
     if methods.iter().any(|method| !method.is_trained()) {
         let row = row(ExperimentConfig::DIRECT, 0, None, direct)?;
         rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
     }
     for (Trained { method, seed, step_factor, .. }, found) in trained.iter().zip(&evaluation.placed) {
-        setup.keep(&format!("{}-{seed}", method.key), found)?;
+        setup.write_detections(&format!("{}-{seed}", method.key), found)?;
         rows.push(row(&method.key, *seed, *step_factor, found)?);
     }
     Ok(rows)
 }
 
 impl Setup {
-    /// The branches that are wanted; the step lengths that the first of a method chose serve its other seeds too.
-    pub(super) fn trained(&self, wanted: &[Wanted], progress: &mut dyn Progress) -> Result<Vec<Trained>> {
+    /// Trains or loads the branches `wanted`. The step lengths chosen for a method's first seed apply to all its seeds.
+    pub(super) fn trained(&self, wanted: &[BranchSpec], progress: &mut dyn Progress) -> Result<Vec<Trained>> {
         self.check_heads(wanted)?;
         let count = wanted.len();
         let mut all: Vec<Trained> = Vec::new();
@@ -86,7 +86,7 @@ impl Setup {
                     Some(factor) => factor,
                     None => self.step_factor(&trained, progress)?,
                 };
-                self.climb_by(factor, &mut trained)?;
+                self.scale_step_lengths(factor, &mut trained)?;
             }
             all.push(trained);
         }

@@ -1,5 +1,5 @@
-//! Training of what a method adds, on frozen features: a confidence by its objective, Eq. 4 for the energy
-//! model, a density by its own likelihood.
+//! Training of branches on frozen features: a confidence by its objective (Eq. 4 for the energy model), a density by
+//! its likelihood.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,33 +29,33 @@ use crate::{
     weights::{WeightFile, branch_metadata, classes},
 };
 
-/// A confidence is trained on so many objects of an image in a step. Where there are more, they are drawn
-/// anew each time: a step's time grows with the samples of all its objects.
+/// Largest number of objects of an image that a confidence is trained on in a step. If there are more, a new sample is
+/// drawn in each step: a step's time grows with the number of objects.
 const OBJECTS_OF_AN_IMAGE: usize = 128;
 
-/// The samples of so many objects are scored at a time: a step's memory grows with these.
+/// Number of objects whose samples are scored at a time: a step's memory grows with it.
 const OBJECTS_AT_A_TIME: usize = 32;
 
-/// The loss of a branch by its objective; the detector only provides features.
+/// Loss of a branch; the frozen detector only provides features.
 pub struct BranchLoss {
     detector: Rc<FasterRcnn>,
     branch: Branch,
-    /// The method's key, for messages.
+    /// Key of the method, for messages.
     method: String,
-    /// What a confidence is trained by.
+    /// Objective of a confidence.
     objective: Option<AnyObjective<Box<dyn Proposal>>>,
 }
 
-/// A branch in training.
+/// Branch in training.
 pub type BranchTask = Task<BranchLoss>;
 
 impl BranchTask {
-    /// Trains `branch`, built from `store`, whose trainable parameters are the branch's alone.
+    /// Creates the training of `branch`, built from `store`, whose trainable parameters all belong to the branch.
     ///
-    /// Batches with maps are taken to hold the pyramid P2 … P6.
+    /// If batches have maps, these must be the pyramid P2 … P6.
     ///
     /// # Errors
-    /// When the method's proposal is not possible.
+    /// When the settings of the method's proposal are invalid.
     pub fn new(
         detector: Rc<FasterRcnn>,
         branch: Branch,
@@ -69,12 +69,12 @@ impl BranchTask {
             method.confidence.as_ref().map(|own| own.objective.build(&mut key.split("pool").rng()));
         let (objective, method) = (objective.transpose()?, method.key.clone());
         let updater = training.updater(store.trainable());
-        let of = BranchLoss { detector, branch, method, objective };
-        Ok(Self { of, learner: Learner::new(store, updater), source, key })
+        let loss = BranchLoss { detector, branch, method, objective };
+        Ok(Self { loss, learner: Learner::new(store, updater), source, key })
     }
 
-    /// Trains new layers of `method` on the detector whose parameters are `weights`, on `device`; every draw
-    /// is from `key`.
+    /// Creates the training of new layers of `method` for the detector with the parameters `weights`, on `device`. All
+    /// random numbers are derived from `key`.
     pub(crate) fn begin(
         detector: Rc<FasterRcnn>,
         weights: &BTreeMap<String, Tensor>,
@@ -91,9 +91,8 @@ impl BranchTask {
 }
 
 impl BranchLoss {
-    /// The mean loss of the branch as it is now on the images of `loader`, which are read one by one and
-    /// whole, with samples drawn from `key`. Every object counts alike (for a density every sampled
-    /// proposal). NaN where there is none.
+    /// Computes the mean loss of the branch on the images of `loader`, with samples drawn from `key`. All objects have
+    /// the same weight (for a density, all sampled proposals). Returns NaN if there are none.
     fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
         let convention = self.detector.config().convention.into();
         let sum = |losses: &mut dyn Iterator<Item = Result<Tensor>>| -> Result<Option<Tensor>> {
@@ -109,7 +108,8 @@ impl BranchLoss {
         })
     }
 
-    /// The mean loss of a confidence on a batch, and over how many objects; `sum` adds up those of parts of it.
+    /// Computes the mean loss of a confidence on a batch, and returns it with the number of objects; `sum` adds up the
+    /// losses of groups of objects.
     fn confidence_loss(
         &self,
         batch: &CachedBatch,
@@ -117,7 +117,7 @@ impl BranchLoss {
         sum: impl Fn(&mut dyn Iterator<Item = Result<Tensor>>) -> Result<Option<Tensor>>,
     ) -> Result<(Tensor, usize)> {
         let (Branch::Confidence(head), Some(objective)) = (&self.branch, &self.objective) else {
-            return Err(self.refuse("a confidence is trained by an objective, which the method has not got"));
+            return Err(self.refuse("a confidence is trained by an objective; give the method one"));
         };
         // The paper's training step: the true boxes y_i, their samples, and the objective.
         let objects = listed(&drawn(&batch.objects, &mut rng("objects")));
@@ -134,7 +134,7 @@ impl BranchLoss {
         Ok((loss, objects.len()))
     }
 
-    /// The mean loss of a density on a sample of the proposals, and how many these are.
+    /// Computes the mean loss of a density on a sample of the proposals, and returns it with the sample's size.
     fn density_loss(
         &self,
         pools: &[Rc<ForegroundPool>],
@@ -158,15 +158,15 @@ impl BranchLoss {
     }
 }
 
-/// An object of a batch.
+/// Object of a batch.
 struct Object {
-    /// The number of its image.
+    /// Index of its image.
     image: u32,
     class: u32,
     bbox: BBox,
 }
 
-/// The objects of all images, image after image.
+/// Returns the objects of all images, image by image.
 fn listed(objects: &[Objects]) -> Vec<Object> {
     let of_image = |(image, Objects { boxes, classes }): (u32, &Objects)| -> Vec<Object> {
         let both = boxes.iter().zip(classes);
@@ -175,8 +175,8 @@ fn listed(objects: &[Objects]) -> Vec<Object> {
     (0u32..).zip(objects).flat_map(of_image).collect()
 }
 
-/// At most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order; nothing is drawn where there are no
-/// more.
+/// Draws at most [`OBJECTS_OF_AN_IMAGE`] objects of each image, in their order. Images with fewer objects use no random
+/// numbers.
 fn drawn(objects: &[Objects], rng: &mut Rng) -> Vec<Objects> {
     let some = |of_image: &Objects| match of_image.boxes.len() {
         0..=OBJECTS_OF_AN_IMAGE => of_image.clone(),
@@ -198,22 +198,22 @@ impl StepLoss for BranchLoss {
     }
 }
 
-/// What a method adds to a trained detector, trained on annotated images.
+/// Training of a method's branch for a trained detector, on annotated images.
 #[derive(Clone, Debug)]
 pub struct BranchTraining {
-    /// The detector's settings, and the rows of the table.
+    /// Settings of the detector and the methods.
     pub config: ExperimentConfig,
-    /// The key of the method.
+    /// Key of the method.
     pub method: String,
-    /// Weights of the detector.
+    /// Path of the detector's weights.
     pub detector: PathBuf,
-    /// The factor of a confidence's configured step lengths; then none is chosen, and no image held out.
+    /// Factor of a confidence's configured step lengths; `None` to choose it, on held-out images if need be.
     pub step_factor: Option<f64>,
     /// Images, seed and file.
     pub options: TrainingOptions,
 }
 
-/// The detector and what its branch is.
+/// Detector, and settings of its branch.
 pub struct BranchSetup {
     method: MethodConfig,
     training: TrainingConfig,
@@ -240,7 +240,8 @@ impl Training for BranchTraining {
     fn open(&mut self, session: &mut Session<'_>) -> Result<Self::Data> {
         let (config, options) = (&self.config, &self.options);
         let method = config.method(&self.method)?.clone();
-        let nothing = || Error::config(&self.method, "it adds nothing that could be trained");
+        let nothing =
+            || Error::config(&self.method, "it adds nothing that could be trained; name another method");
         let training = config.training(&method).ok_or_else(nothing)?;
         let weights = WeightFile::open(&self.detector, session.device)?;
         let detector = Rc::new(weights.detector(&config.detector)?);
@@ -252,9 +253,9 @@ impl Training for BranchTraining {
         }
         let metadata = branch_metadata(&method, options.seed, config, &weights.digest()?, &classes)?;
         let mut held_out = options.validation(labels)?;
-        // Step lengths are not chosen on images that were trained on.
+        // Step lengths are chosen on images that are not trained on.
         if held_out.is_none() && method.confidence.is_some() && self.step_factor.is_none() {
-            held_out = Annotated::fifth_of(&mut images, options.workers);
+            held_out = Annotated::split_off_fifth(&mut images, options.workers);
         }
         let inputs = Inputs::from([("data_sha256", images.digest()), ("weights_sha256", weights.digest()?)]);
         let config = BranchSetup { method, training, detector, weights };
@@ -264,13 +265,13 @@ impl Training for BranchTraining {
     fn build(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<Built<BranchTask>> {
         let (images, options) = (data.images()?, &self.options);
         let BranchSetup { method, training, detector, weights } = &data.config;
-        // The same keys as those of `ebm reproduce detection`, so that both train the same branch.
+        // `ebm reproduce detection` uses the same keys, so that both train the same branch.
         let key = Key::new(options.seed).split(&method.key);
         let (size, data) = (training.batch_size, key.split("data"));
         let batches = Batches::of(&self.config.detector, images, size, data);
         let source: Box<dyn BatchSource> = if options.cache {
             let maps = |pixels: &Tensor| detector.features(pixels, false);
-            let features = options.features(&batches, FeatureCache::AT_ONCE, &maps, session)?;
+            let features = options.features(&batches, FeatureCache::BATCH_SIZE, &maps, session)?;
             Box::new(CachedSource::new(features, batches.order(session)?)?)
         } else {
             options.stream(batches, session)?
@@ -293,7 +294,7 @@ impl Training for BranchTraining {
     ) -> Result<f64> {
         let loader = data.held_out()?.loader(&self.config.detector.input)?;
         let key = Key::new(self.options.seed).split("validation");
-        network.of.validation_loss(&loader, session.device, key)
+        network.loss.validation_loss(&loader, session.device, key)
     }
 
     fn keep(&mut self, data: &Self::Data, network: &BranchTask) -> Result<()> {
@@ -302,8 +303,8 @@ impl Training for BranchTraining {
         self.options.save(network.store(), &metadata)
     }
 
-    /// The best of the configured factors of the step lengths, or of the usual ones where there is no choice
-    /// among those.
+    /// Chooses the best factor of the step lengths, among the configured ones, or the usual ones if the configuration
+    /// has no choice.
     fn finish(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<()> {
         let (Some(held_out), None) = (&data.held_out, self.step_factor) else { return Ok(()) };
         let BranchSetup { method, detector, .. } = &data.config;

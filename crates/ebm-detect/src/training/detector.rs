@@ -1,4 +1,4 @@
-//! Training of Faster-RCNN itself.
+//! Training of Faster-RCNN.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::{
     weights::{Body, classes, detector_metadata},
 };
 
-/// The four losses of Faster-RCNN.
+/// Loss of Faster-RCNN, with four parts.
 pub struct DetectorLoss(FasterRcnn);
 
 /// Faster-RCNN in training.
 pub type DetectorTask = Task<DetectorLoss>;
 
 impl DetectorTask {
-    /// Trains the trainable parameters of `store`, which `detector` was built from.
+    /// Creates the training of the trainable parameters of `store`, which `detector` was built from.
     ///
-    /// Batches with maps are taken to hold the stages C2 … C5 of a frozen body.
+    /// If batches have maps, these must be the stages C2 … C5 of a frozen body.
     pub fn new(
         detector: FasterRcnn,
         store: ParamStore,
@@ -37,7 +37,7 @@ impl DetectorTask {
         key: Key,
     ) -> Self {
         let updater = config.updater(store.trainable());
-        Self { of: DetectorLoss(detector), learner: Learner::new(store, updater), source, key }
+        Self { loss: DetectorLoss(detector), learner: Learner::new(store, updater), source, key }
     }
 }
 
@@ -53,25 +53,24 @@ impl StepLoss for DetectorLoss {
     }
 }
 
-/// A detector, trained on annotated images: all of it, or all but a body with given weights.
+/// Training of a detector on annotated images, with a trained body or a frozen one with given weights.
 #[derive(Clone, Debug)]
 pub struct DetectorTraining {
-    /// The network and its training.
+    /// Settings of the network and its training.
     pub config: ExperimentConfig,
-    /// Whether the images say how many classes there are, instead of the configuration.
+    /// Whether the number of classes comes from the images, not from the configuration.
     pub own_classes: bool,
-    /// Weights of the body, which is frozen then.
+    /// Path of weights of the body, which is frozen then; `None` to train the body too.
     pub body: Option<PathBuf>,
-    /// Whether to take what `body` has of the body, and to draw and train the rest; else every name must be
-    /// there.
+    /// Whether `body` may lack parameters, which are drawn and trained; otherwise it must have all of them.
     pub partial_body: bool,
     /// Images, seed and file.
     pub options: TrainingOptions,
 }
 
 impl DetectorTraining {
-    /// The network of the configuration with data that it learns from, and all draws from `key`. A batch that
-    /// is short of images is left out where `drop_last` says so.
+    /// Creates the task of training the network of `config` on `images`, with all random numbers derived from `key`.
+    /// With `drop_last`, an incomplete last batch of an epoch is left out.
     pub(crate) fn task(
         &self,
         config: &ExperimentConfig,
@@ -111,7 +110,7 @@ impl Training for DetectorTraining {
     const MEASURE: Measure = Measure::AP;
     const LENGTH: &'static [&'static str] = TrainingOptions::LENGTH;
 
-    /// The data tell the number of classes, unless the configuration does.
+    /// Returns the settings; with `own_classes`, they are known only once the data are.
     fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>> {
         match data {
             Some(data) => data.config.to_toml().map(Some),

@@ -1,4 +1,4 @@
-//! Training of the detector and, on its frozen features, of what a method adds.
+//! Training of detectors, of branches on a detector's frozen features, and of refiners.
 
 mod branch;
 mod detector;
@@ -29,7 +29,7 @@ use crate::{Error, Result};
 const MOMENTUM: f64 = 0.9;
 
 impl TrainingConfig {
-    /// The learning rate by step.
+    /// Returns the schedule of the learning rate.
     pub fn schedule(&self) -> Schedule {
         let milestones = self.milestones.iter().map(|&step| step as u64).collect();
         Schedule {
@@ -39,7 +39,7 @@ impl TrainingConfig {
         }
     }
 
-    /// The same schedule compressed or stretched to `steps` updates.
+    /// Compresses or stretches the schedule to `steps` updates.
     pub fn set_steps(&mut self, steps: usize) {
         let before = self.steps.max(1);
         self.milestones.iter_mut().for_each(|milestone| *milestone = *milestone * steps / before);
@@ -47,12 +47,13 @@ impl TrainingConfig {
         self.steps = steps;
     }
 
-    /// The configured optimiser over `params`.
+    /// Creates the configured optimiser of `params`.
     pub fn updater(&self, params: Vec<(String, Var)>) -> Updater {
         self.updater_by(params, |_| 1.0)
     }
 
-    /// The same with the learning rate of each parameter multiplied by what `factor` says of its name.
+    /// Creates the configured optimiser of `params`, with each parameter's learning rate multiplied by `factor` of its
+    /// name.
     pub fn updater_by(&self, params: Vec<(String, Var)>, factor: impl Fn(&str) -> f64) -> Updater {
         let double_bias = ParamGroup::double_bias(self.weight_decay);
         let group = |name: &str| {
@@ -71,27 +72,27 @@ impl TrainingConfig {
     }
 }
 
-/// The loss of a network that is trained on batches of a source.
+/// Loss of a network that is trained on batches of a source.
 pub trait StepLoss {
-    /// The loss of `step`, whose draws are from `key`.
+    /// Computes the loss of `step`, with random numbers derived from `key`.
     ///
     /// # Errors
     /// When an image cannot be read or an operation fails.
     fn at(&self, step: usize, source: &mut dyn BatchSource, key: Key) -> Result<Loss>;
 }
 
-/// A network in training.
+/// Network in training.
 pub struct Task<L> {
-    /// The network under its loss.
-    of: L,
+    /// Network with its loss.
+    loss: L,
     source: Box<dyn BatchSource>,
     learner: Learner,
     key: Key,
 }
 
 impl<L> Task<L> {
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own. Every
-    /// term of a loss (an object, an anchor, a proposal) counts alike, however many a share has.
+    /// Returns the task of one process of `group`, with a share of each batch and its own random numbers. All terms of a
+    /// loss (objects, anchors, proposals) have the same weight, even if the shares have different numbers of them.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
@@ -102,7 +103,7 @@ impl<L: StepLoss> GradientTask for Task<L> {
     type Error = Error;
 
     fn loss(&mut self, step: usize) -> Result<Loss> {
-        self.of.at(step, self.source.as_mut(), self.key)
+        self.loss.at(step, self.source.as_mut(), self.key)
     }
 
     fn learner(&self) -> &Learner {
@@ -114,8 +115,8 @@ impl<L: StepLoss> GradientTask for Task<L> {
     }
 }
 
-/// The mean over all terms of `loss`, which gives a batch's mean loss with how many terms it has, of those
-/// batches that hold an object; batch i draws with `key.index(i)`. NaN where there is none.
+/// Computes the mean loss over all terms of the batches that hold an object. `loss` returns the mean loss of a batch
+/// with its number of terms; batch i uses `key.index(i)`. Returns NaN without terms.
 fn mean_loss(
     batches: impl Iterator<Item = Result<CachedBatch>>,
     key: Key,

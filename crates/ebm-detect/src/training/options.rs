@@ -1,4 +1,4 @@
-//! What every training on annotated images is told, and the images themselves.
+//! Options of every training on annotated images, and the images themselves.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -26,31 +26,31 @@ use crate::{
 /// Annotated images in files.
 #[derive(Clone, Debug, Default)]
 pub struct ImageFiles {
-    /// A folder in COCO's, Pascal VOC's or YOLO's form, which is recognised: of its splits, train is trained on.
+    /// Folder in the form of COCO, Pascal VOC or YOLO, which is recognised; its split train is used.
     pub folder: Option<PathBuf>,
-    /// COCO annotation files, each with the folder of its images; all are trained on where there is no `folder`.
+    /// Annotation files of COCO, each with the folder of its images; they are used if there is no `folder`.
     pub coco: Vec<(PathBuf, PathBuf)>,
-    /// At most so many images, the first by id.
+    /// Largest number of images; the first by id are used.
     pub limit: Option<usize>,
-    /// How many of the samples may be defective, and where these are listed.
+    /// Tolerated share of defective samples, and the report that lists them.
     pub tolerance: Tolerance,
 }
 
 impl ImageFiles {
-    /// The images in the folder `images` that the COCO file `annotations` names.
+    /// Creates a set of the images of the COCO file `annotations`, which are in the folder `images`.
     pub fn coco(annotations: impl Into<PathBuf>, images: impl Into<PathBuf>) -> Self {
         Self { coco: vec![(annotations.into(), images.into())], ..Self::default() }
     }
 
-    /// What messages call the annotations.
+    /// Returns the name of the annotations in messages.
     pub(crate) fn name(&self) -> String {
         let files = self.coco.iter().map(|(annotations, _)| annotations);
         let names = self.folder.iter().chain(files).map(|path| path.display().to_string());
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// The images to train on, for a model with so many labels or, where there is none yet, labelled by the
-    /// order of the categories.
+    /// Reads the images to train on, for a model with this number of `labels`; without one, the order of the
+    /// categories gives the labels.
     pub(crate) fn train(&self, labels: Option<usize>) -> Result<CocoDataset> {
         let tolerance = self.tolerance.clone();
         let options = LoadOptions { labels, tolerance, ..LoadOptions::new(Purpose::Train) };
@@ -59,7 +59,8 @@ impl ImageFiles {
             None => {
                 let load = |(file, images): &(PathBuf, PathBuf)| CocoDataset::load(file, images, &options);
                 let mut datasets = self.coco.iter().map(load);
-                let none = || Error::config("images", "there is neither a folder nor an annotation file");
+                let none =
+                    || Error::config("images", "give a folder or an annotation file; there is neither");
                 let first = datasets.next().ok_or_else(none)??;
                 let others = datasets.collect::<ebm_data::Result<Vec<_>>>()?;
                 let names = self.coco[1..].iter().map(|(annotations, _)| annotations.clone());
@@ -70,7 +71,7 @@ impl ImageFiles {
         Ok(dataset)
     }
 
-    /// The split to choose by, of a folder that has one.
+    /// Reads the split valid of the folder; returns `None` if there is no such split or no folder.
     fn valid(&self, labels: usize) -> Result<Option<CocoDataset>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let folder = DetectionFolder::open(folder)?;
@@ -82,7 +83,7 @@ impl ImageFiles {
         Ok(Some(folder.load(Split::Valid, &options)?))
     }
 
-    /// What is tolerated while the images are read, which are listed in a file of their own.
+    /// Returns the tolerance for reading the images, whose defects are listed in a separate file.
     fn tolerance_of_images(&self) -> Tolerance {
         let beside = |path: &PathBuf| {
             let mut name = path.as_os_str().to_owned();
@@ -93,35 +94,35 @@ impl ImageFiles {
     }
 }
 
-/// What every training on annotated images is told.
+/// Options of every training on annotated images.
 #[derive(Clone, Debug)]
 pub struct TrainingOptions {
-    /// The images to learn from.
+    /// Images to train on.
     pub images: ImageFiles,
-    /// COCO annotations and the folder of images by which the best network is kept and step lengths are
-    /// chosen; without them the split valid of a folder, if it has one.
+    /// Annotations of COCO and the folder of their images, to select the best network and the step lengths by; without
+    /// them, the split valid of a folder is used if there is one.
     pub validation: Option<(PathBuf, PathBuf)>,
-    /// Root of all that is drawn.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Whether the frozen layers are computed once per image and kept in memory.
+    /// Whether the outputs of the frozen layers are computed once per image and kept in memory.
     pub cache: bool,
-    /// Threads that read images.
+    /// Number of threads that read images.
     pub workers: usize,
-    /// The file of the trained network.
+    /// Path of the trained network's file.
     pub file: PathBuf,
 }
 
 impl TrainingOptions {
-    /// The settings that say how long a training is.
+    /// Names of the settings of a training's length.
     pub(crate) const LENGTH: &'static [&'static str] = &["steps", "milestones", "warmup_steps"];
 
-    /// A training on `images` whose network goes into `file`: seed 0, no validation, nothing cached, two
-    /// threads.
+    /// Creates options to train on `images` and write the network to `file`, with seed 0, no validation, no cache, and
+    /// two threads.
     pub fn new(images: ImageFiles, file: impl Into<PathBuf>) -> Self {
         Self { images, validation: None, seed: 0, cache: false, workers: 2, file: file.into() }
     }
 
-    /// The images to judge a network of so many labels by, if there are any.
+    /// Reads the validation images, if there are any, for a network with this number of `labels`.
     pub(crate) fn validation(&self, labels: usize) -> Result<Option<Annotated>> {
         let dataset = match &self.validation {
             Some((annotations, images)) => {
@@ -133,8 +134,8 @@ impl TrainingOptions {
         Ok(dataset.map(|dataset| Annotated::new("validation images", dataset, self.workers)))
     }
 
-    /// This process's share of the batches: with images from the loader, or where a `body` is frozen and the options
-    /// say so, with what it makes of every image and of its mirror image.
+    /// Returns this process's share of the batches: with images from the loader, or with the cached maps that the
+    /// frozen `body` computes from every image and its mirror image.
     pub(crate) fn source(
         &self,
         batches: Batches<'_>,
@@ -148,7 +149,7 @@ impl TrainingOptions {
         Ok(Box::new(MirroredMaps::compute(&batches, &loader, body, session)?))
     }
 
-    /// This process's share of the batches, with images from the loader.
+    /// Returns this process's share of the batches, with images from the loader.
     pub(crate) fn stream(&self, batches: Batches<'_>, session: &Session<'_>) -> Result<Box<dyn BatchSource>> {
         let (part, transform) = (batches.order(session)?.part, batches.input.transform());
         let whole = self.reading(LoaderConfig::train(transform, batches.size));
@@ -158,16 +159,16 @@ impl TrainingOptions {
         Ok(Box::new(StreamSource::new(loader, session.device, batches.convention)))
     }
 
-    /// What `maps` makes of every image, `at_once` at a time.
+    /// Computes `maps` of every image, with `batch_size` images per batch, and caches them.
     pub(crate) fn features(
         &self,
         batches: &Batches<'_>,
-        at_once: usize,
+        batch_size: usize,
         maps: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>,
         Session { device, progress, .. }: &mut Session<'_>,
     ) -> Result<Rc<FeatureCache>> {
         progress.begin("features of the frozen layers", batches.images.images.len());
-        let loader = self.reading(LoaderConfig::eval(batches.input.transform(), at_once));
+        let loader = self.reading(LoaderConfig::eval(batches.input.transform(), batch_size));
         let loader = Loader::new(batches.images.clone(), loader, Key::new(0))?;
         let mut cache = FeatureCache::default();
         cache.add(&loader, batches.convention, device, maps, *progress)?;
@@ -180,44 +181,44 @@ impl TrainingOptions {
         LoaderConfig { tolerance, ..loader }.with_workers(self.workers)
     }
 
-    /// Writes the parameters of `store` to the file with what they say of themselves.
+    /// Writes the parameters of `store` and their `metadata` to the file.
     pub(crate) fn save(&self, store: &ParamStore, metadata: &ModelMetadata) -> Result<()> {
         Ok(metadata.save(&self.file, &store.tensors()?)?)
     }
 }
 
-/// The batches of a training.
+/// Batches of a training.
 pub(crate) struct Batches<'a> {
     pub input: &'a InputConfig,
     pub convention: BoxConvention,
     pub images: Arc<CocoDataset>,
-    /// Images of a batch.
+    /// Number of images per batch.
     pub size: usize,
-    /// Of their order, and of which images are mirrored.
+    /// Key of the order and of mirroring.
     pub key: Key,
-    /// Whether a batch that is short of images is left out.
+    /// Whether an incomplete last batch of an epoch is left out.
     pub drop_last: bool,
 }
 
 impl<'a> Batches<'a> {
-    /// Batches of `size` for a detector of this configuration; the last one of an epoch may be short of images.
+    /// Creates batches of `size` images for a detector; the last batch of an epoch may be incomplete.
     pub fn of(config: &'a DetectorConfig, images: Arc<CocoDataset>, size: usize, key: Key) -> Self {
         let (input, convention) = (&config.input, config.convention.into());
         Self { input, convention, images, size, key, drop_last: false }
     }
 
-    /// This process's share of batches of kept features.
+    /// Returns the order of this process's share of batches of cached features.
     pub fn order(&self, session: &Session<'_>) -> Result<BatchOrder> {
         let part = session.group.share_of(self.size)?;
         Ok(BatchOrder { batch_size: self.size, part, key: self.key })
     }
 }
 
-/// What a network is trained on and judged by.
+/// Data of a training and its validation.
 pub struct TrainingData<C> {
     pub(super) config: C,
     pub(super) metadata: ModelMetadata,
-    /// Until the network has them.
+    /// Training images, until the network takes them.
     pub(super) images: Option<Arc<CocoDataset>>,
     pub(super) held_out: Option<Annotated>,
     pub(super) inputs: Inputs,

@@ -1,5 +1,5 @@
-//! Training of a refiner: pyramid and head, and perhaps the end of the body, by any objective. Images are
-//! seen one by one, each padded as it is in prediction.
+//! Training of a refiner by any objective: pyramid and head, and optionally the last stages of the body. Images are
+//! processed one by one, each padded as in prediction.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,25 +32,25 @@ use crate::{
     weights::{REFINER, classes, model_metadata},
 };
 
-/// Samples for each density of a calibration.
+/// Number of samples per density of a calibration.
 const SAMPLES: usize = 1024;
 
-/// The loss of a refiner by its objective.
+/// Loss of a refiner by its objective.
 pub struct RefinerLoss {
     network: RefinerNetwork,
     objective: AnyObjective<Box<dyn Proposal>>,
     config: RefinerConfig,
 }
 
-/// A refiner in training.
+/// Refiner in training.
 pub type RefinerTask = Task<RefinerLoss>;
 
 impl RefinerTask {
-    /// Trains the trainable parameters of `store`, which `network` was built from. Batches with maps are taken
-    /// to hold those of a frozen body.
+    /// Creates the training of the trainable parameters of `store`, which `network` was built from. If batches have
+    /// maps, these must come from the frozen body.
     ///
     /// # Errors
-    /// When the objective's proposal is not possible.
+    /// When the settings of the objective's proposal are invalid.
     pub fn new(
         network: RefinerNetwork,
         store: ParamStore,
@@ -61,20 +61,20 @@ impl RefinerTask {
         let objective = config.objective.build(&mut key.split("pool").rng())?;
         let rate = |name: &str| if is_of_body(name) { config.body_rate } else { 1.0 };
         let updater = config.training.updater_by(store.trainable(), rate);
-        let of = RefinerLoss { network, objective, config: config.clone() };
-        Ok(Self { of, learner: Learner::new(store, updater), source, key })
+        let loss = RefinerLoss { network, objective, config: config.clone() };
+        Ok(Self { loss, learner: Learner::new(store, updater), source, key })
     }
 }
 
 impl RefinerLoss {
-    /// The mean loss of the network as it is now on the images of `loader`, which reads them one by one, with
-    /// samples drawn from `key`. Every object counts alike. NaN where there is none.
+    /// Computes the mean loss of the network on the images of `loader`, which reads them one by one, with samples drawn
+    /// from `key`. All objects have the same weight. Returns NaN if there are none.
     fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
         let images = CachedBatch::each(loader, BoxConvention::HalfOpen, device)?;
         mean_loss(images, key, |image, key| self.loss_of(image, key))
     }
 
-    /// The mean loss of an image's objects, and how many there are.
+    /// Computes the mean loss of an image's objects, and returns it with their number.
     fn loss_of(&self, image: &CachedBatch, key: Key) -> Result<(Tensor, usize)> {
         let maps = match image.maps.as_slice() {
             [] => self.network.maps(&image.images.pixels)?,
@@ -97,7 +97,7 @@ impl RefinerLoss {
         Ok((loss, boxes.len()))
     }
 
-    /// The objects of an image that are trained on: those of some size, or else the largest.
+    /// Returns the objects of an image to train on: those above the least size, or else the largest.
     fn large_enough(&self, Objects { boxes, classes }: &Objects) -> Objects {
         let side = |[x0, y0, x1, y1]: BBox| (x1 - x0).min(y1 - y0);
         let largest = boxes.iter().copied().map(side).fold(0.0, f32::max);
@@ -107,8 +107,8 @@ impl RefinerLoss {
     }
 }
 
-/// At most `count` of an image's objects in their order, drawn one after the other with weights that are the
-/// root of their area to the `power` (Efraimidis and Spirakis, 2006).
+/// Draws at most `count` of an image's objects without replacement, with √area to the `power` as weights (Efraimidis
+/// and Spirakis, 2006). Returns them in their original order.
 fn drawn(objects: &Objects, count: usize, power: f64, rng: &mut Rng) -> Objects {
     let key = |&[x0, y0, x1, y1]: &BBox| {
         let weight = f64::from((x1 - x0) * (y1 - y0)).sqrt().powf(power);
@@ -140,32 +140,32 @@ impl StepLoss for RefinerLoss {
     }
 }
 
-/// A refiner of any detector's boxes, trained on annotated images.
+/// Training of a refiner of any detector's boxes, on annotated images.
 #[derive(Clone, Debug)]
 pub struct RefinerTraining {
-    /// The network and its training.
+    /// Settings of the network and its training.
     pub config: RefinerConfig,
-    /// Weights of the body, or a refiner of the same network whose training goes on from there.
+    /// Path of weights of the body, or of a refiner of the same network to continue training from.
     pub body: PathBuf,
-    /// A detector's boxes on the validation images, as a COCO result file: step lengths are chosen, and
-    /// intervals and scores calibrated by them. Without it moved annotated boxes stand in for them.
+    /// A detector's boxes on the validation images, as a COCO result file. Step lengths are chosen, and intervals and
+    /// scores calibrated by them. Without it, step lengths are chosen by perturbed annotated boxes.
     pub results: Option<PathBuf>,
-    /// Whether to tell the classes of the images apart.
+    /// Whether to train a class-specific refiner for the classes of the images.
     pub per_class: bool,
-    /// The factor of the configured step lengths; then none is chosen, and no image held out.
+    /// Factor of the configured step lengths; `None` to choose it, on held-out images if need be.
     pub step_factor: Option<f64>,
     /// Images, seed and file.
     pub options: TrainingOptions,
 }
 
-/// The settings, and a detector's boxes on the validation images.
+/// Settings, and a detector's boxes on the validation images.
 pub struct RefinerSetup {
     config: RefinerConfig,
     results: Option<Vec<Detection>>,
 }
 
 impl RefinerTraining {
-    /// The boxes that step lengths are chosen by.
+    /// Returns the boxes that step lengths are chosen by.
     fn boxes(&self, data: &RefinerSetup, held_out: &Annotated) -> Result<Vec<Detection>> {
         if let Some(results) = &data.results {
             return Ok(results.clone());
@@ -184,7 +184,7 @@ impl Training for RefinerTraining {
     const MEASURE: Measure = Measure::LOSS;
     const LENGTH: &'static [&'static str] = TrainingOptions::LENGTH;
 
-    /// The data tell the number of classes, where these are told apart.
+    /// Returns the settings; with `per_class`, they are known only once the data are.
     fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>> {
         match data {
             Some(data) => data.config.config.to_toml().map(Some),
@@ -208,7 +208,7 @@ impl Training for RefinerTraining {
             model_metadata(REFINER, ExperimentConfig::ENERGY, Some(options.seed), &config, &classes)?;
         let mut held_out = options.validation(classes.len())?;
         if held_out.is_none() && self.step_factor.is_none() {
-            held_out = Annotated::fifth_of(&mut images, options.workers);
+            held_out = Annotated::split_off_fifth(&mut images, options.workers);
         }
         let results = match (&self.results, &held_out) {
             (Some(path), Some(held_out)) => {
@@ -230,7 +230,7 @@ impl Training for RefinerTraining {
         let (network, store) =
             RefinerNetwork::with_body(config, &self.body, session.device, key.split("init"))?;
         if options.cache && config.trained_stages > 0 {
-            let reason = "the output of a frozen body is kept: leave it out";
+            let reason = "it needs a frozen body, and trained_stages is not 0: leave it out";
             return Err(Error::config("--cache", reason));
         }
         let batches = Batches {
@@ -258,9 +258,9 @@ impl Training for RefinerTraining {
         session: &mut Session<'_>,
     ) -> Result<f64> {
         let config = &data.config.config;
-        let loader = data.held_out()?.some(config.validation_images).loader(&config.input)?;
+        let loader = data.held_out()?.subset(config.validation_images).loader(&config.input)?;
         let key = Key::new(self.options.seed).split("validation");
-        network.of.validation_loss(&loader, session.device, key)
+        network.loss.validation_loss(&loader, session.device, key)
     }
 
     fn keep(&mut self, data: &Self::Data, network: &RefinerTask) -> Result<()> {
@@ -271,7 +271,7 @@ impl Training for RefinerTraining {
     fn finish(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<()> {
         let (Some(images), None) = (&data.held_out, self.step_factor) else { return Ok(()) };
         let detections = self.boxes(&data.config, images)?;
-        // Moved boxes tell nothing of the errors that a detector makes.
+        // Perturbed boxes do not show the errors of a detector, so that they allow no calibration.
         let key = Key::new(self.options.seed).split("calibration");
         let samples = data.config.results.as_ref().map(|_| CalibrationOptions { samples: SAMPLES, key });
         let (file, metadata) = (&self.options.file, data.metadata.clone());

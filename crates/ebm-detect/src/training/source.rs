@@ -1,4 +1,4 @@
-//! Where training batches come from: the loader, or features computed before.
+//! Sources of training batches: the loader, or cached features.
 
 use std::rc::Rc;
 
@@ -20,15 +20,15 @@ use crate::{
     parametric_head::ForegroundPool,
 };
 
-/// A sequence of batches; the batch of a step depends on that step alone.
+/// Sequence of batches. The batch of a step depends on that step alone.
 pub trait BatchSource {
-    /// The batch of `step`. Its `maps` are empty where nothing was computed before.
+    /// Returns the batch of `step`. Its `maps` are empty without a cache.
     ///
     /// # Errors
     /// When an image cannot be read or an operation fails.
     fn batch(&mut self, step: usize) -> Result<CachedBatch>;
 
-    /// The images of a step's batch, which has no maps, each by itself and without the padding that the others needed.
+    /// Returns the images of a step's batch without maps as batches of one image, without the padding to a common size.
     fn images(&mut self, step: usize) -> Result<Vec<CachedBatch>> {
         let batch = self.batch(step)?;
         let image = |(i, (&size, objects)): (usize, (&(usize, usize), &Objects))| {
@@ -40,13 +40,13 @@ pub trait BatchSource {
         batch.images.sizes.iter().zip(&batch.objects).enumerate().map(image).collect()
     }
 
-    /// The proposals of objects in each image of a step's batch, as the frozen `detector` makes them.
+    /// Returns the proposals of objects in each image of a step's batch, from the frozen `detector`.
     fn foreground(&mut self, step: usize, detector: &FasterRcnn) -> Result<Vec<Rc<ForegroundPool>>> {
         self.batch(step)?.foreground(detector)
     }
 }
 
-/// Batches of cached pyramids, of the images that hold an object.
+/// Source of cached pyramids of the images that hold an object.
 pub(crate) struct CachedSource {
     cache: Rc<FeatureCache>,
     positions: Vec<usize>,
@@ -54,7 +54,7 @@ pub(crate) struct CachedSource {
 }
 
 impl CachedSource {
-    /// Batches in this order.
+    /// Creates a source of batches in this `order`.
     pub fn new(cache: Rc<FeatureCache>, order: BatchOrder) -> Result<Self> {
         let (positions, batch_size) = (cache.with_objects(), order.batch_size);
         if positions.is_empty() || batch_size == 0 {
@@ -81,7 +81,7 @@ impl BatchSource for CachedSource {
     }
 }
 
-/// Batches of images from the loader.
+/// Source of images from the loader.
 pub(crate) struct StreamSource {
     batches: ByStep,
     uploader: Uploader,
@@ -89,7 +89,7 @@ pub(crate) struct StreamSource {
 }
 
 impl StreamSource {
-    /// Batches of `loader`, uploaded to `device`.
+    /// Creates a source of the batches of `loader`, uploaded to `device`.
     pub fn new(loader: Loader, device: &Device, convention: BoxConvention) -> Self {
         Self { batches: ByStep::new(loader), uploader: Uploader::new(device), convention }
     }
@@ -101,15 +101,16 @@ impl BatchSource for StreamSource {
     }
 }
 
-/// Batches of the maps that a frozen body makes of every image and of its mirror image, kept in half precision.
+/// Source of a frozen body's maps of every image and its mirror image, cached in half precision.
 pub(crate) struct MirroredMaps {
-    /// All images as they are, then all mirrored.
+    /// Maps of all images, then of all mirror images.
     cache: FeatureCache,
     order: BatchOrder,
 }
 
 impl MirroredMaps {
-    /// Makes `maps`, with the channels innermost, of the images of `batches` as `loader` reads them, one by one.
+    /// Computes `maps`, with the channels innermost, of the images of `batches`, which are read one by one with the
+    /// settings of `loader`.
     pub(crate) fn compute(
         batches: &Batches<'_>,
         loader: &LoaderConfig,
@@ -134,18 +135,18 @@ impl MirroredMaps {
         Ok(Self { cache, order })
     }
 
-    /// Half of the cached ones.
+    /// Returns the number of images, which is half of the cached ones.
     fn count(&self) -> usize {
         self.cache.len() / 2
     }
 
-    /// The position of an image at this place of a step's batch, or of its mirror image.
+    /// Returns the position of `image` or, at random, of its mirror image, for this `place` in a step's batch.
     fn mirrored(&self, step: usize, place: usize, image: usize) -> usize {
         let key = self.order.key.split("mirror").index(step as u64).index(place as u64);
         if key.rng().random_bool(0.5) { image + self.count() } else { image }
     }
 
-    /// Maps in single precision, `(N, h, w, C)`.
+    /// Returns the batch of the images at `positions`, with maps in single precision, `(N, h, w, C)`.
     fn batch_of(&self, positions: &[usize]) -> Result<CachedBatch> {
         let mut batch = self.cache.batch(positions)?;
         for map in &mut batch.maps {
@@ -156,8 +157,8 @@ impl MirroredMaps {
 }
 
 impl BatchSource for MirroredMaps {
-    /// Images of like shapes stand together, so that little of a batch is padding: of the images of several
-    /// steps, each step has those that follow by their shape.
+    /// Returns a batch of images with similar shapes, which need little padding: the images of several steps are sorted
+    /// by their aspect ratio and divided among these steps.
     fn batch(&mut self, step: usize) -> Result<CachedBatch> {
         const STEPS: usize = 8;
         let BatchOrder { batch_size, part, key } = &self.order;

@@ -1,4 +1,4 @@
-//! Weights made elsewhere, as files of ours.
+//! Conversion of weights from other projects to files of this one.
 
 use std::path::Path;
 
@@ -16,44 +16,42 @@ use crate::{
     config::{DetectorConfig, ExperimentConfig, Settings},
 };
 
-/// What [`convert`] found and wrote.
+/// Result of [`convert`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// Whose names the file had.
+    /// Family that the names in the file belong to.
     pub family: Family,
-    /// The embedded configuration that the weights belong to, if it is one of them.
+    /// Name of the weights' embedded configuration; `None` if they have another configuration.
     pub configuration: Option<String>,
-    /// The number of tensors written.
+    /// Number of tensors written.
     pub tensors: usize,
-    /// The number of scalars in them.
+    /// Number of scalars in these tensors.
     pub parameters: usize,
-    /// The file's own names of what was left out: anchors and counters.
+    /// Names in the file of the tensors that were left out: anchors and counters.
     pub unused: Vec<String>,
 }
 
-/// The key of a converted file's metadata that says whose names it had, beside what
-/// [`ModelMetadata`](ebm_train::ModelMetadata) says.
+/// Key of a converted file's metadata for its family, in addition to [`ModelMetadata`](ebm_train::ModelMetadata).
 const FAMILY: &str = "family";
 
-/// What a conversion is told beside the two files.
+/// Options of a conversion.
 #[derive(Clone, Debug, Default)]
 pub struct ConvertOptions<'a> {
-    /// The weights' configuration. Without it the file or its family decides.
+    /// Configuration of the weights; without it, the configuration in the file or of its family is used.
     pub config: Option<&'a ExperimentConfig>,
-    /// The classes that the detector finds, in place of those that its file names.
+    /// Classes of the detector, in place of those in its file.
     pub classes: Option<Vec<Class>>,
     /// Whether to write half precision.
     pub half: bool,
 }
 
-/// Checks the weights at `input` (see [`import::load`]) against the detector that they are of, and writes them
-/// to the safetensors file `output` under our names, with their family and all that a trained one's file says.
-/// `output` appears whole or not at all; what is there is replaced.
+/// Checks the weights at `input` (see [`import::load`]) against their detector, and writes them to the safetensors file
+/// `output` under this project's names, with their family and the metadata of a trained detector. `output` is written
+/// atomically, and an existing file is replaced.
 ///
 /// # Errors
-/// [`Error::Weights`] when the names are of no [`Family`] of detectors or are not exactly the network's, when
-/// the convention is another than the configuration's, or when `output` is `input`; else when a file cannot be
-/// read or written.
+/// [`Error::Weights`] when the names belong to no [`Family`] of detectors or differ from the network's, when the
+/// convention differs from the configuration's, or when `output` is `input`; when a file cannot be read or written.
 pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Result<Conversion> {
     let refuse = |reason: &str| Err(Error::weights(input, reason));
     let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
@@ -71,7 +69,7 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
         _ => check_detector(&file, options.config, classes)?,
     };
     let mut metadata = metadata.to_metadata()?;
-    let Some(family) = file.family else { return refuse("its names are nobody's") };
+    let Some(family) = file.family else { return refuse("its names belong to no known detector") };
     metadata.insert(FAMILY.to_owned(), family.to_string());
     let mut tensors = file.tensors;
     if options.half {
@@ -87,7 +85,7 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions<'_>) -> Res
     })
 }
 
-/// The metadata of the detector in `file` and its configuration's name, after all of it was checked.
+/// Checks the detector in `file`, and returns its metadata and the name of its configuration.
 fn check_detector(
     file: &WeightFile,
     config: Option<&ExperimentConfig>,
@@ -100,7 +98,7 @@ fn check_detector(
     Ok((metadata, embedded_name(&config.detector).map(str::to_owned)))
 }
 
-/// The embedded configuration of this network, if there is one.
+/// Returns the name of the embedded configuration of this network, if there is one.
 fn embedded_name(config: &DetectorConfig) -> Option<&'static str> {
     let same = |name: &&str| ExperimentConfig::embedded(name).is_ok_and(|known| known.detector == *config);
     ExperimentConfig::EMBEDDED.iter().map(|(name, _)| *name).find(same)

@@ -1,40 +1,39 @@
-//! Whose names a weight file has, and what they are called here.
+//! Families of weight files by their parameter names, and the translation of these names.
 
 use std::fmt;
 
-/// Who made a weight file, as its names tell.
+/// Origin of a weight file, recognised by its parameter names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// torchvision's `fasterrcnn_resnet50_fpn`; a detector that was trained here has the same names.
+    /// Faster-RCNN of torchvision, `fasterrcnn_resnet50_fpn`. A detector trained here has the same names.
     Torchvision,
-    /// maskrcnn-benchmark's Faster-RCNN with FPN.
+    /// Faster-RCNN with FPN of maskrcnn-benchmark.
     MaskrcnnBenchmark,
-    /// FastestDet, a detector of one stage.
+    /// FastestDet, a one-stage detector.
     FastestDet,
 }
 
-/// What becomes of a tensor.
+/// Role of a tensor in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The parameter of this name; what is not known keeps its own, to be named among what the network does not
-    /// have.
+    /// Parameter with its translated name. Unknown names are not translated, and are reported later as unexpected.
     Parameter(String),
-    /// The anchors of a level of the pyramid, counted from P2; ours come from the configuration.
+    /// Anchors of a level of the pyramid, counted from P2, which are compared with the configuration.
     Anchors(usize),
-    /// Left out: no part of the network.
+    /// No part of the network; the tensor is left out.
     Unused,
 }
 
 impl Family {
-    /// All detectors, with names by which each is known.
+    /// All detectors, with prefixes of names by which each is recognised.
     const DETECTORS: [(Family, [&'static str; 2]); 3] = [
         (Self::Torchvision, ["backbone.fpn.inner_blocks.", "roi_heads.box_predictor."]),
         (Self::MaskrcnnBenchmark, ["backbone.fpn.fpn_inner", "roi_heads.box.predictor."]),
         (Self::FastestDet, ["detect_head.", "SPP."]),
     ];
 
-    /// The family whose names these are, if they are any's; one part of a network suffices, as what else is
-    /// there is compared with the network afterwards.
+    /// Returns the family that `names` belong to, if it is known. One part of a network suffices, because all names are
+    /// compared with the network later.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let names: Vec<&str> = names.into_iter().map(unwrapped).collect();
         let has = |prefix: &str| names.iter().any(|name| name.starts_with(prefix));
@@ -42,7 +41,7 @@ impl Family {
         known.map(|(family, _)| *family)
     }
 
-    /// The embedded configuration of the Faster-RCNN that the family published.
+    /// Returns the name of the embedded configuration of the family's published Faster-RCNN.
     pub fn configuration(self) -> Option<&'static str> {
         match self {
             Self::Torchvision => Some("torchvision"),
@@ -51,12 +50,12 @@ impl Family {
         }
     }
 
-    /// What a file of names of no family could have had.
+    /// Describes the names of all families, for a message on a file of no family.
     pub(super) fn expected() -> String {
         Self::DETECTORS.map(|(family, marks)| format!("{family}'s ({}…)", marks.join("…, "))).join(", ")
     }
 
-    /// What the tensor `name` is.
+    /// Returns the role of the tensor `name`.
     pub(super) fn role(self, name: &str) -> Role {
         let name = unwrapped(name);
         match self {
@@ -68,7 +67,7 @@ impl Family {
 }
 
 impl fmt::Display for Family {
-    /// As it is written in a file.
+    /// Writes the family as in files.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Torchvision => "torchvision",
@@ -78,12 +77,13 @@ impl fmt::Display for Family {
     }
 }
 
-/// Without what training on several devices puts in front.
+/// Removes the prefix that training on several devices adds.
 pub(super) fn unwrapped(name: &str) -> &str {
     name.strip_prefix("module.").unwrap_or(name)
 }
 
-/// Newer versions have the convolutions of pyramid and proposal network one or two modules deeper.
+/// Translates a name of torchvision. Newer versions nest the convolutions of pyramid and proposal network one or two
+/// modules deeper.
 fn torchvision(name: &str) -> String {
     for blocks in ["backbone.fpn.inner_blocks.", "backbone.fpn.layer_blocks."] {
         if let Some([level, parameter]) = name.strip_prefix(blocks).and_then(parts) {
@@ -96,7 +96,7 @@ fn torchvision(name: &str) -> String {
     }
 }
 
-/// Its layers, and ours.
+/// Prefixes of maskrcnn-benchmark's layers, and their translations.
 const MASKRCNN_BENCHMARK: [(&str, &str); 9] = [
     ("backbone.body.stem.conv1.", "backbone.body.conv1."),
     ("backbone.body.stem.bn1.", "backbone.body.bn1."),
@@ -115,7 +115,7 @@ fn maskrcnn_benchmark(name: &str) -> Role {
     }
     for (theirs, ours) in [("fpn_inner", "inner_blocks"), ("fpn_layer", "layer_blocks")] {
         let below = name.strip_prefix("backbone.fpn.").and_then(|name| name.strip_prefix(theirs));
-        // Their first level is C2, as is ours; they count from 1.
+        // The first level is C2 in both; maskrcnn-benchmark counts from 1.
         if let Some([level, parameter]) = below.and_then(parts) {
             let level = level.parse::<usize>().ok().and_then(|level| level.checked_sub(1));
             let ours = level.map(|level| format!("backbone.fpn.{ours}.{level}.0.{parameter}"));
@@ -127,7 +127,7 @@ fn maskrcnn_benchmark(name: &str) -> Role {
     Role::Parameter(ours.unwrap_or_else(|| name.to_owned()))
 }
 
-/// A layer's number and its parameter.
+/// Splits a name into the layer's number and its parameter.
 fn parts(text: &str) -> Option<[&str; 2]> {
     let (level, parameter) = text.split_once('.')?;
     matches!(parameter, "weight" | "bias").then_some([level, parameter])

@@ -1,4 +1,4 @@
-//! A weight file as it was found, under our names.
+//! Weight file with translated names.
 
 use std::{
     collections::BTreeMap,
@@ -24,24 +24,24 @@ use crate::{
     fastest_det::FastestDet,
 };
 
-/// torchvision's classes with the background: COCO's numbers, those without a class included.
+/// Number of torchvision's classes with the background: all ids of COCO, including the unused ones.
 const TORCHVISION_CLASSES: usize = 91;
 
-/// A weight file, read once: its tensors, and what it says of itself.
+/// Weight file that was read: its tensors and its metadata.
 pub struct WeightFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Where its tensors are.
+    /// Device of the tensors.
     pub(crate) device: Device,
-    /// Whose names it has; `None` for nobody's that is known.
+    /// Family of the names; `None` if it is unknown.
     pub(super) family: Option<Family>,
-    /// What it says of itself; none of a file that was made elsewhere.
+    /// Metadata; `None` for a file that was not written here.
     pub metadata: Option<ModelMetadata>,
-    /// By our names, in single precision, or by its own where there is no translation.
+    /// Tensors in single precision by their translated names; names without a translation stay as they are.
     pub tensors: BTreeMap<String, Tensor>,
-    /// Anchors by level from P2.
+    /// Anchors by level, counted from P2.
     pub(super) anchors: BTreeMap<usize, Tensor>,
-    /// Its own names of what was left out.
+    /// Names in the file of the tensors that were left out.
     pub(super) unused: Vec<String>,
 }
 
@@ -49,15 +49,15 @@ impl WeightFile {
     /// Reads the file at `path` (see [`ebm_nn::import::load`]) and translates its names.
     ///
     /// # Errors
-    /// When the file cannot be read, or two of its names are ours for the same parameter.
+    /// When the file cannot be read, or two of its names have the same translation.
     pub fn open(path: &Path, device: &Device) -> Result<Self> {
         Self::of(&WeightBytes::read(path)?, device)
     }
 
-    /// As [`open`](Self::open), of a file's bytes.
+    /// Reads the `bytes` of a file as [`open`](Self::open).
     ///
     /// # Errors
-    /// As there.
+    /// As [`open`](Self::open).
     pub fn of(bytes: &WeightBytes<'_>, device: &Device) -> Result<Self> {
         let (path, (found, metadata)) = (&bytes.path, bytes.load(device)?);
         let mut file = Self {
@@ -70,7 +70,7 @@ impl WeightFile {
             unused: Vec::new(),
         };
         for (name, tensor) in found {
-            // No layer here counts batches, whoever wrote the file.
+            // No layer here counts batches.
             let role = match file.family {
                 _ if name.ends_with("num_batches_tracked") => Role::Unused,
                 Some(family) => family.role(&name),
@@ -118,10 +118,10 @@ impl WeightFile {
         Ok(())
     }
 
-    /// What it says of itself, which must be that it is for one of `tasks`.
+    /// Returns the metadata of a file for one of `tasks`.
     ///
     /// # Errors
-    /// [`Error::Weights`] where it says nothing, [`Error::Train`] where it is for another.
+    /// [`Error::Weights`] if the file has no metadata, [`Error::Train`] if it is for another task.
     pub fn require(&self, tasks: &[&str]) -> Result<&ModelMetadata> {
         let unsaid =
             || self.refusal("it does not say what it is; give a file that was trained here".to_owned());
@@ -130,7 +130,7 @@ impl WeightFile {
         Ok(said)
     }
 
-    /// The [digest](model_file::digest) of its tensors.
+    /// Computes the [digest](model_file::digest) of the tensors.
     ///
     /// # Errors
     /// When a tensor cannot be read.
@@ -138,12 +138,10 @@ impl WeightFile {
         Ok(model_file::digest(&self.tensors)?)
     }
 
-    /// The configuration of the detector in it: the one that the file holds, or else that of its [`Family`]'s
-    /// published detectors.
+    /// Returns the configuration of the detector: the one in the file, or else the one that its [`Family`] published.
     ///
     /// # Errors
-    /// [`Error::Weights`] for a file that tells neither, as one that was trained here before files held their
-    /// configuration.
+    /// [`Error::Weights`] if neither is known.
     pub fn configuration(&self) -> Result<ExperimentConfig> {
         if let Some(metadata) = self.metadata.as_ref().filter(|_| !self.is_fastest_det()) {
             metadata.check_task(&self.path, &[DETECTION])?;
@@ -157,15 +155,15 @@ impl WeightFile {
         ExperimentConfig::embedded(self.published().ok_or_else(unknown)?)
     }
 
-    /// Whether it is [`FastestDet`]'s.
+    /// Returns `true` if the weights are [`FastestDet`]'s.
     pub fn is_fastest_det(&self) -> bool {
         self.family == Some(Family::FastestDet)
     }
 
-    /// FastestDet with its parameters, all frozen.
+    /// Builds FastestDet with these parameters, all frozen.
     ///
     /// # Errors
-    /// [`Error::Weights`] when names or shapes are others.
+    /// [`Error::Weights`] when names or shapes differ from the network's.
     pub fn fastest_det(&self) -> Result<FastestDet> {
         const WHAT: &str = "FastestDet as published";
         let numbers = self.tensors.get("detect_head.cls_layers.conv5x5.3.weight");
@@ -184,7 +182,7 @@ impl WeightFile {
         Ok(network)
     }
 
-    /// FastestDet's settings: those that the file holds, or else the published ones.
+    /// Returns the settings of FastestDet in the file, or else the published ones.
     pub(super) fn fastest_det_config(&self) -> Result<FastestDetConfig> {
         let Some(metadata) = &self.metadata else { return FastestDetConfig::embedded("fastestdet") };
         metadata.check_task(&self.path, &[DETECTION])?;
@@ -192,11 +190,11 @@ impl WeightFile {
             .map_err(|error| self.refusal(error.to_string()))
     }
 
-    /// The detector with its parameters, all frozen.
+    /// Builds the detector with these parameters, all frozen.
     ///
     /// # Errors
-    /// [`Error::Weights`] when names or shapes are not those of the architecture (nothing is drawn in their
-    /// place), or when it is of another convention than `config`.
+    /// [`Error::Weights`] when names or shapes differ from the architecture's (missing parameters are not drawn), or
+    /// when the convention differs from `config`.
     pub fn detector(&self, config: &DetectorConfig) -> Result<FasterRcnn> {
         self.check(config)?;
         let store = ParamStore::new(Key::new(0));
@@ -206,7 +204,7 @@ impl WeightFile {
         Ok(detector)
     }
 
-    /// Fills `store`, a network of `config`; every name and shape must agree.
+    /// Fills `store`, the parameters of a network of `config`; every name and shape must agree.
     pub(crate) fn fill(&self, store: &ParamStore, config: &DetectorConfig) -> Result<()> {
         let report = store.load(&self.tensors, LoadPolicy::Lenient)?;
         if report.is_exact() {
@@ -222,8 +220,8 @@ impl WeightFile {
         Error::weights(&self.path, reason)
     }
 
-    /// The embedded configuration of the published detectors of the file's family. torchvision's names with
-    /// another number of classes may be anybody's.
+    /// Returns the name of the embedded configuration that the file's family published. A file with torchvision's names
+    /// and another number of classes has none, because detectors trained here have these names too.
     pub(super) fn published(&self) -> Option<&'static str> {
         let classes = self.tensors.get("roi_heads.box_predictor.cls_score.bias").map(Tensor::elem_count);
         let family = self

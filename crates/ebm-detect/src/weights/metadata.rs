@@ -1,4 +1,4 @@
-//! What files that were trained here say of themselves, and whether that fits what they are used for.
+//! Metadata of the files that are trained here, and checks that it fits their use.
 
 use std::path::Path;
 
@@ -15,22 +15,22 @@ use crate::{
     },
 };
 
-/// The task of a file with a whole detector.
+/// Task of a file with a whole detector.
 pub const DETECTION: &str = "detection";
-/// The method of a file with FastestDet.
+/// Method of a file with FastestDet.
 pub const FASTEST_DET: &str = "fastest_det";
-/// The task of a file with what a method adds to a detector.
+/// Task of a file with a branch.
 pub const BRANCH: &str = "a branch of a detector";
-/// The task of a file with a refiner of other detectors' boxes.
+/// Task of a file with a refiner of other detectors' boxes.
 pub const REFINER: &str = "a refiner of boxes";
 
-/// The classes that networks trained on `dataset` know.
+/// Returns the classes of networks that are trained on `dataset`.
 pub fn classes(dataset: &CocoDataset) -> Vec<Class> {
     let class = |c: &Category| Class { label: c.label, id: c.id, name: c.name.clone() };
     dataset.categories.iter().map(class).collect()
 }
 
-/// What a detector's file says of itself, as in [`model_metadata`].
+/// Returns the metadata of a detector's file, as [`model_metadata`].
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
@@ -43,7 +43,7 @@ pub fn detector_metadata(
     Ok(ModelMetadata { input, ..model_metadata(DETECTION, ExperimentConfig::DIRECT, seed, config, classes)? })
 }
 
-/// What a branch's file says of itself that is trained by `method`, a row of `config`, on the detector with
+/// Returns the metadata of the file of a branch that is trained by `method`, a row of `config`, on the detector with
 /// this [`digest`](ebm_train::model_file::digest).
 ///
 /// # Errors
@@ -63,8 +63,8 @@ pub fn branch_metadata(
     })
 }
 
-/// What a file for `task` says of itself, with a network that was trained by `method` on images of `classes`. `seed` is
-/// that of its training; none for weights that were made elsewhere.
+/// Returns the metadata of a file for `task`, with a network that was trained by `method` on images of `classes`.
+/// `seed` is the seed of its training; `None` for weights from elsewhere.
 ///
 /// # Errors
 /// When the configuration cannot be written as TOML.
@@ -79,12 +79,12 @@ pub fn model_metadata(
     Ok(ModelMetadata { task, method, seed, config: config.to_toml()?, classes, ..ModelMetadata::default() })
 }
 
-/// Refuses the branch at `path`, which says `found`, for a detector of `config` with this digest: other
-/// parameters or another way from images to features and boxes. How proposals are chosen and detections are
-/// suppressed may differ.
+/// Checks that the branch at `path` with the metadata `found` fits a detector of `config` with this digest. The
+/// parameters, and all settings that features and boxes depend on, must agree; the settings of choosing proposals and
+/// suppressing detections may differ.
 ///
 /// # Errors
-/// With both values of everything that differs.
+/// [`Error::Train`] with both values of every difference.
 pub fn check_detector(
     found: &ModelMetadata,
     path: &Path,
@@ -97,38 +97,38 @@ pub fn check_detector(
     Ok(found.check_same(path, &here, matters)?)
 }
 
-/// Refuses the branch at `path`, which says `found`, in the place of one that would be trained as `wanted`.
+/// Checks that the branch at `path` with the metadata `found` equals one that would be trained with `wanted`.
 ///
 /// # Errors
-/// With both values of everything that differs and that the branch's numbers depend on.
+/// [`Error::Train`] with both values of every difference that the branch's parameters depend on.
 pub fn check_branch(found: &ModelMetadata, path: &Path, wanted: &ModelMetadata) -> Result<()> {
-    let [found, wanted] = [found, wanted].map(|metadata| what_decides(metadata, path));
+    let [found, wanted] = [found, wanted].map(|metadata| decisive_metadata(metadata, path));
     let matters = |setting: &str| !setting.starts_with("detector.") || is_of_detector(setting);
     Ok(found?.check_same(path, &wanted?, matters)?)
 }
 
-/// All that a branch's numbers depend on but the images.
+/// Settings that a branch's parameters depend on.
 #[derive(Serialize)]
 struct Decisive {
     detector: DetectorConfig,
-    /// A density's family.
+    /// Family of a density.
     density: Option<Baseline>,
-    /// A confidence's settings.
+    /// Settings of a confidence.
     confidence: Option<ConfidenceConfig>,
     training: Option<TrainingConfig>,
 }
 
-/// The configuration in the metadata of the file at `path`: data, which nobody at the command line has set.
+/// Returns the configuration in the metadata of the file at `path`.
 ///
 /// # Errors
-/// [`Error::Weights`] with the file and what is wrong in it.
+/// [`Error::Weights`] with the file and the reason if the configuration is invalid.
 pub fn stated_configuration(metadata: &ModelMetadata, path: &Path) -> Result<ExperimentConfig> {
     ExperimentConfig::parse("its configuration", &metadata.config)
         .map_err(|error| Error::weights(path, error))
 }
 
-/// The same with only those settings in its configuration.
-fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> {
+/// Returns the metadata with only the [`Decisive`] settings in its configuration.
+fn decisive_metadata(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> {
     let config = stated_configuration(metadata, path)?;
     let unknown = |error: Error| Error::weights(path, error);
     let method = config.method(&metadata.method).map_err(unknown)?;
@@ -138,7 +138,7 @@ fn what_decides(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetadata> 
     Ok(ModelMetadata { config: to_toml(&decisive)?, ..metadata.clone() })
 }
 
-/// The settings that belong to weights as their shapes do, though names and shapes do not tell them, as TOML. With others
+/// Returns, as TOML, the settings that weights depend on but that their names and shapes do not show. With other values
 /// the weights load, and detect badly.
 ///
 /// # Errors
@@ -175,15 +175,15 @@ fn to_toml(value: &impl Serialize) -> Result<String> {
 
 const DIGEST: &str = "base_digest";
 
-/// The type of the maps belongs to the device that computes, where refined boxes end to the annotations
-/// that they are compared with, and what guides the suppression to the prediction, not to the branch.
+/// Returns `true` for a setting of the detector that its branches depend on. The type of the maps depends on the device;
+/// clipping and the guide of suppression only affect prediction.
 fn is_of_detector(setting: &str) -> bool {
     const OTHERS: [&str; 3] =
         ["detector.backbone.maps", "detector.clip_refined", "detector.guided_suppression"];
     setting.starts_with("detector.") && !OTHERS.contains(&setting)
 }
 
-/// What of a detector's settings a branch does not depend on when it predicts.
+/// Returns `true` for a setting of the detector that a branch's predictions do not depend on.
 fn is_free(setting: &str) -> bool {
     const FREE: [&str; 9] = [
         "detector.rpn.",

@@ -1,9 +1,9 @@
 //! Networks built from weight files, and weight files written from networks.
 
+mod compatibility;
 mod convert;
 mod family;
 mod file;
-mod fit;
 mod metadata;
 
 use std::{collections::BTreeSet, path::Path};
@@ -21,28 +21,28 @@ pub use metadata::{
 
 use crate::{
     Error, Result,
-    body::{BodyForm, is_of_body},
+    body::{BodySpec, is_of_body},
     config::DetectorConfig,
     faster_rcnn::FasterRcnn,
 };
 
-/// Weights for the body of a new detector: a ResNet by torchvision's names, with or without the classifier
-/// `fc`, EfficientNet-Lite0 as it is published, or a fixed-point file of [`ebm_nn::import`].
+/// Weights for the body of a new detector: a ResNet with torchvision's names, with or without the classifier `fc`,
+/// EfficientNet-Lite0 as published, or a fixed-point file of [`ebm_nn::import`].
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
-    /// The file.
+    /// Path of the weights file.
     pub path: &'a Path,
-    /// Whether the body may be more than the file holds, and the file more than the body.
+    /// Whether the names in the file may differ from the body's, as long as they share some.
     pub partial: bool,
 }
 
 impl Body<'_> {
-    /// A new detector with the parameters of `store`, of whose body those that the file holds are frozen; and
-    /// the names of the others, which begin with drawn values and are trained: none unless
-    /// [`partial`](Self::partial).
+    /// Creates a detector with the parameters of `store`, with the file's parameters of the body frozen. Returns it with
+    /// the names of the body's other parameters, which are drawn and trained; there are none unless
+    /// [`partial`](Self::partial) is set.
     ///
     /// # Errors
-    /// [`Error::Weights`] with the names and shapes that differ; else when the file is not readable.
+    /// [`Error::Weights`] with the names and shapes that differ; when the file cannot be read.
     pub fn detector(
         self,
         config: &DetectorConfig,
@@ -50,7 +50,7 @@ impl Body<'_> {
         device: &Device,
     ) -> Result<(FasterRcnn, Vec<String>)> {
         let refuse = |reason: String| Error::weights(self.path, reason);
-        let tensors = BodyForm::of_detector(&config.backbone)?.read(self.path, device)?;
+        let tensors = BodySpec::of_detector(&config.backbone)?.read(self.path, device)?;
         let names: BTreeSet<String> = tensors.keys().cloned().collect();
         store.preload(tensors);
         store.freeze(move |name| names.contains(name));

@@ -58,7 +58,7 @@ fn detector(short_side: usize) -> FasterRcnn {
     detector
 }
 
-/// The largest difference, relative to the largest value.
+/// Returns the largest difference, relative to the largest value.
 fn relative_error(ours: &[f32], golden: &[f32]) -> f32 {
     assert_eq!(ours.len(), golden.len());
     let scale = golden.iter().fold(0f32, |m, v| m.max(v.abs()));
@@ -73,8 +73,8 @@ fn boxes(tensor: &Tensor) -> Vec<BBox> {
     values(tensor).chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect()
 }
 
-/// How many of `golden` have a counterpart in `ours` with every corner within 1e-3 of the image's longer
-/// side.
+/// Returns the number of boxes in `golden` with a counterpart in `ours`, with every corner within 1e-3 of the image's
+/// longer side.
 fn found(golden: &[BBox], ours: &[BBox], side: f32) -> usize {
     let close = |a: &BBox, b: &BBox| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-3 * side);
     golden.iter().filter(|g| ours.iter().any(|o| close(g, o))).count()
@@ -108,7 +108,7 @@ fn features_proposals_and_detections_are_torchvisions() {
         detector.proposals(&pyramid, &images).unwrap().remove(0).iter().map(|p| p.bbox).collect();
     let expected = boxes(&golden["proposals"]);
     assert_eq!(proposals.len(), expected.len());
-    // A rounding in the last digit can turn a suppression; one in a hundred may differ.
+    // Rounding in the last digit can change a suppression; one box in a hundred may differ.
     let agreeing = found(&expected, &proposals, side);
     assert!(agreeing * 100 >= expected.len() * 99, "{agreeing} of {} proposals agree", expected.len());
 

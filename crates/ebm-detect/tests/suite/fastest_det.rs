@@ -34,7 +34,7 @@ fn photograph(folder: &Path, id: u64) -> Image {
     read_image(&folder.join(format!("{id:012}.jpg"))).unwrap()
 }
 
-/// The numbers of `found` are those `expected`, score and box, in any order.
+/// Asserts that scores and boxes of `found` are as `expected`, in any order.
 #[track_caller]
 fn assert_same(found: &[Detection], expected: &[(f64, [f64; 4])], tolerance: [f64; 2]) {
     assert_eq!(found.len(), expected.len());

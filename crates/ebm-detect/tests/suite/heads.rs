@@ -29,7 +29,7 @@ const BOXES: [BBox; 3] = [[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 
 const IMAGES: [u32; 3] = [0, 1, 1];
 const LABELS: [u32; 3] = [2, 1, 5];
 const SAMPLES: usize = 7;
-/// Proposals of objects, and of how many they are the objects.
+/// Number of proposals of objects, and size of the sample that they belong to.
 const PROPOSALS: (usize, usize) = (5, 12);
 const CONFIDENCES: [&str; 3] = ["iou_net", "iou_net_star", "ebm"];
 
@@ -71,7 +71,7 @@ fn pyramid() -> Vec<Tensor> {
     (2..).zip([40, 20, 10, 5, 3]).map(level).collect()
 }
 
-/// What our generator draws: boxes for the confidences, z for the cVAE.
+/// Draws random numbers with this project's generator: boxes for the confidences, z for the cVAE.
 fn noise() -> BTreeMap<String, Tensor> {
     let features =
         BoxFeatures::new(&pyramid(), IMAGES.to_vec(), LABELS.to_vec(), &BOXES, BoxConvention::HalfOpen);
@@ -95,7 +95,7 @@ fn noise() -> BTreeMap<String, Tensor> {
     noise
 }
 
-/// One batch, for ever.
+/// Source of the same batch in every step.
 struct Always;
 
 impl BatchSource for Always {
@@ -113,7 +113,7 @@ impl BatchSource for Always {
     }
 }
 
-/// Loss and gradients of a method's head.
+/// Returns the loss and the gradients of a method's head.
 fn step(method: &MethodConfig) -> (f64, ParamStore, GradStore) {
     let (config, device, key) = (config(), Device::Cpu, key(&method.key));
     let density = method.density.as_ref();

@@ -20,7 +20,7 @@ use ebm_ops::boxes::{BBox, BoxConvention, iou};
 const CPU: Device = Device::Cpu;
 const PADDED: (usize, usize) = (256, 320);
 const SIZE: (usize, usize) = (250, 310);
-/// Of the image file.
+/// Size of the image file.
 const ORIGINAL: (usize, usize) = (150, 187);
 
 fn golden_path(file: &str) -> PathBuf {
@@ -77,8 +77,7 @@ fn feature_error(pyramid: &[Tensor], golden: &BTreeMap<String, Tensor>) -> f32 {
     pyramid.iter().enumerate().map(error).fold(0., f32::max)
 }
 
-/// The share of the golden proposals that the detector makes too, within a thousandth of a pixel's
-/// hundredfold.
+/// Returns the share of the golden proposals that the detector makes too, within 0.05 pixels.
 fn proposals_found(detector: &FasterRcnn, pyramid: &[Tensor], golden: &BTreeMap<String, Tensor>) -> f64 {
     let ours = detector.proposals(pyramid, &images()).unwrap().remove(0);
     let expected = boxes(&golden["proposals"]);
@@ -117,7 +116,7 @@ fn converted_weights_see_what_the_published_convention_sees() {
     assert!(error < 1e-4, "{error}");
 
     let share = proposals_found(&detector, &pyramid, &golden);
-    // A rounding in the last digit can turn a suppression; one in a hundred may differ.
+    // Rounding in the last digit can change a suppression; one box in a hundred may differ.
     assert!(share >= 0.99, "{share} of the proposals agree");
 
     let candidates = detector.candidates(&pyramid, &images).unwrap().remove(0);

@@ -31,7 +31,7 @@ fn config() -> ExperimentConfig {
     config
 }
 
-/// These images of the batch, for ever.
+/// Source of these images of the batch in every step.
 struct Always(Range<usize>);
 
 impl BatchSource for Always {
@@ -55,7 +55,7 @@ impl BatchSource for Always {
     }
 }
 
-/// The loss of a step on these images, and all gradients.
+/// Returns the loss of a step on these images, and all gradients.
 fn step(method: &str, images: Range<usize>, key: Key, group: &Group) -> (f64, Vec<f32>) {
     let (config, device) = (config(), Device::Cpu);
     let method = config.method(method).unwrap();
@@ -76,7 +76,7 @@ fn step(method: &str, images: Range<usize>, key: Key, group: &Group) -> (f64, Ve
     (report.loss, store.trainable().iter().flat_map(|(_, var)| values(var)).collect())
 }
 
-/// The same by two processes, of which each has one of the images.
+/// Returns loss and gradients of two processes, each with one of the images.
 fn by_two(method: &str, key: Key) -> Vec<(f64, Vec<f32>)> {
     thread::scope(|scope| {
         let start = |engine: Threads| {
@@ -91,14 +91,14 @@ fn by_two(method: &str, key: Key) -> Vec<(f64, Vec<f32>)> {
     })
 }
 
-/// The weighted mean of two steps.
+/// Returns the weighted mean of two steps.
 fn mean(a: &(f64, Vec<f32>), b: &(f64, Vec<f32>), [wa, wb]: [f64; 2]) -> (f64, Vec<f32>) {
     let of = |a: f64, b: f64| (wa * a + wb * b) / (wa + wb);
     let gradients = a.1.iter().zip(&b.1).map(|(&a, &b)| of(f64::from(a), f64::from(b)) as f32);
     (of(a.0, b.0), gradients.collect())
 }
 
-/// The largest difference of gradients, relative to the largest of the first.
+/// Returns the largest difference of gradients, relative to the largest of the first.
 fn apart(a: &(f64, Vec<f32>), b: &(f64, Vec<f32>)) -> f32 {
     let largest = a.1.iter().fold(0f32, |m, v| m.max(v.abs()));
     a.1.iter().zip(&b.1).fold(0f32, |m, (a, b)| m.max((a - b).abs())) / largest
@@ -124,7 +124,7 @@ fn a_density_learns_what_one_process_learns() {
 fn every_object_counts_alike_in_eq_4() {
     let (key, alone) = (Key::new(5), Group::alone());
     for method in ["ebm", "iou_net_star"] {
-        // Each draws boxes of its own: what it would learn from its image alone, by the number of objects.
+        // Each process draws its own boxes: the mean of the steps on one image, weighted by the number of objects.
         let first = step(method, 0..1, key, &alone);
         let second = step(method, 1..2, key.split("rank").index(1), &alone);
         let expected = mean(&first, &second, [1.0, 3.0]);

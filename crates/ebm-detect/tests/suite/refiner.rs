@@ -1,4 +1,4 @@
-//! A refiner of other detectors' boxes: what it learns, what it does to boxes, and what it refuses.
+//! A refiner of other detectors' boxes: its training, its effect on boxes, and its errors.
 
 use std::path::{Path, PathBuf};
 
@@ -166,7 +166,7 @@ fn boxes(boxes: &[[f64; 4]]) -> Vec<LabelledBox> {
     boxes.iter().map(|&bbox| LabelledBox::from(bbox)).collect()
 }
 
-/// f is the same everywhere: nothing moves, whatever the image is resized to, but what is cut off.
+/// With a constant f no box moves at any input size; boxes are only clipped.
 #[test]
 fn where_f_is_flat_boxes_stay() {
     let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn boxes_climb_a_known_f_to_its_mode() {
     }
     assert!(refined[1..].iter().all(|refined| refined.f_before < 0.9));
 
-    // What its density says of the edges is clipped too.
+    // The density's intervals of the edges are clipped too.
     let options = RefinerOptions { step_factor: Some(0.0), ..RefinerOptions::default() };
     let still = BoxRefiner::open_with(dir.path().join("refiner.safetensors"), &options).unwrap();
     let mut rng = Key::new(9).rng();

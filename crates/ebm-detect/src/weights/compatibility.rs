@@ -1,4 +1,4 @@
-//! Whether the weights in a file are those of a network, and what to do where they are not.
+//! Checks that the weights in a file fit a network, and remedies if they do not.
 
 use ebm_nn::import::first_of;
 use ebm_train::settings;
@@ -14,12 +14,12 @@ use crate::{
     config::{DetectorConfig, ExperimentConfig, Settings},
 };
 
-/// Anchors of a file may differ from ours by this, in pixels: rounding, not another rule.
+/// Tolerated difference of a file's anchors and the configuration's, in pixels, which allows for rounding.
 const ANCHOR_TOLERANCE: f32 = 0.01;
 
 impl WeightFile {
-    /// What the weights take for granted, as TOML, where the file or its family says it. torchvision's names alone do
-    /// not: the detectors that are trained here have them too.
+    /// Returns the conventions of the weights as TOML, if the file or its family tells them. torchvision's names do
+    /// not, because detectors trained here have them too.
     fn conventions(&self) -> Result<Option<String>> {
         if let Some(metadata) = &self.metadata {
             return Ok(Some(metadata.input.clone()));
@@ -29,12 +29,11 @@ impl WeightFile {
         published.map(|published| conventions(&published.detector)).transpose()
     }
 
-    /// Whose names it has; refuses FastestDet where a Faster-RCNN is needed, and names of no family.
+    /// Returns the family of the names; refuses FastestDet, which is no Faster-RCNN, and names of no family.
     pub(super) fn check_two_stages(&self) -> Result<Family> {
         let reason = match self.family {
             Some(Family::FastestDet) => {
-                "FastestDet, a detector of one stage: here one of two stages is needed, Faster-RCNN"
-                    .to_owned()
+                "FastestDet, a detector of one stage: give one of two stages, Faster-RCNN".to_owned()
             }
             Some(family) => return Ok(family),
             None => {
@@ -45,8 +44,7 @@ impl WeightFile {
         Err(self.refusal(reason))
     }
 
-    /// Refuses names of no family, and a configuration of other conventions or other anchors than the
-    /// weights'.
+    /// Checks that the names belong to a family, and that `config` has the conventions and anchors of the weights.
     pub(super) fn check(&self, config: &DetectorConfig) -> Result<()> {
         if let Some(metadata) = &self.metadata {
             metadata.check_task(&self.path, &[DETECTION])?;
@@ -82,7 +80,7 @@ impl WeightFile {
         Ok(())
     }
 
-    /// What to do where the weights do not fit `config`.
+    /// Returns the advice of a message on weights that do not fit `config`.
     pub(super) fn remedy(&self, config: &DetectorConfig) -> String {
         if self.metadata.is_some() {
             return "leave --config out: the file holds its own configuration".to_owned();

@@ -48,12 +48,12 @@ pub struct EnergyHead {
     out: (Tensor, Tensor),
     /// X, the length of g_x.
     num_features: usize,
-    prepared: Prepared<Parts>,
+    prepared: Prepared<SplitWeights>,
 }
 
 /// The two summands of the layer on `[g_x; g_y]`, apart.
 #[derive(Debug)]
-struct Parts {
+struct SplitWeights {
     /// W_x, (H, X).
     x_weight: Tensor,
     /// All behind W_x g_x.
@@ -95,24 +95,24 @@ impl EnergyHead {
     /// # Errors
     /// When `g_x` has another shape.
     pub fn features(&self, g_x: &Tensor) -> Result<Tensor> {
-        let features = linear(g_x, &self.parts()?.x_weight, Some(&self.join.1))?;
+        let features = linear(g_x, &self.split_weights()?.x_weight, Some(&self.join.1))?;
         if features.track_op() || !LateFusion::is_brief(g_x.dim(0)?) {
             return Ok(features);
         }
         Ok(features.to_device(&Device::Cpu)?)
     }
 
-    fn parts(&self) -> Result<Arc<Parts>> {
+    fn split_weights(&self) -> Result<Arc<SplitWeights>> {
         let layers = self.y_layers.iter().chain([&self.join, &self.out]);
         if are_constant(layers.flat_map(|(weight, bias)| [weight, bias])) {
-            return self.prepared.get(|| self.cut());
+            return self.prepared.get(|| self.split());
         }
-        Ok(Arc::new(self.cut()?))
+        Ok(Arc::new(self.split()?))
     }
 
-    fn cut(&self) -> Result<Parts> {
+    fn split(&self) -> Result<SplitWeights> {
         let [x_weight, y_weight] = self.weights()?;
-        Ok(Parts {
+        Ok(SplitWeights {
             x_weight: x_weight.contiguous()?,
             late: LateFusion::new(&self.y_layers, &y_weight, &self.out.0, &self.out.1)?,
         })
@@ -155,12 +155,12 @@ impl EnergyModel for EnergyHead {
     type Features = Tensor;
 
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
-        let score = |parts: Arc<Parts>| Ok(parts.late.forward(features, y)?);
-        self.parts().and_then(score).map_err(ebm_core::Error::model)
+        let score = |weights: Arc<SplitWeights>| Ok(weights.late.forward(features, y)?);
+        self.split_weights().and_then(score).map_err(ebm_core::Error::model)
     }
 
     fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
-        let score = |parts: Arc<Parts>| Ok(parts.late.score_and_grad(features, y)?);
-        self.parts().and_then(score).map_err(ebm_core::Error::model)
+        let score = |weights: Arc<SplitWeights>| Ok(weights.late.score_and_grad(features, y)?);
+        self.split_weights().and_then(score).map_err(ebm_core::Error::model)
     }
 }

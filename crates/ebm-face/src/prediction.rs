@@ -34,7 +34,11 @@ const INTERVAL: f64 = 0.9;
 
 /// Returns the one of the `baselines` by name at whose estimate the ascent begins, as [`PredictorOptions::baseline`] says
 /// of what is `asked` for. `place` begins the message of a refusal, such as "the program holds".
-fn initial<T>(asked: Option<&str>, mut baselines: BTreeMap<&str, T>, place: &str) -> Result<Option<T>> {
+fn choose_baseline<T>(
+    asked: Option<&str>,
+    mut baselines: BTreeMap<&str, T>,
+    place: &str,
+) -> Result<Option<T>> {
     match asked {
         Some(NO_BASELINE) => Ok(None),
         Some(name) => baselines.remove(name).map(Some).ok_or_else(|| {
@@ -192,8 +196,11 @@ impl Predictor {
         let of_seed =
             found.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
         let baselines = of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
-        let baseline =
-            initial(options.baseline.as_deref(), baselines, &format!("{place}, seed {}, has", energy.seed))?;
+        let baseline = choose_baseline(
+            options.baseline.as_deref(),
+            baselines,
+            &format!("{place}, seed {}, has", energy.seed),
+        )?;
         let weights = options.weights.as_deref();
         let baseline = baseline.map(|path| Saved::load(path, weights)).transpose()?;
         Self::new(Saved::load(model, weights)?, baseline, options.step_length)
@@ -206,7 +213,7 @@ impl Predictor {
     /// the networks' backbone.
     pub fn bundled(options: &PredictorOptions) -> Result<Self> {
         let held = [(BUNDLED_BASELINE, BUNDLED[1])].into();
-        let baseline = initial(options.baseline.as_deref(), held, "the program holds")?;
+        let baseline = choose_baseline(options.baseline.as_deref(), held, "the program holds")?;
         let load = |bytes| {
             let file = WeightBytes::embedded("the bundled network of ages", bytes);
             Saved::of(ModelFile::of(&file, &Device::Cpu)?, |_| {

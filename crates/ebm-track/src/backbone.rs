@@ -92,7 +92,7 @@ impl Backbone {
         let prefix = tensors.keys().find_map(|name| name.strip_suffix(LITE0_STEM)).map(str::to_owned);
         let (what, network, channels) = match prefix {
             Some(prefix) => {
-                store.preload(of_lite0(tensors, &prefix));
+                store.preload(lite0_tensors(tensors, &prefix));
                 let norm = BatchNormConfig { frozen: true, ..EfficientNetLite0::NORM };
                 let vb = store.var_builder(DType::F32, device);
                 let network = EfficientNetLite0::new(norm, LITE0_MAPS, vb).map(Network::Lite0);
@@ -100,7 +100,7 @@ impl Backbone {
                 ("an EfficientNet-Lite0 as published", network, [layer2, layer3])
             }
             None => {
-                let (config, tensors) = of_resnet(tensors)?;
+                let (config, tensors) = resnet_tensors(tensors)?;
                 store.preload(tensors);
                 let vb = store.var_builder(DType::F32, device);
                 let network = ResNet::new(&config, vb).map(Network::ResNet);
@@ -189,7 +189,7 @@ fn rescaled_onnx(graph: &mut Graph, images: &Value) -> Result<Value> {
 }
 
 /// What the tracker needs of the tensors of an EfficientNet-Lite0, whose names begin with `prefix`.
-fn of_lite0(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String, Tensor> {
+fn lite0_tensors(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String, Tensor> {
     let own = tensors.into_iter().filter_map(|(name, tensor)| {
         let name = name.strip_prefix(prefix)?;
         let needed = !EfficientNetLite0::is_classifier(name)
@@ -201,7 +201,7 @@ fn of_lite0(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String,
 }
 
 /// What the network of a ResNet's tensors is, and those of them that the tracker needs.
-fn of_resnet(
+fn resnet_tensors(
     mut tensors: BTreeMap<String, Tensor>,
 ) -> std::result::Result<(ResNetConfig, BTreeMap<String, Tensor>), String> {
     tensors.retain(|name, _| !["fc.", "layer4."].iter().any(|left_out| name.starts_with(left_out)));

@@ -37,7 +37,7 @@ pub struct BandCoverage {
 
 /// Visits every frame of the sequences in which the tracker of `tracker` found its target and an annotation
 /// is valid, with the tracker and the annotated box.
-fn each_found(
+fn for_each_found(
     tracker: &Tracker,
     sequences: &[Sequence],
     progress: &mut dyn Progress,
@@ -80,7 +80,7 @@ pub fn calibrate_bands(
     let at = |temperature| DensityConfig { temperature, factors: None, ..density.clone() };
     let configs = TEMPERATURES.map(at);
     let mut found: [EdgeIntervals; TEMPERATURES.len()] = Default::default();
-    each_found(tracker, sequences, progress, &mut |target, truth| {
+    for_each_found(tracker, sequences, progress, &mut |target, truth| {
         let bbox = target.bbox();
         if overlap(&bbox, &truth) <= FOLLOWED {
             return Ok(());
@@ -120,7 +120,7 @@ pub fn band_coverage(
     progress: &mut dyn Progress,
 ) -> Result<BandCoverage> {
     let mut sums = BandCoverage::default();
-    each_found(tracker, sequences, progress, &mut |target, truth| {
+    for_each_found(tracker, sequences, progress, &mut |target, truth| {
         let Some(density) = target.density(num_samples)? else { return Ok(()) };
         let bands = match density.bands() {
             Err(Error::Core(ebm_core::Error::NoSpread { .. })) => return Ok(()),

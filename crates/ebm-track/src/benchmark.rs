@@ -72,7 +72,7 @@ pub fn track_dataset<B: BoxNetwork + Sync>(
             }
             let (run, place) = (job / sequences.len(), job % sequences.len());
             let key = key.split("run").index(run as u64);
-            let outcome = one(networks, config, &sequences[place], &run_folder(results, run + 1), key);
+            let outcome = track_one(networks, config, &sequences[place], &run_folder(results, run + 1), key);
             // Nobody listens any more after a failure that ends everything.
             if answers.send((job, outcome)).is_err() {
                 return;
@@ -109,7 +109,7 @@ pub fn track_dataset<B: BoxNetwork + Sync>(
 /// What became of a sequence.
 type Outcome = std::result::Result<TrackedSequence, FailedSequence>;
 
-fn one<B: BoxNetwork>(
+fn track_one<B: BoxNetwork>(
     networks: &Networks<B>,
     config: &TrackerConfig,
     sequence: &Sequence,

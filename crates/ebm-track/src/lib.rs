@@ -34,7 +34,7 @@ pub use benchmark::{Origin, Repetition, Runs, run_folder, track_dataset, write_s
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use ebm_experiment::{Error, Result};
 pub use method::{MethodConfig, Published, Quoted, Refinement, RivalConfig, StepCoordinates};
-pub use sequence::{TrackedSequence, Watch, track_sequence};
+pub use sequence::{FrameCallback, TrackedSequence, track_sequence};
 pub use trained::{Tracker, TrackerOptions};
 
 /// Its examples are tests.

@@ -23,7 +23,7 @@ pub struct TrackedSequence {
 }
 
 /// Sees a frame's number, its pixels, the answer, and the tracker after it.
-pub type Watch<'w, B> = dyn FnMut(usize, &Image, &Tracked, &TargetTracker<'_, B>) -> Result<()> + 'w;
+pub type FrameCallback<'w, B> = dyn FnMut(usize, &Image, &Tracked, &TargetTracker<'_, B>) -> Result<()> + 'w;
 
 /// Tracks the target of `sequence` from its first box on. `watch` sees every later frame with its answer.
 ///
@@ -34,7 +34,7 @@ pub fn track_sequence<B: BoxNetwork>(
     config: &TrackerConfig,
     sequence: &Sequence,
     key: Key,
-    watch: &mut Watch<'_, B>,
+    watch: &mut FrameCallback<'_, B>,
 ) -> Result<TrackedSequence> {
     let fail = |frame: usize, reason: &dyn std::fmt::Display| {
         let path = sequence.frames.path(frame).unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::Result;
 use crate::backbone::Backbone;
 use crate::box_module::BoxModule;
 use crate::saved::SavedConfig;
-use crate::sequence::{TrackedSequence, Watch, track_sequence};
+use crate::sequence::{FrameCallback, TrackedSequence, track_sequence};
 use crate::tracker::{Networks, TargetTracker};
 
 /// A trained tracker of any target, on the CPU.
@@ -114,7 +114,7 @@ impl Tracker {
     pub fn track_sequence(
         &self,
         sequence: &Sequence,
-        watch: &mut Watch<'_, BoxModule>,
+        watch: &mut FrameCallback<'_, BoxModule>,
     ) -> Result<TrackedSequence> {
         let key = self.key.split(&sequence.name);
         track_sequence(&self.networks, &self.saved.tracker, sequence, key, watch)

@@ -154,9 +154,9 @@ impl BackboneConfig {
 
 /// The trained part of a backbone, whose images are the [maps](Backbone::frozen_maps) of the frozen part.
 #[derive(Debug)]
-pub(crate) struct OnMaps(pub Box<dyn Backbone>);
+pub(crate) struct TrainedPart(pub Box<dyn Backbone>);
 
-impl Backbone for OnMaps {
+impl Backbone for TrainedPart {
     fn features(&self, maps: &Tensor, train: bool) -> Result<Tensor> {
         self.0.features_of_maps(maps, train)
     }

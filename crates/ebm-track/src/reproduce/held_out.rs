@@ -82,11 +82,11 @@ impl HeldOutRecord {
         let path = run.join("held_out.csv");
         let text = if path.exists() { read_settings(&path)? } else { String::new() };
         let rows: csv::Result<_> = csv::Reader::from_reader(text.as_bytes()).into_deserialize().collect();
-        Ok(Self { rows: rows.map_err(|error| refusal(&path, &error))?, path })
+        Ok(Self { rows: rows.map_err(|error| input_error(&path, &error))?, path })
     }
 
     /// The rows of a module after so many pairs.
-    pub fn of(&self, method: &str, seed: u64, pairs: usize) -> impl Iterator<Item = &HeldOutRow> {
+    pub fn rows_of(&self, method: &str, seed: u64, pairs: usize) -> impl Iterator<Item = &HeldOutRow> {
         self.rows
             .iter()
             .filter(move |row| (row.method.as_str(), row.seed, row.pairs) == (method, seed, pairs))
@@ -100,14 +100,14 @@ impl HeldOutRecord {
         self.rows.extend(rows);
         let mut file = csv::Writer::from_writer(Vec::new());
         for row in &self.rows {
-            file.serialize(row).map_err(|error| refusal(&self.path, &error))?;
+            file.serialize(row).map_err(|error| input_error(&self.path, &error))?;
         }
-        let bytes = file.into_inner().map_err(|error| refusal(&self.path, error.error()))?;
+        let bytes = file.into_inner().map_err(|error| input_error(&self.path, error.error()))?;
         Ok(write_atomic(&self.path, &bytes)?)
     }
 }
 
-fn refusal(path: &Path, error: &dyn std::fmt::Display) -> Error {
+fn input_error(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::input(path.display(), error)
 }
 
@@ -128,8 +128,8 @@ mod tests {
         record.add(vec![first.clone()]).unwrap();
         record.add(vec![one.clone()]).unwrap();
         let read = HeldOutRecord::open(dir.path()).unwrap();
-        assert_eq!(read.of("ebm", 1, 32).collect::<Vec<_>>(), [&first]);
-        assert_eq!((read.of("atom", 1, 32).count(), read.rows), (0, vec![first, one]));
+        assert_eq!(read.rows_of("ebm", 1, 32).collect::<Vec<_>>(), [&first]);
+        assert_eq!((read.rows_of("atom", 1, 32).count(), read.rows), (0, vec![first, one]));
         assert!(row("coco", 32, &[]).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! Table 3 of the paper: on the published datasets, on still images, or in small on generated videos.
 
-mod compare;
-mod course;
+mod comparison;
 pub(crate) mod data;
 mod held_out;
+mod method_trainer;
 mod paper;
 mod step_factor;
 mod stills;
@@ -11,7 +11,7 @@ mod stills;
 use ebm_eval::tracking::{RunsReport, TrackingFigures};
 use serde::{Deserialize, Serialize};
 
-pub use compare::{Comparison, Curve, Options, Test};
+pub use comparison::{Comparison, Curve, Options, Test};
 pub use held_out::HeldOutRow;
 pub use paper::{missing, paper};
 pub(crate) use step_factor::best_step_factor;

@@ -10,9 +10,9 @@ use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, coco};
 use ebm_eval::tracking::{Convention, TestSet};
 use ebm_train::Progress;
 
-use super::compare::{Comparison, Options, Test};
-use super::course::Course;
+use super::comparison::{Comparison, Options, Test};
 use super::data::{pair_sampler, pairs_key};
+use super::method_trainer::MethodTrainer;
 use crate::config::ExperimentConfig;
 use crate::training::{PairSource, StreamPairs};
 use crate::{Error, Result};
@@ -44,7 +44,7 @@ pub fn paper(
     is_ablation: bool,
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
-    let course = Course::new(config, options)?;
+    let trainer = MethodTrainer::new(config, options)?;
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
     let sources = training_sources(datasets, progress)?;
@@ -56,12 +56,12 @@ pub fn paper(
         let stream = |_| {
             let loader = LoaderConfig::in_order(PairRecipe::ATOM, batch);
             let pairs =
-                StreamPairs::new(&sampler, loader, pairs_key(seed), &course.backbone, &options.device)?;
+                StreamPairs::new(&sampler, loader, pairs_key(seed), &trainer.backbone, &options.device)?;
             Ok(Box::new(pairs) as Box<dyn PairSource>)
         };
         Ok((config.methods.iter().map(stream).collect::<Result<_>>()?, usize::MAX))
     };
-    course.compare(&tests, pairs, progress)
+    trainer.compare(&tests, pairs, progress)
 }
 
 /// The list of GOT-10k's sequences to train on: all of its `train` would include those that trackers are validated on.

@@ -12,9 +12,9 @@ use ebm_eval::tracking::Convention;
 use ebm_synth::videos::VideoConfig;
 use ebm_train::Progress;
 
-use super::compare::{Comparison, Options, Test};
-use super::course::{Course, Pairs};
+use super::comparison::{Comparison, Options, Test};
 use super::data::{generated, pair_sampler, pairs_key};
+use super::method_trainer::{MethodTrainer, Pairs};
 use crate::config::{ExperimentConfig, StillsConfig};
 use crate::training::{PairSource, PoolSize, PooledPairs, StreamPairs};
 use crate::{Error, Result};
@@ -62,7 +62,7 @@ pub fn stills(
     let (Some(stills), Some(counts)) = (&config.stills, &config.generated) else {
         return Err(Error::config("stills", "this scale needs [stills] and [generated]"));
     };
-    let mut course = Course::new(config, options)?;
+    let mut trainer = MethodTrainer::new(config, options)?;
     progress.begin("generating videos", 1);
     let videos = |name: &str, count| generated(&data.generated, &data.video, name, count);
     let train = videos("train", counts.train)?;
@@ -84,15 +84,20 @@ pub fn stills(
     }
     let boxes = stills.held_out / held_out.len().max(1);
     for (name, sequences) in held_out {
-        course.hold_out(&name, sequences, boxes)?;
+        trainer.hold_out(&name, sequences, boxes)?;
     }
-    course.compare(&tests, |seed| pairs(&course, stills, sources.clone(), seed), progress)
+    trainer.compare(&tests, |seed| pairs(&trainer, stills, sources.clone(), seed), progress)
 }
 
 /// The pairs of a seed, the same for all methods. Each learns from a pool before the next is filled.
-fn pairs(course: &Course<'_>, stills: &StillsConfig, sources: Vec<Source>, seed: u64) -> Result<Pairs> {
+fn pairs(
+    trainer: &MethodTrainer<'_>,
+    stills: &StillsConfig,
+    sources: Vec<Source>,
+    seed: u64,
+) -> Result<Pairs> {
     let StillsConfig { objects, views, .. } = *stills;
-    let Course { config, options, backbone, .. } = course;
+    let MethodTrainer { config, options, backbone, .. } = trainer;
     let size = PoolSize { objects, views, batch_size: config.training.batch_size };
     // An epoch of the loader is a pool.
     let sampler = pair_sampler(config, objects * views, sources)?;

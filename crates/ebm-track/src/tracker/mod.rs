@@ -59,7 +59,7 @@ pub struct TargetTracker<'a, B> {
     interpolation: Interpolation,
     sampler: PatchSampler,
     planes: Vec<f32>,
-    last: Option<Refining>,
+    last: Option<LastRefinement>,
 }
 
 /// A frame's answer.
@@ -125,7 +125,7 @@ struct View {
 }
 
 /// What the last refinement saw.
-struct Refining {
+struct LastRefinement {
     geometry: PatchGeometry,
     features: TestFeatures,
 }
@@ -154,7 +154,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         let target_cells = config.target_side() * cells as f64 / side as f64;
         let classifier =
             Classifier::new(&config.classifier, &first.views, &first.offsets, target_cells, &mut rng)?;
-        let reference_box = row_of(first.reference_box, device)?;
+        let reference_box = box_tensor(first.reference_box, device)?;
         Ok(Self {
             networks,
             config: config.clone(),
@@ -185,7 +185,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         self.frame += 1;
         let mut stages = Stages::default();
 
-        let view = self.look(image, &mut stages)?;
+        let view = self.extract_view(image, &mut stages)?;
         let location = timed(&mut stages.classifier, || self.locate(&view))?;
         let mut f = None;
         if location.state != State::NotFound {
@@ -236,14 +236,14 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         num_samples: usize,
     ) -> Result<Option<BoxDensity>> {
         let Networks { boxes: network, device, .. } = self.networks;
-        let Some(Refining { geometry, features }) = &self.last else { return Ok(None) };
-        let bbox = row_of(self.target.in_patch(geometry), device)?;
+        let Some(LastRefinement { geometry, features }) = &self.last else { return Ok(None) };
+        let bbox = box_tensor(self.target.in_patch(geometry), device)?;
         let mut rng = self.key.split("density").index(self.frame as u64).rng();
         let features = features.clone();
         BoxDensity::about(network, features, &bbox, geometry, config, num_samples, &mut rng).map(Some)
     }
 
-    fn look(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {
+    fn extract_view(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {
         let (side, networks) = (self.config.crop, self.networks);
         let sample = (self.target.side() * self.config.search_factor).round().max(1.0);
         let geometry = PatchGeometry::new(self.target.center, sample, side)?;
@@ -273,7 +273,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         let features = timed(&mut stages.box_features, || {
             Ok(network.test_features(&view.features, &self.modulation)?.detach())
         })?;
-        self.last = Some(Refining { geometry: view.geometry, features: features.clone() });
+        self.last = Some(LastRefinement { geometry: view.geometry, features: features.clone() });
         let mut rng = self.key.split("boxes").index(self.frame as u64).rng();
         let start = self.target.in_patch(&view.geometry);
         let refined = timed(&mut stages.refinement, || {
@@ -291,7 +291,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
 }
 
 /// A box as `(1, 4)`.
-fn row_of(bbox: Rect, device: &Device) -> Result<Tensor> {
+fn box_tensor(bbox: Rect, device: &Device) -> Result<Tensor> {
     Ok(Tensor::new(&[bbox.map(|number| number as f32)], device)?)
 }
 

@@ -1,17 +1,17 @@
 //! Training of the box module on features of pairs of frames.
 
 mod module;
-mod own;
 mod pool;
 mod stream;
 mod task;
+mod tracker_training;
 
 pub(crate) use module::ModuleTraining;
-pub use own::{TrackerData, TrackerTraining};
 pub(crate) use pool::{PoolSize, PooledPairs};
 pub use stream::StreamPairs;
 pub(crate) use stream::converted;
 pub use task::BoxModuleTask;
+pub use tracker_training::{TrackerData, TrackerTraining};
 
 use candle_core::{Tensor, Var};
 use ebm_experiment::config::settings;

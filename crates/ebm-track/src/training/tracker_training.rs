@@ -109,7 +109,7 @@ impl Training for TrackerTraining {
         for defect in &found.quarantine.defects {
             session.progress.message(&format!("left out: {defect}"));
         }
-        let sequences = parts(found.sequences, self.validation)?;
+        let sequences = split(found.sequences, self.validation)?;
         let backbone = Arc::new(Backbone::load(&self.backbone, session.device)?);
         Ok(TrackerData { backbone, sequences, pairs: Vec::new() })
     }
@@ -146,7 +146,7 @@ impl Training for TrackerTraining {
 }
 
 /// The sequences to train on, and those to judge by: the last by name.
-fn parts(mut sequences: Vec<Sequence>, share: f64) -> Result<[Vec<Sequence>; 2]> {
+fn split(mut sequences: Vec<Sequence>, share: f64) -> Result<[Vec<Sequence>; 2]> {
     let count = (sequences.len() as f64 * share).ceil() as usize;
     if count == 0 || count >= sequences.len() {
         let all = sequences.len();

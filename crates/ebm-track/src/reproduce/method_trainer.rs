@@ -14,7 +14,7 @@ use ebm_eval::tracking::merge;
 use ebm_train::{GradientTask, Group, Progress, RunSpec, keep_base, load_latest, train_run};
 
 use super::Row;
-use super::compare::{Comparison, Options, Test};
+use super::comparison::{Comparison, Options, Test};
 use super::data::pair_sampler;
 use super::held_out::{HeldOutRecord, HeldOutRow};
 use super::step_factor::{best_step_factor, box_accuracy};
@@ -44,7 +44,7 @@ impl HeldOut {
 }
 
 /// The trainings of all methods, side by side.
-pub(super) struct Course<'a> {
+pub(super) struct MethodTrainer<'a> {
     pub config: &'a ExperimentConfig,
     pub options: &'a Options,
     /// Where box modules are trained.
@@ -71,7 +71,7 @@ struct Trained<'a> {
     network: BoxModule,
 }
 
-impl<'a> Course<'a> {
+impl<'a> MethodTrainer<'a> {
     /// Reads the backbone.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl<'a> Course<'a> {
         }
         let trained = |module: &Module<'_>| {
             let method = config.method(&module.training.method.key)?;
-            let mut rows = record.of(&method.key, seed, module.done * batch_size);
+            let mut rows = record.rows_of(&method.key, seed, module.done * batch_size);
             let step_factor = rows.next().map_or(1.0, |row| row.step_factor);
             Ok(Trained { method, seed, step_factor, network: module.network()? })
         };
@@ -190,7 +190,7 @@ impl<'a> Course<'a> {
         let ModuleTraining { config, method, seed, .. } = module.training;
         let name = &method.key;
         let pairs = module.done * config.training.batch_size;
-        if record.of(name, seed, pairs).next().is_some() {
+        if record.rows_of(name, seed, pairs).next().is_some() {
             return Ok(());
         }
         let network = module.network()?;

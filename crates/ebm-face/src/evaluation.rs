@@ -77,7 +77,7 @@ pub fn refined(head: &Head, g_x: &Tensor, y0: &Tensor, ascent: &GradientAscent) 
     })
 }
 
-/// Returns `true` for the errors of a baseline that has no density. The ranks of Niu et al., and those of CORAL before
+/// Returns `true` for the errors of a baseline that has no density. The ranks of Niu et al., and CORAL's ranks before
 /// it converges, may be inconsistent.
 fn lacks_density(error: &ebm_core::Error) -> bool {
     matches!(error, ebm_core::Error::InconsistentRanks { .. } | ebm_core::Error::Unsupported { .. })

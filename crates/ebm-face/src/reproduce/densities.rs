@@ -27,7 +27,7 @@ const MAX_IMAGES: usize = 48;
 pub(super) const MIN_VALIDATION: usize = 9;
 
 /// Returns rows for the table of errors, if `entry` is an energy model, and a row on the densities of each coordinate,
-/// if there are enough validation images apart from those of the results.
+/// if enough validation images exist that are not the images of the results.
 pub(super) fn density_rows(
     config: &ExperimentConfig,
     entry: &TrainedHead,

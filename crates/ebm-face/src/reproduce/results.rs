@@ -125,8 +125,8 @@ pub struct Example {
 pub struct Outcome {
     /// Errors, one row for each method and seed, before and after refinement.
     pub rows: Vec<Row>,
-    /// Quality of the densities, one row for each method, seed and coordinate with a density, if there are validation
-    /// images apart from those of the results.
+    /// Quality of the densities, one row for each method, seed and coordinate with a density, if the validation
+    /// images are not the images of the results.
     pub calibration: Vec<DensityRow>,
     /// Changes by refinement, one row for each method that was refined.
     pub paired: Vec<PairedRow>,

@@ -32,7 +32,8 @@ impl Head {
     /// `num_features`. The names of its parameters in `store` begin with `head`.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) when there is no such method; as [`BaselineHead::new`] and [`EnergyHead::new`].
+    /// [`Error::Config`](crate::Error::Config) when there is no such method; as [`BaselineHead::new`] and
+    /// [`EnergyHead::new`].
     pub fn of(
         config: &ExperimentConfig,
         method: &str,

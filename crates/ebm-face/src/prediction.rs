@@ -32,8 +32,8 @@ pub const PROMINENCE: f64 = 0.3;
 /// Probability of [`Estimate::interval`].
 const INTERVAL: f64 = 0.9;
 
-/// Chooses from `baselines`, by name, the one whose estimate starts the ascent. [`PredictorOptions::baseline`] documents
-/// the rule; `asked` is its value. `place` begins the message of an error, for example "the program holds".
+/// Chooses from `baselines`, by name, the one whose estimate starts the ascent. [`PredictorOptions::baseline`]
+/// documents the rule; `asked` is its value. `place` begins the message of an error, for example "the program holds".
 fn choose_baseline<T>(
     asked: Option<&str>,
     mut baselines: BTreeMap<&str, T>,
@@ -140,8 +140,8 @@ impl HeadPoseEstimator {
         Predictor::open(path.as_ref(), HEAD_POSE, &PredictorOptions::default()).map(Self)
     }
 
-    /// Estimates yaw, pitch and roll of the head that fills `image`, in degrees. As in BIWI, a positive yaw looks to the
-    /// left of the image, a positive pitch looks upwards, and a positive roll turns the head clockwise.
+    /// Estimates yaw, pitch and roll of the head that fills `image`, in degrees. As in BIWI, a positive yaw looks to
+    /// the left of the image, a positive pitch looks upwards, and a positive roll turns the head clockwise.
     ///
     /// # Errors
     /// When the output of the network has no density.
@@ -169,8 +169,8 @@ pub struct Prediction {
 }
 
 impl Predictor {
-    /// Opens the first energy model in `path`, with the baseline that `options` name. `path` is a model's file, the folder
-    /// of a run, or the folder of a table with all its runs ([`runs`]). `title` is the title of the task.
+    /// Opens the first energy model in `path`, with the baseline that `options` name. `path` is a model's file, the
+    /// folder of a run, or the folder of a table with all its runs ([`runs`]). `title` is the title of the task.
     ///
     /// # Errors
     /// [`Error::Config`] when there is no such energy model or baseline, or when they are for another task;
@@ -223,11 +223,12 @@ impl Predictor {
         Self::new(load(BUNDLED[0])?, baseline.map(load).transpose()?, options.step_length)
     }
 
-    /// Joins an energy model with a baseline. The step length λ `step_length` replaces the one stored with the energy model.
+    /// Joins an energy model with a baseline. The step length λ `step_length` replaces the one stored with the energy
+    /// model.
     ///
     /// # Errors
-    /// [`Error::Config`] when `energy` is a baseline, when `baseline` is an energy model, when they are for different tasks,
-    /// or when no step length is known.
+    /// [`Error::Config`] when `energy` is a baseline, when `baseline` is an energy model, when they are for different
+    /// tasks, or when no step length is known.
     pub fn new(energy: Saved, baseline: Option<Saved>, step_length: Option<f64>) -> Result<Self> {
         let fail = |reason: &str| Error::config("of the predictor", reason);
         if !energy.head.is_energy() {

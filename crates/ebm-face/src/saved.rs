@@ -54,7 +54,7 @@ settings! {
         Own(BackboneConfig),
         /// Weight file of the frozen backbone below the head.
         File {
-        /// Path of the weight file, relative to the directory that holds the run.
+            /// Path of the weight file, relative to the directory that holds the run.
             path: PathBuf,
             /// SHA-256 of the file, in hexadecimal.
             sha256: String,
@@ -155,8 +155,8 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Loads the network from the model's file `path`, or from the run in the directory `path`. `weights` is the path of
-    /// the backbone's file, if it was moved.
+    /// Loads the network from the model's file `path`, or from the run in the directory `path`. `weights` is the path
+    /// of the backbone's file, if it was moved.
     ///
     /// # Errors
     /// [`Error::Input`] when the file is no such model; [`Error::Weights`] when the backbone's file is not the one that
@@ -194,8 +194,9 @@ impl Saved {
 
     /// Exports the energy model as two ONNX files.
     ///
-    /// The first maps `images` `(N, 3, S, S)` to `g_x` `(N, X)`. Its metadata give S and the normalisation of the images.
-    /// The second maps `g_x` and `y` `(N, M, D)`, M candidates for each image in the unit of the metadata, to `f` `(N, M)`.
+    /// The first maps `images` `(N, 3, S, S)` to `g_x` `(N, X)`. Its metadata give S and the normalisation of the
+    /// images. The second maps `g_x` and `y` `(N, M, D)`, M candidates for each image in the unit of the metadata, to
+    /// `f` `(N, M)`.
     ///
     /// # Errors
     /// [`Error::Config`] for a baseline, or a backbone without an ONNX form.

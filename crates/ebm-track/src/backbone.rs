@@ -55,11 +55,11 @@ enum Network {
 }
 
 impl Backbone {
-    /// Loads the network from the weight file at `path`, which is safetensors or torch's `.pth`. A ResNet has torchvision's
-    /// names, an EfficientNet-Lite0 the published ones, with or without a prefix.
+    /// Loads the network from the weight file at `path`, which is safetensors or torch's `.pth`. A ResNet has
+    /// torchvision's names, an EfficientNet-Lite0 the published ones, with or without a prefix.
     ///
-    /// The file determines a ResNet's width, its number of blocks, and its normalisation: `bn1.weight`, or a `conv1.bias`
-    /// if the normalisation was folded. Later stages and the classifier are ignored.
+    /// The file determines a ResNet's width, its number of blocks, and its normalisation: `bn1.weight`, or a
+    /// `conv1.bias` if the normalisation was folded. Later stages and the classifier are ignored.
     ///
     /// # Errors
     /// [`Error::Weights`] when a name is missing or surplus or a shape differs; else when the file cannot be read.
@@ -73,8 +73,8 @@ impl Backbone {
         Self::of_tensors(tensors, device).map_err(|reason| Error::weights(&file.path, reason))
     }
 
-    /// Builds the network from the parameters of `store` whose names begin with `prefix` (may be empty), for example from a
-    /// network that was trained as a classifier.
+    /// Builds the network from the parameters of `store` whose names begin with `prefix` (may be empty), for example
+    /// from a network that was trained as a classifier.
     ///
     /// # Errors
     /// [`Error::Config`] when the parameters belong to neither network.
@@ -186,7 +186,8 @@ fn rescaled_onnx(graph: &mut Graph, images: &Value) -> Result<Value> {
     Ok(graph.node("Add", &[&scaled, &shift], &[]))
 }
 
-/// Selects the tensors of an EfficientNet-Lite0 that the tracker needs. Their names begin with `prefix`, which is removed.
+/// Selects the tensors of an EfficientNet-Lite0 that the tracker needs. Their names begin with `prefix`, which is
+/// removed.
 fn lite0_tensors(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String, Tensor> {
     let own = tensors.into_iter().filter_map(|(name, tensor)| {
         let name = name.strip_prefix(prefix)?;

@@ -34,8 +34,8 @@ pub struct BandCoverage {
     pub widths: [f64; 4],
 }
 
-/// Calls `each` with the target's tracker and the annotated box, for every frame of `sequences` in which `tracker` found
-/// its target and the annotation is valid.
+/// Calls `each` with the target's tracker and the annotated box, for every frame of `sequences` in which `tracker`
+/// found its target and the annotation is valid.
 fn for_each_found(
     tracker: &Tracker,
     sequences: &[Sequence],

@@ -159,7 +159,8 @@ impl Repetition {
         Ok(report)
     }
 
-    /// Returns the number of frames that were tracked in this call, and their total time. Boxes read from files do not count.
+    /// Returns the number of frames that were tracked in this call, and their total time. Boxes read from files do not
+    /// count.
     pub fn cost(&self) -> (usize, Stages) {
         let frames = self.tracked.iter().flat_map(|sequence| &sequence.frames);
         frames.fold((0, Stages::default()), |(count, sum), frame| (count + 1, sum + frame.stages))
@@ -201,8 +202,8 @@ impl Origin {
     }
 }
 
-/// Writes the runs `all` to `folder` in the format of the server or toolkit of `set`, and replaces the folder's contents.
-/// Returns the folders whose files are to be uploaded as an archive.
+/// Writes the runs `all` to `folder` in the format of the server or toolkit of `set`, and replaces the folder's
+/// contents. Returns the folders whose files are to be uploaded as an archive.
 ///
 /// # Errors
 /// When a file cannot be written, or an existing one cannot be removed.

@@ -71,7 +71,8 @@ settings! {
     pub struct StillsConfig {
         /// Number of targets whose crops are in memory at a time, a multiple of the batch size.
         pub objects: usize where 1..=1_000_000 => "targets",
-        /// Number of reference crops and of test crops of each target. Each reference crop is paired with each test crop.
+        /// Number of reference crops and of test crops of each target. Each reference crop is paired with each test
+        /// crop.
         pub views: usize where 1..=64 => "crops",
         /// Minimum √(width · height) of the boxes to train on.
         pub least_side: f64 where 0.0..=1e4 => "pixels",
@@ -106,8 +107,8 @@ impl ExperimentConfig {
         row(&self.methods, |method| &method.key, key)
     }
 
-    /// Returns these settings with the supplement's ablation as methods: the energy model with samples from each proposal
-    /// in `ablation`.
+    /// Returns these settings with the supplement's ablation as methods: the energy model with samples from each
+    /// proposal in `ablation`.
     ///
     /// # Errors
     /// When there is no energy model, or a standard deviation is not positive.

@@ -70,8 +70,8 @@ impl MethodConfig {
         Ok(Self { objective, ..self.clone() })
     }
 
-    /// Returns the narrowest component of Eq. 5 in training, if exp f is trained as a density. Near a box f is known well;
-    /// far from it, exp f may not fall.
+    /// Returns the narrowest component of Eq. 5 in training, if exp f is trained as a density. Near a box f is known
+    /// well; far from it, exp f may not fall.
     pub fn proposal(&self) -> Option<GaussianMixture> {
         let mixture = match &self.objective {
             AnyObjective::Quality(_) | AnyObjective::SquaredQuality(_) => None,

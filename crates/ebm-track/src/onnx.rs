@@ -10,10 +10,11 @@ use crate::{Error, Result};
 impl Tracker {
     /// Exports backbone and box module as three ONNX files. Boxes are x, y, w, h in pixels of a crop.
     ///
-    /// The first file runs once for a target. It maps `pixels` `(1, 3, H, W)`, a crop about the target, normalised as the
-    /// metadata say, and the target's `box` `(1, 4)` to `modulation_0` and `modulation_1`. The second runs once for a frame.
-    /// It maps `pixels` of the frame and the modulation to `map_0` and `map_1`. The third maps these and `boxes` `(M, 4)` to
-    /// `f` `(M)`. The caller implements the classifier, which learns while tracking, and the ascent: ONNX has no gradients.
+    /// The first file runs once for a target. It maps `pixels` `(1, 3, H, W)`, a crop about the target, normalised as
+    /// the metadata say, and the target's `box` `(1, 4)` to `modulation_0` and `modulation_1`. The second runs once for
+    /// a frame. It maps `pixels` of the frame and the modulation to `map_0` and `map_1`. The third maps these and
+    /// `boxes` `(M, 4)` to `f` `(M)`. The caller implements the classifier, which learns while tracking, and the
+    /// ascent: ONNX has no gradients.
     ///
     /// # Errors
     /// When a parameter cannot be read.

@@ -38,7 +38,8 @@ settings! {
         pub method: String,
         /// Seed of the training.
         pub seed: u64 where 0..=u64::MAX,
-        /// Path of the backbone's weight file, relative to the directory that holds the run. The file may be in the run.
+        /// Path of the backbone's weight file, relative to the directory that holds the run. The file may be in the
+        /// run.
         pub backbone: PathBuf,
         /// Sizes of the module.
         pub box_module: BoxModuleConfig,
@@ -75,8 +76,8 @@ impl SavedConfig {
         moved_with(&ModelFile::at(path), &Path::new("..").join(&self.backbone))
     }
 
-    /// Writes the module of the run in `run` in half precision to the new folder `out`, for distribution. Its backbone is
-    /// the run's, or the file `backbone`. It is copied into `out` unless it lies beside `out`.
+    /// Writes the module of the run in `run` in half precision to the new folder `out`, for distribution. Its backbone
+    /// is the run's, or the file `backbone`. It is copied into `out` unless it lies beside `out`.
     ///
     /// # Errors
     /// As [`load`](Self::load); [`Error::Config`] when `out` exists.
@@ -120,12 +121,12 @@ impl SavedConfig {
         Ok(metadata.save(&path, tensors)?)
     }
 
-    /// Loads settings, backbone and box module from the file `path`, or from the run in the directory `path`. `backbone` is
-    /// the path of the backbone's file, if it was moved.
+    /// Loads settings, backbone and box module from the file `path`, or from the run in the directory `path`.
+    /// `backbone` is the path of the backbone's file, if it was moved.
     ///
     /// # Errors
-    /// [`Error::Input`] when there is no such run; [`Error::Weights`] when a file holds another network, or the backbone is
-    /// not the one that the module was trained on.
+    /// [`Error::Input`] when there is no such run; [`Error::Weights`] when a file holds another network, or the
+    /// backbone is not the one that the module was trained on.
     pub fn load(
         path: &Path,
         backbone: Option<&Path>,

@@ -32,8 +32,8 @@ pub fn preload_backbone(
     Ok(())
 }
 
-/// Opens a weight file of the backbone of `config`. Returns its parameters, by their published names, and the network for
-/// prediction.
+/// Opens a weight file of the backbone of `config`. Returns its parameters, by their published names, and the network
+/// for prediction.
 ///
 /// # Errors
 /// As [`preload_backbone`].

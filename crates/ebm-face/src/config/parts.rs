@@ -120,9 +120,9 @@ settings! {
         pub objective: AnyObjective,
         /// Optimiser.
         pub training: TrainingConfig,
-        }
+    }
 
-        /// An energy model that is trained with another objective.
+    /// An energy model that is trained with another objective.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ObjectiveConfig {

@@ -120,8 +120,8 @@ impl Data {
         Ok(data)
     }
 
-    /// Reads Pointing'04 from the folder `root` in five folds over its fifteen people. Each fold has ten people to train
-    /// on, two to validate on, and three for the results.
+    /// Reads Pointing'04 from the folder `root` in five folds over its fifteen people. Each fold has ten people to
+    /// train on, two to validate on, and three for the results.
     ///
     /// # Errors
     /// When the folder is missing, has too many defects, or fewer people than folds.

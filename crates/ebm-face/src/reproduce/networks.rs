@@ -78,8 +78,8 @@ impl NetworkSpec<'_> {
     }
 }
 
-/// Reproduces a table at paper scale: trains all rows end to end from the pretrained `weights` on `device`, and compares
-/// them.
+/// Reproduces a table at paper scale: trains all rows end to end from the pretrained `weights` on `device`, and
+/// compares them.
 ///
 /// # Errors
 /// When an image, a file or a training fails.

@@ -42,8 +42,8 @@ impl Row {
     }
 }
 
-/// A row of an ablation of the energy model: the validation error of the baselines of seed 0, refined by an energy model
-/// that was trained with other settings.
+/// A row of an ablation of the energy model: the validation error of the baselines of seed 0, refined by an energy
+/// model that was trained with other settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AblationRow {
     /// Standard deviations σ_l of Eq. 5, if these are varied.

@@ -20,8 +20,9 @@ use crate::saved::{BackboneSource, RunConfig, Saved};
 use crate::training::Batch;
 use crate::{Error, Result};
 
-/// Returns the folders of the networks below `path`. If `path` is the run of one network, these are `path` and, beside it,
-/// the energy model of the same seed. If `path` is the folder of a table, these are all its runs except the ablation.
+/// Returns the folders of the networks below `path`. If `path` is the run of one network, these are `path` and, beside
+/// it, the energy model of the same seed. If `path` is the folder of a table, these are all its runs except the
+/// ablation.
 ///
 /// # Errors
 /// [`Error::Input`] when there is no run; [`Error::Data`] when the folder cannot be read.
@@ -109,8 +110,8 @@ fn extract(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Pr
     extractor.extract(stage, faces, 0, progress)?.batch_of_all(None)
 }
 
-/// Returns Algorithm S2 with the λ that gives the saved energy model the lowest error on `faces`. The ascent starts from
-/// the mode of each coordinate's density.
+/// Returns Algorithm S2 with the λ that gives the saved energy model the lowest error on `faces`. The ascent starts
+/// from the mode of each coordinate's density.
 ///
 /// # Errors
 /// [`Error::Config`] when `saved` is a baseline; else when an image or the network fails.

@@ -25,18 +25,18 @@ use crate::{Error, Result, biwi};
 pub enum FaceSource {
     /// A folder of images with ages.
     Ages {
-    /// Folder of the images.
-    images: PathBuf,
-    /// CSV file with the columns `file` and `age`. Without it, every image with an age in its name is read.
-    split: Option<PathBuf>,
-    /// Years to add to each age of `split`. If `None`, the ages in the file names decide between 0 and 21.
+        /// Folder of the images.
+        images: PathBuf,
+        /// CSV file with the columns `file` and `age`. Without it, every image with an age in its name is read.
+        split: Option<PathBuf>,
+        /// Years to add to each age of `split`. If `None`, the ages in the file names decide between 0 and 21.
         shift: Option<f32>,
     },
     /// A folder of images and a CSV file with the column `file` and one column for each coordinate.
     Listed {
-    /// Folder of the images.
-    images: PathBuf,
-    /// Path of the CSV file.
+        /// Folder of the images.
+        images: PathBuf,
+        /// Path of the CSV file.
         split: PathBuf,
     },
     /// An npz file of images and poses, in the format of FSA-Net's BIWI files.

@@ -17,9 +17,9 @@ use crate::config::ExperimentConfig;
 use crate::training::{PairSource, StreamPairs};
 use crate::{Error, Result};
 
-/// Returns the paths in the folder `datasets` that paper scale, or its ablation, needs and that are missing. Its folders
-/// are `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`. `otb100` and `nfs`, both in the layout of OTB-100, are
-/// optional for Table 3.
+/// Returns the paths in the folder `datasets` that paper scale, or its ablation, needs and that are missing. Its
+/// folders are `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`. `otb100` and `nfs`, both in the layout of
+/// OTB-100, are optional for Table 3.
 pub fn missing(is_ablation: bool, datasets: &Path) -> Vec<PathBuf> {
     let training = [
         "lasot",
@@ -33,8 +33,8 @@ pub fn missing(is_ablation: bool, datasets: &Path) -> Vec<PathBuf> {
     needed.filter(|path| !path.exists()).collect()
 }
 
-/// Trains and compares the box modules as the paper does, with the data in the folder `datasets`. Table 3 is measured on
-/// UAV123, and the ablation on OTB-100 and NFS together.
+/// Trains and compares the box modules as the paper does, with the data in the folder `datasets`. Table 3 is measured
+/// on UAV123, and the ablation on OTB-100 and NFS together.
 ///
 /// # Errors
 /// When data cannot be read, or a training fails.

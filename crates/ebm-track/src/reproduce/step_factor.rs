@@ -13,8 +13,8 @@ use crate::method::{MethodConfig, Refinement};
 use crate::tracker::{BoxConfig, refine_box};
 use crate::training::PairFeatures;
 
-/// Returns, for each of `refinements`, the IoU with the true box before and after refinement of one perturbed box in each
-/// test crop. Boxes are refined as in the tracker, and all refinements start from the same boxes.
+/// Returns, for each of `refinements`, the IoU with the true box before and after refinement of one perturbed box in
+/// each test crop. Boxes are refined as in the tracker, and all refinements start from the same boxes.
 pub(super) fn box_accuracy(
     network: &BoxModule,
     batches: impl IntoIterator<Item = Result<PairFeatures>>,
@@ -45,7 +45,8 @@ pub(super) fn box_accuracy(
     Ok(overlaps)
 }
 
-/// Returns the factor of the step lengths of `method` with the highest mean IoU on the held-out pairs, or 1 without any.
+/// Returns the factor of the step lengths of `method` with the highest mean IoU on the held-out pairs, or 1 without
+/// any.
 ///
 /// # Errors
 /// When the network refuses the pairs.

@@ -1,5 +1,5 @@
-//! Training of box modules on still images with boxes, as ATOM does with COCO, and on generated videos. All methods train
-//! side by side on the same pairs.
+//! Training of box modules on still images with boxes, as ATOM does with COCO, and on generated videos. All methods
+//! train side by side on the same pairs.
 
 use std::path::PathBuf;
 

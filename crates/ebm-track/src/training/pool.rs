@@ -31,8 +31,8 @@ impl PoolSize {
     }
 }
 
-/// Pairs of crops from a pool. The pool is refilled when each reference crop has been paired once with each test crop of
-/// its target. A batch has each target at most once. Clones share the pool, so that several trainings can use it.
+/// Pairs of crops from a pool. The pool is refilled when each reference crop has been paired once with each test crop
+/// of its target. A batch has each target at most once. Clones share the pool, so that several trainings can use it.
 #[derive(Clone)]
 pub struct PooledPairs {
     pool: Rc<RefCell<Pool>>,
@@ -50,8 +50,8 @@ struct Pool {
 type Side = fn(&PairFeatures) -> (&BackboneFeatures, &Tensor);
 
 impl PooledPairs {
-    /// Pairs the crops of `source`. Its batches have `size.batch_size` pairs, and `size.views` consecutive pairs have the
-    /// same target. `key` determines the pairing.
+    /// Pairs the crops of `source`. Its batches have `size.batch_size` pairs, and `size.views` consecutive pairs have
+    /// the same target. `key` determines the pairing.
     ///
     /// # Errors
     /// For sizes without a batch, and for objects that do not fill batches.
@@ -64,7 +64,8 @@ impl PooledPairs {
         Ok(Self { pool: Rc::new(RefCell::new(Pool { source, held: None })), size, key })
     }
 
-    /// Returns the indices of the reference crops and of the test crops in the batch number `place` of the pool number `pool`.
+    /// Returns the indices of the reference crops and of the test crops in the batch number `place` of the pool number
+    /// `pool`.
     fn items(&self, pool: usize, place: usize) -> [Vec<usize>; 2] {
         let PoolSize { objects, views, batch_size } = self.size;
         let (key, batches) = (self.key.index(pool as u64), objects / batch_size);

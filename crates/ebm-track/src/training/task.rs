@@ -21,7 +21,8 @@ pub struct BoxModuleTask {
 }
 
 impl BoxModuleTask {
-    /// Prepares the training of the trainable parameters of `store`, from which `module` was built in f32, by `objective`.
+    /// Prepares the training of the trainable parameters of `store`, from which `module` was built in f32, by
+    /// `objective`.
     ///
     /// # Errors
     /// When the proposal of the objective is invalid.
@@ -38,14 +39,15 @@ impl BoxModuleTask {
         Ok(Self { module, learner: Learner::new(store, updater), source, objective, key })
     }
 
-    /// Makes this task one of the processes of `group`. Each process has a share of each batch and its own random draws.
+    /// Makes this task one of the processes of `group`. Each process has a share of each batch and its own random
+    /// draws.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
-    /// Returns the mean loss of `batches` without training. Normalisations use their running statistics, and samples are
-    /// drawn from `key`.
+    /// Returns the mean loss of `batches` without training. Normalisations use their running statistics, and samples
+    /// are drawn from `key`.
     ///
     /// # Errors
     /// When shapes do not fit or a box has no extent.

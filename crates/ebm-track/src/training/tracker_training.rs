@@ -44,8 +44,8 @@ pub struct TrackerTraining {
 
 /// Frozen backbone, and data to train and to validate on.
 pub struct TrackerData {
-backbone: Arc<Backbone>,
-/// Sequences to train on and to validate on, until their pairs are built.
+    backbone: Arc<Backbone>,
+    /// Sequences to train on and to validate on, until their pairs are built.
     sequences: [Vec<Sequence>; 2],
     pairs: Vec<PairFeatures>,
 }

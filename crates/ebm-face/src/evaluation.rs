@@ -30,7 +30,7 @@ impl Head {
 
 /// Scores of a head: f of an energy model, the log-density of a baseline.
 impl EnergyModel for Head {
-    /// [`features`](Head::features).
+    /// Output of [`features`](Head::features).
     type Features = Tensor;
 
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
@@ -38,7 +38,7 @@ impl EnergyModel for Head {
             Self::Energy(head) => head.score(features, y),
             Self::Baseline(model, _) => model.log_prob(features, y)?.ok_or(ebm_core::Error::Unsupported {
                 what: "a density",
-                remedy: "this baseline has an estimate alone",
+                remedy: "this baseline has only a point estimate; take another one",
             }),
         }
     }
@@ -60,9 +60,10 @@ impl EnergyModel for Head {
 pub fn estimates(head: &Head, outputs: &Tensor) -> Result<Tensor> {
     match head {
         Head::Baseline(model, _) => Ok(model.predict(outputs)?.detach()),
-        Head::Energy(_) => {
-            Err(Error::config("of the estimates", "an energy model has none before refinement"))
-        }
+        Head::Energy(_) => Err(Error::config(
+            "of the estimates",
+            "an energy model has no estimates before refinement; give a baseline",
+        )),
     }
 }
 

@@ -246,7 +246,7 @@ impl Predictor {
         }
         let ascent = step_length.map(|length| energy.config.experiment.refinement.ascent(length));
         let ascent = ascent.or_else(|| energy.refinement.clone());
-        let ascent = ascent.ok_or_else(|| fail("the energy model says no step length; give one"))?;
+        let ascent = ascent.ok_or_else(|| fail("the energy model has no stored step length; give one"))?;
         Ok(Self { energy, baseline, ascent })
     }
 

@@ -203,7 +203,7 @@ impl Saved {
     pub fn onnx(&self) -> Result<Vec<Part>> {
         let Head::Energy(head) = &self.head else {
             let reason =
-                format!("{} is a baseline, and f is written; give an energy model", self.config.method);
+                format!("{} is a baseline, which has no f; give an energy model", self.config.method);
             return Err(Error::config("of the ONNX file", reason));
         };
         let experiment = &self.config.experiment;
@@ -231,7 +231,7 @@ impl Saved {
 
 /// Returns the path of the backbone's file below the model `file`, which is `weights` if given.
 fn base_of(file: &ModelFile, weights: Option<&Path>) -> Result<PathBuf> {
-    let unnamed = || Error::weights(&file.path, "it names no backbone; give the backbone's place");
+    let unnamed = || Error::weights(&file.path, "it names no backbone; give the backbone's path");
     weights.map(Path::to_owned).or_else(|| file.base_path()).ok_or_else(unnamed)
 }
 

@@ -140,7 +140,7 @@ impl SavedConfig {
         Self::of(ModelFile::of(&WeightBytes::read(&model)?, device)?, device, |config| {
             let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
             if !backbone.is_file() {
-                let reason = "there is no such file, and the box module was trained on this backbone; copy it here, or give its place: --backbone";
+                let reason = "the box module was trained on this backbone, and there is no such file; copy it here, or give its path: --backbone";
                 return Err(Error::weights(backbone, reason));
             }
             Ok(WeightBytes::read(&backbone)?)

@@ -45,7 +45,10 @@ impl MapGrid {
 impl Backbone for MapGrid {
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
         if train {
-            return Err(Error::config("of the frozen.grid", "its part of the network is frozen"));
+            return Err(Error::config(
+                "of the frozen.grid",
+                "the network below the grid is frozen and cannot be trained",
+            ));
         }
         let map = self.network.frozen_maps(images)?;
         let (_, height, width, _) = map.dims4()?;

@@ -1,4 +1,4 @@
-//! The parts of an experiment's configuration.
+//! Parts of an experiment's configuration.
 
 use candle_core::Var;
 use ebm_core::parametric::Baseline;
@@ -112,7 +112,7 @@ impl TrainingConfig {
 }
 
 settings! {
-    /// The energy-based model and its training.
+    /// Energy-based model and its training.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct EnergyConfig {
@@ -162,7 +162,7 @@ impl RefinementConfig {
 }
 
 settings! {
-    /// The supplement's study of σ.
+    /// Ablation of σ in the supplement.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct AblationConfig {

@@ -122,7 +122,7 @@ pub fn mini(
     let Some(BackboneTraining { method, training }) =
         config.frozen.as_ref().and_then(|frozen| frozen.trunk.as_ref())
     else {
-        let reason = "frozen.trunk says how the trunk is trained, and is missing";
+        let reason = "frozen.trunk is missing; it sets how the trunk is trained";
         return Err(Error::config(&config.title, reason));
     };
     let own = ExperimentConfig { training: training.clone(), ..config.clone() };

@@ -81,7 +81,7 @@ pub fn evaluate(
     let ascent = match ascent.or(recorded) {
         Some(ascent) => ascent,
         None if !saved.iter().any(|saved| saved.head.is_energy()) => config.refinement.ascent(0.0),
-        None => return Err(fail("the energy model says no step length; give one")),
+        None => return Err(fail("the energy model has no stored step length; give one")),
     };
     // Heads on one backbone share its features.
     let mut tables: BTreeMap<String, [Rc<Batch>; 2]> = BTreeMap::new();
@@ -122,7 +122,7 @@ pub fn choose_refinement(
 ) -> Result<GradientAscent> {
     let (config, head) = (&saved.config.experiment, &saved.head);
     if !head.is_energy() {
-        return Err(Error::config("of the refinement", "a baseline does not ascend"));
+        return Err(Error::config("of the refinement", "a baseline has no refinement; give an energy model"));
     }
     let all = extract(saved, faces, "validation images", progress)?;
     let densities = coordinate_densities(head, &all, &config.density)?;

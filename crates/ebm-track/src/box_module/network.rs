@@ -168,7 +168,8 @@ fn scaled(maps: &Tensor, vectors: &Tensor) -> Result<Tensor> {
 pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
     let (batch, count, _) = corners.dims3()?;
     if batch != crops {
-        let reason = format!("there are boxes for {batch} crops, and {crops} crops");
+        let reason =
+            format!("there are boxes for {batch} crops, but {crops} crops; give boxes for each crop");
         return Err(Error::config("of the box module", reason));
     }
     let crop: Vec<f64> = (0..batch).flat_map(|crop| std::iter::repeat_n(crop as f64, count)).collect();

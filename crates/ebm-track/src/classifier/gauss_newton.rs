@@ -5,7 +5,8 @@ use super::least_squares::Samples;
 use crate::Result;
 
 /// Runs `steps` Gauss-Newton steps from `theta` and returns the last θ. Each step linearises the scores about θ and
-/// minimises the quadratic model by `iterations` of conjugate gradients. `lambda` is the factor of ‖θ_b‖² of each block.
+/// minimises the quadratic model by `iterations` of conjugate gradients. `lambda` is the factor of ‖θ_b‖² of each
+/// block.
 pub(super) fn gauss_newton(
     samples: &Samples,
     lambda: &[f64],
@@ -144,7 +145,8 @@ mod tests {
         b
     }
 
-    /// Returns the step of one dense Gauss-Newton solve, with the Jacobian of the stacked residuals by central differences.
+    /// Returns the step of one dense Gauss-Newton solve, with the Jacobian of the stacked residuals by central
+    /// differences.
     fn dense_step(samples: &Samples, lambda: &[f64], theta: &Blocks) -> Vec<f64> {
         let residuals = |theta: &Blocks| -> Vec<f64> {
             let linearised = samples.linearise(&filter(theta).unwrap()).unwrap();

@@ -9,8 +9,8 @@ pub(super) fn kernel_shift(kernel: usize) -> f64 {
     if kernel.is_multiple_of(2) { 0.5 } else { 0.0 }
 }
 
-/// Returns a Gaussian label `(1, size, size)` with standard deviation `sigma` cells, for a filter of `kernel²` taps. Its
-/// centre is `offset` = (y, x) cells from the centre of the grid.
+/// Returns a Gaussian label `(1, size, size)` with standard deviation `sigma` cells, for a filter of `kernel²` taps.
+/// Its centre is `offset` = (y, x) cells from the centre of the grid.
 pub(super) fn gaussian_label(
     size: usize,
     kernel: usize,

@@ -4,8 +4,8 @@ use candle_core::Tensor;
 
 use crate::Result;
 
-/// Samples in slots. The samples of the first frame stay. When the memory is full, a new sample replaces the one with the
-/// least weight among the others.
+/// Samples in slots. The samples of the first frame stay. When the memory is full, a new sample replaces the one with
+/// the least weight among the others.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     /// Samples `(capacity, H·W, P)`. The first ones are in use.
@@ -16,8 +16,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Creates a memory with the `samples` `(N, H·W, P)` and `targets` `(N, H, W)` of the first frame, equally weighted. They
-    /// keep at least the fraction `initial_share` of the total weight. A `capacity` below N + 1 is raised to it.
+    /// Creates a memory with the `samples` `(N, H·W, P)` and `targets` `(N, H, W)` of the first frame, equally
+    /// weighted. They keep at least the fraction `initial_share` of the total weight. A `capacity` below N + 1 is
+    /// raised to it.
     pub fn new(samples: &Tensor, targets: &Tensor, capacity: usize, initial_share: f64) -> Result<Self> {
         let initial = samples.dim(0)?;
         let capacity = capacity.max(initial + 1);
@@ -32,8 +33,9 @@ impl Memory {
         Ok(Self { samples: room(samples)?, targets: room(targets)?, weights })
     }
 
-    /// Adds `sample` `(1, H·W, P)` with `target` `(1, H, W)`. Its weight is 1 / (1 − rate) times the weight of the sample
-    /// before it. The first one has the weight `rate` if the samples of the first frame together have 1 / (1 − rate).
+    /// Adds `sample` `(1, H·W, P)` with `target` `(1, H, W)`. Its weight is 1 / (1 − rate) times the weight of the
+    /// sample before it. The first one has the weight `rate` if the samples of the first frame together have 1 / (1 −
+    /// rate).
     pub fn add(&mut self, sample: &Tensor, target: &Tensor, rate: f64) -> Result<()> {
         let slot = self.weights.add(rate);
         self.samples.slice_set(&sample.contiguous()?, 0, slot)?;
@@ -71,9 +73,9 @@ impl Weights {
         Self { shares, initial, last: None, capacity, initial_share }
     }
 
-    /// Adds the weight of one more sample and returns its slot. Before normalisation, the weight is 1 / (1 − rate) times the
-    /// last one. With a constant rate, the fraction of a new sample tends to the rate. A single frame with another rate
-    /// hardly differs from its neighbours.
+    /// Adds the weight of one more sample and returns its slot. Before normalisation, the weight is 1 / (1 − rate)
+    /// times the last one. With a constant rate, the fraction of a new sample tends to the rate. A single frame with
+    /// another rate hardly differs from its neighbours.
     fn add(&mut self, rate: f64) -> usize {
         let slot = if self.shares.len() < self.capacity {
             self.shares.push(0.0);
@@ -132,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The reference sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share
+    /// ATOM's code sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share
     /// of 0.01 a hard negative's is 0.01 / 0.98 = 0.010204 of 1.010204 in all, which is 0.010101, and not its
     /// rate of 0.02.
     #[test]

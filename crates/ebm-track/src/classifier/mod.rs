@@ -101,9 +101,9 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Trains w₁ and w₂ on views of the first frame. `features` `(N, C, H, H)` are [`normalised`](Self::normalised). In view
-    /// i, the target is `offsets[i]` = (y, x) cells from the centre. `target_cells` is √(width · height) of the target, in
-    /// cells.
+    /// Trains w₁ and w₂ on views of the first frame. `features` `(N, C, H, H)` are [`normalised`](Self::normalised). In
+    /// view i, the target is `offsets[i]` = (y, x) cells from the centre. `target_cells` is √(width · height) of the
+    /// target, in cells.
     ///
     /// # Errors
     /// [`crate::Error::Config`] for invalid settings; else when a tensor operation fails.
@@ -214,8 +214,8 @@ impl Classifier {
     }
 }
 
-/// Returns the standard deviations of the initial w₂, a filter of `taps` numbers, and of the initial w₁, a projection of
-/// `channels` channels. As in ATOM, w₂ starts near zero, so that the first step changes w₂ alone.
+/// Returns the standard deviations of the initial w₂, a filter of `taps` numbers, and of the initial w₁, a projection
+/// of `channels` channels. As in ATOM, w₂ starts near zero, so that the first step changes w₂ alone.
 fn initial_deviations(channels: usize, taps: usize) -> [f64; 2] {
     [(taps as f64).recip(), (channels as f64).sqrt().recip()]
 }

@@ -42,7 +42,7 @@ impl HeldOut {
     }
 }
 
-/// Trains all methods side by side and measures their modules.
+/// A trainer of all methods, side by side, which also measures their modules.
 pub(super) struct MethodTrainer<'a> {
     pub config: &'a ExperimentConfig,
     pub options: &'a Options,

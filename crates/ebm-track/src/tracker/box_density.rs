@@ -63,8 +63,8 @@ impl BoxDensity {
         Ok(edge_regions(&self.edges, level)?)
     }
 
-    /// Returns a region of each edge with probability 0.9. With a calibration, the region is an interval about the box's
-    /// edge, scaled to contain 90 % of the edges in the calibration videos. Without one, p(y|x) gives the region.
+    /// Returns a region of each edge with probability 0.9. With a calibration, the region is an interval about the
+    /// box's edge, scaled to contain 90 % of the edges in the calibration videos. Without one, p(y|x) gives the region.
     ///
     /// # Errors
     /// When the samples have no spread.
@@ -92,7 +92,8 @@ impl BoxDensity {
         Ok(self.edges.joint([2, 1], size)?)
     }
 
-    /// Returns the effective sample size, from 1 to M: the number of independent draws from p with about the same accuracy.
+    /// Returns the effective sample size, from 1 to M: the number of independent draws from p with about the same
+    /// accuracy.
     pub fn effective_sample_size(&self) -> f64 {
         self.edges.effective_sample_size()
     }

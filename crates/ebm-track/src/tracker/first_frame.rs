@@ -18,8 +18,8 @@ pub(super) struct FirstFrame {
     pub reference: BackboneFeatures,
     /// Box of the target in the plain crop.
     pub reference_box: Rect,
-    /// Normalised layer3 of all views `(N, C, H, H)`. Copies with dropped channels come last; they were normalised before
-    /// the dropout.
+    /// Normalised layer3 of all views `(N, C, H, H)`. Copies with dropped channels come last; they were normalised
+    /// before the dropout.
     pub views: Tensor,
     /// Position of the target in each view, as (y, x) cells from the centre.
     pub offsets: Vec<[f64; 2]>,
@@ -83,7 +83,8 @@ mod tests {
     use super::*;
 
     /// Two channels of one cell, 3 and 4, have a mean square of 12.5. With p = 0.5, a channel that stays is doubled to
-    /// 6 / √12.5 or 8 / √12.5, independent of the other channel. If normalisation came last, a single channel would be √2.
+    /// 6 / √12.5 or 8 / √12.5, independent of the other channel. If normalisation came last, a single channel would be
+    /// √2.
     #[test]
     fn channels_are_dropped_after_the_normalisation() {
         let map = Tensor::new(&[[[[3f32]], [[4.0]]]], &Device::Cpu).unwrap();

@@ -133,8 +133,8 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     /// Starts with the target in the box `bbox` of the first frame `image`. All random numbers come from `key`.
     ///
     /// # Errors
-    /// [`Error::Input`] for a box without extent or outside the image, [`Error::Config`] for invalid settings; else when a
-    /// network refuses.
+    /// [`Error::Input`] for a box without extent or outside the image, [`Error::Config`] for invalid settings; else
+    /// when a network refuses.
     pub fn start(
         networks: &'a Networks<B>,
         config: &TrackerConfig,

@@ -12,8 +12,8 @@ use crate::Result;
 use crate::box_module::{BoxNetwork, PixelSteps, TargetFeatures, TestFeatures, rects};
 use crate::method::{Refinement, StepCoordinates};
 
-/// Refines the box `start` of a test crop: `start` and random boxes about it climb f, and the best are averaged. Returns
-/// the box and the mean f of the best boxes, or `None` if no refined box has a valid shape.
+/// Refines the box `start` of a test crop: `start` and random boxes about it climb f, and the best are averaged.
+/// Returns the box and the mean f of the best boxes, or `None` if no refined box has a valid shape.
 ///
 /// # Errors
 /// When the network refuses.

@@ -67,7 +67,7 @@ pub struct Interpolation {
 }
 
 impl Interpolation {
-    /// Interpolates from `cells` to `cells · factor` values along each side. Value `factor · i` equals cell i.
+    /// Creates the interpolation from `cells` to `cells · factor` values along each side. Value `factor · i` equals cell i.
     pub fn new(cells: usize, factor: usize) -> Self {
         let pixels = cells * factor;
         // The periodic sinc. With an even number of cells, the highest frequency is split between its two signs.

@@ -210,7 +210,7 @@ settings! {
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct FrozenConfig {
-        /// Number of views of a training image that have features: the image itself and augmented copies.
+        /// Number of views of each training image: the image itself and augmented copies.
         pub views: usize where 1..=1000,
         /// Cells along each side of a grid over the map of the trunk's frozen blocks. g_x holds the mean of the map
         /// in each cell. With 0, g_x is the output of the trunk.

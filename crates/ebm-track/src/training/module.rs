@@ -20,7 +20,7 @@ use crate::saved::{DensityConfig, SavedConfig};
 pub struct ModuleTraining<'a> {
     /// Settings of the experiment.
     pub config: &'a ExperimentConfig,
-    /// Method, one of the settings. Its key and the seed determine the random numbers.
+    /// Method, one of `config.methods`. Its key and the seed determine the random numbers.
     pub method: &'a MethodConfig,
     /// Seed of the initial values and the samples.
     pub seed: u64,

@@ -42,9 +42,9 @@ impl EnergyHeadConfig {
 #[derive(Clone, Debug)]
 pub struct EnergyHead {
     y_layers: Vec<(Tensor, Tensor)>,
-    /// `(H, X + K)` and `(H)`.
+    /// Weight `(H, X + K)` and bias `(H)` of the layer on `[g_x; g_y]`.
     join: (Tensor, Tensor),
-    /// `(1, H)` and `(1)`.
+    /// Weight `(1, H)` and bias `(1)` of the last layer.
     out: (Tensor, Tensor),
     /// X, the length of g_x.
     num_features: usize,
@@ -54,7 +54,7 @@ pub struct EnergyHead {
 /// Weights of the layer on `[g_x; g_y]`, split into W_x and W_y.
 #[derive(Debug)]
 struct SplitWeights {
-    /// W_x, (H, X).
+    /// W_x `(H, X)`.
     x_weight: Tensor,
     /// All layers that depend on y.
     late: LateFusion,

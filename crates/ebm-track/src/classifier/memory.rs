@@ -34,8 +34,7 @@ impl Memory {
     }
 
     /// Adds `sample` `(1, H·W, P)` with `target` `(1, H, W)`. Its weight is 1 / (1 − rate) times the weight of the
-    /// sample before it. The first one has the weight `rate` if the samples of the first frame together have 1 / (1 −
-    /// rate).
+    /// sample before it. The first one has the weight `rate`, relative to 1 / (1 − rate) of the first frame's samples.
     pub fn add(&mut self, sample: &Tensor, target: &Tensor, rate: f64) -> Result<()> {
         let slot = self.weights.add(rate);
         self.samples.slice_set(&sample.contiguous()?, 0, slot)?;

@@ -17,8 +17,7 @@ const MAX_BYTES: usize = 2 << 30;
 /// [`biwi::faces_of_arrays`] converts them. The checksums of the archive are not verified.
 ///
 /// # Errors
-/// [`Error::Data`] when the file is missing, is not such an archive, lacks an array, or has more defects than
-/// `tolerance` allows.
+/// [`Error::Data`] when the file is missing, is no such archive, lacks an array, or exceeds `tolerance`.
 pub fn read_npz(path: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let fail = |detail: String| {
         let expected = "an npz file of faces and poses";

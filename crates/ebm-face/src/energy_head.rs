@@ -33,8 +33,7 @@ impl EnergyHeadConfig {
     }
 }
 
-/// The head f(x, y). Fully-connected layers with ReLU compute g_y from y; a layer with ReLU on `[g_x; g_y]` and a
-/// linear layer follow.
+/// The head f(x, y): layers with ReLU from y to g_y, a layer with ReLU on `[g_x; g_y]`, and a linear layer.
 ///
 /// The layer on `[g_x; g_y]` is one parameter, as published, but two products: W_x g_x once for each image in
 /// [`features`](Self::features), and W_y g_y for each candidate ([`LateFusion`]). Constant parameters are split and

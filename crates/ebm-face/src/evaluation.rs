@@ -12,8 +12,7 @@ use crate::{Error, Result};
 const ROWS: usize = 256;
 
 impl Head {
-    /// Computes the part of the head that does not depend on y, from `g_x` `(N, X)`. For a baseline these are its
-    /// outputs `(N, P)`.
+    /// Computes all that does not depend on y from `g_x` `(N, X)`. For a baseline, these are its outputs `(N, P)`.
     ///
     /// # Errors
     /// When `g_x` has another shape.
@@ -78,8 +77,7 @@ pub fn refined(head: &Head, g_x: &Tensor, y0: &Tensor, ascent: &GradientAscent) 
     })
 }
 
-/// Returns `true` for the errors of a baseline that has no density. The ranks of Niu et al., and CORAL's ranks before
-/// it converges, may be inconsistent.
+/// Returns `true` for errors of a baseline without a density, such as inconsistent ranks of Niu et al. or early CORAL.
 fn lacks_density(error: &ebm_core::Error) -> bool {
     matches!(error, ebm_core::Error::InconsistentRanks { .. } | ebm_core::Error::Unsupported { .. })
 }

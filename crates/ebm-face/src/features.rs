@@ -14,8 +14,7 @@ use crate::config::InputConfig;
 use crate::training::{Batch, images, targets};
 use crate::{Backbone, Result};
 
-/// Features of one view of a list of images, row by row, with the targets. An image that could not be read has no
-/// row.
+/// Features of one view of a list of images, row by row, with the targets. An image that could not be read has no row.
 #[derive(Clone, Debug)]
 pub struct FeatureTable {
     /// g_x `(N, X)`, or the maps of the frozen part of the backbone `(N, …)`.
@@ -41,8 +40,7 @@ pub struct FeatureExtractor<'a> {
 
 /// Images per pass through the network.
 const BATCH: usize = 8;
-/// Seed of the randomness that all heads share: views, and the training of a backbone. It is the same for every run, so
-/// that results can be compared.
+/// Seed of views and of a backbone's training, which all heads share. It is the same for every run.
 pub(crate) const SHARED_SEED: u64 = 2020;
 
 impl FeatureExtractor<'_> {

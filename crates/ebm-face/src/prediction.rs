@@ -34,11 +34,7 @@ const INTERVAL: f64 = 0.9;
 
 /// Chooses from `baselines`, by name, the one whose estimate starts the ascent. [`PredictorOptions::baseline`]
 /// documents the rule; `asked` is its value. `place` begins the message of an error, for example "the program holds".
-fn choose_baseline<T>(
-    asked: Option<&str>,
-    mut baselines: BTreeMap<&str, T>,
-    place: &str,
-) -> Result<Option<T>> {
+fn pick_baseline<T>(asked: Option<&str>, mut baselines: BTreeMap<&str, T>, place: &str) -> Result<Option<T>> {
     match asked {
         Some(NO_BASELINE) => Ok(None),
         Some(name) => baselines.remove(name).map(Some).ok_or_else(|| {
@@ -195,11 +191,8 @@ impl Predictor {
         let of_seed =
             found.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
         let baselines = of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
-        let baseline = choose_baseline(
-            options.baseline.as_deref(),
-            baselines,
-            &format!("{place}, seed {}, has", energy.seed),
-        )?;
+        let place = format!("{place}, seed {}, has", energy.seed);
+        let baseline = pick_baseline(options.baseline.as_deref(), baselines, &place)?;
         let weights = options.weights.as_deref();
         let baseline = baseline.map(|path| Saved::load(path, weights)).transpose()?;
         Self::new(Saved::load(model, weights)?, baseline, options.step_length)
@@ -212,7 +205,7 @@ impl Predictor {
     /// backbone of these networks.
     pub fn bundled(options: &PredictorOptions) -> Result<Self> {
         let held = [(BUNDLED_BASELINE, BUNDLED[1])].into();
-        let baseline = choose_baseline(options.baseline.as_deref(), held, "the program holds")?;
+        let baseline = pick_baseline(options.baseline.as_deref(), held, "the program holds")?;
         let load = |bytes| {
             let file = WeightBytes::embedded("the bundled network of ages", bytes);
             Saved::of(ModelFile::of(&file, &Device::Cpu)?, |_| {
@@ -223,8 +216,7 @@ impl Predictor {
         Self::new(load(BUNDLED[0])?, baseline.map(load).transpose()?, options.step_length)
     }
 
-    /// Joins an energy model with a baseline. The step length λ `step_length` replaces the one stored with the energy
-    /// model.
+    /// Joins an energy model with a baseline. The step length λ `step_length` replaces the stored one.
     ///
     /// # Errors
     /// [`Error::Config`] when `energy` is a baseline, when `baseline` is an energy model, when they are for different

@@ -239,8 +239,7 @@ fn base_of(file: &ModelFile, weights: Option<&Path>) -> Result<PathBuf> {
 /// folder, and their common backbone lies beside these. `weights` is the path of the backbone's file, if it was moved.
 ///
 /// # Errors
-/// [`Error::Config`] when the networks have different backbones or `out` exists; else when a file cannot be read or
-/// written.
+/// [`Error::Config`] when backbones differ or `out` exists; else when a file cannot be read or written.
 pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> {
     let fail = |reason: String| Error::config("of the packed networks", reason);
     if out.exists() {

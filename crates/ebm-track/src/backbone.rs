@@ -186,8 +186,7 @@ fn rescaled_onnx(graph: &mut Graph, images: &Value) -> Result<Value> {
     Ok(graph.node("Add", &[&scaled, &shift], &[]))
 }
 
-/// Selects the tensors of an EfficientNet-Lite0 that the tracker needs. Their names begin with `prefix`, which is
-/// removed.
+/// Selects the tensors of an EfficientNet-Lite0 that the tracker needs, and removes `prefix` from their names.
 fn lite0_tensors(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String, Tensor> {
     let own = tensors.into_iter().filter_map(|(name, tensor)| {
         let name = name.strip_prefix(prefix)?;

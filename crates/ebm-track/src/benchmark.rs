@@ -159,8 +159,7 @@ impl Repetition {
         Ok(report)
     }
 
-    /// Returns the number of frames that were tracked in this call, and their total time. Boxes read from files do not
-    /// count.
+    /// Returns the number of frames that were tracked, and their total time. Boxes read from files do not count.
     pub fn cost(&self) -> (usize, Stages) {
         let frames = self.tracked.iter().flat_map(|sequence| &sequence.frames);
         frames.fold((0, Stages::default()), |(count, sum), frame| (count + 1, sum + frame.stages))

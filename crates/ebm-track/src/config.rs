@@ -71,8 +71,7 @@ settings! {
     pub struct StillsConfig {
         /// Number of targets whose crops are in memory at a time, a multiple of the batch size.
         pub objects: usize where 1..=1_000_000 => "targets",
-        /// Number of reference crops and of test crops of each target. Each reference crop is paired with each test
-        /// crop.
+        /// Number of reference crops and of test crops of each target, which are all paired with each other.
         pub views: usize where 1..=64 => "crops",
         /// Minimum √(width · height) of the boxes to train on.
         pub least_side: f64 where 0.0..=1e4 => "pixels",

@@ -38,8 +38,7 @@ settings! {
         pub method: String,
         /// Seed of the training.
         pub seed: u64 where 0..=u64::MAX,
-        /// Path of the backbone's weight file, relative to the directory that holds the run. The file may be in the
-        /// run.
+        /// Path of the backbone's weight file, relative to the directory that holds the run, or in the run.
         pub backbone: PathBuf,
         /// Sizes of the module.
         pub box_module: BoxModuleConfig,

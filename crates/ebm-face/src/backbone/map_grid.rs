@@ -15,12 +15,10 @@ pub(crate) struct MapGrid {
 }
 
 impl MapGrid {
-    /// Lays a grid of `cells` × `cells` over the map that the frozen part of `network` computes from images with sides
-    /// of `size` pixels.
+    /// Lays a grid of `cells` × `cells` over the frozen map of `network` for images with sides of `size` pixels.
     ///
     /// # Errors
-    /// [`Error::Config`] when nothing of the network is frozen, or its map has fewer rows or columns than the
-    /// grid.
+    /// [`Error::Config`] when nothing of the network is frozen, or its map has fewer rows or columns than the grid.
     pub fn new(network: Box<dyn Backbone>, cells: usize, size: usize) -> Result<Self> {
         let image = Tensor::zeros((1, 3, size, size), DType::F32, &Device::Cpu)?;
         let map = network.frozen_maps(&image)?;

@@ -25,9 +25,8 @@ use crate::{Error, Result};
 
 /// A network that computes the features g_x of normalised images, for the heads.
 ///
-/// Any network can implement this trait. `ConvNeXt` shows how to wrap a model of `candle_transformers`. Test the
-/// gradients of a new backbone: candle's `softmax_last_dim` and its layer normalisation of a contiguous tensor silently
-/// pass no gradient.
+/// `ConvNeXt` shows how to wrap a model of `candle_transformers`. Test the gradients of a new backbone: candle's
+/// `softmax_last_dim` and its layer normalisation of a contiguous tensor silently pass no gradient.
 pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// Computes g_x `(B, C)` of `images` `(B, 3, H, W)`. With `train`, the result is in the graph, and batch
     /// normalisation uses the statistics of the batch.
@@ -36,8 +35,7 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// [`Error::Input`] for images of a shape that the network does not accept.
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor>;
 
-    /// Computes the output of the frozen part of the network for `images`, `(B, …)`. If nothing is frozen, the output
-    /// is `images`.
+    /// Computes the output `(B, …)` of the frozen part of the network, which is `images` if nothing is frozen.
     ///
     /// # Errors
     /// As [`features`](Self::features).

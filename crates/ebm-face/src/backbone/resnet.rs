@@ -38,8 +38,7 @@ impl ResNetBackboneConfig {
     }
 }
 
-/// A residual network that computes g_x. Parameters have torchvision's names, so its checkpoints load, without their
-/// `fc`.
+/// A residual network that computes g_x. Checkpoints of torchvision load, because names are equal; `fc` is ignored.
 #[derive(Clone, Debug)]
 pub struct ResNetBackbone {
     resnet: ResNet,

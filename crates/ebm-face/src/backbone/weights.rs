@@ -32,8 +32,7 @@ pub fn preload_backbone(
     Ok(())
 }
 
-/// Opens a weight file of the backbone of `config`. Returns its parameters, by their published names, and the network
-/// for prediction.
+/// Opens a weight file of the backbone of `config`. Returns its parameters by published name, and the frozen network.
 ///
 /// # Errors
 /// As [`preload_backbone`].

@@ -186,8 +186,7 @@ settings! {
         /// MAE after refinement and its spread in the paper, if the paper has them.
         #[serde(default)]
         pub published_refined: Option<[f64; 2]> where 0.0..=1e6,
-        /// MAE of each coordinate and its spread in the paper, before and after refinement, if y has several
-        /// coordinates.
+        /// MAE of each coordinate and its spread in the paper, before and after refinement.
         #[serde(default)]
         pub published_coordinates: Option<[Vec<[f64; 2]>; 2]> where 0.0..=1e6,
         /// Parametric density or point estimate.

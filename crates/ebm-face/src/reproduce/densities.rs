@@ -17,8 +17,7 @@ use crate::network::{ENERGY, Head};
 use crate::prediction::PROMINENCE;
 use crate::training::Batch;
 
-/// Maximum number of coordinates of y with which densities are computed for every image. With three, the product of
-/// the grids is too large.
+/// Maximum dimension of y to compute the densities of every image. With three, the product of the grids is too large.
 const MAX_DIM: usize = 2;
 /// Number of images whose densities are computed if y has more coordinates.
 const MAX_IMAGES: usize = 48;
@@ -71,8 +70,7 @@ pub(super) fn coordinate_densities(head: &Head, batch: &Batch, grid: &Grid) -> R
     Ok(densities(head, &batch.x.narrow(0, 0, count)?, &vec![*grid; dim])?.unwrap_or_default())
 }
 
-/// Returns the rows of the energy model without a baseline, which take the mean, median and mode of each coordinate's
-/// density as estimates.
+/// Returns the rows of the energy model alone: mean, median and mode of each coordinate's density as estimates.
 fn energy_rows(entry: &TrainedHead, densities: &[Vec<GridDensity>]) -> Result<Vec<Row>> {
     let Batch { x, y } = &*entry.results;
     let likelihood = nll(&entry.head, x, y, densities)?;

@@ -78,8 +78,7 @@ impl NetworkSpec<'_> {
     }
 }
 
-/// Reproduces a table at paper scale: trains all rows end to end from the pretrained `weights` on `device`, and
-/// compares them.
+/// Reproduces a table at paper scale: trains all rows end to end from the pretrained `weights` on `device`.
 ///
 /// # Errors
 /// When an image, a file or a training fails.
@@ -108,8 +107,7 @@ pub fn paper(
     reproduce(config, data, options, &mut train, progress)
 }
 
-/// Reproduces a table at mini scale: trains a backbone with a baseline's head on the training split, then heads on its
-/// features.
+/// Reproduces a table at mini scale: trains a backbone with a baseline's head, then heads on its features.
 ///
 /// # Errors
 /// When an image, a file or a training fails.

@@ -65,8 +65,7 @@ pub struct AblationRow {
     pub published: Option<f64>,
 }
 
-/// Change of the absolute error by refinement, paired by image, over all images and seeds. A negative change is an
-/// improvement. The unit is the unit of y.
+/// Change of the absolute error by refinement, in the unit of y, paired by image, over all images and seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PairedRow {
     /// Number of the fold, as in [`Row`].
@@ -95,8 +94,7 @@ pub struct DensityRow {
     #[serde(flatten)]
     pub calibration: Calibration,
     /// Mean absolute error, in the unit of y, over the fraction [`ANSWERED`](Self::ANSWERED) of the images with the
-    /// narrowest 50 % regions. The estimate is a baseline's before refinement, or the median of the energy model's
-    /// density.
+    /// narrowest 50 % regions. The estimate is a baseline's before refinement, or the energy model's median.
     pub risk_coverage: Vec<f64>,
 }
 

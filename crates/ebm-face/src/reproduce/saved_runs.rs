@@ -20,9 +20,8 @@ use crate::saved::{BackboneSource, RunConfig, Saved};
 use crate::training::Batch;
 use crate::{Error, Result};
 
-/// Returns the folders of the networks below `path`. If `path` is the run of one network, these are `path` and, beside
-/// it, the energy model of the same seed. If `path` is the folder of a table, these are all its runs except the
-/// ablation.
+/// Returns the folders of networks that `path` stands for. The run of one network stands for itself and the energy model
+/// of its seed beside it. The folder of a table stands for all its runs except the ablation.
 ///
 /// # Errors
 /// [`Error::Input`] when there is no run; [`Error::Data`] when the folder cannot be read.
@@ -58,8 +57,7 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
 /// densities.
 ///
 /// # Errors
-/// [`Error::Config`] when the networks are not of one task, or no refinement is known; else when an image or a
-/// network fails.
+/// [`Error::Config`] when the networks have different tasks or no refinement; else when an image or a network fails.
 pub fn evaluate(
     saved: Vec<Saved>,
     faces: &Arc<Faces>,

@@ -22,8 +22,7 @@ use crate::{Error, Result};
 /// Seed of the bootstrap.
 const BOOTSTRAP_SEED: u64 = 2020;
 
-/// Trains every network of the table by `train` and compares them. With `options.ablation`, the energy models of the
-/// ablation are trained too.
+/// Trains the networks of the table, and of the ablation if `options` ask for it, by `train`, and compares them.
 pub(super) fn reproduce(
     config: &ExperimentConfig,
     data: &Data,
@@ -93,8 +92,8 @@ pub(super) fn choose_step_length(
     Ok(best)
 }
 
-/// Compares `entries`: the error of each baseline, also after refinement by the energy model of the same seed if there
-/// is one, and the quality of all densities.
+/// Compares `entries`: errors of the baselines, before and after refinement by the energy model of the same seed, and
+/// the quality of all densities.
 pub(crate) fn compare(
     config: &ExperimentConfig,
     entries: &[TrainedHead],
@@ -139,8 +138,7 @@ pub(crate) fn compare(
     Ok(outcome)
 }
 
-/// Returns the change of each image's error from the estimates `before` to those `after`: the mean over the coordinates
-/// of y `(N, D)`.
+/// Returns the change of each image's error from the estimates `before` to `after`, averaged over the coordinates.
 fn changes_of_errors(before: &Tensor, after: &Tensor, y: &Tensor) -> Result<Vec<f64>> {
     let [before, after] = [before, after].map(|found| numbers(&(found - y)?.abs()?.mean(1)?));
     Ok(after?.iter().zip(before?).map(|(after, before)| after - before).collect())

@@ -19,8 +19,7 @@ use crate::{Result, preload_backbone};
 /// updates. The backbone starts from the pretrained `weights`, or from random ones. All randomness comes from `key`.
 ///
 /// # Errors
-/// When there is no such method, the weights are of another network, or a batch has no share for each
-/// process.
+/// When there is no such method, the weights are of another network, or a batch has no share for each process.
 pub(crate) fn end_to_end_task(
     config: &ExperimentConfig,
     method: &str,

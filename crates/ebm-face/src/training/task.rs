@@ -25,8 +25,7 @@ impl<S: BatchSource> FaceTask<S> {
         Self { network, learner: Learner::new(store, updater), source, key }
     }
 
-    /// Makes this task one of the processes of `group`. Each process has a share of each batch and its own random
-    /// draws.
+    /// Makes this task one of the processes of `group`, with its share of each batch and its own random draws.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }

@@ -10,8 +10,7 @@ pub(super) type Blocks = Vec<Tensor>;
 /// Computes the filter's matrix W `(C, kernel²)` from θ. Either θ = (W), or θ = (w₂, w₁) and W = w₁ w₂, with the
 /// projection w₁ `(C, P)` and the filter w₂ `(P, kernel²)`.
 ///
-/// The scores w₂ ∗ (w₁ x) are bilinear in θ. So products with the samples need W alone, with kernel² columns instead of
-/// P.
+/// The scores w₂ ∗ (w₁ x) are bilinear in θ, so products with the samples need W alone, which has few columns.
 pub(super) fn filter(theta: &Blocks) -> Result<Tensor> {
     match theta.as_slice() {
         [w2, w1] => Ok(w1.matmul(w2)?),

@@ -5,8 +5,7 @@ use super::least_squares::Samples;
 use crate::Result;
 
 /// Runs `steps` Gauss-Newton steps from `theta` and returns the last θ. Each step linearises the scores about θ and
-/// minimises the quadratic model by `iterations` of conjugate gradients. `lambda` is the factor of ‖θ_b‖² of each
-/// block.
+/// minimises the quadratic model by `iterations` of conjugate gradients. `lambda` has the factor of each ‖θ_b‖².
 pub(super) fn gauss_newton(
     samples: &Samples,
     lambda: &[f64],

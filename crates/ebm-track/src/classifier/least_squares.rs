@@ -33,8 +33,7 @@ pub(super) struct Samples {
     mlu: Mlu,
 }
 
-/// The data term of the objective, linearised about one point: the residual, and factors of products with the Jacobian
-/// J.
+/// The data term of the objective, linearised about one point: residual r, and factors of products with the Jacobian J.
 pub(super) struct Linearised<'a> {
     samples: &'a Samples,
     /// √γ φ′(s), `(N, H, W)`.
@@ -46,8 +45,7 @@ pub(super) struct Linearised<'a> {
 }
 
 impl Samples {
-    /// Creates samples from `x` `(N, H·W, C)`, `targets` `(N, H, W)` and `weights` γ `(N)`, for a filter of `kernel²`
-    /// taps.
+    /// Creates samples from `x` `(N, H·W, C)`, `targets` `(N, H, W)` and `weights` γ `(N)`, for `kernel²` taps.
     pub fn new(x: &Tensor, targets: &Tensor, weights: &Tensor, kernel: usize, mlu: Mlu) -> Result<Self> {
         let root_weights = weights.sqrt()?.reshape(((), 1, 1))?;
         Ok(Self { rows: x.flatten(0, 1)?, targets: targets.clone(), root_weights, kernel, mlu })

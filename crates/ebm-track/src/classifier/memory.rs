@@ -133,9 +133,8 @@ mod tests {
         }
     }
 
-    /// ATOM's code sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share
-    /// of 0.01 a hard negative's is 0.01 / 0.98 = 0.010204 of 1.010204 in all, which is 0.010101, and not its
-    /// rate of 0.02.
+    /// ATOM's code sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share of 0.01 a
+    /// hard negative's is 0.01 / 0.98 = 0.010204 of 1.010204 in all, which is 0.010101, and not its rate of 0.02.
     #[test]
     fn a_hard_negative_weighs_little_more_than_its_neighbours() {
         let mut weights = weights(10, 0.0);

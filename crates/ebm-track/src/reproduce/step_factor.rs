@@ -45,11 +45,10 @@ pub(super) fn box_accuracy(
     Ok(overlaps)
 }
 
-/// Returns the factor of the step lengths of `method` with the highest mean IoU on the held-out pairs, or 1 without
-/// any.
+/// Returns the factor of the step lengths of `method` with the highest mean IoU on `held_out`, or 1 without pairs.
 ///
 /// # Errors
-/// When the network refuses the pairs.
+/// When the network refuses.
 pub(crate) fn best_step_factor(
     config: &ExperimentConfig,
     method: &MethodConfig,

@@ -92,8 +92,7 @@ impl BoxDensity {
         Ok(self.edges.joint([2, 1], size)?)
     }
 
-    /// Returns the effective sample size, from 1 to M: the number of independent draws from p with about the same
-    /// accuracy.
+    /// Returns the effective sample size, from 1 to M: the number of draws from p with about the same accuracy.
     pub fn effective_sample_size(&self) -> f64 {
         self.edges.effective_sample_size()
     }

@@ -64,8 +64,7 @@ impl PooledPairs {
         Ok(Self { pool: Rc::new(RefCell::new(Pool { source, held: None })), size, key })
     }
 
-    /// Returns the indices of the reference crops and of the test crops in the batch number `place` of the pool number
-    /// `pool`.
+    /// Returns the indices of the reference crops and of the test crops in batch `place` of the pool number `pool`.
     fn items(&self, pool: usize, place: usize) -> [Vec<usize>; 2] {
         let PoolSize { objects, views, batch_size } = self.size;
         let (key, batches) = (self.key.index(pool as u64), objects / batch_size);

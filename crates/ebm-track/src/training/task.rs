@@ -21,8 +21,7 @@ pub struct BoxModuleTask {
 }
 
 impl BoxModuleTask {
-    /// Prepares the training of the trainable parameters of `store`, from which `module` was built in f32, by
-    /// `objective`.
+    /// Prepares the training by `objective` of the trainable parameters of `store`, from which `module` was built in f32.
     ///
     /// # Errors
     /// When the proposal of the objective is invalid.
@@ -39,8 +38,7 @@ impl BoxModuleTask {
         Ok(Self { module, learner: Learner::new(store, updater), source, objective, key })
     }
 
-    /// Makes this task one of the processes of `group`. Each process has a share of each batch and its own random
-    /// draws.
+    /// Makes this task one of the processes of `group`, with its share of each batch and its own random draws.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
@@ -60,8 +58,7 @@ impl BoxModuleTask {
         Ok(sum / batches.len() as f64)
     }
 
-    /// Returns the loss of `network`, the module in training or not, for `pairs`. The objective samples around the true
-    /// boxes.
+    /// Returns the loss of `network`, in training or not, for `pairs`. The objective samples around the true boxes.
     fn loss_of(&self, network: &BoxModule, pairs: &PairFeatures, rng: &mut dyn RngCore) -> Result<Tensor> {
         let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
         let test = network.test_features(&pairs.test, &modulation)?;

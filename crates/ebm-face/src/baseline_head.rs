@@ -1,4 +1,4 @@
-//! The networks of the baselines (supplement, Age Estimation and Head-Pose Estimation).
+//! Networks of the baselines (supplement, Age Estimation and Head-Pose Estimation).
 
 use candle_core::{Device, Tensor};
 use candle_nn::{Init, Linear, VarBuilder};
@@ -8,11 +8,11 @@ use ebm_ops::{linear, relu};
 
 use crate::{Error, Result};
 
-/// The name of CORAL's biases.
+/// Name of CORAL's biases.
 pub(crate) const RANKS: &str = "ranks.bias";
 
-/// From g_x to the outputs `(B, P)` that a [`Baseline`] expects: one or more branches, each a layer with ReLU
-/// and a linear one, side by side.
+/// A head that computes from g_x the outputs `(B, P)` that a [`Baseline`] expects. It has one or more parallel branches
+/// of two layers, the first with ReLU.
 ///
 /// | baseline | branches, by name |
 /// |---|---|
@@ -25,18 +25,18 @@ pub(crate) const RANKS: &str = "ranks.bias";
 /// | Gaussian mixture, quantiles | `outputs` (P) |
 #[derive(Clone, Debug)]
 pub struct BaselineHead {
-    /// Of each the layer with ReLU and the linear one.
+    /// The two layers of each branch, the first with ReLU.
     branches: Vec<[Linear; 2]>,
     /// CORAL's biases.
     ranks: Option<Tensor>,
 }
 
 impl BaselineHead {
-    /// The head on g_x of length `num_features`, with layers of `hidden` units (2048 in the paper). A
-    /// branch's parameters are `fc1` and `fc2` under its name, started as torch starts a linear layer.
+    /// Builds the head on g_x of length `num_features`, with `hidden` units in each branch (2048 in the paper). A
+    /// branch's parameters are `fc1` and `fc2` under its name, initialised like torch's linear layers.
     ///
     /// # Errors
-    /// [`Error::Config`] when a size is 0, or for the conditional autoencoder, which no table has for faces;
+    /// [`Error::Config`] when a size is 0, or for the conditional autoencoder, which no table of faces has;
     /// else when `vb` refuses a tensor.
     pub fn new(baseline: &Baseline, num_features: usize, hidden: usize, vb: VarBuilder) -> Result<Self> {
         if num_features == 0 || hidden == 0 {
@@ -59,7 +59,7 @@ impl BaselineHead {
         Ok(Self { branches, ranks: coral.then(|| ranks(baseline.num_outputs())).transpose()? })
     }
 
-    /// g_x (B, X) -> the outputs (B, P).
+    /// Computes the outputs `(B, P)` from `g_x` `(B, X)`.
     ///
     /// # Errors
     /// When `g_x` has another shape.
@@ -76,13 +76,13 @@ impl BaselineHead {
         })
     }
 
-    /// The device of its parameters.
+    /// Returns the device of the parameters.
     pub(crate) fn device(&self) -> &Device {
         self.branches.first().map_or(&Device::Cpu, |[_, out]| out.weight().device())
     }
 }
 
-/// Names and outputs of the branches.
+/// Returns the name and the number of outputs of each branch.
 fn branches(baseline: &Baseline) -> Result<Vec<(String, usize)>> {
     let named = |names: &[&str], outputs| names.iter().map(|name| ((*name).to_owned(), outputs)).collect();
     let (dim, outputs) = (baseline.dim(), baseline.num_outputs());

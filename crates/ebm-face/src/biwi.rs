@@ -1,4 +1,4 @@
-//! BIWI as FSA-Net's npz files have it: `BIWI_train.npz` and `BIWI_test.npz`.
+//! BIWI in the npz files of FSA-Net: `BIWI_train.npz` and `BIWI_test.npz`.
 
 use std::path::Path;
 
@@ -8,17 +8,16 @@ use ebm_data::faces::{Faces, Tolerance, biwi};
 
 use crate::{Error, Result};
 
-/// The largest array, in bytes; BIWI's training images take 130 MB.
+/// Maximum size of an array, in bytes. BIWI's training images take 130 MB.
 const MAX_BYTES: usize = 2 << 30;
 
-/// Reads faces and poses from an npz file in FSA-Net's form, stored or deflated.
+/// Reads faces and poses from an npz file in FSA-Net's format, stored or deflated.
 ///
-/// Arrays: `image`, `uint8 (N, H, W, 3)`, and `pose`, `float64` or `float32 (N, 3)`. Others are ignored.
-/// [`biwi::faces_of_arrays`] says what becomes of them. The checksums of the archive are not compared.
+/// The arrays are `image`, `uint8 (N, H, W, 3)`, and `pose`, `float64` or `float32 (N, 3)`. Other arrays are ignored.
+/// [`biwi::faces_of_arrays`] converts them. The checksums of the archive are not verified.
 ///
 /// # Errors
-/// [`Error::Data`] for a file that is not there, for one that is no such archive, holds other arrays,
-/// or has more defects than are tolerated.
+/// [`Error::Data`] when the file is missing, is no such archive, lacks an array, or exceeds `tolerance`.
 pub fn read_npz(path: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let fail = |detail: String| {
         let expected = "an npz file of faces and poses";

@@ -14,56 +14,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The sizes of an [`EnergyHead`].
+/// Sizes of an [`EnergyHead`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnergyHeadConfig {
-    /// D, the coordinates of y: 1 for the age, 3 for the head pose.
+    /// D, the number of coordinates of y: 1 for the age, 3 for the head pose.
     pub dim: usize,
-    /// The widths of the layers of y; the last is the length of g_y.
+    /// Widths of the layers of y. The last is the length of g_y.
     pub y_layers: Vec<usize>,
-    /// the width of the layer on `[g_x; g_y]`.
+    /// Width of the layer on `[g_x; g_y]`.
     pub hidden: usize,
 }
 
 impl EnergyHeadConfig {
-    /// The paper's head for y with `dim` coordinates.
+    /// Returns the paper's sizes for y with `dim` coordinates.
     pub fn paper(dim: usize) -> Self {
         Self { dim, y_layers: vec![16, 32, 64, 128], hidden: 2048 }
     }
 }
 
-/// f(x, y): fully-connected layers with ReLU make g_y from y; a layer with ReLU on `[g_x; g_y]` and a linear
-/// one follow.
+/// The head f(x, y): layers with ReLU from y to g_y, a layer with ReLU on `[g_x; g_y]`, and a linear layer.
 ///
-/// The layer on `[g_x; g_y]` is one parameter, as published, and two products: W_x g_x once for each image in
-/// [`features`](Self::features), W_y g_y for each candidate ([`LateFusion`]). Constant parameters are cut up
-/// and packed once.
+/// The layer on `[g_x; g_y]` is one parameter, as published, but two products: W_x g_x once for each image in
+/// [`features`](Self::features), and W_y g_y for each candidate ([`LateFusion`]). Constant parameters are split and
+/// packed once.
 #[derive(Clone, Debug)]
 pub struct EnergyHead {
     y_layers: Vec<(Tensor, Tensor)>,
-    /// `(H, X + K)` and `(H)`.
+    /// Weight `(H, X + K)` and bias `(H)` of the layer on `[g_x; g_y]`.
     join: (Tensor, Tensor),
-    /// `(1, H)` and `(1)`.
+    /// Weight `(1, H)` and bias `(1)` of the last layer.
     out: (Tensor, Tensor),
     /// X, the length of g_x.
     num_features: usize,
-    prepared: Prepared<Parts>,
+    prepared: Prepared<SplitWeights>,
 }
 
-/// The two summands of the layer on `[g_x; g_y]`, apart.
+/// Weights of the layer on `[g_x; g_y]`, split into W_x and W_y.
 #[derive(Debug)]
-struct Parts {
-    /// W_x, (H, X).
+struct SplitWeights {
+    /// W_x `(H, X)`.
     x_weight: Tensor,
-    /// All behind W_x g_x.
+    /// All layers that depend on y.
     late: LateFusion,
 }
 
 impl EnergyHead {
-    /// The head on g_x of length `num_features`. Parameters `fc1_y`, `fc2_y`, … of the layers of y, `fc1_xy`
-    /// of the layer on `[g_x; g_y]` and `fc2_xy` of the last, each `weight` and `bias`, started as torch
-    /// starts a linear layer.
+    /// Builds the head on g_x of length `num_features`. The parameters are `fc1_y`, `fc2_y`, … of the layers of y,
+    /// `fc1_xy` of the layer on `[g_x; g_y]` and `fc2_xy` of the last layer, each with `weight` and `bias`, initialised
+    /// like torch's linear layers.
     ///
     /// # Errors
     /// [`Error::Config`] when a size is 0; else when `vb` refuses a tensor.
@@ -89,36 +88,36 @@ impl EnergyHead {
         })
     }
 
-    /// What f needs of an image: g_x (B, X) -> W_x g_x + b, (B, H). In prediction those of few images come to the
-    /// CPU, where f of few candidates is [soonest known](LateFusion::is_brief).
+    /// Computes the features of f, W_x g_x + b `(B, H)`, from `g_x` `(B, X)`. In prediction, the features of few images
+    /// are moved to the CPU, where f of few candidates is [fastest](LateFusion::is_brief).
     ///
     /// # Errors
     /// When `g_x` has another shape.
     pub fn features(&self, g_x: &Tensor) -> Result<Tensor> {
-        let features = linear(g_x, &self.parts()?.x_weight, Some(&self.join.1))?;
+        let features = linear(g_x, &self.split_weights()?.x_weight, Some(&self.join.1))?;
         if features.track_op() || !LateFusion::is_brief(g_x.dim(0)?) {
             return Ok(features);
         }
         Ok(features.to_device(&Device::Cpu)?)
     }
 
-    fn parts(&self) -> Result<Arc<Parts>> {
+    fn split_weights(&self) -> Result<Arc<SplitWeights>> {
         let layers = self.y_layers.iter().chain([&self.join, &self.out]);
         if are_constant(layers.flat_map(|(weight, bias)| [weight, bias])) {
-            return self.prepared.get(|| self.cut());
+            return self.prepared.get(|| self.split());
         }
-        Ok(Arc::new(self.cut()?))
+        Ok(Arc::new(self.split()?))
     }
 
-    fn cut(&self) -> Result<Parts> {
+    fn split(&self) -> Result<SplitWeights> {
         let [x_weight, y_weight] = self.weights()?;
-        Ok(Parts {
+        Ok(SplitWeights {
             x_weight: x_weight.contiguous()?,
             late: LateFusion::new(&self.y_layers, &y_weight, &self.out.0, &self.out.1)?,
         })
     }
 
-    /// f as operators: `g_x (N, X)` and `y (N, M, D)` -> (N, M).
+    /// Adds f to an ONNX graph: `g_x (N, X)` and `y (N, M, D)` -> (N, M).
     pub(crate) fn onnx(&self, graph: &mut Graph, g_x: &Value, y: &Value) -> Result<Value> {
         let [x_weight, y_weight] = self.weights()?;
         let of_x = graph.linear(g_x, &x_weight, Some(&self.join.1))?;
@@ -137,14 +136,14 @@ impl EnergyHead {
         Ok(graph.node("Squeeze", &[&f, &axis], &[]))
     }
 
-    /// W_x, (H, X), and W_y, (H, K).
+    /// Returns W_x `(H, X)` and W_y `(H, K)`.
     fn weights(&self) -> Result<[Tensor; 2]> {
         let (weight, x) = (&self.join.0, self.num_features);
         Ok([weight.narrow(1, 0, x)?, weight.narrow(1, x, weight.dim(1)? - x)?])
     }
 }
 
-/// Weight and bias.
+/// Creates weight and bias of a linear layer.
 fn layer(inputs: usize, outputs: usize, vb: VarBuilder) -> Result<(Tensor, Tensor)> {
     let weight = vb.get_with_hints((outputs, inputs), "weight", init::default_weight())?;
     Ok((weight, vb.get_with_hints(outputs, "bias", init::default_bias(inputs))?))
@@ -155,12 +154,12 @@ impl EnergyModel for EnergyHead {
     type Features = Tensor;
 
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
-        let score = |parts: Arc<Parts>| Ok(parts.late.forward(features, y)?);
-        self.parts().and_then(score).map_err(ebm_core::Error::model)
+        let score = |weights: Arc<SplitWeights>| Ok(weights.late.forward(features, y)?);
+        self.split_weights().and_then(score).map_err(ebm_core::Error::model)
     }
 
     fn score_and_grad(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<(Tensor, Tensor)> {
-        let score = |parts: Arc<Parts>| Ok(parts.late.score_and_grad(features, y)?);
-        self.parts().and_then(score).map_err(ebm_core::Error::model)
+        let score = |weights: Arc<SplitWeights>| Ok(weights.late.score_and_grad(features, y)?);
+        self.split_weights().and_then(score).map_err(ebm_core::Error::model)
     }
 }

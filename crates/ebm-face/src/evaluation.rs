@@ -1,4 +1,4 @@
-//! Estimates, their refinement, densities, and how good they are.
+//! Estimates, their refinement, densities, and the errors of these.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::parametric::Parametric;
@@ -8,11 +8,11 @@ use ebm_eval::AbsoluteError;
 use crate::network::Head;
 use crate::{Error, Result};
 
-/// Rows that go through a head together.
+/// Maximum number of rows in one pass through a head.
 const ROWS: usize = 256;
 
 impl Head {
-    /// What the head makes of g_x `(N, X)` before it sees any y: a baseline its outputs `(N, P)`.
+    /// Computes all that does not depend on y from `g_x` `(N, X)`. For a baseline, these are its outputs `(N, P)`.
     ///
     /// # Errors
     /// When `g_x` has another shape.
@@ -27,9 +27,9 @@ impl Head {
     }
 }
 
-/// Of a baseline f is the logarithm of its density.
+/// Scores of a head: f of an energy model, the log-density of a baseline.
 impl EnergyModel for Head {
-    /// [`features`](Head::features).
+    /// Output of [`features`](Head::features).
     type Features = Tensor;
 
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
@@ -37,7 +37,7 @@ impl EnergyModel for Head {
             Self::Energy(head) => head.score(features, y),
             Self::Baseline(model, _) => model.log_prob(features, y)?.ok_or(ebm_core::Error::Unsupported {
                 what: "a density",
-                remedy: "this baseline has an estimate alone",
+                remedy: "this baseline has only a point estimate; take another one",
             }),
         }
     }
@@ -52,20 +52,21 @@ impl EnergyModel for Head {
     }
 }
 
-/// A baseline's estimates `(N, D)` from its `outputs`.
+/// Returns a baseline's estimates `(N, D)` from its `outputs`.
 ///
 /// # Errors
 /// [`Error::Config`] for an energy model; as [`Parametric::predict`].
 pub fn estimates(head: &Head, outputs: &Tensor) -> Result<Tensor> {
     match head {
         Head::Baseline(model, _) => Ok(model.predict(outputs)?.detach()),
-        Head::Energy(_) => {
-            Err(Error::config("of the estimates", "an energy model has none before refinement"))
-        }
+        Head::Energy(_) => Err(Error::config(
+            "of the estimates",
+            "an energy model has no estimates before refinement; give a baseline",
+        )),
     }
 }
 
-/// The estimates `y0`, `(N, D)`, refined with f of the images with features g_x `(N, X)`.
+/// Refines the estimates `y0` `(N, D)` by ascent on f, for the images with the features `g_x` `(N, X)`.
 ///
 /// # Errors
 /// As [`refine`].
@@ -76,13 +77,13 @@ pub fn refined(head: &Head, g_x: &Tensor, y0: &Tensor, ascent: &GradientAscent) 
     })
 }
 
-/// What is without a density: Niu et al.'s answers, and CORAL's before it converges, need not be consistent.
-fn has_none(error: &ebm_core::Error) -> bool {
+/// Returns `true` for errors of a baseline without a density, such as inconsistent ranks of Niu et al. or early CORAL.
+fn lacks_density(error: &ebm_core::Error) -> bool {
     matches!(error, ebm_core::Error::InconsistentRanks { .. } | ebm_core::Error::Unsupported { .. })
 }
 
-/// The density of each coordinate of y on its one of the `grids`, for each of the images with features g_x
-/// `(N, X)`: N lists of D; none for a baseline without a density.
+/// Returns the density of each coordinate of y on its grid in `grids`, for each image with features `g_x` `(N, X)`: N
+/// lists of D densities. Returns `None` for a baseline without a density.
 ///
 /// # Errors
 /// As [`ebm_core::Conditional::marginals`].
@@ -91,28 +92,28 @@ pub fn densities(head: &Head, g_x: &Tensor, grids: &[Grid]) -> Result<Option<Vec
     for (start, count) in chunks(g_x.dim(0)?) {
         let features = head.features(&g_x.narrow(0, start, count)?)?;
         match head.bind(&features, count).marginals(grids) {
-            Err(error) if has_none(&error) => return Ok(None),
+            Err(error) if lacks_density(&error) => return Ok(None),
             found => densities.extend(found?),
         }
     }
     Ok(Some(densities))
 }
 
-/// The mean of −log p(y | x) of a head with these features at the targets y `(N, D)`, in nats; none for a baseline
-/// without a density. That of an energy model is normalised as its [`densities`] are.
+/// Returns the mean of −log p(y | x), in nats, at the targets `y` `(N, D)` of the images with features `g_x` `(N, X)`.
+/// Returns `None` for a baseline without a density. For an energy model, `densities` give the normaliser.
 ///
 /// # Errors
-/// Those of the head; [`ebm_eval::Error::Value`] where a log-density is no number.
+/// When the head refuses; [`ebm_eval::Error::Value`] when a log-density is not a number.
 pub fn nll(head: &Head, g_x: &Tensor, y: &Tensor, densities: &[Vec<GridDensity>]) -> Result<Option<f64>> {
     let mut log_probs = Vec::with_capacity(g_x.dim(0)?);
     for (start, count) in chunks(g_x.dim(0)?) {
         let features = head.features(&g_x.narrow(0, start, count)?)?;
         let y = y.narrow(0, start, count)?.unsqueeze(1)?;
         let f = match head.score(&features, &y) {
-            Err(error) if has_none(&error) => return Ok(None),
+            Err(error) if lacks_density(&error) => return Ok(None),
             f => numbers(&f?.detach())?,
         };
-        // The integral of a coordinate's density before normalisation is that of exp f over all coordinates.
+        // Before normalisation, the density of any coordinate has the same integral: exp f over all coordinates.
         let log_z = |image: usize| match head {
             Head::Energy(_) => densities[start + image].first().map_or(0.0, GridDensity::log_z),
             Head::Baseline(..) => 0.0,
@@ -122,7 +123,7 @@ pub fn nll(head: &Head, g_x: &Tensor, y: &Tensor, densities: &[Vec<GridDensity>]
     Ok(Some(ebm_eval::calibration::nll(&log_probs)?))
 }
 
-/// The error of estimates `y` `(N, D)` at the targets `(N, D)`.
+/// Returns the absolute error of the estimates `y` `(N, D)` against `targets` `(N, D)`.
 ///
 /// # Errors
 /// As [`AbsoluteError::new`].
@@ -130,12 +131,12 @@ pub fn absolute_error(y: &Tensor, targets: &Tensor) -> Result<AbsoluteError> {
     Ok(AbsoluteError::new(&numbers(y)?, &numbers(targets)?, targets.dim(1)?)?)
 }
 
-/// All numbers of a tensor, row by row.
+/// Returns all numbers of a tensor, row by row.
 pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f64>> {
     Ok(tensor.flatten_all()?.to_dtype(DType::F64)?.to_vec1()?)
 }
 
-/// `f` of the rows of `tensors`, some at a time.
+/// Applies `f` to the rows of `tensors`, at most [`ROWS`] at a time, and joins the results.
 fn by_rows(tensors: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Tensor> {
     let count = tensors[0].dim(0)?;
     let mut parts = Vec::new();
@@ -146,7 +147,7 @@ fn by_rows(tensors: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Resu
     Ok(Tensor::cat(&parts, 0)?)
 }
 
-/// Start and length of each part of `count` rows.
+/// Returns start and length of each chunk of `count` rows.
 fn chunks(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).step_by(ROWS).map(move |start| (start, ROWS.min(count - start)))
 }

@@ -1,4 +1,4 @@
-//! g_x of many images, or what a frozen part makes of them, computed once.
+//! Features of many images, computed once.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,43 +14,42 @@ use crate::config::InputConfig;
 use crate::training::{Batch, images, targets};
 use crate::{Backbone, Result};
 
-/// What a backbone makes of one view of a list of images, row by row, with the targets. An image that could not be
-/// read has no row.
+/// Features of one view of a list of images, row by row, with the targets. An image that could not be read has no row.
 #[derive(Clone, Debug)]
 pub struct FeatureTable {
-    /// g_x, `(N, X)`, or the maps of the frozen part, `(N, …)`.
+    /// g_x `(N, X)`, or the maps of the frozen part of the backbone `(N, …)`.
     features: Tensor,
-    /// `(N, D)`: the targets of this view, which a mirror image may change.
+    /// Targets of this view `(N, D)`. Mirroring an image may change its target.
     pub targets: Tensor,
-    /// The place in the list of images of each row.
+    /// Index of each row's image in the list.
     indices: Vec<u32>,
 }
 
-/// A backbone that looks at images, without training.
+/// A backbone that computes features of images, without training.
 #[derive(Clone, Copy, Debug)]
-pub struct Viewer<'a> {
-    /// The network.
+pub struct FeatureExtractor<'a> {
+    /// Network.
     pub trunk: &'a dyn Backbone,
-    /// From an image to the network's input.
+    /// Preprocessing of the images.
     pub input: &'a InputConfig,
-    /// Whether the maps of its [frozen part](Backbone::frozen_maps) are kept, in half precision, instead of g_x.
+    /// Whether to keep the maps of the [frozen part](Backbone::frozen_maps), in half precision, instead of g_x.
     pub maps: bool,
-    /// Where its parameters are.
+    /// Device of the parameters.
     pub device: &'a Device,
 }
 
 /// Images per pass through the network.
 const BATCH: usize = 8;
-/// Root of the seeds that all heads share: views, and a backbone's training. The same for every run, so that
-/// results compare.
+/// Seed of views and of a backbone's training, which all heads share. It is the same for every run.
 pub(crate) const SHARED_SEED: u64 = 2020;
 
-impl Viewer<'_> {
-    /// Looks at `faces`: as they are in view 0, augmented in every other; `stage` is for messages.
+impl FeatureExtractor<'_> {
+    /// Computes the features of `faces` in the view number `view`. View 0 shows the images as they are, and every other
+    /// view is augmented. `stage` is for messages.
     ///
     /// # Errors
-    /// When an image file can not be read by the system or too many images are damaged.
-    pub fn table(
+    /// When the system cannot read an image file, or too many images are damaged.
+    pub fn extract(
         &self,
         stage: &str,
         faces: &Arc<Faces>,
@@ -64,12 +63,12 @@ impl Viewer<'_> {
         for batch in FaceLoader::new(Arc::clone(faces), config, key)?.epoch(0)? {
             let batch = batch?;
             let x = images(&batch, self.device)?;
-            let seen = if self.maps {
+            let maps = if self.maps {
                 self.trunk.frozen_maps(&x)?.to_dtype(DType::F16)?
             } else {
                 self.trunk.features(&x, false)?
             };
-            features.push(seen.to_device(&Device::Cpu)?);
+            features.push(maps.to_device(&Device::Cpu)?);
             all.push(targets(&batch, &Device::Cpu)?);
             indices.extend(batch.samples.iter().map(|sample| sample.index as u32));
             progress.advance(indices.len(), "");
@@ -80,21 +79,21 @@ impl Viewer<'_> {
 }
 
 impl FeatureTable {
-    /// N, the number of rows.
+    /// Returns N, the number of rows.
     pub fn count(&self) -> usize {
         self.indices.len()
     }
 
-    /// The numbers of a row: of g_x X.
+    /// Returns the number of values in a row: X if the table holds g_x.
     pub fn num_features(&self) -> usize {
         self.features.dims().iter().skip(1).product()
     }
 
-    /// g_x of all rows, of maps as `trunk` goes on from them, with the targets.
+    /// Returns g_x of all rows with the targets. If the table holds maps, `trunk` computes g_x from them.
     ///
     /// # Errors
-    /// When memory runs out, or the maps are not this backbone's.
-    pub fn seen(&self, trunk: Option<&dyn Backbone>) -> Result<Rc<Batch>> {
+    /// When memory runs out, or the maps are from another backbone.
+    pub fn batch_of_all(&self, trunk: Option<&dyn Backbone>) -> Result<Rc<Batch>> {
         let y = self.targets.clone();
         let Some(trunk) = trunk else {
             return Ok(Rc::new(Batch { x: self.features.to_dtype(DType::F32)?, y }));
@@ -107,16 +106,16 @@ impl FeatureTable {
         Ok(Rc::new(Batch { x: Tensor::cat(&found, 0)?, y }))
     }
 
-    /// What a batch takes of a row, `(1, …)`, and its target, `(1, D)`.
+    /// Returns the features `(1, …)` and the target `(1, D)` of the row `row`.
     pub(crate) fn row(&self, row: usize) -> Result<[Tensor; 2]> {
         Ok([self.features.narrow(0, row, 1)?, self.targets.narrow(0, row, 1)?])
     }
 
-    /// The rows of those of the faces `all`, of which this is the table, that are among `part`, by name.
+    /// Returns the rows of the faces in `part`, found by name. `all` are the faces of this table.
     ///
     /// # Errors
     /// When memory runs out.
-    pub(crate) fn of(&self, all: &Faces, part: &Faces) -> Result<Self> {
+    pub(crate) fn select(&self, all: &Faces, part: &Faces) -> Result<Self> {
         let name = |index: u32| Some(all.faces.get(index as usize)?.name.as_str());
         let rows: BTreeMap<&str, u32> =
             self.indices.iter().zip(0u32..).filter_map(|(&index, row)| Some((name(index)?, row))).collect();

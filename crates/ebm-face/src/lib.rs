@@ -1,21 +1,20 @@
 //! Age and head pose of a face (Sections 4.3 and 4.4; supplement, Age Estimation and Head-Pose Estimation).
 //!
-//! Trained ones in a program of one's own: [`AgeEstimator`], [`HeadPoseEstimator`].
+//! A program that uses trained networks begins with [`AgeEstimator`] or [`HeadPoseEstimator`].
 //!
 //! | in the paper | item |
 //! |---|---|
 //! | ResNet50, its features g_x | [`ResNetBackbone`]; from a weight file by [`preload_backbone`] |
 //! | f(x, y) from g_x and y | [`EnergyHead`] |
 //! | Direct, Gaussian, Laplace, Softmax (Tables 4 and 5) | [`BaselineHead`] with an [`ebm_core::parametric::Baseline`] |
-//!
-//! | their training, end to end or on features that are computed once | [`training`], [`features`] |
-//! | Algorithm S2 of each baseline's estimate, MAE | [`evaluation`] |
+//! | training, end to end or on features that are computed once | [`training`], [`features`] |
+//! | Algorithm S2 from each baseline's estimate, MAE | [`evaluation`] |
 //! | Tables 4, 5, S1 and S3 | [`reproduce`] |
 //!
-//! Both tasks have the same networks; y is the age (D = 1) or yaw, pitch and roll (D = 3).
+//! Both tasks use the same networks. y is the age (D = 1) or yaw, pitch and roll (D = 3).
 //!
-//! Any [`Backbone`] stands in for ResNet-50, told by a [`BackboneConfig`] with its weights by
-//! [`preload_backbone`]:
+//! Any [`Backbone`] can replace ResNet-50. A [`BackboneConfig`] chooses the backbone and [`preload_backbone`] loads its
+//! weights:
 //!
 //! | `kind` | network | g_x | images | names | trained |
 //! |---|---|---|---|---|---|
@@ -23,7 +22,7 @@
 //! | `convnext` | `ConvNeXt`, of `candle_transformers` | normalised mean of the last map | multiples of 32 from 64 | timm's | yes |
 //! | `mobilefacenet` | [`MobileFaceNetBackbone`] | mean of the last map | any | MXNet's | yes, or its last blocks |
 //!
-//! The one of `candle_transformers` needs the feature `transformers`, which is on by default.
+//! `ConvNeXt` needs the feature `transformers`, which is on by default.
 
 mod backbone;
 mod baseline_head;
@@ -49,7 +48,7 @@ pub use ebm_experiment::{Error, Result};
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator};
 
-/// Its examples are tests.
+/// README.md, whose examples are tested.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! A whole network: g_x, and a head with what it is trained by.
+//! A whole network: a backbone for g_x, a head, and its loss.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
@@ -11,28 +11,29 @@ use crate::baseline_head::RANKS;
 use crate::config::ExperimentConfig;
 use crate::{Backbone, BaselineHead, EnergyHead, Result};
 
-/// The key of the energy-based model, beside the keys of the baselines.
+/// Key of the energy-based model, beside the keys of the baselines.
 pub const ENERGY: &str = "ebm";
 
-/// What a head's parameters are named under.
+/// Prefix of the names of a head's parameters.
 const HEAD: &str = "head";
-/// What a backbone's parameters are named under.
+/// Prefix of the names of a backbone's parameters.
 pub const TRUNK: &str = "trunk";
 
-/// The part of a network that knows y.
+/// The part of a network that follows the backbone.
 pub enum Head {
-    /// A baseline: the family of densities, and its network.
+    /// A baseline: its family of densities and its network.
     Baseline(Baseline, BaselineHead),
     /// f(x, y).
     Energy(EnergyHead),
 }
 
 impl Head {
-    /// The head of the method with this key, a baseline's or [`ENERGY`], on g_x of length `num_features`, its
-    /// parameters under `head` in `store`.
+    /// Builds the head of the method with the key `method`, which is a baseline's key or [`ENERGY`], on g_x of length
+    /// `num_features`. The names of its parameters in `store` begin with `head`.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) when there is no such method; as [`BaselineHead::new`] and [`EnergyHead::new`].
+    /// [`Error::Config`](crate::Error::Config) when there is no such method; as [`BaselineHead::new`] and
+    /// [`EnergyHead::new`].
     pub fn of(
         config: &ExperimentConfig,
         method: &str,
@@ -49,8 +50,8 @@ impl Head {
         Ok(Self::Baseline(model, head))
     }
 
-    /// Sets aside in `store` what the parameters of this method's head begin with where the configuration has that of
-    /// the training `targets`: to be called before [`of`](Self::of).
+    /// Preloads in `store` the initial values that depend on the training `targets`: the biases of CORAL, if
+    /// `head.ranks_at_log_odds` is set. Call this before [`of`](Self::of).
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) when there is no such method.
@@ -73,36 +74,36 @@ impl Head {
         Ok(())
     }
 
-    /// Whether it is f(x, y).
+    /// Returns `true` for the head of an energy model.
     pub fn is_energy(&self) -> bool {
         matches!(self, Self::Energy(_))
     }
 }
 
-/// A head in training, and the backbone below it where that is trained too.
+/// A head in training, with its backbone if that is trained too.
 pub struct Network {
-    /// Without it the inputs are features g_x.
+    /// Backbone. Without one, the inputs are features g_x.
     pub trunk: Option<Box<dyn Backbone>>,
-    /// The rest.
+    /// Head.
     pub head: Head,
-    /// The loss of f, in the paper Eq. 4; a baseline has its own.
+    /// Loss of f, Eq. 4 in the paper. A baseline has its own loss.
     objective: AnyObjective<Box<dyn Proposal>>,
 }
 
 impl Network {
-    /// A network that is trained as `config` says.
+    /// Joins `trunk` and `head` with the objective of `config`.
     ///
     /// # Errors
-    /// When the proposal of the configuration's objective is not possible.
+    /// When the proposal of the objective is invalid.
     pub fn new(config: &ExperimentConfig, trunk: Option<Box<dyn Backbone>>, head: Head) -> Result<Self> {
-        // What a pool holds does not depend on the seed.
+        // The samples of a pool do not depend on the seed.
         let objective = config.energy.objective.build(&mut Key::new(0).split("pool").rng())?;
         Ok(Self { trunk, head, objective })
     }
 
-    /// The scalar training loss of a batch with the targets `y`, `(B, D)`: `x` is images `(B, 3, H, W)` under a
-    /// backbone, features `(B, X)` without one. Without `train` normalisations are by their running statistics. The
-    /// objective draws its samples from `rng`.
+    /// Returns the scalar training loss of a batch with the targets `y` `(B, D)`. `x` are images `(B, 3, H, W)` if the
+    /// network has a backbone, else features `(B, X)`. Without `train`, normalisations use their running statistics.
+    /// The objective draws its samples from `rng`.
     ///
     /// # Errors
     /// When a shape is wrong or a target is not finite.

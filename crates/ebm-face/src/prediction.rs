@@ -1,4 +1,4 @@
-//! What a trained energy model says of single images.
+//! Prediction of age and head pose for single images.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,20 +21,20 @@ use crate::saved::{RunConfig, Saved};
 use crate::training::images;
 use crate::{Error, Result};
 
-/// The title of configurations that estimate an age.
+/// Title of configurations that estimate an age.
 pub const AGE: &str = "age";
-/// The title of configurations that estimate a head's pose.
+/// Title of configurations that estimate a head pose.
 pub const HEAD_POSE: &str = "head pose";
-/// The side of the crop over the longer side of a face's box, as in UTKFace.
+/// Side of the crop, as a multiple of the longer side of a face's box, as in UTKFace.
 pub const FACE_CROP: f64 = 1.5;
-/// How far, in nats, log p falls between two modes of an age or an angle that count.
+/// Minimum prominence of a mode of an age or an angle: the fall of log p, in nats, between it and the next mode.
 pub const PROMINENCE: f64 = 0.3;
-/// The probability of [`Estimate::interval`].
+/// Probability of [`Estimate::interval`].
 const INTERVAL: f64 = 0.9;
 
-/// Returns the one of the `baselines` by name at whose estimate the ascent begins, as [`PredictorOptions::baseline`] says
-/// of what is `asked` for. `place` begins the message of a refusal, such as "the program holds".
-fn initial<T>(asked: Option<&str>, mut baselines: BTreeMap<&str, T>, place: &str) -> Result<Option<T>> {
+/// Chooses from `baselines`, by name, the one whose estimate starts the ascent. [`PredictorOptions::baseline`]
+/// documents the rule; `asked` is its value. `place` begins the message of an error, for example "the program holds".
+fn pick_baseline<T>(asked: Option<&str>, mut baselines: BTreeMap<&str, T>, place: &str) -> Result<Option<T>> {
     match asked {
         Some(NO_BASELINE) => Ok(None),
         Some(name) => baselines.remove(name).map(Some).ok_or_else(|| {
@@ -47,35 +47,35 @@ fn initial<T>(asked: Option<&str>, mut baselines: BTreeMap<&str, T>, place: &str
     }
 }
 
-/// The name that stands for no baseline: the ascent begins at the mode of the density of each coordinate.
+/// Name for no baseline. The ascent then starts at the mode of each coordinate's density.
 pub const NO_BASELINE: &str = "none";
-/// The key of the baseline that is usually refined, the one that this program holds.
+/// Key of the default baseline, which is bundled with this program.
 pub const BUNDLED_BASELINE: &str = "direct_l2";
 
-/// What a [`Predictor`] is opened with beside its networks.
+/// Options for opening a [`Predictor`].
 #[derive(Clone, Debug, Default)]
 pub struct PredictorOptions {
-    /// The backbone's weights, where they are no longer where they were in training.
+    /// Path of the backbone's weights, if they were moved after training.
     pub weights: Option<PathBuf>,
-    /// λ of the refinement, in place of the one that the validation split chose.
+    /// Step length λ of the refinement, which replaces the one that the validation split chose.
     pub step_length: Option<f64>,
-    /// The key of the baseline at whose estimate the ascent on f begins, or [`NO_BASELINE`]. Without it that of
-    /// `direct_l2` of the energy model's seed, or of the only baseline of that seed, or else the density's mode.
+    /// Key of the baseline whose estimate starts the ascent on f, or [`NO_BASELINE`]. By default, this is the only
+    /// baseline of the energy model's seed, else `direct_l2` of that seed, else none.
     pub baseline: Option<String>,
 }
 
 /// One coordinate of an estimate, in the unit of the task.
 #[derive(Clone, Debug)]
 pub struct Estimate {
-    /// The prediction.
+    /// Predicted value.
     pub value: f64,
-    /// The 5 % and the 95 % quantile of p(y | x): y lies between them with probability 0.9.
+    /// The 5 % and the 95 % quantile of p(y | x). y lies between them with probability 0.9.
     pub interval: [f64; 2],
-    /// p(y | x).
+    /// Density p(y | x).
     pub density: GridDensity,
 }
 
-/// Ages of faces, in years.
+/// An estimator of the age of a face, in years.
 ///
 /// ```no_run
 /// use ebm_data::decode::read_upright;
@@ -90,7 +90,7 @@ pub struct Estimate {
 /// ```
 pub struct AgeEstimator(Predictor);
 
-/// Of `weights/age` of the repository: the energy model, the baseline that it refines, and what both stand on.
+/// Networks of the repository's `weights/age`: the energy model and the baseline that it refines.
 static BUNDLED: [&[u8]; 2] = [
     include_bytes!("../embedded/age/ebm-0/model.safetensors"),
     include_bytes!("../embedded/age/direct_l2-0/model.safetensors"),
@@ -98,76 +98,75 @@ static BUNDLED: [&[u8]; 2] = [
 static BUNDLED_BACKBONE: &[u8] = include_bytes!("../embedded/age/trunk.safetensors");
 
 impl AgeEstimator {
-    /// As [`Predictor::bundled`] with the usual options.
+    /// Opens the bundled networks, like [`Predictor::bundled`] with default options.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Predictor::bundled`].
     pub fn bundled() -> Result<Self> {
         Predictor::bundled(&PredictorOptions::default()).map(Self)
     }
 
-    /// As [`Predictor::open`] with the usual options.
+    /// Opens the networks in `path`, like [`Predictor::open`] with default options.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Predictor::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Predictor::open(path.as_ref(), AGE, &PredictorOptions::default()).map(Self)
     }
 
-    /// The age of the face that fills `image`.
+    /// Estimates the age of the face that fills `image`.
     ///
     /// # Errors
-    /// When the network produces numbers that no density can be made of.
+    /// When the output of the network has no density.
     pub fn estimate(&self, image: &Image) -> Result<Estimate> {
         let [age] = self.0.estimate(image)?;
         Ok(age)
     }
 }
 
-/// Poses of heads; opened and used as an [`AgeEstimator`].
+/// An estimator of the pose of a head, in degrees. It is used like an [`AgeEstimator`].
 pub struct HeadPoseEstimator(Predictor);
 
 impl HeadPoseEstimator {
-    /// As [`Predictor::open`] with the usual options.
+    /// Opens the networks in `path`, like [`Predictor::open`] with default options.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Predictor::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Predictor::open(path.as_ref(), HEAD_POSE, &PredictorOptions::default()).map(Self)
     }
 
-    /// Yaw, pitch and roll of the head that fills `image`, in degrees. As in BIWI a positive yaw looks to the left of
-    /// the image, a positive pitch upwards, and a positive roll turns the head clockwise.
+    /// Estimates yaw, pitch and roll of the head that fills `image`, in degrees. As in BIWI, a positive yaw looks to
+    /// the left of the image, a positive pitch looks upwards, and a positive roll turns the head clockwise.
     ///
     /// # Errors
-    /// When the network produces numbers that no density can be made of.
+    /// When the output of the network has no density.
     pub fn estimate(&self, image: &Image) -> Result<[Estimate; 3]> {
         self.0.estimate(image)
     }
 }
 
-/// An energy model, and the baseline whose estimates it refines.
+/// An energy model with the baseline whose estimates it refines.
 pub struct Predictor {
     energy: Saved,
     baseline: Option<Saved>,
     ascent: GradientAscent,
 }
 
-/// What is known of one image's y.
+/// Prediction for one image.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// Where the ascent began: the baseline's estimate, or, without one, the mode of the density of each
-    /// coordinate.
+    /// Start of the ascent: the baseline's estimate, or without a baseline the mode of each coordinate's density.
     pub initial: Vec<f64>,
-    /// The prediction: the initial point refined.
+    /// Predicted y: the initial point after refinement.
     pub y: Vec<f64>,
-    /// p(y | x) of each coordinate.
+    /// Density p(y | x) of each coordinate.
     pub density: Vec<GridDensity>,
 }
 
 impl Predictor {
-    /// The first energy model that `path` stands for, with the baseline that `options` name: a model's file,
-    /// a run, or the directory of a table with all its runs ([`runs`]). `title` is the task's.
+    /// Opens the first energy model in `path`, with the baseline that `options` name. `path` is a model's file, the
+    /// folder of a run, or the folder of a table with all its runs ([`runs`]). `title` is the title of the task.
     ///
     /// # Errors
     /// [`Error::Config`] when there is no such energy model or baseline, or when they are for another task;
@@ -192,21 +191,21 @@ impl Predictor {
         let of_seed =
             found.iter().filter(|(config, _)| config.method != ENERGY && config.seed == energy.seed);
         let baselines = of_seed.map(|(config, path)| (config.method.as_str(), path)).collect();
-        let baseline =
-            initial(options.baseline.as_deref(), baselines, &format!("{place}, seed {}, has", energy.seed))?;
+        let place = format!("{place}, seed {}, has", energy.seed);
+        let baseline = pick_baseline(options.baseline.as_deref(), baselines, &place)?;
         let weights = options.weights.as_deref();
         let baseline = baseline.map(|path| Saved::load(path, weights)).transpose()?;
         Self::new(Saved::load(model, weights)?, baseline, options.step_length)
     }
 
-    /// The networks for ages that this program holds: an energy model, and `direct_l2`.
+    /// Opens the networks for ages that are bundled with this program: an energy model, and `direct_l2`.
     ///
     /// # Errors
-    /// [`Error::Config`] when `options` ask for another baseline; [`Error::Weights`] when their weights are not those of
-    /// the networks' backbone.
+    /// [`Error::Config`] when `options` name another baseline; [`Error::Weights`] when `options.weights` is not the
+    /// backbone of these networks.
     pub fn bundled(options: &PredictorOptions) -> Result<Self> {
         let held = [(BUNDLED_BASELINE, BUNDLED[1])].into();
-        let baseline = initial(options.baseline.as_deref(), held, "the program holds")?;
+        let baseline = pick_baseline(options.baseline.as_deref(), held, "the program holds")?;
         let load = |bytes| {
             let file = WeightBytes::embedded("the bundled network of ages", bytes);
             Saved::of(ModelFile::of(&file, &Device::Cpu)?, |_| {
@@ -217,11 +216,11 @@ impl Predictor {
         Self::new(load(BUNDLED[0])?, baseline.map(load).transpose()?, options.step_length)
     }
 
-    /// The λ `step_length` replaces what the energy model's run recorded.
+    /// Joins an energy model with a baseline. The step length λ `step_length` replaces the stored one.
     ///
     /// # Errors
-    /// [`Error::Config`] when `energy` is a baseline or `baseline` none, when they are of different tasks, or
-    /// when nothing says how to refine.
+    /// [`Error::Config`] when `energy` is a baseline, when `baseline` is an energy model, when they are for different
+    /// tasks, or when no step length is known.
     pub fn new(energy: Saved, baseline: Option<Saved>, step_length: Option<f64>) -> Result<Self> {
         let fail = |reason: &str| Error::config("of the predictor", reason);
         if !energy.head.is_energy() {
@@ -239,19 +238,19 @@ impl Predictor {
         }
         let ascent = step_length.map(|length| energy.config.experiment.refinement.ascent(length));
         let ascent = ascent.or_else(|| energy.refinement.clone());
-        let ascent = ascent.ok_or_else(|| fail("the energy model says no step length; give one"))?;
+        let ascent = ascent.ok_or_else(|| fail("the energy model has no stored step length; give one"))?;
         Ok(Self { energy, baseline, ascent })
     }
 
-    /// The energy model.
+    /// Returns the energy model.
     pub fn energy(&self) -> &Saved {
         &self.energy
     }
 
-    /// Looks at one image, resized to the network's input.
+    /// Predicts y for one image, which is resized to the network's input.
     ///
     /// # Errors
-    /// When the image can not be decoded.
+    /// When the image cannot be decoded.
     pub fn predict(&self, pixels: Pixels) -> Result<Prediction> {
         let Saved { head, config: RunConfig { experiment, .. }, .. } = &self.energy;
         let features = head.features(&g_x(&self.energy, &pixels)?)?;
@@ -270,7 +269,7 @@ impl Predictor {
         Ok(Prediction { initial, y, density })
     }
 
-    /// The estimate of each of the `D` coordinates.
+    /// Estimates each of the `D` coordinates.
     fn estimate<const D: usize>(&self, image: &Image) -> Result<[Estimate; D]> {
         let Prediction { y, density, .. } = self.predict(Pixels::Memory(Arc::new(image.clone())))?;
         let tail = (1.0 - INTERVAL) / 2.0;
@@ -285,7 +284,7 @@ impl Predictor {
     }
 }
 
-/// The features of one image, `(1, X)`.
+/// Computes the features g_x of one image `(1, X)`.
 fn g_x(saved: &Saved, pixels: &Pixels) -> Result<Tensor> {
     let config = &saved.config.experiment;
     let face = Face { name: "image".to_owned(), pixels: pixels.clone(), target: vec![0.0; config.dim()] };

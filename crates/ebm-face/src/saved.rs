@@ -1,11 +1,11 @@
-//! Trained networks in their run directories, and back.
+//! Saving and loading of trained networks in their run directories.
 //!
 //! ```text
 //! runs/<table>/<method>-<seed>/
 //!   config.toml          RunConfig
-//!   model.safetensors    the parameters: `head.…`, and `trunk.…` where it was trained with the head; in its metadata a RunConfig and,
-//!                        of an energy model, Algorithm S2 with the λ that the validation split chose
-//!   …                    what ebm-train leaves
+//!   model.safetensors    the parameters: `head.…`, and `trunk.…` if it was trained with the head. The metadata hold a RunConfig and,
+//!                        for an energy model, Algorithm S2 with the λ that the validation split chose
+//!   …                    other files of ebm-train
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -26,35 +26,35 @@ use crate::config::ExperimentConfig;
 use crate::network::{Head, TRUNK};
 use crate::{Backbone, BackboneConfig, Error, Result};
 
-/// The file of the backbone of [`pack`]ed networks.
+/// Name of the backbone's file beside [`pack`]ed networks.
 const BACKBONE: &str = "trunk.safetensors";
 
 settings! {
-    /// What a run's `config.toml` says.
+    /// Contents of a run's `config.toml`.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RunConfig {
-        /// The key of the baseline, or [`ENERGY`](crate::network::ENERGY).
+        /// Key of the baseline, or [`ENERGY`](crate::network::ENERGY).
         pub method: String,
-        /// Seed of the initial values, the order and the noise.
+        /// Seed of the initial values, the order and the samples.
         pub seed: u64 where 0..=u64::MAX,
-        /// Where the backbone's weights are.
+        /// Source of the backbone's weights.
         pub trunk: BackboneSource,
-        /// The experiment.
+        /// Settings of the experiment.
         pub experiment: ExperimentConfig,
     }
 }
 
 settings! {
-    /// Where a run has its backbone from.
+    /// Source of the backbone of a run.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum BackboneSource {
-        /// It was trained with the head and is in the run's own file.
+        /// Backbone that was trained with the head, and is in the run's own file.
         Own(BackboneConfig),
-        /// A weight file that the head was trained on top of.
+        /// Weight file of the frozen backbone below the head.
         File {
-            /// The file; relative to the directory that holds the run.
+            /// Path of the weight file, relative to the directory that holds the run.
             path: PathBuf,
             /// SHA-256 of the file, in hexadecimal.
             sha256: String,
@@ -63,18 +63,18 @@ settings! {
 }
 
 impl RunConfig {
-    /// As TOML.
+    /// Returns the configuration as TOML.
     ///
     /// # Errors
-    /// [`Error::Config`] when a number or a path has no form in TOML.
+    /// [`Error::Config`] when a number or a path cannot be written in TOML.
     pub fn to_toml(&self) -> Result<String> {
         toml_of(self)
     }
 
-    /// Of the model's file `path`, or of the run in the directory `path`.
+    /// Reads the configuration from the model's file `path`, or from the run in the directory `path`.
     ///
     /// # Errors
-    /// [`Error::Input`] when that is something else.
+    /// [`Error::Input`] when `path` is neither.
     pub fn of_model(path: &Path) -> Result<Self> {
         let path = ModelFile::at(path);
         Ok(Stored::of(&path, &ModelMetadata::require(&path, &[])?)?.run)
@@ -86,12 +86,12 @@ fn toml_of(value: &impl Serialize) -> Result<String> {
 }
 
 settings! {
-    /// The configuration in the metadata of a model's file.
+    /// Configuration in the metadata of a model's file.
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Stored {
         run: RunConfig,
-        /// How an energy model refines, where the validation split chose that.
+        /// Refinement by an energy model, if the validation split has chosen it.
         refinement: Option<GradientAscent>,
     }
 }
@@ -102,7 +102,7 @@ impl Stored {
         let base = match trunk {
             BackboneSource::Own(_) => None,
             BackboneSource::File { path, sha256 } => {
-                // As seen from the model's file.
+                // The path is relative to the model's file.
                 Some(BaseNetwork { digest: sha256.clone(), file: Some(Path::new("..").join(path)) })
             }
         };
@@ -116,26 +116,26 @@ impl Stored {
         })
     }
 
-    /// What the model's file at `path` says.
+    /// Parses the metadata `said` of the model's file at `path`.
     fn of(path: &Path, said: &ModelMetadata) -> Result<Self> {
         config::parse("of the model", &said.config)
             .map_err(|error| Error::input(path.display(), format!("not a model of a face: {error}")))
     }
 }
 
-/// Writes the parameters of `store` as those of the run in `dir`, which is `config`.
+/// Writes the parameters of `store` and the settings `config` to the run in `dir`.
 ///
 /// # Errors
-/// When the file can not be written.
+/// When the file cannot be written.
 pub fn save(store: &ParamStore, dir: &Path, config: &RunConfig) -> Result<()> {
     let stored = Stored { run: config.clone(), refinement: None };
     Ok(stored.metadata()?.save(&dir.join(ModelFile::NAME), &store.tensors()?)?)
 }
 
-/// Adds how the energy model of the run in `dir` refines to its file.
+/// Stores the refinement `ascent` in the energy model's file of the run in `dir`.
 ///
 /// # Errors
-/// When the file can not be read or written.
+/// When the file cannot be read or written.
 pub fn save_refinement(ascent: &GradientAscent, dir: &Path) -> Result<()> {
     let file = ModelFile::open(dir)?;
     let stored = Stored { refinement: Some(ascent.clone()), ..Stored::of(&file.path, &file.said)? };
@@ -144,28 +144,28 @@ pub fn save_refinement(ascent: &GradientAscent, dir: &Path) -> Result<()> {
 
 /// A saved network.
 pub struct Saved {
-    /// What it is.
+    /// Settings of its run.
     pub config: RunConfig,
-    /// Its network of g_x.
+    /// Backbone, which computes g_x.
     pub trunk: Box<dyn Backbone>,
-    /// Its head.
+    /// Head.
     pub head: Head,
-    /// How it refines, where the validation split chose that.
+    /// Refinement by an energy model, if the validation split has chosen it.
     pub refinement: Option<GradientAscent>,
 }
 
 impl Saved {
-    /// Reads the model's file `path`, or that of the run in the directory `path`. `weights` is where its
-    /// backbone's file is if it is no longer where it was.
+    /// Loads the network from the model's file `path`, or from the run in the directory `path`. `weights` is the path
+    /// of the backbone's file, if it was moved.
     ///
     /// # Errors
-    /// [`Error::Input`] for a file of something else; [`Error::Weights`] when the backbone's file is not
-    /// the one that the run was trained on, or when the parameters are not those of the configuration.
+    /// [`Error::Input`] when the file is no such model; [`Error::Weights`] when the backbone's file is not the one that
+    /// the run was trained on, or when the parameters do not match the configuration.
     pub fn load(path: &Path, weights: Option<&Path>) -> Result<Self> {
         Self::of(ModelFile::open(path)?, |file| Ok(WeightBytes::read(&base_of(file, weights)?)?))
     }
 
-    /// The same of a model's file; `backbone` gives that of the network below it.
+    /// Loads the network from a model's file. `backbone` reads the file of its backbone.
     pub(crate) fn of<'a>(
         file: ModelFile,
         backbone: impl FnOnce(&ModelFile) -> Result<WeightBytes<'a>>,
@@ -192,16 +192,18 @@ impl Saved {
         Ok(Self { head, config, trunk, refinement })
     }
 
-    /// The energy model as ONNX. The first file takes `images` (N, 3, S, S), S and their normalisation being in its
-    /// metadata, and gives `g_x` (N, X); the second takes that and `y` (N, M, D), M candidates of each image in the
-    /// metadata's unit, and gives `f` (N, M).
+    /// Exports the energy model as two ONNX files.
+    ///
+    /// The first maps `images` `(N, 3, S, S)` to `g_x` `(N, X)`. Its metadata give S and the normalisation of the
+    /// images. The second maps `g_x` and `y` `(N, M, D)`, M candidates for each image in the unit of the metadata, to
+    /// `f` `(N, M)`.
     ///
     /// # Errors
-    /// [`Error::Config`] for a baseline, or a backbone that has no such form.
+    /// [`Error::Config`] for a baseline, or a backbone without an ONNX form.
     pub fn onnx(&self) -> Result<Vec<Part>> {
         let Head::Energy(head) = &self.head else {
             let reason =
-                format!("{} is a baseline, and f is written; give an energy model", self.config.method);
+                format!("{} is a baseline, which has no f; give an energy model", self.config.method);
             return Err(Error::config("of the ONNX file", reason));
         };
         let experiment = &self.config.experiment;
@@ -227,18 +229,17 @@ impl Saved {
     }
 }
 
-/// Finds the file of the network below `file`; it is `weights` where that is given.
+/// Returns the path of the backbone's file below the model `file`, which is `weights` if given.
 fn base_of(file: &ModelFile, weights: Option<&Path>) -> Result<PathBuf> {
-    let unnamed = || Error::weights(&file.path, "it names no backbone; give the backbone's place");
+    let unnamed = || Error::weights(&file.path, "it names no backbone; give the backbone's path");
     weights.map(Path::to_owned).or_else(|| file.base_path()).ok_or_else(unnamed)
 }
 
-/// Writes the networks of `runs` in half precision to the folder `out`, for others to use: each in a folder of its own,
-/// and beside them, once, the backbone that they stand on. `weights` is where that is if it is no longer where it was.
+/// Writes the networks of `runs` in half precision to the new folder `out`, for distribution. Each network has its own
+/// folder, and their common backbone lies beside these. `weights` is the path of the backbone's file, if it was moved.
 ///
 /// # Errors
-/// [`Error::Config`] when they stand on several backbones or `out` is there already; else when a file can not be read
-/// or written.
+/// [`Error::Config`] when backbones differ or `out` exists; else when a file cannot be read or written.
 pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> {
     let fail = |reason: String| Error::config("of the packed networks", reason);
     if out.exists() {
@@ -278,10 +279,10 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
     Ok(())
 }
 
-/// The backbone that the heads of `experiment` stand on in a weight file, for prediction.
+/// Opens the backbone below the heads of `experiment` from a weight file, for prediction.
 ///
 /// # Errors
-/// As [`preload_backbone`](crate::preload_backbone); [`Error::Config`] for a grid that the network's map does not have.
+/// As [`preload_backbone`](crate::preload_backbone); [`Error::Config`] when the grid does not fit the network's map.
 pub(crate) fn open_backbone(experiment: &ExperimentConfig, file: &WeightBytes) -> Result<Box<dyn Backbone>> {
     let (_, trunk) = backbone::open(&experiment.trunk, file, &Device::Cpu)?;
     match experiment.frozen.as_ref().map_or(0, |frozen| frozen.grid) {

@@ -1,4 +1,4 @@
-//! The first stages of a network that was trained on ImageNet: the frozen features of classifier and box module.
+//! Frozen backbone of the classifier and the box module: the first stages of a network trained on ImageNet.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,36 +16,35 @@ use ebm_ops::nn::BatchNormConfig;
 
 use crate::{Error, Result};
 
-/// The stages of a ResNet that the tracker sees.
+/// Number of stages of a ResNet that the tracker computes.
 const STAGES: usize = 3;
-/// The maps of an EfficientNet-Lite0 that the tracker computes; it sees the last two, of strides 8 and 16.
+/// Number of maps of an EfficientNet-Lite0 that the tracker computes. It uses the last two, of strides 8 and 16.
 const LITE0_MAPS: usize = 4;
-/// What an EfficientNet-Lite0's names begin with, after a prefix.
+/// Name of the first parameter of an EfficientNet-Lite0, after a prefix.
 const LITE0_STEM: &str = "_conv_stem.weight";
 
-/// The maps of N images of side S that the tracker works on, on the CPU with the channels innermost.
+/// Maps of N images of side S that the tracker uses. On the CPU, the channels are innermost.
 #[derive(Clone, Debug)]
 pub struct BackboneFeatures {
-    /// (N, 128, S/8, S/8) for ResNet-18, (N, 40, S/8, S/8) for EfficientNet-Lite0, whose map of this size it is.
+    /// Map of stride 8: (N, 128, S/8, S/8) for ResNet-18, (N, 40, S/8, S/8) for EfficientNet-Lite0.
     pub layer2: Tensor,
-    /// (N, 256, S/16, S/16) for ResNet-18, (N, 112, S/16, S/16) for EfficientNet-Lite0.
+    /// Map of stride 16: (N, 256, S/16, S/16) for ResNet-18, (N, 112, S/16, S/16) for EfficientNet-Lite0.
     pub layer3: Tensor,
 }
 
 impl BackboneFeatures {
-    /// The maps in the order of their strides.
+    /// Returns the maps in the order of their strides.
     pub(crate) fn maps(&self) -> [&Tensor; 2] {
         [&self.layer2, &self.layer3]
     }
 }
 
-/// A network without its last stages, frozen: no gradient reaches it, and its batch normalisation is the affine
-/// map of its running statistics. It is a residual network of basic blocks, or EfficientNet-Lite0 up to its map of
-/// stride 16.
+/// A frozen network without its last stages: a residual network of basic blocks, or EfficientNet-Lite0 up to its map of
+/// stride 16. It gets no gradients, and its batch normalisation uses the running statistics.
 #[derive(Debug)]
 pub struct Backbone {
     network: Network,
-    /// Of the two maps.
+    /// Channels of the two maps.
     channels: [usize; 2],
 }
 
@@ -56,30 +55,29 @@ enum Network {
 }
 
 impl Backbone {
-    /// The network in the weight file at `path`: safetensors or torch's `.pth`, with torchvision's names for a
-    /// ResNet and the published ones, with or without a prefix, for an EfficientNet-Lite0.
+    /// Loads the network from the weight file at `path`, which is safetensors or torch's `.pth`. A ResNet has
+    /// torchvision's names, an EfficientNet-Lite0 the published ones, with or without a prefix.
     ///
-    /// A ResNet's width and the number of its blocks are told from the file, and its normalisation too: a
-    /// `bn1.weight`, or a `conv1.bias` into which it was folded. Later stages and the classifier are left out.
+    /// The file determines a ResNet's width, its number of blocks, and its normalisation: `bn1.weight`, or a
+    /// `conv1.bias` if the normalisation was folded. Later stages and the classifier are ignored.
     ///
     /// # Errors
-    /// [`Error::Weights`] when a name is missing or surplus or a shape is another; else when the file cannot
-    /// be read.
+    /// [`Error::Weights`] when a name is missing or surplus or a shape differs; else when the file cannot be read.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         Self::of_bytes(&WeightBytes::read(path)?, device)
     }
 
-    /// [`load`](Self::load) of a file's bytes.
+    /// Loads the network from the bytes of a file, like [`load`](Self::load).
     pub(crate) fn of_bytes(file: &WeightBytes, device: &Device) -> Result<Self> {
         let (tensors, _) = file.load(device)?;
         Self::of_tensors(tensors, device).map_err(|reason| Error::weights(&file.path, reason))
     }
 
-    /// The network with the parameters of `store` whose names begin with `prefix` (may be empty), for
-    /// instance of one that was trained as a classifier.
+    /// Builds the network from the parameters of `store` whose names begin with `prefix` (may be empty), for example
+    /// from a network that was trained as a classifier.
     ///
     /// # Errors
-    /// [`Error::Config`] when they are those of neither network.
+    /// [`Error::Config`] when the parameters belong to neither network.
     pub fn of_store(store: &ParamStore, prefix: &str, device: &Device) -> Result<Self> {
         let own = |(name, tensor): (String, Tensor)| Some((name.strip_prefix(prefix)?.to_owned(), tensor));
         Self::of_tensors(store.tensors()?.into_iter().filter_map(own).collect(), device)
@@ -92,7 +90,7 @@ impl Backbone {
         let prefix = tensors.keys().find_map(|name| name.strip_suffix(LITE0_STEM)).map(str::to_owned);
         let (what, network, channels) = match prefix {
             Some(prefix) => {
-                store.preload(of_lite0(tensors, &prefix));
+                store.preload(lite0_tensors(tensors, &prefix));
                 let norm = BatchNormConfig { frozen: true, ..EfficientNetLite0::NORM };
                 let vb = store.var_builder(DType::F32, device);
                 let network = EfficientNetLite0::new(norm, LITE0_MAPS, vb).map(Network::Lite0);
@@ -100,7 +98,7 @@ impl Backbone {
                 ("an EfficientNet-Lite0 as published", network, [layer2, layer3])
             }
             None => {
-                let (config, tensors) = of_resnet(tensors)?;
+                let (config, tensors) = resnet_tensors(tensors)?;
                 store.preload(tensors);
                 let vb = store.var_builder(DType::F32, device);
                 let network = ResNet::new(&config, vb).map(Network::ResNet);
@@ -113,12 +111,12 @@ impl Backbone {
         if report.is_exact() { Ok(Self { network, channels }) } else { Err(format!("not {what}: {report}")) }
     }
 
-    /// The channels of layer2 and layer3.
+    /// Returns the channels of layer2 and layer3.
     pub fn channels(&self) -> [usize; 2] {
         self.channels
     }
 
-    /// The maps of images (N, 3, H, W): RGB over 255, less ImageNet's mean, over its deviation.
+    /// Computes the maps of `images` (N, 3, H, W): RGB divided by 255, with ImageNet's mean and standard deviation.
     ///
     /// # Errors
     /// When `images` has another shape or is not f32.
@@ -134,7 +132,7 @@ impl Backbone {
         Ok(BackboneFeatures { layer2, layer3 })
     }
 
-    /// [`features`](Self::features) as operators: layer2 and layer3.
+    /// Adds [`features`](Self::features) to an ONNX graph. Returns layer2 and layer3.
     ///
     /// # Errors
     /// When a parameter cannot be read.
@@ -149,7 +147,7 @@ impl Backbone {
     }
 }
 
-/// The maps of strides 8 and 16.
+/// Returns the last two of `maps`, of strides 8 and 16.
 fn last_two<T>(mut maps: Vec<T>) -> Result<[T; 2]> {
     match (maps.pop(), maps.pop()) {
         (Some(layer3), Some(layer2)) => Ok([layer2, layer3]),
@@ -157,8 +155,8 @@ fn last_two<T>(mut maps: Vec<T>) -> Result<[T; 2]> {
     }
 }
 
-/// By what each channel of an image in ImageNet's normalisation is multiplied, and what is added then, for the one
-/// that EfficientNet-Lite0 was trained with, (x − 127) / 128.
+/// Returns factor and shift of each channel, which convert ImageNet's normalisation into EfficientNet-Lite0's,
+/// (x − 127) / 128.
 fn rescaling() -> [[f64; 2]; 3] {
     let Normalise { mean, std, .. } = Normalise::IMAGENET;
     [0, 1, 2].map(|channel| {
@@ -167,18 +165,18 @@ fn rescaling() -> [[f64; 2]; 3] {
     })
 }
 
-/// Images in ImageNet's normalisation in the one that EfficientNet-Lite0 was trained with.
+/// Converts images from ImageNet's normalisation into EfficientNet-Lite0's.
 fn rescaled(images: &Tensor) -> Result<Tensor> {
-    // Channel by channel: candle's broadcasting takes ten times as long.
+    // Channel by channel, because candle's broadcasting takes ten times as long.
     let channels = rescaling().into_iter().enumerate();
     let channels =
         channels.map(|(channel, [factor, shift])| images.narrow(1, channel, 1)?.affine(factor, shift));
     Ok(Tensor::cat(&channels.collect::<candle_core::Result<Vec<_>>>()?, 1)?)
 }
 
-/// The same as operators.
+/// Adds [`rescaled`] to an ONNX graph.
 fn rescaled_onnx(graph: &mut Graph, images: &Value) -> Result<Value> {
-    // Not within the first convolution: the zeros around its input are those of rescaled images.
+    // Folding this into the first convolution would be wrong: its zero padding stands for rescaled pixels.
     let mut each = |which: usize| {
         let numbers = rescaling().map(|numbers| numbers[which] as f32);
         graph.constant(&Tensor::new(&numbers, &Device::Cpu)?.reshape((1, 3, 1, 1))?)
@@ -188,8 +186,8 @@ fn rescaled_onnx(graph: &mut Graph, images: &Value) -> Result<Value> {
     Ok(graph.node("Add", &[&scaled, &shift], &[]))
 }
 
-/// What the tracker needs of the tensors of an EfficientNet-Lite0, whose names begin with `prefix`.
-fn of_lite0(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String, Tensor> {
+/// Selects the tensors of an EfficientNet-Lite0 that the tracker needs, and removes `prefix` from their names.
+fn lite0_tensors(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String, Tensor> {
     let own = tensors.into_iter().filter_map(|(name, tensor)| {
         let name = name.strip_prefix(prefix)?;
         let needed = !EfficientNetLite0::is_classifier(name)
@@ -200,8 +198,8 @@ fn of_lite0(tensors: BTreeMap<String, Tensor>, prefix: &str) -> BTreeMap<String,
     own.collect()
 }
 
-/// What the network of a ResNet's tensors is, and those of them that the tracker needs.
-fn of_resnet(
+/// Returns the sizes of the ResNet with these tensors, and the tensors that the tracker needs.
+fn resnet_tensors(
     mut tensors: BTreeMap<String, Tensor>,
 ) -> std::result::Result<(ResNetConfig, BTreeMap<String, Tensor>), String> {
     tensors.retain(|name, _| !["fc.", "layer4."].iter().any(|left_out| name.starts_with(left_out)));

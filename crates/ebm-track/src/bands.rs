@@ -1,4 +1,4 @@
-//! How wide the bands of edges have to be, taught by annotated videos, and how often they hold what they say.
+//! Calibration of the bands of a box's edges on annotated videos, and their coverage.
 
 use ebm_data::rect::overlap;
 use ebm_data::sequences::{Rect, Sequence};
@@ -13,31 +13,30 @@ use crate::tracker::{BoxDensity, TargetTracker};
 use crate::trained::Tracker;
 use crate::{Error, Result};
 
-/// A target is followed where the overlap with it is above this.
+/// Overlap above which a target counts as followed.
 const FOLLOWED: f64 = 0.5;
 
-/// Among these the temperature of p(y|x) is chosen whose bands are the narrowest.
+/// Candidates for the temperature of p(y|x). The one with the narrowest bands is chosen.
 const TEMPERATURES: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 
-/// How often bands held the annotated edges, and how wide they were.
+/// Coverage of the annotated edges by the bands, and widths of the bands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BandCoverage {
-    /// Frames with bands and an annotation.
+    /// Number of frames with bands and an annotation.
     pub frames: usize,
-    /// The fraction of these frames in which the target was followed: an overlap above 0.5.
+    /// Fraction of these frames in which the target was followed, with an overlap above 0.5.
     pub followed: f64,
-    /// The fraction of all frames in which the bands of the left, top, right and bottom edge hold the
-    /// annotated one.
+    /// Fraction of all frames in which the band of the left, top, right and bottom edge contains the annotated edge.
     pub held: [f64; 4],
-    /// The same where the target was followed.
+    /// Fraction of the followed frames in which each band contains the annotated edge.
     pub held_followed: [f64; 4],
-    /// The mean widths of the bands, in widths and heights of the boxes.
+    /// Mean widths of the bands, in widths and heights of the boxes.
     pub widths: [f64; 4],
 }
 
-/// Visits every frame of the sequences in which the tracker of `tracker` found its target and an annotation
-/// is valid, with the tracker and the annotated box.
-fn each_found(
+/// Calls `each` with the target's tracker and the annotated box, for every frame of `sequences` in which `tracker`
+/// found its target and the annotation is valid.
+fn for_each_found(
     tracker: &Tracker,
     sequences: &[Sequence],
     progress: &mut dyn Progress,
@@ -60,13 +59,13 @@ fn each_found(
     Ok(())
 }
 
-/// How p(y|x) of this tracker is used so that the bands of each edge hold nine of ten annotated ones in the
-/// frames of `sequences` in which the target is followed: the temperature with the narrowest bands, and their
-/// factors. Neighbouring frames of a video are alike, so that this promises less than as many images would.
+/// Calibrates the bands of `tracker` on the frames of `sequences` in which it follows the target. The band of each edge
+/// then contains 90 % of the annotated edges. Returns the temperature with the narrowest bands, and the factors of the
+/// bands. Neighbouring frames of a video are alike, so frames give a weaker guarantee than independent images.
 ///
 /// # Errors
-/// [`Error::Config`] where f was trained as no density; with too few frames that are followed; when a sequence
-/// cannot be tracked.
+/// [`Error::Config`] when f was not trained as a density; when too few frames are followed; when a sequence cannot be
+/// tracked.
 pub fn calibrate_bands(
     tracker: &Tracker,
     sequences: &[Sequence],
@@ -74,13 +73,13 @@ pub fn calibrate_bands(
     progress: &mut dyn Progress,
 ) -> Result<DensityConfig> {
     let Some(density) = &tracker.networks.density else {
-        let reason = "its f was trained as no density, so that there are no bands";
+        let reason = "its f was not trained as a density, so it has no bands; give an energy model";
         return Err(Error::config("of the tracker", reason));
     };
     let at = |temperature| DensityConfig { temperature, factors: None, ..density.clone() };
     let configs = TEMPERATURES.map(at);
     let mut found: [EdgeIntervals; TEMPERATURES.len()] = Default::default();
-    each_found(tracker, sequences, progress, &mut |target, truth| {
+    for_each_found(tracker, sequences, progress, &mut |target, truth| {
         let bbox = target.bbox();
         if overlap(&bbox, &truth) <= FOLLOWED {
             return Ok(());
@@ -109,7 +108,7 @@ pub fn calibrate_bands(
     Ok(best.map_or_else(|| density.clone(), |(_, config)| config))
 }
 
-/// How often the bands of this tracker hold the annotated edges of `sequences`.
+/// Measures the coverage of the annotated edges of `sequences` by the bands of `tracker`.
 ///
 /// # Errors
 /// When a sequence cannot be tracked.
@@ -120,7 +119,7 @@ pub fn band_coverage(
     progress: &mut dyn Progress,
 ) -> Result<BandCoverage> {
     let mut sums = BandCoverage::default();
-    each_found(tracker, sequences, progress, &mut |target, truth| {
+    for_each_found(tracker, sequences, progress, &mut |target, truth| {
         let Some(density) = target.density(num_samples)? else { return Ok(()) };
         let bands = match density.bands() {
             Err(Error::Core(ebm_core::Error::NoSpread { .. })) => return Ok(()),

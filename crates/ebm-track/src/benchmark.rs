@@ -1,5 +1,4 @@
-//! A tracker on a dataset: every sequence from its first frame to its last, several times, several sequences
-//! at a time.
+//! Evaluation of a tracker on a dataset, with repeated runs and several sequences in parallel.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,37 +21,38 @@ use crate::sequence::{TrackedSequence, track_sequence};
 use crate::tracker::{Networks, Stages, TrackerConfig};
 use crate::{Error, Result};
 
-/// How often a tracker, which draws numbers, runs over a dataset, and how many sequences are tracked at a
-/// time.
+/// Number of runs of a tracker over a dataset, and number of threads. Runs differ because a tracker is random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// Times that every sequence is tracked.
+    /// Number of times that every sequence is tracked.
     pub repetitions: usize,
-    /// Threads, each with a sequence.
+    /// Number of threads. Each tracks one sequence at a time.
     pub workers: usize,
 }
 
-/// What a tracker made of a dataset in one of its runs.
+/// Results of one run of a tracker over a dataset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repetition {
-    /// Every sequence that was tracked, in the dataset's order.
+    /// Sequences that were tracked, in the order of the dataset.
     pub tracked: Vec<TrackedSequence>,
-    /// The others, with the reason.
+    /// Sequences that could not be tracked, with the reason.
     pub failed: Vec<FailedSequence>,
 }
 
-/// The folder of a run below that of all results; runs are counted from 1.
+/// Returns the folder of the run number `run`, counted from 1, below `results`.
 pub fn run_folder(results: &Path, run: usize) -> PathBuf {
     results.join(format!("run_{run:03}"))
 }
 
-/// Tracks the target of every sequence in every run. The randomness of a sequence is `key` split by the run
-/// and its name, so that it depends neither on the others nor on the number of workers. Boxes and times go to
-/// [`run_folder`] when a sequence's last frame is done; a sequence whose boxes are there from an interrupted
-/// call is not tracked again. One that can not be tracked stops no other.
+/// Tracks the target of every sequence in every run.
+///
+/// The random numbers of a sequence come from `key`, split by the run and the sequence's name. So they do not depend on
+/// other sequences or on the number of workers. Boxes and times are written to [`run_folder`] after the last frame of a
+/// sequence. A sequence whose boxes exist from an interrupted call is not tracked again. A sequence that cannot be
+/// tracked does not stop the others.
 ///
 /// # Errors
-/// When boxes can not be written, or those that are there can not be read.
+/// When boxes cannot be written, or existing boxes cannot be read.
 pub fn track_dataset<B: BoxNetwork + Sync>(
     networks: &Networks<B>,
     config: &TrackerConfig,
@@ -72,8 +72,8 @@ pub fn track_dataset<B: BoxNetwork + Sync>(
             }
             let (run, place) = (job / sequences.len(), job % sequences.len());
             let key = key.split("run").index(run as u64);
-            let outcome = one(networks, config, &sequences[place], &run_folder(results, run + 1), key);
-            // Nobody listens any more after a failure that ends everything.
+            let outcome = track_one(networks, config, &sequences[place], &run_folder(results, run + 1), key);
+            // The receiver is gone after an error that ends all jobs.
             if answers.send((job, outcome)).is_err() {
                 return;
             }
@@ -106,10 +106,10 @@ pub fn track_dataset<B: BoxNetwork + Sync>(
     Ok(all)
 }
 
-/// What became of a sequence.
+/// Result of one sequence.
 type Outcome = std::result::Result<TrackedSequence, FailedSequence>;
 
-fn one<B: BoxNetwork>(
+fn track_one<B: BoxNetwork>(
     networks: &Networks<B>,
     config: &TrackerConfig,
     sequence: &Sequence,
@@ -118,7 +118,7 @@ fn one<B: BoxNetwork>(
 ) -> Result<Outcome> {
     let (name, format) = (&sequence.name, ResultFormat::Full);
     let (boxes, times) = (format.result_path(folder, name, 1), format.time_path(folder, name));
-    // The boxes are written last: where they are, the times are too.
+    // The boxes are written last, so the times exist if the boxes do.
     if boxes.is_file() {
         let (boxes, seconds) = (read_boxes(&boxes)?, read_times(&times)?);
         if boxes.len() == sequence.frames.len() {
@@ -136,11 +136,11 @@ fn one<B: BoxNetwork>(
 }
 
 impl Repetition {
-    /// The figures. Sequences that could not be tracked are listed, and do not count.
+    /// Computes the figures. Sequences that could not be tracked are listed, and do not count.
     ///
     /// # Errors
-    /// When no sequence can be scored; when a convention asks for the size of a sequence's frames and its
-    /// first can not be read.
+    /// When no sequence can be scored; when `convention` needs the size of the frames and the first frame of a sequence
+    /// cannot be read.
     pub fn report(&self, sequences: &[Sequence], convention: &Convention) -> Result<TrackingReport> {
         let mut scored = Vec::new();
         for found in &self.tracked {
@@ -159,31 +159,31 @@ impl Repetition {
         Ok(report)
     }
 
-    /// The frames that were tracked and not found in files, and what they took in all.
+    /// Returns the number of frames that were tracked, and their total time. Boxes read from files do not count.
     pub fn cost(&self) -> (usize, Stages) {
         let frames = self.tracked.iter().flat_map(|sequence| &sequence.frames);
         frames.fold((0, Stages::default()), |(count, sum), frame| (count + 1, sum + frame.stages))
     }
 }
 
-/// What the boxes in a folder depend on, which does not change when the tracking of a dataset goes on.
+/// Origin of the boxes in a folder. An interrupted evaluation continues only with the same origin.
 #[derive(Clone, Debug, Serialize)]
 pub struct Origin {
-    /// The dataset's name.
+    /// Name of the dataset.
     pub dataset: String,
-    /// SHA-256 of the tracker's file, which says on which backbone it was trained.
+    /// SHA-256 of the tracker's file, which names its backbone.
     pub model_sha256: String,
-    /// The seed of all that the tracker draws.
+    /// Seed of the tracker.
     pub seed: u64,
-    /// The tracker.
+    /// Settings of the tracker.
     pub tracker: SavedConfig,
 }
 
 impl Origin {
-    /// Writes this to `origin.toml` in the folder `out`.
+    /// Writes this origin to `origin.toml` in the folder `out`, or compares it with the file that exists.
     ///
     /// # Errors
-    /// [`Error::Config`] where the folder has the boxes of something else; when a file can not be read or written.
+    /// [`Error::Config`] when the folder has boxes of another origin; when a file cannot be read or written.
     pub fn claim(&self, out: &Path) -> Result<()> {
         let path = out.join("origin.toml");
         let fail = |reason: String| Error::config(path.display(), format!("{reason}; give another --out"));
@@ -201,11 +201,11 @@ impl Origin {
     }
 }
 
-/// Writes what the server or toolkit of `set` expects of these runs anew to `folder`, and returns the folders whose
-/// files a server takes as an archive.
+/// Writes the runs `all` to `folder` in the format of the server or toolkit of `set`, and replaces the folder's
+/// contents. Returns the folders whose files are to be uploaded as an archive.
 ///
 /// # Errors
-/// When a file can not be written, or one that is there not be removed.
+/// When a file cannot be written, or an existing one cannot be removed.
 pub fn write_submission(set: TestSet, folder: &Path, all: &[Repetition]) -> Result<Vec<PathBuf>> {
     if folder.is_dir() {
         std::fs::remove_dir_all(folder).map_err(|source| ebm_data::Error::io("remove", folder, source))?;

@@ -1,4 +1,4 @@
-//! The settings of tracking's experiments.
+//! Settings of the experiments on tracking.
 
 pub use ebm_experiment::config::{AblationConfig, Settings};
 use ebm_experiment::config::{row, settings};
@@ -10,78 +10,78 @@ use crate::tracker::TrackerConfig;
 use crate::training::BoxTraining;
 
 settings! {
-    /// Box modules, their training, and the tracker that they are compared in.
+    /// An experiment: box modules, their training, and the tracker that compares them.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ExperimentConfig {
-        /// How many times fewer channels than ATOM's the box module has in every layer.
+        /// Factor by which every layer of the box module has fewer channels than ATOM's.
         pub narrowed: usize where 1..=256,
-        /// The box module's training, the same for every method.
+        /// Training of the box module, the same for every method.
         pub training: BoxTraining,
-        /// What it learns from.
+        /// Pairs of frames to train on.
         pub pairs: PairsConfig,
-        /// The rows of Table 3.
+        /// Rows of Table 3.
         pub methods: Vec<MethodConfig>,
-        /// The trackers of Table 3 beside those that are compared here.
+        /// Other trackers, which Table 3 quotes.
         #[serde(default)]
         pub rivals: Vec<RivalConfig>,
-        /// The proposals of the supplement's ablation, for the energy model, with OP50, OP75 and AUC on
-        /// OTB-100 and NFS together, in percent.
+        /// Proposals of the supplement's ablation of the energy model, with OP50, OP75 and AUC on OTB-100 and NFS
+        /// together, in percent.
         pub ablation: Vec<AblationConfig<[f64; 3]>>,
-        /// Factors of each configured step length among which the validation videos choose; none: it is taken
-        /// as it is.
+        /// Candidates for a factor of the configured step lengths; held-out boxes choose one of them. An empty list
+        /// keeps the step lengths.
         #[serde(default)]
         pub step_factors: Vec<f64> where 0.0..=1e3,
-        /// Times that each tracker, which draws numbers, runs over a dataset; figures are means over them.
+        /// Number of runs of each tracker over a dataset. A tracker is random, and figures are means over the runs.
         pub repetitions: usize where 1..=1000,
-        /// The tracker.
+        /// Tracker.
         #[serde(default)]
         pub tracker: TrackerConfig,
-        /// Generated videos, at every scale but the paper's.
+        /// Numbers of generated videos, except at paper scale.
         #[serde(default)]
         pub generated: Option<GeneratedConfig>,
-        /// How modules learn from still images and generated videos, at every scale but the paper's.
+        /// Training on still images and generated videos, except at paper scale.
         #[serde(default)]
         pub stills: Option<StillsConfig>,
     }
 
-    /// Pairs of frames.
+    /// Settings of the pairs of frames.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct PairsConfig {
-        /// The greatest distance of the two frames.
+        /// Maximum distance of the two frames.
         pub max_gap: usize where 0..=1_000_000 => "frames",
     }
 
-    /// How many generated videos.
+    /// Numbers of generated videos.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct GeneratedConfig {
-        /// To train on.
+        /// Videos to train on.
         pub train: usize where 1..=1_000_000 => "videos",
-        /// To choose step lengths on, where no images are learned from.
+        /// Videos to choose step lengths on, if there are no still images to train on.
         pub validation: usize where 1..=1_000_000 => "videos",
-        /// To measure on, where no images are learned from.
+        /// Videos to measure on, if there are no still images to train on.
         pub test: usize where 1..=1_000_000 => "videos",
     }
 
-    /// How box modules are trained on still images and generated videos, and judged meanwhile.
+    /// Training of box modules on still images and generated videos, and their measurement meanwhile.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct StillsConfig {
-        /// Targets whose crops are in memory at a time; a multiple of the batch.
+        /// Number of targets whose crops are in memory at a time, a multiple of the batch size.
         pub objects: usize where 1..=1_000_000 => "targets",
-        /// Reference crops of each, and as many test crops, of which every one meets every other.
+        /// Number of reference crops and of test crops of each target, which are all paired with each other.
         pub views: usize where 1..=64 => "crops",
-        /// √(width · height) of the smallest boxes that are taken.
+        /// Minimum √(width · height) of the boxes to train on.
         pub least_side: f64 where 0.0..=1e4 => "pixels",
-        /// The weight of the generated videos beside sets of images, of which each has the weight 1.
+        /// Weight of the generated videos. Each set of images has the weight 1.
         pub video_weight: f64 where 0.0..=1e3,
-        /// Held-out boxes, of all sets together.
+        /// Number of held-out boxes, over all sets.
         pub held_out: usize where 1..=1_000_000 => "boxes",
-        /// The first so many of them choose step lengths.
+        /// Number of held-out boxes that choose step lengths, taken from the start of each set.
         pub choosing: usize where 1..=1_000_000 => "boxes",
-        /// After so many pairs, and at the end, held-out boxes are measured.
+        /// Numbers of pairs after which held-out boxes are measured. They are also measured at the end.
         pub curve: Vec<usize> where 1..=1_000_000_000 => "pairs",
     }
 }
@@ -95,19 +95,19 @@ impl Settings for ExperimentConfig {
 }
 
 impl ExperimentConfig {
-    /// The key of the energy model.
+    /// Key of the energy model.
     pub const ENERGY: &'static str = "ebm";
 
-    /// The row of this key.
+    /// Returns the row with the key `key`.
     ///
     /// # Errors
-    /// When there is none, naming those that there are.
+    /// When there is no such row. The message lists the keys.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
         row(&self.methods, |method| &method.key, key)
     }
 
-    /// The same with the rows of the supplement's ablation in the place of its methods: the energy model with samples
-    /// from each of the proposals.
+    /// Returns these settings with the supplement's ablation as methods: the energy model with samples from each
+    /// proposal in `ablation`.
     ///
     /// # Errors
     /// When there is no energy model, or a standard deviation is not positive.

@@ -1,15 +1,15 @@
 //! Visual tracking: the ATOM tracker with an energy-based box module (Section 4.2).
 //!
-//! A trained one in a program of one's own: [`Tracker`].
+//! A program that uses a trained tracker begins with [`Tracker`].
 //!
 //! | step | item |
 //! |---|---|
 //! | features of a crop, once a frame | [`Backbone`] |
-//! | where the target is | [`Classifier`], [`localize`] |
+//! | position of the target | [`Classifier`], [`localize`] |
 //! | f(x, y) of a box y | [`box_module`] |
 //! | training of the box module: Eq. 4 and its rivals | [`training`], [`MethodConfig`] |
 //! | frame by frame | [`tracker::TargetTracker`] |
-//! | bands that hold a target's edges nine times of ten | [`calibrate_bands`], [`band_coverage`] |
+//! | bands that contain a target's edges in 90 % of the frames | [`calibrate_bands`], [`band_coverage`] |
 //! | Table 3 | [`reproduce`] |
 
 mod backbone;
@@ -34,10 +34,10 @@ pub use benchmark::{Origin, Repetition, Runs, run_folder, track_dataset, write_s
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use ebm_experiment::{Error, Result};
 pub use method::{MethodConfig, Published, Quoted, Refinement, RivalConfig, StepCoordinates};
-pub use sequence::{TrackedSequence, Watch, track_sequence};
+pub use sequence::{FrameCallback, TrackedSequence, track_sequence};
 pub use trained::{Tracker, TrackerOptions};
 
-/// Its examples are tests.
+/// README.md, whose examples are tested.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

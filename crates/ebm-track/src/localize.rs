@@ -1,4 +1,4 @@
-//! From the classifier's scores to a place, and how much it can be trusted.
+//! Localisation of the target in the classifier's scores, and its reliability.
 
 use std::f64::consts::PI;
 
@@ -6,56 +6,56 @@ use ebm_experiment::config::settings;
 use serde::{Deserialize, Serialize};
 
 settings! {
-    /// When a place is trusted. Scores are about 1 at the target and 0 elsewhere.
+    /// Thresholds for the reliability of a location. Scores are about 1 at the target and 0 elsewhere.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct LocalizeConfig {
-        /// Below this the target is not there.
+        /// Score below which the target is not found.
         pub not_found: f64 where -1e6..=1e6,
-        /// A second peak above this fraction of the first is another candidate for the target.
+        /// Fraction of the first peak above which a second peak is another candidate for the target.
         pub distractor: f64 where -1e3..=1e3,
-        /// A second peak above this fraction of the first is worth learning from.
+        /// Fraction of the first peak above which a second peak is a hard negative to learn from.
         pub hard_negative: f64 where -1e3..=1e3,
-        /// The side of the neighbourhood that belongs to the first peak, in sizes of the target.
+        /// Side of the neighbourhood that belongs to the first peak, in sizes of the target.
         pub neighbourhood: f64 where 0.0..=1e3,
-        /// A target does not move further than this fraction of half the search region.
+        /// Maximum movement of a target, as a fraction of half the search region.
         pub displacement: f64 where 0.0..=1e3,
     }
 }
 
 impl Default for LocalizeConfig {
-    /// ATOM's.
+    /// Returns ATOM's settings.
     fn default() -> Self {
         Self { not_found: 0.25, distractor: 0.8, hard_negative: 0.5, neighbourhood: 2.2, displacement: 0.8 }
     }
 }
 
-/// How much a place can be trusted.
+/// Reliability of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// One clear peak.
     Normal,
-    /// Something else scores high too: it is learnt from at once.
+    /// Another object scores high too. The classifier learns from this frame at once.
     HardNegative,
-    /// Two peaks, and nothing to choose between them by: nothing is learnt.
+    /// Two peaks without a criterion to choose one. The classifier learns nothing from this frame.
     Uncertain,
-    /// No peak: the target stays where it was.
+    /// No peak. The target keeps its position.
     NotFound,
 }
 
-/// A place in the crop.
+/// A location in the crop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Location {
-    /// (y, x) from the crop's centre, in pixels of the crop.
+    /// Displacement (y, x) from the crop's centre, in pixels of the crop.
     pub displacement: [f64; 2],
-    /// The score there.
+    /// Score at the location.
     pub score: f64,
-    /// How much it can be trusted.
+    /// Reliability of the location.
     pub state: State,
 }
 
-/// Score maps between their cells: the trigonometric polynomial through the cells' values.
+/// Interpolation of score maps by the trigonometric polynomial through the values of the cells.
 #[derive(Clone, Debug)]
 pub struct Interpolation {
     /// `(pixels, cells)`.
@@ -67,11 +67,10 @@ pub struct Interpolation {
 }
 
 impl Interpolation {
-    /// From `cells` to `cells · factor` values along each side; value `factor · i` is that of cell i.
+    /// Creates the interpolation from `cells` to `cells · factor` values along each side. Value `factor · i` equals cell i.
     pub fn new(cells: usize, factor: usize) -> Self {
         let pixels = cells * factor;
-        // The periodic sinc. For an even number of cells the highest frequency is halved between its two
-        // signs.
+        // The periodic sinc. With an even number of cells, the highest frequency is split between its two signs.
         let kernel = |distance: f64| {
             let mut sum = 1.0;
             for k in 1..cells.div_ceil(2) {
@@ -88,12 +87,12 @@ impl Interpolation {
         Self { matrix, transposed, cells, pixels }
     }
 
-    /// Cells along a side.
+    /// Returns the number of cells along a side.
     pub fn cells(&self) -> usize {
         self.cells
     }
 
-    /// `scores (cells, cells)`, in rows, at all pixels.
+    /// Interpolates `scores` `(cells, cells)`, in rows, to all pixels.
     pub fn apply(&self, scores: &[f32]) -> Vec<f32> {
         let (cells, pixels) = (self.cells, self.pixels);
         // Rows first, then columns.
@@ -113,8 +112,8 @@ impl Interpolation {
     }
 }
 
-/// Where in a map of the crop's size the target is. `origin` is the place in the map that stands for the
-/// crop's centre; `target` = (height, width) in pixels of the crop.
+/// Localises the target in a score map of the crop's size. `origin` is the position in the map of the crop's centre.
+/// `target` is (height, width) in pixels of the crop.
 pub fn localize(
     scores: &[f32],
     size: usize,
@@ -148,7 +147,7 @@ pub fn localize(
     location(first, score, State::Normal)
 }
 
-/// The highest score where `allowed`, and its place; −∞ if none is.
+/// Returns position and value of the highest score among the `allowed` positions; −∞ if none is allowed.
 fn peak(scores: &[f32], size: usize, allowed: impl Fn(usize, usize) -> bool) -> ((usize, usize), f64) {
     let mut best = ((0, 0), f64::NEG_INFINITY);
     for (y, row) in scores.chunks_exact(size).enumerate() {

@@ -1,4 +1,4 @@
-//! The rows of Table 3: how the box module is trained, and with what it refines boxes.
+//! Rows of Table 3: training of the box module, and refinement of boxes.
 
 use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule};
 use ebm_experiment::config::{Setting, settings};
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 
 settings! {
-    /// How the box module is trained, and with what it refines boxes.
+    /// A method of Table 3: training of the box module, and refinement of boxes.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct MethodConfig {
-        /// Its name in result files.
+        /// Name in result files.
         pub key: String,
-        /// Its name in tables.
+        /// Name in tables.
         pub title: String,
-        /// Its row of Table 3.
+        /// Figures in Table 3.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub published: Option<Published>,
-        /// The loss, with the number of samples and where they come from.
+        /// Loss, with the number and the proposal of its samples.
         pub objective: AnyObjective,
-        /// How boxes are refined in prediction.
+        /// Refinement of boxes in prediction.
         pub refinement: Refinement,
     }
 
@@ -38,16 +38,16 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RivalConfig {
-        /// Its name.
+        /// Name of the tracker.
         pub name: String,
         /// Precision, normalised precision and success on TrackingNet's test set.
         pub tracking_net: [f64; 3] where 0.0..=100.0 => "per cent",
-        /// On UAV123.
+        /// OP50, OP75 and AUC on UAV123.
         #[serde(default)]
         pub uav123: Quoted,
     }
 
-    /// Figures in percent, none where the table has a dash.
+    /// Figures in percent. A missing figure is a dash in the table.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Quoted {
@@ -61,17 +61,17 @@ settings! {
 }
 
 impl MethodConfig {
-    /// The same, trained with samples from Eq. 5 with these standard deviations.
+    /// Returns this method, trained with samples of Eq. 5 with the standard deviations `sigmas`.
     ///
     /// # Errors
-    /// When one of them is not positive.
+    /// When a standard deviation is not positive.
     pub fn with_sigmas(&self, sigmas: &[f64]) -> Result<Self> {
         let objective = self.objective.clone().with_gaussian(GaussianMixture::isotropic(sigmas, 4)?);
         Ok(Self { objective, ..self.clone() })
     }
 
-    /// The narrowest component of Eq. 5 as f is trained with, where exp f is trained to be a density: so near to
-    /// a box f is known well, and far from it exp f need not fall.
+    /// Returns the narrowest component of Eq. 5 in training, if exp f is trained as a density. Near a box f is known
+    /// well; far from it, exp f may not fall.
     pub fn proposal(&self) -> Option<GaussianMixture> {
         let mixture = match &self.objective {
             AnyObjective::Quality(_) | AnyObjective::SquaredQuality(_) => None,
@@ -83,14 +83,14 @@ impl MethodConfig {
     }
 }
 
-/// The coordinates in which boxes are moved.
+/// Coordinates in which boxes are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepCoordinates {
-    /// [`PixelSteps`](crate::box_module::PixelSteps): ATOM.
+    /// Pixels, as in ATOM: [`PixelSteps`](crate::box_module::PixelSteps).
     Pixels,
-    /// `(c_x/w₀, c_y/h₀, log w, log h)`, w₀ and h₀ being the size of the first of the initial boxes: the
-    /// paper.
+    /// Relative coordinates, as in the paper: `(c_x/w₀, c_y/h₀, log w, log h)`. w₀ and h₀ are the size of the first
+    /// initial box.
     Relative,
 }
 
@@ -101,23 +101,23 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Refinement {
-        /// In which coordinates.
+        /// Coordinates of the steps.
         pub coordinates: StepCoordinates,
-        /// T.
+        /// T, the number of steps.
         pub steps: usize where 0..=10_000,
-        /// λ for position and for size.
+        /// Step length λ for position and for size.
         pub step_length: [f64; 2] where 0.0..=1e3,
     }
 }
 
 impl Refinement {
-    /// The same with step lengths `factor` times as long.
+    /// Returns this refinement with its step lengths multiplied by `factor`.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         Self { step_length: self.step_length.map(|length| length * factor), ..self.clone() }
     }
 
-    /// The same for [`refine`](ebm_core::refine).
+    /// Returns this refinement for [`refine`](ebm_core::refine).
     pub fn ascent(&self) -> GradientAscent {
         let [position, size] = self.step_length;
         let step_length = vec![position, position, size, size];

@@ -1,4 +1,4 @@
-//! f of a tracker as three files for other runtimes: how the target looks, the maps of a frame, and f of boxes there.
+//! Export of a tracker's f as three ONNX files: modulation by the target, maps of a frame, and f of boxes.
 
 use ebm_data::transform::Normalise;
 use ebm_nn::onnx::{Graph, Length, Part};
@@ -8,12 +8,13 @@ use crate::trained::Tracker;
 use crate::{Error, Result};
 
 impl Tracker {
-    /// Backbone and box module as ONNX, boxes as x, y, w, h in pixels of a crop. The first file takes `pixels`
-    /// (1, 3, H, W), a crop about the target that is normalised as its metadata say, and the target's `box` (1, 4)
-    /// there, and gives `modulation_0` and `modulation_1`: once for a target. The second takes `pixels` of another
-    /// frame and these, and gives `map_0` and `map_1`: once for a frame. The third takes the maps and `boxes` (M, 4)
-    /// and gives `f` (M). The rest is the caller's: the classifier, which learns while tracking, and the ascent,
-    /// since ONNX has no gradients.
+    /// Exports backbone and box module as three ONNX files. Boxes are x, y, w, h in pixels of a crop.
+    ///
+    /// The first file runs once for a target. It maps `pixels` `(1, 3, H, W)`, a crop about the target, normalised as
+    /// the metadata say, and the target's `box` `(1, 4)` to `modulation_0` and `modulation_1`. The second runs once for
+    /// a frame. It maps `pixels` of the frame and the modulation to `map_0` and `map_1`. The third maps these and
+    /// `boxes` `(M, 4)` to `f` `(M)`. The caller implements the classifier, which learns while tracking, and the
+    /// ascent: ONNX has no gradients.
     ///
     /// # Errors
     /// When a parameter cannot be read.

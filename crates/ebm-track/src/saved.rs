@@ -1,9 +1,9 @@
-//! Trained box modules in their run directories, and back.
+//! Saving and loading of trained box modules in their run directories.
 //!
 //! ```text
 //! runs/<table>/<method>-<seed>/
 //!   model.safetensors    the box module's parameters, and in its metadata a SavedConfig
-//!   …                    what ebm-train leaves
+//!   …                    other files of ebm-train
 //! ```
 
 use std::collections::BTreeMap;
@@ -23,64 +23,63 @@ use crate::method::Refinement;
 use crate::tracker::TrackerConfig;
 use crate::{Error, Result};
 
-/// What the metadata of a box module's file call its task.
+/// Task in the metadata of a box module's file.
 pub const TRACKING: &str = "tracking";
 
-/// What a copy of a run's backbone is called, before its ending.
+/// Name of the copy of a run's backbone, without its extension.
 pub(crate) const BACKBONE: &str = "backbone";
 
 settings! {
-    /// What a saved box module is, and how it is used.
+    /// Settings of a saved box module, and of the tracker that uses it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct SavedConfig {
-        /// The key of the method that it was trained by.
+        /// Key of the method that trained the module.
         pub method: String,
-        /// The seed of its training.
+        /// Seed of the training.
         pub seed: u64 where 0..=u64::MAX,
-        /// The backbone's weight file, from the directory that holds the run; it may have moved into the run.
+        /// Path of the backbone's weight file, relative to the directory that holds the run, or in the run.
         pub backbone: PathBuf,
-        /// Its sizes.
+        /// Sizes of the module.
         pub box_module: BoxModuleConfig,
-        /// How boxes climb f.
+        /// Refinement of boxes by ascent on f.
         pub refinement: Refinement,
-        /// How p(y|x) is computed, where f was trained as a density.
+        /// Computation of p(y|x), if f was trained as a density.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub density: Option<DensityConfig>,
-        /// The tracker.
+        /// Settings of the tracker.
         #[serde(default)]
         pub tracker: TrackerConfig,
     }
 }
 
 settings! {
-    /// How p(y|x) is computed.
+    /// Computation of p(y|x).
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct DensityConfig {
-        /// About a box, where f is known: of Eq. 5 as in training the narrowest component.
+        /// Proposal about a box, where f is known well: the narrowest component of Eq. 5 in training.
         pub proposal: GaussianMixture,
-        /// p is taken to the power of one over this, normalised anew ([`Tempered`](ebm_core::Tempered)).
+        /// Temperature T: p is raised to the power 1/T and normalised again ([`Tempered`](ebm_core::Tempered)).
         pub temperature: f64 where 1e-3..=1e3,
-        /// What the bands of the left, top, right and bottom edge are as wide as, in what p says of them
-        /// ([`CalibratedEdge`](ebm_experiment::CalibratedEdge)), where annotated videos taught it.
+        /// Factors of the widths of the left, top, right and bottom band, if they were calibrated on annotated videos
+        /// ([`CalibratedEdge`](ebm_experiment::CalibratedEdge)).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub factors: Option<[f64; 4]> where 0.0..=1e3,
     }
 }
 
 impl SavedConfig {
-    /// The backbone's weight file, this being what was saved in `path`.
+    /// Returns the path of the backbone's weight file, for a module that is saved at `path`.
     pub fn backbone_path(&self, path: &Path) -> PathBuf {
         moved_with(&ModelFile::at(path), &Path::new("..").join(&self.backbone))
     }
 
-    /// Writes the module of the run in `run` in half precision to the new folder `out`, for others to use, with
-    /// its backbone: that of the run, or the file `backbone`; beside `out` it stays where it is, else a copy goes into
-    /// `out`.
+    /// Writes the module of the run in `run` in half precision to the new folder `out`, for distribution. Its backbone
+    /// is the run's, or the file `backbone`. It is copied into `out` unless it lies beside `out`.
     ///
     /// # Errors
-    /// As [`load`](Self::load); [`Error::Config`] where `out` is there already.
+    /// As [`load`](Self::load); [`Error::Config`] when `out` exists.
     pub fn pack(run: &Path, backbone: Option<&Path>, out: &Path) -> Result<()> {
         if out.exists() {
             return Err(Error::config(out.display(), "it is there already; give another folder"));
@@ -101,14 +100,14 @@ impl SavedConfig {
         saved.save(&tensors, out)
     }
 
-    /// Writes the module's parameters with this to `dir`; the file appears whole or not at all.
+    /// Writes the module's parameters `tensors` with these settings to `dir`. The file is written whole or not at all.
     ///
     /// # Errors
-    /// When the backbone's file cannot be read, or the module's not be written.
+    /// When the backbone's file cannot be read, or the module's file cannot be written.
     pub fn save(&self, tensors: &BTreeMap<String, Tensor>, dir: &Path) -> Result<()> {
         let path = dir.join(ModelFile::NAME);
         let digest = file_digest(&self.backbone_path(&path))?;
-        // As seen from the file itself.
+        // The path is relative to the module's file.
         let file = Path::new("..").join(&self.backbone);
         let metadata = ModelMetadata {
             task: TRACKING.to_owned(),
@@ -121,12 +120,12 @@ impl SavedConfig {
         Ok(metadata.save(&path, tensors)?)
     }
 
-    /// The settings, the backbone and the box module of the file `path`, or of the run in the directory
-    /// `path`. `backbone` is where the backbone's file is if it is no longer where it was.
+    /// Loads settings, backbone and box module from the file `path`, or from the run in the directory `path`.
+    /// `backbone` is the path of the backbone's file, if it was moved.
     ///
     /// # Errors
-    /// [`Error::Input`] when there is no such run; [`Error::Weights`] when a file holds another network,
-    /// or the backbone is not the one that the module was trained on.
+    /// [`Error::Input`] when there is no such run; [`Error::Weights`] when a file holds another network, or the
+    /// backbone is not the one that the module was trained on.
     pub fn load(
         path: &Path,
         backbone: Option<&Path>,
@@ -140,14 +139,14 @@ impl SavedConfig {
         Self::of(ModelFile::of(&WeightBytes::read(&model)?, device)?, device, |config| {
             let backbone = backbone.map_or_else(|| config.backbone_path(&model), Path::to_owned);
             if !backbone.is_file() {
-                let reason = "there is no such file, and the box module was trained on this backbone; copy it here, or give its place: --backbone";
+                let reason = "the box module was trained on this backbone, and there is no such file; copy it here, or give its path: --backbone";
                 return Err(Error::weights(backbone, reason));
             }
             Ok(WeightBytes::read(&backbone)?)
         })
     }
 
-    /// The same of a model's file; `backbone` gives the file that its settings name.
+    /// Loads settings, backbone and box module from a model's file. `backbone` reads the file that the settings name.
     pub(crate) fn of<'a>(
         file: ModelFile,
         device: &Device,

@@ -1,4 +1,4 @@
-//! A tracker on the frames of a sequence.
+//! Tracking of a sequence, frame by frame.
 
 use ebm_base::Key;
 use ebm_data::Image;
@@ -9,32 +9,32 @@ use crate::box_module::BoxNetwork;
 use crate::tracker::{Networks, TargetTracker, Tracked, TrackerConfig};
 use crate::{Error, Result};
 
-/// What a tracker found in a sequence.
+/// Boxes of a tracker in a sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackedSequence {
-    /// The sequence's name.
+    /// Name of the sequence.
     pub name: String,
-    /// A box for each frame; in the first the one that was given.
+    /// Box in each frame. In the first frame it is the given box.
     pub boxes: Vec<Rect>,
-    /// The seconds that each frame took without reading it, 0 for the first.
+    /// Time of each frame in seconds, without reading the image. It is 0 for the first frame.
     pub seconds: Vec<f64>,
-    /// The answer for each later frame; empty where the boxes were read from a file.
+    /// Full result of each later frame; empty if the boxes were read from a file.
     pub frames: Vec<Tracked>,
 }
 
-/// Sees a frame's number, its pixels, the answer, and the tracker after it.
-pub type Watch<'w, B> = dyn FnMut(usize, &Image, &Tracked, &TargetTracker<'_, B>) -> Result<()> + 'w;
+/// A callback with a frame's number, its pixels, its result, and the tracker after this frame.
+pub type FrameCallback<'w, B> = dyn FnMut(usize, &Image, &Tracked, &TargetTracker<'_, B>) -> Result<()> + 'w;
 
-/// Tracks the target of `sequence` from its first box on. `watch` sees every later frame with its answer.
+/// Tracks the target of `sequence` from its first box on. `watch` is called after every later frame.
 ///
 /// # Errors
-/// [`Error::Input`] with the frame that can not be read or tracked.
+/// [`Error::Input`] naming the frame that cannot be read or tracked.
 pub fn track_sequence<B: BoxNetwork>(
     networks: &Networks<B>,
     config: &TrackerConfig,
     sequence: &Sequence,
     key: Key,
-    watch: &mut Watch<'_, B>,
+    watch: &mut FrameCallback<'_, B>,
 ) -> Result<TrackedSequence> {
     let fail = |frame: usize, reason: &dyn std::fmt::Display| {
         let path = sequence.frames.path(frame).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A trained tracker as a value: a video in, boxes out.
+//! A trained tracker for other programs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::Result;
 use crate::backbone::Backbone;
 use crate::box_module::BoxModule;
 use crate::saved::SavedConfig;
-use crate::sequence::{TrackedSequence, Watch, track_sequence};
+use crate::sequence::{FrameCallback, TrackedSequence, track_sequence};
 use crate::tracker::{Networks, TargetTracker};
 
-/// A trained tracker of any target, on the CPU.
+/// A trained tracker for any target, on the CPU.
 ///
 /// ```no_run
 /// use ebm_data::decode::read_image;
@@ -33,28 +33,28 @@ use crate::tracker::{Networks, TargetTracker};
 /// # }
 /// ```
 pub struct Tracker {
-    /// Its networks.
+    /// Networks.
     pub networks: Networks<BoxModule>,
-    /// How it was trained and how it tracks.
+    /// Settings of training and tracking.
     pub saved: SavedConfig,
-    /// The root of all that it draws.
+    /// Key of all random numbers.
     pub key: Key,
 }
 
-/// What a [`Tracker`] is opened with beside its box module.
+/// Options for opening a [`Tracker`].
 #[derive(Clone, Debug, Default)]
 pub struct TrackerOptions {
-    /// The backbone's weight file, where it is no longer where it was in training.
+    /// Path of the backbone's weight file, if it was moved after training.
     pub backbone: Option<PathBuf>,
-    /// The seed of all that a tracker draws.
+    /// Seed of all random numbers of the tracker.
     pub seed: u64,
 }
 
-/// The tracker as it is committed.
+/// Box module of the bundled tracker.
 static BUNDLED: &[u8] = include_bytes!("../embedded/tracker.safetensors");
 
 impl Tracker {
-    /// The tracker whose box module is the file `path`, or is in the run directory `path`.
+    /// Opens the tracker whose box module is the file `path`, or is in the run directory `path`, with default options.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
@@ -62,7 +62,7 @@ impl Tracker {
         Self::open_with(path, &TrackerOptions::default())
     }
 
-    /// The same, opened as `options` say.
+    /// Opens the tracker whose box module is the file `path`, or is in the run directory `path`.
     ///
     /// # Errors
     /// As [`SavedConfig::load`].
@@ -70,11 +70,11 @@ impl Tracker {
         Self::of(SavedConfig::load(path.as_ref(), options.backbone.as_deref(), &Device::Cpu)?, options)
     }
 
-    /// The tracker that this program holds, on the network of the bytes `backbone`: those of the repository's
-    /// `weights/refiner.safetensors`, which `ebm-detect` holds.
+    /// Opens the tracker that is bundled with this program. `backbone` are the bytes of the repository's
+    /// `weights/refiner.safetensors`, which `ebm-detect` bundles.
     ///
     /// # Errors
-    /// [`Error::Weights`](crate::Error::Weights) when they are another's.
+    /// [`Error::Weights`](crate::Error::Weights) when `backbone` is another network.
     pub fn bundled(backbone: &[u8], options: &TrackerOptions) -> Result<Self> {
         let model = ModelFile::of(&WeightBytes::embedded("the bundled tracker", BUNDLED), &Device::Cpu)?;
         let own = || Ok(WeightBytes::embedded("the tracker's bundled backbone", backbone));
@@ -98,7 +98,7 @@ impl Tracker {
         Ok(Self { networks, saved, key: Key::new(options.seed).split("tracker") })
     }
 
-    /// Begins with a target in the box `[x, y, width, height]` of the first frame, in pixels.
+    /// Starts tracking the target in the box `bbox` = `[x, y, width, height]` of the first frame `frame`, in pixels.
     ///
     /// # Errors
     /// As [`TargetTracker::start`].
@@ -106,15 +106,15 @@ impl Tracker {
         TargetTracker::start(&self.networks, &self.saved.tracker, frame, bbox, self.key)
     }
 
-    /// Tracks the target of `sequence` from its first box on; `watch` sees every later frame with its answer.
-    /// The draws depend on the sequence's name.
+    /// Tracks the target of `sequence` from its first box on. `watch` is called after every later frame.
+    /// The random numbers depend on the name of the sequence.
     ///
     /// # Errors
     /// As [`track_sequence`].
     pub fn track_sequence(
         &self,
         sequence: &Sequence,
-        watch: &mut Watch<'_, BoxModule>,
+        watch: &mut FrameCallback<'_, BoxModule>,
     ) -> Result<TrackedSequence> {
         let key = self.key.split(&sequence.name);
         track_sequence(&self.networks, &self.saved.tracker, sequence, key, watch)

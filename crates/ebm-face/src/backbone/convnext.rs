@@ -19,27 +19,25 @@ fn published(size: ConvNeXtSize) -> (Config, usize) {
     }
 }
 
-/// ConvNeXt without its last layer: g_x is the mean of the last map, normalised. timm's parameter names.
+/// ConvNeXt without its last layer, with timm's parameter names. g_x is the normalised mean of the last map.
 ///
-/// Its parameters and images get their gradients. The model normalises permuted maps, and candle
-/// differentiates the layer normalisation of a tensor that is not contiguous; a map of one pixel is
-/// contiguous in every order, hence the smallest image. candle does not differentiate a strided convolution
-/// of a map with an odd and an even side, hence the multiples. Its convolutions by channel run one after the
-/// other: slow on the CPU for its size.
+/// Parameters and images receive gradients. candle differentiates layer normalisation only on tensors that are not
+/// contiguous. The model normalises permuted maps, which are contiguous only if they have one pixel, so images have a
+/// minimum side. candle does not differentiate a strided convolution of a map with an odd and an even side, so sides
+/// are multiples of 32. Depthwise convolutions run one after the other, which is slow on the CPU.
 #[derive(Clone, Debug)]
 pub struct ConvNeXt {
     body: Func<'static>,
-    /// Weight and bias of the last normalisation.
+    /// Weight and bias of the last layer normalisation.
     norm: (Tensor, Tensor),
     num_features: usize,
 }
 
-/// Of timm's layer normalisation.
+/// Epsilon of timm's layer normalisation.
 const EPSILON: f64 = 1e-6;
 
 impl ConvNeXt {
-    /// The network whose parameters are those of `vb`, directly under it: `stem`, `stages.{0..3}` and
-    /// `head.norm`.
+    /// Builds the network with the parameters of `vb`: `stem`, `stages.{0..3}` and `head.norm`.
     ///
     /// # Errors
     /// When `vb` refuses a tensor.
@@ -54,7 +52,7 @@ impl ConvNeXt {
 }
 
 impl Backbone for ConvNeXt {
-    /// Sides of images are multiples of 32, from 64 on: those of the last map are 1/32 of them.
+    /// Computes g_x. Sides of images are multiples of 32 and at least 64; the last map has 1/32 of each side.
     fn features(&self, images: &Tensor, _train: bool) -> Result<Tensor> {
         check_images(images, 32, 64)?;
         let x = self.body.forward(images)?;
@@ -69,8 +67,8 @@ impl Backbone for ConvNeXt {
     }
 }
 
-/// The model asks for the parameters of both published versions and uses what it gets: here the first's. The
-/// factors of its blocks begin as in the paper, where candle's 0 would silence the blocks.
+/// Parameters of the first published version. candle's model asks for the parameters of both versions and uses those
+/// that it finds. The factors of the blocks start at the paper's 1e-6; candle's 0 would silence the blocks.
 struct Parameters<'a>(VarBuilder<'a>);
 
 impl SimpleBackend for Parameters<'_> {

@@ -1,12 +1,12 @@
-//! g_x: what is seen in each cell of a grid over the image.
+//! Features g_x that are the means of a map over the cells of a grid.
 
 use candle_core::{DType, Device, Tensor};
 
 use super::Backbone;
 use crate::{Error, Result};
 
-/// The frozen part of a backbone alone, with g_x the means of its map over the cells of a grid, row by row:
-/// unlike the mean of a whole map they tell where something is, and so where a head looks.
+/// The frozen part of a backbone, with the means of its map over the cells of a grid, row by row, as g_x. Unlike the
+/// mean of the whole map, these keep positions, which a head pose depends on.
 #[derive(Debug)]
 pub(crate) struct MapGrid {
     network: Box<dyn Backbone>,
@@ -15,12 +15,10 @@ pub(crate) struct MapGrid {
 }
 
 impl MapGrid {
-    /// A grid of `cells` × `cells` over the map that the frozen part of `network` makes of images with sides
-    /// of `size` pixels.
+    /// Lays a grid of `cells` × `cells` over the frozen map of `network` for images with sides of `size` pixels.
     ///
     /// # Errors
-    /// [`Error::Config`] when nothing of the network is frozen, or its map has fewer rows or columns than the
-    /// grid.
+    /// [`Error::Config`] when nothing of the network is frozen, or its map has fewer rows or columns than the grid.
     pub fn new(network: Box<dyn Backbone>, cells: usize, size: usize) -> Result<Self> {
         let image = Tensor::zeros((1, 3, size, size), DType::F32, &Device::Cpu)?;
         let map = network.frozen_maps(&image)?;
@@ -35,7 +33,7 @@ impl MapGrid {
         Ok(Self { network, cells, num_features: cells * cells * channels })
     }
 
-    /// Start and length of a cell along a side; cells overlap by one where the side does not divide evenly.
+    /// Returns start and length of a cell along a side. Cells overlap by one if the side does not divide evenly.
     fn span(&self, cell: usize, side: usize) -> (usize, usize) {
         let start = cell * side / self.cells;
         (start, ((cell + 1) * side).div_ceil(self.cells) - start)
@@ -45,7 +43,10 @@ impl MapGrid {
 impl Backbone for MapGrid {
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor> {
         if train {
-            return Err(Error::config("of the frozen.grid", "its part of the network is frozen"));
+            return Err(Error::config(
+                "of the frozen.grid",
+                "the network below the grid is frozen and cannot be trained",
+            ));
         }
         let map = self.network.frozen_maps(images)?;
         let (_, height, width, _) = map.dims4()?;
@@ -70,7 +71,7 @@ impl Backbone for MapGrid {
 mod tests {
     use super::*;
 
-    /// Its map has one number for each pixel and channel: three times the red, and the sum of all.
+    /// A backbone whose map has two channels: three times the red, and the sum of all channels.
     #[derive(Debug)]
     struct Pixels;
 
@@ -89,7 +90,7 @@ mod tests {
         }
     }
 
-    /// The trait's own answer: nothing is frozen.
+    /// A backbone without a frozen part.
     #[derive(Debug)]
     struct Trained;
 

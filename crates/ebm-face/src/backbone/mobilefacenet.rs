@@ -1,4 +1,4 @@
-//! g_x: a network that was trained to know faces again, and the mean of its last map.
+//! MobileFaceNet as a backbone. It was trained for face recognition.
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
@@ -13,14 +13,14 @@ use super::{Backbone, check_images, mean_of_map, mean_of_map_onnx};
 use crate::Result;
 
 settings! {
-    /// How a [`MobileFaceNetBackbone`] is trained.
+    /// Training of a [`MobileFaceNetBackbone`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct MobileFaceNetConfig {
-        /// The last of the 18 blocks that are trained; those before them are frozen.
+        /// Number of trained blocks, the last of 18. The blocks before them are frozen.
         #[serde(default = "all_blocks")]
         pub trained_blocks: usize where 0..=18,
-        /// Whether batch normalisation stays a fixed affine map in training, with no parameter of it trained.
+        /// Whether batch normalisation is a fixed affine map in training, without trained parameters.
         #[serde(default)]
         pub frozen_norm: bool,
     }
@@ -31,7 +31,7 @@ fn all_blocks() -> usize {
 }
 
 impl MobileFaceNetConfig {
-    /// The first block that is trained.
+    /// Returns the index of the first block that is trained.
     fn first_trained(&self) -> usize {
         MobileFaceNet::BLOCKS.saturating_sub(self.trained_blocks)
     }
@@ -42,9 +42,9 @@ impl MobileFaceNetConfig {
     }
 }
 
-/// MobileFaceNet without its embedding: g_x is the mean of the last map, from which a ridge regression tells ages
-/// better than from the embedding (mean absolute error on UTKFace 5.0 years from 1 000 images, 5.7). It expects RGB
-/// as (x − 127.5) / 128, and was trained on faces of 112 × 112 pixels.
+/// MobileFaceNet without its embedding. g_x is the mean of the last map. It suits ages better than the embedding: ridge
+/// regression on 1 000 images of UTKFace has a mean absolute error of 5.0 years with it, and 5.7 with the embedding.
+/// The network expects RGB as (x − 127.5) / 128, and was trained on faces of 112 × 112 pixels.
 #[derive(Clone, Debug)]
 pub struct MobileFaceNetBackbone {
     network: MobileFaceNet,
@@ -52,7 +52,7 @@ pub struct MobileFaceNetBackbone {
 }
 
 impl MobileFaceNetBackbone {
-    /// The network whose parameters are those of `vb`, directly under it, by the names of [`MobileFaceNet`].
+    /// Builds the network with the parameters of `vb`, which have the names of [`MobileFaceNet`].
     ///
     /// # Errors
     /// When `vb` refuses a tensor.

@@ -1,4 +1,4 @@
-//! Networks from an image to g_x, of which ResNet-50 is the paper's.
+//! Backbones, which compute g_x from an image. The paper uses ResNet-50.
 
 #[cfg(feature = "transformers")]
 mod convnext;
@@ -23,21 +23,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// A network from normalised images to g_x, on which the heads stand.
+/// A network that computes the features g_x of normalised images, for the heads.
 ///
-/// Any network serves: a model of `candle_transformers` is wrapped in one that implements this trait, as
-/// `ConvNeXt` does, with the feature `transformers`. Test the gradients of a new one: candle's layer normalisation of a
-/// contiguous tensor and its `softmax_last_dim` pass none, and say nothing.
+/// `ConvNeXt` shows how to wrap a model of `candle_transformers`. Test the gradients of a new backbone: candle's
+/// `softmax_last_dim` and its layer normalisation of a contiguous tensor silently pass no gradient.
 pub trait Backbone: std::fmt::Debug + Send + Sync {
-    /// `images`, (B, 3, H, W) -> g_x (B, C); with `train`, as a training step needs it: in the graph, and
-    /// normalised by the batch where the network does that.
+    /// Computes g_x `(B, C)` of `images` `(B, 3, H, W)`. With `train`, the result is in the graph, and batch
+    /// normalisation uses the statistics of the batch.
     ///
     /// # Errors
-    /// [`Error::Input`] for images of a shape that the network does not take.
+    /// [`Error::Input`] for images of a shape that the network does not accept.
     fn features(&self, images: &Tensor, train: bool) -> Result<Tensor>;
 
-    /// What the frozen part of the network makes of `images`, (B, …), which no training changes: the images
-    /// themselves where nothing is frozen.
+    /// Computes the output `(B, …)` of the frozen part of the network, which is `images` if nothing is frozen.
     ///
     /// # Errors
     /// As [`features`](Self::features).
@@ -45,30 +43,32 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
         Ok(images.clone())
     }
 
-    /// The rest: [`frozen_maps`](Self::frozen_maps) (B, …) -> g_x (B, C), as [`features`](Self::features) says.
+    /// Computes g_x `(B, C)` from the output of [`frozen_maps`](Self::frozen_maps) `(B, …)`. `train` is as in
+    /// [`features`](Self::features).
     ///
     /// # Errors
-    /// As there.
+    /// As [`features`](Self::features).
     fn features_of_maps(&self, maps: &Tensor, train: bool) -> Result<Tensor> {
         self.features(maps, train)
     }
 
-    /// [`features`](Self::features) without training as operators, for other runtimes.
+    /// Adds [`features`](Self::features) without training to an ONNX graph.
     ///
     /// # Errors
-    /// [`Error::Config`] where the network has no such form.
+    /// [`Error::Config`] when the network has no ONNX form.
     fn onnx(&self, _graph: &mut Graph, _images: &Value) -> Result<Value> {
         let reason = "this backbone has no ONNX form; mobilefacenet and resnet have one";
         Err(Error::config("of the trunk", reason))
     }
 
-    /// C, the length of g_x.
+    /// Returns C, the length of g_x.
     fn num_features(&self) -> usize;
 }
 
+/// Checks that `images` are (B, 3, H, W) with B ≥ 1 and sides that are multiples of `multiple`, at least `smallest`.
+///
 /// # Errors
-/// [`Error::Input`] when `images` are not (B, 3, H, W) with B ≥ 1 and sides that are multiples of `multiple` and not
-/// below `smallest`.
+/// [`Error::Input`] when they are not.
 fn check_images(images: &Tensor, multiple: usize, smallest: usize) -> Result<()> {
     let fits = |side: usize| side >= smallest && side.is_multiple_of(multiple);
     match *images.dims() {
@@ -82,15 +82,15 @@ fn check_images(images: &Tensor, multiple: usize, smallest: usize) -> Result<()>
 }
 
 settings! {
-    /// Which [`Backbone`], told by `kind`.
+    /// Settings of a [`Backbone`], chosen by `kind`.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(tag = "kind", rename_all = "snake_case")]
     pub enum BackboneConfig {
-        /// A residual network, the paper's.
+        /// Residual network, as in the paper.
         Resnet(ResNetBackboneConfig),
-        /// A convolutional network of `candle_transformers`; needs the feature `transformers`.
+        /// ConvNeXt of `candle_transformers`; needs the feature `transformers`.
         Convnext(ConvNeXtConfig),
-        /// A small network that was trained to know faces again.
+        /// MobileFaceNet, a small network that was trained for face recognition.
         Mobilefacenet(MobileFaceNetConfig),
     }
 }
@@ -100,12 +100,12 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ConvNeXtConfig {
-        /// The widths and depths.
+        /// Size, which fixes widths and depths.
         pub size: ConvNeXtSize,
     }
 }
 
-/// The sizes of published networks, from the smallest on.
+/// Sizes of the published networks, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "names of published networks")]
@@ -120,8 +120,8 @@ pub enum ConvNeXtSize {
 impl Setting for ConvNeXtSize {}
 
 impl BackboneConfig {
-    /// The network whose parameters are those of `store` under `prefix` (may be empty), in `dtype` on
-    /// `device`. The parameters that the configuration says are frozen in `store`.
+    /// Builds the network in `dtype` on `device`, with the parameters of `store` under `prefix` (may be empty). The
+    /// parameters of its frozen blocks are frozen in `store`.
     ///
     /// # Errors
     /// [`Error::Config`] when no such network exists; else when `store` refuses a tensor.
@@ -152,11 +152,11 @@ impl BackboneConfig {
     }
 }
 
-/// The trained part of a backbone, whose images are the [maps](Backbone::frozen_maps) of the frozen part.
+/// The trained part of a backbone. Its inputs are the [maps](Backbone::frozen_maps) of the frozen part.
 #[derive(Debug)]
-pub(crate) struct OnMaps(pub Box<dyn Backbone>);
+pub(crate) struct TrainedPart(pub Box<dyn Backbone>);
 
-impl Backbone for OnMaps {
+impl Backbone for TrainedPart {
     fn features(&self, maps: &Tensor, train: bool) -> Result<Tensor> {
         self.0.features_of_maps(maps, train)
     }
@@ -166,13 +166,13 @@ impl Backbone for OnMaps {
     }
 }
 
-/// (B, C, H, W) -> (B, C), as operators.
+/// Adds the mean over a map to an ONNX graph: (B, C, H, W) -> (B, C).
 fn mean_of_map_onnx(graph: &mut Graph, map: &Value) -> Value {
     let mean = graph.node("GlobalAveragePool", &[map], &[]);
     graph.node("Flatten", &[&mean], &[])
 }
 
-/// (B, H, W, C) -> (B, C).
+/// Returns the mean over a map: (B, H, W, C) -> (B, C).
 fn mean_of_map(map: &Tensor) -> Result<Tensor> {
     Ok(map.flatten(1, 2)?.mean(1)?)
 }

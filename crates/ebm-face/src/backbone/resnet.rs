@@ -1,4 +1,4 @@
-//! g_x: a residual network and the mean of its last map.
+//! A residual network as a backbone. g_x is the mean of its last map.
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
@@ -11,24 +11,24 @@ use super::{Backbone, check_images, mean_of_map, mean_of_map_onnx};
 use crate::{Error, Result};
 
 settings! {
-    /// The shape of a [`ResNetBackbone`]: bottleneck blocks, as in torchvision's ResNet-50.
+    /// Sizes of a [`ResNetBackbone`], which has bottleneck blocks like torchvision's ResNet-50.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ResNetBackboneConfig {
-        /// The number of blocks in each stage; at least one.
+        /// Number of blocks in each stage, at least one.
         pub layers: [usize; 4] where 1..=64,
-        /// The channels of the stem.
+        /// Number of channels of the stem.
         pub width: usize where 1..=1024,
     }
 }
 
 impl ResNetBackboneConfig {
-    /// ResNet-50, the paper's.
+    /// Returns the sizes of ResNet-50, as in the paper.
     pub fn resnet50() -> Self {
         Self { layers: [3, 4, 6, 3], width: 64 }
     }
 
-    /// The length of g_x: 2048 for ResNet-50.
+    /// Returns the length of g_x, 2048 for ResNet-50.
     pub fn num_features(&self) -> usize {
         self.resnet().channels()[3]
     }
@@ -38,8 +38,7 @@ impl ResNetBackboneConfig {
     }
 }
 
-/// The network from an image to g_x, with torchvision's parameter names: its checkpoints load without their
-/// `fc`.
+/// A residual network that computes g_x. Checkpoints of torchvision load, because names are equal; `fc` is ignored.
 #[derive(Clone, Debug)]
 pub struct ResNetBackbone {
     resnet: ResNet,
@@ -47,7 +46,7 @@ pub struct ResNetBackbone {
 }
 
 impl ResNetBackbone {
-    /// The network whose parameters are those of `vb`, directly under it.
+    /// Builds the network with the parameters of `vb`.
     ///
     /// # Errors
     /// [`Error::Config`] for a stage without blocks; else when the width is 0 or `vb` refuses a tensor.
@@ -66,7 +65,7 @@ impl Backbone for ResNetBackbone {
         if map.is_contiguous() {
             return Ok(map.flatten_from(2)?.mean(2)?);
         }
-        // Its channels are innermost in memory: as rows of channels nothing is moved.
+        // The channels are innermost in memory, so the permuted map needs no copy.
         mean_of_map(&map.permute((0, 2, 3, 1))?)
     }
 

@@ -1,4 +1,4 @@
-//! Backbones from weight files.
+//! Loading of backbones from weight files.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use super::{Backbone, BackboneConfig};
 use crate::network::TRUNK;
 use crate::{Error, Result};
 
-/// Sets aside the weights at `path`, safetensors or torch's `.pth` with the published names, or the model of a run whose
-/// backbone was trained with its head, as the first values of the parameters of the backbone of `config` in `store`, under
-/// `prefix` (may be empty): to be called before [`BackboneConfig::build`]. What the backbone does without is left out: the
-/// classifier, torch's counters of batches, and MobileFaceNet's embedding.
+/// Preloads the weights at `path` as the initial values of the backbone of `config` in `store`, under `prefix` (may be
+/// empty). Call this before [`BackboneConfig::build`].
+///
+/// The file is safetensors or torch's `.pth` with the published names, or the model of a run whose backbone was trained
+/// with its head. The classifier, torch's batch counters and MobileFaceNet's embedding are ignored.
 ///
 /// # Errors
-/// [`Error::Weights`] when another name is missing or surplus or a shape is another; else when the file
-/// cannot be read.
+/// [`Error::Weights`] when a name is missing or surplus or a shape differs; else when the file cannot be read.
 pub fn preload_backbone(
     store: &ParamStore,
     prefix: &str,
@@ -32,7 +32,7 @@ pub fn preload_backbone(
     Ok(())
 }
 
-/// The parameters of the backbone of `config` in such a file, by their published names, and the network for prediction.
+/// Opens a weight file of the backbone of `config`. Returns its parameters by published name, and the frozen network.
 ///
 /// # Errors
 /// As [`preload_backbone`].
@@ -60,7 +60,7 @@ pub(crate) fn open(
     if report.is_exact() { Ok((store, network)) } else { Err(refuse(&report)) }
 }
 
-/// What a published file has besides the backbone.
+/// Returns `true` for the parameters of a published file that the backbone does not use.
 fn is_surplus(config: &BackboneConfig, name: &str) -> bool {
     match config {
         BackboneConfig::Resnet(_) => name.starts_with("fc.") || name.ends_with("num_batches_tracked"),
@@ -69,7 +69,7 @@ fn is_surplus(config: &BackboneConfig, name: &str) -> bool {
     }
 }
 
-/// A parameter's name under `prefix`.
+/// Returns a parameter's name under `prefix`, which may be empty.
 pub(super) fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }

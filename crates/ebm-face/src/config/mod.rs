@@ -1,4 +1,4 @@
-//! The settings of the experiments on faces.
+//! Settings of the experiments on faces.
 
 mod parts;
 
@@ -17,54 +17,54 @@ use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
 
 settings! {
-    /// A table of the paper for faces: the data's form, the networks, their training, and the rows.
+    /// A table of the paper for faces: data, networks, training, and rows.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ExperimentConfig {
-        /// What the tables call the task.
+        /// Name of the task in tables.
         pub title: String,
-        /// The names of the D coordinates of y.
+        /// Names of the D coordinates of y.
         pub coordinates: Vec<String>,
-        /// The unit of y.
+        /// Unit of y.
         pub unit: String,
-        /// From an image to the network's input.
+        /// Preprocessing of images.
         pub input: InputConfig,
-        /// The network of g_x.
+        /// Backbone, which computes g_x.
         pub trunk: BackboneConfig,
-        /// What all heads share.
+        /// Settings that all heads share.
         pub head: HeadConfig,
-        /// Training of a baseline.
+        /// Training of the baselines.
         pub training: TrainingConfig,
-        /// The energy-based model.
+        /// Energy-based model and its training.
         pub energy: EnergyConfig,
-        /// Prediction, Algorithm S2.
+        /// Prediction by Algorithm S2.
         pub refinement: RefinementConfig,
-        /// Where densities are normalised: the same grid for each coordinate.
+        /// Grid on which densities are normalised, the same for each coordinate.
         pub density: Grid,
-        /// The proposals that the supplement compares.
+        /// Proposals that the supplement compares.
         pub ablation: AblationConfig,
-        /// Objectives that are compared with the energy model's own.
+        /// Objectives to compare with `energy.objective`.
         #[serde(default)]
         pub objectives: Vec<ObjectiveConfig>,
-        /// The rows of the table.
+        /// Rows of the table.
         pub methods: Vec<MethodConfig>,
-        /// Rows that are quoted beside them.
+        /// Rows that the table quotes from the paper.
         #[serde(default)]
         pub quoted: Vec<QuotedConfig>,
-        /// Training of heads on fixed features; without it the whole network is trained for each row.
+        /// Training of heads on fixed features. Without this, each row trains its whole network.
         #[serde(default)]
         pub frozen: Option<FrozenConfig>,
-        /// The training images that are drawn for the results where the test images are not there; with 0 the results
-        /// are the validation split's.
+        /// Number of training images to draw for the results if the test images are missing. With 0, the results are
+        /// computed on the validation split.
         #[serde(default)]
         pub report: usize where 0..=1_000_000 => "images",
-        /// Sizes of the generated splits, where the data are generated.
+        /// Sizes of the splits, if the data are generated.
         #[serde(default)]
         pub generated: Option<GeneratedConfig>,
     }
 }
 
-/// The most points at which a density is computed.
+/// Maximum number of points at which a density is computed.
 const MAX_POINTS: f64 = 1e7;
 
 impl Settings for ExperimentConfig {
@@ -108,25 +108,25 @@ impl Settings for ExperimentConfig {
 }
 
 impl ExperimentConfig {
-    /// D, the number of coordinates of y.
+    /// Returns D, the number of coordinates of y.
     pub fn dim(&self) -> usize {
         self.coordinates.len()
     }
 
-    /// The energy head.
+    /// Returns the sizes of the energy head.
     pub fn energy_head(&self) -> EnergyHeadConfig {
         EnergyHeadConfig { dim: self.dim(), y_layers: self.head.y_layers.clone(), hidden: self.head.hidden }
     }
 
-    /// How the network of the method with this key is trained.
+    /// Returns the training of the method with the key `method`.
     pub fn training_of(&self, method: &str) -> &TrainingConfig {
         if method == ENERGY { &self.energy.training } else { &self.training }
     }
 
-    /// The row with this key.
+    /// Returns the row with the key `key`.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) naming those that there are.
+    /// [`Error::Config`](crate::Error::Config) if there is no such row. The message lists the keys.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
         row(&self.methods, |method| &method.key, key)
     }

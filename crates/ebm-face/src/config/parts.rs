@@ -1,4 +1,4 @@
-//! The parts of an experiment's configuration.
+//! Parts of an experiment's configuration.
 
 use candle_core::Var;
 use ebm_core::parametric::Baseline;
@@ -14,27 +14,27 @@ use serde::{Deserialize, Serialize};
 use crate::network::TRUNK;
 
 settings! {
-    /// From an image to the network's input.
+    /// Preprocessing of images.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct InputConfig {
-        /// The side of the input, in pixels.
+        /// Side of the network's input.
         pub size: usize where 16..=2048 => "pixels",
-        /// Subtracted from samples in 0 to 1, RGB.
+        /// Mean of each channel (RGB, values from 0 to 1), which is subtracted.
         pub mean: [f32; 3] where -1e3..=1e3,
-        /// Divided by.
+        /// Standard deviation of each channel, by which the difference is divided.
         pub std: [f32; 3] where 1e-3..=1e3,
-        /// The probability of a mirror image in training.
+        /// Probability that a training image is mirrored.
         pub flip_probability: f64 where 0.0..=1.0,
-        /// What mirroring multiplies each coordinate of y by.
+        /// Factors by which mirroring multiplies the coordinates of y.
         pub flip_signs: Vec<f32> where -1.0..=1.0,
-        /// The range of the scale in training, before a crop of the input's size.
+        /// Range of the random scale in training, before a crop of the input's size.
         pub scale: [f64; 2] where 0.1..=10.0,
     }
 }
 
 impl InputConfig {
-    /// The transform of training images, or of all others.
+    /// Returns the transform of training images if `train`, else the one without augmentation.
     pub fn transform(&self, train: bool) -> FaceTransform {
         let normalise =
             Normalise { order: ChannelOrder::Rgb, scale: 1.0 / 255.0, mean: self.mean, std: self.std };
@@ -48,16 +48,16 @@ impl InputConfig {
 }
 
 settings! {
-    /// What all heads share.
+    /// Settings that all heads share.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct HeadConfig {
-        /// The widths of the layers of y in f(x, y).
+        /// Widths of the layers of y in f(x, y).
         pub y_layers: Vec<usize> where 1..=65_536,
-        /// The width of the hidden layer of every head.
+        /// Width of the hidden layer of every head.
         pub hidden: usize where 1..=65_536,
-        /// Whether the biases of Cao et al.'s ranks begin with the log-odds of the training targets instead of 0,
-        /// from which few steps do not carry them far enough.
+        /// Whether the biases of Cao et al.'s ranks start at the log-odds of the training targets instead of 0.
+        /// A short training does not move them far enough from 0.
         #[serde(default)]
         pub ranks_at_log_odds: bool,
     }
@@ -70,14 +70,14 @@ settings! {
         pub epochs: f64 where 1e-6..=1e6,
         /// Images per update.
         pub batch_size: usize where 1..=65_536 => "images",
-        /// The learning rate.
+        /// Learning rate of the head.
         pub learning_rate: f64 where 1e-9..=10.0,
         /// Weight decay of every parameter, added to its gradient.
         pub weight_decay: f64 where 0.0..=1.0,
         /// Epochs at which the learning rate falls to a tenth. The paper has none.
         #[serde(default)]
         pub milestones: Vec<f64> where 0.0..=1e6 => "epochs",
-        /// The backbone's learning rate over that of the head.
+        /// Learning rate of the backbone, divided by the learning rate of the head.
         #[serde(default = "same_rate")]
         pub trunk_rate: f64 where 0.0..=100.0,
     }
@@ -88,12 +88,12 @@ fn same_rate() -> f64 {
 }
 
 impl TrainingConfig {
-    /// The number of updates for `count` images.
+    /// Returns the number of updates for `count` training images.
     pub fn steps(&self, count: usize) -> usize {
         self.step_of(self.epochs, count)
     }
 
-    /// The optimiser over `params`, for `count` images.
+    /// Returns the optimiser of `params` for `count` training images.
     pub fn updater(&self, params: Vec<(String, Var)>, count: usize) -> Updater {
         let group = |name: &str| {
             let lr_multiplier = if name.starts_with(TRUNK) { self.trunk_rate } else { 1.0 };
@@ -112,45 +112,45 @@ impl TrainingConfig {
 }
 
 settings! {
-    /// The energy-based model and its training.
+    /// Energy-based model and its training.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct EnergyConfig {
-        /// The loss, with the number of samples and where they come from.
+        /// Loss, with the number and the proposal of its samples.
         pub objective: AnyObjective,
-        /// The optimiser.
+        /// Optimiser.
         pub training: TrainingConfig,
     }
 
-    /// The energy model trained with another objective.
+    /// An energy model that is trained with another objective.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ObjectiveConfig {
-        /// Its name in result files.
+        /// Name in result files.
         pub key: String,
-        /// Its name in tables.
+        /// Name in tables.
         pub title: String,
-        /// The loss, in the place of the table's.
+        /// Loss, which replaces `energy.objective`.
         pub objective: AnyObjective,
     }
 
-    /// Algorithm S2.
+    /// Settings of Algorithm S2.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RefinementConfig {
-        /// T.
+        /// T, the number of steps.
         pub steps: usize where 0..=10_000,
-        /// The values of λ that the validation split chooses from.
+        /// Candidates for λ; the validation split chooses one of them.
         pub step_lengths: Vec<f64> where 0.0..=1e6,
-        /// Ω₁.
+        /// Ω₁ ≥ 0. A step that changes f by less ends the ascent.
         pub change_threshold: f64 where 0.0..=1e6,
-        /// Ω₂.
+        /// Ω₂ ≤ 0. A step that lowers f further than this ends the ascent.
         pub degeneration_tolerance: f64 where -1e6..=0.0,
     }
 }
 
 impl RefinementConfig {
-    /// Algorithm S2 with λ = `step_length`.
+    /// Returns Algorithm S2 with λ = `step_length`.
     pub fn ascent(&self, step_length: f64) -> GradientAscent {
         let rule = StepRule::EarlyStopping {
             change_threshold: self.change_threshold,
@@ -162,13 +162,13 @@ impl RefinementConfig {
 }
 
 settings! {
-    /// The supplement's study of σ.
+    /// Ablation of σ in the supplement.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct AblationConfig {
-        /// σ_l of each row.
+        /// Standard deviations σ_l of each row.
         pub sigmas: Vec<Vec<f64>> where 1e-6..=1e4,
-        /// The paper's MAE of each row, on its validation split.
+        /// MAE of each row in the paper, on its validation split.
         pub published: Vec<f64> where 0.0..=1e6,
     }
 
@@ -176,33 +176,32 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct MethodConfig {
-        /// Its name in result files.
+        /// Name in result files.
         pub key: String,
-        /// Its name in tables.
+        /// Name in tables.
         pub title: String,
-        /// The paper's MAE and its spread, where the paper has the row.
+        /// MAE and its spread in the paper, if the paper has the row.
         #[serde(default)]
         pub published: Option<[f64; 2]> where 0.0..=1e6,
-        /// The same after refinement, where the paper has it.
+        /// MAE after refinement and its spread in the paper, if the paper has them.
         #[serde(default)]
         pub published_refined: Option<[f64; 2]> where 0.0..=1e6,
-        /// The paper's MAE of each coordinate and its spread, before refinement and after it, where y has
-        /// several.
+        /// MAE of each coordinate and its spread in the paper, before and after refinement.
         #[serde(default)]
         pub published_coordinates: Option<[Vec<[f64; 2]>; 2]> where 0.0..=1e6,
-        /// The model.
+        /// Parametric density or point estimate.
         pub baseline: Baseline,
     }
 
-    /// Another method's figures, as the paper quotes them.
+    /// Figures of another method, as the paper quotes them.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct QuotedConfig {
-        /// Its name in tables.
+        /// Name in tables.
         pub title: String,
-        /// The mean absolute error.
+        /// Mean absolute error.
         pub published: f64 where 0.0..=1e6,
-        /// That of each coordinate.
+        /// Mean absolute error of each coordinate.
         pub published_coordinates: Vec<f64> where 0.0..=1e6,
     }
 
@@ -210,16 +209,16 @@ settings! {
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct FrozenConfig {
-        /// How many views of a training image have features or maps: the image itself and augmented ones.
+        /// Number of views of each training image: the image itself and augmented copies.
         pub views: usize where 1..=1000,
-        /// Along each side the cells of the grid over the map of the trunk's frozen blocks whose means are
-        /// g_x; with 0 g_x is the trunk's.
+        /// Cells along each side of a grid over the map of the trunk's frozen blocks. g_x holds the mean of the map
+        /// in each cell. With 0, g_x is the output of the trunk.
         #[serde(default)]
         pub grid: usize where 0..=64,
-        /// Whether a copy of the trunk's blocks above the frozen ones is trained with each head.
+        /// Whether each head is trained with its own copy of the trunk's blocks above the frozen ones.
         #[serde(default)]
         pub finetuned: bool,
-        /// How the backbone is trained before it is frozen; without it, its weights are given.
+        /// Training of the backbone before it is frozen. Without this, a weight file is needed.
         #[serde(default)]
         pub trunk: Option<BackboneTraining>,
     }
@@ -228,21 +227,21 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct BackboneTraining {
-        /// The key of the method whose head and loss it is trained with.
+        /// Key of the method whose head and loss train the backbone.
         pub method: String,
-        /// The optimiser.
+        /// Optimiser.
         pub training: TrainingConfig,
     }
 
-    /// How many generated faces each split has.
+    /// Sizes of the splits of generated faces.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct GeneratedConfig {
-        /// Training.
+        /// Faces to train on.
         pub train: usize where 1..=1_000_000 => "faces",
-        /// The step length is chosen on these.
+        /// Faces to choose the step length on.
         pub validation: usize where 1..=1_000_000 => "faces",
-        /// The results are computed on these.
+        /// Faces to compute the results on.
         pub test: usize where 1..=1_000_000 => "faces",
     }
 }

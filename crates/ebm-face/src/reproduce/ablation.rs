@@ -1,10 +1,10 @@
-//! Energy models that were trained otherwise than the table's own: with the supplement's other σ, and with other
+//! Ablation: energy models that are trained with other standard deviations σ, as in the supplement, or with other
 //! objectives.
 
 use candle_core::Tensor;
 use ebm_core::{AnyObjective, GaussianMixture};
 
-use super::networks::Entry;
+use super::networks::TrainedHead;
 use super::results::AblationRow;
 use super::table::{Choice, choose_step_length};
 use crate::Result;
@@ -12,11 +12,11 @@ use crate::config::{EnergyConfig, ExperimentConfig};
 use crate::evaluation::absolute_error;
 use crate::network::ENERGY;
 
-/// An energy model of a study: the name of its run, its objective, and what its row says of it.
+/// An energy model of the ablation: the name of its run, its objective, and its row before any result.
 type Variant = (String, AnyObjective, AblationRow);
 
-/// The energy models that the configuration compares: those of its proposals, then those of its objectives after the
-/// table's own.
+/// Returns the energy models that `config` compares: one for each proposal, then the table's, then one for each further
+/// objective. The table's is left out if there are no further objectives.
 fn variants(config: &ExperimentConfig) -> Result<Vec<Variant>> {
     let own = &config.energy.objective;
     let mut variants = Vec::new();
@@ -39,13 +39,13 @@ fn variants(config: &ExperimentConfig) -> Result<Vec<Variant>> {
     Ok(variants)
 }
 
-/// Refines the `estimates` of the baselines of seed 0 on the validation split with each energy model that the
-/// configuration compares. The table's is `own`; `train` trains that of a configuration in the run of a name.
+/// Refines the `estimates` of the baselines of seed 0 on the validation split with each energy model that `config`
+/// compares. `own` is the table's energy model. `train` trains another one, given the name of its run and its settings.
 pub(super) fn ablation(
     config: &ExperimentConfig,
-    own: &Entry,
+    own: &TrainedHead,
     estimates: &[Tensor],
-    mut train: impl FnMut(&str, &ExperimentConfig) -> Result<Entry>,
+    mut train: impl FnMut(&str, &ExperimentConfig) -> Result<TrainedHead>,
 ) -> Result<Vec<AblationRow>> {
     let errors = estimates.iter().map(|y0| Ok(absolute_error(y0, &own.validation.y)?.mean));
     let before = errors.collect::<Result<Vec<f64>>>()?;

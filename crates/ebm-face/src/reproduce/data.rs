@@ -1,4 +1,4 @@
-//! The splits of a task.
+//! Data of the tasks and their splits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::config::GeneratedConfig;
 
-/// What is predicted.
+/// A task: age or head pose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// Section 4.3.
+    /// Age (Section 4.3).
     Age,
-    /// Section 4.4.
+    /// Head pose (Section 4.4).
     HeadPose,
 }
 
 impl Task {
-    /// Its name in configurations.
+    /// Returns the name of the task in configurations.
     pub fn key(self) -> &'static str {
         match self {
             Self::Age => "age",
@@ -33,37 +33,37 @@ impl Task {
     }
 }
 
-/// Which images were drawn for validation is not published: these are, for every run.
+/// Seed of the validation split, the same for every run. The paper does not publish its split.
 const SPLIT_SEED: u64 = 2020;
-/// The parts of the split.
+/// Names of the parts of a split.
 const TRAIN: &str = "train";
 const VALIDATION: &str = "validation";
 const TEST: &str = "test";
 const REPORT: &str = "report";
-/// How many parts the people of Pointing'04 are divided into.
+/// Number of folds of the people of Pointing'04.
 const FOLDS: usize = 5;
-/// People of each fold on whose photographs λ is chosen.
+/// Number of people in each fold whose photographs choose λ.
 const VALIDATION_PEOPLE: usize = 2;
-/// Root of the seeds of generated faces.
+/// Seed of the generated faces.
 const DATA_SEED: u64 = 2020;
 
-/// The images of an experiment.
+/// Images of an experiment.
 #[derive(Clone, Debug)]
 pub struct Data {
-    /// For training.
+    /// Faces to train on.
     pub train: Arc<Faces>,
-    /// Step lengths are chosen on these.
+    /// Faces to choose the step length on.
     pub validation: Arc<Faces>,
-    /// The results are computed on these; without them, on the validation split.
+    /// Faces to compute the results on. Without them, the validation split serves.
     pub test: Option<Arc<Faces>>,
-    /// All of them, where other parts of them are used as well and features are computed together.
+    /// All faces of a set that is divided into folds; their features are computed once for all folds.
     pub whole: Option<Arc<Faces>>,
-    /// What was drawn for validation and perhaps for the results, where it was drawn.
+    /// The split, if it was drawn here.
     pub split: Option<Split>,
 }
 
 impl Data {
-    /// The file under `datasets` that the task's training data are in.
+    /// Returns the path of the task's training data below `datasets`.
     pub fn source(task: Task, datasets: &Path) -> PathBuf {
         match task {
             Task::Age => datasets.join("utkface/utk_train.csv"),
@@ -71,12 +71,13 @@ impl Data {
         }
     }
 
-    /// UTKFace in `datasets/utkface`; BIWI in `datasets/biwi`, as FSA-Net's two files. Validation images are drawn
-    /// from the training images: 1 644 of the 13 147 and 1 010 of the 10 613 published ones, and the same share of
-    /// any others. Where the test images are not there, `report` more are drawn in their place.
+    /// Reads UTKFace from `datasets/utkface`, or BIWI from `datasets/biwi` in FSA-Net's two files.
+    ///
+    /// Validation images are drawn from the training images: 1 644 of UTKFace's 13 147, 1 010 of BIWI's 10 613, and the
+    /// same fraction if their number differs. If the test images are missing, `report` training images replace them.
     ///
     /// # Errors
-    /// When a file is missing or has too many defects. Test images may be missing as a whole.
+    /// When a file is missing or has too many defects. The test images may be missing as a whole.
     pub fn read(task: Task, datasets: &Path, report: usize, progress: &mut dyn Progress) -> Result<Self> {
         let source = Self::source(task, datasets);
         let root = source.parent().unwrap_or(datasets);
@@ -84,7 +85,7 @@ impl Data {
             Task::Age => {
                 let (images, test) = (root.join("images"), root.join("utk_test.csv"));
                 let train = utkface::load(&images, &source, None, &Tolerance::default())?;
-                // Any number may be missing here: a test split is used only if it is there as a whole.
+                // Any number may be missing here: an incomplete test split is not used.
                 let tolerance = Tolerance { max_bad_fraction: 1.0, ..Tolerance::default() };
                 let test =
                     test.is_file().then(|| utkface::load(&images, &test, None, &tolerance)).transpose()?;
@@ -119,8 +120,8 @@ impl Data {
         Ok(data)
     }
 
-    /// The five folds of Pointing'04 in the folder `root`, for Table 5's form on it: of the fifteen people three are
-    /// for the results of a fold, which its networks have not seen, two others for validation, and ten for training.
+    /// Reads Pointing'04 from the folder `root` in five folds over its fifteen people. Each fold has ten people to
+    /// train on, two to validate on, and three for the results.
     ///
     /// # Errors
     /// When the folder is missing, has too many defects, or fewer people than folds.
@@ -139,10 +140,10 @@ impl Data {
         Ok(folds)
     }
 
-    /// Generated faces of `size` pixels in `root`, made if they are not there yet.
+    /// Reads generated faces of `size` × `size` pixels from `root`, and generates them first if they are missing.
     ///
     /// # Errors
-    /// When a file can not be written, or `root` holds something else.
+    /// When a file cannot be written, or `root` holds something else.
     pub fn generated(
         task: Task,
         root: &Path,
@@ -170,12 +171,12 @@ impl Data {
         Ok(Self { train, validation, test: Some(test), whole: None, split: None })
     }
 
-    /// The images that the results are of.
+    /// Returns the faces that the results are computed on.
     pub fn results(&self) -> &Arc<Faces> {
         self.test.as_ref().unwrap_or(&self.validation)
     }
 
-    /// Their name.
+    /// Returns the name of the split that the results are computed on: `test`, `validation` or `report`.
     pub fn part(&self) -> &'static str {
         let drawn = self.split.as_ref().is_some_and(|split| split.part(REPORT).is_some());
         match &self.test {
@@ -185,10 +186,10 @@ impl Data {
         }
     }
 
-    /// Leaves the drawn split in the run's directory.
+    /// Writes the drawn split to `split.json` in the folder `run`.
     ///
     /// # Errors
-    /// When the file can not be written.
+    /// When the file cannot be written.
     pub fn record(&self, run: &Path) -> Result<()> {
         match &self.split {
             Some(split) => Ok(split.write(&run.join("split.json"))?),
@@ -197,14 +198,14 @@ impl Data {
     }
 }
 
-/// Says what is left out.
+/// Reports the number of entries that were left out, and the first of them.
 fn report_defects(faces: &Faces, progress: &mut dyn Progress) {
     if let (Some(first), count) = (faces.quarantine.defects.first(), faces.quarantine.defects.len()) {
         progress.message(&format!("{count} entries are left out, the first: {first}"));
     }
 }
 
-/// Says how many of the faces of the part of this name are photographs that are learnt from.
+/// Reports how many of `faces`, the split called `name`, are also among the training images `train`.
 ///
 /// # Errors
 /// As [`Faces::repeated_in`].
@@ -219,7 +220,7 @@ pub fn report_repeated(faces: &Faces, train: &Faces, name: &str, progress: &mut 
     Ok(())
 }
 
-/// All faces in one part.
+/// Returns the split that has all faces in the training part.
 fn whole(faces: &Faces) -> Result<Split> {
     let names: Vec<&str> = faces.faces.iter().map(|face| face.name.as_str()).collect();
     Ok(Split::whole(TRAIN, &names, SPLIT_SEED)?)

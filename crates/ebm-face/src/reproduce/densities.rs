@@ -1,4 +1,4 @@
-//! What the densities of a table's networks say, alone and of their own errors.
+//! Densities of a table's networks: their calibration, and estimates from the energy model's density alone.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use ebm_eval::AbsoluteError;
 use ebm_eval::calibration::risk_at_coverage;
 use ebm_experiment::{Calibration, Predictions};
 
-use super::networks::Entry;
+use super::networks::TrainedHead;
 use super::results::{DensityRow, Example, Row};
 use crate::Result;
 use crate::config::ExperimentConfig;
@@ -17,28 +17,30 @@ use crate::network::{ENERGY, Head};
 use crate::prediction::PROMINENCE;
 use crate::training::Batch;
 
-/// Coordinates of a y whose densities are computed for every image: with one more the product of their grids
-/// is too large.
+/// Maximum dimension of y to compute the densities of every image. With three, the product of the grids is too large.
 const MAX_DIM: usize = 2;
-/// Images that are searched for the densities of such a y.
-const SEARCHED: usize = 48;
+/// Number of images whose densities are computed if y has more coordinates.
+const MAX_IMAGES: usize = 48;
 
-/// The fewest validation images: a region of nine of ten y can not be told from fewer.
-pub(super) const FEWEST: usize = 9;
+/// Minimum number of validation images. Fewer cannot calibrate a region that holds 90 % of the targets.
+pub(super) const MIN_VALIDATION: usize = 9;
 
-/// The energy model alone, for the table of errors, and for each coordinate how good an entry's densities
-/// are, where there are enough validation images beside those of the results.
-pub(super) fn density_rows(config: &ExperimentConfig, entry: &Entry) -> Result<(Vec<Row>, Vec<DensityRow>)> {
+/// Returns rows for the table of errors, if `entry` is an energy model, and a row on the densities of each coordinate,
+/// if enough validation images exist that are not the images of the results.
+pub(super) fn density_rows(
+    config: &ExperimentConfig,
+    entry: &TrainedHead,
+) -> Result<(Vec<Row>, Vec<DensityRow>)> {
     let (dim, grids) = (config.dim(), vec![config.density; config.dim()]);
-    let of = |seen: &Batch| if dim > MAX_DIM { Ok(None) } else { densities(&entry.head, &seen.x, &grids) };
+    let of = |batch: &Batch| if dim > MAX_DIM { Ok(None) } else { densities(&entry.head, &batch.x, &grids) };
     let Some(found) = of(&entry.results)? else { return Ok((Vec::new(), Vec::new())) };
     let (rows, estimates) = if entry.head.is_energy() {
-        (alone(entry, &found)?, medians(&found)?)
+        (energy_rows(entry, &found)?, medians(&found)?)
     } else {
         let outputs = entry.head.features(&entry.results.x)?;
         (Vec::new(), numbers(&estimates(&entry.head, &outputs)?)?)
     };
-    if Rc::ptr_eq(&entry.validation, &entry.results) || entry.validation.y.dim(0)? < FEWEST {
+    if Rc::ptr_eq(&entry.validation, &entry.results) || entry.validation.y.dim(0)? < MIN_VALIDATION {
         return Ok((rows, Vec::new()));
     }
     let Some(held_out) = of(&entry.validation)? else { return Ok((rows, Vec::new())) };
@@ -61,15 +63,15 @@ pub(super) fn density_rows(config: &ExperimentConfig, entry: &Entry) -> Result<(
     Ok((rows, calibration))
 }
 
-/// p(y | x) of each coordinate: of all images, or of the first [`SEARCHED`] where y has three coordinates.
-pub(super) fn coordinate_densities(head: &Head, seen: &Batch, grid: &Grid) -> Result<Vec<Vec<GridDensity>>> {
-    let (count, dim) = seen.y.dims2()?;
-    let count = if dim > MAX_DIM { SEARCHED.min(count) } else { count };
-    Ok(densities(head, &seen.x.narrow(0, 0, count)?, &vec![*grid; dim])?.unwrap_or_default())
+/// Returns p(y | x) of each coordinate for all images, or for the first [`MAX_IMAGES`] if y has three coordinates.
+pub(super) fn coordinate_densities(head: &Head, batch: &Batch, grid: &Grid) -> Result<Vec<Vec<GridDensity>>> {
+    let (count, dim) = batch.y.dims2()?;
+    let count = if dim > MAX_DIM { MAX_IMAGES.min(count) } else { count };
+    Ok(densities(head, &batch.x.narrow(0, 0, count)?, &vec![*grid; dim])?.unwrap_or_default())
 }
 
-/// The energy model without a baseline: mean, median and mode of the density of each coordinate.
-fn alone(entry: &Entry, densities: &[Vec<GridDensity>]) -> Result<Vec<Row>> {
+/// Returns the rows of the energy model alone: mean, median and mode of each coordinate's density as estimates.
+fn energy_rows(entry: &TrainedHead, densities: &[Vec<GridDensity>]) -> Result<Vec<Row>> {
     let Batch { x, y } = &*entry.results;
     let likelihood = nll(&entry.head, x, y, densities)?;
     let of = |value: fn(&GridDensity) -> f64| densities.iter().flatten().map(value).collect::<Vec<f64>>();
@@ -88,7 +90,7 @@ fn medians(densities: &[Vec<GridDensity>]) -> Result<Vec<f64>> {
     Ok(densities.iter().flatten().map(|p| p.quantile(0.5)).collect::<ebm_core::Result<Vec<f64>>>()?)
 }
 
-/// The densities of each coordinate beside its targets, of y `(N, D)`.
+/// Returns the densities of each coordinate with its targets, from y `(N, D)`.
 fn by_coordinate(densities: Vec<Vec<GridDensity>>, y: &Tensor) -> Result<Vec<Predictions>> {
     let y = y.to_dtype(DType::F64)?.t()?.to_vec2::<f64>()?;
     let mut all: Vec<Predictions> = y.into_iter().map(|y| Predictions { densities: Vec::new(), y }).collect();
@@ -100,22 +102,22 @@ fn by_coordinate(densities: Vec<Vec<GridDensity>>, y: &Tensor) -> Result<Vec<Pre
     Ok(all)
 }
 
-/// The most certain and the least certain images, and those with the most modes.
+/// Returns the images with the lowest, the median and the highest entropy, and those with the most modes.
 pub(super) fn examples(
     head: &Head,
-    seen: &Batch,
+    batch: &Batch,
     estimates: &[Tensor; 2],
     grid: &Grid,
 ) -> Result<Vec<Example>> {
-    let densities = coordinate_densities(head, seen, grid)?;
+    let densities = coordinate_densities(head, batch, grid)?;
     let entropy = |index: usize| densities[index].iter().map(GridDensity::entropy).sum::<f64>();
     let modes = |index: usize| densities[index].iter().map(|p| p.modes(PROMINENCE).len()).sum::<usize>();
     let mut by_entropy: Vec<usize> = (0..densities.len()).collect();
     by_entropy.sort_by(|&a, &b| entropy(a).total_cmp(&entropy(b)));
     let mut by_modes = by_entropy.clone();
-    // Stable: among equals the most certain one, whose modes are the clearest.
+    // The sort is stable: among equals, the most certain image comes first. Its modes are the clearest.
     by_modes.sort_by_key(|&index| std::cmp::Reverse(modes(index)));
-    by_modes.retain(|&index| modes(index) > seen.y.dims()[1]);
+    by_modes.retain(|&index| modes(index) > batch.y.dims()[1]);
     let ends = [by_entropy.first(), by_entropy.get(densities.len() / 2), by_entropy.last()];
     let named = ends.into_iter().zip(["certain", "typical", "uncertain"]);
     let several = by_modes.iter().take(3).map(|index| (Some(index), "multimodal"));
@@ -126,7 +128,7 @@ pub(super) fn examples(
             && chosen.iter().all(|known| known.index != index)
         {
             let estimate = [row(&estimates[0], index)?, row(&estimates[1], index)?];
-            let (target, density) = (row(&seen.y, index)?, densities[index].clone());
+            let (target, density) = (row(&batch.y, index)?, densities[index].clone());
             chosen.push(Example { index, reason, target, estimate, density });
         }
     }

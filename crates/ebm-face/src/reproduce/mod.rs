@@ -4,33 +4,33 @@
 //! |---|---|---|
 //! | mini | generated faces | a small backbone is trained, then heads on its fixed features |
 //! | finetuned | UTKFace | the last blocks of a pretrained MobileFaceNet are trained with each head |
-//! | pointing | Pointing'04 | heads on the fixed features of a pretrained MobileFaceNet, in five folds over people |
+//! | pointing | Pointing'04 | heads are trained on fixed features of a pretrained MobileFaceNet, in five folds over people |
 //! | paper | UTKFace or BIWI | a ResNet-50 is trained with each head, end to end |
 
 mod ablation;
-mod again;
 mod data;
 mod densities;
 mod networks;
 mod results;
+mod saved_runs;
 mod table;
 
-pub use again::{choose_refinement, evaluate, runs};
 pub use data::{Data, Task, report_repeated};
 pub use networks::{mini, on_features, paper};
 pub use results::{AblationRow, DensityRow, Example, Outcome, PairedRow, Row};
+pub use saved_runs::{choose_refinement, evaluate, runs};
 
 use std::path::PathBuf;
 
-/// What to run and where.
+/// Options of a reproduction.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Seeds 0 … `seeds` − 1 of each head.
+    /// Number of seeds: each head is trained with the seeds 0 to `seeds` − 1.
     pub seeds: u64,
     /// Whether the energy models of the settings' `ablation` and `objectives` are trained as well.
     pub ablation: bool,
-    /// Checkpoints, metrics, parameters.
+    /// Folder of the run: checkpoints, metrics, parameters.
     pub run: PathBuf,
-    /// Whether what an earlier process began in `run` goes on.
+    /// Whether to continue an interrupted run in `run`.
     pub resume: bool,
 }

@@ -1,4 +1,4 @@
-//! The networks of a table: whole ones, and heads on what the frozen part of one backbone makes of the images once.
+//! Training of a table's networks: end to end, or as heads on features that are computed once.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -15,17 +15,17 @@ use ebm_train::{Group, Progress, RunSpec, keep_base, train_run};
 use super::data::Data;
 use super::table::reproduce;
 use super::{Options, Outcome};
-use crate::backbone::OnMaps;
+use crate::backbone::TrainedPart;
 use crate::config::{BackboneTraining, ExperimentConfig, FrozenConfig, Settings};
 use crate::evaluation::numbers;
-use crate::features::{FeatureTable, SHARED_SEED, Viewer};
+use crate::features::{FeatureExtractor, FeatureTable, SHARED_SEED};
 use crate::network::{Head, Network, TRUNK};
 use crate::saved::{BackboneSource, RunConfig, open_backbone, save};
-use crate::training::{Batch, BatchSource, CachedSource, FaceTask, whole_network};
+use crate::training::{Batch, BatchSource, CachedSource, FaceTask, end_to_end_task};
 use crate::{Backbone, BackboneConfig, Error, Result, preload_backbone};
 
-/// A trained head with its g_x of the validation split and of the split that the results are of.
-pub(crate) struct Entry {
+/// A trained head, with g_x of the validation split and of the split that the results are computed on.
+pub(crate) struct TrainedHead {
     pub method: String,
     pub seed: u64,
     pub head: Head,
@@ -33,20 +33,20 @@ pub(crate) struct Entry {
     pub results: Rc<Batch>,
 }
 
-/// A network that a table needs.
-pub(super) struct Wanted<'a> {
+/// A network to train for a table.
+pub(super) struct NetworkSpec<'a> {
     pub config: &'a ExperimentConfig,
-    /// The key of a baseline, or of the energy model.
+    /// Key of a baseline, or of the energy model.
     pub method: &'a str,
-    /// The name of its run.
+    /// Name of its run.
     pub name: &'a str,
     pub seed: u64,
-    /// Whether the split of the results is looked at, beside the validation split.
+    /// Whether features of the results' split are needed, beside the validation split.
     pub measured: bool,
 }
 
-impl Wanted<'_> {
-    /// Trains the network in its run and saves it there; its parameters.
+impl NetworkSpec<'_> {
+    /// Trains the network, saves it in the folder of its run, and returns its parameters.
     fn train<S: BatchSource>(
         &self,
         mut task: FaceTask<S>,
@@ -59,7 +59,7 @@ impl Wanted<'_> {
         let saved = RunConfig { method, seed: self.seed, trunk, experiment };
         let text = saved.to_toml()?;
         let spec = RunSpec::new(&options.run, self.name, &text, steps, self.seed);
-        // The trunk's file is known by its digest, wherever it lies.
+        // The digest identifies the trunk's file, so its path may change.
         let spec = RunSpec { resume: options.resume, changeable: &["path"], ..spec };
         let run = train_run(&spec, &mut task, progress)?;
         let (_, store) = task.into_network();
@@ -67,18 +67,18 @@ impl Wanted<'_> {
         Ok(store)
     }
 
-    /// Its head as it was trained, for prediction.
+    /// Builds the trained head for prediction.
     fn head(&self, num_features: usize, store: &ParamStore) -> Result<Head> {
         Head::of(self.config, self.method, num_features, &store.constants()?, &Device::Cpu)
     }
 
-    fn entry(&self, head: Head, validation: Rc<Batch>, results: Option<Rc<Batch>>) -> Entry {
+    fn trained_head(&self, head: Head, validation: Rc<Batch>, results: Option<Rc<Batch>>) -> TrainedHead {
         let results = results.unwrap_or_else(|| Rc::clone(&validation));
-        Entry { method: self.method.to_owned(), seed: self.seed, head, validation, results }
+        TrainedHead { method: self.method.to_owned(), seed: self.seed, head, validation, results }
     }
 }
 
-/// The paper scale: trains all rows from the pretrained `weights` on `device`, end to end, and compares them.
+/// Reproduces a table at paper scale: trains all rows end to end from the pretrained `weights` on `device`.
 ///
 /// # Errors
 /// When an image, a file or a training fails.
@@ -90,25 +90,24 @@ pub fn paper(
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
-    let mut train = |wanted: &Wanted<'_>, progress: &mut dyn Progress| -> Result<Entry> {
-        let Wanted { config, method, seed, measured, .. } = *wanted;
+    let mut train = |spec: &NetworkSpec<'_>, progress: &mut dyn Progress| -> Result<TrainedHead> {
+        let NetworkSpec { config, method, seed, measured, .. } = *spec;
         let (key, group) = (Key::new(seed).split(method), &Group::alone());
-        let (task, steps) = whole_network(config, method, key, &data.train, Some(weights), device, group)?;
-        let store =
-            wanted.train(task, steps, BackboneSource::Own(config.trunk.clone()), options, progress)?;
+        let (task, steps) = end_to_end_task(config, method, key, &data.train, Some(weights), device, group)?;
+        let store = spec.train(task, steps, BackboneSource::Own(config.trunk.clone()), options, progress)?;
         // A residual network is fast enough on the CPU.
         let device = if matches!(config.trunk, BackboneConfig::Resnet(_)) { &Device::Cpu } else { device };
         let trunk = config.trunk.build(&store.constants()?, TRUNK, DType::F32, device)?;
-        let viewer = Viewer { trunk: &*trunk, input: &config.input, maps: false, device };
-        let mut see = |faces| viewer.table("features", faces, 0, progress)?.seen(None);
-        let validation = see(&data.validation)?;
-        let results = data.test.as_ref().filter(|_| measured).map(see).transpose()?;
-        Ok(wanted.entry(wanted.head(trunk.num_features(), &store)?, validation, results))
+        let extractor = FeatureExtractor { trunk: &*trunk, input: &config.input, maps: false, device };
+        let mut extract = |faces| extractor.extract("features", faces, 0, progress)?.batch_of_all(None);
+        let validation = extract(&data.validation)?;
+        let results = data.test.as_ref().filter(|_| measured).map(extract).transpose()?;
+        Ok(spec.trained_head(spec.head(trunk.num_features(), &store)?, validation, results))
     };
     reproduce(config, data, options, &mut train, progress)
 }
 
-/// Trains a backbone with a baseline's head on the training split, then heads on its features.
+/// Reproduces a table at mini scale: trains a backbone with a baseline's head, then heads on its features.
 ///
 /// # Errors
 /// When an image, a file or a training fails.
@@ -121,12 +120,12 @@ pub fn mini(
     let Some(BackboneTraining { method, training }) =
         config.frozen.as_ref().and_then(|frozen| frozen.trunk.as_ref())
     else {
-        let reason = "frozen.trunk says how the trunk is trained, and is missing";
+        let reason = "frozen.trunk is missing; it sets how the trunk is trained";
         return Err(Error::config(&config.title, reason));
     };
     let own = ExperimentConfig { training: training.clone(), ..config.clone() };
     let (key, group) = (Key::new(SHARED_SEED).split("trunk"), &Group::alone());
-    let (mut task, steps) = whole_network(&own, method, key, &data.train, None, &Device::Cpu, group)?;
+    let (mut task, steps) = end_to_end_task(&own, method, key, &data.train, None, &Device::Cpu, group)?;
     let text = config.to_toml()?;
     let spec = RunSpec::new(&options.run, "trunk", &text, steps, SHARED_SEED);
     train_run(&RunSpec { resume: options.resume, ..spec }, &mut task, progress)?;
@@ -135,9 +134,10 @@ pub fn mini(
     on_features(config, std::slice::from_ref(data), &weights, options, progress)
 }
 
-/// Heads on what the backbone in the file `weights` makes of the images, which is computed once; where the
-/// configuration says so, each with a copy of the blocks above the frozen ones. Of several `folds` each is trained,
-/// chosen and measured apart, with its runs in a folder of its own.
+/// Reproduces a table with heads on features that the backbone in the file `weights` computes once.
+///
+/// With `frozen.finetuned`, each head is trained with its own copy of the blocks above the frozen ones. If there are
+/// several `folds`, each has its own networks, step length and results, with its runs in a folder of its own.
 ///
 /// # Errors
 /// When an image, a file or a training fails.
@@ -151,15 +151,15 @@ pub fn on_features(
     let frozen = config.frozen.clone().unwrap_or(FrozenConfig { views: 1, ..FrozenConfig::default() });
     let trunk = open_backbone(config, &WeightBytes::read(weights)?)?;
     let (input, maps, device) = (&config.input, frozen.finetuned, &Device::Cpu);
-    let viewer = Viewer { trunk: &*trunk, input, maps, device };
+    let extractor = FeatureExtractor { trunk: &*trunk, input, maps, device };
     // All folds have the same images.
     let all = folds.first().and_then(|data| data.whole.as_ref());
-    let whole = all.map(|all| views(&viewer, "features", all, frozen.views, progress)).transpose()?;
+    let whole = all.map(|all| views(&extractor, "features", all, frozen.views, progress)).transpose()?;
     let mut outcome = Outcome::default();
     for (fold, data) in folds.iter().enumerate() {
         let tables = match (&data.whole, &whole) {
-            (Some(all), Some(whole)) => Tables::part(whole, all, data)?,
-            _ => Tables::of(&viewer, data, frozen.views, progress)?,
+            (Some(all), Some(whole)) => Tables::select(whole, all, data)?,
+            _ => Tables::extract(&extractor, data, frozen.views, progress)?,
         };
         if folds.len() == 1 {
             return on_tables(config, data, &tables, weights, options, progress);
@@ -174,40 +174,46 @@ pub fn on_features(
     Ok(outcome)
 }
 
-/// Looks at `faces` in `count` views, the first being the images as they are.
+/// Computes the features of `faces` in `count` views. The first view shows the images as they are.
 fn views(
-    viewer: &Viewer<'_>,
+    extractor: &FeatureExtractor<'_>,
     stage: &str,
     faces: &Arc<Faces>,
     count: usize,
     progress: &mut dyn Progress,
 ) -> Result<Vec<FeatureTable>> {
     let stage = |view| if view == 0 { stage.to_owned() } else { format!("{stage}, view {view}") };
-    (0..count).map(|view| viewer.table(&stage(view), faces, view, progress)).collect()
+    (0..count).map(|view| extractor.extract(&stage(view), faces, view, progress)).collect()
 }
 
-/// What the frozen part made of all splits.
+/// Features of all splits.
 struct Tables {
-    /// One for each view.
+    /// One table for each view.
     train: Rc<Vec<FeatureTable>>,
     validation: FeatureTable,
-    /// None where the results are the validation split's.
+    /// `None` if the results are computed on the validation split.
     results: Option<FeatureTable>,
 }
 
 impl Tables {
-    fn of(viewer: &Viewer<'_>, data: &Data, count: usize, progress: &mut dyn Progress) -> Result<Self> {
-        let validation = viewer.table("features, validation", &data.validation, 0, progress)?;
+    fn extract(
+        extractor: &FeatureExtractor<'_>,
+        data: &Data,
+        count: usize,
+        progress: &mut dyn Progress,
+    ) -> Result<Self> {
+        let validation = extractor.extract("features, validation", &data.validation, 0, progress)?;
         let stage = format!("features, {}", data.part());
-        let results = data.test.as_ref().map(|test| viewer.table(&stage, test, 0, progress)).transpose()?;
-        let train = Rc::new(views(viewer, "features, training", &data.train, count, progress)?);
+        let results =
+            data.test.as_ref().map(|test| extractor.extract(&stage, test, 0, progress)).transpose()?;
+        let train = Rc::new(views(extractor, "features, training", &data.train, count, progress)?);
         Ok(Self { train, validation, results })
     }
 
-    /// Of the views `whole` of the images `all` those of a fold.
-    fn part(whole: &[FeatureTable], all: &Faces, data: &Data) -> Result<Self> {
-        let plain = |faces: &Faces| whole[0].of(all, faces);
-        let train = whole.iter().map(|view| view.of(all, &data.train)).collect::<Result<_>>()?;
+    /// Selects the features of the fold `data` from the views `whole` of the faces `all`.
+    fn select(whole: &[FeatureTable], all: &Faces, data: &Data) -> Result<Self> {
+        let plain = |faces: &Faces| whole[0].select(all, faces);
+        let train = whole.iter().map(|view| view.select(all, &data.train)).collect::<Result<_>>()?;
         let results = data.test.as_ref().map(|test| plain(test)).transpose()?;
         Ok(Self { train: Rc::new(train), validation: plain(&data.validation)?, results })
     }
@@ -228,8 +234,8 @@ fn on_tables(
         sha256: file_digest(weights)?,
     };
     let device = &Device::Cpu;
-    let mut train = |wanted: &Wanted<'_>, progress: &mut dyn Progress| -> Result<Entry> {
-        let Wanted { config, method, seed, .. } = *wanted;
+    let mut train = |spec: &NetworkSpec<'_>, progress: &mut dyn Progress| -> Result<TrainedHead> {
+        let NetworkSpec { config, method, seed, .. } = *spec;
         let key = Key::new(seed).split(method);
         let store = ParamStore::new(key.split("init"));
         let (mut trunk, mut num_features, mut source) = (None, tables.train[0].num_features(), base.clone());
@@ -237,7 +243,7 @@ fn on_tables(
             preload_backbone(&store, TRUNK, &config.trunk, weights, device)?;
             let network = config.trunk.build(&store, TRUNK, DType::F32, device)?;
             (num_features, source) = (network.num_features(), BackboneSource::Own(config.trunk.clone()));
-            trunk = Some(Box::new(OnMaps(network)) as Box<dyn Backbone>);
+            trunk = Some(Box::new(TrainedPart(network)) as Box<dyn Backbone>);
         }
         Head::preload(config, method, &store, numbers(&tables.train[0].targets)?)?;
         let head = Head::of(config, method, num_features, &store, device)?;
@@ -245,12 +251,12 @@ fn on_tables(
         let batches = CachedSource::new(Rc::clone(&tables.train), training.batch_size, key.split("data"))?;
         let task = FaceTask::new(network, store, batches, training, key.split("train"));
         let steps = training.steps(tables.train[0].count());
-        let store = wanted.train(task, steps, source, options, progress)?;
+        let store = spec.train(task, steps, source, options, progress)?;
         let build = || config.trunk.build(&store.constants()?, TRUNK, DType::F32, device);
         let trunk = is_finetuned.then(build).transpose()?;
-        let see = |table: &FeatureTable| table.seen(trunk.as_deref());
-        let results = tables.results.as_ref().map(see).transpose()?;
-        Ok(wanted.entry(wanted.head(num_features, &store)?, see(&tables.validation)?, results))
+        let batch = |table: &FeatureTable| table.batch_of_all(trunk.as_deref());
+        let results = tables.results.as_ref().map(batch).transpose()?;
+        Ok(spec.trained_head(spec.head(num_features, &store)?, batch(&tables.validation)?, results))
     };
     reproduce(config, data, options, &mut train, progress)
 }

@@ -1,34 +1,34 @@
-//! What a reproduction finds.
+//! Results of a reproduction.
 
 use ebm_core::GridDensity;
 use ebm_eval::AbsoluteError;
 use ebm_experiment::{Calibration, PairedDifference};
 use serde::{Deserialize, Serialize};
 
-/// One method, one seed, before or after refinement.
+/// Errors of one method and one seed, before or after refinement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which part of the people was left for the results, where they are divided into folds.
+    /// Number of the fold, if the people are divided into folds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fold: Option<usize>,
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// Whether its estimates were refined with f of the same seed.
+    /// Whether the estimates were refined with f of the same seed.
     pub refined: bool,
-    /// The seed.
+    /// Seed.
     pub seed: u64,
-    /// The mean absolute error, averaged over the coordinates, in the units of y.
+    /// Mean absolute error, averaged over the coordinates, in the unit of y.
     pub mae: f64,
-    /// The same of each coordinate.
+    /// Mean absolute error of each coordinate.
     #[serde(rename = "mae_by_coordinate")]
     pub coordinates: Vec<f64>,
-    /// The mean of −log p(y | x), in nats, where the method has a density.
+    /// Mean of −log p(y | x), in nats, if the method has a density.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nll: Option<f64>,
 }
 
 impl Row {
-    /// A row with the error of its estimates.
+    /// Makes a row from the error of the estimates.
     pub fn new(method: &str, refined: bool, seed: u64, error: AbsoluteError) -> Self {
         Self {
             fold: None,
@@ -42,110 +42,108 @@ impl Row {
     }
 }
 
-/// A row of a study of the energy model: the validation error of the baselines of seed 0, refined by one that was
-/// trained otherwise.
+/// A row of an ablation of the energy model: the validation error of the baselines of seed 0, refined by an energy
+/// model that was trained with other settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AblationRow {
-    /// σ_l of Eq. 5, where these are varied.
+    /// Standard deviations σ_l of Eq. 5, if these are varied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sigmas: Vec<f64>,
-    /// The key of the objective, where this is varied; `ebm` is the table's own.
+    /// Key of the objective, if this is varied. `ebm` is the objective of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<String>,
-    /// λ that was best on the validation split.
+    /// Step length λ that was best on the validation split.
     pub step_length: f64,
-    /// MAE on the validation split, the mean over the refined baselines of seed 0.
+    /// MAE on the validation split, averaged over the refined baselines of seed 0.
     pub mae: f64,
-    /// The same before refinement.
+    /// MAE before refinement, averaged likewise.
     pub mae_before: f64,
-    /// How many of the baselines have a lower error refined.
+    /// Number of baselines whose error is lower after refinement.
     pub lowered: usize,
-    /// The paper's figure.
+    /// MAE in the paper.
     #[serde(rename = "published_mae", default, skip_serializing_if = "Option::is_none")]
     pub published: Option<f64>,
 }
 
-/// The change of the absolute error of the same image by refinement, over all images and seeds: refined less unrefined,
-/// in the unit of y.
+/// Change of the absolute error by refinement, in the unit of y, paired by image, over all images and seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PairedRow {
-    /// As in [`Row`].
+    /// Number of the fold, as in [`Row`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<usize>,
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// The difference.
+    /// Difference of the errors, refined minus unrefined.
     #[serde(flatten)]
     pub difference: PairedDifference,
 }
 
-/// How good the densities of one network are, for one coordinate of y.
+/// Quality of the densities of one network, for one coordinate of y.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DensityRow {
-    /// As in [`Row`].
+    /// Number of the fold, as in [`Row`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<usize>,
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// The seed.
+    /// Seed.
     pub seed: u64,
-    /// The name of the coordinate.
+    /// Name of the coordinate.
     pub coordinate: String,
-    /// Likelihood, coverage and width on the images of the results, calibrated on those of validation.
+    /// Likelihood, coverage and width on the images of the results, calibrated on the validation images.
     #[serde(flatten)]
     pub calibration: Calibration,
-    /// The mean absolute error, in the unit of y, over the share [`ANSWERED`](Self::ANSWERED) of the images
-    /// whose 50 % regions are narrowest: of a baseline's estimate before refinement, of the median of the
-    /// energy model's density.
+    /// Mean absolute error, in the unit of y, over the fraction [`ANSWERED`](Self::ANSWERED) of the images with the
+    /// narrowest 50 % regions. The estimate is a baseline's before refinement, or the energy model's median.
     pub risk_coverage: Vec<f64>,
 }
 
 impl DensityRow {
-    /// The shares of [`risk_coverage`](Self::risk_coverage).
+    /// Fractions of the images in [`risk_coverage`](Self::risk_coverage).
     pub const ANSWERED: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
 }
 
-/// One image with all that is known of its y.
+/// An image with its target, estimates and densities.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// Its place among the images of the results.
+    /// Index among the images of the results.
     pub index: usize,
-    /// Why it was chosen.
+    /// Reason for the choice of this image, such as `certain`.
     pub reason: &'static str,
-    /// y, D numbers.
+    /// Target y, D numbers.
     pub target: Vec<f64>,
-    /// A baseline's estimate, before and after refinement.
+    /// Estimate of a baseline, before and after refinement.
     pub estimate: [Vec<f64>; 2],
-    /// p(y | x) of each coordinate by the energy model.
+    /// Density p(y | x) of each coordinate by the energy model.
     pub density: Vec<GridDensity>,
 }
 
-/// What a reproduction finds.
+/// Results of a reproduction.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// One for each method, seed, before and after refinement.
+    /// Errors, one row for each method and seed, before and after refinement.
     pub rows: Vec<Row>,
-    /// One for each method, seed and coordinate with a density, where there are validation images beside
-    /// those of the results.
+    /// Quality of the densities, one row for each method, seed and coordinate with a density, if the validation
+    /// images are not the images of the results.
     pub calibration: Vec<DensityRow>,
-    /// One for each method that was refined.
+    /// Changes by refinement, one row for each method that was refined.
     pub paired: Vec<PairedRow>,
-    /// One for each energy model of a study, where asked for.
+    /// Ablation, one row for each energy model, if [`Options::ablation`](super::Options::ablation) is set.
     pub ablation: Vec<AblationRow>,
-    /// A few images with their densities, by the first seed.
+    /// A few images with their densities, from the first seed.
     #[serde(skip)]
     pub examples: Vec<Example>,
-    /// λ, chosen on the validation split; of each fold, where there are folds.
+    /// Step length λ that the validation split chose, or the one of each fold.
     pub step_lengths: Vec<f64>,
-    /// How many images the rows are of.
+    /// Number of images that the rows are computed on.
     pub images: usize,
-    /// The split that the rows are of: `test`, `validation` or `report`.
+    /// Name of the split that the rows are computed on: `test`, `validation` or `report`.
     #[serde(rename = "split")]
     pub part: &'static str,
 }
 
 impl Outcome {
-    /// Adds what was `found` of one of the folds.
+    /// Adds the results `found` of the fold number `fold`.
     pub(super) fn join(&mut self, fold: usize, mut found: Self) {
         found.rows.iter_mut().for_each(|row| row.fold = Some(fold));
         found.calibration.iter_mut().for_each(|row| row.fold = Some(fold));
@@ -160,7 +158,7 @@ impl Outcome {
         self.images += found.images;
     }
 
-    /// λ, where all rows have the same.
+    /// Returns the step length λ if all rows have the same one.
     pub fn step_length(&self) -> Option<f64> {
         <[f64; 1]>::try_from(self.step_lengths.as_slice()).ok().map(|[one]| one)
     }

@@ -1,4 +1,4 @@
-//! The table, once every network is trained: λ, the rows, the examples.
+//! Results of a table from its trained networks: step length λ, rows, examples.
 
 use candle_core::Tensor;
 use ebm_base::Key;
@@ -10,7 +10,7 @@ use super::Options;
 use super::ablation::ablation;
 use super::data::Data;
 use super::densities::{density_rows, examples};
-use super::networks::{Entry, Wanted};
+use super::networks::{NetworkSpec, TrainedHead};
 use super::results::{Outcome, PairedRow, Row};
 use crate::config::{ExperimentConfig, RefinementConfig};
 use crate::evaluation::{absolute_error, estimates, nll, numbers, refined};
@@ -19,22 +19,22 @@ use crate::saved::save_refinement;
 use crate::training::Batch;
 use crate::{Error, Result};
 
-/// Seed of the bootstrap's draws.
+/// Seed of the bootstrap.
 const BOOTSTRAP_SEED: u64 = 2020;
 
-/// Has every network of the table trained, and others of the energy model where these are asked for, and compares them.
+/// Trains the networks of the table, and of the ablation if `options` ask for it, by `train`, and compares them.
 pub(super) fn reproduce(
     config: &ExperimentConfig,
     data: &Data,
     options: &Options,
-    train: &mut dyn FnMut(&Wanted<'_>, &mut dyn Progress) -> Result<Entry>,
+    train: &mut dyn FnMut(&NetworkSpec<'_>, &mut dyn Progress) -> Result<TrainedHead>,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     let mut entries = Vec::new();
     for seed in 0..options.seeds {
         for method in config.methods.iter().map(|method| method.key.as_str()).chain([ENERGY]) {
             let name = &format!("{method}-{seed}");
-            entries.push(train(&Wanted { config, method, name, seed, measured: true }, progress)?);
+            entries.push(train(&NetworkSpec { config, method, name, seed, measured: true }, progress)?);
         }
     }
     let Some(energy) = entries.iter().find(|entry| entry.head.is_energy()) else {
@@ -54,24 +54,25 @@ pub(super) fn reproduce(
     let mut outcome = compare(config, &entries, &ascent, data.part())?;
     if options.ablation {
         outcome.ablation = ablation(config, energy, &initial, |name, config| {
-            train(&Wanted { config, method: ENERGY, name, seed: 0, measured: false }, progress)
+            train(&NetworkSpec { config, method: ENERGY, name, seed: 0, measured: false }, progress)
         })?;
     }
     Ok(outcome)
 }
 
-/// λ with the lowest mean error over several baselines' estimates `(N, D)` of a split.
+/// The step length with the lowest error, averaged over several baselines.
 pub(super) struct Choice {
     pub step_length: f64,
-    /// The error of each baseline, refined.
+    /// Error of each baseline after refinement.
     pub errors: Vec<f64>,
 }
 
-/// Grid search of λ, as in the paper: the mean error of several baselines' estimates `(N, D)`, refined.
+/// Searches λ over the configured step lengths, as in the paper. The criterion is the mean error of the refined
+/// `estimates`, one tensor `(N, D)` for each baseline.
 pub(super) fn choose_step_length(
     refinement: &RefinementConfig,
     head: &Head,
-    seen: &Batch,
+    batch: &Batch,
     estimates: &[Tensor],
 ) -> Result<Choice> {
     let mut best = Choice { step_length: 0.0, errors: Vec::new() };
@@ -80,7 +81,7 @@ pub(super) fn choose_step_length(
         let ascent = refinement.ascent(step_length);
         let mut errors = Vec::new();
         for y0 in estimates {
-            errors.push(absolute_error(&refined(head, &seen.x, y0, &ascent)?, &seen.y)?.mean);
+            errors.push(absolute_error(&refined(head, &batch.x, y0, &ascent)?, &batch.y)?.mean);
         }
         let sum = errors.iter().sum();
         if sum < lowest {
@@ -91,10 +92,11 @@ pub(super) fn choose_step_length(
     Ok(best)
 }
 
-/// All rows: each baseline, and refined by the energy model of its own seed where there is one.
+/// Compares `entries`: errors of the baselines, before and after refinement by the energy model of the same seed, and
+/// the quality of all densities.
 pub(crate) fn compare(
     config: &ExperimentConfig,
-    entries: &[Entry],
+    entries: &[TrainedHead],
     ascent: &GradientAscent,
     part: &'static str,
 ) -> Result<Outcome> {
@@ -103,15 +105,15 @@ pub(crate) fn compare(
     let mut outcome = Outcome { part, step_lengths, images, ..Outcome::default() };
     let mut changes: Vec<(&str, Vec<Vec<f64>>)> = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.head.is_energy()) {
-        let (seen, head) = (&entry.results, &entry.head);
-        let before = estimates(head, &head.features(&seen.x)?)?;
-        let mut row = Row::new(&entry.method, false, entry.seed, absolute_error(&before, &seen.y)?);
-        row.nll = nll(head, &seen.x, &seen.y, &[])?;
+        let (batch, head) = (&entry.results, &entry.head);
+        let before = estimates(head, &head.features(&batch.x)?)?;
+        let mut row = Row::new(&entry.method, false, entry.seed, absolute_error(&before, &batch.y)?);
+        row.nll = nll(head, &batch.x, &batch.y, &[])?;
         outcome.rows.push(row);
         let mut energy = entries.iter().filter(|other| other.seed == entry.seed && other.head.is_energy());
         if let Some(energy) = energy.next() {
             let after = refined(&energy.head, &energy.results.x, &before, ascent)?;
-            outcome.rows.push(Row::new(&entry.method, true, entry.seed, absolute_error(&after, &seen.y)?));
+            outcome.rows.push(Row::new(&entry.method, true, entry.seed, absolute_error(&after, &batch.y)?));
             let change = changes_of_errors(&before, &after, &energy.results.y)?;
             match changes.iter_mut().find(|(method, _)| *method == entry.method) {
                 Some((_, seeds)) => seeds.push(change),
@@ -136,8 +138,7 @@ pub(crate) fn compare(
     Ok(outcome)
 }
 
-/// Returns the change of each image's error from the estimates `before` to those `after`: the mean over the coordinates
-/// of y `(N, D)`.
+/// Returns the change of each image's error from the estimates `before` to `after`, averaged over the coordinates.
 fn changes_of_errors(before: &Tensor, after: &Tensor, y: &Tensor) -> Result<Vec<f64>> {
     let [before, after] = [before, after].map(|found| numbers(&(found - y)?.abs()?.mean(1)?));
     Ok(after?.iter().zip(before?).map(|(after, before)| after - before).collect())

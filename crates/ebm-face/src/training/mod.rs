@@ -1,14 +1,14 @@
 //! Training: end to end from images, or heads on features computed before.
 //!
-//! [`FaceTraining`] trains a network on one's own faces.
+//! [`FaceTraining`] trains a network on a user's own faces.
 
-mod own;
+mod end_to_end;
+mod face_training;
 mod source;
 mod task;
-mod whole;
 
-pub use own::{FaceData, FaceSource, FaceTraining};
+pub(crate) use end_to_end::end_to_end_task;
+pub use face_training::{FaceData, FaceSource, FaceTraining};
 pub use source::{Batch, BatchSource, CachedSource, StreamSource};
 pub(crate) use source::{images, targets};
 pub use task::FaceTask;
-pub(crate) use whole::whole_network;

@@ -1,4 +1,4 @@
-//! Where training batches come from: the loader, or features computed before.
+//! Sources of training batches: the loader, or features computed before.
 
 use std::rc::Rc;
 
@@ -21,33 +21,32 @@ pub struct Batch {
     pub y: Tensor,
 }
 
-/// A sequence of batches; the batch of a step depends on that step alone.
+/// A sequence of batches. The batch of a step depends on that step alone.
 pub trait BatchSource {
-    /// The batch of `step`.
+    /// Returns the batch of `step`.
     ///
     /// # Errors
-    /// When an image can not be read or a device runs out of memory.
+    /// When an image cannot be read or a device runs out of memory.
     fn batch(&mut self, step: usize) -> Result<Batch>;
 
-    /// The number of images in an epoch.
+    /// Returns the number of images in an epoch.
     fn count(&self) -> usize;
 }
 
-/// Batches of features or of a frozen part's maps, in an order of each epoch's own, each image in one of its views
-/// drawn anew in each epoch.
+/// Batches of features or of a frozen part's maps. Each epoch draws a new order and, for each image, one of its views.
 pub struct CachedSource {
     views: Rc<Vec<FeatureTable>>,
     batch_size: usize,
     key: Key,
-    /// The epoch whose order is at hand.
+    /// Cached order of one epoch, with the epoch's number.
     order: Option<(usize, Vec<(usize, usize)>)>,
 }
 
 impl CachedSource {
-    /// Batches of the images of `views`, tables of the same images.
+    /// Makes batches of `views`, which are tables of the same images.
     ///
     /// # Errors
-    /// [`Error::Config`] without a view or an image, or when views are not of the same images.
+    /// [`Error::Config`] without a view or an image, or when the views have different numbers of images.
     pub fn new(views: Rc<Vec<FeatureTable>>, batch_size: usize, key: Key) -> Result<Self> {
         let sizes: Vec<usize> = views.iter().map(FeatureTable::count).collect();
         if batch_size == 0
@@ -59,7 +58,7 @@ impl CachedSource {
         Ok(Self { views, batch_size, key, order: None })
     }
 
-    /// Image and view at each place of an epoch.
+    /// Returns image and view at each position of the epoch `epoch`.
     fn order(&self, epoch: usize) -> Vec<(usize, usize)> {
         let mut order: Vec<usize> = (0..self.count()).collect();
         order.shuffle(&mut self.key.split("order").index(epoch as u64).rng());
@@ -70,7 +69,7 @@ impl CachedSource {
 
 impl BatchSource for CachedSource {
     fn batch(&mut self, step: usize) -> Result<Batch> {
-        // The stream of images runs on from epoch to epoch; a batch may span two.
+        // The stream of images continues from epoch to epoch, so a batch may span two.
         let (count, first) = (self.count(), step * self.batch_size);
         let mut rows = Vec::with_capacity(self.batch_size);
         for place in first..first + self.batch_size {
@@ -100,7 +99,7 @@ pub struct StreamSource {
 }
 
 impl StreamSource {
-    /// Batches of `loader`, which has `count` images, uploaded to `device`.
+    /// Makes batches of `loader`, which has `count` images, and uploads them to `device`.
     pub fn new(loader: FaceLoader, count: usize, device: Device) -> Self {
         Self { batches: ByStep::new(loader), count, uploader: Uploader::new(&device) }
     }
@@ -118,12 +117,12 @@ impl BatchSource for StreamSource {
     }
 }
 
-/// The images of a batch, `(B, 3, H, W)`.
+/// Returns the images of `batch` `(B, 3, H, W)` on `device`.
 pub(crate) fn images(batch: &FaceBatch, device: &Device) -> Result<Tensor> {
     Ok(Tensor::from_slice(&batch.data, batch.shape, device)?)
 }
 
-/// The targets of a batch, `(B, D)`.
+/// Returns the targets of `batch` `(B, D)` on `device`.
 pub(crate) fn targets(batch: &FaceBatch, device: &Device) -> Result<Tensor> {
     let dim = batch.samples.first().map_or(0, |sample| sample.target.len());
     let targets: Vec<f32> = batch.samples.iter().flat_map(|sample| sample.target.iter().copied()).collect();

@@ -10,7 +10,7 @@ use crate::config::TrainingConfig;
 use crate::network::Network;
 use crate::{Error, Result};
 
-/// A [`Network`] under its loss.
+/// A [`Network`] in training, with its optimiser and its batches.
 pub struct FaceTask<S> {
     network: Network,
     learner: Learner,
@@ -19,20 +19,19 @@ pub struct FaceTask<S> {
 }
 
 impl<S: BatchSource> FaceTask<S> {
-    /// Trains the trainable parameters of `store`, from which `network` was built.
+    /// Prepares the training of the trainable parameters of `store`, from which `network` was built.
     pub fn new(network: Network, store: ParamStore, source: S, config: &TrainingConfig, key: Key) -> Self {
         let updater = config.updater(store.trainable(), source.count());
         Self { network, learner: Learner::new(store, updater), source, key }
     }
 
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    /// Makes this task one of the processes of `group`, with its share of each batch and its own random draws.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
-    /// The mean loss of `batches`, of inputs with their targets, without training; samples are drawn from
-    /// `key`.
+    /// Returns the mean loss over the images of `batches`, without training. Samples are drawn from `key`.
     ///
     /// # Errors
     /// As [`Network::loss`].
@@ -47,7 +46,7 @@ impl<S: BatchSource> FaceTask<S> {
         Ok(sum / count)
     }
 
-    /// The network, trained so far, and its parameters.
+    /// Returns the network in its present state, and its parameters.
     pub fn into_network(self) -> (Network, ParamStore) {
         (self.network, self.learner.into_store())
     }

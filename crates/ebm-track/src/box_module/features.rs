@@ -1,4 +1,4 @@
-//! What is computed once: per target, and per frame.
+//! Features that are computed once per target or once per frame.
 
 use candle_core::{D, Device, Tensor};
 use ebm_core::{BoxSpace, TargetSpace};
@@ -7,26 +7,26 @@ use ebm_ops::boxes::paired_iou;
 
 use crate::Result;
 
-/// How targets look: a factor, not negative, for each channel of the two maps that boxes are pooled from; the vectors
-/// at 1/8 and at 1/16, (N, channels) each.
+/// Modulation by N targets: a factor ≥ 0 for each channel of the two maps that boxes are pooled from, as vectors at 1/8
+/// and at 1/16, (N, channels) each.
 #[derive(Clone, Debug)]
 pub struct Modulation(pub [Tensor; 2]);
 
 impl Modulation {
-    /// The same outside any graph.
+    /// Returns a copy that is detached from any graph.
     #[must_use]
     pub fn detach(&self) -> Self {
         Self(self.0.each_ref().map(Tensor::detach))
     }
 }
 
-/// The modulated maps of N crops, from which boxes are pooled: at 1/8 and at 1/16, (N, C, H, W) each, with the channels
+/// Modulated maps of N crops, from which boxes are pooled: at 1/8 and at 1/16, (N, C, H, W) each, with the channels
 /// innermost.
 #[derive(Clone, Debug)]
 pub struct TestFeatures(pub [Tensor; 2]);
 
 impl TestFeatures {
-    /// The maps of crop `i` alone.
+    /// Returns the maps of crop `i` alone.
     ///
     /// # Errors
     /// When there is no such crop.
@@ -35,25 +35,25 @@ impl TestFeatures {
         Ok(Self([third.narrow(0, i, 1)?, fourth.narrow(0, i, 1)?]))
     }
 
-    /// The same outside any graph.
+    /// Returns a copy that is detached from any graph.
     #[must_use]
     pub fn detach(&self) -> Self {
         Self(self.0.each_ref().map(Tensor::detach))
     }
 }
 
-/// The modulated maps of B crops and, for each, the space of its boxes: all that f needs of x.
+/// Features of f: the modulated maps of B crops and, for each crop, the space of its boxes.
 #[derive(Clone, Debug)]
 pub struct TargetFeatures {
-    /// The maps.
+    /// Modulated maps.
     pub test: TestFeatures,
-    /// The space of y.
+    /// Space of y.
     pub space: BoxSpace,
 }
 
 impl TargetFeatures {
-    /// `reference (B, 4)`, x, y, w, h, gives the reference sizes: the ground truth in training; in prediction
-    /// the first of the initial boxes, which all of a crop share.
+    /// Joins `test` with the space of boxes relative to `reference` `(B, 4)`, x, y, w, h. In training, the reference is
+    /// the ground truth. In prediction it is the first initial box, for all boxes of a crop.
     ///
     /// # Errors
     /// When a shape is wrong or a box has no extent.
@@ -62,13 +62,13 @@ impl TargetFeatures {
         Ok(Self { test, space })
     }
 
-    /// The IoU, `(B, M)`, of the boxes `y (B, M, 4)` with `y_i (B, 4)`.
+    /// Returns the IoU `(B, M)` of the boxes `y` `(B, M, 4)` with `y_i` `(B, 4)`.
     pub(super) fn overlap(&self, y: &Tensor, y_i: &Tensor) -> ebm_core::Result<Tensor> {
         let target = self.space.decode(&y_i.unsqueeze(1)?)?.squeeze(1)?;
         paired_iou(&self.space.decode(y)?, &target).map_err(ebm_core::Error::model)
     }
 
-    /// y, `(B, M, 4)`, of boxes `(B, M, 4)`, x, y, w, h.
+    /// Converts boxes `(B, M, 4)`, x, y, w, h, to y `(B, M, 4)`.
     ///
     /// # Errors
     /// When a shape is wrong or a box has no extent.
@@ -76,7 +76,7 @@ impl TargetFeatures {
         Ok(self.space.encode(&corners(boxes)?)?)
     }
 
-    /// Boxes `(B, M, 4)`, x, y, w, h, of y `(B, M, 4)`.
+    /// Converts y `(B, M, 4)` to boxes `(B, M, 4)`, x, y, w, h.
     ///
     /// # Errors
     /// When the shape is wrong.
@@ -87,7 +87,7 @@ impl TargetFeatures {
     }
 }
 
-/// The corners x, y, x + w, y + h, `(…, 4)`, of boxes x, y, w, h, `(…, 4)`.
+/// Returns the corners x, y, x + w, y + h `(…, 4)` of boxes x, y, w, h `(…, 4)`.
 ///
 /// # Errors
 /// When the last dimension is not 4.
@@ -96,10 +96,10 @@ pub fn corners(boxes: &Tensor) -> Result<Tensor> {
     Ok(Tensor::cat(&[&low, &(&low + size)?], D::Minus1)?)
 }
 
-/// Boxes `(M, 4)` as numbers.
+/// Reads boxes `(M, 4)` as numbers.
 ///
 /// # Errors
-/// When the shape is another, or the type is not f32.
+/// When the shape differs, or the type is not f32.
 pub fn rects(boxes: &Tensor) -> Result<Vec<Rect>> {
     let rows = boxes.to_device(&Device::Cpu)?.to_vec2::<f32>()?;
     Ok(rows.iter().map(|row| [0, 1, 2, 3].map(|i| f64::from(row[i]))).collect())

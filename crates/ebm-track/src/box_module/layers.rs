@@ -1,4 +1,4 @@
-//! The two kinds of layers, each with batch normalisation and ReLU.
+//! The two kinds of layers of the box module, each with batch normalisation and ReLU.
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
@@ -10,24 +10,24 @@ use ebm_ops::{Padding, linear};
 
 use crate::Result;
 
-/// ATOM draws the factors of its normalisations from U(0, 1).
+/// Initial factors of the normalisations, which ATOM draws from U(0, 1).
 const NORM_WEIGHT: Init = Init::Uniform { lo: 0.0, up: 1.0 };
 
 fn norm(channels: usize, vb: VarBuilder) -> Result<BatchNorm> {
     Ok(BatchNorm::with_weight(channels, BatchNormConfig::TRAIN, NORM_WEIGHT, vb)?)
 }
 
-/// A convolution with bias, `0`, its normalisation, `1`, and ReLU.
+/// A convolution with bias, named `0`, its normalisation, named `1`, and ReLU.
 #[derive(Clone, Debug)]
 pub(super) struct ConvBlock(Conv2d);
 
 impl ConvBlock {
-    /// A convolution that keeps the map's size.
+    /// Builds a convolution that keeps the size of the map.
     pub(super) fn same(input: usize, output: usize, vb: VarBuilder) -> Result<Self> {
         Self::new(Conv2dConfig::same(input, output, 3), vb)
     }
 
-    /// A convolution of maps of `kernel` × `kernel` pixels to one.
+    /// Builds a convolution that reduces maps of `kernel` × `kernel` pixels to one pixel.
     pub(super) fn of_patch(input: usize, output: usize, kernel: usize, vb: VarBuilder) -> Result<Self> {
         Self::new(Conv2dConfig { padding: Padding::Each(0), ..Conv2dConfig::same(input, output, kernel) }, vb)
     }
@@ -38,19 +38,19 @@ impl ConvBlock {
         Ok(Self(conv.normalised(norm(config.output, vb.pp("1"))?)))
     }
 
-    /// (N, H, W, I) -> (N, …, O).
+    /// Applies the block: (N, H, W, I) -> (N, …, O).
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         Ok(self.0.forward_channels_last(x, None, true, train)?)
     }
 
-    /// [`forward`](Self::forward) without training as operators, of maps (N, I, H, W).
+    /// Adds [`forward`](Self::forward) without training to an ONNX graph, for maps (N, I, H, W).
     pub(super) fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
         Ok(graph.conv2d(&self.0, x, None, true)?)
     }
 }
 
-/// A fully-connected layer of a pooled box, `linear`, its normalisation over all boxes of a batch, `bn`, and
-/// ReLU.
+/// A fully-connected layer on pooled boxes, named `linear`, its normalisation over all boxes of a batch, named `bn`,
+/// and ReLU.
 #[derive(Clone, Debug)]
 pub(super) struct LinearBlock {
     weight: Tensor,
@@ -66,19 +66,18 @@ impl LinearBlock {
         Ok(Self { weight, bias, norm: norm(output, vb.pp("bn"))? })
     }
 
-    /// (R, I) -> (R, O).
+    /// Applies the block: (R, I) -> (R, O).
     pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         let y = linear(x, &self.weight, Some(&self.bias))?;
         Ok(self.norm.forward_channels_last(&y, None, true, train)?)
     }
 
-    /// Those that are trained.
+    /// Returns the trained parameters.
     pub(super) fn parameters(&self) -> impl Iterator<Item = &Tensor> {
         [&self.weight, &self.bias].into_iter().chain(self.norm.parameters())
     }
 
-    /// The layer as it is when not trained, with packed weights, for boxes that are pooled with the channels
-    /// innermost to `bins` bins.
+    /// Packs the layer for prediction, for boxes that are pooled to `bins` bins with the channels innermost.
     pub(super) fn pack(&self, bins: usize) -> Result<PackedLinear> {
         let (weight, bias) = self.folded()?;
         let channels = weight.dim(1)? / bins;
@@ -86,14 +85,14 @@ impl LinearBlock {
         Ok(PackedLinear::with_inputs(&weight.detach(), Some(&bias.detach()), Precision::Full, column)?)
     }
 
-    /// [`forward`](Self::forward) without training as operators.
+    /// Adds [`forward`](Self::forward) without training to an ONNX graph.
     pub(super) fn onnx(&self, graph: &mut Graph, x: &Value) -> Result<Value> {
         let (weight, bias) = self.folded()?;
         let y = graph.linear(x, &weight, Some(&bias))?;
         Ok(graph.node("Relu", &[&y], &[]))
     }
 
-    /// Weight and bias with the affine map of the normalisation's running statistics in them.
+    /// Returns weight and bias with the normalisation's running statistics folded in.
     fn folded(&self) -> Result<(Tensor, Tensor)> {
         let (scale, shift) = self.norm.affine()?;
         let weight = self.weight.broadcast_mul(&scale.unsqueeze(1)?)?;

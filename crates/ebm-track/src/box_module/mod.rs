@@ -1,4 +1,4 @@
-//! The modulated box module: f(x, y) of a box y in a frame x, given how the target looked before (Section 4.2).
+//! The modulated box module: f(x, y) of a box y in a frame x, given a reference frame of the target (Section 4.2).
 //!
 //! ```text
 //! reference frame, its box ── reference branch ── two modulation vectors      once per target
@@ -9,10 +9,10 @@
 //! Parameters have the names of ATOM's `bb_regressor`. A box is `(x, y, w, h)` in pixels of the crop and
 //! covers the continuous region from (x, y) to (x + w, y + h).
 //!
-//! | item | what |
+//! | item | meaning |
 //! |---|---|
 //! | [`BoxModule`] | the network |
-//! | [`BoxNetwork`] | what a tracker needs of it |
+//! | [`BoxNetwork`] | the interface that a tracker uses |
 //! | [`PixelSteps`] | f over `(x, y, w, h)` with ATOM's step |
 
 mod features;
@@ -33,11 +33,11 @@ pub use pixel_steps::PixelSteps;
 
 use crate::{BackboneFeatures, Result};
 
-/// Pixels of the maps, layer2's and layer3's, per pixel of the crop.
+/// Scales of layer2 and layer3: pixels of the map per pixel of the crop.
 const SCALES: [f64; 2] = [1.0 / 8.0, 1.0 / 16.0];
 
 settings! {
-    /// The sizes of a [`BoxModule`].
+    /// Sizes of a [`BoxModule`].
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct BoxModuleConfig {
@@ -49,17 +49,17 @@ settings! {
         pub hidden: usize where 1..=65_536,
         /// Channels of the two modulated maps.
         pub pred_input: [usize; 2] where 1..=65_536,
-        /// Outputs of the layers that describe a box, one for each map.
+        /// Outputs of the layers on pooled boxes, one layer for each map.
         pub pred_inter: [usize; 2] where 1..=65_536,
-        /// Bins a side of the reference branch's pooling.
+        /// Bins along each side in the pooling of the reference branch.
         pub reference_pool: [usize; 2] where 1..=64,
-        /// Bins a side of the test branch's pooling.
+        /// Bins along each side in the pooling of the test branch.
         pub pool: [usize; 2] where 1..=64,
     }
 }
 
 impl BoxModuleConfig {
-    /// ATOM's sizes on maps of these channels, [128, 256] for ResNet-18.
+    /// Returns ATOM's sizes for maps with the channels `backbone`, [128, 256] for ResNet-18.
     pub fn atom(backbone: [usize; 2]) -> Self {
         Self {
             backbone,
@@ -72,7 +72,7 @@ impl BoxModuleConfig {
         }
     }
 
-    /// The same with `factor` times fewer channels in every layer of the module, at least one.
+    /// Returns these sizes with the channels of every layer of the module divided by `factor`, at least one.
     pub fn narrowed(self, factor: usize) -> Self {
         let fewer = |channels: usize| (channels / factor.max(1)).max(1);
         Self {
@@ -85,28 +85,29 @@ impl BoxModuleConfig {
     }
 }
 
-/// What a tracker needs of the box module.
+/// The interface of a box module that a tracker uses.
 pub trait BoxNetwork: EnergyModel<Features = TargetFeatures> {
-    /// How the N targets in the boxes `(N, 4)`, x, y, w, h, of the N reference crops look.
+    /// Computes the modulation by the targets in `boxes` `(N, 4)`, x, y, w, h, of the N crops with features
+    /// `reference`.
     ///
     /// # Errors
     /// When shapes do not fit or a box is not finite.
     fn modulation(&self, reference: &BackboneFeatures, boxes: &Tensor) -> Result<Modulation>;
 
-    /// What f needs of the N test crops, for one target or for N of them.
+    /// Computes the modulated maps of the N crops with features `test`, for one target or for N targets.
     ///
     /// # Errors
     /// When shapes do not fit.
     fn test_features(&self, test: &BackboneFeatures, modulation: &Modulation) -> Result<TestFeatures>;
 
-    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`, x0, y0, x1, y1, M in each of the B test crops. A
-    /// box without area has a value too, but no gradient.
+    /// Computes f `(B, M)` of boxes with the corners `corners` `(B, M, 4)`, x0, y0, x1, y1, M in each of the B test
+    /// crops. A box without area has a value but no gradient.
     ///
     /// # Errors
     /// When shapes do not fit.
     fn corner_scores(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor>;
 
-    /// f, and its gradient in the corners, `(B, M, 4)`.
+    /// Computes f `(B, M)` and its gradient in the corners `(B, M, 4)`.
     ///
     /// # Errors
     /// As [`corner_scores`](Self::corner_scores).

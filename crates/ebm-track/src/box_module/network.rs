@@ -1,4 +1,4 @@
-//! The module on tensors.
+//! The network of the box module.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,38 +22,38 @@ use super::packed::PackedBoxLayers;
 use super::{BoxModuleConfig, BoxNetwork, SCALES};
 use crate::{BackboneFeatures, Error, Result};
 
-/// The box module with its parameters; frozen unless it is [`in_training`](Self::in_training). Of constant
-/// parameters, f32 on the CPU, it keeps packed weights, and goes back to the boxes by hand.
+/// The box module with its parameters. It is frozen unless it is [`in_training`](Self::in_training). If the parameters
+/// are constant, f32 and on the CPU, weights are packed and gradients in boxes are computed without a graph.
 #[derive(Clone, Debug)]
 pub struct BoxModule {
     pub(super) config: BoxModuleConfig,
     pub(super) reference: ReferenceBranch,
     pub(super) test: [[ConvBlock; 2]; 2],
-    /// One for each map.
+    /// Layers on pooled boxes, one for each map.
     pub(super) of_box: [LinearBlock; 2],
-    /// (1, sum of `pred_inter`).
+    /// Weight of the last layer, (1, sum of `pred_inter`).
     pub(super) weight: Tensor,
-    /// (1).
+    /// Bias of the last layer, (1).
     pub(super) bias: Tensor,
-    /// Whether normalisations are by the statistics of the batch.
+    /// Whether normalisations use the statistics of the batch.
     train: bool,
     prepared: Prepared<PackedBoxLayers>,
 }
 
-/// From the reference crop to the modulation vectors.
+/// Branch that computes the modulation vectors from the reference crop.
 #[derive(Clone, Debug)]
 pub(super) struct ReferenceBranch {
-    /// Of each map.
+    /// Convolutions of the two maps.
     pub(super) convs: [ConvBlock; 2],
-    /// From the pooled box on the first map to one pixel.
+    /// Layer from the pooled box on the first map to one pixel.
     pub(super) fc3: ConvBlock,
-    /// One for each vector.
+    /// Layers of the two vectors.
     pub(super) vectors: [ConvBlock; 2],
 }
 
 impl BoxModule {
-    /// The module whose parameters are those of `vb`; new ones are drawn as ATOM draws them: weights with
-    /// Kaiming's normal distribution over the inputs, biases 0, normalisations' factors from U(0, 1).
+    /// Builds the module with the parameters of `vb`. New parameters are initialised as in ATOM: weights from Kaiming's
+    /// normal distribution over the inputs, biases at 0, and factors of normalisations from U(0, 1).
     ///
     /// # Errors
     /// [`Error::Config`] for a size of 0; else when `vb` refuses a tensor.
@@ -61,7 +61,7 @@ impl BoxModule {
         check_ranges("box module", config)?;
         let &BoxModuleConfig { backbone, reference, hidden, pred_input, pred_inter, .. } = config;
         let [bins3, bins4] = config.reference_pool;
-        // The second map's pooled box goes into the vectors as it is.
+        // The pooled box of the second map enters the vectors without a further layer.
         let pooled = hidden + hidden * bins4 * bins4;
         let same = |input, output, name| ConvBlock::same(input, output, vb.pp(name));
         let of_patch = |input, output, kernel, name| ConvBlock::of_patch(input, output, kernel, vb.pp(name));
@@ -93,10 +93,10 @@ impl BoxModule {
         })
     }
 
-    /// The module of these sizes with the parameters `tensors` of the file at `path`, frozen.
+    /// Builds the frozen module of the sizes `config` with the parameters `tensors` of the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Weights`] when a name is missing or surplus, or a shape is another.
+    /// [`Error::Weights`] when a name is missing or surplus, or a shape differs.
     pub fn of_tensors(
         path: &Path,
         config: &BoxModuleConfig,
@@ -115,19 +115,19 @@ impl BoxModule {
         Err(Error::weights(path, format!("not a box module {config:?}: {report}")))
     }
 
-    /// The same in training: normalisations are by the statistics of the batch, which move their running ones with
-    /// every forward pass, so that a single target is refused.
+    /// Returns the module in training. Normalisations use the statistics of the batch, and every forward pass updates
+    /// the running statistics. A batch with a single target is refused.
     #[must_use]
     pub fn in_training(&self) -> Self {
         Self { train: true, ..self.clone() }
     }
 
-    /// The sizes.
+    /// Returns the sizes.
     pub fn config(&self) -> &BoxModuleConfig {
         &self.config
     }
 
-    /// What serves these boxes in prediction, where all parameters are constant: f32 on the CPU.
+    /// Returns the packed layers for boxes with these corners, if all parameters are constant, f32 and on the CPU.
     fn packed(&self, corners: &Tensor) -> Result<Option<Arc<PackedBoxLayers>>> {
         let layers = self.of_box.iter().flat_map(LinearBlock::parameters);
         if !is_packable(corners) || !is_packable(&self.weight) {
@@ -139,7 +139,7 @@ impl BoxModule {
         self.prepared.get(|| PackedBoxLayers::new(self)).map(Some)
     }
 
-    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`; differentiable.
+    /// Computes f `(B, M)` of boxes with the corners `(B, M, 4)`, with a graph.
     fn f(&self, features: &TestFeatures, corners: &Tensor) -> Result<Tensor> {
         let (batch, count, _) = corners.dims3()?;
         let rois = rois(corners, features.0[0].dim(0)?)?;
@@ -153,10 +153,10 @@ impl BoxModule {
     }
 }
 
-/// The maps (N, H, W, C) times the vectors (N, C), or one for all.
+/// Multiplies the maps (N, H, W, C) by the vectors (N, C), or all maps by one vector (1, C).
 fn scaled(maps: &Tensor, vectors: &Tensor) -> Result<Tensor> {
     if maps.dim(0)? == 1 && vectors.dim(0)? == 1 {
-        // As rows of channels, which candle multiplies fastest.
+        // candle multiplies rows of channels fastest.
         let (_, height, width, channels) = maps.dims4()?;
         let rows = maps.reshape((height * width, channels))?.broadcast_mul(&vectors.get(0)?)?;
         return Ok(rows.reshape((1, height, width, channels))?);
@@ -164,11 +164,12 @@ fn scaled(maps: &Tensor, vectors: &Tensor) -> Result<Tensor> {
     Ok(maps.broadcast_mul(&vectors.unsqueeze(1)?.unsqueeze(1)?)?)
 }
 
-/// Rows (crop, x0, y0, x1, y1) of the boxes with the corners `(B, M, 4)`, M in each of the B crops.
+/// Returns rows (crop, x0, y0, x1, y1) of the boxes with the corners `(B, M, 4)`, M in each of the B crops.
 pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
     let (batch, count, _) = corners.dims3()?;
     if batch != crops {
-        let reason = format!("there are boxes for {batch} crops, and {crops} crops");
+        let reason =
+            format!("there are boxes for {batch} crops, but {crops} crops; give boxes for each crop");
         return Err(Error::config("of the box module", reason));
     }
     let crop: Vec<f64> = (0..batch).flat_map(|crop| std::iter::repeat_n(crop as f64, count)).collect();
@@ -178,7 +179,7 @@ pub(super) fn rois(corners: &Tensor, crops: usize) -> Result<Tensor> {
     Ok(Tensor::cat(&[crop, corners.reshape((batch * count, 4))?], 1)?)
 }
 
-/// Boxes of the map (N, H, W, C) of that scale, pooled to (R, C, bins, bins).
+/// Pools boxes from the map (N, H, W, C) with the index `scale` to (R, C, bins, bins).
 fn pool(map: &Tensor, rois: &Tensor, bins: usize, scale: usize) -> Result<Tensor> {
     Ok(prroi_pool(&map.permute((0, 3, 1, 2))?, rois, (bins, bins), SCALES[scale])?)
 }

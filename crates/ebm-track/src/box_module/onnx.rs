@@ -1,4 +1,4 @@
-//! The module as standard operators, for one target, one crop of a frame, and its boxes.
+//! Export of the module to ONNX, for one target, one crop of a frame, and its boxes.
 
 use ebm_nn::onnx::{Attribute, Ends, Graph, PrRoiPool, Value};
 
@@ -9,8 +9,8 @@ use crate::Result;
 const CHANNELS: &[(&str, Attribute<'_>)] = &[("axis", Attribute::Int(1))];
 
 impl BoxModule {
-    /// The modulation vectors, (1, channels) each, of the target in the box `bbox (1, 4)`, x, y, w, h, of the crop
-    /// whose features are `reference`.
+    /// Adds the modulation vectors, `(1, channels)` each, of the target in `bbox` `(1, 4)`, x, y, w, h, of the crop
+    /// with the features `reference`.
     pub(crate) fn modulation_onnx(
         &self,
         graph: &mut Graph,
@@ -35,7 +35,7 @@ impl BoxModule {
         Ok([vector(0)?, vector(1)?])
     }
 
-    /// The modulated maps of the crop whose features are `test`.
+    /// Adds the modulated maps of the crop with the features `test`.
     pub(crate) fn test_features_onnx(
         &self,
         graph: &mut Graph,
@@ -52,7 +52,7 @@ impl BoxModule {
         Ok([map(0)?, map(1)?])
     }
 
-    /// f, (M), of the boxes `(M, 4)`, x, y, w, h.
+    /// Adds f `(M)` of `boxes` `(M, 4)`, x, y, w, h.
     pub(crate) fn f_onnx(&self, graph: &mut Graph, maps: &[Value; 2], boxes: &Value) -> Result<Value> {
         let ends = ends(graph, boxes);
         let mut hidden = |map: usize| -> Result<Value> {
@@ -68,7 +68,7 @@ impl BoxModule {
     }
 }
 
-/// Where boxes (M, 4), x, y, w, h, begin and end.
+/// Adds the ends of `boxes` (M, 4), x, y, w, h, along both axes.
 fn ends(graph: &mut Graph, boxes: &Value) -> [Ends; 2] {
     let [low, size] = [[0, 1], [2, 3]].map(|columns| {
         let columns = graph.integers(&columns);
@@ -79,13 +79,13 @@ fn ends(graph: &mut Graph, boxes: &Value) -> [Ends; 2] {
     Ends::of_corners(graph, &corners)
 }
 
-/// Boxes pooled from the map of that scale, (R, C, bins, bins).
+/// Adds boxes pooled from the map with the index `scale`, (R, C, bins, bins).
 fn pool(graph: &mut Graph, map: &Value, boxes: &[Ends; 2], bins: usize, scale: usize) -> Value {
     let pool = PrRoiPool { bins, scale: SCALES[scale] as f32, origin: 0.0, context: 1.0 };
     pool.onnx(graph, map, boxes)
 }
 
-/// (N, C) as (N, C, 1, 1).
+/// Adds a vector (N, C) as a map (N, C, 1, 1).
 fn as_map(graph: &mut Graph, vector: &Value) -> Value {
     let axes = graph.integers(&[2, 3]);
     graph.node("Unsqueeze", &[vector, &axes], &[])

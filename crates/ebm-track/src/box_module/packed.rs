@@ -1,7 +1,7 @@
-//! f of boxes and its gradient in them without a graph, on the CPU in f32.
+//! f of boxes and its gradient in the boxes without a graph, on the CPU in f32.
 //!
-//! Normalisations are folded into the weights, and pooled boxes keep the order in which they are made, the
-//! channels innermost; the layers' columns were put in that order when they were packed.
+//! Normalisations are folded into the weights. Pooled boxes have the channels innermost, and packing reorders the
+//! columns of the layers to match.
 
 use candle_core::{Device, Storage, Tensor};
 use ebm_ops::Workspace;
@@ -14,20 +14,20 @@ use super::network::rois;
 use super::{BoxModule, SCALES};
 use crate::{Error, Result};
 
-/// What a [`BoxModule`] prepares of constant parameters: the layers that describe a box.
+/// Packed layers on pooled boxes, which a [`BoxModule`] prepares from constant parameters.
 #[derive(Debug)]
 pub(super) struct PackedBoxLayers {
-    /// Bins a side of the pooling, for each map.
+    /// Bins along each side in the pooling of each map.
     bins: [usize; 2],
     of_box: [PackedLinear; 2],
-    /// The last layer's weights, for each map.
+    /// Weights of the last layer, for each map.
     weight: [Vec<f32>; 2],
     bias: f32,
     workspace: Workspace,
 }
 
 impl PackedBoxLayers {
-    /// Those of the module's present parameters.
+    /// Packs the present parameters of the module.
     pub(super) fn new(module: &BoxModule) -> Result<Self> {
         let BoxModule { config, of_box, weight, bias, .. } = module;
         let weight: Vec<f32> = weight.flatten_all()?.to_vec1()?;
@@ -42,8 +42,8 @@ impl PackedBoxLayers {
         })
     }
 
-    /// f, `(B, M)`, of boxes with the corners `(B, M, 4)`, and its gradient in these, which is 0 where it is not asked
-    /// for. Boxes whose corners are not finite get a NaN for f, and no gradient.
+    /// Computes f `(B, M)` of boxes with the corners `(B, M, 4)`, and its gradient in the corners. The gradient is 0
+    /// without `with_gradient`. A box whose corners are not finite gets NaN as f and a gradient of 0.
     pub(super) fn evaluate(
         &self,
         features: &TestFeatures,
@@ -69,7 +69,7 @@ impl PackedBoxLayers {
         Ok((Tensor::from_vec(f, (batch, boxes), &Device::Cpu)?, gradient))
     }
 
-    /// Adds what one map contributes.
+    /// Adds the contribution of one map to f and to the gradient.
     fn add(
         &self,
         map: usize,
@@ -106,7 +106,7 @@ impl PackedBoxLayers {
     }
 }
 
-/// `f` of a map on the CPU, in place where its channels are innermost.
+/// Calls `f` with a map on the CPU, without a copy if its channels are innermost.
 fn with_map<T>(map: &Tensor, f: impl FnOnce(&ChannelsLast<'_, f32>) -> Result<T>) -> Result<T> {
     let (storage, layout) = map.storage_and_layout();
     match &*storage {

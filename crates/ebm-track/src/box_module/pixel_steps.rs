@@ -7,10 +7,10 @@ use super::BoxNetwork;
 use super::features::{TestFeatures, corners};
 use crate::Result;
 
-/// f over boxes y = `(x, y, w, h)` in pixels, whose gradient is multiplied by the box's own `(w, h, w, h)`.
+/// f over boxes y = `(x, y, w, h)` in pixels. The gradient is multiplied by `(w, h, w, h)` of the box.
 ///
-/// With [`StepRule::Plain`](ebm_core::StepRule::Plain) and λ = 1 a step is ATOM's,
-/// `y ← y + ∇f · (w, h, w, h)`. Coordinates relative to the box would give the squares of w and h.
+/// With [`StepRule::Plain`](ebm_core::StepRule::Plain) and λ = 1, a step is ATOM's:
+/// `y ← y + ∇f · (w, h, w, h)`. Coordinates relative to the box would give the squares of w and h instead.
 pub struct PixelSteps<'a, M>(pub &'a M);
 
 impl<M: BoxNetwork> EnergyModel for PixelSteps<'_, M> {

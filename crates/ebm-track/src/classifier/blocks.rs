@@ -1,4 +1,4 @@
-//! What is optimised: θ as a list of tensors, and the filter's matrix as a function of it.
+//! Parameters θ of the classifier as a list of tensors, and the filter's matrix as a function of θ.
 
 use candle_core::{DType, Tensor};
 
@@ -7,11 +7,10 @@ use crate::Result;
 /// θ, or a change of it.
 pub(super) type Blocks = Vec<Tensor>;
 
-/// The filter's matrix W `(C, kernel²)` as a function of θ: W alone, θ = (W); or w₁ w₂ of projection and filter,
-/// θ = (w₂, w₁) with w₁ `(C, P)` and w₂ `(P, kernel²)`.
+/// Computes the filter's matrix W `(C, kernel²)` from θ. Either θ = (W), or θ = (w₂, w₁) and W = w₁ w₂, with the
+/// projection w₁ `(C, P)` and the filter w₂ `(P, kernel²)`.
 ///
-/// The scores w₂ ∗ (w₁ x) are bilinear in θ, so that all products with the samples are those of W alone, with
-/// kernel² columns and not P.
+/// The scores w₂ ∗ (w₁ x) are bilinear in θ, so products with the samples need W alone, which has few columns.
 pub(super) fn filter(theta: &Blocks) -> Result<Tensor> {
     match theta.as_slice() {
         [w2, w1] => Ok(w1.matmul(w2)?),
@@ -19,7 +18,7 @@ pub(super) fn filter(theta: &Blocks) -> Result<Tensor> {
     }
 }
 
-/// dW = W′(θ) δ.
+/// Computes the differential dW = W′(θ) δ for a change δ.
 pub(super) fn differential(theta: &Blocks, change: &Blocks) -> Result<Tensor> {
     match theta.as_slice() {
         [w2, w1] => Ok((w1.matmul(&change[0])? + change[1].matmul(w2)?)?),
@@ -27,7 +26,7 @@ pub(super) fn differential(theta: &Blocks, change: &Blocks) -> Result<Tensor> {
     }
 }
 
-/// W′(θ)ᵀ G, the adjoint.
+/// Computes the adjoint W′(θ)ᵀ G for a gradient G in W.
 pub(super) fn adjoint(theta: &Blocks, gradient: &Tensor) -> Result<Blocks> {
     match theta.as_slice() {
         [w2, w1] => Ok(vec![w1.t()?.matmul(gradient)?, gradient.matmul(&w2.t()?)?]),
@@ -35,22 +34,22 @@ pub(super) fn adjoint(theta: &Blocks, gradient: &Tensor) -> Result<Blocks> {
     }
 }
 
-/// The scalar tensor's value.
+/// Returns the value of a scalar tensor.
 pub(super) fn number(scalar: &Tensor) -> Result<f64> {
     Ok(scalar.to_dtype(DType::F64)?.to_scalar()?)
 }
 
-/// ⟨a, b⟩ over all blocks.
+/// Computes ⟨a, b⟩ over all blocks.
 pub(super) fn dot(a: &Blocks, b: &Blocks) -> Result<f64> {
     a.iter().zip(b).map(|(a, b)| number(&(a * b)?.sum_all()?)).sum()
 }
 
-/// a + factor · b.
+/// Computes a + factor · b.
 pub(super) fn add_scaled(a: &Blocks, factor: f64, b: &Blocks) -> Result<Blocks> {
     a.iter().zip(b).map(|(a, b)| Ok((a + (b * factor)?)?)).collect()
 }
 
-/// Each block times its factor.
+/// Multiplies each block by its factor.
 pub(super) fn scale(a: &Blocks, factors: &[f64]) -> Result<Blocks> {
     a.iter().zip(factors).map(|(a, &factor)| Ok((a * factor)?)).collect()
 }

@@ -4,8 +4,8 @@ use super::blocks::{Blocks, add_scaled, adjoint, differential, dot, filter, scal
 use super::least_squares::Samples;
 use crate::Result;
 
-/// With λ of ‖θ_b‖² for each block, `steps` times: linearise the scores about θ and minimise the quadratic model
-/// with `iterations` of conjugate gradients. Returns the last θ.
+/// Runs `steps` Gauss-Newton steps from `theta` and returns the last θ. Each step linearises the scores about θ and
+/// minimises the quadratic model by `iterations` of conjugate gradients. `lambda` has the factor of each ‖θ_b‖².
 pub(super) fn gauss_newton(
     samples: &Samples,
     lambda: &[f64],
@@ -31,8 +31,8 @@ pub(super) fn gauss_newton(
     Ok(theta)
 }
 
-/// `iterations` of preconditioned conjugate gradients for A δ = b, from δ = 0: Polak and Ribière's β, not
-/// below 0, so that a direction that has lost its conjugacy is given up. The preconditioner multiplies each
+/// Solves A δ = b approximately by `iterations` of preconditioned conjugate gradients from δ = 0. β is Polak and
+/// Ribière's, at least 0, which restarts when a direction has lost its conjugacy. The preconditioner multiplies each
 /// block by a number.
 fn conjugate_gradient(
     product: impl Fn(&Blocks) -> Result<Blocks>,
@@ -46,7 +46,7 @@ fn conjugate_gradient(
     for _ in 0..iterations {
         let z = scale(&residual, preconditioner)?;
         let rho = dot(&residual, &z)?;
-        // At the solution, or where the numbers have run out.
+        // The solution is reached, or numerical precision is exhausted.
         if rho.is_nan() || rho <= 0.0 {
             break;
         }
@@ -89,7 +89,7 @@ mod tests {
         Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
     }
 
-    /// Four samples of 3 × 5 pixels with three channels, weighted unequally.
+    /// Returns four samples of 3 × 5 pixels with three channels and unequal weights.
     fn samples() -> Samples {
         samples_with(&noise(&[4, 3, 5], "t"), 0.05)
     }
@@ -110,7 +110,7 @@ mod tests {
         blocks.iter().flat_map(|b| b.flatten_all().unwrap().to_vec1::<f64>().unwrap()).collect()
     }
 
-    /// θ with coordinate `i` moved.
+    /// Returns θ with coordinate `i` moved.
     fn moved(theta: &Blocks, i: usize, by: f64) -> Blocks {
         let mut values = flat(theta);
         values[i] += by;
@@ -124,7 +124,7 @@ mod tests {
         blocks
     }
 
-    /// Gaussian elimination with pivoting.
+    /// Solves a x = b by Gaussian elimination with pivoting.
     fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         let n = b.len();
         for i in 0..n {
@@ -144,7 +144,7 @@ mod tests {
         b
     }
 
-    /// The step of one dense Gauss-Newton solve, with the Jacobian of the stacked residuals from central
+    /// Returns the step of one dense Gauss-Newton solve, with the Jacobian of the stacked residuals by central
     /// differences.
     fn dense_step(samples: &Samples, lambda: &[f64], theta: &Blocks) -> Vec<f64> {
         let residuals = |theta: &Blocks| -> Vec<f64> {
@@ -186,8 +186,8 @@ mod tests {
         agrees_with_dense(&[0.1, 0.01], theta);
     }
 
-    /// Targets that some θ reaches. More iterations would follow the directions along which w₁ and w₂ change
-    /// and their product does not, where the quadratic model is no guide: few of them are part of the method.
+    /// The targets are reachable by some θ. With more iterations, w₁ and w₂ would change in directions that keep their
+    /// product, where the quadratic model is wrong. So the method needs few iterations.
     #[test]
     fn steps_find_a_filter_that_fits() {
         let lambda = [1e-6, 1e-6];

@@ -1,16 +1,16 @@
-//! What the classifier should answer: a Gaussian about the target.
+//! Label of the classifier: a Gaussian about the target.
 
 use candle_core::{Device, Tensor};
 
 use crate::Result;
 
-/// How far a same-size convolution with an even kernel moves its output, in cells.
+/// Returns the shift of the output of a same-size convolution, in cells: 0.5 for an even kernel, else 0.
 pub(super) fn kernel_shift(kernel: usize) -> f64 {
     if kernel.is_multiple_of(2) { 0.5 } else { 0.0 }
 }
 
-/// A Gaussian of standard deviation `sigma` cells on a grid of `size × size` cells for a filter of `kernel²`
-/// taps, `(1, size, size)`. Its centre is `offset` = (y, x) cells from the grid's.
+/// Returns a Gaussian label `(1, size, size)` with standard deviation `sigma` cells, for a filter of `kernel²` taps.
+/// Its centre is `offset` = (y, x) cells from the centre of the grid.
 pub(super) fn gaussian_label(
     size: usize,
     kernel: usize,

@@ -6,17 +6,17 @@ use ebm_ops::linear;
 
 use crate::Result;
 
-/// φ: x where it is not negative, else m (e^{x/m} − 1). A score far below 0 is as good as −m: what a
-/// background pixel scores does not matter once it is negative.
+/// The activation φ: φ(x) = x for x ≥ 0, else m (e^{x/m} − 1). It is bounded below by −m, so the exact score of a
+/// background pixel does not matter if it is negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mlu(pub f64);
 
 impl Mlu {
-    /// φ(x) and φ′(x).
+    /// Computes φ(x) and φ′(x).
     pub fn value_and_slope(self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let negative = (x.minimum(0.0)? / self.0)?.exp()?;
         let value = (x.maximum(0.0)? + ((&negative - 1.0)? * self.0)?)?;
-        // The exponential of what is not negative is 1, as is the slope there.
+        // For x ≥ 0 the exponential is 1, and so is the slope.
         Ok((value, negative))
     }
 }
@@ -25,40 +25,40 @@ impl Mlu {
 pub(super) struct Samples {
     /// `(N·H·W, C)`.
     rows: Tensor,
-    /// t, `(N, H, W)`.
+    /// Targets t `(N, H, W)`.
     targets: Tensor,
-    /// √γ, `(N, 1, 1)`.
+    /// Roots of the weights, √γ `(N, 1, 1)`.
     root_weights: Tensor,
     kernel: usize,
     mlu: Mlu,
 }
 
-/// The objective's data term about one point: the residual and what it takes to multiply with the Jacobian.
+/// The data term of the objective, linearised about one point: residual r, and factors of products with the Jacobian J.
 pub(super) struct Linearised<'a> {
     samples: &'a Samples,
     /// √γ φ′(s), `(N, H, W)`.
     slope: Tensor,
-    /// Its square, which every product with JᵀJ takes.
+    /// Square of `slope`, which every product with JᵀJ needs.
     slope_squared: Tensor,
     /// √γ (φ(s) − t), `(N, H, W)`.
     residual: Tensor,
 }
 
 impl Samples {
-    /// `x (N, H·W, C)`, `targets (N, H, W)`, weights `γ (N)`, for a filter of `kernel²` taps.
+    /// Creates samples from `x` `(N, H·W, C)`, `targets` `(N, H, W)` and `weights` γ `(N)`, for `kernel²` taps.
     pub fn new(x: &Tensor, targets: &Tensor, weights: &Tensor, kernel: usize, mlu: Mlu) -> Result<Self> {
         let root_weights = weights.sqrt()?.reshape(((), 1, 1))?;
         Ok(Self { rows: x.flatten(0, 1)?, targets: targets.clone(), root_weights, kernel, mlu })
     }
 
-    /// s `(N, H, W)` for the filter as a matrix `(C, kernel²)`.
+    /// Computes the scores s `(N, H, W)` of the filter, a matrix `(C, kernel²)`.
     pub fn scores(&self, filter: &Tensor) -> Result<Tensor> {
         let (n, height, width) = self.targets.dims3()?;
         let products = linear(&self.rows, &filter.t()?.contiguous()?, None)?;
         Ok(sum_taps(&products.reshape((n, height, width, ()))?)?)
     }
 
-    /// The adjoint of [`scores`](Self::scores): `(N, H, W)` to `(C, kernel²)`.
+    /// Computes the adjoint of [`scores`](Self::scores): `(N, H, W)` -> `(C, kernel²)`.
     fn gradient(&self, scores: &Tensor) -> Result<Tensor> {
         let spread = spread_taps(scores, self.kernel)?.reshape((self.rows.dim(0)?, ()))?;
         Ok(linear_weight_gradient(&self.rows, &spread)?.t()?.contiguous()?)
@@ -73,30 +73,30 @@ impl Samples {
 }
 
 impl Linearised<'_> {
-    /// Jᵀ r.
+    /// Computes Jᵀ r.
     pub fn residual_gradient(&self) -> Result<Tensor> {
         self.samples.gradient(&(&self.slope * &self.residual)?)
     }
 
-    /// Jᵀ J δ for a change δ `(C, kernel²)` of the filter.
+    /// Computes Jᵀ J δ for a change δ `(C, kernel²)` of the filter.
     pub fn curvature(&self, change: &Tensor) -> Result<Tensor> {
         self.samples.gradient(&(self.samples.scores(change)? * &self.slope_squared)?)
     }
 
-    /// ‖r‖².
+    /// Returns ‖r‖².
     #[cfg(test)]
     pub fn loss(&self) -> Result<f64> {
         super::blocks::number(&self.residual.sqr()?.sum_all()?)
     }
 
-    /// φ(s).
+    /// Returns φ(s).
     #[cfg(test)]
     pub fn values(&self) -> Tensor {
         let residual = self.residual.broadcast_div(&self.samples.root_weights).unwrap();
         (residual + &self.samples.targets).unwrap()
     }
 
-    /// r, in row-major order.
+    /// Returns the residuals r in row-major order.
     #[cfg(test)]
     pub fn residuals(&self) -> Vec<f64> {
         self.residual.flatten_all().unwrap().to_vec1().unwrap()

@@ -1,24 +1,24 @@
-//! What the classifier remembers: samples of the target with their labels and weights.
+//! Memory of the classifier: samples of the target with their labels and weights.
 
 use candle_core::Tensor;
 
 use crate::Result;
 
-/// Samples in slots. Those of the first frame stay; of the others the one that weighs least makes room.
+/// Samples in slots. The samples of the first frame stay. When the memory is full, a new sample replaces the one with
+/// the least weight among the others.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
-    /// `(capacity, H·W, P)`; the first [`len`](Self::len) are in use.
+    /// Samples `(capacity, H·W, P)`. The first ones are in use.
     samples: Tensor,
-    /// `(capacity, H, W)`.
+    /// Targets `(capacity, H, W)`.
     targets: Tensor,
     weights: Weights,
 }
 
 impl Memory {
-    /// `samples (N, H·W, P)` with `targets (N, H, W)` of the first frame, equally weighted, which keep the share
-    /// `initial_share` of all weight in any case.
-    ///
-    /// Room for fewer than all of them and one more is made larger.
+    /// Creates a memory with the `samples` `(N, H·W, P)` and `targets` `(N, H, W)` of the first frame, equally
+    /// weighted. They keep at least the fraction `initial_share` of the total weight. A `capacity` below N + 1 is
+    /// raised to it.
     pub fn new(samples: &Tensor, targets: &Tensor, capacity: usize, initial_share: f64) -> Result<Self> {
         let initial = samples.dim(0)?;
         let capacity = capacity.max(initial + 1);
@@ -33,8 +33,8 @@ impl Memory {
         Ok(Self { samples: room(samples)?, targets: room(targets)?, weights })
     }
 
-    /// Adds `sample (1, H·W, P)` with `target (1, H, W)`; it weighs 1 / (1 − rate) times what the sample
-    /// before it weighs, the first one `rate` where those of the first frame weigh 1 / (1 − rate).
+    /// Adds `sample` `(1, H·W, P)` with `target` `(1, H, W)`. Its weight is 1 / (1 − rate) times the weight of the
+    /// sample before it. The first one has the weight `rate`, relative to 1 / (1 − rate) of the first frame's samples.
     pub fn add(&mut self, sample: &Tensor, target: &Tensor, rate: f64) -> Result<()> {
         let slot = self.weights.add(rate);
         self.samples.slice_set(&sample.contiguous()?, 0, slot)?;
@@ -42,7 +42,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The samples, their targets and their weights `(N)`, which sum to 1.
+    /// Returns the samples, their targets and their weights `(N)`, which sum to 1.
     pub fn contents(&self) -> Result<(Tensor, Tensor, Tensor)> {
         let n = self.weights.shares.len();
         let weights = Tensor::new(self.weights.shares.as_slice(), self.samples.device())?;
@@ -51,18 +51,18 @@ impl Memory {
     }
 }
 
-/// The weights alone.
+/// Weights of the samples.
 #[derive(Clone, Debug)]
 struct Weights {
-    /// They sum to 1.
+    /// Fractions of the total weight, which sum to 1.
     shares: Vec<f64>,
-    /// How many are of the first frame.
+    /// Number of samples of the first frame.
     initial: usize,
-    /// The slot of the last sample that was added.
+    /// Slot of the last sample that was added.
     last: Option<usize>,
-    /// How many samples there is room for.
+    /// Maximum number of samples.
     capacity: usize,
-    /// The share of all weight that the first frame's samples keep in any case.
+    /// Minimum fraction of the total weight that the first frame's samples keep.
     initial_share: f64,
 }
 
@@ -72,9 +72,9 @@ impl Weights {
         Self { shares, initial, last: None, capacity, initial_share }
     }
 
-    /// The slot for one more sample. Before all are divided by their sum, it weighs 1 / (1 − rate) times what
-    /// the last one weighs, so that with one rate its share tends to that rate, and a single frame of another
-    /// rate hardly differs from its neighbours.
+    /// Adds the weight of one more sample and returns its slot. Before normalisation, the weight is 1 / (1 − rate)
+    /// times the last one. With a constant rate, the fraction of a new sample tends to the rate. A single frame with
+    /// another rate hardly differs from its neighbours.
     fn add(&mut self, rate: f64) -> usize {
         let slot = if self.shares.len() < self.capacity {
             self.shares.push(0.0);
@@ -83,7 +83,7 @@ impl Weights {
             let later = self.shares.iter().enumerate().skip(self.initial);
             later.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(self.initial, |(slot, _)| slot)
         };
-        // The last one's own slot may be the one that is taken.
+        // The slot of the last sample may be the one that is replaced.
         self.shares[slot] = match self.last {
             Some(last) => self.shares[last] / (1.0 - rate),
             None => rate * (1.0 - rate),
@@ -95,7 +95,7 @@ impl Weights {
         slot
     }
 
-    /// Lifts the first frame's samples to their least share.
+    /// Raises the weights of the first frame's samples to their minimum.
     fn keep_initial(&mut self) {
         let least = self.initial_share;
         let (first, later) = self.shares.split_at_mut(self.initial);
@@ -133,9 +133,8 @@ mod tests {
         }
     }
 
-    /// The reference sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share
-    /// of 0.01 a hard negative's is 0.01 / 0.98 = 0.010204 of 1.010204 in all, which is 0.010101, and not its
-    /// rate of 0.02.
+    /// ATOM's code sets w[new] = w[previous] / (1 − lr) and divides by the sum: after a sample with a share of 0.01 a
+    /// hard negative's is 0.01 / 0.98 = 0.010204 of 1.010204 in all, which is 0.010101, and not its rate of 0.02.
     #[test]
     fn a_hard_negative_weighs_little_more_than_its_neighbours() {
         let mut weights = weights(10, 0.0);

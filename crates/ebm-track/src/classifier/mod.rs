@@ -1,8 +1,8 @@
-//! Where the target is, roughly: ATOM's classifier, two layers that are trained while tracking.
+//! ATOM's classifier, which finds the approximate position of the target. Its two layers are trained while tracking.
 //!
-//! A projection w₁ and a filter w₂ give each cell of the features x a score, φ(w₂ ∗ (w₁ x)), towards a
-//! Gaussian about the target. The first frame trains both by Gauss-Newton; later frames train the filter
-//! alone on what is remembered.
+//! A projection w₁ and a filter w₂ compute the score φ(w₂ ∗ (w₁ x)) of each cell of the features x. The label is a
+//! Gaussian about the target. The first frame trains both layers by Gauss-Newton. Later frames train the filter
+//! alone, on remembered samples.
 
 mod blocks;
 mod gauss_newton;
@@ -23,44 +23,44 @@ use self::memory::Memory;
 use crate::Result;
 
 settings! {
-    /// The classifier's settings.
+    /// Settings of the classifier.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ClassifierConfig {
-        /// Channels after the projection w₁.
+        /// Number of channels after the projection w₁.
         pub channels: usize where 1..=4096,
-        /// The side of the filter w₂, in cells.
+        /// Side of the filter w₂.
         pub kernel: usize where 1..=64 => "cells",
-        /// m of φ(x) = m (e^{x/m} − 1) for x < 0.
+        /// m in φ(x) = m (e^{x/m} − 1) for x < 0.
         pub negative_slope: f64 where 1e-6..=1e3,
-        /// λ of ‖w₂‖².
+        /// Factor λ of ‖w₂‖².
         pub filter_regularisation: f64 where 1e-12..=1e6,
-        /// λ of ‖w₁‖².
+        /// Factor λ of ‖w₁‖².
         pub projection_regularisation: f64 where 1e-12..=1e6,
-        /// Gauss-Newton steps in the first frame.
+        /// Number of Gauss-Newton steps in the first frame.
         pub first_steps: usize where 0..=10_000,
-        /// Iterations of conjugate gradients in each of them.
+        /// Number of iterations of conjugate gradients in each step of the first frame.
         pub first_iterations: usize where 0..=10_000,
-        /// Iterations in a later update.
+        /// Number of iterations of conjugate gradients in a later update.
         pub update_iterations: usize where 0..=10_000,
         /// Frames between two updates.
         pub update_interval: usize where 1..=1_000_000_000 => "frames",
-        /// Samples that are remembered.
+        /// Number of samples that are remembered.
         pub memory: usize where 0..=100_000,
-        /// A new sample weighs 1 / (1 − rate) times what the one before it weighs, as a share of all in the
-        /// long run the rate.
+        /// Growth of the weights of samples: a new sample has 1 / (1 − rate) times the weight of the sample before it.
+        /// In the long run, its fraction of the total weight is the rate.
         pub learning_rate: f64 where 0.0..=0.999,
-        /// The same for a frame with a hard negative.
+        /// Learning rate of a frame with a hard negative.
         pub hard_negative_learning_rate: f64 where 0.0..=0.999,
-        /// The share of all weight that the first frame's samples keep in any case.
+        /// Minimum fraction of the total weight that the first frame's samples keep.
         pub initial_share: f64 where 0.0..=0.999,
-        /// The label's standard deviation as a fraction of √(width · height) of the target.
+        /// Standard deviation of the label, as a fraction of √(width · height) of the target.
         pub label_sigma: f64 where 1e-6..=1e3,
     }
 }
 
 impl Default for ClassifierConfig {
-    /// ATOM's.
+    /// Returns ATOM's settings.
     fn default() -> Self {
         Self {
             channels: 64,
@@ -89,24 +89,24 @@ pub struct Projected(Tensor);
 #[derive(Clone, Debug)]
 pub struct Classifier {
     config: ClassifierConfig,
-    /// H = W, in cells.
+    /// Side H = W of the features, in cells.
     size: usize,
-    /// The label's standard deviation, in cells.
+    /// Standard deviation of the label, in cells.
     sigma: f64,
-    /// w₁ `(C, P)`.
+    /// Projection w₁ `(C, P)`.
     projection: Tensor,
-    /// w₂ `(P, kernel²)`.
+    /// Filter w₂ `(P, kernel²)`.
     filter: Tensor,
     memory: Memory,
 }
 
 impl Classifier {
-    /// Trains w₁ and w₂ on views of the first frame: `features (N, C, H, H)` as
-    /// [`normalised`](Self::normalised) leaves them, in view i the target `offsets[i]` = (y, x) cells from
-    /// the centre. `target_cells` is √(width · height) of the target in cells.
+    /// Trains w₁ and w₂ on views of the first frame. `features` `(N, C, H, H)` are [`normalised`](Self::normalised). In
+    /// view i, the target is `offsets[i]` = (y, x) cells from the centre. `target_cells` is √(width · height) of the
+    /// target, in cells.
     ///
     /// # Errors
-    /// [`crate::Error::Config`] for settings that make no classifier; else when a tensor operation fails.
+    /// [`crate::Error::Config`] for invalid settings; else when a tensor operation fails.
     pub fn new(
         config: &ClassifierConfig,
         features: &Tensor,
@@ -126,7 +126,7 @@ impl Classifier {
         let labels = Tensor::cat(&labels, 0)?.to_dtype(features.dtype())?;
         let weights = Tensor::full(1.0 / n as f64, n, device)?.to_dtype(features.dtype())?;
 
-        // At zero, where the scores are bilinear, there is no direction to go.
+        // The scores are bilinear, so at zero the gradient vanishes. The initial values are random.
         let mut draw = |shape: (usize, usize), deviation: f64| -> Result<Tensor> {
             let normal = |_| {
                 let value: f64 = StandardNormal.sample(&mut *rng);
@@ -149,7 +149,7 @@ impl Classifier {
         Ok(Self { config: config.clone(), size, sigma, projection, filter, memory })
     }
 
-    /// `features (N, C, H, H)`, each image's divided by the root of their mean square.
+    /// Divides the features `(N, C, H, H)` of each image by the root of their mean square.
     ///
     /// # Errors
     /// When the features have another shape.
@@ -159,7 +159,7 @@ impl Classifier {
         Ok(features.broadcast_mul(&scale)?)
     }
 
-    /// w₁ x of `features (N, C, H, H)`, which are normalised here.
+    /// Normalises the features x `(N, C, H, H)` and computes w₁ x.
     ///
     /// # Errors
     /// When the features have another shape.
@@ -167,7 +167,7 @@ impl Classifier {
         Ok(Projected(rows_of_channels(&Self::normalised(features)?)?.broadcast_matmul(&self.projection)?))
     }
 
-    /// w₂ ∗ (w₁ x), the score of each cell `(N, H, H)`.
+    /// Computes the score w₂ ∗ (w₁ x) of each cell, `(N, H, H)`.
     ///
     /// # Errors
     /// When a tensor operation fails.
@@ -177,7 +177,7 @@ impl Classifier {
         Ok(ebm_ops::heads::sum_taps(&products.reshape((n, self.size, self.size, ()))?)?)
     }
 
-    /// Remembers a frame in which the target is `offset` = (y, x) cells from the centre.
+    /// Adds a frame to the memory. Its target is `offset` = (y, x) cells from the centre.
     ///
     /// # Errors
     /// When a tensor operation fails.
@@ -189,7 +189,7 @@ impl Classifier {
         self.memory.add(x, &label.to_dtype(x.dtype())?, rate)
     }
 
-    /// Trains the filter on what is remembered.
+    /// Trains the filter on the samples in the memory.
     ///
     /// # Errors
     /// When a tensor operation fails.
@@ -203,24 +203,24 @@ impl Classifier {
         Ok(())
     }
 
-    /// Whether the filter is due for an update in frame `frame`, the initial one being 0.
+    /// Returns `true` if the filter is due for an update in frame `frame`. The first frame is 0.
     pub fn is_due(&self, frame: usize) -> bool {
         frame >= 1 && frame.is_multiple_of(self.config.update_interval)
     }
 
-    /// How far a score map lies from the features, in cells along each side.
+    /// Returns the shift of a score map from the features, in cells along each side.
     pub fn shift(&self) -> f64 {
         label::kernel_shift(self.config.kernel)
     }
 }
 
-/// The standard deviations of the first w₂, a filter of `taps` numbers, and of the first w₁, which sums
-/// `channels` of them. ATOM's: w₂ begins near zero, so that the first step is one of w₂ alone.
+/// Returns the standard deviations of the initial w₂, a filter of `taps` numbers, and of the initial w₁, a projection
+/// of `channels` channels. As in ATOM, w₂ starts near zero, so that the first step changes w₂ alone.
 fn initial_deviations(channels: usize, taps: usize) -> [f64; 2] {
     [(taps as f64).recip(), (channels as f64).sqrt().recip()]
 }
 
-/// `(N, C, H, W)` -> `(N, H·W, C)`.
+/// Reorders `(N, C, H, W)` -> `(N, H·W, C)`.
 fn rows_of_channels(features: &Tensor) -> Result<Tensor> {
     Ok(features.flatten_from(2)?.transpose(1, 2)?.contiguous()?)
 }
@@ -235,7 +235,7 @@ mod tests {
 
     const SIZE: usize = 18;
 
-    /// Noise in 16 channels, with a pattern of its own at the target's cell and a weaker one at another's.
+    /// Returns noise in 16 channels, with one pattern at the target's cell and another one at the cell `other`.
     fn features(seed: u64, target: (usize, usize), other: (usize, usize)) -> Tensor {
         let mut rng = Key::new(seed).rng();
         let mut x: Vec<f32> = (0..16 * SIZE * SIZE).map(|_| rng.random_range(-0.3..0.3)).collect();
@@ -252,7 +252,7 @@ mod tests {
         (best / SIZE, best % SIZE)
     }
 
-    /// A classifier of the pattern at cell (9, 9), seen from four views.
+    /// Returns a classifier of the pattern at cell (9, 9), trained on four views.
     fn trained() -> Classifier {
         let views: Vec<Tensor> = [(9, 9), (6, 9), (9, 12), (11, 6)]
             .iter()

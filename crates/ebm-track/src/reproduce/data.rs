@@ -1,4 +1,4 @@
-//! What box modules learn from.
+//! Training data of box modules.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use ebm_synth::videos::{VideoConfig, generate};
 use crate::Result;
 use crate::config::ExperimentConfig;
 
-/// Root of the seeds of all generated videos: the same for every run, so that results compare.
+/// Seed of all generated videos, the same for every run, so that results can be compared.
 const DATA_SEED: u64 = 2020;
 
-/// So many generated videos of the part `name`, made below `dir` or found there.
+/// Returns `count` generated videos of the part `name`, which are generated below `dir` if they are missing.
 ///
 /// # Errors
-/// When a file can not be written, or `dir` holds something else.
+/// When a file cannot be written, or `dir` holds something else.
 pub(super) fn generated(dir: &Path, video: &VideoConfig, name: &str, count: usize) -> Result<Vec<Sequence>> {
     Ok(generate(&dir.join(name), video, count, Key::new(DATA_SEED).split("videos").split(name))?)
 }
 
-/// Draws pairs from any sources; loaders share it.
+/// Creates the sampler of pairs from `sources`, which loaders can share.
 pub(crate) fn pair_sampler(
     config: &ExperimentConfig,
     pairs_per_epoch: usize,
@@ -32,7 +32,7 @@ pub(crate) fn pair_sampler(
     Ok(Arc::new(PairSampler::new(sources, sampling)?))
 }
 
-/// What the pairs of a seed and their order are drawn from, the same for all methods.
+/// Returns the key of the pairs of a seed and of their order, the same for all methods.
 pub(crate) fn pairs_key(seed: u64) -> Key {
     Key::new(seed).split("pairs")
 }

@@ -1,4 +1,4 @@
-//! Boxes of images that no module learns from: the learning curves.
+//! Learning curves: refinement of boxes in held-out images.
 
 use std::path::{Path, PathBuf};
 
@@ -8,38 +8,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// How a module refines the boxes of one set of held-out images, one perturbed box for each crop.
+/// Accuracy of a module's refinement on one set of held-out images, with one perturbed box for each crop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRow {
-    /// The set's name.
+    /// Name of the set.
     pub set: String,
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// The seed.
+    /// Seed.
     pub seed: u64,
-    /// Pairs that the module has learned from.
+    /// Number of pairs that the module was trained on.
     pub pairs: usize,
-    /// The factor of the configured step lengths.
+    /// Factor of the configured step lengths.
     pub step_factor: f64,
-    /// Boxes.
+    /// Number of boxes.
     pub boxes: usize,
-    /// The mean overlap of the perturbed boxes with the annotated ones …
+    /// Mean overlap of the perturbed boxes with the annotated ones.
     pub before: f64,
-    /// … with its standard error.
+    /// Standard error of `before`.
     pub before_error: Option<f64>,
-    /// The mean overlap of the refined boxes …
+    /// Mean overlap of the refined boxes with the annotated ones.
     pub after: f64,
-    /// … with its standard error.
+    /// Standard error of `after`.
     pub after_error: Option<f64>,
-    /// The standard error of the mean gain, box by box.
+    /// Standard error of the mean gain, paired by box.
     pub gain_error: Option<f64>,
 }
 
 impl HeldOutRow {
-    /// The row of a module whose boxes overlap so much, each before and after refinement.
+    /// Computes the row of a module from the overlap of each box before and after refinement.
     ///
     /// # Errors
-    /// Without boxes.
+    /// When there are no boxes.
     pub(super) fn new(
         set: &str,
         method: &str,
@@ -66,48 +66,48 @@ impl HeldOutRow {
     }
 }
 
-/// The rows of a run, in its file `held_out.csv`.
+/// The rows of a run and their file, `held_out.csv`.
 pub(super) struct HeldOutRecord {
     path: PathBuf,
-    /// All of them.
+    /// All rows.
     pub rows: Vec<HeldOutRow>,
 }
 
 impl HeldOutRecord {
-    /// The record of the run in the folder `run`.
+    /// Opens the record of the run in the folder `run`. A missing file is an empty record.
     ///
     /// # Errors
-    /// When it is there and can not be read.
+    /// When the file exists and cannot be read.
     pub fn open(run: &Path) -> Result<Self> {
         let path = run.join("held_out.csv");
         let text = if path.exists() { read_settings(&path)? } else { String::new() };
         let rows: csv::Result<_> = csv::Reader::from_reader(text.as_bytes()).into_deserialize().collect();
-        Ok(Self { rows: rows.map_err(|error| refusal(&path, &error))?, path })
+        Ok(Self { rows: rows.map_err(|error| input_error(&path, &error))?, path })
     }
 
-    /// The rows of a module after so many pairs.
-    pub fn of(&self, method: &str, seed: u64, pairs: usize) -> impl Iterator<Item = &HeldOutRow> {
+    /// Returns the rows of a module after `pairs` pairs.
+    pub fn rows_of(&self, method: &str, seed: u64, pairs: usize) -> impl Iterator<Item = &HeldOutRow> {
         self.rows
             .iter()
             .filter(move |row| (row.method.as_str(), row.seed, row.pairs) == (method, seed, pairs))
     }
 
-    /// Adds rows, all or none of them.
+    /// Adds rows to the file, all or none.
     ///
     /// # Errors
-    /// When the file can not be written.
+    /// When the file cannot be written.
     pub fn add(&mut self, rows: Vec<HeldOutRow>) -> Result<()> {
         self.rows.extend(rows);
         let mut file = csv::Writer::from_writer(Vec::new());
         for row in &self.rows {
-            file.serialize(row).map_err(|error| refusal(&self.path, &error))?;
+            file.serialize(row).map_err(|error| input_error(&self.path, &error))?;
         }
-        let bytes = file.into_inner().map_err(|error| refusal(&self.path, error.error()))?;
+        let bytes = file.into_inner().map_err(|error| input_error(&self.path, error.error()))?;
         Ok(write_atomic(&self.path, &bytes)?)
     }
 }
 
-fn refusal(path: &Path, error: &dyn std::fmt::Display) -> Error {
+fn input_error(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::input(path.display(), error)
 }
 
@@ -128,8 +128,8 @@ mod tests {
         record.add(vec![first.clone()]).unwrap();
         record.add(vec![one.clone()]).unwrap();
         let read = HeldOutRecord::open(dir.path()).unwrap();
-        assert_eq!(read.of("ebm", 1, 32).collect::<Vec<_>>(), [&first]);
-        assert_eq!((read.of("atom", 1, 32).count(), read.rows), (0, vec![first, one]));
+        assert_eq!(read.rows_of("ebm", 1, 32).collect::<Vec<_>>(), [&first]);
+        assert_eq!((read.rows_of("atom", 1, 32).count(), read.rows), (0, vec![first, one]));
         assert!(row("coco", 32, &[]).is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! Table 3 of the paper: on the published datasets, on still images, or in small on generated videos.
+//! Table 3 of the paper: on the published datasets, on still images, or on generated videos at mini scale.
 
-mod compare;
-mod course;
+mod comparison;
 pub(crate) mod data;
 mod held_out;
+mod method_trainer;
 mod paper;
 mod step_factor;
 mod stills;
@@ -11,7 +11,7 @@ mod stills;
 use ebm_eval::tracking::{RunsReport, TrackingFigures};
 use serde::{Deserialize, Serialize};
 
-pub use compare::{Comparison, Curve, Options, Test};
+pub use comparison::{Comparison, Curve, Options, Test};
 pub use held_out::HeldOutRow;
 pub use paper::{missing, paper};
 pub(crate) use step_factor::best_step_factor;
@@ -20,25 +20,25 @@ pub use stills::{Annotated, StillsData, stills};
 use crate::benchmark::Repetition;
 use crate::tracker::Stages;
 
-/// A line of results: one method, one seed, one dataset.
+/// Results of one method with one seed on one dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The dataset.
+    /// Name of the dataset.
     pub dataset: String,
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
     /// Seed of the box module, its training and the tracker.
     pub seed: u64,
-    /// The factor of the configured step lengths.
+    /// Factor of the configured step lengths.
     pub step_factor: f64,
-    /// Runs of the tracker.
+    /// Number of runs of the tracker.
     pub runs: usize,
-    /// How well its boxes lie, the mean over these runs, without curves.
+    /// Accuracy of the boxes, the mean over these runs, without curves.
     #[serde(flatten)]
     pub figures: TrackingFigures,
-    /// Frames a second, reading the images not included; none where all results come from an interrupted run.
+    /// Frames per second, without reading the images. `None` if all boxes were read from an interrupted run.
     pub frames_per_second: Option<f64>,
-    /// The share of the ascent in a frame's time.
+    /// Fraction of a frame's time that the ascent takes.
     pub refinement_share: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Paper scale: LaSOT, GOT-10k, TrackingNet and COCO to train on, UAV123 to measure on.
+//! Paper scale: training on LaSOT, GOT-10k, TrackingNet and COCO, and results on UAV123.
 
 use std::path::{Path, PathBuf};
 
@@ -10,15 +10,16 @@ use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, coco};
 use ebm_eval::tracking::{Convention, TestSet};
 use ebm_train::Progress;
 
-use super::compare::{Comparison, Options, Test};
-use super::course::Course;
+use super::comparison::{Comparison, Options, Test};
 use super::data::{pair_sampler, pairs_key};
+use super::method_trainer::MethodTrainer;
 use crate::config::ExperimentConfig;
 use crate::training::{PairSource, StreamPairs};
 use crate::{Error, Result};
 
-/// What paper scale, or its ablation, needs of the folder `datasets` and is not there. It has `lasot`, `got10k`, `trackingnet`, `coco`
-/// and `uav123`; `otb100` and `nfs`, laid out as OTB-100 is, are measured on where they are there.
+/// Returns the paths in the folder `datasets` that paper scale, or its ablation, needs and that are missing. Its
+/// folders are `lasot`, `got10k`, `trackingnet`, `coco` and `uav123`. `otb100` and `nfs`, both in the layout of
+/// OTB-100, are optional for Table 3.
 pub fn missing(is_ablation: bool, datasets: &Path) -> Vec<PathBuf> {
     let training = [
         "lasot",
@@ -32,11 +33,11 @@ pub fn missing(is_ablation: bool, datasets: &Path) -> Vec<PathBuf> {
     needed.filter(|path| !path.exists()).collect()
 }
 
-/// Trains and compares the box modules as the paper does, on what is in the folder `datasets`: for Table 3 on UAV123, for the
-/// ablation on OTB-100 and NFS together.
+/// Trains and compares the box modules as the paper does, with the data in the folder `datasets`. Table 3 is measured
+/// on UAV123, and the ablation on OTB-100 and NFS together.
 ///
 /// # Errors
-/// When data can not be read, or a training fails.
+/// When data cannot be read, or a training fails.
 pub fn paper(
     config: &ExperimentConfig,
     options: &Options,
@@ -44,7 +45,7 @@ pub fn paper(
     is_ablation: bool,
     progress: &mut dyn Progress,
 ) -> Result<Comparison> {
-    let course = Course::new(config, options)?;
+    let trainer = MethodTrainer::new(config, options)?;
     progress.begin("reading datasets", 1);
     let batch = config.training.batch_size;
     let sources = training_sources(datasets, progress)?;
@@ -56,18 +57,18 @@ pub fn paper(
         let stream = |_| {
             let loader = LoaderConfig::in_order(PairRecipe::ATOM, batch);
             let pairs =
-                StreamPairs::new(&sampler, loader, pairs_key(seed), &course.backbone, &options.device)?;
+                StreamPairs::new(&sampler, loader, pairs_key(seed), &trainer.backbone, &options.device)?;
             Ok(Box::new(pairs) as Box<dyn PairSource>)
         };
         Ok((config.methods.iter().map(stream).collect::<Result<_>>()?, usize::MAX))
     };
-    course.compare(&tests, pairs, progress)
+    trainer.compare(&tests, pairs, progress)
 }
 
-/// The list of GOT-10k's sequences to train on: all of its `train` would include those that trackers are validated on.
+/// List of GOT-10k's sequences to train on. The whole folder `train` includes sequences that trackers are validated on.
 const VOTTRAIN: &str = "got10k/vottrain.txt";
 
-/// Each dataset with the same weight.
+/// Reads the datasets to train on, each with the same weight.
 fn training_sources(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Source>> {
     let settings = SequenceOptions::train();
     let annotations = root.join("coco/annotations/instances_train2017.json");
@@ -91,7 +92,7 @@ fn training_sources(root: &Path, progress: &mut dyn Progress) -> Result<Vec<Sour
 fn tests(is_ablation: bool, root: &Path) -> Result<Vec<Test>> {
     let load = |set: TestSet, folder: &str| Ok::<_, Error>(set.load(&root.join(folder))?.sequences);
     if is_ablation {
-        // The supplement takes the two together; the prefix keeps their names apart.
+        // The supplement evaluates both datasets together; the prefix keeps their names apart.
         let mut sequences = load(TestSet::Otb100, "otb100")?;
         let prefixed = |sequence: Sequence| Sequence { name: format!("nfs_{}", sequence.name), ..sequence };
         sequences.extend(load(TestSet::Own, "nfs")?.into_iter().map(prefixed));

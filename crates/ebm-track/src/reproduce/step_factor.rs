@@ -1,4 +1,4 @@
-//! How well a box module refines boxes without a tracker around it, and the step lengths that held-out boxes choose.
+//! Accuracy of a box module's refinement without a tracker, and the choice of step lengths on held-out boxes.
 
 use ebm_base::Key;
 use ebm_core::{PerturbedBoxes, Proposal};
@@ -13,8 +13,8 @@ use crate::method::{MethodConfig, Refinement};
 use crate::tracker::{BoxConfig, refine_box};
 use crate::training::PairFeatures;
 
-/// The IoU with the true box before and after refinement, as the tracker refines, of one perturbed box in each
-/// test crop: for each of `refinements`, which all begin with the same boxes.
+/// Returns, for each of `refinements`, the IoU with the true box before and after refinement of one perturbed box in
+/// each test crop. Boxes are refined as in the tracker, and all refinements start from the same boxes.
 pub(super) fn box_accuracy(
     network: &BoxModule,
     batches: impl IntoIterator<Item = Result<PairFeatures>>,
@@ -45,7 +45,7 @@ pub(super) fn box_accuracy(
     Ok(overlaps)
 }
 
-/// The factor of the step lengths of `method` with the best boxes on the held-out pairs; 1 where there are none.
+/// Returns the factor of the step lengths of `method` with the highest mean IoU on `held_out`, or 1 without pairs.
 ///
 /// # Errors
 /// When the network refuses.

@@ -1,5 +1,5 @@
-//! Box modules trained on still images with boxes, as ATOM takes COCO's, and on generated videos: all methods
-//! learn side by side from the same pairs.
+//! Training of box modules on still images with boxes, as ATOM does with COCO, and on generated videos. All methods
+//! train side by side on the same pairs.
 
 use std::path::PathBuf;
 
@@ -12,47 +12,46 @@ use ebm_eval::tracking::Convention;
 use ebm_synth::videos::VideoConfig;
 use ebm_train::Progress;
 
-use super::compare::{Comparison, Options, Test};
-use super::course::{Course, Pairs};
+use super::comparison::{Comparison, Options, Test};
 use super::data::{generated, pair_sampler, pairs_key};
+use super::method_trainer::{MethodTrainer, Pairs};
 use crate::config::{ExperimentConfig, StillsConfig};
 use crate::training::{PairSource, PoolSize, PooledPairs, StreamPairs};
 use crate::{Error, Result};
 
-/// Images whose objects have boxes.
+/// Images with annotated boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotated {
-    /// A file of annotations in COCO's format.
+    /// Path of the annotations in COCO's format.
     pub annotations: PathBuf,
-    /// The folder of its images.
+    /// Folder of the images.
     pub images: PathBuf,
 }
 
-/// What box modules learn from and are measured on.
+/// Data to train and to measure box modules on.
 #[derive(Clone, Debug)]
 pub struct StillsData {
-    /// Videos are generated here, and found again next time.
+    /// Folder of the generated videos, which later runs find again.
     pub generated: PathBuf,
-    /// Kind of the generated videos.
+    /// Settings of the generated videos.
     pub video: VideoConfig,
-    /// Images to train on, each set with the same weight; none: box modules learn from generated videos alone, and are
-    /// chosen and measured on others too.
+    /// Sets of images to train on, each with the same weight. Without any, training, held-out boxes and tracking use
+    /// generated videos alone.
     pub stills: Vec<Annotated>,
-    /// Images to measure on while training, and to choose step lengths on.
+    /// Images to measure on during training, and to choose step lengths on.
     pub held_out: Vec<Annotated>,
     /// Sequences to track.
     pub real: Vec<Test>,
 }
 
-/// The name of generated videos in results.
+/// Name of the generated videos in results.
 const GENERATED: &str = "generated";
 
-/// Trains the box modules side by side, measures them on held-out boxes after the pairs that the settings
-/// say, and compares them in the tracker; see the crate's `configs/stills.toml` and `configs/mini.toml` for the
-/// settings.
+/// Trains the box modules side by side, measures them on held-out boxes during training, and compares them in the
+/// tracker. The settings are those in the crate's `configs/stills.toml` and `configs/mini.toml`.
 ///
 /// # Errors
-/// When data can not be made or read, or a training fails.
+/// When data cannot be generated or read, or a training fails.
 pub fn stills(
     config: &ExperimentConfig,
     options: &Options,
@@ -62,7 +61,7 @@ pub fn stills(
     let (Some(stills), Some(counts)) = (&config.stills, &config.generated) else {
         return Err(Error::config("stills", "this scale needs [stills] and [generated]"));
     };
-    let mut course = Course::new(config, options)?;
+    let mut trainer = MethodTrainer::new(config, options)?;
     progress.begin("generating videos", 1);
     let videos = |name: &str, count| generated(&data.generated, &data.video, name, count);
     let train = videos("train", counts.train)?;
@@ -84,17 +83,22 @@ pub fn stills(
     }
     let boxes = stills.held_out / held_out.len().max(1);
     for (name, sequences) in held_out {
-        course.hold_out(&name, sequences, boxes)?;
+        trainer.hold_out(&name, sequences, boxes)?;
     }
-    course.compare(&tests, |seed| pairs(&course, stills, sources.clone(), seed), progress)
+    trainer.compare(&tests, |seed| pairs(&trainer, stills, sources.clone(), seed), progress)
 }
 
-/// The pairs of a seed, the same for all methods. Each learns from a pool before the next is filled.
-fn pairs(course: &Course<'_>, stills: &StillsConfig, sources: Vec<Source>, seed: u64) -> Result<Pairs> {
+/// Returns the pairs of a seed, the same for all methods. All methods use a pool before it is refilled.
+fn pairs(
+    trainer: &MethodTrainer<'_>,
+    stills: &StillsConfig,
+    sources: Vec<Source>,
+    seed: u64,
+) -> Result<Pairs> {
     let StillsConfig { objects, views, .. } = *stills;
-    let Course { config, options, backbone, .. } = course;
+    let MethodTrainer { config, options, backbone, .. } = trainer;
     let size = PoolSize { objects, views, batch_size: config.training.batch_size };
-    // An epoch of the loader is a pool.
+    // One epoch of the loader fills one pool.
     let sampler = pair_sampler(config, objects * views, sources)?;
     let recipe = PairRecipe { views, ..PairRecipe::STILLS };
     let (loader, key) = (LoaderConfig::in_order(recipe, size.batch_size), pairs_key(seed));
@@ -105,12 +109,12 @@ fn pairs(course: &Course<'_>, stills: &StillsConfig, sources: Vec<Source>, seed:
 }
 
 impl Annotated {
-    /// Its name in results.
+    /// Returns the name of the set in results, which is the stem of the annotations' file name.
     fn name(&self) -> String {
         self.annotations.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Its objects with √(w h) of at least `least_side` pixels, as videos of one frame.
+    /// Reads the objects with √(w h) of at least `least_side` pixels, as videos of one frame.
     fn sequences(&self, least_side: f64) -> Result<Vec<Sequence>> {
         let options = LoadOptions::new(Purpose::Train);
         let mut all = coco::sequences(&CocoDataset::load(&self.annotations, &self.images, &options)?);

@@ -1,4 +1,4 @@
-//! p(y|x) of the target's box in a frame: where each edge may lie, and how much of the box is right.
+//! p(y|x) of the target's box in a frame: regions of its edges, and its expected overlap.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{DensityMap, ImportanceDensity, Region, Tempered, WeightedSamples};
@@ -13,18 +13,17 @@ use crate::Result;
 use crate::box_module::{BoxNetwork, TargetFeatures, TestFeatures, rects};
 use crate::saved::DensityConfig;
 
-/// Weighted samples of p(y|x) about a target's box, as edges in pixels of the image: left, top, right and
-/// bottom.
+/// Weighted samples of p(y|x) about a target's box, as left, top, right and bottom edge in pixels of the image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxDensity {
     edges: WeightedSamples<4>,
-    /// What a calibration knows of each edge.
+    /// Calibration of each edge, if there is one.
     calibrated: Option<[CalibratedEdge; 4]>,
 }
 
 impl BoxDensity {
-    /// About the box `bbox` of the crop with these features, of samples that
-    /// [adapt](ImportanceDensity::adaptive) to it.
+    /// Draws samples about the box `bbox` of the crop with these features. They [adapt](ImportanceDensity::adaptive) to
+    /// the density.
     pub(super) fn about<B: BoxNetwork>(
         network: &B,
         features: TestFeatures,
@@ -53,11 +52,10 @@ impl BoxDensity {
         Ok(Self { edges: WeightedSamples::new(&density, edges)?, calibrated })
     }
 
-    /// The probability of [`bands`](Self::bands).
+    /// Probability of [`bands`](Self::bands).
     pub const LEVEL: f64 = 0.9;
 
-    /// Where each edge lies with probability `level` as p(y|x) says, the smallest sets: left, top, right,
-    /// bottom.
+    /// Returns the smallest region of the left, top, right and bottom edge that has probability `level` under p(y|x).
     ///
     /// # Errors
     /// When `level` is not between 0 and 1, or the samples have no spread.
@@ -65,8 +63,8 @@ impl BoxDensity {
         Ok(edge_regions(&self.edges, level)?)
     }
 
-    /// Where each edge lies with probability 0.9: what p(y|x) says, or, where there is a calibration, as wide
-    /// about the box's own edges as held them so often on videos like those of the calibration.
+    /// Returns a region of each edge with probability 0.9. With a calibration, the region is an interval about the
+    /// box's edge, scaled to contain 90 % of the edges in the calibration videos. Without one, p(y|x) gives the region.
     ///
     /// # Errors
     /// When the samples have no spread.
@@ -78,15 +76,15 @@ impl BoxDensity {
         Ok(regions)
     }
 
-    /// E[IoU(Y, `bbox`)]: how much of the box is right if f is.
+    /// Returns the expected overlap E[IoU(Y, `bbox`)] under p(y|x).
     pub fn expected_overlap(&self, bbox: Rect) -> f64 {
         self.edges.expectation(|[left, top, right, bottom]| {
             overlap(&[*left, *top, right - left, bottom - top], &bbox)
         })
     }
 
-    /// The density of the top-right corner, which the paper's Figure 1 shows, over `size` points along each
-    /// side of what the samples reach.
+    /// Returns the density of the top-right corner, as in the paper's Figure 1, on `size` points along each side of the
+    /// range of the samples.
     ///
     /// # Errors
     /// When the samples have no spread.
@@ -94,7 +92,7 @@ impl BoxDensity {
         Ok(self.edges.joint([2, 1], size)?)
     }
 
-    /// From 1 to M: as many draws from p itself would be about as good.
+    /// Returns the effective sample size, from 1 to M: the number of draws from p with about the same accuracy.
     pub fn effective_sample_size(&self) -> f64 {
         self.edges.effective_sample_size()
     }

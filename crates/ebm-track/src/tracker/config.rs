@@ -1,4 +1,4 @@
-//! The tracker's settings.
+//! Settings of the tracker.
 
 use ebm_experiment::config::{check_ranges, settings};
 use serde::{Deserialize, Serialize};
@@ -8,43 +8,43 @@ use crate::localize::LocalizeConfig;
 use crate::{Error, Result};
 
 settings! {
-    /// The settings of a [`TargetTracker`](super::TargetTracker); by default ATOM's.
+    /// Settings of a [`TargetTracker`](super::TargetTracker). The defaults are ATOM's.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct TrackerConfig {
-        /// The side of the crop, in pixels; a multiple of 16.
+        /// Side of the crop, a multiple of 16.
         pub crop: usize where 16..=2048 => "pixels",
-        /// The side of the region that is searched, in √(width · height) of the target.
+        /// Side of the search region, in √(width · height) of the target.
         pub search_factor: f64 where 1.01..=100.0,
-        /// The least share of the box that the classifier may leave inside the image along each axis.
+        /// Minimum fraction of the box that stays inside the image along each axis.
         pub inside_ratio: f64 where 0.0..=1.0,
-        /// Copies of the first frame's features in which channels are dropped …
+        /// Number of copies of the first frame's features with dropped channels.
         pub dropout_copies: usize where 0..=1000,
-        /// … with this probability.
+        /// Probability that a channel is dropped in these copies.
         pub dropout: f64 where 0.0..=0.99,
-        /// The classifier.
+        /// Classifier.
         pub classifier: ClassifierConfig,
-        /// When its answer is trusted.
+        /// Localisation in the scores of the classifier.
         pub localize: LocalizeConfig,
-        /// The boxes that are refined.
+        /// Refinement of several boxes.
         pub boxes: BoxConfig,
     }
 
-    /// The boxes that are refined, and what becomes of them.
+    /// Boxes to refine, and selection of the best.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct BoxConfig {
-        /// Random boxes beside the one of the last size at the classifier's place.
+        /// Number of random boxes, beside the box of the last size at the classifier's location.
         pub random: usize where 0..=10_000,
-        /// Their centres differ by at most this, in √(width · height).
+        /// Maximum shift of the random boxes' centres, in √(width · height).
         pub position_jitter: f64 where 0.0..=100.0,
-        /// Their sizes differ by at most this, in √(width · height).
+        /// Maximum change of the random boxes' sides, in √(width · height).
         pub size_jitter: f64 where 0.0..=100.0,
-        /// Their sides are at least this fraction of the shorter side of the box.
+        /// Minimum side of the random boxes, as a fraction of the shorter side of the box.
         pub least_size: f64 where 1e-6..=1e3,
-        /// A refined box with a side so many times the other is discarded.
+        /// Aspect ratio above which a refined box is discarded.
         pub max_aspect: f64 where 1.001..=1e6,
-        /// The mean of so many boxes is the answer: those with the highest f where the last step began.
+        /// Number of boxes to average: those with the highest f at the start of the last step.
         pub top: usize where 1..=10_000,
     }
 }
@@ -78,7 +78,7 @@ impl Default for BoxConfig {
 }
 
 impl TrackerConfig {
-    /// √(width · height) of the target in the crop, in pixels: the same for every target.
+    /// Returns √(width · height) of the target in the crop, in pixels. It is the same for every target.
     pub fn target_side(&self) -> f64 {
         self.crop as f64 / self.search_factor
     }

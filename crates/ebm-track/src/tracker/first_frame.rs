@@ -1,4 +1,4 @@
-//! What the classifier learns from in the first frame.
+//! Views of the first frame, from which the classifier learns.
 
 use candle_core::{Device, Tensor};
 use ebm_data::Image;
@@ -14,19 +14,18 @@ use crate::{Error, Result};
 
 /// Views of the first frame.
 pub(super) struct FirstFrame {
-    /// Of the view that is only a crop.
+    /// Features of the plain crop.
     pub reference: BackboneFeatures,
-    /// The target in it.
+    /// Box of the target in the plain crop.
     pub reference_box: Rect,
-    /// layer3 of all views `(N, C, H, H)`, normalised; those with dropped channels at the end, which were
-    /// normalised before.
+    /// Normalised layer3 of all views `(N, C, H, H)`. Copies with dropped channels come last; they were normalised
+    /// before the dropout.
     pub views: Tensor,
-    /// The target's place in each of them, (y, x) cells from the centre.
+    /// Position of the target in each view, as (y, x) cells from the centre.
     pub offsets: Vec<[f64; 2]>,
 }
 
-/// Looks at the target in all the ways that ATOM does: as it is, moved, mirrored, blurred, turned, and with
-/// channels dropped.
+/// Computes ATOM's views of the target: plain, shifted, mirrored, blurred, rotated, and with dropped channels.
 pub(super) fn first_frame(
     backbone: &Backbone,
     sampler: &mut PatchSampler,
@@ -36,7 +35,7 @@ pub(super) fn first_frame(
     device: &Device,
     rng: &mut dyn RngCore,
 ) -> Result<FirstFrame> {
-    // Twice the region, so that a moved view shows what is there.
+    // Twice the region, so that a shifted view shows the image beyond the crop.
     let (side, large) = (config.crop, 2 * config.crop);
     let sample = (target.side() * config.search_factor).round().max(1.0);
     let geometry = PatchGeometry::new(target.center, 2.0 * sample, large)?;
@@ -66,8 +65,8 @@ pub(super) fn first_frame(
     Ok(FirstFrame { reference, reference_box, views, offsets })
 }
 
-/// The maps `(N, C, H, W)` normalised, and after them copies of the first in which each channel is zero with
-/// probability `p`, else scaled so that the mean stays. What is dropped is a normalised map, as in ATOM.
+/// Normalises `maps` `(N, C, H, W)` and appends `copies` of the first map, in which each channel is zero with
+/// probability `p`, else scaled by 1 / (1 − p). As in ATOM, channels are dropped after the normalisation.
 fn with_dropped(maps: &Tensor, copies: usize, p: f64, rng: &mut dyn RngCore) -> Result<Tensor> {
     let maps = Classifier::normalised(maps)?;
     let (channels, keep) = (maps.dim(1)?, (1.0 - p).recip() as f32);
@@ -83,9 +82,9 @@ mod tests {
 
     use super::*;
 
-    /// Two channels of one cell, 3 and 4, have a mean square of 12.5. With p = 0.5 a channel that stays is
-    /// doubled: 6 / √12.5 and 8 / √12.5, whatever becomes of the other; normalised afterwards, the only one
-    /// that stays would be √2.
+    /// Two channels of one cell, 3 and 4, have a mean square of 12.5. With p = 0.5, a channel that stays is doubled to
+    /// 6 / √12.5 or 8 / √12.5, independent of the other channel. If normalisation came last, a single channel would be
+    /// √2.
     #[test]
     fn channels_are_dropped_after_the_normalisation() {
         let map = Tensor::new(&[[[[3f32]], [[4.0]]]], &Device::Cpu).unwrap();

@@ -1,4 +1,4 @@
-//! The tracker (ATOM's, Section 4.2): a classifier finds the target, the box module says how large it is.
+//! The tracker of ATOM (Section 4.2). A classifier finds the target, and the box module determines its box.
 //!
 //! [`TargetTracker::track`] is the state machine.
 
@@ -31,17 +31,17 @@ use crate::method::Refinement;
 use crate::saved::DensityConfig;
 use crate::{Error, Result};
 
-/// What tracks any target: the networks and how boxes are refined.
+/// Networks that track any target, with the refinement of boxes.
 pub struct Networks<B> {
-    /// From a crop to its features.
+    /// Backbone, which computes the features of a crop.
     pub backbone: Arc<Backbone>,
-    /// f of a box.
+    /// Box module, which computes f of a box.
     pub boxes: B,
-    /// How boxes climb f.
+    /// Refinement of boxes by ascent on f.
     pub refinement: Refinement,
-    /// How p(y|x) is computed, where f was trained as a density.
+    /// Computation of p(y|x), if f was trained as a density.
     pub density: Option<DensityConfig>,
-    /// Where the networks are.
+    /// Device of the networks.
     pub device: Device,
 }
 
@@ -50,7 +50,7 @@ pub struct TargetTracker<'a, B> {
     networks: &'a Networks<B>,
     config: TrackerConfig,
     key: Key,
-    /// (height, width) of every frame.
+    /// Size (height, width) of every frame.
     image: [usize; 2],
     frame: usize,
     target: Target,
@@ -59,44 +59,43 @@ pub struct TargetTracker<'a, B> {
     interpolation: Interpolation,
     sampler: PatchSampler,
     planes: Vec<f32>,
-    last: Option<Refining>,
+    last: Option<LastRefinement>,
 }
 
-/// A frame's answer.
+/// Result of one frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracked {
-    /// The target's box.
+    /// Box of the target.
     pub bbox: Rect,
-    /// The classifier's score, about 1 at the target.
+    /// Score of the classifier, about 1 at the target.
     pub score: f64,
-    /// f where the last step began, the mean over the boxes that it is the mean of; `None` where no box was
-    /// refined.
+    /// f at the start of the last step, averaged over the same boxes as `bbox`. `None` if no box was refined.
     pub f: Option<f64>,
-    /// How much the place can be trusted.
+    /// Reliability of the location.
     pub state: State,
-    /// What it took.
+    /// Time of each stage.
     pub stages: Stages,
 }
 
 /// Wall time of a frame's stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// Taking the crop.
+    /// Sampling of the crop.
     pub crop: Duration,
-    /// The backbone.
+    /// Backbone.
     pub features: Duration,
-    /// The classifier's scores, and the place they tell.
+    /// Scores of the classifier, and localisation.
     pub classifier: Duration,
-    /// The box module's convolutions.
+    /// Convolutions of the box module.
     pub box_features: Duration,
-    /// The ascent.
+    /// Ascent on f.
     pub refinement: Duration,
-    /// The classifier's learning.
+    /// Updates of the classifier.
     pub learning: Duration,
 }
 
 impl Stages {
-    /// All of them.
+    /// Returns the sum of all stages.
     pub fn total(&self) -> Duration {
         self.crop + self.features + self.classifier + self.box_features + self.refinement + self.learning
     }
@@ -117,25 +116,25 @@ impl std::ops::Add for Stages {
     }
 }
 
-/// What a frame looked like.
+/// Crop of a frame with its features.
 struct View {
     geometry: PatchGeometry,
     features: BackboneFeatures,
     projected: Projected,
 }
 
-/// What the last refinement saw.
-struct Refining {
+/// Crop and features of the last refinement.
+struct LastRefinement {
     geometry: PatchGeometry,
     features: TestFeatures,
 }
 
 impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
-    /// Begins with the target in `bbox` of the first frame. `key` is all the randomness.
+    /// Starts with the target in the box `bbox` of the first frame `image`. All random numbers come from `key`.
     ///
     /// # Errors
-    /// [`Error::Input`] for a box without extent or outside the image, [`Error::Config`] for settings that
-    /// make no tracker; else when a network refuses.
+    /// [`Error::Input`] for a box without extent or outside the image, [`Error::Config`] for invalid settings; else
+    /// when a network refuses.
     pub fn start(
         networks: &'a Networks<B>,
         config: &TrackerConfig,
@@ -154,7 +153,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         let target_cells = config.target_side() * cells as f64 / side as f64;
         let classifier =
             Classifier::new(&config.classifier, &first.views, &first.offsets, target_cells, &mut rng)?;
-        let reference_box = row_of(first.reference_box, device)?;
+        let reference_box = box_tensor(first.reference_box, device)?;
         Ok(Self {
             networks,
             config: config.clone(),
@@ -185,7 +184,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         self.frame += 1;
         let mut stages = Stages::default();
 
-        let view = self.look(image, &mut stages)?;
+        let view = self.extract_view(image, &mut stages)?;
         let location = timed(&mut stages.classifier, || self.locate(&view))?;
         let mut f = None;
         if location.state != State::NotFound {
@@ -212,13 +211,13 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         Ok(Tracked { bbox: self.target.rect(), score: location.score, f, state: location.state, stages })
     }
 
-    /// The target's present box.
+    /// Returns the present box of the target.
     pub fn bbox(&self) -> Rect {
         self.target.rect()
     }
 
-    /// p(y|x) about the target's box in the last frame in which a box was refined, by `num_samples` samples;
-    /// none before, and where f was not trained as a density.
+    /// Computes p(y|x) about the target's box from `num_samples` samples, in the last frame in which a box was refined.
+    /// Returns `None` before the first refinement, or if f was not trained as a density.
     ///
     /// # Errors
     /// When the box module refuses.
@@ -229,21 +228,21 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         }
     }
 
-    /// The same, computed as `config` says.
+    /// Computes p(y|x) like [`density`](Self::density), with the settings `config`.
     pub(crate) fn density_with(
         &self,
         config: &DensityConfig,
         num_samples: usize,
     ) -> Result<Option<BoxDensity>> {
         let Networks { boxes: network, device, .. } = self.networks;
-        let Some(Refining { geometry, features }) = &self.last else { return Ok(None) };
-        let bbox = row_of(self.target.in_patch(geometry), device)?;
+        let Some(LastRefinement { geometry, features }) = &self.last else { return Ok(None) };
+        let bbox = box_tensor(self.target.in_patch(geometry), device)?;
         let mut rng = self.key.split("density").index(self.frame as u64).rng();
         let features = features.clone();
         BoxDensity::about(network, features, &bbox, geometry, config, num_samples, &mut rng).map(Some)
     }
 
-    fn look(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {
+    fn extract_view(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {
         let (side, networks) = (self.config.crop, self.networks);
         let sample = (self.target.side() * self.config.search_factor).round().max(1.0);
         let geometry = PatchGeometry::new(self.target.center, sample, side)?;
@@ -267,13 +266,13 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         Ok(localize(&scores, size, origin, target, &self.config.localize))
     }
 
-    /// The refined target and its f; `None` if no refined box is a possible one.
+    /// Refines the target's box. Returns the target and its f, or `None` if no refined box is valid.
     fn refined_target(&mut self, view: &View, stages: &mut Stages) -> Result<Option<(Target, f64)>> {
         let Networks { boxes: network, refinement, device, .. } = self.networks;
         let features = timed(&mut stages.box_features, || {
             Ok(network.test_features(&view.features, &self.modulation)?.detach())
         })?;
-        self.last = Some(Refining { geometry: view.geometry, features: features.clone() });
+        self.last = Some(LastRefinement { geometry: view.geometry, features: features.clone() });
         let mut rng = self.key.split("boxes").index(self.frame as u64).rng();
         let start = self.target.in_patch(&view.geometry);
         let refined = timed(&mut stages.refinement, || {
@@ -282,7 +281,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         Ok(refined.map(|(bbox, f)| (Target::of_patch(bbox, &view.geometry), f)))
     }
 
-    /// Where the target is in a view, (y, x) cells from its centre.
+    /// Returns the position of the target in a view, as (y, x) cells from the centre.
     fn offset_in(&self, view: &View) -> [f64; 2] {
         let stride = self.config.crop as f64 / self.interpolation.cells() as f64;
         let middle = view.geometry.center();
@@ -290,12 +289,12 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     }
 }
 
-/// A box as `(1, 4)`.
-fn row_of(bbox: Rect, device: &Device) -> Result<Tensor> {
+/// Returns a box as a tensor `(1, 4)`.
+fn box_tensor(bbox: Rect, device: &Device) -> Result<Tensor> {
     Ok(Tensor::new(&[bbox.map(|number| number as f32)], device)?)
 }
 
-/// The result, and its wall time added to `total`.
+/// Calls `run`, and adds its wall time to `total`.
 fn timed<T>(total: &mut Duration, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let result = run();

@@ -1,7 +1,6 @@
-//! From a rough box to a precise one: ten boxes climb f, and the best of them are averaged.
+//! Refinement of a box: ten boxes climb f, and the best are averaged.
 //!
-//! The best are those that had the highest f where the last step began, as in ATOM: f where it ended is not
-//! asked for.
+//! The best boxes have the highest f at the start of the last step, as in ATOM. f at its end is not computed.
 
 use candle_core::{Device, Tensor};
 use ebm_core::refine;
@@ -13,8 +12,8 @@ use crate::Result;
 use crate::box_module::{BoxNetwork, PixelSteps, TargetFeatures, TestFeatures, rects};
 use crate::method::{Refinement, StepCoordinates};
 
-/// The box `start` of a test crop, refined: it and random boxes about it climb f, and the best are averaged.
-/// With the mean of the f that they are judged by; `None` where no refined box has a possible shape.
+/// Refines the box `start` of a test crop: `start` and random boxes about it climb f, and the best are averaged.
+/// Returns the box and the mean f of the best boxes, or `None` if no refined box has a valid shape.
 ///
 /// # Errors
 /// When the network refuses.
@@ -31,7 +30,7 @@ pub fn refine_box<B: BoxNetwork>(
     Ok(best(climb(network, features, &initial, refinement, device)?, config))
 }
 
-/// The box `start` and random ones about it (x, y, width, height).
+/// Returns the box `start` and random boxes about it (x, y, width, height).
 fn initial_boxes(start: Rect, config: &BoxConfig, rng: &mut dyn RngCore) -> Vec<Rect> {
     let [x, y, width, height] = start;
     let (side, least) = ((width * height).sqrt(), config.least_size * width.min(height));
@@ -44,7 +43,7 @@ fn initial_boxes(start: Rect, config: &BoxConfig, rng: &mut dyn RngCore) -> Vec<
     std::iter::once(start).chain((0..config.random).map(random)).collect()
 }
 
-/// The boxes after the ascent, each with f where its last step began.
+/// Returns the boxes after the ascent, each with f at the start of its last step.
 fn climb<B: BoxNetwork>(
     network: &B,
     features: TestFeatures,
@@ -61,7 +60,7 @@ fn climb<B: BoxNetwork>(
             (refined.y, refined.f_before)
         }
         StepCoordinates::Relative => {
-            // The first box's size for all of them.
+            // All boxes are relative to the size of the first.
             let features = TargetFeatures::new(features, &initial.narrow(1, 0, 1)?.squeeze(1)?)?;
             let refined = refine(network, &features, &features.encode(&initial)?, &ascent)?;
             (features.decode(&refined.y)?, refined.f_before)
@@ -71,8 +70,7 @@ fn climb<B: BoxNetwork>(
     Ok(rects(&y.squeeze(0)?)?.into_iter().zip(f.into_iter().map(f64::from)).collect())
 }
 
-/// The mean of the boxes with the highest f, and the mean of these f. `None` where no box has a possible
-/// shape.
+/// Returns the mean of the boxes with the highest f, and the mean of their f, or `None` if no box has a valid shape.
 fn best(boxes: Vec<(Rect, f64)>, config: &BoxConfig) -> Option<(Rect, f64)> {
     let possible = |(bbox, f): &(Rect, f64)| {
         let aspect = bbox[2] / bbox[3];
@@ -126,7 +124,7 @@ mod tests {
         let (mean, f) =
             best(vec![row(0.0, 1.0), row(9.0, 3.0), row(6.0, 2.0), row(99.0, 0.0)], &config).unwrap();
         assert_eq!((mean, f), ([5.0, 0.0, 10.0, 10.0], 2.0));
-        // What is no box is not averaged: too long, not a number; a negative side is one pixel.
+        // Boxes that are too long or not finite are left out. A negative side becomes one pixel.
         let long = ([0.0, 0.0, 60.0, 10.0], 9.0);
         let lost = ([f64::NAN, 0.0, 10.0, 10.0], 9.0);
         let turned = ([0.0, 0.0, -5.0, 3.0], 9.0);

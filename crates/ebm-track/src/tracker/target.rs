@@ -1,21 +1,21 @@
-//! Where the target is and how large.
+//! Position and size of the target.
 
 use ebm_data::patch::PatchGeometry;
 use ebm_data::sequences::Rect;
 
 use crate::{Error, Result};
 
-/// Centre and size of the target in image pixels, rows first. Positions name the centres of pixels.
+/// Centre and size of the target in image pixels, rows first. Integer positions are the centres of pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Target {
-    /// (y, x).
+    /// Centre (y, x).
     pub center: [f64; 2],
-    /// (height, width).
+    /// Size (height, width).
     pub size: [f64; 2],
 }
 
 impl Target {
-    /// The target in a box of an image.
+    /// Creates the target from a box (x, y, width, height) in an image of the size `image`, (height, width).
     pub fn new([x, y, width, height]: Rect, image: [usize; 2]) -> Result<Self> {
         let fail = |reason: &str| {
             let [rows, columns] = image;
@@ -35,36 +35,36 @@ impl Target {
         Ok(Self { center: [y + (height - 1.0) / 2.0, x + (width - 1.0) / 2.0], size: [height, width] })
     }
 
-    /// (x, y, width, height).
+    /// Returns the box (x, y, width, height).
     pub fn rect(&self) -> Rect {
         let ([y, x], [height, width]) = (self.center, self.size);
         [x - (width - 1.0) / 2.0, y - (height - 1.0) / 2.0, width, height]
     }
 
-    /// √(width · height).
+    /// Returns √(width · height).
     pub fn side(&self) -> f64 {
         (self.size[0] * self.size[1]).sqrt()
     }
 
-    /// (x, y, width, height) in a patch, as the box module is trained on it: the centre in the middle.
+    /// Returns the box (x, y, width, height) in a patch, with the box module's convention: the centre is x + width / 2.
     pub fn in_patch(&self, geometry: &PatchGeometry) -> Rect {
         let [y, x] = geometry.to_patch(self.center);
         let [height, width] = self.size.map(|side| side / geometry.scale());
         [x - width / 2.0, y - height / 2.0, width, height]
     }
 
-    /// The inverse.
+    /// Creates the target from a box in a patch. This is the inverse of [`in_patch`](Self::in_patch).
     pub fn of_patch([x, y, width, height]: Rect, geometry: &PatchGeometry) -> Self {
         let center = geometry.to_image([y + height / 2.0, x + width / 2.0]);
         Self { center, size: [height, width].map(|side| side * geometry.scale()) }
     }
 
-    /// Moves the centre so far that a share of the box lies inside the image along each axis.
+    /// Moves the centre until a fraction `share` of the box lies inside the image along each axis.
     pub fn keep_inside(&mut self, image: [usize; 2], share: f64) {
         for ((center, size), side) in self.center.iter_mut().zip(self.size).zip(image) {
             let margin = (share - 0.5) * size;
             let (low, high) = (margin, side as f64 - margin);
-            // A box larger than the image asks for less.
+            // The bounds cross if the box is much larger than the image.
             *center = center.clamp(low.min(high), high.max(low));
         }
     }

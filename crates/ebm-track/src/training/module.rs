@@ -1,4 +1,4 @@
-//! A new box module and its training.
+//! Setup of the training of a new box module.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use crate::config::ExperimentConfig;
 use crate::method::MethodConfig;
 use crate::saved::{DensityConfig, SavedConfig};
 
-/// What is trained, and where.
+/// Setup of the training of a box module.
 pub struct ModuleTraining<'a> {
-    /// The experiment.
+    /// Settings of the experiment.
     pub config: &'a ExperimentConfig,
-    /// The row of it, whose key names the random numbers.
+    /// Method, one of `config.methods`. Its key and the seed determine the random numbers.
     pub method: &'a MethodConfig,
-    /// Root of the initial values and the samples.
+    /// Seed of the initial values and the samples.
     pub seed: u64,
-    /// The frozen backbone.
+    /// Frozen backbone.
     pub backbone: &'a Arc<Backbone>,
-    /// Where the module is trained.
+    /// Device of the training.
     pub device: &'a Device,
-    /// The processes that train it.
+    /// Processes that train the module together.
     pub group: &'a Group,
 }
 
 impl ModuleTraining<'_> {
-    /// A new box module, about to learn from `pairs`.
+    /// Creates a new box module and its training on `pairs`.
     ///
     /// # Errors
-    /// When its objective's proposal is not possible.
+    /// When the proposal of the objective is invalid.
     pub fn start(&self, pairs: Box<dyn PairSource>) -> Result<BoxModuleTask> {
         let key = Key::new(self.seed).split(&self.method.key);
         let store = ParamStore::new(key.split("init"));
@@ -46,8 +46,8 @@ impl ModuleTraining<'_> {
             .over(self.group))
     }
 
-    /// What the module is, and how it is used: with step lengths `step_factor` times as long as the method's, on the
-    /// backbone of this file.
+    /// Returns the settings to save with the module. `backbone` is the path of the backbone's file, and `step_factor`
+    /// multiplies the step lengths of the method.
     #[must_use]
     pub fn saved(&self, backbone: PathBuf, step_factor: f64) -> SavedConfig {
         let density = |proposal| DensityConfig { proposal, temperature: 1.0, factors: None };

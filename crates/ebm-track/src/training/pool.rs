@@ -1,4 +1,4 @@
-//! Crops whose features are kept for a while, so that each meets many others of its target.
+//! Pool of crops with cached features, which are paired in many ways.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,27 +13,26 @@ use super::{PairFeatures, PairSource};
 use crate::backbone::BackboneFeatures;
 use crate::{Error, Result};
 
-/// How many crops are kept at a time.
+/// Size of the pool of crops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
-    /// Targets; a multiple of `batch_size`.
+    /// Number of targets, a multiple of `batch_size`.
     pub objects: usize,
-    /// Reference crops of each target, and as many test crops.
+    /// Number of reference crops and of test crops of each target.
     pub views: usize,
-    /// Pairs in a batch.
+    /// Number of pairs in a batch.
     pub batch_size: usize,
 }
 
 impl PoolSize {
-    /// Batches until every reference crop of a target has met every test crop of it.
+    /// Returns the number of batches until every reference crop has been paired with every test crop of its target.
     pub fn steps(&self) -> usize {
         self.views * self.views * (self.objects / self.batch_size)
     }
 }
 
-/// Pairs of crops out of a pool that is filled anew when each reference crop has been paired once with each
-/// test crop of its target. Its clones share the pool, so that several trainings do; a batch has each target
-/// at most once.
+/// Pairs of crops from a pool. The pool is refilled when each reference crop has been paired once with each test crop
+/// of its target. A batch has each target at most once. Clones share the pool, so that several trainings can use it.
 #[derive(Clone)]
 pub struct PooledPairs {
     pool: Rc<RefCell<Pool>>,
@@ -43,16 +42,16 @@ pub struct PooledPairs {
 
 struct Pool {
     source: Box<dyn PairSource>,
-    /// Which pool is at hand: the batches of the source that it is made of, in half precision.
+    /// Number of the cached pool, and the batches of the source that it consists of, in half precision.
     held: Option<(usize, Vec<PairFeatures>)>,
 }
 
-/// One of the two sides of a batch of pairs.
+/// A function that returns the reference or the test side of a batch of pairs.
 type Side = fn(&PairFeatures) -> (&BackboneFeatures, &Tensor);
 
 impl PooledPairs {
-    /// Pairs of the crops of `source`, whose batches have `size.batch_size` pairs and of whose pairs
-    /// `size.views` after each other are of the same target. What meets what is drawn from `key`.
+    /// Pairs the crops of `source`. Its batches have `size.batch_size` pairs, and `size.views` consecutive pairs have
+    /// the same target. `key` determines the pairing.
     ///
     /// # Errors
     /// For sizes without a batch, and for objects that do not fill batches.
@@ -65,7 +64,7 @@ impl PooledPairs {
         Ok(Self { pool: Rc::new(RefCell::new(Pool { source, held: None })), size, key })
     }
 
-    /// The items of the reference crops and of the test crops of a batch of pool `pool`.
+    /// Returns the indices of the reference crops and of the test crops in batch `place` of the pool number `pool`.
     fn items(&self, pool: usize, place: usize) -> [Vec<usize>; 2] {
         let PoolSize { objects, views, batch_size } = self.size;
         let (key, batches) = (self.key.index(pool as u64), objects / batch_size);
@@ -83,7 +82,7 @@ impl PooledPairs {
 }
 
 impl Pool {
-    /// The batches of the pool `number`.
+    /// Returns the batches of the pool number `number`, and reads them from the source if they are not cached.
     fn filled(&mut self, number: usize, size: &PoolSize) -> Result<&[PairFeatures]> {
         let held = match self.held.take() {
             Some((held, batches)) if held == number => batches,
@@ -110,10 +109,10 @@ impl PairSource for PooledPairs {
     }
 }
 
-/// One side of the pairs `items`, counted over all of `batches`, in single precision.
+/// Collects one side of the pairs `items`, counted over all of `batches`, in single precision.
 fn gathered(batches: &[PairFeatures], items: &[usize], side: Side) -> Result<(BackboneFeatures, Tensor)> {
     let size = batches.first().map_or(Ok(1), |pairs| pairs.test_boxes.dim(0))?;
-    // With the channels innermost, as the maps lie in memory.
+    // The channels stay innermost, as the maps lie in memory.
     let map = |of: fn(&BackboneFeatures) -> &Tensor| -> Result<Tensor> {
         let row = |&item: &usize| {
             of(side(&batches[item / size]).0).permute((0, 2, 3, 1))?.narrow(0, item % size, 1)
@@ -137,7 +136,7 @@ mod tests {
 
     const SIZE: PoolSize = PoolSize { objects: 4, views: 3, batch_size: 2 };
 
-    /// Every number of a reference crop is the item's, every one of a test crop a hundred more.
+    /// A source whose reference crops hold their item's number everywhere, and whose test crops hold a hundred more.
     struct Numbered;
 
     impl PairSource for Numbered {
@@ -156,7 +155,7 @@ mod tests {
         }
     }
 
-    /// The items of the two crops of each pair of a batch, which all of its tensors agree on.
+    /// Returns the items of the two crops of each pair of a batch, after a check that all its tensors agree.
     fn items(pairs: &PairFeatures) -> Vec<[usize; 2]> {
         let numbers = |maps: &BackboneFeatures, boxes: &Tensor| {
             let first = |x: &Tensor| {

@@ -1,4 +1,4 @@
-//! Pairs of crops from a loader, through the backbone.
+//! Pairs of crops from a loader, with features of the backbone.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{PairFeatures, PairSource};
 use crate::Result;
 use crate::backbone::{Backbone, BackboneFeatures};
 
-/// Features of a loader's pairs of crops.
+/// Features of the pairs of crops of a loader.
 pub struct StreamPairs {
     batches: ByStep<PairRecipe>,
     backbone: Arc<Backbone>,
@@ -20,11 +20,10 @@ pub struct StreamPairs {
 }
 
 impl StreamPairs {
-    /// Features of pairs that are drawn by `sampler` with `key` and loaded as `loader` says, by `backbone` on its
-    /// `device`.
+    /// Computes features by `backbone` on `device`, for pairs that `sampler` draws with `key` and `loader` loads.
     ///
     /// # Errors
-    /// When there can be no such loader.
+    /// When the settings of the loader are invalid.
     pub fn new(
         sampler: &Arc<PairSampler>,
         loader: LoaderConfig<PairRecipe>,
@@ -60,7 +59,7 @@ impl PairSource for StreamPairs {
     }
 }
 
-/// The maps in another type, in the order in memory that they have.
+/// Converts the maps to `dtype` and keeps their order in memory.
 pub(crate) fn converted(pairs: &PairFeatures, dtype: DType) -> Result<PairFeatures> {
     let map = |x: &Tensor| -> Result<Tensor> {
         let rows = x.permute((0, 2, 3, 1))?.contiguous()?.to_dtype(dtype)?;

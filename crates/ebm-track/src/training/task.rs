@@ -1,4 +1,4 @@
-//! The box module in training.
+//! A box module in training.
 
 use candle_core::{DType, Tensor};
 use ebm_base::Key;
@@ -11,7 +11,7 @@ use super::{BoxTraining, PairFeatures, PairSource};
 use crate::box_module::{BoxModule, BoxNetwork, TargetFeatures};
 use crate::{Error, Result};
 
-/// A [`BoxModule`] under its objective. The backbone takes no part: it gave the features.
+/// A [`BoxModule`] in training, with its objective and optimiser. The backbone is frozen and not part of it.
 pub struct BoxModuleTask {
     module: BoxModule,
     learner: Learner,
@@ -21,10 +21,10 @@ pub struct BoxModuleTask {
 }
 
 impl BoxModuleTask {
-    /// Trains the trainable parameters of `store`, from which `module` was built, in f32, by `objective`.
+    /// Prepares the training by `objective` of the trainable parameters of `store`, from which `module` was built in f32.
     ///
     /// # Errors
-    /// When the objective's proposal is not possible.
+    /// When the proposal of the objective is invalid.
     pub fn new(
         module: BoxModule,
         store: ParamStore,
@@ -38,14 +38,14 @@ impl BoxModuleTask {
         Ok(Self { module, learner: Learner::new(store, updater), source, objective, key })
     }
 
-    /// The same as one of the processes of `group`, on its share of each batch and with draws of its own.
+    /// Makes this task one of the processes of `group`, with its share of each batch and its own random draws.
     #[must_use]
     pub fn over(self, group: &Group) -> Self {
         Self { learner: self.learner.over(group), key: group.key(self.key), ..self }
     }
 
-    /// The mean loss of `batches` without training, normalisations by their running statistics; samples are drawn
-    /// from `key`.
+    /// Returns the mean loss of `batches` without training. Normalisations use their running statistics, and samples
+    /// are drawn from `key`.
     ///
     /// # Errors
     /// When shapes do not fit or a box has no extent.
@@ -58,7 +58,7 @@ impl BoxModuleTask {
         Ok(sum / batches.len() as f64)
     }
 
-    /// The loss of `network`, the module as it is or in training: samples around the true boxes, and the objective.
+    /// Returns the loss of `network`, in training or not, for `pairs`. The objective samples around the true boxes.
     fn loss_of(&self, network: &BoxModule, pairs: &PairFeatures, rng: &mut dyn RngCore) -> Result<Tensor> {
         let modulation = network.modulation(&pairs.reference, &pairs.reference_boxes)?;
         let test = network.test_features(&pairs.test, &modulation)?;
@@ -67,7 +67,7 @@ impl BoxModuleTask {
         Ok(self.objective.loss(network, &features, &y, rng)?)
     }
 
-    /// The module, trained so far.
+    /// Returns the module in its present state.
     pub fn module(&self) -> &BoxModule {
         &self.module
     }

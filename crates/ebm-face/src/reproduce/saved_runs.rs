@@ -1,4 +1,4 @@
-//! Saved networks on any images.
+//! Evaluation of saved networks on any images.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,22 @@ use ebm_data::faces::Faces;
 use ebm_train::Progress;
 
 use super::Outcome;
-use super::densities::{FEWEST, coordinate_densities};
-use super::networks::Entry;
+use super::densities::{MIN_VALIDATION, coordinate_densities};
+use super::networks::TrainedHead;
 use super::table::{choose_step_length, compare};
-use crate::features::Viewer;
+use crate::features::FeatureExtractor;
 use crate::network::ENERGY;
 use crate::saved::{BackboneSource, RunConfig, Saved};
 use crate::training::Batch;
 use crate::{Error, Result};
 
-/// The runs of one network each that `path` stands for: itself and the energy model of its seed beside it,
-/// or, where it is the directory of a table, all runs in it but those of the ablation.
+/// Returns the folders of networks that `path` stands for. The run of one network stands for itself and the energy model
+/// of its seed beside it. The folder of a table stands for all its runs except the ablation.
 ///
 /// # Errors
-/// [`Error::Input`] when there is no run, [`Error::Data`].
+/// [`Error::Input`] when there is no run; [`Error::Data`] when the folder cannot be read.
 pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
-    // What was packed has no settings but those in the model's file.
+    // A packed network has no config.toml; its settings are in the model's file.
     let is_run = |dir: &Path| ["config.toml", "model.safetensors"].iter().any(|name| dir.join(name).exists());
     if is_run(path) {
         let config = RunConfig::of_model(path)?;
@@ -38,7 +38,7 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).map_err(fail)? {
         let dir = entry.map_err(fail)?.path();
-        // The ablation's runs are energy models too, and the backbone's has no head.
+        // The name excludes the ablation's runs, which hold energy models too. The backbone's run has no head.
         if let Ok(config) = RunConfig::of_model(&dir)
             && dir.file_name() == Some(format!("{}-{}", config.method, config.seed).as_ref())
         {
@@ -52,13 +52,12 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The rows of `saved` networks on `faces`, refined with the energy models among them. `ascent` replaces what
-/// these recorded. With the faces `held_out`, which taught the networks nothing, densities are calibrated on
-/// them.
+/// Evaluates the networks `saved` on `faces`, before and after refinement with the energy models among them. `ascent`
+/// replaces the refinement that these stored. The faces `held_out`, on which no network was trained, calibrate the
+/// densities.
 ///
 /// # Errors
-/// [`Error::Config`] when the networks are not of one task, or nothing says how to refine; else when an image
-/// or a network fails.
+/// [`Error::Config`] when the networks have different tasks or no refinement; else when an image or a network fails.
 pub fn evaluate(
     saved: Vec<Saved>,
     faces: &Arc<Faces>,
@@ -73,14 +72,14 @@ pub fn evaluate(
     if saved.iter().any(|saved| saved.config.experiment.coordinates != config.coordinates) {
         return Err(fail("the networks are of different tasks"));
     }
-    if held_out.is_some_and(|faces| faces.faces.len() < FEWEST) {
+    if held_out.is_some_and(|faces| faces.faces.len() < MIN_VALIDATION) {
         return Err(fail("densities are calibrated on 9 validation images or more"));
     }
     let recorded = saved.iter().find_map(|saved| saved.refinement.clone());
     let ascent = match ascent.or(recorded) {
         Some(ascent) => ascent,
         None if !saved.iter().any(|saved| saved.head.is_energy()) => config.refinement.ascent(0.0),
-        None => return Err(fail("the energy model says no step length; give one")),
+        None => return Err(fail("the energy model has no stored step length; give one")),
     };
     // Heads on one backbone share its features.
     let mut tables: BTreeMap<String, [Rc<Batch>; 2]> = BTreeMap::new();
@@ -91,29 +90,29 @@ pub fn evaluate(
             BackboneSource::Own(_) => number.to_string(),
         };
         if !tables.contains_key(&name) {
-            let results = see(&saved, faces, "images", progress)?;
-            let held_out = held_out.map(|faces| see(&saved, faces, "images", progress)).transpose()?;
+            let results = extract(&saved, faces, "images", progress)?;
+            let held_out = held_out.map(|faces| extract(&saved, faces, "images", progress)).transpose()?;
             tables.insert(name.clone(), [held_out.unwrap_or_else(|| Rc::clone(&results)), results]);
         }
         let [validation, results] = tables[&name].clone();
         let Saved { config: RunConfig { method, seed, .. }, head, .. } = saved;
-        entries.push(Entry { method, seed, head, validation, results });
+        entries.push(TrainedHead { method, seed, head, validation, results });
     }
     compare(&config, &entries, &ascent, "given")
 }
 
-/// What a saved network sees of `faces`.
-fn see(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Progress) -> Result<Rc<Batch>> {
+/// Computes g_x of `faces` with the backbone of a saved network.
+fn extract(saved: &Saved, faces: &Arc<Faces>, stage: &str, progress: &mut dyn Progress) -> Result<Rc<Batch>> {
     let input = &saved.config.experiment.input;
-    let viewer = Viewer { trunk: &*saved.trunk, input, maps: false, device: &Device::Cpu };
-    viewer.table(stage, faces, 0, progress)?.seen(None)
+    let extractor = FeatureExtractor { trunk: &*saved.trunk, input, maps: false, device: &Device::Cpu };
+    extractor.extract(stage, faces, 0, progress)?.batch_of_all(None)
 }
 
-/// Algorithm S2 with the λ that comes nearest to the targets of `faces` for a saved energy model alone, which
-/// ascends from the modes of its density's coordinates.
+/// Returns Algorithm S2 with the λ that gives the saved energy model the lowest error on `faces`. The ascent starts
+/// from the mode of each coordinate's density.
 ///
 /// # Errors
-/// [`Error::Config`] when it is a baseline; else when an image or the network fails.
+/// [`Error::Config`] when `saved` is a baseline; else when an image or the network fails.
 pub fn choose_refinement(
     saved: &Saved,
     faces: &Arc<Faces>,
@@ -121,14 +120,14 @@ pub fn choose_refinement(
 ) -> Result<GradientAscent> {
     let (config, head) = (&saved.config.experiment, &saved.head);
     if !head.is_energy() {
-        return Err(Error::config("of the refinement", "a baseline does not ascend"));
+        return Err(Error::config("of the refinement", "a baseline has no refinement; give an energy model"));
     }
-    let all = see(saved, faces, "validation images", progress)?;
+    let all = extract(saved, faces, "validation images", progress)?;
     let densities = coordinate_densities(head, &all, &config.density)?;
     let modes: Vec<f32> = densities.iter().flatten().map(|density| density.mode() as f32).collect();
     let count = densities.len();
     let modes = Tensor::from_vec(modes, (count, config.dim()), &Device::Cpu)?;
-    let seen = Batch { x: all.x.narrow(0, 0, count)?, y: all.y.narrow(0, 0, count)? };
-    let choice = choose_step_length(&config.refinement, head, &seen, &[modes])?;
+    let batch = Batch { x: all.x.narrow(0, 0, count)?, y: all.y.narrow(0, 0, count)? };
+    let choice = choose_step_length(&config.refinement, head, &batch, &[modes])?;
     Ok(config.refinement.ascent(choice.step_length))
 }

@@ -1,4 +1,4 @@
-//! A network that is trained end to end from images.
+//! Training of a network end to end, from images.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +15,12 @@ use crate::config::ExperimentConfig;
 use crate::network::{Head, Network, TRUNK};
 use crate::{Result, preload_backbone};
 
-/// The network of `method`, trained on `faces` end to end from pretrained `weights` or from drawn ones, in the
-/// processes of `group`, and the number of updates. `key` is all the randomness.
+/// Builds the training of `method` on `faces`, end to end, in the processes of `group`. Returns it with the number of
+/// updates. The backbone starts from the pretrained `weights`, or from random ones. All randomness comes from `key`.
 ///
 /// # Errors
-/// When there is no such method, the weights are of another network, or a batch has no share for each
-/// process.
-pub(crate) fn whole_network(
+/// When there is no such method, the weights are of another network, or a batch has no share for each process.
+pub(crate) fn end_to_end_task(
     config: &ExperimentConfig,
     method: &str,
     key: Key,

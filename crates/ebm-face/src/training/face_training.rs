@@ -1,4 +1,4 @@
-//! A network on one's own faces.
+//! Training of a network on a user's own faces.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,38 +13,38 @@ use ebm_experiment::{Built, Inputs, Measure, Session, Training};
 use ebm_train::GradientTask;
 use ebm_train::model_file::file_digest;
 
-use super::{Batch, FaceTask, StreamSource, images, targets, whole_network};
+use super::{Batch, FaceTask, StreamSource, end_to_end_task, images, targets};
 use crate::config::ExperimentConfig;
 use crate::network::ENERGY;
 use crate::reproduce::{choose_refinement, report_repeated};
 use crate::saved::{BackboneSource, RunConfig, Saved, save, save_refinement};
 use crate::{Error, Result, biwi};
 
-/// Where faces with their targets are.
+/// A source of faces with targets.
 #[derive(Clone, Debug)]
 pub enum FaceSource {
     /// A folder of images with ages.
     Ages {
-        /// The folder.
+        /// Folder of the images.
         images: PathBuf,
-        /// CSV with the columns `file` and `age`; without it, every image of the folder with the age in its name.
+        /// CSV file with the columns `file` and `age`. Without it, every image with an age in its name is read.
         split: Option<PathBuf>,
-        /// Added to each age of `split` where names tell none: 0, or 21 for ages less 21.
+        /// Years to add to each age of `split`. If `None`, the ages in the file names decide between 0 and 21.
         shift: Option<f32>,
     },
-    /// A folder of images, with a CSV file of the column `file` and one of each coordinate.
+    /// A folder of images and a CSV file with the column `file` and one column for each coordinate.
     Listed {
-        /// The folder.
+        /// Folder of the images.
         images: PathBuf,
-        /// The CSV file.
+        /// Path of the CSV file.
         split: PathBuf,
     },
-    /// Images and poses as FSA-Net's BIWI files have them.
+    /// An npz file of images and poses, in the format of FSA-Net's BIWI files.
     Npz(PathBuf),
 }
 
 impl FaceSource {
-    /// Reads the faces, with targets of these coordinates.
+    /// Reads the faces, with the target coordinates named in `coordinates`.
     ///
     /// # Errors
     /// [`Error::Data`] when a file cannot be read or too many entries are defective.
@@ -64,26 +64,26 @@ impl FaceSource {
     }
 }
 
-/// A network that is trained end to end on one's own faces, by [`ebm_experiment::train`].
+/// The end-to-end training of a network on a user's own faces, for [`ebm_experiment::train`].
 #[derive(Clone, Debug)]
 pub struct FaceTraining {
-    /// The experiment.
+    /// Settings.
     pub config: ExperimentConfig,
-    /// The key of a baseline, or of the energy model.
+    /// Key of a baseline, or of the energy model.
     pub method: String,
-    /// Root of the initial values, the order and the samples.
+    /// Seed of the initial values, the order and the samples.
     pub seed: u64,
-    /// The images.
+    /// Images and targets.
     pub faces: FaceSource,
-    /// The share of the images that is kept for validation.
+    /// Fraction of the images that is held out for validation.
     pub validation: f64,
-    /// The backbone's pretrained weights; without them it begins with drawn ones.
+    /// Pretrained weights of the backbone. Without them, the initial weights are random.
     pub weights: Option<PathBuf>,
-    /// The run's folder, in which the best network is kept.
+    /// Folder of the run, which receives the best network.
     pub run: PathBuf,
 }
 
-/// Faces to train on, and others to judge a network by.
+/// Faces to train on, and faces held out for validation.
 pub struct FaceData {
     faces: Arc<Faces>,
     held_out: Arc<Faces>,
@@ -91,7 +91,7 @@ pub struct FaceData {
 }
 
 impl FaceTraining {
-    /// The settings that the network's file keeps.
+    /// Returns the settings that the network's file stores.
     fn saved(&self) -> RunConfig {
         let (method, experiment) = (self.method.clone(), self.config.clone());
         RunConfig {
@@ -131,10 +131,10 @@ impl Training for FaceTraining {
         for defect in &faces.quarantine.defects {
             session.progress.message(&format!("left out: {defect}"));
         }
-        let [faces, held_out] = parts(&faces, self.validation)?;
+        let [faces, held_out] = split(&faces, self.validation)?;
         report_repeated(&held_out, &faces, "validation", session.progress)?;
         let batches = if session.group.is_first() {
-            whole_batches(&self.config, &held_out, session.device)?
+            batches_in_order(&self.config, &held_out, session.device)?
         } else {
             vec![]
         };
@@ -145,7 +145,7 @@ impl Training for FaceTraining {
         let Self { config, method, seed, weights, .. } = &*self;
         let (weights, device, group) = (weights.as_deref(), session.device, session.group);
         let key = Key::new(*seed).split(method);
-        let (network, steps) = whole_network(config, method, key, &data.faces, weights, device, group)?;
+        let (network, steps) = end_to_end_task(config, method, key, &data.faces, weights, device, group)?;
         Ok(Built { network, settings: self.saved().to_toml()?, steps })
     }
 
@@ -169,9 +169,9 @@ impl Training for FaceTraining {
     }
 }
 
-/// All images of `faces` with their targets, as they are, in batches on `device`.
-fn whole_batches(config: &ExperimentConfig, faces: &Arc<Faces>, device: &Device) -> Result<Vec<Batch>> {
-    /// Images of a batch.
+/// Returns all `faces` with their targets, without augmentation, in batches on `device`.
+fn batches_in_order(config: &ExperimentConfig, faces: &Arc<Faces>, device: &Device) -> Result<Vec<Batch>> {
+    /// Images in a batch.
     const BATCH: usize = 32;
     let loader = FaceLoaderConfig::in_order(config.input.transform(false), BATCH);
     let mut found = Vec::new();
@@ -182,8 +182,8 @@ fn whole_batches(config: &ExperimentConfig, faces: &Arc<Faces>, device: &Device)
     Ok(found)
 }
 
-/// The images to train on, and those to validate on.
-fn parts(faces: &Faces, share: f64) -> Result<[Arc<Faces>; 2]> {
+/// Splits `faces` into images to train on and a fraction `share` to validate on.
+fn split(faces: &Faces, share: f64) -> Result<[Arc<Faces>; 2]> {
     const NAMES: [&str; 2] = ["train", "validation"];
     let names: Vec<&str> = faces.faces.iter().map(|face| face.name.as_str()).collect();
     let count = (names.len() as f64 * share).round() as usize;

@@ -1,4 +1,4 @@
-//! What is compared, and what comes of it.
+//! Options and results of a comparison of methods.
 
 use std::path::PathBuf;
 
@@ -10,60 +10,59 @@ use serde::{Deserialize, Serialize};
 use super::Row;
 use super::held_out::HeldOutRow;
 
-/// How often and where methods are compared.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The backbone's weight file.
+    /// Path of the backbone's weight file.
     pub backbone: PathBuf,
-    /// Seeds 0 … `seeds` − 1 of each box module and its tracker.
+    /// Number of seeds: each box module and its tracker have the seeds 0 to `seeds` − 1.
     pub seeds: u64,
-    /// Checkpoints, metrics, trained modules.
+    /// Folder of the run: checkpoints, metrics, trained modules.
     pub run: PathBuf,
-    /// Whether an interrupted run in `run` goes on: its trained modules are kept, and so are the boxes of its
-    /// trackers.
+    /// Whether to continue an interrupted run in `run`, with its trained modules and the boxes of its trackers.
     pub resume: bool,
-    /// Where box modules are trained. Trackers run on the CPU.
+    /// Device on which box modules are trained. Trackers run on the CPU.
     pub device: Device,
 }
 
-/// Sequences to measure on.
+/// A dataset to measure on.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// The dataset's name.
+    /// Name of the dataset.
     pub name: String,
-    /// Its sequences.
+    /// Sequences.
     pub sequences: Vec<Sequence>,
-    /// How its figures are computed.
+    /// Convention of its figures.
     pub convention: Convention,
 }
 
-/// The results with what is needed to draw them.
+/// Results of a comparison, with the curves to draw.
 #[derive(Default, Serialize)]
 pub struct Comparison {
-    /// One for each dataset, method and seed.
+    /// Results, one row for each dataset, method and seed.
     pub rows: Vec<Row>,
-    /// Of modules that were trained on still images, the held-out boxes.
+    /// Results on held-out boxes, for modules that were trained on still images.
     pub held_out: Vec<HeldOutRow>,
-    /// Success curves, the mean over seeds.
+    /// Success curves, averaged over seeds.
     pub curves: Vec<Curve>,
     /// Sequences that could not be tracked, with the reason.
     pub failed: Vec<FailedSequence>,
 }
 
-/// The success curve of a method on a dataset.
+/// Success curve of a method on a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// The dataset.
+    /// Name of the dataset.
     pub dataset: String,
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// Percent of the frames above each of evenly spaced thresholds from 0 to 1.
+    /// Percentage of the frames with an overlap above each of evenly spaced thresholds from 0 to 1.
     #[serde(with = "ebm_eval::json::per_cent")]
     pub success: Vec<f64>,
 }
 
 impl Comparison {
-    /// Adds a run's curve to the sum of its method's.
+    /// Adds the curve of a run to the sum of its method's curves.
     pub(super) fn add_curve(&mut self, dataset: &str, method: &str, success: &[f64]) {
         match self.curves.iter_mut().find(|curve| curve.dataset == dataset && curve.method == method) {
             Some(curve) => curve.success.iter_mut().zip(success).for_each(|(sum, value)| *sum += value),
@@ -74,7 +73,7 @@ impl Comparison {
         }
     }
 
-    /// After the last of `seeds` measurements of each method: sums of curves become means.
+    /// Divides the sums of curves by `seeds`, after the last measurement of each method.
     pub(super) fn finish(mut self, seeds: u64) -> Self {
         let all = self.curves.iter_mut().flat_map(|curve| &mut curve.success);
         all.for_each(|value| *value /= seeds as f64);

@@ -1,4 +1,4 @@
-//! A box module on sequences of one's own, as a training.
+//! Training of a box module on a user's own sequences.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,32 +20,32 @@ use crate::reproduce::{best_step_factor, data};
 use crate::saved::{BACKBONE, SavedConfig};
 use crate::{Error, Result};
 
-/// Batches of pairs that a module is judged on.
+/// Number of batches of pairs to validate on.
 const VALIDATION_BATCHES: usize = 8;
 
-/// The training of a box module on sequences of one's own: [`ebm_experiment::train`] runs it.
+/// The training of a box module on a user's own sequences, for [`ebm_experiment::train`].
 #[derive(Clone, Debug)]
 pub struct TrackerTraining {
-    /// The settings.
+    /// Settings.
     pub config: ExperimentConfig,
-    /// The method, by its key in the settings.
+    /// Key of the method in the settings.
     pub method: String,
-    /// The folder of the sequences, laid out like OTB: a folder each, with `img/` and `groundtruth_rect.txt`.
+    /// Folder of the sequences in OTB's layout: one folder each, with `img/` and `groundtruth_rect.txt`.
     pub sequences: PathBuf,
-    /// The share of the sequences, the last by name, that the module is judged on.
+    /// Fraction of the sequences, the last by name, that is held out for validation.
     pub validation: f64,
-    /// The weight file of the backbone, which stays as it is.
+    /// Path of the weight file of the frozen backbone.
     pub backbone: PathBuf,
-    /// Root of the initial values, the pairs and the samples.
+    /// Seed of the initial values, the pairs and the samples.
     pub seed: u64,
-    /// The run's folder.
+    /// Folder of the run.
     pub run: PathBuf,
 }
 
-/// The frozen backbone, and what a module on it is trained on and judged by.
+/// Frozen backbone, and data to train and to validate on.
 pub struct TrackerData {
     backbone: Arc<Backbone>,
-    /// To train on and to judge by, until they are pairs.
+    /// Sequences to train on and to validate on, until their pairs are built.
     sequences: [Vec<Sequence>; 2],
     pairs: Vec<PairFeatures>,
 }
@@ -61,13 +61,13 @@ impl TrackerTraining {
         Ok(ModuleTraining { config, method: config.method(&self.method)?, seed, backbone, device, group })
     }
 
-    /// What the module's file says of it.
+    /// Returns the settings to save with the module, and keeps a copy of the backbone in the run.
     fn saved(&self, backbone: &Arc<Backbone>, step_factor: f64) -> Result<SavedConfig> {
         let kept = keep_base(&self.backbone, &self.run, BACKBONE)?;
         Ok(self.module(backbone, &Device::Cpu, &Group::alone())?.saved(kept, step_factor))
     }
 
-    /// The share of the process of `module`'s group of the batches of pairs of frames of `sequences`.
+    /// Returns batches of pairs of frames of `sequences`, or this process's share of them in the group of `module`.
     fn pairs(
         &self,
         recipe: PairRecipe,
@@ -109,7 +109,7 @@ impl Training for TrackerTraining {
         for defect in &found.quarantine.defects {
             session.progress.message(&format!("left out: {defect}"));
         }
-        let sequences = parts(found.sequences, self.validation)?;
+        let sequences = split(found.sequences, self.validation)?;
         let backbone = Arc::new(Backbone::load(&self.backbone, session.device)?);
         Ok(TrackerData { backbone, sequences, pairs: Vec::new() })
     }
@@ -145,8 +145,8 @@ impl Training for TrackerTraining {
     }
 }
 
-/// The sequences to train on, and those to judge by: the last by name.
-fn parts(mut sequences: Vec<Sequence>, share: f64) -> Result<[Vec<Sequence>; 2]> {
+/// Splits off a fraction `share` of the sequences, the last by name, to validate on.
+fn split(mut sequences: Vec<Sequence>, share: f64) -> Result<[Vec<Sequence>; 2]> {
     let count = (sequences.len() as f64 * share).ceil() as usize;
     if count == 0 || count >= sequences.len() {
         let all = sequences.len();

@@ -1,5 +1,4 @@
-//! The trainings of all methods, side by side, with learning curves of boxes that are held out, and their modules in
-//! the tracker.
+//! Training of all methods side by side, with learning curves on held-out boxes, and tracking with the trained modules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use ebm_eval::tracking::merge;
 use ebm_train::{GradientTask, Group, Progress, RunSpec, keep_base, load_latest, train_run};
 
 use super::Row;
-use super::compare::{Comparison, Options, Test};
+use super::comparison::{Comparison, Options, Test};
 use super::data::pair_sampler;
 use super::held_out::{HeldOutRecord, HeldOutRow};
 use super::step_factor::{best_step_factor, box_accuracy};
@@ -28,10 +27,10 @@ use crate::saved::BACKBONE;
 use crate::tracker::Networks;
 use crate::training::{BoxModuleTask, ModuleTraining, PairFeatures, PairSource, StreamPairs, converted};
 
-/// What each method learns from with one seed, and how far it may go before the others have come as far.
+/// Sources of pairs, one for each method, and the number of steps after which the methods take turns.
 pub(super) type Pairs = (Vec<Box<dyn PairSource>>, usize);
 
-/// A set of held-out boxes, drawn once, with the features of the crops about them in half precision.
+/// A set of held-out boxes, drawn once, with the features of their crops in half precision.
 struct HeldOut {
     name: String,
     batches: Vec<PairFeatures>,
@@ -43,13 +42,13 @@ impl HeldOut {
     }
 }
 
-/// The trainings of all methods, side by side.
-pub(super) struct Course<'a> {
+/// A trainer of all methods, side by side, which also measures their modules.
+pub(super) struct MethodTrainer<'a> {
     pub config: &'a ExperimentConfig,
     pub options: &'a Options,
-    /// Where box modules are trained.
+    /// Backbone on the device of the training.
     pub backbone: Arc<Backbone>,
-    /// On the CPU, where trackers run.
+    /// Backbone on the CPU, where trackers run.
     tracking: Arc<Backbone>,
     sets: Vec<HeldOut>,
 }
@@ -58,7 +57,7 @@ pub(super) struct Course<'a> {
 struct Module<'a> {
     training: ModuleTraining<'a>,
     task: BoxModuleTask,
-    /// Completed steps.
+    /// Number of completed steps.
     done: usize,
 }
 
@@ -66,16 +65,16 @@ struct Module<'a> {
 struct Trained<'a> {
     method: &'a MethodConfig,
     seed: u64,
-    /// The factor of the configured step lengths that was chosen.
+    /// Chosen factor of the configured step lengths.
     step_factor: f64,
     network: BoxModule,
 }
 
-impl<'a> Course<'a> {
-    /// Reads the backbone.
+impl<'a> MethodTrainer<'a> {
+    /// Creates the trainer and loads the backbone.
     ///
     /// # Errors
-    /// When its file can not be read, or is another network's.
+    /// When the backbone's file cannot be read, or holds another network.
     pub fn new(config: &'a ExperimentConfig, options: &'a Options) -> Result<Self> {
         let Options { backbone: path, device, .. } = options;
         let backbone = Arc::new(Backbone::load(path, device)?);
@@ -99,7 +98,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Trains each method with each seed on its `pairs`, and measures the modules in the tracker.
+    /// Trains each method with each seed on its `pairs`, and measures the modules in the tracker on `tests`.
     pub fn compare(
         &self,
         tests: &[Test],
@@ -117,7 +116,7 @@ impl<'a> Course<'a> {
         Ok(outcome.finish(options.seeds))
     }
 
-    /// Trains a module by each method, in their order.
+    /// Trains a module by each method with one seed. Returns the modules in the order of the methods.
     fn train(
         &self,
         seed: u64,
@@ -153,14 +152,14 @@ impl<'a> Course<'a> {
         }
         let trained = |module: &Module<'_>| {
             let method = config.method(&module.training.method.key)?;
-            let mut rows = record.of(&method.key, seed, module.done * batch_size);
+            let mut rows = record.rows_of(&method.key, seed, module.done * batch_size);
             let step_factor = rows.next().map_or(1.0, |row| row.step_factor);
             Ok(Trained { method, seed, step_factor, network: module.network()? })
         };
         modules.iter().map(trained).collect()
     }
 
-    /// The steps of a module that an interrupted run completed.
+    /// Returns the number of steps that an interrupted run of a module completed.
     fn checkpoint(&self, method: &str, seed: u64) -> Result<usize> {
         let checkpoints = self.options.run.join(module_name(method, seed)).join("checkpoints");
         match load_latest(&checkpoints) {
@@ -171,7 +170,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Trains a module up to the steps that are called done, from its last checkpoint on where it has one.
+    /// Trains a module until it has `module.done` steps, from its last checkpoint if it has one.
     fn advance(&self, module: &mut Module<'_>, resume: bool, progress: &mut dyn Progress) -> Result<()> {
         let ModuleTraining { method, seed, .. } = module.training;
         let (name, text) = (module_name(&method.key, seed), self.config.to_toml()?);
@@ -180,7 +179,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Chooses a module's step lengths, saves it, and records its boxes, unless that was done.
+    /// Chooses a module's step lengths, saves the module, and records its held-out boxes, unless the record has them.
     fn measure(
         &self,
         module: &Module<'_>,
@@ -190,7 +189,7 @@ impl<'a> Course<'a> {
         let ModuleTraining { config, method, seed, .. } = module.training;
         let name = &method.key;
         let pairs = module.done * config.training.batch_size;
-        if record.of(name, seed, pairs).next().is_some() {
+        if record.rows_of(name, seed, pairs).next().is_some() {
             return Ok(());
         }
         let network = module.network()?;
@@ -210,7 +209,7 @@ impl<'a> Course<'a> {
         for HeldOutRow { set, boxes, before, after, .. } in &rows {
             progress.message(&format!("{name}: {set}: {boxes} boxes, IoU {before:.4}, refined {after:.4}"));
         }
-        // What is not the last has a folder of its own beside the run's.
+        // A module before the last step has its own folder beside the run's.
         let mut folder = module_name(name, seed);
         if module.done < config.training.steps() {
             folder = format!("{folder}-{pairs}");
@@ -223,8 +222,8 @@ impl<'a> Course<'a> {
         record.add(rows)
     }
 
-    /// A trained module in the tracker, on every dataset, as often as the settings say. The boxes go to the
-    /// module's own directory.
+    /// Tracks with a trained module on every dataset, with the configured number of repetitions. Boxes are written to
+    /// the module's directory.
     fn track(
         &self,
         tests: &[Test],
@@ -236,7 +235,7 @@ impl<'a> Course<'a> {
         let backbone = Arc::clone(&self.tracking);
         let networks = Networks { backbone, boxes: network, refinement, density: None, device: Device::Cpu };
         let module = self.options.run.join(module_name(&method.key, seed));
-        // One sequence at a time: the rows tell how fast a tracker is.
+        // One sequence at a time, because the rows report the speed of a tracker.
         let runs = Runs { repetitions: self.config.repetitions, workers: 1 };
         for test in tests {
             progress.message(&format!("{}, seed {seed}, on {}", method.key, test.name));
@@ -254,13 +253,13 @@ impl<'a> Course<'a> {
     }
 }
 
-/// The directory of a module within a run.
+/// Returns the name of a module's directory within a run.
 fn module_name(method: &str, seed: u64) -> String {
     format!("{method}-{seed}")
 }
 
 impl Module<'_> {
-    /// The module as it predicts, on the CPU.
+    /// Returns the module for prediction, on the CPU.
     fn network(&self) -> Result<BoxModule> {
         let constants = self.task.store().constants()?;
         BoxModule::new(self.task.module().config(), constants.var_builder(DType::F32, &Device::Cpu))

@@ -1,4 +1,4 @@
-//! The loader of images.
+//! Loader of images.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use serde::Serialize;
 use super::Run;
 use crate::pictures::{ANNOTATIONS, IMAGES, MADE};
 
-/// What an epoch made, for the peer to compare with what it makes itself.
+/// Statistics of an epoch, with which the peer compares its own.
 #[derive(Debug, Serialize)]
 pub struct Made {
-    /// Of a batch.
+    /// Shape of a batch.
     shape: [usize; 4],
-    /// Of each channel's numbers in all images.
+    /// Mean of each channel over all images.
     means: [f64; 3],
 }
 
-/// The `pictures`, in order: decoded, resized with Pillow's filter, normalised, batch by batch. What comes out
-/// is written beside them.
+/// Prepares an epoch of the `pictures` in order: decoded, resized with Pillow's filter, normalised, in batches. Writes
+/// the epoch's statistics beside the pictures.
 pub fn epoch(pictures: &Path, batch_size: usize, short_side: usize, workers: usize) -> Result<Run> {
     let options = LoadOptions::new(Purpose::Eval);
     let dataset = CocoDataset::load(&pictures.join(ANNOTATIONS), &pictures.join(IMAGES), &options)?;
-    // Sides that are multiples of 32, as those of the work are, are not padded.
+    // The work's sides are multiples of 32, so that images are not padded.
     let resize = ResizeRule { short_side, max_side: 2 * short_side };
     let transform = Transform { resize, resample: Resample::Pillow, normalise: Normalise::IMAGENET };
     let config = LoaderConfig::eval(transform, batch_size).with_workers(workers);

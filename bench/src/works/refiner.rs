@@ -1,4 +1,4 @@
-//! A step of the training of a box refiner.
+//! Training step of a box refiner.
 
 use anyhow::{Result, anyhow, bail};
 use candle_core::Tensor;
@@ -14,7 +14,7 @@ use super::resnet::images;
 use super::{Place, Run};
 use crate::work::{Images, Size};
 
-/// The same images with the same objects in every step.
+/// Source with the same images and objects in every step.
 struct Same {
     pixels: Tensor,
     size: Size,
@@ -29,7 +29,7 @@ impl BatchSource for Same {
     }
 }
 
-/// The gradients in pyramid and head, without the optimiser.
+/// Prepares the gradients in pyramid and head, without the optimiser.
 pub fn step(place: &Place<'_>, batch: usize, objects: usize, samples: usize, size: Size) -> Result<Run> {
     let mut config = RefinerConfig::embedded("refiner")?;
     config.objects = objects;

@@ -1,4 +1,4 @@
-//! `ebm predict table`.
+//! `ebm predict table`: predictions for the rows of a table.
 
 use std::path::PathBuf;
 
@@ -15,22 +15,22 @@ use crate::model_path::ModelPath;
 pub struct TableArgs {
     /// A CSV file with the columns of the fit.
     data: PathBuf,
-    /// The folder of a fit, or hub:OWNER/NAME.
+    /// Folder of a fit, or hub:OWNER/NAME.
     #[arg(long)]
     run: ModelPath,
-    /// The CSV file to write, with a row for each row; without it, standard output.
+    /// CSV file for the predictions, one row for each row of the data; by default standard output.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// The probabilities of the quantiles.
+    /// Probabilities of the quantiles.
     #[arg(long, value_delimiter = ',', default_values_t = [0.05, 0.25, 0.75, 0.95])]
     quantiles: Vec<f64>,
-    /// How much the regions hold.
+    /// Probability mass of the regions.
     #[arg(long, default_value_t = 0.9)]
     region: f64,
-    /// Draws from each density.
+    /// Number of samples from each density.
     #[arg(long, default_value_t = 0)]
     samples: usize,
-    /// Seed of the draws.
+    /// Seed of the samples.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -96,7 +96,7 @@ fn header(args: &TableArgs, regressor: &TabularRegressor, predictions: &[Predict
     names
 }
 
-/// Median, mode, quantiles, region and draws. A region of several intervals has a bar between them.
+/// Returns a density's median, mode, quantiles, region and samples. The intervals of a region are separated by bars.
 fn of_density(args: &TableArgs, density: &TargetDensity, mass: f64, key: Key) -> Result<Vec<String>> {
     let mode = density.modes().first().copied().unwrap_or(f64::NAN);
     let mut cells = vec![density.quantile(0.5)?.to_string(), mode.to_string()];

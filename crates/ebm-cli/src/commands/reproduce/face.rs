@@ -19,27 +19,28 @@ use crate::table_spec::joined;
 pub struct FaceArgs {
     #[command(flatten)]
     task: TaskArgs,
-    /// Train the energy models of the settings' `ablation`, with other σ, and of their `objectives` as well, with seed 0.
+    /// Also train the energy models of the settings' `ablation`, with other σ, and of their `objectives`, with seed 0.
     #[arg(long)]
     ablation: bool,
-    /// The backbone's weights, of the kind that the settings name; by default a known MobileFaceNet in --weights, or
-    /// of --scale paper a ResNet-50.
+    /// Weights of the backbone that the settings name; by default a known MobileFaceNet in --weights, or a ResNet-50 at
+    /// paper scale.
     #[arg(long)]
     trunk: Option<PathBuf>,
-    /// Results of the validation images, to choose settings by: those that results are otherwise of are not looked at.
+    /// Report results on the validation images, to choose settings by. The images that results are otherwise of are not
+    /// used.
     #[arg(long)]
     on_validation: bool,
 }
 
-/// A table of the paper for faces.
+/// Reproduction of a table for faces.
 pub struct Faces {
-    /// What is predicted.
+    /// Task of the table.
     pub task: Task,
-    /// How it was asked for.
+    /// Arguments of the command.
     pub args: FaceArgs,
 }
 
-/// Where Pointing'04 is below the datasets.
+/// Folder of Pointing'04 in the folder of datasets.
 const POINTING: &str = "pointing04";
 
 impl Reproduction for Faces {
@@ -74,7 +75,7 @@ impl Reproduction for Faces {
         format!("{}_{}", self.task.key(), scale.name())
     }
 
-    /// Heads on fixed features are small: the CPU trains them.
+    /// Opens the device. Heads on fixed features are small, so the CPU trains them.
     fn device(&self, scale: Scale) -> Result<Device> {
         if scale == Scale::Paper { self.args.task.device.open_single() } else { Ok(Device::Cpu) }
     }
@@ -112,7 +113,7 @@ impl Reproduction for Faces {
 }
 
 impl Faces {
-    /// The folder in which the backbone's weights are looked for, and their file.
+    /// Returns the folder in which the backbone's weights are looked for, and their file if it exists.
     fn trunk(&self, scale: Scale) -> (PathBuf, Option<PathBuf>) {
         let names = trunks(scale).1.iter();
         let known = |folder: &Path| names.clone().map(|name| folder.join(name)).find(|path| path.is_file());
@@ -120,7 +121,7 @@ impl Faces {
         (folder, self.args.trunk.clone().or(file))
     }
 
-    /// The images; of each fold, where there are folds.
+    /// Reads the images, of each fold if there are folds.
     fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Vec<Data>> {
         let datasets = &self.args.task.datasets;
         let mut parts = match at.scale {
@@ -140,7 +141,7 @@ impl Faces {
     }
 }
 
-/// What a scale's backbone is, and the names of pretrained ones, best first.
+/// Returns the name of a scale's backbone and the file names of its pretrained weights, best first.
 fn trunks(scale: Scale) -> (&'static str, &'static [&'static str]) {
     match scale {
         Scale::Paper => {
@@ -150,7 +151,7 @@ fn trunks(scale: Scale) -> (&'static str, &'static [&'static str]) {
     }
 }
 
-/// The tables for people.
+/// Returns the tables as text.
 fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let over = if outcome.step_lengths.len() > 1 { "folds and seeds" } else { "seeds" };
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! The tables of `ebm reproduce age` and `head-pose`, for readers and as CSV, and their figures.
+//! Tables of `ebm reproduce age` and `head-pose`, as text and as CSV, and their figures.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, PairedRow, Row
 use crate::picture::{density_panel, grid, level};
 use crate::table_spec::{Group, TableSpec, grouped, joined};
 
-/// What a row of a table is called, whose figures it has, and what was published of it.
+/// Row of a table: its title, the method of its results, and the published results.
 struct Line {
     title: String,
     key: String,
@@ -24,19 +24,19 @@ impl Line {
         Self { title: title.to_owned(), key: key.to_owned(), refined, published }
     }
 
-    /// A value of the rows of its method.
+    /// Returns the finite values of the method's rows.
     fn each(&self, outcome: &Outcome, refined: bool, value: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
         let rows = outcome.rows.iter().filter(|row| row.method == self.key && row.refined == refined);
         rows.filter_map(value).filter(|value| value.is_finite()).collect()
     }
 }
 
-/// A published mean with its spread.
+/// Formats a published mean and its spread.
 fn published(figure: Option<[f64; 2]>) -> Option<String> {
     figure.map(|[mean, spread]| format!("{mean:.2} ± {spread:.2}"))
 }
 
-/// Each method before and after refinement, then the energy model alone.
+/// Returns the table of each method before and after refinement, and of the energy model alone.
 pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let methods = config.methods.iter().map(|method| {
         let figures = [method.published, method.published_refined].map(published);
@@ -60,7 +60,7 @@ pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
         .render(methods.chain(quoted).chain(alone))
 }
 
-/// The error of each coordinate before and after refinement, and the paper's.
+/// Returns the table of each coordinate's error before and after refinement, beside the paper's.
 pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let methods = config.methods.iter().flat_map(|method| {
         [(false, ""), (true, ", refined")].map(|(refined, suffix)| {
@@ -86,7 +86,7 @@ pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Strin
     table.render(methods.chain(quoted))
 }
 
-/// The figures of a [`DensityRow`] and their columns.
+/// Returns the names and values of a [`DensityRow`]'s columns.
 fn density_figures(row: &DensityRow) -> Vec<(&'static str, f64)> {
     let c = &row.calibration;
     let mut figures = vec![
@@ -107,7 +107,7 @@ fn density_figures(row: &DensityRow) -> Vec<(&'static str, f64)> {
     figures
 }
 
-/// What is known of the densities, the mean over folds and seeds.
+/// Returns the table of the densities' metrics, as means over folds and seeds.
 pub fn calibration(rows: &[DensityRow]) -> Result<String> {
     type Own<'a> = Group<'a, (&'a String, &'a String), DensityRow>;
     let figures = rows.first().map(density_figures).unwrap_or_default();
@@ -122,7 +122,7 @@ pub fn calibration(rows: &[DensityRow]) -> Result<String> {
         .render(grouped(rows, |row| (&row.method, &row.coordinate)))
 }
 
-/// What refinement changes, the mean over folds.
+/// Returns the table of the differences that refinement makes, one row for each method and fold.
 pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let rows = outcome.paired.iter().map(|row| Ok((config.method(&row.method)?.title.clone(), row)));
     let rows = rows.collect::<Result<Vec<_>>>()?;
@@ -137,7 +137,7 @@ pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
         .render(rows)
 }
 
-/// The studies of the energy model.
+/// Returns the table of the energy model's ablation and objectives.
 pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let title = |key: &String| {
         let known = config.objectives.iter().find(|objective| objective.key == *key);
@@ -154,9 +154,9 @@ pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> 
         .render(&outcome.ablation)
 }
 
-/// Writes `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
-/// calibrated, and `ablation.csv` where energy models were compared; each of their rows begins with when, on what and
-/// with which images it was measured. Beside them `paired.csv`: what refinement changes.
+/// Writes CSV files: `results.csv` with a row for each method and seed, before and after refinement, `calibration.csv`
+/// if densities were calibrated, and `ablation.csv` if energy models were compared. Their rows begin with the date, the
+/// machine and the images of the measurement. `paired.csv` has the differences that refinement makes.
 pub fn csv_files(
     run: &Path,
     config: &ExperimentConfig,
@@ -170,7 +170,7 @@ pub fn csv_files(
         rows = rows.known("fold", |row: &Row| row.fold);
         densities = densities.known("fold", |row: &DensityRow| row.fold);
     }
-    // One coordinate is the mean itself.
+    // With a single coordinate its error is the mean itself.
     let coordinates = config.coordinates.iter().filter(|_| config.dim() > 1);
     rows.text("method", |row| row.method.clone())
         .text("refined", |row| row.refined)
@@ -213,7 +213,7 @@ pub fn csv_files(
         .write_csv(&run.join("paired.csv"), &outcome.paired)
 }
 
-/// Columns that begin a CSV file: when, on what and with which images its rows were measured.
+/// Returns the columns that begin a CSV file: date, machine, scale, split and number of images.
 fn measured<'a, R>(scale: &'a str, split: &'a str, images: usize) -> TableSpec<'a, R> {
     let table = TableSpec::measured().text("scale", move |_| scale);
     table.text("split", move |_| split).text("images", move |_| images)

@@ -22,24 +22,24 @@ use crate::progress::Console;
 pub struct TrackingArgs {
     #[command(flatten)]
     task: TaskArgs,
-    /// The supplement's ablation instead of Table 3: of the standard deviations of Eq. 5.
+    /// Run the supplement's ablation of Eq. 5's standard deviations instead of Table 3.
     #[arg(long, value_parser = ["sigma"])]
     ablation: Option<String>,
-    /// Which methods of Table 3, by key; all of them by default.
+    /// Methods of Table 3, by key; by default all.
     #[arg(long, value_delimiter = ',')]
     methods: Vec<String>,
-    /// Stills: images to learn from, a COCO file of annotations and the folder of its images. May be given
-    /// several times.
+    /// Scale stills: training images, as a COCO annotation file and the folder of its images. May be given several
+    /// times.
     #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
     stills: Vec<Annotated>,
-    /// Stills: images to measure boxes on meanwhile and to choose step lengths on, likewise.
+    /// Scale stills: images to evaluate boxes and to choose step lengths on, given like --stills.
     #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
     held_out: Vec<Annotated>,
-    /// The backbone's weights, a ResNet's or an EfficientNet-Lite0's, instead of the ResNet-18 among the weights;
-    /// where there is none, mini and stills take the EfficientNet-Lite0 in this program.
+    /// Weights of the backbone, a ResNet or EfficientNet-Lite0, instead of the ResNet-18 among the weights. If there is
+    /// none, mini and stills take the EfficientNet-Lite0 in this program.
     #[arg(long, value_name = "FILE")]
     backbone: Option<PathBuf>,
-    /// Mini, stills: a folder of sequences laid out like OTB to measure on as well.
+    /// Scales mini and stills: folder of sequences laid out like OTB to evaluate on as well.
     #[arg(long)]
     sequences: Option<PathBuf>,
 }
@@ -129,13 +129,14 @@ impl Reproduction for TrackingArgs {
 }
 
 impl TrackingArgs {
-    /// The folder in which a ResNet-18 is looked for, and the weights of the backbone: those that were given, or its.
+    /// Returns the folder in which a ResNet-18 is looked for, and the backbone's weights: the given ones, or the
+    /// folder's.
     fn given_backbone(&self) -> (PathBuf, Option<PathBuf>) {
         let (folder, file) = self.task.weights(resnet18);
         (folder, self.backbone.clone().or(file))
     }
 
-    /// The weights of the backbone: where there are none those in this program, which go into the run.
+    /// Returns the weights of the backbone. If there are none, the weights in this program are written into the run.
     fn backbone(&self, run: &Path) -> Result<PathBuf> {
         if let (_, Some(path)) = self.given_backbone() {
             return Ok(path);
@@ -147,7 +148,7 @@ impl TrackingArgs {
         Ok(path)
     }
 
-    /// What is learned from and measured on at every scale but the paper's.
+    /// Returns the data for training and evaluation at every scale but the paper's.
     fn data(&self) -> Result<StillsData> {
         let real = match &self.sequences {
             Some(root) => {
@@ -174,7 +175,7 @@ impl TrackingArgs {
     }
 }
 
-/// The ResNet-18 in the folder `weights`: the first file by name that begins with `resnet18` and ends with
+/// Returns the ResNet-18 in the folder `weights`: the first file by name that begins with `resnet18` and ends with
 /// `.safetensors` or `.pth`.
 fn resnet18(weights: &Path) -> Option<PathBuf> {
     let paths = weights.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));

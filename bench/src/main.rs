@@ -1,4 +1,4 @@
-//! Our side of `bench/compare.py`, which times networks and kernels in turn with PyTorch and runtimes.
+//! Our side of `bench/compare.py`, which times networks and kernels of this project, PyTorch and runtimes in turn.
 //!
 //! | file | content |
 //! |---|---|

@@ -12,10 +12,9 @@ use super::work::{Size, Task};
 pub const ANNOTATIONS: &str = "annotations.json";
 pub const IMAGES: &str = "images";
 /// Name of the file with our side's statistics, in the folder of the pictures.
-pub const MADE: &str = "made.json";
+pub const STATISTICS: &str = "made.json";
 
-/// Writes generated scenes, always the same, as JPEGs of quality 90 into `folder`. Does nothing for a task that reads
-/// no pictures.
+/// Writes generated scenes into `folder`, always the same, as JPEGs of quality 90, if the task reads any.
 ///
 /// # Errors
 /// If they cannot be written.

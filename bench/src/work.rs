@@ -7,8 +7,7 @@ use serde::Serialize;
 
 pub use task::{Climb, Images, Size, Task, Widths};
 
-/// Peers: forms of PyTorch, and runtimes of exported networks. `compare.py` knows which may be missing. `FORM=WORK` is
-/// another work of ours.
+/// Peers: forms of PyTorch, and runtimes of exported networks (`compare.py`). `FORM=WORK` is another work of ours.
 const LAYOUTS: &[&str] = &["eager", "channels_last"];
 const ON_MAPS: &[&str] = &["eager", "channels_last", "compile"];
 const ON_ROWS: &[&str] = &["eager", "compile"];
@@ -207,8 +206,7 @@ impl Sizes {
         ]
     }
 
-    /// Returns the works of whole steps of a program on a CPU: a refiner's training step, a tracker's frame, an epoch
-    /// of the loader.
+    /// Returns the works of a refiner's training step, a tracker's frame and an epoch of the loader, on a CPU.
     fn whole(self) -> Vec<Work> {
         let refiner = Task::RefinerStep {
             images: self.by(16, 2),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// Builds `ebm` and replaces this process by `ebm <command> <arguments>`, run from `root`.
 pub fn run(root: &Path, command: &[&str], arguments: &[OsString]) -> Result<i32> {
     let executable = build(root)?;
-    become_it(Command::new(executable).args(command).args(arguments).current_dir(root))
+    replace_process(Command::new(executable).args(command).args(arguments).current_dir(root))
 }
 
 /// Builds `ebm` in release mode and returns the executable's path. Cargo's messages go to stderr.
@@ -80,26 +80,22 @@ fn forget_package(command: &mut Command) {
     }
 }
 
-/// Replaces this process by `command`, which then owns the terminal and the signals and determines the exit code.
-/// Returns the command's exit code where the system cannot replace a process.
-///
-/// # Errors
-///
-/// If the program could not be started.
-pub fn become_it(command: &mut Command) -> Result<i32> {
+/// Replaces this process by `command`, which then owns the terminal, the signals and the exit code. Returns the exit
+/// code where the system cannot replace a process, and an error if the program could not be started.
+pub fn replace_process(command: &mut Command) -> Result<i32> {
     let program = command.get_program().to_owned();
     forget_package(command);
-    replace(command).with_context(|| format!("cannot start {}", program.display()))
+    exec(command).with_context(|| format!("cannot start {}", program.display()))
 }
 
 #[cfg(unix)]
-fn replace(command: &mut Command) -> std::io::Result<i32> {
+fn exec(command: &mut Command) -> std::io::Result<i32> {
     use std::os::unix::process::CommandExt;
     Err(command.exec())
 }
 
 #[cfg(not(unix))]
-fn replace(command: &mut Command) -> std::io::Result<i32> {
+fn exec(command: &mut Command) -> std::io::Result<i32> {
     Ok(command.status()?.code().unwrap_or(1))
 }
 

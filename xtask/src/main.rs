@@ -57,9 +57,8 @@ enum Task {
     ///
     /// Builds `ebm` in release mode, unless `--ebm PATH` gives one, and runs the test `attack` of ebm-cli on it.
     Attack {
-        /// Options of the attack: `--cases N` limits the cases of each kind, `--only KIND,KIND` selects kinds, `--case
-        /// NUMBER` runs one case and keeps its folder, `--seconds N` limits the time of a process, `--ebm PATH` names
-        /// the program.
+        /// Options: `--cases N` of each kind at most, `--only KIND,KIND`, `--case NUMBER`, which keeps its folder,
+        /// `--seconds N` for each process at most, `--ebm PATH`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
@@ -103,7 +102,7 @@ fn main() {
 
 /// Replaces this process by a script of this repository.
 fn script(path: &str, argument: Option<OsString>) -> Result<i32> {
-    ebm::become_it(Command::new("bash").arg(path).args(argument).current_dir(root()))
+    ebm::replace_process(Command::new("bash").arg(path).args(argument).current_dir(root()))
         .with_context(|| format!("this task needs bash; without it, run what {path} says"))
 }
 
@@ -133,7 +132,7 @@ fn attack(mut arguments: Vec<String>) -> Result<i32> {
     }
     let mut cargo = ebm::cargo();
     cargo.args(ATTACK.split(' ')).env("EBM_ATTACK", arguments.join("\n")).current_dir(root());
-    ebm::become_it(&mut cargo)
+    ebm::replace_process(&mut cargo)
 }
 
 /// Returns the folder of the workspace's Cargo.toml.

@@ -51,8 +51,7 @@ pub enum Task {
         #[serde(flatten)]
         images: Images,
     },
-    /// Training step of a ResNet: a forward pass with the batch's statistics, the mean of C5², and its gradients in all
-    /// parameters.
+    /// Training step of a ResNet with the batch's statistics: the mean of C5², and its gradients in all parameters.
     ResnetStep {
         depth: usize,
         #[serde(flatten)]

@@ -23,7 +23,7 @@ fn tensors(place: &Place<'_>, channels: usize, size: Size) -> Result<[Tensor; 3]
     ])
 }
 
-/// Prepares the inference of a layer between others: input and output have their channels innermost.
+/// Prepares the inference of a layer inside a network: input and output have their channels innermost.
 pub fn forward(place: &Place<'_>, channels: usize, size: Size) -> Result<Run> {
     place.freeze();
     let [x, ..] = tensors(place, channels, size)?;

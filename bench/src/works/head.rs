@@ -8,8 +8,7 @@ use ebm_ops::{Workspace, backward as gradients, linear, relu};
 
 use super::{Place, Run};
 
-/// Prepares layers of these widths on `rows` rows. With `backward`, the gradients of the output's sum in input and
-/// parameters.
+/// Prepares layers of these widths on `rows` rows. With `backward`, the gradients of the output's sum.
 pub fn prepare(place: &Place<'_>, widths: [usize; 4], rows: usize, backward: bool) -> Result<Run> {
     if !backward {
         // Inference: parameters and input stay out of the graph.

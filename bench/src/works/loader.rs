@@ -12,11 +12,11 @@ use ebm_data::transform::{Normalise, Resample, ResizeRule, Transform};
 use serde::Serialize;
 
 use super::Run;
-use crate::pictures::{ANNOTATIONS, IMAGES, MADE};
+use crate::pictures::{ANNOTATIONS, IMAGES, STATISTICS};
 
 /// Statistics of an epoch, with which the peer compares its own.
 #[derive(Debug, Serialize)]
-pub struct Made {
+pub struct EpochStatistics {
     /// Shape of a batch.
     shape: [usize; 4],
     /// Mean of each channel over all images.
@@ -33,7 +33,7 @@ pub fn epoch(pictures: &Path, batch_size: usize, short_side: usize, workers: usi
     let transform = Transform { resize, resample: Resample::Pillow, normalise: Normalise::IMAGENET };
     let config = LoaderConfig::eval(transform, batch_size).with_workers(workers);
     let loader = Loader::new(Arc::new(dataset), config, Key::new(0))?;
-    write_atomic(&pictures.join(MADE), &serde_json::to_vec(&made(&loader)?)?)?;
+    write_atomic(&pictures.join(STATISTICS), &serde_json::to_vec(&epoch_statistics(&loader)?)?)?;
     Ok(Box::new(move || {
         let mut images = 0;
         for batch in loader.epoch(0)? {
@@ -43,19 +43,19 @@ pub fn epoch(pictures: &Path, batch_size: usize, short_side: usize, workers: usi
     }))
 }
 
-fn made(loader: &Loader) -> Result<Made> {
-    let mut made = Made { shape: [0; 4], means: [0.0; 3] };
+fn epoch_statistics(loader: &Loader) -> Result<EpochStatistics> {
+    let mut statistics = EpochStatistics { shape: [0; 4], means: [0.0; 3] };
     let mut images = 0;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (count, channels, height, width) = batch.shape;
-        made.shape = [count, channels, height, width];
+        statistics.shape = [count, channels, height, width];
         images += count;
         for (plane, numbers) in batch.data.chunks_exact(height * width).enumerate() {
             let sum: f64 = numbers.iter().copied().map(f64::from).sum();
-            made.means[plane % channels] += sum / numbers.len() as f64;
+            statistics.means[plane % channels] += sum / numbers.len() as f64;
         }
     }
-    made.means = made.means.map(|sum| sum / images as f64);
-    Ok(made)
+    statistics.means = statistics.means.map(|sum| sum / images as f64);
+    Ok(statistics)
 }

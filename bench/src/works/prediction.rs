@@ -80,8 +80,7 @@ pub fn refinement(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -
     Ok(Box::new(move || Ok(Box::new(refine(&head, &features, &y0, &ascent)?))))
 }
 
-/// Prepares Faster-RCNN's candidates in one image. If `steps` is above 0, also the refinement of boxes on the same
-/// features.
+/// Prepares Faster-RCNN's candidates in an image and, with `steps`, the refinement of boxes on the same features.
 pub fn detector(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> Result<Run> {
     let Climb { boxes: count, steps, precision } = climb;
     place.freeze();
@@ -105,8 +104,7 @@ pub fn detector(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> 
     }))
 }
 
-/// Prepares direct age regression. If `steps` is above 0, also the refinement of its estimates (Algorithm S2) on the
-/// same features.
+/// Prepares direct age regression and, with `steps`, the refinement of its estimates (Algorithm S2).
 pub fn age(place: &Place<'_>, batch: usize, side: usize, steps: usize) -> Result<Run> {
     place.freeze();
     let vb = place.var_builder();
@@ -118,11 +116,11 @@ pub fn age(place: &Place<'_>, batch: usize, side: usize, steps: usize) -> Result
     let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?;
     let x = images(place, Images { batch, size: Size { height: side, width: side } })?;
     let estimate = move |features: &Tensor| Ok(baseline.predict(&direct.forward(features)?)?);
-    Ok(climbing(move || Ok(trunk.features(&x, false)?), estimate, energy, steps))
+    Ok(age_run(move || Ok(trunk.features(&x, false)?), estimate, energy, steps))
 }
 
 /// Returns a run that computes the `estimate` from `features` and, if `steps` is above 0, a refinement with f.
-fn climbing(
+fn age_run(
     features: impl Fn() -> Result<Tensor> + 'static,
     estimate: impl Fn(&Tensor) -> Result<Tensor> + 'static,
     energy: ebm_face::EnergyHead,

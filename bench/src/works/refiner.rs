@@ -15,13 +15,13 @@ use super::{Place, Run};
 use crate::work::{Images, Size};
 
 /// Source with the same images and objects in every step.
-struct Same {
+struct FixedBatch {
     pixels: Tensor,
     size: Size,
     objects: Vec<Objects>,
 }
 
-impl BatchSource for Same {
+impl BatchSource for FixedBatch {
     fn batch(&mut self, _step: usize) -> ebm_detect::Result<CachedBatch> {
         let sizes = vec![(self.size.height, self.size.width); self.objects.len()];
         let images = ImageBatch { pixels: self.pixels.clone(), sizes };
@@ -43,7 +43,7 @@ pub fn step(place: &Place<'_>, batch: usize, objects: usize, samples: usize, siz
     let (boxes, _) = boxes(batch * objects, size, 2);
     let of_image = |boxes: &[_]| boxes.iter().map(|&bbox| (bbox, 0)).collect();
     let objects = boxes.chunks_exact(objects).map(of_image).collect();
-    let source = Box::new(Same { pixels, size, objects });
+    let source = Box::new(FixedBatch { pixels, size, objects });
     let mut task = RefinerTask::new(network, place.store.clone(), source, &config, Key::new(0))?;
     Ok(Box::new(move || Ok(Box::new(task.step(0).map_err(|error| anyhow!(error))?))))
 }

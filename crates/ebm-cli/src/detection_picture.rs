@@ -23,13 +23,13 @@ const AROUND: f64 = 0.35;
 const SIDE: usize = 320;
 
 /// Detection with the intervals that hold its edges with probability 0.9.
-pub struct Found {
+pub struct DetectionWithEdges {
     pub detection: Detection,
     /// Intervals of left, top, right and bottom; `None` without a density or where its samples have no spread.
     pub edges: Option<[Region; 4]>,
 }
 
-impl Found {
+impl DetectionWithEdges {
     pub fn new(detection: Detection) -> Result<Self> {
         let edges = match detection.density.as_ref().map(BoxDensity::edge_intervals) {
             None | Some(Err(Error::Core(ebm_core::Error::NoSpread { .. }))) => None,
@@ -48,7 +48,7 @@ impl Found {
 /// Draws the boxes into the image, each refined box with its class and score. Boxes with a density get the bands in
 /// which their edges lie. The bands are grey where the density has too few effective samples, and a line at the bottom
 /// says so. `truth` holds labels and boxes.
-pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> Result<Image> {
+pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[DetectionWithEdges]) -> Result<Image> {
     let longest = image.width.max(image.height);
     let size = (longest as f64 / UNIT).round().max(1.0);
     let mut canvas = Canvas::whole(image.clone()).enlarged((ROOMY / longest).max(1));
@@ -59,7 +59,7 @@ pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> R
     }
     let mark = |bbox, colour, text| Mark { bbox, colour, thickness: 2 * size as usize, text };
     let truth = truth.iter().map(|&(_, bbox)| mark(bbox, TRUTH, String::new()));
-    let boxes = found.iter().flat_map(|Found { detection, .. }| {
+    let boxes = found.iter().flat_map(|DetectionWithEdges { detection, .. }| {
         [mark(detection.before, BEFORE, String::new()), mark(detection.bbox, AFTER, caption(detection))]
     });
     let marks: Vec<Mark> = truth.chain(boxes).collect();
@@ -71,7 +71,7 @@ fn caption(found: &Detection) -> String {
 }
 
 /// Returns a warning that names the detections with unreliable densities, or an empty text if there are none.
-fn warning(found: &[Found]) -> String {
+fn warning(found: &[DetectionWithEdges]) -> String {
     let doubtful = found.iter().filter(|found| !found.is_reliable());
     let names: Vec<String> = doubtful.map(|found| caption(&found.detection)).collect();
     match names.as_slice() {
@@ -82,8 +82,12 @@ fn warning(found: &[Found]) -> String {
 
 /// Draws the density of a detection's upper right corner together with its boxes. Returns `None` if no density was
 /// computed or its samples have no spread.
-pub fn panel(image: &Image, truth: &[(usize, [f64; 4])], found: &Found) -> Result<Option<Image>> {
-    let Found { detection, edges: Some(_) } = found else { return Ok(None) };
+pub fn panel(
+    image: &Image,
+    truth: &[(usize, [f64; 4])],
+    found: &DetectionWithEdges,
+) -> Result<Option<Image>> {
+    let DetectionWithEdges { detection, edges: Some(_) } = found else { return Ok(None) };
     let Some(density) = &detection.density else { return Ok(None) };
     let [x, y, width, height] = detection.bbox;
     let around = AROUND * width.max(height);
@@ -106,11 +110,11 @@ pub fn panel(image: &Image, truth: &[(usize, [f64; 4])], found: &Found) -> Resul
 mod tests {
     use super::*;
 
-    fn found(bbox: [f64; 4], edges: Option<[f64; 4]>) -> Found {
+    fn found(bbox: [f64; 4], edges: Option<[f64; 4]>) -> DetectionWithEdges {
         let detection = Detection { label: 1, class: None, score: 0.5, before: bbox, bbox, density: None };
         let region =
             |edge: f64| Region { intervals: vec![[edge - 2.0, edge + 2.0]], log_level: 0.0, mass: 0.9 };
-        Found { detection, edges: edges.map(|edges| edges.map(region)) }
+        DetectionWithEdges { detection, edges: edges.map(|edges| edges.map(region)) }
     }
 
     #[test]

@@ -40,7 +40,6 @@ impl DeviceArgs {
     /// Opens the device as [`open`](Self::open) does, for a training.
     ///
     /// # Errors
-    ///
     /// If the device is a CPU and bf16 is asked for.
     pub fn open_to_train(self, local_rank: usize) -> Result<Device> {
         let device = self.open(local_rank)?;

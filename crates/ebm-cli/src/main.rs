@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     ebm_base::libraries::keep_freed_memory();
     let signals = Signals::default();
     let command = Cli::parse().command;
-    let all = || prepare().inspect_err(parallel::leave).and_then(|()| run(command, &signals));
+    let all = || prepare().inspect_err(parallel::end_under_mpich).and_then(|()| run(command, &signals));
     match with_threads(all) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -63,10 +63,10 @@ impl EngineArgs {
             };
             Ok((group, device))
         };
-        let joined = joined().map_err(|error| of_rank(launch.rank, launch.world, error));
+        let joined = joined().map_err(|error| with_rank(launch.rank, launch.world, error));
         joined.inspect_err(|error| {
             if launch.world > 1 {
-                leave(error);
+                end_under_mpich(error);
             }
         })
     }
@@ -79,7 +79,7 @@ pub fn is_of_mpich() -> bool {
 
 /// Ends a process that cannot join the others, under MPICH's launcher. The launcher waits for ever if a process leaves
 /// with an exit code, but ends the others if a signal killed it.
-pub fn leave(error: &Error) {
+pub fn end_under_mpich(error: &Error) {
     if is_of_mpich() {
         report(error);
         // If the signal cannot be sent, the process leaves with its exit code.
@@ -112,7 +112,7 @@ pub fn end(group: &Group, result: Result<()>) -> Result<()> {
     // The error is printed before this process leaves the group, since a launcher ends the other processes as soon as
     // one has failed.
     result
-        .map_err(|error| of_rank(group.rank(), group.world(), error))
+        .map_err(|error| with_rank(group.rank(), group.world(), error))
         .inspect_err(report)
         .map_err(|error| error.context(Reported))
 }
@@ -142,12 +142,12 @@ pub struct Reported;
 
 impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("said before")
+        f.write_str("printed already")
     }
 }
 
 /// Adds the rank to an error, since many processes write to one terminal.
-fn of_rank(rank: usize, world: usize, error: Error) -> Error {
+fn with_rank(rank: usize, world: usize, error: Error) -> Error {
     if world > 1 { error.context(format!("rank {rank}")) } else { error }
 }
 

@@ -12,7 +12,7 @@ pub fn place(worker: usize, workers: usize) {
     let mut own = CpuSet::new();
     own.set(core);
     if let Err(error) = sched_setaffinity(None, &own) {
-        eprintln!("worker {worker} stays on no core: {error}");
+        eprintln!("cannot keep thread {worker} on a core: {error}");
     }
 }
 

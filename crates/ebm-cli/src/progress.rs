@@ -171,7 +171,7 @@ mod tests {
         console.resumed(76);
         std::thread::sleep(Duration::from_millis(20));
         console.advance(78, "");
-        // Two units in 20 ms or more; with those before they would be 3900 a second.
+        // The rate counts two units in 20 ms or more. With the units before the resumption it would be 3900 per second.
         let rate = console.stage.as_ref().unwrap().bar.per_sec();
         assert!(0.0 < rate && rate < 101.0, "{rate}");
     }

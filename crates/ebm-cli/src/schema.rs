@@ -24,7 +24,7 @@ mod tests {
 
     use super::page;
 
-    /// The words of every command that has `--json`, and of those that print JSON alone.
+    /// Words of every command with `--json`, and of commands that print only JSON.
     fn commands(command: &clap::Command, words: &str, found: &mut Vec<String>) {
         let printing = ["predict detection", "predict age", "predict head-pose"];
         if command.get_arguments().any(|argument| argument.get_id() == "json") || printing.contains(&words) {

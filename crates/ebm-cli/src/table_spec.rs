@@ -47,16 +47,20 @@ impl<'a, R> TableSpec<'a, R> {
 
     /// Adds a column of texts or whole numbers.
     pub fn text<V: ToString>(self, title: impl Into<String>, value: impl Fn(&R) -> V + 'a) -> Self {
-        self.known(title, move |row| Some(value(row)))
+        self.optional(title, move |row| Some(value(row)))
     }
 
     /// Adds a column of texts or whole numbers, which may be missing in a row.
-    pub fn known<V: ToString>(self, title: impl Into<String>, value: impl Fn(&R) -> Option<V> + 'a) -> Self {
+    pub fn optional<V: ToString>(
+        self,
+        title: impl Into<String>,
+        value: impl Fn(&R) -> Option<V> + 'a,
+    ) -> Self {
         self.with(title, move |row| Ok(value(row).map_or(Cell::None, |value| Cell::Text(value.to_string()))))
     }
 
     /// Adds a column of numbers without rounding.
-    pub fn full<V: Into<Option<f64>>>(self, title: &str, value: impl Fn(&R) -> V + 'a) -> Self {
+    pub fn exact<V: Into<Option<f64>>>(self, title: &str, value: impl Fn(&R) -> V + 'a) -> Self {
         self.with(title, move |row| Ok(value(row).into().map_or(Cell::None, Cell::Number)))
     }
 
@@ -173,7 +177,7 @@ impl<K, R> Group<'_, K, R> {
 }
 
 /// Returns the rows that belong to each key. Keys without rows are left out.
-pub fn of_each<'a, K, R>(
+pub fn group_by_key<'a, K, R>(
     keys: impl IntoIterator<Item = K>,
     rows: impl IntoIterator<Item = &'a R> + Clone,
     belongs: impl Fn(&K, &R) -> bool,
@@ -230,7 +234,7 @@ mod tests {
         let path = dir.path().join("a.csv");
         let table = TableSpec::new()
             .text("name", |row: &(&str, Option<f64>)| row.0.to_owned())
-            .full("full", |row| row.1)
+            .exact("full", |row| row.1)
             .numbers(["one", "two"], 1, |row, k| row.1.map(|value| value + k as f64));
         table.write_csv(&path, &[("a,b", Some(1.0)), ("c", Some(1e-7)), ("d", None)]).unwrap();
         let expected = "name,full,one,two\n\"a,b\",1.0,1.0,2.0\nc,1e-7,0.0,1.0\nd,,,\n";
@@ -243,7 +247,7 @@ mod tests {
         let found: Vec<(&str, Vec<f64>)> =
             grouped(&rows, |row| row.0).iter().map(|group| (group.key, group.each(|row| row.1))).collect();
         assert_eq!(found, [("b", vec![1.0, 3.0]), ("a", vec![2.0])]);
-        let keys = of_each(["a", "c", "b"], &rows, |key, row| row.0 == *key);
+        let keys = group_by_key(["a", "c", "b"], &rows, |key, row| row.0 == *key);
         assert_eq!(
             keys.iter().map(|group| (group.key, group.rows.len())).collect::<Vec<_>>(),
             [("a", 1), ("b", 2)]

@@ -32,7 +32,6 @@ impl Video {
     /// Opens a video.
     ///
     /// # Errors
-    ///
     /// If ffmpeg is not installed or cannot read the file.
     pub fn open(path: &Path) -> Result<Self> {
         let (rate, expected) = probe(path)?;
@@ -98,11 +97,11 @@ fn probe(path: &Path) -> Result<(String, Option<usize>)> {
         .output()
         .with_context(|| missing(path))?;
     ensure!(output.status.success(), broken(path, &String::from_utf8_lossy(&output.stderr)));
-    let found: Value = serde_json::from_slice(&output.stdout).context("what ffprobe says")?;
+    let found: Value = serde_json::from_slice(&output.stdout).context("cannot read the output of ffprobe")?;
     let stream = &found["streams"][0];
     let rates = ["avg_frame_rate", "r_frame_rate"].map(|key| stream[key].as_str().unwrap_or_default());
     let rate = rates.into_iter().find(|rate| number(rate).is_some());
-    let rate = rate.ok_or_else(|| broken(path, "it has no pictures with a rate"))?;
+    let rate = rate.ok_or_else(|| broken(path, "it has no video stream with a frame rate"))?;
     let told = |value: &Value| value.as_str()?.parse::<f64>().ok();
     let lasting = || Some(told(&found["format"]["duration"])? * number(rate)?);
     let expected = told(&stream["nb_frames"]).or_else(lasting).filter(|count| count.is_finite());
@@ -151,7 +150,9 @@ fn ppm(frames: &mut impl BufRead) -> Result<Option<Image>> {
         frames.by_ref().take(HEADER).read_until(b'\n', &mut header)?;
     }
     let words: Vec<&str> = std::str::from_utf8(&header)?.split_whitespace().collect();
-    let &["P6", width, height, "255"] = words.as_slice() else { bail!("{words:?} is no header of one") };
+    let &["P6", width, height, "255"] = words.as_slice() else {
+        bail!("{words:?} is no header of a picture")
+    };
     let (width, height) = (width.parse::<usize>()?, height.parse::<usize>()?);
     let most = DecodeLimits::default().max_pixels;
     let area = width.checked_mul(height).filter(|&area| area <= most);

@@ -32,15 +32,14 @@ pub fn folder(has: impl Fn(&Path) -> bool) -> Option<PathBuf> {
 /// Returns the path of the file or folder `name` in the first folder that has it.
 ///
 /// # Errors
-///
 /// If no folder has it.
 pub fn find(name: &Path) -> Result<PathBuf> {
-    let lacks = || format!("{} is in none of {}, or give its place", name.display(), looked());
+    let lacks = || format!("{} is in none of {}, or give its place", name.display(), search_hint());
     Ok(folder(|folder| folder.join(name).exists()).with_context(lacks)?.join(name))
 }
 
 /// Returns a text for errors: the folders that were searched, and the ways to add weights to them.
-pub fn looked() -> String {
+pub fn search_hint() -> String {
     let names: Vec<_> = folders().iter().map(|(_, folder)| folder.display().to_string()).collect();
     format!("the folders {}: put it into one of them, name its folder in {VARIABLE}", names.join(", "))
 }

@@ -13,7 +13,6 @@ const COMPUTING: &str = "RAYON_NUM_THREADS";
 /// Starts the threads that compute. An absurd number is reported as an error of the command line `C`.
 ///
 /// # Errors
-///
 /// If the machine cannot start that many threads.
 pub fn start<C: CommandFactory>() -> Result<()> {
     let asked = std::env::var(COMPUTING).ok().and_then(|text| text.parse::<u64>().ok());

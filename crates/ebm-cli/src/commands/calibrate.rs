@@ -15,7 +15,7 @@ use ebm_track::{Tracker, TrackerOptions, calibrate_bands};
 use ebm_train::{ModelFile, ModelMetadata};
 
 use super::eval_tracking::parse_test_set;
-use super::say_left_out;
+use super::report_left_out;
 use crate::device::DeviceArgs;
 use crate::model_path::ModelPath;
 use crate::progress::Console;
@@ -59,7 +59,7 @@ pub struct RefinerArgs {
     /// Factor of the configured step lengths, instead of one chosen on the images.
     #[arg(long)]
     step_factor: Option<f64>,
-    /// Samples for each density.
+    /// Number of samples for each density.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..))]
     samples: u32,
     /// Seed of the samples.
@@ -122,10 +122,10 @@ fn tracker(args: &TrackerArgs) -> Result<()> {
     let tracker = Tracker::open_with(&args.run, &options)?;
     let found = (args.dataset.load(&args.sequences))
         .with_context(|| format!("the sequences in {}", args.sequences.display()))?;
-    say_left_out(&found.quarantine);
+    report_left_out(&found.quarantine);
     let samples = args.samples as usize;
     let density = calibrate_bands(&tracker, &found.sequences, samples, &mut Console::new())
-        .context("the bands stay as they are")?;
+        .context("the bands are not calibrated")?;
     let [left, top, right, bottom] = density.factors.unwrap_or([1.0; 4]);
     eprintln!(
         "temperature {}; bands are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom)",

@@ -63,7 +63,7 @@ pub enum Data {
 #[derive(Args)]
 pub struct CheckArgs {
     #[command(subcommand)]
-    what: What,
+    target: CheckTarget,
     /// Print one JSON object instead of a line for each defect.
     #[arg(long, global = true)]
     json: bool,
@@ -74,7 +74,7 @@ pub struct CheckArgs {
 
 /// Datasets that can be checked.
 #[derive(Subcommand)]
-enum What {
+enum CheckTarget {
     /// An annotation file in COCO's format and its images.
     Coco {
         /// The annotation file.
@@ -88,10 +88,9 @@ enum What {
 /// Checks a dataset and prints its defects.
 ///
 /// # Errors
-///
 /// If there are defects, so that the exit code tells.
 fn run_check(args: &CheckArgs) -> Result<()> {
-    let What::Coco { annotations, images } = &args.what;
+    let CheckTarget::Coco { annotations, images } = &args.target;
     let checked = coco(annotations, images, !args.no_decode)?;
     print(&checked, args.json);
     Ok(checked.verdict(annotations)?)

@@ -123,7 +123,7 @@ fn show(console: &mut Console, in_mebibytes: bool, event: &Event<'_>) {
     let mebibytes = |bytes: u64| (bytes >> 20) as usize;
     match event {
         Event::Retry(error, wait) => {
-            console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
+            console.message(&format!("{error}; trying again in {:.1} s", wait.as_secs_f64()));
         }
         _ if !in_mebibytes => {}
         Event::Begin { path, done, total } => {

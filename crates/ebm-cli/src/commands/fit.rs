@@ -78,7 +78,7 @@ impl FitArgs {
             .chain(self.bounded.iter().map(|(name, _)| name))
             .find(|name| !is_target(name))
         {
-            bail!("{other:?} is no target; --positive and --bounded are of columns that --target names");
+            bail!("{other:?} is no target; --positive and --bounded take columns that --target names");
         }
         let target = |name: &String| {
             let support = match self.bounded.iter().find(|(bounded, _)| bounded == name) {
@@ -114,7 +114,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     create_dir(&args.run)?;
     regressor.save(&args.run)?;
     if fitted.held_out.is_empty() {
-        eprintln!("no row was held out: judge the fit by `ebm eval table` on others");
+        eprintln!("no rows were held out; evaluate the fit on other rows with `ebm eval table`");
     } else {
         let held_out = table.select(&fitted.held_out);
         let found = evaluate(&regressor, &held_out)?;

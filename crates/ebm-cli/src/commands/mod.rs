@@ -68,7 +68,6 @@ const RUN: &str = "run.txt";
 /// Returns the folder for a run's files: the run `resume`, or a new folder.
 ///
 /// # Errors
-///
 /// If `resume` is no run with this name. Nothing in it is changed then.
 pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf> {
     let Some(run) = resume else {
@@ -106,7 +105,7 @@ pub fn fresh_run(root: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// Prints how many sequences of a dataset are missing or defective.
-pub fn say_left_out(quarantine: &Quarantine) {
+pub fn report_left_out(quarantine: &Quarantine) {
     if let Some(first) = quarantine.defects.first() {
         eprintln!("{} sequences are left out, the first because: {first}", quarantine.defects.len());
     }

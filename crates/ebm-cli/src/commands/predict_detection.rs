@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::predict::ModelArgs;
 use super::predict_inputs::{PictureFolder, image_and_video_files, is_video, picture_names};
-use crate::detection_picture::{Found, panel, picture};
+use crate::detection_picture::{DetectionWithEdges, panel, picture};
 use crate::progress::Console;
 use crate::schema::document;
 use crate::video::{self, Video};
@@ -64,7 +64,7 @@ pub struct DetectionArgs {
     /// the density of its upper right corner.
     #[arg(long)]
     density: bool,
-    /// Samples for each density.
+    /// Number of samples for each density.
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
     samples: u32,
     /// Seed of the samples.
@@ -78,7 +78,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     let inputs = image_and_video_files(&args.inputs)?;
     let named = inputs.iter().zip(picture_names(&inputs));
     let (videos, images): (Vec<_>, Vec<_>) = named.partition(|(path, _)| is_video(path));
-    ensure!(videos.is_empty() || args.annotations.is_none(), "--annotations are of images, not of videos");
+    ensure!(videos.is_empty() || args.annotations.is_none(), "--annotations apply to images, not to videos");
     let detector = args.model.open(args.min_score)?;
     if args.density {
         detector.check_density().context("--density")?;
@@ -92,7 +92,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         start: Instant::now(),
         images: 0,
         detections: 0,
-        without: 0,
+        empty_frames: 0,
     };
     session.begin("looking for objects", images.len());
     let mut unreadable = Vec::new();
@@ -100,7 +100,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         // Annotated boxes refer to the stored image, before its orientation is applied.
         let read = if args.annotations.is_some() { read_image(path) } else { read_upright(path) };
         match read {
-            Ok(image) => drop(session.look(&Frame { path, image: &image, at: None, name })?),
+            Ok(image) => drop(session.process(&Frame { path, image: &image, at: None, name })?),
             Err(error) => unreadable.push(error),
         }
         session.progress.advance(number + 1, "");
@@ -132,7 +132,7 @@ struct Session<'a> {
     images: usize,
     detections: usize,
     /// Number of videos' frames without a detection.
-    without: usize,
+    empty_frames: usize,
 }
 
 impl Session<'_> {
@@ -144,9 +144,9 @@ impl Session<'_> {
     }
 
     /// Detects objects in a frame, prints and draws them. Returns the picture's path, if there is one.
-    fn look(&mut self, frame: &Frame<'_>) -> Result<Option<PathBuf>> {
+    fn process(&mut self, frame: &Frame<'_>) -> Result<Option<PathBuf>> {
         let truth = self.truth(frame.path)?;
-        let found = self.found(frame)?;
+        let found = self.detect(frame)?;
         for found in &found {
             println!("{}", line(frame, found));
         }
@@ -172,7 +172,7 @@ impl Session<'_> {
 
     /// Returns the detections with scores of at least `min_score`. Says if an image has none; frames of a video without
     /// any are counted.
-    fn found(&mut self, frame: &Frame<'_>) -> Result<Vec<Found>> {
+    fn detect(&mut self, frame: &Frame<'_>) -> Result<Vec<DetectionWithEdges>> {
         let Frame { path, image, at, .. } = *frame;
         let min_score = self.args.min_score;
         let mut found = if self.args.density {
@@ -187,7 +187,7 @@ impl Session<'_> {
         let best = found.iter().map(|found| found.score).reduce(f32::max);
         found.retain(|found| found.score >= min_score);
         if found.is_empty() && at.is_some() {
-            self.without += 1;
+            self.empty_frames += 1;
         } else if found.is_empty() {
             let best =
                 best.map_or("nothing is found".to_owned(), |best| format!("the best score is {best:.2}"));
@@ -195,7 +195,7 @@ impl Session<'_> {
             self.progress
                 .message(&format!("{path}: no detection of --min-score {min_score} or more; {best}"));
         }
-        found.into_iter().map(Found::new).collect()
+        found.into_iter().map(DetectionWithEdges::new).collect()
     }
 
     /// Detects objects in every frame of a video. Its pictures go into a folder `name` and into a video beside it.
@@ -208,7 +208,7 @@ impl Session<'_> {
             let Some(image) = video.frame()? else { break };
             let at = Some((number, number as f64 / rate));
             let name = format!("{name}/{number:06}");
-            drawn.extend(self.look(&Frame { path, image: &image, at, name: &name })?);
+            drawn.extend(self.process(&Frame { path, image: &image, at, name: &name })?);
             self.progress.advance(number + 1, "");
         }
         match &self.pictures {
@@ -236,8 +236,8 @@ impl Session<'_> {
             self.args.min_score,
             self.start.elapsed().as_secs_f64()
         );
-        if self.without > 0 {
-            said.push_str(&format!("; nothing in {}", plural(self.without, "frame")));
+        if self.empty_frames > 0 {
+            said.push_str(&format!("; nothing in {}", plural(self.empty_frames, "frame")));
         }
         if let Some(out) = &self.args.out {
             said.push_str(&format!("; pictures in {}", out.display()));
@@ -250,7 +250,10 @@ impl Session<'_> {
     }
 }
 
-fn line(frame: &Frame<'_>, Found { detection, edges }: &Found) -> serde_json::Value {
+fn line(
+    frame: &Frame<'_>,
+    DetectionWithEdges { detection, edges }: &DetectionWithEdges,
+) -> serde_json::Value {
     let mut line = json!({
         "image": frame.path, "label": detection.label, "score": detection.score,
         "bbox": detection.bbox, "bbox_before": detection.before,

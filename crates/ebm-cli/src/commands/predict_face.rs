@@ -71,11 +71,15 @@ impl FaceArgs {
 
 pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
     let images = image_files(&args.images)?;
-    ensure!(args.bbox.is_none() || images.len() == 1, "--box is of one image, not of {}", images.len());
+    ensure!(
+        args.bbox.is_none() || images.len() == 1,
+        "--box applies to one image, and {} are given",
+        images.len()
+    );
     let predictor = args.predictor(title)?;
     if args.bbox.is_none() {
         eprintln!(
-            "the whole image is taken for a crop of a face; give --box x,y,width,height where it shows more"
+            "the whole image is taken as the crop of a face; give --box x,y,width,height if it shows more"
         );
     }
     let config = &predictor.energy().config.experiment;

@@ -129,7 +129,6 @@ impl<'a> PictureFolder<'a> {
     /// Creates the folder.
     ///
     /// # Errors
-    ///
     /// If a picture would overwrite an input.
     pub fn new(folder: &'a Path, inputs: &[PathBuf]) -> Result<Self> {
         super::create_dir(folder)?;
@@ -145,7 +144,6 @@ impl<'a> PictureFolder<'a> {
     /// Returns the path of a file `name` in the folder.
     ///
     /// # Errors
-    ///
     /// If that is an input.
     pub fn place(&self, name: &str) -> Result<PathBuf> {
         let path = self.folder.join(name);
@@ -177,7 +175,7 @@ mod tests {
         let files = |names: &[&str]| image_files(&names.iter().map(|name| here(name)).collect::<Vec<_>>());
         let found = |names: &[&str]| files(names).unwrap();
         let expected = |names: &[&str]| names.iter().map(|name| here(name)).collect::<Vec<_>>();
-        // A file that is named is taken, whatever it is called; what is named twice is looked at once.
+        // Files given by name are taken whatever their extension, and files given twice are taken once.
         assert_eq!(
             found(&["x.bmp", "", "a.jpeg"]),
             expected(&["x.bmp", "[1].png", "a.jpeg", "b.PNG", "c.WebP"])
@@ -200,7 +198,7 @@ mod tests {
         assert_eq!(names(&["a/x.jpg", "b/y.jpg"]), ["x", "y"]);
         assert_eq!(names(&["d1/x.jpg", "d2/x.jpg", "/d2/z.png"]), ["d1_x.jpg", "d2_x.jpg", "z"]);
         assert_eq!(names(&["x.jpg", "x.png"]), ["x.jpg", "x.png"]);
-        // Where the case of letters makes no difference.
+        // This holds on file systems that ignore case.
         assert_eq!(names(&["IMG.jpg", "img.JPG", "Img.jpg"]), ["IMG.jpg", "img.JPG_2", "Img.jpg_3"]);
         // `x-0.png` may be a density of x.
         assert_eq!(names(&["x.jpg", "a/x-0.jpg", "x-y.jpg"]), ["x", "a_x-0.jpg", "x-y"]);

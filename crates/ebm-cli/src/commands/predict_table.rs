@@ -47,9 +47,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     let table = Table::read(&args.data)?;
     let fitted = regressor.fitted();
     for (column, count) in fitted.features.encode(&table)?.unknown {
-        eprintln!(
-            "{count} rows have a {column:?} that was not there when the fit was made: it counts as none"
-        );
+        eprintln!("{count} rows have a {column:?} that the fit does not know; it is treated as missing");
     }
     let predictions = regressor.predict(&table)?;
     let mut writer = csv::Writer::from_writer(vec![]);
@@ -61,7 +59,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
             cells.push(mean.to_string());
             if let Some(density) = prediction.targets.get(k) {
                 let mass = regressor.mass(k, args.region)?;
-                cells.extend(of_density(args, density, mass, key.index(row as u64).index(k as u64))?);
+                cells.extend(density_cells(args, density, mass, key.index(row as u64).index(k as u64))?);
             }
         }
         if predictions.iter().any(|prediction| prediction.log_prob.is_some()) {
@@ -97,7 +95,7 @@ fn header(args: &TableArgs, regressor: &TabularRegressor, predictions: &[Predict
 }
 
 /// Returns a density's median, mode, quantiles, region and samples. The intervals of a region are separated by bars.
-fn of_density(args: &TableArgs, density: &TargetDensity, mass: f64, key: Key) -> Result<Vec<String>> {
+fn density_cells(args: &TableArgs, density: &TargetDensity, mass: f64, key: Key) -> Result<Vec<String>> {
     let mode = density.modes().first().copied().unwrap_or(f64::NAN);
     let mut cells = vec![density.quantile(0.5)?.to_string(), mode.to_string()];
     for probability in &args.quantiles {

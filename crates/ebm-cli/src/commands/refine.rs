@@ -57,7 +57,7 @@ pub struct RefineArgs {
     /// Change scores by f as the refiner's calibration says, and keep the detector's as `score_before`.
     #[arg(long)]
     rescore: bool,
-    /// Samples for each density.
+    /// Number of samples for each density.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
     samples: u32,
     /// Seed of the samples.
@@ -172,7 +172,7 @@ impl RefineArgs {
         let file = files.get(&id).ok_or_else(|| match &self.annotations {
             Some(_) => BoxProblem::UnknownImage(id),
             None => {
-                let reason = format!("no image in {} is called so", self.images.display());
+                let reason = format!("no image in {} has this number", self.images.display());
                 BoxProblem::Unreadable(id, reason)
             }
         })?;
@@ -261,7 +261,6 @@ fn check_inside(bbox: [f64; 4], size: [usize; 2]) -> Result<(), BoxProblem> {
 /// Writes the refined box into its entry, with the intervals of its edges if it has a density.
 ///
 /// # Errors
-///
 /// If the density has no intervals.
 fn fill(entry: &mut ResultEntry, refined: &RefinedBox) -> ebm_detect::Result<()> {
     entry.set("bbox", json!(refined.bbox));

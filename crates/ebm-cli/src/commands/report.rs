@@ -11,13 +11,13 @@ use ebm_web::report::{Run, page};
 
 #[derive(Args)]
 pub struct ReportArgs {
-    /// Folders of trainings, fits and reproductions, which may be unfinished
+    /// Folders of trainings, fits and reproductions, which may be unfinished.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// HTML file to write; it needs no network
+    /// HTML file to write. It needs no network.
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
-    /// Replace the file even if it is no report
+    /// Replace the file even if it is no report.
     #[arg(long)]
     force: bool,
 }
@@ -35,7 +35,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     write_atomic(&args.out, page(&runs, None).as_bytes())?;
     let noted: usize = runs.iter().map(|run| run.notes.len()).sum();
     if noted > 0 {
-        eprintln!("{noted} things could not be read or are odd; the page says which");
+        eprintln!("{noted} problems were found in the runs; the page lists them");
     }
     println!("{out}");
     Ok(())

@@ -58,7 +58,7 @@ impl SettingsArgs {
     pub fn reference<'a, S>(&self, configured: &'a Configured<S>) -> Reference<'a> {
         configured.expected.as_ref().ok_or(match self.changes.as_slice() {
             [] => "the settings have no table [expected]",
-            _ => "the configuration's figures are of its own settings, not of those of --set",
+            _ => "the configuration's expected figures are for its own settings, without --set",
         })
     }
 }

@@ -12,7 +12,7 @@ use ebm_track::{
 };
 use ebm_train::ModelFile;
 
-use super::{create_dir, say_left_out};
+use super::{create_dir, report_left_out};
 use crate::model_path::ModelPath;
 use crate::progress::Console;
 
@@ -72,7 +72,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     origin.claim(out)?;
 
     let found = set.load(root).with_context(|| format!("the dataset in {}", root.display()))?;
-    say_left_out(&found.quarantine);
+    report_left_out(&found.quarantine);
     let sequences = found.sequences;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runs =
@@ -89,7 +89,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     );
     for folder in write_submission(set, &out.join("submission"), &all)? {
         let folder = folder.display();
-        eprintln!("what is in {folder} is for the dataset's toolkit, or packed by zip for its server");
+        eprintln!("the files in {folder} are for the dataset's toolkit; pack them with zip for its server");
     }
     if set == TestSet::Got10kTest && all.len() != 3 {
         eprintln!("GOT-10k's protocol has three runs; there are {}", all.len());

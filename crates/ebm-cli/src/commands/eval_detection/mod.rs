@@ -17,7 +17,7 @@ use ebm_eval::{
 use ebm_train::Progress;
 use serde_json::json;
 
-use self::report::{Report, Wanted, worst};
+use self::report::{Report, ReportOptions, worst};
 use super::{create_dir, dataset_name};
 use crate::progress::Console;
 use crate::schema::document;
@@ -124,10 +124,10 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         }
     }
 
-    let wanted = Wanted { categories: args.per_class, errors: args.errors };
+    let options = ReportOptions { categories: args.per_class, errors: args.errors };
     let mut reports = Vec::with_capacity(sets.len());
     for (name, detections) in &sets {
-        reports.push(Report::new(name, &truth, detections, &wanted)?);
+        reports.push(Report::new(name, &truth, detections, &options)?);
     }
     if let (Some(path), [report], [(_, detections)]) = (&args.results, &mut reports[..], &sets[..]) {
         let entries = read_entries(path)?;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::table_spec::TableSpec;
 
 /// Parts of a report beside the twelve COCO metrics.
-pub struct Wanted {
+pub struct ReportOptions {
     pub categories: bool,
     pub errors: bool,
 }
@@ -30,10 +30,15 @@ pub struct Report {
 
 impl Report {
     /// Computes the metrics of the detections.
-    pub fn new(name: &str, truth: &GroundTruth, detections: &[Detection], wanted: &Wanted) -> Result<Self> {
+    pub fn new(
+        name: &str,
+        truth: &GroundTruth,
+        detections: &[Detection],
+        options: &ReportOptions,
+    ) -> Result<Self> {
         let CocoTables { figures, categories } = coco_tables(truth, detections)?;
-        let categories = wanted.categories.then_some(categories);
-        let errors = wanted.errors.then(|| error_breakdown(truth, detections)).transpose()?;
+        let categories = options.categories.then_some(categories);
+        let errors = options.errors.then(|| error_breakdown(truth, detections)).transpose()?;
         Ok(Self { name: name.to_owned(), figures, categories, errors, edges: None })
     }
 

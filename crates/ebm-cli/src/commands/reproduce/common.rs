@@ -106,14 +106,15 @@ impl TaskArgs {
 
     /// Returns a text about the folders that were searched for weights, to follow the name of a missing file. It is
     /// empty with --weights.
-    pub fn looked(&self) -> String {
-        let looked = || format!(" (weights are looked for in {}, or give --weights)", weights_path::looked());
-        if self.weights.is_none() { looked() } else { String::new() }
+    pub fn search_hint(&self) -> String {
+        let hint =
+            || format!(" (weights are looked for in {}, or give --weights)", weights_path::search_hint());
+        if self.weights.is_none() { hint() } else { String::new() }
     }
 }
 
 /// Description of a reproduction.
-pub struct About<'a> {
+pub struct Description<'a> {
     /// Name on the command line, such as `head-pose`.
     pub name: &'static str,
     /// Name of its runs, which the scale follows.
@@ -132,7 +133,7 @@ pub trait Reproduction {
     type Config: Settings;
 
     /// Describes the reproduction.
-    fn about(&self) -> About<'_>;
+    fn description(&self) -> Description<'_>;
 
     /// Returns the missing files for a scale with real data.
     fn missing(&self, scale: Scale) -> Result<Vec<String>>;
@@ -150,15 +151,20 @@ pub trait Reproduction {
 
     /// Opens the device on which networks are trained.
     fn device(&self, _scale: Scale) -> Result<Device> {
-        self.about().args.device.open_single()
+        self.description().args.device.open_single()
     }
 
     /// Runs the study.
-    fn study(&self, config: &Self::Config, at: &Place<'_>, progress: &mut Console) -> Result<Study>;
+    fn study(
+        &self,
+        config: &Self::Config,
+        context: &StudyContext<'_>,
+        progress: &mut Console,
+    ) -> Result<Study>;
 }
 
 /// Scale, folder and device of a study.
-pub struct Place<'a> {
+pub struct StudyContext<'a> {
     /// Scale of the study.
     pub scale: Scale,
     /// Folder of the run.
@@ -169,7 +175,7 @@ pub struct Place<'a> {
 
 /// Runs a reproduction: checks its data, chooses the scale, runs the study and writes its results.
 pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
-    let About { name, run, args, real, generated } = task.about();
+    let Description { name, run, args, real, generated } = task.description();
     let (common, resume) = (&args.common, args.resume.as_deref());
     let missing = task.missing(if args.scale == Scale::Auto { real } else { args.scale })?;
     let scale = match args.scale {
@@ -195,14 +201,15 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     if let (false, Some(first)) = (scale == Scale::Mini, missing.first()) {
         bail!(
             "{first} is missing{}; see docs/datasets.md and docs/weights.md, or run --scale mini",
-            args.looked()
+            args.search_hint()
         );
     }
     let device = task.device(scale)?;
     let mut progress = progress.computing_on(&device);
     let run = run_name(&format!("{run}-{}", scale.name()), common.smoke);
     let run = run_dir(resume, &common.out, &run)?;
-    let study = task.study(&configured.settings, &Place { scale, run: &run, device }, &mut progress)?;
+    let study =
+        task.study(&configured.settings, &StudyContext { scale, run: &run, device }, &mut progress)?;
     common.finish(name, &scale.name(), &run, study, reference)
 }
 

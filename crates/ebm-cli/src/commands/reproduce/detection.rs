@@ -12,7 +12,7 @@ use ebm_detect::{
 };
 use serde_json::{json, to_value};
 
-use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyContext, TaskArgs};
 use super::detection_tables as tables;
 use crate::commands::create_dir;
 use crate::progress::Console;
@@ -71,8 +71,8 @@ pub struct DetectionArgs {
 impl Reproduction for DetectionArgs {
     type Config = ExperimentConfig;
 
-    fn about(&self) -> About<'_> {
-        About {
+    fn description(&self) -> Description<'_> {
+        Description {
             name: "detection",
             run: "detection",
             args: &self.task,
@@ -86,8 +86,8 @@ impl Reproduction for DetectionArgs {
             bail!("{}: there is no such run; give the directory that an earlier run named", path.display());
         }
         let mut missing = self.images(scale).missing();
-        let is_read = scale == Scale::Paper || scale != Scale::Mini && !self.from_scratch;
-        missing.extend(Some(self.base_weights(scale)).filter(|path| is_read && !path.is_file()));
+        let needs_detector = scale == Scale::Paper || scale != Scale::Mini && !self.from_scratch;
+        missing.extend(Some(self.base_weights(scale)).filter(|path| needs_detector && !path.is_file()));
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
     }
 
@@ -105,31 +105,44 @@ impl Reproduction for DetectionArgs {
         }
         Ok(match () {
             () if self.table != 2 || self.figure.is_some() || self.grid.is_some() || self.objectives => {
-                Some("the configuration states what to expect of Table 2 alone")
+                Some("the configuration has expected figures for Table 2 only")
             }
-            () if self.steps.is_some() => Some("--steps is not what the configuration's figures are of"),
+            () if self.steps.is_some() => {
+                Some("the configuration's expected figures are for its own steps, without --steps")
+            }
             () if self.from_scratch => {
-                Some("the configuration's figures are of the base detector in weights/")
+                Some("the configuration's expected figures are for the base detector in weights/")
             }
             () => None,
         })
     }
 
-    fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
+    fn study(
+        &self,
+        config: &ExperimentConfig,
+        context: &StudyContext<'_>,
+        progress: &mut Console,
+    ) -> Result<Study> {
         let (methods, seeds) = (self.methods(config)?, self.task.seeds);
         let options = StudyOptions {
-            run: at.run.to_owned(),
+            run: context.run.to_owned(),
             heads: self.heads(),
             resume: self.task.resume.is_some(),
-            device: at.device.clone(),
+            device: context.device.clone(),
             workers: self.workers.count(),
         };
-        let setup = &Setup::open(config, &self.images(at.scale), &self.base(at.scale)?, &options, progress)?;
+        let setup = &Setup::open(
+            config,
+            &self.images(context.scale),
+            &self.base(context.scale)?,
+            &options,
+            progress,
+        )?;
         let is_energy = |method: &MethodConfig| method.key == ExperimentConfig::ENERGY;
         let (mut appendix, mut files) = ("", "detections, trained heads, metrics");
         let (title, published, table, rows) = if self.figure.is_some() {
             let rows = figure3a(setup, seeds, progress)?;
-            tables::plot_figure3a(at.run, &config.figure3a, &rows)?;
+            tables::plot_figure3a(context.run, &config.figure3a, &rows)?;
             ("Figure 3a", "val2017", tables::figure3a(&config.figure3a, &rows)?, to_value(rows)?)
         } else if self.grid.is_some() {
             let rows = step_lengths(setup, &methods, progress)?;
@@ -140,7 +153,7 @@ impl Reproduction for DetectionArgs {
         } else {
             let rows = table2(setup, &methods, seeds, progress)?;
             if methods.iter().any(is_energy) {
-                tables::draw_refined(setup, at.run)?;
+                tables::draw_refined(setup, context.run)?;
                 appendix = "\n![Boxes before and after refinement](refined.png)\n";
                 files = "refined.png (boxes before and after refinement), detections, trained heads";
             }
@@ -192,8 +205,8 @@ impl DetectionArgs {
     fn base(&self, scale: Scale) -> Result<BaseOptions> {
         let (weights, from_scratch) = (self.base_weights(scale), self.from_scratch && scale != Scale::Paper);
         if !from_scratch && !weights.is_file() {
-            let (place, looked) = (weights.display(), self.task.looked());
-            bail!("{place} is missing{looked}; train it with --from-scratch --keep-base");
+            let (place, hint) = (weights.display(), self.task.search_hint());
+            bail!("{place} is missing{hint}; train it with --from-scratch --keep-base");
         }
         if let (true, Some(folder)) = (self.keep_base, weights.parent()) {
             create_dir(folder)?;

@@ -12,7 +12,7 @@ use ebm_plot::{PointPanel, PointPlot};
 
 use crate::contact_sheet::{Mark, Tile, contact_sheet};
 use crate::picture::{AFTER, BEFORE, Canvas, TRUTH};
-use crate::table_spec::{Group, TableSpec, grouped, joined, of_each};
+use crate::table_spec::{Group, TableSpec, group_by_key, grouped, joined};
 
 /// Number of test images in the picture.
 const TILES: usize = 9;
@@ -23,7 +23,7 @@ const WINDOW: f64 = 48.0;
 
 /// Returns the table of `methods` (Table 2 or the objectives) over seeds, beside published results.
 pub fn table2(methods: &[MethodConfig], rows: &[Row]) -> Result<String> {
-    let mut groups = of_each(methods, rows, |method, row| row.method == method.key);
+    let mut groups = group_by_key(methods, rows, |method, row| row.method == method.key);
     // The detector is the same for every seed: a spread of zero would claim more than was measured.
     groups.iter_mut().filter(|group| !group.key.is_trained()).for_each(|group| group.rows.truncate(1));
     TableSpec::new()
@@ -58,7 +58,7 @@ fn by_steps<'a>(
     published: &'a [TradeConfig],
     rows: &'a [TradeRow],
 ) -> Vec<Group<'a, &'a TradeConfig, TradeRow>> {
-    of_each(published, rows, |published, row| row.steps == published.steps)
+    group_by_key(published, rows, |published, row| row.steps == published.steps)
 }
 
 /// Returns Figure 3a as a table, beside its published points.
@@ -95,7 +95,7 @@ pub fn plot_figure3a(run: &Path, published: &[TradeConfig], rows: &[TradeRow]) -
 
 /// Returns the table of the search for step lengths, the best of each method first.
 pub fn step_lengths(methods: &[MethodConfig], rows: &[StepLengthRow]) -> Result<String> {
-    let mut groups = of_each(methods, rows, |method, row| row.method == method.key);
+    let mut groups = group_by_key(methods, rows, |method, row| row.method == method.key);
     groups.iter_mut().for_each(|group| group.rows.sort_by(|a, b| b.ap.total_cmp(&a.ap)));
     TableSpec::new()
         .text("method", |(method, _): &(&MethodConfig, &StepLengthRow)| method.title.clone())

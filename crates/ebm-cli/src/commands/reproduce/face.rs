@@ -9,7 +9,7 @@ use ebm_face::config::ExperimentConfig;
 use ebm_face::reproduce::{Data, Options, Outcome, Task, mini, on_features, paper};
 use serde_json::json;
 
-use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyContext, TaskArgs};
 use super::face_tables as tables;
 use crate::progress::Console;
 use crate::table_spec::joined;
@@ -46,12 +46,12 @@ const POINTING: &str = "pointing04";
 impl Reproduction for Faces {
     type Config = ExperimentConfig;
 
-    fn about(&self) -> About<'_> {
+    fn description(&self) -> Description<'_> {
         let (name, real) = match self.task {
             Task::Age => ("age", Scale::Finetuned),
             Task::HeadPose => ("head-pose", Scale::Pointing),
         };
-        About { name, run: name, args: &self.args.task, real, generated: "generated faces" }
+        Description { name, run: name, args: &self.args.task, real, generated: "generated faces" }
     }
 
     fn missing(&self, scale: Scale) -> Result<Vec<String>> {
@@ -80,24 +80,30 @@ impl Reproduction for Faces {
         if scale == Scale::Paper { self.args.task.device.open_single() } else { Ok(Device::Cpu) }
     }
 
-    fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        let parts = self.data(config, at, progress)?;
+    fn study(
+        &self,
+        config: &ExperimentConfig,
+        context: &StudyContext<'_>,
+        progress: &mut Console,
+    ) -> Result<Study> {
+        let parts = self.data(config, context, progress)?;
         let options = Options {
             seeds: self.args.task.seeds,
             ablation: self.args.ablation,
-            run: at.run.to_owned(),
+            run: context.run.to_owned(),
             resume: self.args.task.resume.is_some(),
         };
         let data = parts.first().context("there are no images")?;
-        data.record(at.run)?;
-        let trunk = || self.trunk(at.scale).1.context("the trunk's weights are missing; see docs/weights.md");
-        let outcome = match at.scale {
+        data.record(context.run)?;
+        let trunk =
+            || self.trunk(context.scale).1.context("the trunk's weights are missing; see docs/weights.md");
+        let outcome = match context.scale {
             Scale::Mini => mini(config, data, &options, progress)?,
-            Scale::Paper => paper(config, data, &trunk()?, &at.device, &options, progress)?,
+            Scale::Paper => paper(config, data, &trunk()?, &context.device, &options, progress)?,
             _ => on_features(config, &parts, &trunk()?, &options, progress)?,
         };
-        tables::csv_files(at.run, config, &at.scale.name(), data, &outcome)?;
-        tables::figures(at.run, config, data, &outcome)?;
+        tables::csv_files(context.run, config, &context.scale.name(), data, &outcome)?;
+        tables::figures(context.run, config, data, &outcome)?;
         let mut document = serde_json::to_value(&outcome)?;
         document["unit"] = json!(config.unit);
         document["coordinates"] = json!(config.coordinates);
@@ -122,9 +128,14 @@ impl Faces {
     }
 
     /// Reads the images, of each fold if there are folds.
-    fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Vec<Data>> {
+    fn data(
+        &self,
+        config: &ExperimentConfig,
+        context: &StudyContext<'_>,
+        progress: &mut Console,
+    ) -> Result<Vec<Data>> {
         let datasets = &self.args.task.datasets;
-        let mut parts = match at.scale {
+        let mut parts = match context.scale {
             Scale::Mini => {
                 let sizes =
                     config.generated.context("the configuration has no [generated] sizes of splits")?;

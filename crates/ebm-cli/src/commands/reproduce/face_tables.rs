@@ -55,8 +55,8 @@ pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
         .spread("MAE", 2, |line| line.each(outcome, false, |row| Some(row.mae)))
         .spread("refined", 2, |line| line.each(outcome, true, |row| Some(row.mae)))
         .spread("NLL", 2, |line| line.each(outcome, false, |row| row.nll))
-        .known("paper: MAE", |line| line.published[0].clone())
-        .known("refined", |line| line.published[1].clone())
+        .optional("paper: MAE", |line| line.published[0].clone())
+        .optional("refined", |line| line.published[1].clone())
         .render(methods.chain(quoted).chain(alone))
 }
 
@@ -81,7 +81,7 @@ pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Strin
     }
     for (k, name) in config.coordinates.iter().enumerate() {
         let title = if k == 0 { format!("paper: {name}") } else { name.clone() };
-        table = table.known(title, move |line| line.published[k].clone());
+        table = table.optional(title, move |line| line.published[k].clone());
     }
     table.render(methods.chain(quoted))
 }
@@ -128,7 +128,7 @@ pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let rows = rows.collect::<Result<Vec<_>>>()?;
     TableSpec::new()
         .text("method", |(title, _): &(String, &PairedRow)| title.clone())
-        .known("fold", |(_, row)| row.fold)
+        .optional("fold", |(_, row)| row.fold)
         .text("difference", |(_, row)| format!("{:+.3}", row.difference.mean))
         .text("95 %", |(_, row)| {
             format!("{:+.3} to {:+.3}", row.difference.interval[0], row.difference.interval[1])
@@ -147,7 +147,7 @@ pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> 
         .text("σ or objective", |row: &&AblationRow| {
             row.objective.as_ref().map_or_else(|| joined(&row.sigmas, ", "), title)
         })
-        .full("λ", |row| row.step_length)
+        .exact("λ", |row| row.step_length)
         .numbers(["MAE", "before"], 2, |row, k| [row.mae, row.mae_before][k])
         .text("lowered", |row| row.lowered)
         .number("paper: MAE", 2, |row| row.published)
@@ -167,8 +167,8 @@ pub fn csv_files(
     let (mut rows, mut densities) =
         (measured(scale, outcome.part, outcome.images), measured(scale, outcome.part, outcome.images));
     if outcome.rows.iter().any(|row| row.fold.is_some()) {
-        rows = rows.known("fold", |row: &Row| row.fold);
-        densities = densities.known("fold", |row: &DensityRow| row.fold);
+        rows = rows.optional("fold", |row: &Row| row.fold);
+        densities = densities.optional("fold", |row: &DensityRow| row.fold);
     }
     // With a single coordinate its error is the mean itself.
     let coordinates = config.coordinates.iter().filter(|_| config.dim() > 1);
@@ -195,17 +195,17 @@ pub fn csv_files(
                 row.objective.clone().unwrap_or_else(|| format!("sigmas {}", joined(&row.sigmas, " ")))
             })
             .text("seed", |_| 0)
-            .full("step_length", |row| row.step_length)
+            .exact("step_length", |row| row.step_length)
             .numbers(["mae", "mae_before"], 4, |row, k| [row.mae, row.mae_before][k])
             .text("lowered", |row| row.lowered)
-            .full("published", |row| row.published)
+            .exact("published", |row| row.published)
             .write_csv(&run.join("ablation.csv"), &outcome.ablation)?;
     }
     if outcome.paired.is_empty() {
         return Ok(());
     }
     TableSpec::new()
-        .known("fold", |row: &PairedRow| row.fold)
+        .optional("fold", |row: &PairedRow| row.fold)
         .text("method", |row| row.method.clone())
         .number("difference", 4, |row| row.difference.mean)
         .numbers(["low", "high"], 4, |row, k| row.difference.interval[k])

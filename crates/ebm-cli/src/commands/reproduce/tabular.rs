@@ -107,7 +107,7 @@ pub fn run(args: &TabularArgs) -> Result<()> {
                     continue;
                 }
                 let line = match &set.truth {
-                    Some(truth) if key == TRUTH => of_truth(truth, parts[1])?,
+                    Some(truth) if key == TRUTH => truth_columns(truth, parts[1])?,
                     _ if set.targets.len() > 1 && config.method(key)?.model.has_one_target() => continue,
                     _ => measure(args, &config, &set, parts, key, &mut energy)?,
                 };
@@ -216,7 +216,7 @@ fn number(figure: Option<f64>) -> String {
 }
 
 /// Returns the columns after the method's for the true density: the mean of log p over the rows `judged`.
-fn of_truth(truth: &[f64], judged: &[usize]) -> Result<String> {
+fn truth_columns(truth: &[f64], judged: &[usize]) -> Result<String> {
     let log_p: Vec<f64> = judged.iter().map(|&row| truth[row]).collect();
     let blank = ",".repeat(HEADER.matches(',').count() - 3);
     Ok(format!("{}{blank}", Summary::new(&log_p)?.mean))

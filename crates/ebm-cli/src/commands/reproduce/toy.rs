@@ -73,7 +73,7 @@ pub fn run(args: &ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
-    let other = args.data.as_ref().map(|_| "the expected figures are of the paper's points");
+    let other = args.data.as_ref().map(|_| "the expected figures are for the paper's points");
     let reference = args.common.reference(&configured, other)?;
     let run = fresh_run(&args.common.out, &run_name("toy", args.common.smoke))?;
     let results = train(experiment, &jobs, args.threads)?;
@@ -266,21 +266,21 @@ fn csv_files(run: &Path, rows: &[&Row], calibrations: &[CalibrationRow]) -> Resu
         .text("dataset", |row: &&Row| row.dataset)
         .text("method", |row| row.method.clone())
         .text("seed", |row| row.seed)
-        .full("kl", |row| row.kl)
-        .full("held_out_nll", |row| row.held_out_nll)
-        .full("train_seconds", |row| row.train_seconds)
-        .full("final_loss", |row| row.final_loss)
+        .exact("kl", |row| row.kl)
+        .exact("held_out_nll", |row| row.held_out_nll)
+        .exact("train_seconds", |row| row.train_seconds)
+        .exact("final_loss", |row| row.final_loss)
         .write_csv(&run.join("results.csv"), rows)?;
     TableSpec::measured()
         .text("dataset", |row: &CalibrationRow| row.dataset)
         .text("method", |row| row.method.clone())
         .text("seed", |row| row.seed)
-        .full("nll", |row| row.figures.nll)
-        .full("crps", |row| row.figures.crps)
-        .full("ece", |row| row.figures.ece)
-        .full("coverage", |row| row.figures.coverage)
-        .full("width", |row| row.figures.width)
-        .full("conformal_coverage", |row| row.figures.conformal_coverage)
-        .full("conformal_width", |row| row.figures.conformal_width)
+        .exact("nll", |row| row.figures.nll)
+        .exact("crps", |row| row.figures.crps)
+        .exact("ece", |row| row.figures.ece)
+        .exact("coverage", |row| row.figures.coverage)
+        .exact("width", |row| row.figures.width)
+        .exact("conformal_coverage", |row| row.figures.conformal_coverage)
+        .exact("conformal_width", |row| row.figures.conformal_width)
         .write_csv(&run.join("calibration.csv"), calibrations)
 }

@@ -12,9 +12,9 @@ use ebm_synth::videos::VideoConfig;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Annotated, Options, StillsData, Test, missing, paper, stills};
 
-use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyContext, TaskArgs};
 use super::tracking_tables::{success, tables};
-use crate::commands::say_left_out;
+use crate::commands::report_left_out;
 use crate::progress::Console;
 
 /// Arguments of `ebm reproduce tracking`.
@@ -54,8 +54,8 @@ fn parse_annotated(text: &str) -> Result<Annotated, String> {
 impl Reproduction for TrackingArgs {
     type Config = ExperimentConfig;
 
-    fn about(&self) -> About<'_> {
-        About {
+    fn description(&self) -> Description<'_> {
+        Description {
             name: "tracking",
             run: if self.ablation.is_some() { "tracking-sigma" } else { "tracking" },
             args: &self.task,
@@ -89,22 +89,27 @@ impl Reproduction for TrackingArgs {
                 self.methods.iter().map(|key| Ok(config.method(key)?.clone())).collect::<Result<_>>()?;
         }
         if self.ablation.is_some() {
-            return Ok(Some("the settings state what to expect of Table 3 alone"));
+            return Ok(Some("the settings have expected figures for Table 3 only"));
         }
         let other = self.backbone.is_some() || (scale != Scale::Paper && self.given_backbone().1.is_none());
-        let reason = "the configuration's figures are of ImageNet's ResNet-18; see docs/weights.md";
+        let reason = "the configuration's expected figures are for ImageNet's ResNet-18; see docs/weights.md";
         Ok((self.task.config.is_none() && other).then_some(reason))
     }
 
-    fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
+    fn study(
+        &self,
+        config: &ExperimentConfig,
+        context: &StudyContext<'_>,
+        progress: &mut Console,
+    ) -> Result<Study> {
         let options = Options {
-            backbone: self.backbone(at.run)?,
+            backbone: self.backbone(context.run)?,
             seeds: self.task.seeds,
-            run: at.run.to_owned(),
+            run: context.run.to_owned(),
             resume: self.task.resume.is_some(),
-            device: at.device.clone(),
+            device: context.device.clone(),
         };
-        let found = match at.scale {
+        let found = match context.scale {
             Scale::Paper => paper(config, &options, &self.task.datasets, self.ablation.is_some(), progress)?,
             _ => stills(config, &options, &self.data()?, progress)?,
         };
@@ -113,7 +118,7 @@ impl Reproduction for TrackingArgs {
         }
         let (title, appendix) = match &self.ablation {
             None => {
-                success(at.run, config, &found)?;
+                success(context.run, config, &found)?;
                 ("Table 3", "\n![success](success.png)\n")
             }
             Some(_) => ("The proposal's standard deviations", ""),
@@ -121,7 +126,7 @@ impl Reproduction for TrackingArgs {
         Ok(Study {
             title,
             document: serde_json::to_value(&found)?,
-            tables: tables(self.ablation.is_some(), config, &found, at.scale == Scale::Paper)?,
+            tables: tables(self.ablation.is_some(), config, &found, context.scale == Scale::Paper)?,
             appendix,
             files: "trained modules, figures",
         })
@@ -155,7 +160,7 @@ impl TrackingArgs {
                 let found = Dataset::Otb100
                     .load(root, &SequenceOptions::benchmark())
                     .with_context(|| format!("the sequences in {}", root.display()))?;
-                say_left_out(&found.quarantine);
+                report_left_out(&found.quarantine);
                 let (name, convention) = ("real".to_owned(), Convention::pytracking());
                 vec![Test { name, sequences: found.sequences, convention }]
             }

@@ -7,7 +7,7 @@ use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Comparison, HeldOutRow, Row};
 
-use crate::table_spec::{Group, TableSpec, grouped, joined, of_each};
+use crate::table_spec::{Group, TableSpec, group_by_key, grouped, joined};
 
 /// Draws Figure 3b for the first dataset, as `success.svg` and `success.png`.
 pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> Result<()> {
@@ -60,7 +60,7 @@ type Line<'a> = Group<'a, (String, [Option<f64>; 3]), Row>;
 
 /// Returns the table of the methods on a dataset. The paper's results are on UAV123.
 fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result<String> {
-    let own = of_each(&config.methods, rows.iter().copied(), |method, row| row.method == method.key);
+    let own = group_by_key(&config.methods, rows.iter().copied(), |method, row| row.method == method.key);
     let own = own.into_iter().map(|Group { key, rows }| {
         let paper = key.published.map_or([None; 3], |published| published.uav123.map(Some));
         Group { key: (key.title.clone(), paper), rows }
@@ -98,7 +98,7 @@ fn held_out(outcome: &Comparison) -> Result<String> {
 
 /// Returns the table of the supplement's ablation. The paper's results are on OTB-100 and NFS together.
 fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<String> {
-    let groups = of_each(&config.ablation, rows.iter().copied(), |ablated, row| {
+    let groups = group_by_key(&config.ablation, rows.iter().copied(), |ablated, row| {
         config.method(&row.method).is_ok_and(|method| method.title == joined(&ablated.sigmas, ", "))
     });
     let lines = groups

@@ -61,7 +61,7 @@ fn start<T: Training<Error: Into<Error>>>(
         progress = progress.silent();
     }
     let mut session = Session { group: &group, device: &device, progress: &mut progress };
-    let trained = course(own, &mut training, &mut session);
+    let trained = run_training(own, &mut training, &mut session);
     let is_done = trained.is_ok() && group.is_first();
     parallel::end(&group, trained)?;
     if is_done {
@@ -70,7 +70,7 @@ fn start<T: Training<Error: Into<Error>>>(
     Ok(())
 }
 
-fn course<T: Training<Error: Into<Error>>>(
+fn run_training<T: Training<Error: Into<Error>>>(
     own: &RunArgs,
     training: &mut T,
     session: &mut Session<'_>,

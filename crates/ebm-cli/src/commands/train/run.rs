@@ -31,10 +31,10 @@ pub struct RunArgs {
     /// continues too if it is made longer.
     #[arg(long)]
     pub resume: bool,
-    /// Steps between checkpoints.
+    /// Number of steps between checkpoints.
     #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
     checkpoint_every: usize,
-    /// Steps between validations, which keep the best network; 0 validates only at the end.
+    /// Number of steps between validations, which keep the best network; 0 validates only at the end.
     #[arg(long, default_value_t = 500)]
     validate_every: usize,
     #[command(flatten)]

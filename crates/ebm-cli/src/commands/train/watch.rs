@@ -96,7 +96,7 @@ impl Site for Report {
     fn answer(&self, call: &Call) -> Option<Result<Answer, Refusal>> {
         match call.path.as_str() {
             _ if call.is_post => None,
-            // The page asks for this before it loads itself anew.
+            // The page requests this before it reloads.
             "alive" => Some(json(&true)),
             "" => Some(Ok(html(self.page()))),
             _ => None,

@@ -119,7 +119,7 @@ fn joined(block: &[(usize, &str)]) -> Vec<(usize, String)> {
     texts
 }
 
-/// Returns the paths of all pages with commands, relative to the root: README.md and the pages of docs/ and the crates.
+/// Every page with commands, named from the root: README.md, those of docs/ and of the crates.
 pub fn pages(root: &Path) -> Vec<String> {
     let list = |folder: &str| {
         let entries = std::fs::read_dir(root.join(folder)).unwrap();

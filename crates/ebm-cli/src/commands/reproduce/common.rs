@@ -155,20 +155,15 @@ pub trait Reproduction {
     }
 
     /// Runs the study.
-    fn study(
-        &self,
-        config: &Self::Config,
-        context: &StudyContext<'_>,
-        progress: &mut Console,
-    ) -> Result<Study>;
+    fn study(&self, config: &Self::Config, run: &StudyRun<'_>, progress: &mut Console) -> Result<Study>;
 }
 
 /// Scale, folder and device of a study.
-pub struct StudyContext<'a> {
+pub struct StudyRun<'a> {
     /// Scale of the study.
     pub scale: Scale,
     /// Folder of the run.
-    pub run: &'a Path,
+    pub folder: &'a Path,
     /// Device on which networks are trained.
     pub device: Device,
 }
@@ -208,8 +203,7 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     let mut progress = progress.computing_on(&device);
     let run = run_name(&format!("{run}-{}", scale.name()), common.smoke);
     let run = run_dir(resume, &common.out, &run)?;
-    let study =
-        task.study(&configured.settings, &StudyContext { scale, run: &run, device }, &mut progress)?;
+    let study = task.study(&configured.settings, &StudyRun { scale, folder: &run, device }, &mut progress)?;
     common.finish(name, &scale.name(), &run, study, reference)
 }
 

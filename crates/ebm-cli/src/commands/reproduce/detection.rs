@@ -12,7 +12,7 @@ use ebm_detect::{
 };
 use serde_json::{json, to_value};
 
-use super::common::{Description, Reproduction, Scale, Study, StudyContext, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyRun, TaskArgs};
 use super::detection_tables as tables;
 use crate::commands::create_dir;
 use crate::progress::Console;
@@ -117,32 +117,22 @@ impl Reproduction for DetectionArgs {
         })
     }
 
-    fn study(
-        &self,
-        config: &ExperimentConfig,
-        context: &StudyContext<'_>,
-        progress: &mut Console,
-    ) -> Result<Study> {
+    fn study(&self, config: &ExperimentConfig, run: &StudyRun<'_>, progress: &mut Console) -> Result<Study> {
         let (methods, seeds) = (self.methods(config)?, self.task.seeds);
         let options = StudyOptions {
-            run: context.run.to_owned(),
+            run: run.folder.to_owned(),
             heads: self.heads(),
             resume: self.task.resume.is_some(),
-            device: context.device.clone(),
+            device: run.device.clone(),
             workers: self.workers.count(),
         };
-        let setup = &Setup::open(
-            config,
-            &self.images(context.scale),
-            &self.base(context.scale)?,
-            &options,
-            progress,
-        )?;
+        let setup =
+            &Setup::open(config, &self.images(run.scale), &self.base(run.scale)?, &options, progress)?;
         let is_energy = |method: &MethodConfig| method.key == ExperimentConfig::ENERGY;
         let (mut appendix, mut files) = ("", "detections, trained heads, metrics");
         let (title, published, table, rows) = if self.figure.is_some() {
             let rows = figure3a(setup, seeds, progress)?;
-            tables::plot_figure3a(context.run, &config.figure3a, &rows)?;
+            tables::plot_figure3a(run.folder, &config.figure3a, &rows)?;
             ("Figure 3a", "val2017", tables::figure3a(&config.figure3a, &rows)?, to_value(rows)?)
         } else if self.grid.is_some() {
             let rows = step_lengths(setup, &methods, progress)?;
@@ -153,7 +143,7 @@ impl Reproduction for DetectionArgs {
         } else {
             let rows = table2(setup, &methods, seeds, progress)?;
             if methods.iter().any(is_energy) {
-                tables::draw_refined(setup, context.run)?;
+                tables::draw_refined(setup, run.folder)?;
                 appendix = "\n![Boxes before and after refinement](refined.png)\n";
                 files = "refined.png (boxes before and after refinement), detections, trained heads";
             }

@@ -9,7 +9,7 @@ use ebm_face::config::ExperimentConfig;
 use ebm_face::reproduce::{Data, Options, Outcome, Task, mini, on_features, paper};
 use serde_json::json;
 
-use super::common::{Description, Reproduction, Scale, Study, StudyContext, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyRun, TaskArgs};
 use super::face_tables as tables;
 use crate::progress::Console;
 use crate::table_spec::joined;
@@ -80,30 +80,25 @@ impl Reproduction for Faces {
         if scale == Scale::Paper { self.args.task.device.open_single() } else { Ok(Device::Cpu) }
     }
 
-    fn study(
-        &self,
-        config: &ExperimentConfig,
-        context: &StudyContext<'_>,
-        progress: &mut Console,
-    ) -> Result<Study> {
-        let parts = self.data(config, context, progress)?;
+    fn study(&self, config: &ExperimentConfig, run: &StudyRun<'_>, progress: &mut Console) -> Result<Study> {
+        let parts = self.data(config, run, progress)?;
         let options = Options {
             seeds: self.args.task.seeds,
             ablation: self.args.ablation,
-            run: context.run.to_owned(),
+            run: run.folder.to_owned(),
             resume: self.args.task.resume.is_some(),
         };
         let data = parts.first().context("there are no images")?;
-        data.record(context.run)?;
+        data.record(run.folder)?;
         let trunk =
-            || self.trunk(context.scale).1.context("the trunk's weights are missing; see docs/weights.md");
-        let outcome = match context.scale {
+            || self.trunk(run.scale).1.context("the trunk's weights are missing; see docs/weights.md");
+        let outcome = match run.scale {
             Scale::Mini => mini(config, data, &options, progress)?,
-            Scale::Paper => paper(config, data, &trunk()?, &context.device, &options, progress)?,
+            Scale::Paper => paper(config, data, &trunk()?, &run.device, &options, progress)?,
             _ => on_features(config, &parts, &trunk()?, &options, progress)?,
         };
-        tables::csv_files(context.run, config, &context.scale.name(), data, &outcome)?;
-        tables::figures(context.run, config, data, &outcome)?;
+        tables::csv_files(run.folder, config, &run.scale.name(), data, &outcome)?;
+        tables::figures(run.folder, config, data, &outcome)?;
         let mut document = serde_json::to_value(&outcome)?;
         document["unit"] = json!(config.unit);
         document["coordinates"] = json!(config.coordinates);
@@ -131,11 +126,11 @@ impl Faces {
     fn data(
         &self,
         config: &ExperimentConfig,
-        context: &StudyContext<'_>,
+        run: &StudyRun<'_>,
         progress: &mut Console,
     ) -> Result<Vec<Data>> {
         let datasets = &self.args.task.datasets;
-        let mut parts = match context.scale {
+        let mut parts = match run.scale {
             Scale::Mini => {
                 let sizes =
                     config.generated.context("the configuration has no [generated] sizes of splits")?;

@@ -12,7 +12,7 @@ use ebm_synth::videos::VideoConfig;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Annotated, Options, StillsData, Test, missing, paper, stills};
 
-use super::common::{Description, Reproduction, Scale, Study, StudyContext, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyRun, TaskArgs};
 use super::tracking_tables::{success, tables};
 use crate::commands::report_left_out;
 use crate::progress::Console;
@@ -96,20 +96,15 @@ impl Reproduction for TrackingArgs {
         Ok((self.task.config.is_none() && other).then_some(reason))
     }
 
-    fn study(
-        &self,
-        config: &ExperimentConfig,
-        context: &StudyContext<'_>,
-        progress: &mut Console,
-    ) -> Result<Study> {
+    fn study(&self, config: &ExperimentConfig, run: &StudyRun<'_>, progress: &mut Console) -> Result<Study> {
         let options = Options {
-            backbone: self.backbone(context.run)?,
+            backbone: self.backbone(run.folder)?,
             seeds: self.task.seeds,
-            run: context.run.to_owned(),
+            run: run.folder.to_owned(),
             resume: self.task.resume.is_some(),
-            device: context.device.clone(),
+            device: run.device.clone(),
         };
-        let found = match context.scale {
+        let found = match run.scale {
             Scale::Paper => paper(config, &options, &self.task.datasets, self.ablation.is_some(), progress)?,
             _ => stills(config, &options, &self.data()?, progress)?,
         };
@@ -118,7 +113,7 @@ impl Reproduction for TrackingArgs {
         }
         let (title, appendix) = match &self.ablation {
             None => {
-                success(context.run, config, &found)?;
+                success(run.folder, config, &found)?;
                 ("Table 3", "\n![success](success.png)\n")
             }
             Some(_) => ("The proposal's standard deviations", ""),
@@ -126,7 +121,7 @@ impl Reproduction for TrackingArgs {
         Ok(Study {
             title,
             document: serde_json::to_value(&found)?,
-            tables: tables(self.ablation.is_some(), config, &found, context.scale == Scale::Paper)?,
+            tables: tables(self.ablation.is_some(), config, &found, run.scale == Scale::Paper)?,
             appendix,
             files: "trained modules, figures",
         })

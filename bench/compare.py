@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Times ours beside PyTorch, ONNX Runtime and OpenVINO, in turn, and writes docs/performance.md.
+"""Times our works in turn with PyTorch, ONNX Runtime and OpenVINO, and writes docs/performance.md.
 
     python3 bench/compare.py [OPTIONS]
 
-In each round every process does the work once, one after another, so that a machine that slows down slows all. The ratio is ours over the fastest peer.
+In each round every process does the work once, one after another, so that a slower machine slows all of them.
+The ratio is our time over the fastest peer's.
 """
 
 import argparse
@@ -23,17 +24,17 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PEER = HERE / "peer.py"
 WARM_UP = 2
-# Threads that the process before left waiting in a loop go to sleep.
+# Seconds in which busy threads of the previous process go to sleep.
 PAUSE = 0.02
-# Seconds after which a process that does not answer is ended; torch.compile takes minutes.
+# Seconds after which a process without an answer is killed; torch.compile takes minutes.
 LIMIT = 900
-# Forms that may fail on a machine that lacks something.
+# Forms whose requirements a machine may lack.
 OPTIONAL = {"compile", "onnxruntime", "openvino"}
 RUNTIMES = {"onnxruntime", "openvino"}
 
 
 class Worker:
-    """A process that does a work once for each line `run`."""
+    """Process that does a work once for each line `run`."""
 
     def __init__(self, label, command, environment):
         self.label, self.seconds = label, []
@@ -44,7 +45,7 @@ class Worker:
             raise RuntimeError(self.last_words(answer))
 
     def answer(self):
-        """The process's next line; an empty one where it ends, or is ended after LIMIT."""
+        """Returns the process's next line, or an empty one if it ends or is killed after LIMIT."""
         timer = threading.Timer(LIMIT, self.process.kill)
         timer.start()
         try:
@@ -71,7 +72,7 @@ class Worker:
             raise RuntimeError(self.last_words(answer)) from None
 
     def peak_mib(self):
-        """The largest resident size of the process."""
+        """Returns the largest resident size of the process in MiB."""
         try:
             lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
             return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:"))
@@ -90,7 +91,7 @@ def environment_of(threads):
 
 
 def forms_of(work, options, has_torch):
-    """The forms that can be compared here."""
+    """Yields the forms that can be compared on this machine."""
     for peer in work["peers"]:
         form = peer.partition("=")[0]
         skipped = (form == "compile" and options.no_compile) or (form in RUNTIMES and options.device != "cpu")
@@ -99,7 +100,7 @@ def forms_of(work, options, has_torch):
 
 
 def measured(work, options, has_torch):
-    """Workers with their times, ours first, and a note for each form that does not work."""
+    """Returns the workers with their times, ours first, and a note for each form that does not work."""
     ours = [options.program, *(["--smoke"] if options.smoke else []), "--device", options.device]
     environment, notes = environment_of(options.threads), []
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +130,7 @@ def measured(work, options, has_torch):
 
 
 def record(work, series):
-    """A row of the CSV file: times in milliseconds, minimum and median."""
+    """Returns a row of the CSV file, with the minima and medians of times in milliseconds."""
     (_, ours, ours_mib), peers = series[0], series[1:]
     row = {"work": work["title"], "ours": min(ours), "ours_median": statistics.median(ours), "goal": work["goal"], "ours_mib": ours_mib}
     if peers:
@@ -146,7 +147,7 @@ def shown(value, digits=3):
 
 
 def page(rows, options, versions):
-    """The page as Markdown."""
+    """Returns the page as Markdown."""
     today = datetime.datetime.now(datetime.timezone.utc).date()
     met = [row["ratio"] <= row["goal"] for row in rows if row.get("ratio") and row["goal"]]
     warning = "**Tiny sizes: the times mean nothing.** " if options.smoke else ""
@@ -171,7 +172,7 @@ def cpu():
 
 
 def peer_versions(python):
-    """What the peer's script says of itself; nothing where Python or PyTorch is missing."""
+    """Returns the versions that the peer's script reports, or an empty text without Python or PyTorch."""
     try:
         probed = subprocess.run([python, PEER, "probe"], capture_output=True, text=True)
     except OSError:
@@ -181,9 +182,9 @@ def peer_versions(python):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", help="a built ebm-bench; without it cargo builds one")
-    parser.add_argument("--python", default=sys.executable, help="a Python with torch; onnxruntime, openvino and torchvision if they are to take part")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these works; the first part of a name selects a group")
+    parser.add_argument("--program", help="a built ebm-bench; by default cargo builds one")
+    parser.add_argument("--python", default=sys.executable, help="a Python with torch, and with onnxruntime, openvino and torchvision to compare them")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="works to time; the first part of a name selects a group")
     parser.add_argument("--list", action="store_true", help="list the works and stop")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -208,7 +209,7 @@ def main():
         return
     versions = peer_versions(options.python)
     if not versions:
-        print(f"there is no PyTorch at {options.python} (pip install torch, or --python PATH): ours are timed alone", file=sys.stderr)
+        print(f"there is no PyTorch at {options.python}, so only our works are timed; install it with pip install torch, or give --python PATH", file=sys.stderr)
     rows = []
     for work in chosen:
         series, notes = measured(work, options, bool(versions))

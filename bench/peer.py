@@ -2,16 +2,16 @@
 
     python peer.py probe                     versions, as JSON
     python peer.py TASK FORM THREADS DEVICE [PICTURES]
-                                             TASK is JSON: {"task": NAME, sizes …}; NAME is a function below, which is
-                                             also given the folder PICTURES where there is one
+                                             TASK is JSON: {"task": NAME, sizes …}. NAME is a function below, which also
+                                             takes the folder PICTURES if it is given
 
 After its set-up a work prints `ready`. Then it answers lines on standard input: `run` does the work once and prints
-seconds. The end of the input ends it.
+its seconds. The process ends with its input.
 
 Every form of inference runs in inference_mode with batch norm folded into the convolutions:
     eager           as written
     channels_last   weights and maps stored with the channels innermost
-    compile         channels_last through torch.compile; for inference with weights frozen, that is packed once
+    compile         channels_last through torch.compile; for inference with frozen weights, which are packed once
     onnxruntime     exported by PyTorch, which needs onnxscript, and run by ONNX Runtime; inference on a CPU
     openvino        the same file by OpenVINO, in f32
 """
@@ -29,7 +29,7 @@ from torch import nn
 from torch.nn.functional import interpolate, linear, max_pool2d
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-# What a library prints must not reach the protocol.
+# Libraries print to standard error, so that their output does not reach the protocol.
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 
@@ -42,7 +42,7 @@ class ConvNorm(nn.Sequential):
 
 
 def folded(net):
-    """The network for inference, batch norm folded."""
+    """Returns the network for inference, with batch norm folded."""
     net.eval()
     for module in net.modules():
         if isinstance(module, ConvNorm):
@@ -71,7 +71,7 @@ class Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """The outputs of the first stages; no classifier."""
+    """ResNet that returns the outputs of its first stages, without a classifier."""
 
     def __init__(self, depth, stages=4):
         super().__init__()
@@ -95,7 +95,7 @@ class ResNet(nn.Module):
 
 
 class Fpn(nn.Module):
-    """The levels of a pyramid over maps of these channels."""
+    """Feature pyramid over maps with these numbers of channels."""
 
     def __init__(self, inputs, channels):
         super().__init__()
@@ -114,7 +114,7 @@ class Fpn(nn.Module):
 
 
 class ResNetFpn(nn.Module):
-    """P2 to P6 over a ResNet-50."""
+    """Feature pyramid P2 to P6 over a ResNet-50."""
 
     def __init__(self, channels):
         super().__init__()
@@ -126,7 +126,7 @@ class ResNetFpn(nn.Module):
 
 
 def formed(net, form, freeze):
-    """The network and what brings its input into the form's layout."""
+    """Returns the network in this form, and a function that brings its input into the form's layout."""
     if form == "eager":
         return net, lambda x: x
 
@@ -143,7 +143,7 @@ def formed(net, form, freeze):
 
 
 def exported(net, x):
-    """The network as ONNX."""
+    """Returns the network as ONNX."""
     if x.device.type != "cpu":
         sys.exit("this form is measured on a CPU")
     return torch.onnx.export(net, (x,), dynamo=True, verbose=False).model_proto.SerializeToString()
@@ -177,7 +177,7 @@ RUNTIMES = {"onnxruntime": by_onnxruntime, "openvino": by_openvino}
 
 
 def checked(run, net, x):
-    """`run` once more, refused where it does not compute what the network does."""
+    """Returns `run` after checking that its result equals the network's."""
     with torch.inference_mode():
         expected = net(x)
     expected = list(expected) if isinstance(expected, (list, tuple)) else [expected]
@@ -203,7 +203,7 @@ def inference(net, x, form):
 
 
 def gradients(net, x, form):
-    """Forward, and backward from ones: the gradients in x and in every parameter."""
+    """Returns a function that computes the gradients of the output's sum in x and in every parameter."""
     net, layout = formed(net, form, freeze=False)
     x = layout(x).requires_grad_()
     leaves = [x, *net.parameters()]
@@ -266,7 +266,7 @@ def head(form, inputs, hidden, classes, rows, backward):
 
 
 def integral(t):
-    """Of the tent max(0, 1 - |t|), up to t."""
+    """Returns the integral of the tent max(0, 1 - |t|) up to t."""
     t = t.clamp(-1, 1)
     return 0.5 + t - 0.5 * t * t.abs()
 
@@ -275,7 +275,7 @@ BINS = 7
 
 
 def axis_weights(low, high, first, length, bins=BINS):
-    """(R, bins, length): means of the tents of pixels first.. over the bins between low and high."""
+    """Returns weights (R, bins, length): means of the pixels' tents, from pixel `first` on, over the bins between low and high."""
     edges = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, bins + 1)
     pixels = first[:, None] + torch.arange(length)
     up_to = integral(edges[:, :, None] - pixels[:, None, :])
@@ -283,8 +283,8 @@ def axis_weights(low, high, first, length, bins=BINS):
 
 
 def tiles(maps, level, low, high):
-    """PrRoIPool, which torch does not have on a CPU, of each box on its level among the maps (H, W, C): two products with
-    a view of the map (Wy F Wx', no copies), the weights made for all boxes at once."""
+    """Yields the PrRoIPool of each box on its level among the maps (H, W, C), which torch does not have on a CPU: two
+    products with a view of the map (Wy F Wx', without copies). The weights are made for all boxes at once."""
     with torch.no_grad():
         sides = torch.tensor([m.shape[1::-1] for m in maps])
         first = low.floor().clamp(min=0)
@@ -299,8 +299,8 @@ def tiles(maps, level, low, high):
 
 
 class Refinement:
-    """Algorithm S1 as printed: in each step f with its gradient at y, and f once more at the new y, all classes'
-    outputs, of which the box's own is taken."""
+    """Algorithm S1 as printed: each step computes f with its gradient at y, and f again at the new y. The outputs of all
+    classes are computed, and the box's own is taken."""
 
     classes, decay = 91, 0.5
 
@@ -351,7 +351,7 @@ def refinement(form, boxes, steps, channels, hidden, height, width):
 
 
 class HeadStep:
-    """Eq. 4 on given pyramids. torch has no PrRoIPool on a GPU: torchvision's RoIAlign, which does less, stands in for it."""
+    """Eq. 4 on given pyramids. torch has no PrRoIPool on a GPU, so it uses torchvision's RoIAlign, which does less work."""
 
     classes, sigmas = 91, (0.0375, 0.075, 0.15)
 
@@ -380,7 +380,7 @@ class HeadStep:
         return torch.stack(terms).logsumexp(0) - math.log(len(self.sigmas))
 
     def boxes(self, y, context=1.0):
-        """Rows (image, x0, y0, x1, y1), the box enlarged about its centre."""
+        """Returns rows (image, x0, y0, x1, y1) of the boxes, enlarged about their centres by `context`."""
         center, half = y[..., :2] * self.size, y[..., 2:].exp() * (context / 2)
         return torch.cat([self.image, (center - half).flatten(0, 1), (center + half).flatten(0, 1)], 1)
 
@@ -414,8 +414,8 @@ def head_step(form, images, objects, samples, channels, hidden, height, width):
 
 
 class RefinerStep(HeadStep):
-    """A step of the box refiner: over a frozen ResNet-18 three levels, from each of which every box is pooled. All images
-    are one batch."""
+    """Training step of the box refiner: every box is pooled from each of three levels over a frozen ResNet-18. All images
+    form one batch."""
 
     classes, channels, hidden, contexts = 1, 32, 256, (1.0, 1.0, 1.5)
 
@@ -444,8 +444,8 @@ def refiner_step(form, images, objects, samples, height, width):
 
 
 class Tracked(nn.Module):
-    """What a tracker's frame takes before its boxes: the features of a ResNet-18, the classifier's scores, and the two maps
-    that boxes are pooled from, times how the target looks."""
+    """Network of a tracker's frame before its boxes: the features of a ResNet-18, the classifier's scores, and the two maps
+    that boxes are pooled from, multiplied by the target's vectors."""
 
     def __init__(self):
         super().__init__()
@@ -462,7 +462,7 @@ class Tracked(nn.Module):
 
 
 def tracker_frame(form, side, boxes, steps):
-    """Each map is small: it is pooled from as a whole, with all boxes in one product for each axis."""
+    """Returns a function that computes a tracker's frame. The maps are small, so all boxes are pooled in one product for each axis."""
     net, layout = formed(folded(Tracked()), form, freeze=True)
     crop, bins = layout(torch.randn(1, 3, side, side)), (5, 3)
     w = [torch.randn(256, 256 * b * b) * (2 / (256 * b * b)) ** 0.5 for b in bins]
@@ -504,12 +504,12 @@ def tracker_frame(form, side, boxes, steps):
 
 
 class Jpegs(torch.utils.data.Dataset):
-    """Decoded and resized by torchvision in 8 bits, its fastest way, and normalised."""
+    """Images decoded and resized by torchvision in 8 bits, its fastest way, and normalised."""
 
     def __init__(self, folder, short_side):
         self.files = sorted(os.path.join(folder, name) for name in os.listdir(folder))
         self.short_side = short_side
-        # For samples from 0 to 255, which saves a pass.
+        # These apply to samples from 0 to 255, which saves a pass.
         self.mean, self.std = (255 * torch.tensor(t)[:, None, None]
                                for t in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
 
@@ -526,7 +526,7 @@ class Jpegs(torch.utils.data.Dataset):
 
 
 def loader(form, images, batch, height, width, short_side, workers, pictures):
-    """An epoch; the memory is that of the process without its workers."""
+    """Returns a function that loads an epoch. The measured memory does not include the workers'."""
     dataset = Jpegs(os.path.join(pictures, "images"), short_side)
     batches = torch.utils.data.DataLoader(dataset, batch, num_workers=workers, persistent_workers=True)
     with open(os.path.join(pictures, "made.json")) as file:
@@ -534,14 +534,14 @@ def loader(form, images, batch, height, width, short_side, workers, pictures):
     means = sum(numbers.double().mean((2, 3)).sum(0) for numbers in batches) / images
     if made["shape"] != list(next(iter(batches)).shape):
         sys.exit(f"the two sides make batches of different shapes, ours {made['shape']}")
-    # The numbers' standard deviation is about 1.
+    # The standard deviation of the numbers is about 1.
     torch.testing.assert_close(means, torch.tensor(made["means"], dtype=means.dtype), rtol=0, atol=0.01)
     return lambda: sum(len(numbers) for numbers in batches)
 
 
 def roi_pool(form, boxes, channels, height, width, of_boxes):
-    """RoIAlign in place of PrRoIPool, as above; it has no gradient in the boxes: there, two products for each box, as in
-    `Refinement`."""
+    """Returns a function that pools boxes with RoIAlign instead of PrRoIPool. RoIAlign has no gradient in the boxes, so
+    `of_boxes` uses two products for each box, as `Refinement` does."""
     features = torch.randn(1, channels, height, width).to(memory_format=torch.channels_last)
     low = torch.rand(boxes, 2) * torch.tensor([3.0 * width, 3.0 * height])
     corners = torch.cat([low, low + 28 + 84 * torch.rand(boxes, 2)], 1)
@@ -570,7 +570,7 @@ def products_of_boxes(features, corners):
 
 
 class Age(nn.Module):
-    """Direct regression."""
+    """Network for the direct regression of ages."""
 
     def __init__(self):
         super().__init__()
@@ -594,7 +594,7 @@ def work(task, form, threads, device="cpu", pictures=None):
     on_gpu = torch.device(device).type == "cuda"
     torch.backends.cudnn.benchmark = on_gpu
     if on_gpu:
-        # TF32 in products, as ours has by default.
+        # Our side uses TF32 in products by default, too.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.manual_seed(0)
     torch.set_num_threads(int(threads))
@@ -603,7 +603,7 @@ def work(task, form, threads, device="cpu", pictures=None):
         sizes["pictures"] = pictures
     run = globals()[sizes.pop("task")](form, **sizes)
     finish = torch.cuda.synchronize if on_gpu else lambda: None
-    run()  # What is compiled or packed in the first run belongs to the set-up.
+    run()  # Compilation and packing in the first run belong to the set-up.
     finish()
     say("ready")
     for line in sys.stdin:
@@ -619,7 +619,7 @@ def work(task, form, threads, device="cpu", pictures=None):
 
 
 def version(package):
-    """Of a package that need not be there."""
+    """Returns the version of a package, or None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the numbers of the tables in README.md, docs/*.md and docs/notes/*.md from CSV files: `python3 xtask/docs_tables.py [--check] [ROOT]`.
 
-With `--check` it writes nothing. It says what differs, and exits with 1 if anything does. A table has a marker directly above it:
+With `--check` it writes nothing, prints the differences, and exits with 1 if there are any. A table has a marker directly above it:
 
     <!-- table: results/toy.csv, results/paper.csv
     by: cargo xtask reproduce toy
@@ -10,13 +10,14 @@ With `--check` it writes nothing. It says what differs, and exits with 1 if anyt
     columns: count(kl) | mean(kl) sd(kl) | 100*min(kl) [refined=false] | =device
     -->
 
-It names the files from the page's folder, whose records are taken together, and the command that makes the first. `where`: which records count;
-one without the column of a condition does. `rows`: the columns that name a row in its first cells; `method: direct, ebm` lists what the rows are
-instead. `columns`: for each further cell `=column`, which is its text, or for each number in it columns and numbers with * and / between them, or
-mean, sd, min, max or count of that over the row's records; `[...]` are conditions of the cell alone.
+It names the files, relative to the page's folder, whose records are taken together, and the command that makes the first file. `where` selects
+records; a record without the column of a condition is selected, too. `rows` names the columns whose values are in a row's first cells;
+`method: direct, ebm` lists the values instead. `columns` has an entry for each further cell: `=column` takes the column's text, and otherwise there
+is an expression for each number in the cell, of columns and numbers with * and / between them, or mean, sd, min, max or count of such an expression
+over the row's records. `[...]` holds conditions for this cell only.
 
-A number gets the decimals that stand there, and a cell's words stay: a new table begins with zeros, `0.00 ± 0.00`. A number that rounds right is
-left alone. A table of numbers that no file holds is marked `<!-- table: none -->`.
+Numbers keep their decimals, and cells keep their words: a new table begins with zeros, `0.00 ± 0.00`. A number that is the rounded value stays as
+it is. A table whose numbers are in no file is marked `<!-- table: none -->`.
 """
 
 import csv
@@ -28,7 +29,7 @@ from pathlib import Path
 
 OF_RECORDS = {"mean": statistics.fmean, "sd": lambda v: statistics.stdev(v) if len(v) > 1 else None, "min": min, "max": max, "count": len}
 EXPRESSION = re.compile(r"(?:(mean|sd|min|max|count)\()?([^()\[\]]+)(?(1)\))")
-# Digits in a word, such as ResNet50, are a name's.
+# Digits in a word, such as ResNet50, are part of a name.
 NUMBER = re.compile(r"([-−+]?)(?<![^\W_])(\d+(?:\.(\d+))?(?:e([-+]?\d+))?)(?![^\W_]|\.\d)")
 MARKER = re.compile(r"<!-- table:([^\n]*?)(?:\n(.*?))?-->\n((?:\|[^\n]*\n)*)", re.DOTALL)
 BAR = re.compile(r"(?<!\\)\|")
@@ -43,14 +44,14 @@ def number(text):
 
 
 def same(a, b):
-    """The same number, or the same words, however they are separated."""
+    """Returns whether the texts are the same number, or the same words in any separation."""
     x, y = number(a), number(b)
     words = [re.findall(r"[^ ,`]+", str(text).replace("**", "")) for text in (a, b)]
     return words[0] == words[1] if None in (x, y) else abs(x - y) <= 1e-9 * max(abs(x), abs(y))
 
 
 def value_of(product, record):
-    """The value of columns and numbers with * and / between them; None where a column is empty or missing."""
+    """Returns the value of an expression with * and /, or None if a column is empty or missing."""
     factors = [(operator, number(record[factor] if number(factor) is None else factor)) for operator, factor in re.findall(r"(^|[*/])([^*/]+)", product)]
     if None not in (factor for _, factor in factors):
         return math.prod(1 / factor if operator == "/" else factor for operator, factor in factors)
@@ -72,7 +73,7 @@ def evaluated(expression, records):
 
 
 def written(cell, specification, records):
-    """The cell with what the records have, or else why not. The spread of one value, or of equal ones, may be left out."""
+    """Returns the cell with the records' values, and None or an error. The spread of one value, or of equal values, may be left out."""
     specification, _, conditions = specification.partition("[")
     records, expressions = holding(records, conditions.strip(" ]")), specification.split()
     if specification.startswith("="):
@@ -96,7 +97,7 @@ def written(cell, specification, records):
 
 
 def rows_of(page, files, marker, lines):
-    """Each row of the table as it must be, with what is wrong with it."""
+    """Yields each row of the table as it must be, with the differences from the present row."""
     marker = {key.strip(): value for key, _, value in (line.partition(":") for line in marker.splitlines())}
     records = [record for file in parts(files) for record in csv.DictReader((page.parent / file).read_text().splitlines())]
     columns = dict.fromkeys(column for record in records for column in record)

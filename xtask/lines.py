@@ -2,9 +2,9 @@
 """Counts the lines of `src` without tests by crate, and lists functions of more than 60 lines.
 
     python3 xtask/lines.py [ROOT]                          # ROOT: a checkout, by default this one
-    python3 xtask/lines.py [ROOT] --budget xtask/lines.txt # exit 1 where a crate has more lines than its budget
+    python3 xtask/lines.py [ROOT] --budget xtask/lines.txt # exit 1 if a crate has more lines than its budget
 
-A budget file has a line `NAME LINES` for each crate. A budget is raised only by a commit that says why.
+A budget file has a line `NAME LINES` for each crate. A commit that raises a budget says why.
 """
 
 import argparse
@@ -19,7 +19,7 @@ FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([^)]*\))? )?(?:const |unsafe |extern \"
 
 
 def without_tests(lines):
-    """The lines outside of items that are compiled for tests alone."""
+    """Returns the lines outside of items that are compiled only for tests."""
     kept, i = [], 0
     while i < len(lines):
         if not TEST_ITEM.match(lines[i]):
@@ -36,7 +36,7 @@ def without_tests(lines):
 
 
 def long_functions(lines):
-    """Name and length of each function that is longer than LONGEST, as rustfmt lays functions out."""
+    """Yields the name and length of each function with more than LONGEST lines, as formatted by rustfmt."""
     for start, line in enumerate(lines):
         found = FUNCTION.match(line)
         body = next((i for i in range(start, len(lines)) if lines[i].rstrip().endswith(("{", ";", "}"))), start)
@@ -48,7 +48,7 @@ def long_functions(lines):
 
 
 def count(root):
-    """The sizes of the files of each crate, and the long functions of all."""
+    """Returns the sizes of the files of each crate, and all long functions."""
     sizes, long = {}, []
     for crate in sorted([*(root / "crates").iterdir(), root / "bench", root / "xtask"]):
         for path in sorted(crate.glob("src/**/*.rs")):
@@ -61,7 +61,7 @@ def count(root):
 
 
 def over_budget(sizes, path):
-    """A sentence for each crate that has more lines than its budget, and for each line that names no crate."""
+    """Yields a message for each crate with more lines than its budget, and for each line that names no crate."""
     budget = dict(line.split() for line in path.read_text().splitlines() if line and not line.startswith("#"))
     for name in sorted(sizes.keys() | budget.keys()):
         lines, most = sum(sizes.get(name, [])), int(budget.get(name, 0))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Records what every `ebm reproduce` command comes to with `--smoke` and fixed seeds, or compares two records.
+"""Records the results of every `ebm reproduce` command with `--smoke` and fixed seeds, or compares two records.
 
     python3 xtask/smoke_figures.py record target/release/ebm FOLDER   # a JSON file for each command
-    python3 xtask/smoke_figures.py compare BEFORE AFTER               # exit 1 where a figure differs
+    python3 xtask/smoke_figures.py compare BEFORE AFTER               # exit 1 if a figure differs
 
 Times, rates, paths and the notes beside the figures are left out: they differ between machines and runs. On a CPU everything
 else is the same, digit for digit.

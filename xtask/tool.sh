@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Says where a program of crates.io is in this version, and where there is none yet, compiles it into target/NAME, which takes minutes; nothing is
-# installed elsewhere.
+# Prints the path of a program from crates.io in this version. If it is missing, compiles it into target/NAME in a few minutes. Nothing is installed
+# elsewhere.
 #
 #   xtask/tool.sh NAME VERSION [OPTIONS of cargo install]
 set -euo pipefail

@@ -1,4 +1,4 @@
-//! Our side of `bench/compare.py`: networks and kernels timed beside PyTorch and runtimes, in turn.
+//! Our side of `bench/compare.py`, which times networks and kernels of this project, PyTorch and runtimes in turn.
 //!
 //! | file | content |
 //! |---|---|
@@ -18,13 +18,13 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use ebm_ops::device::{Choice, Precision, open};
 
-/// Lists the works, or does one of them for `bench/compare.py`.
+/// Lists the works, or runs one of them for `bench/compare.py`.
 #[derive(Parser)]
 struct Arguments {
-    /// Takes tiny sizes, whose times mean nothing.
+    /// Take tiny sizes, whose times mean nothing.
     #[arg(long, global = true)]
     smoke: bool,
-    /// Computes there: cpu, cuda or cuda:N.
+    /// Device to compute on: cpu, cuda or cuda:N.
     #[arg(long, global = true, default_value_t = Choice::Cpu)]
     device: Choice,
     #[command(subcommand)]
@@ -33,11 +33,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Prints all works as one JSON array.
+    /// Print all works as one JSON array.
     List,
-    /// Writes the pictures that a work reads.
+    /// Write the pictures that a work reads.
     Pictures { work: String, folder: PathBuf },
-    /// Does a work once for each line `run` on standard input, and answers with seconds.
+    /// Run a work once for each line `run` on standard input, and answer with its seconds.
     Work { work: String, pictures: Option<PathBuf> },
 }
 
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         let found = works.iter().find(|work| work.name == name);
         found.with_context(|| format!("there is no work {name:?}; `ebm-bench list` has their names"))
     };
-    // TF32 on a GPU, as on PyTorch's side.
+    // Both sides use TF32 on a GPU.
     Precision::default().set();
     let mut answers = std::io::stdout().lock();
     match arguments.action {

@@ -1,4 +1,4 @@
-//! The pictures that both sides of a work read.
+//! Pictures that both sides of a work read.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use ebm_synth::scenes::{SceneConfig, generate};
 
 use super::work::{Size, Task};
 
-/// The file of the annotations in the folder, and the folder of the images in it.
+/// Names of the annotations' file and of the images' folder, in the folder of the pictures.
 pub const ANNOTATIONS: &str = "annotations.json";
 pub const IMAGES: &str = "images";
-/// The file in it in which our side says what it made of them.
-pub const MADE: &str = "made.json";
+/// Name of the file with our side's statistics, in the folder of the pictures.
+pub const STATISTICS: &str = "made.json";
 
-/// Writes drawn scenes as JPEGs of quality 90, always the same, into `folder`; nothing for a task that reads none.
+/// Writes generated scenes into `folder`, always the same, as JPEGs of quality 90, if the task reads any.
 ///
 /// # Errors
-/// When they cannot be written.
+/// If they cannot be written.
 pub fn write(task: Task, folder: &Path) -> Result<()> {
     let Task::Loader { images, size: Size { height, width }, .. } = task else { return Ok(()) };
     let shorter = height.min(width) as f32;

@@ -1,4 +1,4 @@
-//! The works that are compared, one for each row of the table.
+//! Works that are compared, one for each row of the table.
 
 mod task;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 pub use task::{Climb, Images, Size, Task, Widths};
 
-/// Forms of PyTorch, and runtimes of exported networks; `compare.py` knows which may be missing. `FORM=WORK` is another work of ours.
+/// Peers: forms of PyTorch, and runtimes of exported networks (`compare.py`). `FORM=WORK` is another work of ours.
 const LAYOUTS: &[&str] = &["eager", "channels_last"];
 const ON_MAPS: &[&str] = &["eager", "channels_last", "compile"];
 const ON_ROWS: &[&str] = &["eager", "compile"];
@@ -18,23 +18,23 @@ const DETECTOR: &[&str] = &["without=detector"];
 const SINGLE: &[&str] = &["f32=refinement"];
 const DIRECT: &[&str] = &["without=age"];
 
-/// A row of the table.
+/// Row of the table.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Work {
-    /// The name that `--only` takes.
+    /// Name that `--only` takes.
     pub name: &'static str,
-    /// The name in the table.
+    /// Name in the table.
     pub title: &'static str,
-    /// The computation.
+    /// Computation that is timed.
     pub task: Task,
-    /// The largest ratio of times, ours over the fastest peer's, that is good enough.
+    /// Largest acceptable ratio of our time to the fastest peer's.
     pub goal: Option<f64>,
-    /// The processes that it is compared with.
+    /// Processes that the work is compared with.
     pub peers: &'static [&'static str],
 }
 
-/// All works at their sizes, or with `smoke` at tiny ones that only show that everything runs; those of a
-/// GPU's goals need one.
+/// Returns all works for a CPU, or with `gpu` for a GPU. With `smoke` their sizes are tiny and only show that
+/// everything runs.
 pub fn works(smoke: bool, gpu: bool) -> Vec<Work> {
     let sizes = Sizes { smoke };
     let mut works = sizes.networks();
@@ -60,7 +60,7 @@ fn row(
     Work { name, title, task, goal: goal.is_finite().then_some(goal), peers }
 }
 
-/// The sizes of the works.
+/// Sizes of the works.
 #[derive(Clone, Copy)]
 struct Sizes {
     smoke: bool,
@@ -71,12 +71,12 @@ impl Sizes {
         if self.smoke { tiny } else { full }
     }
 
-    /// Channels of the pyramid and its head's width.
+    /// Returns the channels of the pyramid and the width of its head.
     fn widths(self) -> Widths {
         Widths { channels: self.by(256, 8), hidden: self.by(1024, 16) }
     }
 
-    /// Of a detector's image.
+    /// Returns the size of a detector's image.
     fn image(self) -> Size {
         Size { height: self.by(800, 64), width: self.by(1088, 96) }
     }
@@ -90,7 +90,7 @@ impl Sizes {
         Task::ResnetStep { depth: 50, images: self.square(batch, side) }
     }
 
-    /// ResNets and their parts.
+    /// Returns the works of ResNets and their parts.
     fn networks(self) -> Vec<Work> {
         let resnet = |depth, batch, side| Task::Resnet { depth, images: self.square(batch, side) };
         let size = Size { height: self.by(100, 10), width: self.by(136, 12) };
@@ -118,7 +118,7 @@ impl Sizes {
         ]
     }
 
-    /// The box head alone.
+    /// Returns the works of the box head alone.
     fn heads(self) -> Vec<Work> {
         let head = |rows, backward| Task::Head {
             inputs: self.by(12544, 49),
@@ -136,7 +136,7 @@ impl Sizes {
         ]
     }
 
-    /// Prediction with its refinement, and without.
+    /// Returns the works of predictions with and without refinement.
     fn predictions(self, gpu: bool) -> Vec<Work> {
         let (widths, size) = (self.widths(), self.image());
         let (boxes, steps) = (self.by(100, 3), self.by(10, 2));
@@ -171,7 +171,7 @@ impl Sizes {
         works
     }
 
-    /// Training steps and PrRoIPool with its gradients; on a GPU at sizes that are worth its time.
+    /// Returns the works of training steps and of PrRoIPool with its gradients. A GPU gets larger sizes.
     fn trainings(self, gpu: bool) -> Vec<Work> {
         let widths = self.widths();
         let (images, objects, samples) =
@@ -206,7 +206,7 @@ impl Sizes {
         ]
     }
 
-    /// What a program does step by step, image by image, frame by frame, on a CPU.
+    /// Returns the works of a refiner's training step, a tracker's frame and an epoch of the loader, on a CPU.
     fn whole(self) -> Vec<Work> {
         let refiner = Task::RefinerStep {
             images: self.by(16, 2),

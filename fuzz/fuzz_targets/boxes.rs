@@ -1,4 +1,4 @@
-//! Boxes of a sequence, a line each.
+//! Boxes of a sequence, one in each line.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Detections in COCO's form.
+//! Detections in COCO's format.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Heads and their poses in numpy's archive.
+//! Heads and their poses in NumPy's archive.
 #![no_main]
 
 use ebm_data::faces::Tolerance;

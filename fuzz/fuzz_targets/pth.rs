@@ -1,4 +1,4 @@
-//! Weights as torch saves them.
+//! Weights in PyTorch's format.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

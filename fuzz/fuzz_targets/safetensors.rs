@@ -1,4 +1,4 @@
-//! Weights as safetensors.
+//! Weights in safetensors' format.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

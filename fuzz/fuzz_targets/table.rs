@@ -1,4 +1,4 @@
-//! Tables of one's own.
+//! Tables for regression.
 #![no_main]
 
 use ebm_tabular::Table;

@@ -1,9 +1,10 @@
-//! What the fuzz targets share.
+//! Shared code of the fuzz targets.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Has a parser read a file of this name with these bytes, in a folder of this process; in memory where the system has such a place.
+/// Writes `bytes` to a file `name` in a temporary folder, in memory if the system has /dev/shm, and calls `read` with
+/// its path.
 pub fn file(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let memory = Path::new("/dev/shm");

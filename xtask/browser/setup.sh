@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Puts Chromium where the tests in a browser look for it, as Debian's package, where the machine has none: about 400 MB on disk.
+# Installs Chromium for the tests in a browser, as Debian's package, if the machine has none. It takes about 400 MB on disk.
 #
 #   xtask/browser/setup.sh      then EBM_REQUIRE=browser cargo test --workspace --test commands demo::
 #
-# It needs apt-get and root, or sudo that asks for no password; where it cannot be, it says so and fails.
+# It needs apt-get and root, or sudo without a password, and fails with a message otherwise.
 set -euo pipefail
 
 found() {

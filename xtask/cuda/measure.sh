@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Everything that only a machine with a GPU can show; its output goes to DIRECTORY (by default runs/cuda).
+# Runs all tests and measurements that need a GPU. The output goes to DIRECTORY (by default runs/cuda).
 #
 #   xtask/cuda/measure.sh [DIRECTORY] [PYTHON]     PYTHON has torch with CUDA; by default python3
 #
-# PARTS names what to do, by default all: "doctor tests memcheck racecheck bench precision nccl detection". PREBUILT is a folder that
-# xtask/cuda/prebuild.sh filled, for a machine without Rust; without it everything is built here. ROUNDS (15) is for bench, to which BENCH adds
-# options (--no-compile, --only …), STEPS (500) for precision. It needs the driver, cuBLAS, cuRAND and cuDNN; those of torch's wheels will do and are found through PYTHON.
+# PARTS names the parts to run, by default all: "doctor tests memcheck racecheck bench precision nccl detection". PREBUILT is a folder that
+# xtask/cuda/prebuild.sh filled, for a machine without Rust; by default everything is built here. ROUNDS (15) is for bench, to which BENCH adds
+# options (--no-compile, --only …), STEPS (500) for precision. It needs the driver, cuBLAS, cuRAND and cuDNN. The libraries in torch's wheels are found through PYTHON.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 out=$(realpath -m "${1:-runs/cuda}")
@@ -15,7 +15,7 @@ mkdir -p "$out"
 prebuilt=$(realpath -m "${PREBUILT:-target/cuda-prebuilt}")
 [ -n "${PREBUILT:-}" ] || xtask/cuda/prebuild.sh "$prebuilt"
 ebm=$prebuilt/ebm
-# The libraries that torch brings, unless the system has its own.
+# torch's libraries are used unless the system has its own.
 wheels=$("$python" -c 'import nvidia, os; print(":".join(os.path.join(p, d, "lib") for p in nvidia.__path__ for d in os.listdir(p) if os.path.isdir(os.path.join(p, d, "lib"))))' 2>/dev/null || true)
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels
 
@@ -31,7 +31,7 @@ record() { # record <name> <command...>: output to a file, failures counted at t
   fi
 }
 
-# The test bodies of the CPU, on the GPU, each executable in its package's folder, as under cargo; behind a tool's command, if one is given.
+# Runs the CPU's tests on the GPU, each executable in its package's folder, as cargo does. A tool's command may be given to run them under.
 tests() {
   local executable package code=0
   for executable in "$prebuilt"/tests/*; do
@@ -41,7 +41,7 @@ tests() {
   return "$code"
 }
 
-# A detector in each precision, on the same scenes: the losses side by side, and the time.
+# Trains a detector in each precision on the same scenes, and prints the losses side by side, and the time.
 precision() {
   local precision start
   "$ebm" data scenes --count 256 --out "$out/scenes"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What xtask/cuda/measure.sh needs on a machine with a GPU that has no Rust or no network: `ebm` and `ebm-bench` with the feature `cuda` and the tests of
-# devices, stripped, in DIRECTORY (by default target/cuda-prebuilt).
+# Builds the programs that xtask/cuda/measure.sh needs on a machine with a GPU but without Rust or a network: `ebm` and `ebm-bench` with the feature
+# `cuda`, and the tests of devices, stripped, in DIRECTORY (by default target/cuda-prebuilt).
 #
 #   xtask/cuda/prebuild.sh [DIRECTORY]
 set -euo pipefail
@@ -12,14 +12,14 @@ if [ -z "${CUDA_HOME:-}" ]; then
   # shellcheck disable=SC1091
   source "$target/cuda-13.0/env"
 fi
-# One set of packages: another would build what is below them once more.
+# All packages are built in one call: another set of packages would build their dependencies again.
 packages=(-p ebm-base -p ebm-train -p ebm-ops -p ebm-nn -p ebm-cli -p ebm-bench --features ebm-cli/cuda --release --locked)
 cargo build "${packages[@]}"
 rm -rf "$out"
 mkdir -p "$out/tests"
 strip -o "$out/ebm" "$target/release/ebm"
 strip -o "$out/ebm-bench" "$target/release/ebm-bench"
-# The package is the part of its id after the last / or before the #: its tests run in that folder, as under cargo.
+# The package's name is the part of its id after the last / or before the #. Its tests run in its folder, as under cargo.
 cargo test "${packages[@]}" --lib --test devices --no-run --message-format=json |
   python3 -c '
 import json, sys

@@ -1,6 +1,6 @@
-/* Which kernels a program spends a GPU's time in: a library that CUDA loads into it (CUDA_INJECTION64_PATH=…/profile.so), and that says
- * at the end, by kernel: launches, milliseconds, share; then copies and fills, and how long the GPU was busy between the first and the
- * last. With EBM_PROFILE_SKIP=N the first N kernels are left out, with EBM_PROFILE_OUT=FILE it goes there.
+/* Profiles the kernels of a program on a GPU. CUDA loads this library into the program (CUDA_INJECTION64_PATH=…/profile.so). At the end it
+ * prints launches, milliseconds and share of each kernel, then copies and fills, and how long the GPU was busy between the first and the
+ * last. EBM_PROFILE_SKIP=N leaves out the first N kernels, EBM_PROFILE_OUT=FILE writes to a file.
  *
  *   gcc -O2 -shared -fPIC -I$CUDA_HOME/include -I$CUPTI/include profile.c -o profile.so -L$CUPTI/lib -l:libcupti.so.13 */
 #include <cupti.h>

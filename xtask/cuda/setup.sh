@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs what building with `--features cuda` needs, on x86-64 Linux, through pip: nvcc and its headers of CUDA 13.0, about 110 MB
-# to fetch and 280 MB on disk. Neither a GPU nor NVIDIA's driver is needed. `cargo xtask cuda-setup` is the same.
+# Installs the compiler for `--features cuda` on x86-64 Linux through pip: nvcc and its headers of CUDA 13.0, about 110 MB to download
+# and 280 MB on disk. It needs neither a GPU nor NVIDIA's driver. `cargo xtask cuda-setup` does the same.
 #
 #   xtask/cuda/setup.sh [DIRECTORY]      by default target/cuda-13.0
 #   source DIRECTORY/env                 in each shell, before cargo
 #
-# It needs g++ (up to 15) and python3 with pip. To compute on a GPU later: the driver (580 or newer), and cuBLAS, cuRAND and, for
-# fast convolutions, cuDNN; `ebm doctor` says which are found.
+# It needs g++ (up to 15) and python3 with pip. To compute on a GPU later, install the driver (580 or newer), cuBLAS, cuRAND
+# and, for fast convolutions, cuDNN; `ebm doctor` says which are found.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 directory=$(realpath -m "${1:-$root/target/cuda-13.0}")
-# Its PTX is what drivers from 580 on take; later toolkits want later drivers.
+# Drivers from 580 on accept its PTX; later toolkits need later drivers.
 toolkit=13.0.2
 
 for tool in g++ python3; do
@@ -32,10 +32,10 @@ install -m 755 "$root/xtask/cuda/nvcc-lite" "$home/bin/"
 cat >"$directory/env" <<END
 export CUDA_HOME=$home
 export PATH=\$CUDA_HOME/bin:\$PATH
-# PTX for compute capability 8.0, which the driver compiles for every device from Ampere on. 75 is the least, without bf16; 90 would
-# be for Hopper alone.
+# The PTX is for compute capability 8.0, which the driver compiles for every device from Ampere on. 75 is the least, without bf16; 90 would
+# be only for Hopper.
 export CUDA_COMPUTE_CAP=\${CUDA_COMPUTE_CAP:-80}
-# Leaves out candle's kernels for quantised language models.
+# nvcc-lite leaves out candle's kernels for quantised language models.
 export NVCC=\$CUDA_HOME/bin/nvcc-lite
 END
 "$home/bin/nvcc" --version | tail -1

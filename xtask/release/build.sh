@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A release for x86-64 Linux, in a folder (target/release-files unless one is named): an archive of `ebm`, linked statically, with licences, its manual
-# and what shells need; a list of what it is made of, in CycloneDX's JSON; and the checksums of both. The same program gives the same archive.
-# It needs the C library to link statically (libc6-dev on Debian and Ubuntu), and compiles cargo-cyclonedx into target/ where it is not there.
+# Builds a release for x86-64 Linux in a folder (by default target/release-files): an archive of `ebm`, linked statically, with licences, its manual
+# and its completions; a list of its components in CycloneDX's JSON; and the checksums of both. The same program gives the same archive.
+# It needs the static C library (libc6-dev on Debian and Ubuntu), and compiles cargo-cyclonedx into target/ if it is missing.
 #
 #   xtask/release/build.sh [FOLDER]
 set -euo pipefail
@@ -15,11 +15,11 @@ version=$(cargo pkgid --package ebm-cli)
 version=${version##*[#@]}
 name=ebm-$version-$triple
 folder=$out/$name
-# The commit's time is that of every file.
+# Every file gets the commit's time.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C
 
-# With --target, build scripts and macros of cargo stay as they are.
+# With --target, these flags do not apply to build scripts and procedural macros.
 RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=. --remap-path-prefix=$home=cargo" \
   cargo build --package ebm-cli --profile dist --locked --target $triple
 program=$target/$triple/dist/ebm
@@ -36,7 +36,7 @@ for shell in bash fish zsh; do
   "$program" completions $shell >"$folder/completions/ebm.$shell"
 done
 
-# Terms of what is compiled in: networks, crates, the compiler's library and that of C.
+# Adds the licences of the networks, the crates, the compiler's library and the C library.
 cp crates/*/embedded/*.LICENSE.md "$folder/licenses"
 {
   printf 'Crates that ebm is made of, and the terms that come with each.\n'
@@ -53,7 +53,7 @@ tar --create --directory "$out" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owne
 
 cyclonedx=$(xtask/tool.sh cargo-cyclonedx 0.5.9)
 "$cyclonedx" cyclonedx --manifest-path crates/ebm-cli/Cargo.toml --format json --spec-version 1.5 --target $triple --override-filename "$name.cdx"
-# Where the crates lay is nothing of the program's.
+# Removes the paths of the crates on this machine.
 sed "s|file://$PWD|file:///ebm|g" "crates/ebm-cli/$name.cdx.json" >"$folder.cdx.json"
 find crates xtask -name "$name.cdx.json" -delete
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries a release as the container of Containerfile would hold it: what its COPY lines name, and nothing else, becomes the root of a process of its
-# user, with its ENV, which says its version and finds what is in a photograph. It needs root, for chroot, and no builder of containers.
+# Tries a release as the container of Containerfile would hold it: only the files of its COPY lines are the root of a process with its user and ENV.
+# The process prints its version and detects objects in a photograph. The script needs root, for chroot, but no builder of containers.
 #
 #   xtask/release/try.sh [FOLDER]        the folder that build.sh filled
 set -euo pipefail
@@ -18,7 +18,7 @@ while read -r _ first rest; do
   to=$root${words[-1]}
   case $to in */) mkdir -p "$to" ;; esac
   for from in "${words[@]:0:${#words[@]}-1}"; do
-    # Of a folder, what is in it.
+    # A folder's contents are copied.
     if [ -d "$place/$from" ]; then from+=/.; fi
     cp -r "$place/$from" "$to"
   done

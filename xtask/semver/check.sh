@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Compares what published crates offer with what they offered at the last release, the newest tag v* on a commit before this one: a break without the version
-# that says so is an error. Looked at are the crates whose sources or manifests have changed since, with their default features. Without such a tag there is nothing
-# to compare with. Where there is no cargo-semver-checks yet, cargo compiles the one named here, which takes minutes.
+# Compares the public API of published crates with the last release, the newest tag v* on an earlier commit. A breaking change without the version for it is
+# an error. The script checks crates whose sources or manifests have changed since, with their default features. Without such a tag there is nothing to
+# compare with. If cargo-semver-checks is missing, cargo compiles the version below in a few minutes.
 #
-#   xtask/semver/check.sh                 what has changed
+#   xtask/semver/check.sh                 all changed crates
 #   xtask/semver/check.sh -p ebm-core     one crate
-#   xtask/semver/check.sh --setup         cargo-semver-checks alone
+#   xtask/semver/check.sh --setup         only cargo-semver-checks
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 setup() { xtask/tool.sh cargo-semver-checks 0.51.0; }
@@ -21,7 +21,7 @@ if (($# == 0)); then
   for folder in crates/*; do
     name=${folder#crates/}
     if [ ! -f "$folder/src/lib.rs" ] || grep -q '^publish = false' "$folder/Cargo.toml"; then continue; fi
-    # What is new since has broken nothing.
+    # Crates that are new since then have broken nothing.
     if ! git cat-file -e "$tag:$folder/src/lib.rs" 2>/dev/null || git diff --quiet "$tag" -- "$folder/src" "$folder/Cargo.toml"; then continue; fi
     set -- "$@" --package "$name"
   done

@@ -1,4 +1,4 @@
-//! Building `ebm` and becoming it.
+//! Builds `ebm` and runs it in place of this process.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Builds `ebm` and becomes `ebm <command> <arguments>`, run from `root`.
+/// Builds `ebm` and replaces this process by `ebm <command> <arguments>`, run from `root`.
 pub fn run(root: &Path, command: &[&str], arguments: &[OsString]) -> Result<i32> {
     let executable = build(root)?;
-    become_it(Command::new(executable).args(command).args(arguments).current_dir(root))
+    replace_process(Command::new(executable).args(command).args(arguments).current_dir(root))
 }
 
-/// Builds `ebm` in release mode; the executable's path. Cargo's messages go to stderr.
+/// Builds `ebm` in release mode and returns the executable's path. Cargo's messages go to stderr.
 pub fn build(root: &Path) -> Result<PathBuf> {
     let mut cargo = cargo();
     let program = cargo.get_program().to_owned();
@@ -42,7 +42,7 @@ pub fn build(root: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Turns CUDA on, and says so, where there are a GPU's driver and a compiler for it.
+/// Returns the arguments that turn CUDA on, and says so, if there are a GPU's driver and nvcc.
 fn cuda_features() -> &'static [&'static str] {
     let has_driver = Path::new("/proc/driver/nvidia/version").exists();
     let toolkit = std::env::var_os("CUDA_HOME").map(|home| PathBuf::from(home).join("bin"));
@@ -55,22 +55,22 @@ fn cuda_features() -> &'static [&'static str] {
     &[]
 }
 
-/// The path of the `ebm` executable if this line of cargo's JSON messages announces it.
+/// Returns the path of the `ebm` executable if this line of cargo's JSON messages announces it.
 fn executable_in(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let path = Path::new(message.get("executable")?.as_str()?);
     (path.file_stem() == Some(OsStr::new("ebm"))).then(|| path.to_owned())
 }
 
-/// The cargo that runs this task.
+/// Returns a command of the cargo that runs this task.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     forget_package(&mut command);
     command
 }
 
-/// Takes away what cargo told this task of its package: build scripts ask for these variables, and run again where others
-/// stand in them, with all that is built upon.
+/// Removes the variables in which cargo describes this task's package. Build scripts that read them would otherwise run
+/// again, and everything that depends on them would be rebuilt.
 fn forget_package(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -80,23 +80,22 @@ fn forget_package(command: &mut Command) {
     }
 }
 
-/// Lets `command` take this process's place: it owns the terminal, receives the signals, and its end is ours,
-/// by exit code or by signal. Returns only where the system cannot replace a process (then the exit code) or
-/// where the program could not be started.
-pub fn become_it(command: &mut Command) -> Result<i32> {
+/// Replaces this process by `command`, which then owns the terminal, the signals and the exit code. Returns the exit
+/// code where the system cannot replace a process, and an error if the program could not be started.
+pub fn replace_process(command: &mut Command) -> Result<i32> {
     let program = command.get_program().to_owned();
     forget_package(command);
-    replace(command).with_context(|| format!("cannot start {}", program.display()))
+    exec(command).with_context(|| format!("cannot start {}", program.display()))
 }
 
 #[cfg(unix)]
-fn replace(command: &mut Command) -> std::io::Result<i32> {
+fn exec(command: &mut Command) -> std::io::Result<i32> {
     use std::os::unix::process::CommandExt;
     Err(command.exec())
 }
 
 #[cfg(not(unix))]
-fn replace(command: &mut Command) -> std::io::Result<i32> {
+fn exec(command: &mut Command) -> std::io::Result<i32> {
     Ok(command.status()?.code().unwrap_or(1))
 }
 

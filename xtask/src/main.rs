@@ -1,6 +1,6 @@
 //! Development tasks, run as `cargo xtask <task>`.
 //!
-//! They build and spawn; the work itself is `ebm`'s. Nothing of the workspace is linked, so that this
+//! The tasks build and start other programs; `ebm` does the work. No crate of the workspace is linked, so that this
 //! crate builds in seconds.
 #![expect(clippy::print_stderr, reason = "a command-line tool reports its failures on stderr")]
 
@@ -27,53 +27,52 @@ struct Cli {
 enum Task {
     /// Reproduce a result of the paper: builds `ebm` in release mode and runs `ebm reproduce …`.
     ///
-    /// Every argument goes to `ebm reproduce` as it is, `--help` included. `ebm` runs from the workspace's
-    /// root: a relative path means a path below it.
+    /// Every argument, also `--help`, is passed to `ebm reproduce`. `ebm` runs from the workspace's root, so relative
+    /// paths start there.
     #[command(disable_help_flag = true)]
     Reproduce {
         /// The arguments of `ebm reproduce`, for example `detection --scale mini --json`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
-    /// Fetch datasets and weights: builds `ebm` in release mode and runs `ebm data get …`.
+    /// Download datasets and weights: builds `ebm` in release mode and runs `ebm data get …`.
     ///
-    /// Every argument goes to `ebm data get` as it is, `--help` included.
+    /// Every argument, also `--help`, is passed to `ebm data get`.
     #[command(disable_help_flag = true)]
     Download {
         /// The arguments of `ebm data get`, for example `utkface weights`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
-    /// Install what building with `--features cuda` needs, through pip: a compiler for GPUs, no GPU.
+    /// Install the CUDA compiler for `--features cuda`, through pip. It needs no GPU.
     CudaSetup {
-        /// Where to; by default target/cuda-13.0.
+        /// Folder to install into; by default target/cuda-13.0.
         directory: Option<OsString>,
     },
-    /// Run the quick part of what continuous integration runs: formatting, clippy, the tests beside the code and the rules.
+    /// Run the quick part of continuous integration: formatting, clippy, the tests beside the code and the rules.
     Check,
-    /// Run what continuous integration runs: formatting, clippy, all tests, packages.
+    /// Run all of continuous integration: formatting, clippy, all tests, packages.
     Ci,
-    /// Run the program on damaged inputs and through faults of the machine, and print the table of
-    /// docs/reliability.md.
+    /// Run the program on damaged inputs and through faults of the machine, and print the table of docs/reliability.md.
     ///
     /// Builds `ebm` in release mode, unless `--ebm PATH` gives one, and runs the test `attack` of ebm-cli on it.
     Attack {
-        /// Any of `--cases N`, the most of each kind, `--only KIND,KIND`, `--case NUMBER`, whose folder is kept, `--seconds N`, that
-        /// a process may take, and `--ebm PATH`.
+        /// Options: `--cases N` of each kind at most, `--only KIND,KIND`, `--case NUMBER`, which keeps its folder,
+        /// `--seconds N` for each process at most, `--ebm PATH`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
 }
 
-/// What `check` runs, each as arguments of cargo: the tests are those beside the code, and those that hold the rules of
-/// the house. Clippy and tests are of the sets of packages that `.ci/run` takes, so that nothing is built twice.
+/// Steps of `check`, as arguments of cargo: formatting, clippy, the tests beside the code, and the tests of this
+/// repository's rules. Clippy and tests take the same sets of packages as `.ci/run`, so that nothing is built twice.
 const QUICK: [&str; 3] = [
     "fmt --all --check",
     "clippy --workspace --all-targets --locked -- -D warnings",
     "test --workspace --locked --quiet --lib --test tidy --test layers --test pages --test packages --test docs_tables",
 ];
 
-/// What `attack` runs, as arguments of cargo.
+/// Command of `attack`, as arguments of cargo.
 const ATTACK: &str = "test --package ebm-cli --test commands --locked -- attack:: --nocapture";
 
 fn main() {
@@ -101,13 +100,13 @@ fn main() {
     }))
 }
 
-/// Becomes a script of this repository.
+/// Replaces this process by a script of this repository.
 fn script(path: &str, argument: Option<OsString>) -> Result<i32> {
-    ebm::become_it(Command::new("bash").arg(path).args(argument).current_dir(root()))
+    ebm::replace_process(Command::new("bash").arg(path).args(argument).current_dir(root()))
         .with_context(|| format!("this task needs bash; without it, run what {path} says"))
 }
 
-/// Runs the quick part, up to the first step that fails; its exit code is this task's.
+/// Runs the steps of `check` up to the first that fails, and returns its exit code.
 fn check() -> Result<i32> {
     for step in QUICK {
         let start = Instant::now();
@@ -121,7 +120,7 @@ fn check() -> Result<i32> {
     Ok(0)
 }
 
-/// Attacks the program, which is built unless one is given; the exit code is 0 where nothing was found.
+/// Attacks the program, which is built unless one is given. Returns the exit code 0 if no fault was found.
 fn attack(mut arguments: Vec<String>) -> Result<i32> {
     if arguments.iter().any(|word| word == "--help") {
         return Ok(Cli::command()
@@ -133,10 +132,10 @@ fn attack(mut arguments: Vec<String>) -> Result<i32> {
     }
     let mut cargo = ebm::cargo();
     cargo.args(ATTACK.split(' ')).env("EBM_ATTACK", arguments.join("\n")).current_dir(root());
-    ebm::become_it(&mut cargo)
+    ebm::replace_process(&mut cargo)
 }
 
-/// The folder of the workspace's Cargo.toml.
+/// Returns the folder of the workspace's Cargo.toml.
 fn root() -> &'static Path {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest)

@@ -19,7 +19,7 @@ fn list(folder: &str, end: &str) -> Vec<String> {
     names
 }
 
-/// What may be a chapter.
+/// Returns the pages that may be chapters.
 fn chapters() -> Vec<String> {
     let mut pages = list("docs", "");
     pages.extend(list("docs/notes", ""));
@@ -41,7 +41,7 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// What the links of a line lead to, without code.
+/// Returns the targets of a line's links, without code.
 fn links(line: &str) -> Vec<String> {
     let words: String = line.split('`').step_by(2).collect::<Vec<_>>().join("code");
     let behind = words.split("](").skip(1).filter_map(|part| part.split(')').next());
@@ -71,7 +71,7 @@ fn resolved(page: &str, path: &str) -> PathBuf {
     plain
 }
 
-/// What is wrong with the links of a page.
+/// Returns the faults in the links of a page.
 fn broken(page: &str, text: &str, book: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (line, link) in

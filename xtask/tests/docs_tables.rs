@@ -10,7 +10,7 @@ use std::process::Command;
 use ebm_testing::{needs, program};
 use files::{read, root};
 
-/// The exit code and what is said; none without Python.
+/// Returns the exit code and the output, or `None` without Python.
 fn docs_tables(arguments: &[&Path]) -> Option<(i32, String)> {
     let python = needs("system", "python3", "install Python 3", program(&["python3"]))?;
     let script = root().join("xtask/docs_tables.py");
@@ -35,7 +35,7 @@ columns: mean(100*ap) sd(100*ap) | 100*ap [seed=0] | count(ap) | =form | paper_a
 | c | −10.0 | -1.0e1 | 1 | – | – | 1/-10 |
 ";
 
-/// What is said of a tree with this page, and the page afterwards.
+/// Returns the exit code and the output for a tree with this page, and the page afterwards.
 fn of(page: &str, check: bool) -> Option<(i32, String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| std::fs::write(folder.path().join(path), text).unwrap();

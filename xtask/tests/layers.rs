@@ -25,7 +25,7 @@ struct Rule {
     never: Names,
 }
 
-/// What a crate's Cargo.toml says.
+/// Contents of a crate's Cargo.toml.
 struct Manifest {
     name: String,
     /// Normal and build dependencies.

@@ -1,4 +1,4 @@
-//! What may be published has all that a package needs, and takes nothing from outside its folder. `.ci/run` packs it.
+//! Publishable packages are complete and take nothing from outside their folders. `.ci/run` packs them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod files;
@@ -116,7 +116,7 @@ fn what_is_compiled_in_lies_in_the_package() {
     assert!(found > 30, "{found} inclusions");
 }
 
-/// What `rust-version` says, with which CONTRIBUTING.md tells how it was tried.
+/// Returns `rust-version`, which must agree with CONTRIBUTING.md.
 fn oldest() -> Version {
     let versions: BTreeSet<Version> = packages()
         .into_iter()

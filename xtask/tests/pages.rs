@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md, docs/glossary.md and CONTRIBUTING.md say is in the tree, is there.
+//! Names and files in ARCHITECTURE.md, docs/glossary.md and CONTRIBUTING.md exist in the tree.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod files;
@@ -7,17 +7,17 @@ use std::collections::BTreeSet;
 
 use files::read;
 
-/// What stands in backticks in a line.
+/// Returns the parts of a line in backticks.
 fn quoted(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
-/// The names in a text.
+/// Returns the names in a text.
 fn names(text: &str) -> BTreeSet<&str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty()).collect()
 }
 
-/// Every name in the sources of the crates.
+/// Returns every name in the sources of the crates.
 fn names_in_code() -> BTreeSet<String> {
     let texts = files::sources(&["crates"]).into_iter().map(|path| read(&path));
     texts.flat_map(|text| names(&text).into_iter().map(str::to_owned).collect::<Vec<_>>()).collect()

@@ -1,5 +1,5 @@
-//! Which tests went without what they need. Cargo runs the tests of xtask last, and this program after its others, so that
-//! in `cargo test --workspace` all have left their records.
+//! Lists the tests that lacked something. Cargo runs the tests of xtask last, and this program after its others, so
+//! that in `cargo test --workspace` all tests have left their records.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

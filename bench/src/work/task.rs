@@ -1,16 +1,16 @@
-//! What a work computes, and how large it is.
+//! Computations of the works, and their sizes.
 
 use ebm_ops::device::Precision;
 use serde::Serialize;
 
-/// Of a map or an image.
+/// Size of a map or an image.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Size {
     pub height: usize,
     pub width: usize,
 }
 
-/// A batch of images.
+/// Size of a batch of images.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Images {
     pub batch: usize,
@@ -25,55 +25,53 @@ pub struct Widths {
     pub hidden: usize,
 }
 
-/// How many boxes climb f, and how far.
+/// Number of boxes that are refined, and number of steps of gradient ascent.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Climb {
     pub boxes: usize,
     pub steps: usize,
-    /// Of the branch's layers; the peers know f32 alone.
+    /// Precision of the branch's layers. The peers only have f32.
     #[serde(skip)]
     pub precision: Precision,
 }
 
-/// What is computed and how large it is. The peers' script has a function of the same name with these
-/// arguments.
+/// Computation with its sizes. `peer.py` has a function with the name and arguments of each variant.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "task", rename_all = "snake_case")]
 pub enum Task {
-    /// The maps C2 to C5 of a ResNet, for inference.
+    /// Inference of a ResNet's maps C2 to C5.
     Resnet {
         depth: usize,
         #[serde(flatten)]
         images: Images,
     },
-    /// The pyramid P2 to P6 over a ResNet-50, for inference.
+    /// Inference of the pyramid P2 to P6 over a ResNet-50.
     ResnetFpn {
         channels: usize,
         #[serde(flatten)]
         images: Images,
     },
-    /// Forward with the batch's statistics, mean of C5², gradients in all parameters.
+    /// Training step of a ResNet with the batch's statistics: the mean of C5², and its gradients in all parameters.
     ResnetStep {
         depth: usize,
         #[serde(flatten)]
         images: Images,
     },
-    /// The same of a MobileFaceNet, of its last map.
+    /// Training step of a MobileFaceNet: the mean of its last map squared, and its gradients in all parameters.
     MobileFaceNetStep {
         #[serde(flatten)]
         images: Images,
     },
-    /// A 3 × 3 convolution of one map; with `backward`, also the gradients in map, weight and bias.
+    /// 3 × 3 convolution of one map. With `backward`, also the gradients in map, weight and bias.
     Conv {
         channels: usize,
         #[serde(flatten)]
         size: Size,
         backward: bool,
     },
-    /// Three linear layers with a ReLU between them; with `backward`, also the gradients in input and
-    /// parameters.
+    /// Three linear layers with ReLUs between them. With `backward`, also the gradients in input and parameters.
     Head { inputs: usize, hidden: usize, classes: usize, rows: usize, backward: bool },
-    /// The refinement of boxes by the confidence branch on a given pyramid.
+    /// Refinement of boxes by the confidence branch on a given pyramid.
     Refinement {
         #[serde(flatten)]
         climb: Climb,
@@ -82,7 +80,7 @@ pub enum Task {
         #[serde(flatten)]
         size: Size,
     },
-    /// Faster-RCNN on an image; with steps, also the refinement of so many boxes.
+    /// Faster-RCNN on an image. If `steps` is above 0, also the refinement of the boxes.
     Detector {
         #[serde(flatten)]
         climb: Climb,
@@ -91,8 +89,8 @@ pub enum Task {
         #[serde(flatten)]
         size: Size,
     },
-    /// Eq. 4 on given pyramids: the loss of so many objects in each image with their samples, and the
-    /// gradients in the branch.
+    /// Eq. 4 on given pyramids: the loss of `objects` objects in each image with their samples, and its gradients in
+    /// the branch.
     HeadStep {
         images: usize,
         objects: usize,
@@ -102,7 +100,7 @@ pub enum Task {
         #[serde(flatten)]
         size: Size,
     },
-    /// PrRoIPool of one map, and the gradient in the map, or with `of_boxes` the one in the boxes.
+    /// PrRoIPool of one map, and the gradient in the map, or with `of_boxes` in the boxes.
     RoiPool {
         boxes: usize,
         channels: usize,
@@ -110,8 +108,8 @@ pub enum Task {
         size: Size,
         of_boxes: bool,
     },
-    /// A step of the training of a box refiner in its configuration `refiner`: the gradients of Eq. 4 in
-    /// pyramid and head, over a frozen body.
+    /// Training step of a box refiner in its configuration `refiner`: the gradients of Eq. 4 in pyramid and head, over
+    /// a frozen body.
     RefinerStep {
         images: usize,
         objects: usize,
@@ -119,10 +117,10 @@ pub enum Task {
         #[serde(flatten)]
         size: Size,
     },
-    /// A frame of the tracker from its crop on: a ResNet-18 without its last stage, the classifier's scores,
-    /// the box module's maps, and so many boxes that climb f.
+    /// Frame of the tracker after its crop: a ResNet-18 without its last stage, the classifier's scores, the box
+    /// module's maps, and the refinement of the boxes.
     TrackerFrame { side: usize, boxes: usize, steps: usize },
-    /// An epoch of JPEGs of this size: decoded, resized to a shorter side, normalised, in batches.
+    /// Epoch of JPEGs of this size: decoded, resized to a shorter side, normalised, in batches.
     Loader {
         images: usize,
         batch: usize,
@@ -131,6 +129,6 @@ pub enum Task {
         short_side: usize,
         workers: usize,
     },
-    /// Direct age regression with a ResNet-50; with steps, also the refinement of its estimates.
+    /// Direct age regression with a ResNet-50. If `steps` is above 0, also the refinement of its estimates.
     Age { batch: usize, side: usize, steps: usize },
 }

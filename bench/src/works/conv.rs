@@ -1,4 +1,4 @@
-//! A 3 × 3 convolution.
+//! 3 × 3 convolution.
 
 use anyhow::Result;
 use candle_core::Tensor;
@@ -13,7 +13,7 @@ use crate::work::Size;
 const STRIDE: usize = 1;
 const PADDING: usize = 1;
 
-/// One map (1, C, H, W), the weight (C, C, 3, 3) and the bias (C).
+/// Returns one map `(1, C, H, W)`, the weight `(C, C, 3, 3)` and the bias `(C)`.
 fn tensors(place: &Place<'_>, channels: usize, size: Size) -> Result<[Tensor; 3]> {
     let vb = place.var_builder();
     Ok([
@@ -23,7 +23,7 @@ fn tensors(place: &Place<'_>, channels: usize, size: Size) -> Result<[Tensor; 3]
     ])
 }
 
-/// Inference between layers: the map comes and goes with the channels innermost.
+/// Prepares the inference of a layer inside a network: input and output have their channels innermost.
 pub fn forward(place: &Place<'_>, channels: usize, size: Size) -> Result<Run> {
     place.freeze();
     let [x, ..] = tensors(place, channels, size)?;
@@ -37,7 +37,7 @@ pub fn forward(place: &Place<'_>, channels: usize, size: Size) -> Result<Run> {
     Ok(Box::new(move || Ok(Box::new(conv.forward(&x, None)?))))
 }
 
-/// The gradients in map, weight and bias, from ones.
+/// Prepares the gradients of the output's sum in map, weight and bias.
 pub fn backward(place: &Place<'_>, channels: usize, size: Size) -> Result<Run> {
     let [x, weight, bias] = tensors(place, channels, size)?;
     Ok(Box::new(move || Ok(Box::new(conv2d(&x, &weight, Some(&bias), STRIDE, PADDING)?.backward()?))))

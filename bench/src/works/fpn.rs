@@ -8,9 +8,9 @@ use super::resnet::{config, images};
 use super::{Place, Run};
 use crate::work::Images;
 
-/// Its five levels.
+/// Prepares the inference of its five levels.
 pub fn prepare(place: &Place<'_>, channels: usize, sizes: Images) -> Result<Run> {
-    // Parameters outside the graph: inference.
+    // Inference: parameters stay out of the graph.
     place.freeze();
     let vb = place.var_builder();
     let config = config(50, Norm::Frozen { eps: 1e-5 })?;

@@ -1,4 +1,4 @@
-//! A box head's linear layers.
+//! Linear layers of a box head.
 
 use anyhow::Result;
 use candle_core::Tensor;
@@ -8,10 +8,10 @@ use ebm_ops::{Workspace, backward as gradients, linear, relu};
 
 use super::{Place, Run};
 
-/// Layers of these widths on `rows` rows; with `backward`, the gradients in input and parameters, from ones.
+/// Prepares layers of these widths on `rows` rows. With `backward`, the gradients of the output's sum.
 pub fn prepare(place: &Place<'_>, widths: [usize; 4], rows: usize, backward: bool) -> Result<Run> {
     if !backward {
-        // Parameters and input outside the graph.
+        // Inference: parameters and input stay out of the graph.
         place.freeze();
     }
     let vb = place.var_builder();
@@ -42,7 +42,7 @@ pub fn prepare(place: &Place<'_>, widths: [usize; 4], rows: usize, backward: boo
     Ok(Box::new(move || Ok(Box::new(gradients(&forward()?)?))))
 }
 
-/// Inference: weights packed, no graph.
+/// Prepares inference with packed weights, without a graph.
 fn packed(x: &Tensor, layers: &[(Tensor, Tensor)]) -> Result<Run> {
     let pack = |(weight, bias): &(Tensor, Tensor)| PackedLinear::new(weight, Some(bias));
     let layers = layers.iter().map(pack).collect::<ebm_nn::Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! The loader of images.
+//! Loader of images.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,28 +12,28 @@ use ebm_data::transform::{Normalise, Resample, ResizeRule, Transform};
 use serde::Serialize;
 
 use super::Run;
-use crate::pictures::{ANNOTATIONS, IMAGES, MADE};
+use crate::pictures::{ANNOTATIONS, IMAGES, STATISTICS};
 
-/// What an epoch made, for the peer to compare with what it makes itself.
+/// Statistics of an epoch, with which the peer compares its own.
 #[derive(Debug, Serialize)]
-pub struct Made {
-    /// Of a batch.
+pub struct EpochStatistics {
+    /// Shape of a batch.
     shape: [usize; 4],
-    /// Of each channel's numbers in all images.
+    /// Mean of each channel over all images.
     means: [f64; 3],
 }
 
-/// The `pictures`, in order: decoded, resized with Pillow's filter, normalised, batch by batch. What comes out
-/// is written beside them.
+/// Prepares an epoch of the `pictures` in order: decoded, resized with Pillow's filter, normalised, in batches. Writes
+/// the epoch's statistics beside the pictures.
 pub fn epoch(pictures: &Path, batch_size: usize, short_side: usize, workers: usize) -> Result<Run> {
     let options = LoadOptions::new(Purpose::Eval);
     let dataset = CocoDataset::load(&pictures.join(ANNOTATIONS), &pictures.join(IMAGES), &options)?;
-    // Sides that are multiples of 32, as those of the work are, are not padded.
+    // The work's sides are multiples of 32, so that images are not padded.
     let resize = ResizeRule { short_side, max_side: 2 * short_side };
     let transform = Transform { resize, resample: Resample::Pillow, normalise: Normalise::IMAGENET };
     let config = LoaderConfig::eval(transform, batch_size).with_workers(workers);
     let loader = Loader::new(Arc::new(dataset), config, Key::new(0))?;
-    write_atomic(&pictures.join(MADE), &serde_json::to_vec(&made(&loader)?)?)?;
+    write_atomic(&pictures.join(STATISTICS), &serde_json::to_vec(&epoch_statistics(&loader)?)?)?;
     Ok(Box::new(move || {
         let mut images = 0;
         for batch in loader.epoch(0)? {
@@ -43,19 +43,19 @@ pub fn epoch(pictures: &Path, batch_size: usize, short_side: usize, workers: usi
     }))
 }
 
-fn made(loader: &Loader) -> Result<Made> {
-    let mut made = Made { shape: [0; 4], means: [0.0; 3] };
+fn epoch_statistics(loader: &Loader) -> Result<EpochStatistics> {
+    let mut statistics = EpochStatistics { shape: [0; 4], means: [0.0; 3] };
     let mut images = 0;
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let (count, channels, height, width) = batch.shape;
-        made.shape = [count, channels, height, width];
+        statistics.shape = [count, channels, height, width];
         images += count;
         for (plane, numbers) in batch.data.chunks_exact(height * width).enumerate() {
             let sum: f64 = numbers.iter().copied().map(f64::from).sum();
-            made.means[plane % channels] += sum / numbers.len() as f64;
+            statistics.means[plane % channels] += sum / numbers.len() as f64;
         }
     }
-    made.means = made.means.map(|sum| sum / images as f64);
-    Ok(made)
+    statistics.means = statistics.means.map(|sum| sum / images as f64);
+    Ok(statistics)
 }

@@ -1,4 +1,4 @@
-//! Our side of each work: set up once, run as often as asked.
+//! Our side of each work, which is set up once and run as often as asked.
 
 mod conv;
 mod fpn;
@@ -21,37 +21,37 @@ use ebm_nn::params::{ParamStore, VarBuilder};
 
 use super::work::Task;
 
-/// One run; what it returns is dropped after the clock has stopped.
+/// Function of one run. Its result is dropped after the clock has stopped.
 pub type Run = Box<dyn FnMut() -> Result<Box<dyn Any>>>;
 
-/// The element type of all works.
+/// Element type of all works.
 const DTYPE: DType = DType::F32;
 
-/// Where a work's parameters and inputs come from.
+/// Source of a work's parameters and inputs.
 pub struct Place<'a> {
     pub store: ParamStore,
     pub device: &'a Device,
 }
 
 impl Place<'_> {
-    /// Parameters and inputs by name.
+    /// Returns a builder of parameters and inputs by name.
     pub fn var_builder(&self) -> VarBuilder<'static> {
         self.store.var_builder(DTYPE, self.device)
     }
 
-    /// Keeps all that is made from now on outside of graphs: inference.
+    /// Keeps all parameters out of the graph from now on, for inference.
     pub fn freeze(&self) {
         self.store.freeze(|_| true);
     }
 
-    /// Whether there are packed forms here: on the CPU.
+    /// Returns `true` if the device has packed forms of weights, as the CPU has.
     pub fn packs(&self) -> bool {
         self.device.is_cpu()
     }
 }
 
-/// Sets the task up on `device`, with random parameters and inputs, which depend on nothing but their names,
-/// and the folder of its `pictures`, if it reads any.
+/// Sets the task up on `device`, with random parameters and inputs that depend only on their names. `pictures` is the
+/// folder of pictures for a task that reads some.
 pub fn prepare(task: Task, device: &Device, pictures: Option<&Path>) -> Result<Run> {
     let place = &Place { store: ParamStore::new(Key::new(0).split("bench")), device };
     match task {

@@ -1,4 +1,4 @@
-//! Training of the confidence branch, and the pooling that it stands on.
+//! Training of the confidence branch, and its pooling.
 
 use anyhow::Result;
 use candle_core::{Tensor, Var};
@@ -12,10 +12,10 @@ use super::prediction::{boxes, config, pyramid};
 use super::{Place, Run};
 use crate::work::{Size, Widths};
 
-/// Eq. 5's standard deviations, the paper's for detection.
+/// Standard deviations of Eq. 5, the paper's for detection.
 const SIGMAS: [f64; 3] = [0.0375, 0.075, 0.15];
 
-/// The loss of Eq. 4 and its gradients in the branch's parameters.
+/// Prepares the loss of Eq. 4 and its gradients in the branch's parameters.
 pub fn head_step(
     place: &Place<'_>,
     images: usize,
@@ -37,7 +37,8 @@ pub fn head_step(
     Ok(Box::new(move || Ok(Box::new(ebm_ops::backward(&objective.loss(&head, &features, &y, &mut rng)?)?))))
 }
 
-/// Boxes pooled to 7 × 7 bins from one map at stride 4, and from ones the gradient in the map or in the boxes.
+/// Prepares the pooling of boxes to 7 × 7 bins from one map at stride 4, and the gradient of the output's sum in the
+/// map or in the boxes.
 pub fn roi_pool(
     place: &Place<'_>,
     count: usize,
@@ -50,14 +51,14 @@ pub fn roi_pool(
     let map = map.permute((0, 3, 1, 2))?;
     let map = if of_boxes { map.detach() } else { map };
     let (boxes, _) = boxes(count, Size { height: STRIDE * height, width: STRIDE * width }, 2);
-    // As large as a box that this level is for.
+    // These sizes are typical of this level.
     let small = |b: &BBox| [0.0, b[0], b[1], b[0] + 28.0 + b[2] % 84.0, b[1] + 28.0 + b[3] % 84.0];
     let rois: Vec<f32> = boxes.iter().flat_map(small).collect();
     let rois = Tensor::from_vec(rois, (count, 5), place.device)?;
     let rois = if of_boxes { Var::from_tensor(&rois)?.into_inner() } else { rois };
     Ok(Box::new(move || {
         let pooled = ebm_ops::roi::prroi_pool(&map, &rois, (7, 7), 1.0 / STRIDE as f64)?;
-        // The gradient of the sum, which needs not be made.
+        // The gradient is of the sum, which need not be computed.
         Ok(Box::new(ebm_ops::backward(&pooled)?))
     }))
 }

@@ -1,4 +1,4 @@
-//! Prediction with an energy: boxes refined, and a detector and an age network without and with it.
+//! Predictions with an energy: refinement of boxes, and a detector and an age network with and without it.
 
 use anyhow::Result;
 use candle_core::Tensor;
@@ -19,26 +19,26 @@ use crate::work::{Climb, Images, Size, Widths};
 
 /// Strides of P2 to P6.
 const STRIDES: [usize; 5] = [4, 8, 16, 32, 64];
-/// Step lengths that move a box a little and never end the climb.
+/// Step lengths that move a box a little and never end the ascent early.
 const BOX_STEPS: [f64; 4] = [1e-3, 1e-3, 4e-3, 4e-3];
-/// The paper's for age.
+/// Step length for age, the paper's.
 const AGE_STEP: f64 = 3.0;
-/// The age that is refined where a network was not trained.
+/// Age at which refinement begins, since the network is not trained.
 const AGE: f64 = 35.0;
 
-/// torchvision's detector with a confidence branch.
+/// Returns the configuration of torchvision's detector with these widths.
 pub fn config(Widths { channels, hidden }: Widths) -> Result<DetectorConfig> {
     let mut config = ExperimentConfig::embedded("torchvision")?.detector;
     (config.backbone.fpn_channels, config.roi.representation) = (channels, hidden);
     Ok(config)
 }
 
-/// Algorithm S1.
+/// Returns the gradient ascent of Algorithm S1.
 fn ascent(steps: usize) -> GradientAscent {
     GradientAscent { steps, step_length: BOX_STEPS.to_vec(), decay: 0.5, rule: StepRule::Backtracking }
 }
 
-/// Boxes of all sizes and their classes, in image 0.
+/// Draws boxes of all sizes and their classes.
 pub fn boxes(count: usize, Size { height, width }: Size, classes: usize) -> (Vec<BBox>, Vec<u32>) {
     let mut rng = Key::new(0).split("boxes").rng();
     let mut one = || {
@@ -53,7 +53,7 @@ pub fn boxes(count: usize, Size { height, width }: Size, classes: usize) -> (Vec
     (0..count).map(|_| one()).unzip()
 }
 
-/// P2 … P6 of (images, channels) at this height and width.
+/// Returns random maps P2 to P6 for images of this size, each `(images, channels, H, W)`.
 pub fn pyramid(
     vb: &VarBuilder<'_>,
     images: usize,
@@ -67,7 +67,7 @@ pub fn pyramid(
     STRIDES.map(level).into_iter().collect()
 }
 
-/// The boxes on given features.
+/// Prepares the refinement of boxes on given features.
 pub fn refinement(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> Result<Run> {
     let Climb { boxes: count, steps, precision } = climb;
     place.freeze();
@@ -80,7 +80,7 @@ pub fn refinement(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -
     Ok(Box::new(move || Ok(Box::new(refine(&head, &features, &y0, &ascent)?))))
 }
 
-/// Faster-RCNN's candidates in one image, and with steps the refinement of the boxes on the same features.
+/// Prepares Faster-RCNN's candidates in an image and, with `steps`, the refinement of boxes on the same features.
 pub fn detector(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> Result<Run> {
     let Climb { boxes: count, steps, precision } = climb;
     place.freeze();
@@ -104,7 +104,7 @@ pub fn detector(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> 
     }))
 }
 
-/// The age in images by direct regression, and with steps its refinement (Algorithm S2) on the same features.
+/// Prepares direct age regression and, with `steps`, the refinement of its estimates (Algorithm S2).
 pub fn age(place: &Place<'_>, batch: usize, side: usize, steps: usize) -> Result<Run> {
     place.freeze();
     let vb = place.var_builder();
@@ -116,17 +116,17 @@ pub fn age(place: &Place<'_>, batch: usize, side: usize, steps: usize) -> Result
     let energy = ebm_face::EnergyHead::new(&EnergyHeadConfig::paper(1), width, vb.pp("energy"))?;
     let x = images(place, Images { batch, size: Size { height: side, width: side } })?;
     let estimate = move |features: &Tensor| Ok(baseline.predict(&direct.forward(features)?)?);
-    Ok(climbing(move || Ok(trunk.features(&x, false)?), estimate, energy, steps))
+    Ok(age_run(move || Ok(trunk.features(&x, false)?), estimate, energy, steps))
 }
 
-/// The `estimate` from `features`, and with steps its refinement with f.
-fn climbing(
+/// Returns a run that computes the `estimate` from `features` and, if `steps` is above 0, a refinement with f.
+fn age_run(
     features: impl Fn() -> Result<Tensor> + 'static,
     estimate: impl Fn(&Tensor) -> Result<Tensor> + 'static,
     energy: ebm_face::EnergyHead,
     steps: usize,
 ) -> Run {
-    // Thresholds that end no climb early.
+    // These thresholds never end an ascent early.
     let rule =
         StepRule::EarlyStopping { change_threshold: 0.0, degeneration_tolerance: -1e30, keep_best: false };
     let ascent = GradientAscent { steps, step_length: vec![AGE_STEP], decay: 1.0, rule };

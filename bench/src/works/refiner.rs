@@ -1,4 +1,4 @@
-//! A step of the training of a box refiner.
+//! Training step of a box refiner.
 
 use anyhow::{Result, anyhow, bail};
 use candle_core::Tensor;
@@ -14,14 +14,14 @@ use super::resnet::images;
 use super::{Place, Run};
 use crate::work::{Images, Size};
 
-/// The same images with the same objects in every step.
-struct Same {
+/// Source with the same images and objects in every step.
+struct FixedBatch {
     pixels: Tensor,
     size: Size,
     objects: Vec<Objects>,
 }
 
-impl BatchSource for Same {
+impl BatchSource for FixedBatch {
     fn batch(&mut self, _step: usize) -> ebm_detect::Result<CachedBatch> {
         let sizes = vec![(self.size.height, self.size.width); self.objects.len()];
         let images = ImageBatch { pixels: self.pixels.clone(), sizes };
@@ -29,7 +29,7 @@ impl BatchSource for Same {
     }
 }
 
-/// The gradients in pyramid and head, without the optimiser.
+/// Prepares the gradients in pyramid and head, without the optimiser.
 pub fn step(place: &Place<'_>, batch: usize, objects: usize, samples: usize, size: Size) -> Result<Run> {
     let mut config = RefinerConfig::embedded("refiner")?;
     config.objects = objects;
@@ -43,7 +43,7 @@ pub fn step(place: &Place<'_>, batch: usize, objects: usize, samples: usize, siz
     let (boxes, _) = boxes(batch * objects, size, 2);
     let of_image = |boxes: &[_]| boxes.iter().map(|&bbox| (bbox, 0)).collect();
     let objects = boxes.chunks_exact(objects).map(of_image).collect();
-    let source = Box::new(Same { pixels, size, objects });
+    let source = Box::new(FixedBatch { pixels, size, objects });
     let mut task = RefinerTask::new(network, place.store.clone(), source, &config, Key::new(0))?;
     Ok(Box::new(move || Ok(Box::new(task.step(0).map_err(|error| anyhow!(error))?))))
 }

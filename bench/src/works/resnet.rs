@@ -8,7 +8,7 @@ use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use super::{Place, Run};
 use crate::work::{Images, Size};
 
-/// Its four maps.
+/// Prepares the inference of its four maps.
 pub fn prepare(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
     place.freeze();
     let net = ResNet::new(&config(depth, Norm::Frozen { eps: 1e-5 })?, place.var_builder())?;
@@ -16,7 +16,7 @@ pub fn prepare(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
     Ok(Box::new(move || Ok(Box::new(net.forward(&x, false)?))))
 }
 
-/// torchvision's network of this depth.
+/// Returns the configuration of torchvision's network of this depth.
 pub fn config(depth: usize, norm: Norm) -> Result<ResNetConfig> {
     match depth {
         18 => Ok(ResNetConfig::resnet18(norm)),
@@ -25,7 +25,7 @@ pub fn config(depth: usize, norm: Norm) -> Result<ResNetConfig> {
     }
 }
 
-/// A batch of noise, (N, 3, H, W).
+/// Returns a batch of noise `(N, 3, H, W)`.
 pub fn images(place: &Place<'_>, sizes: Images) -> Result<Tensor> {
     let Images { batch, size: Size { height, width } } = sizes;
     let vb = place.var_builder();

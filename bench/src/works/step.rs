@@ -1,4 +1,4 @@
-//! A training step of a network without the optimiser.
+//! Training step of a network, without the optimiser.
 
 use anyhow::Result;
 use ebm_nn::mobilefacenet::MobileFaceNet;
@@ -8,7 +8,7 @@ use super::resnet::{config, images};
 use super::{Place, Run};
 use crate::work::Images;
 
-/// The gradients of the mean of C5² in all parameters of a ResNet.
+/// Prepares the gradients of the mean of C5² in all parameters of a ResNet.
 pub fn resnet(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
     let x = images(place, sizes)?;
     let net = ResNet::new(&config(depth, Norm::Train)?, place.var_builder())?;
@@ -18,7 +18,7 @@ pub fn resnet(place: &Place<'_>, depth: usize, sizes: Images) -> Result<Run> {
     }))
 }
 
-/// The same of a MobileFaceNet's last map.
+/// Prepares the gradients of the mean of the last map squared in all parameters of a MobileFaceNet.
 pub fn mobilefacenet(place: &Place<'_>, sizes: Images) -> Result<Run> {
     let x = ebm_ops::nhwc::from_nchw(&images(place, sizes)?)?;
     let net = MobileFaceNet::new(MobileFaceNet::NORM, &place.var_builder())?;

@@ -1,4 +1,4 @@
-//! A frame of the tracker.
+//! Frame of the tracker.
 
 use anyhow::{Context, Result};
 use ebm_base::Key;
@@ -12,14 +12,14 @@ use super::resnet::images;
 use super::{Place, Run};
 use crate::work::{Images, Size};
 
-/// The stages of the ResNet that the tracker sees.
+/// Number of the ResNet's stages that the tracker uses.
 const STAGES: usize = 3;
 
-/// Features, scores, maps of the box module and boxes that climb f, for a target in the middle of a crop.
+/// Prepares features, scores, maps of the box module and refined boxes, for a target in the middle of a crop.
 pub fn frame(place: &Place<'_>, side: usize, boxes: usize, steps: usize) -> Result<Run> {
     place.freeze();
     let vb = place.var_builder();
-    // Its parameters go into the store, where the backbone finds them.
+    // This puts the parameters into the store, where the backbone finds them.
     ResNet::new(&ResNetConfig::resnet18(Norm::Frozen { eps: 1e-5 }).up_to(STAGES), vb.pp("backbone"))?;
     let backbone = Backbone::of_store(&place.store, "backbone.", place.device)?;
     let crop = images(place, Images { batch: 1, size: Size { height: side, width: side } })?;
@@ -28,7 +28,7 @@ pub fn frame(place: &Place<'_>, side: usize, boxes: usize, steps: usize) -> Resu
 
     let seen = backbone.features(&crop)?;
     let views = Classifier::normalised(&seen.layer3)?;
-    // How well it has learned does not change what a score takes.
+    // The time of a score does not depend on the quality of the classifier.
     let config = ClassifierConfig { first_steps: 1, first_iterations: 1, ..ClassifierConfig::default() };
     let mut rng = Key::new(0).split("classifier").rng();
     let classifier = Classifier::new(&config, &views, &[[0.0; 2]], target / 16.0, &mut rng)?;

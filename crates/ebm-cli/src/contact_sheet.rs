@@ -1,4 +1,4 @@
-//! Pictures with boxes and texts, and many of them on one sheet.
+//! Draws boxes and texts into pictures, and arranges many pictures on one sheet.
 
 use anyhow::Result;
 use ebm_data::{Image, resize::resize_pillow};
@@ -9,33 +9,33 @@ use crate::picture::{Canvas, Colour, grid, paste};
 const PAGE: Colour = [34, 34, 34];
 const INK: Colour = [235, 235, 235];
 const DARK: Colour = [0, 0, 0];
-/// Room for the picture of a tile.
+/// Largest width and height of a tile's picture, in pixels.
 const WIDTH: usize = 400;
 const HEIGHT: usize = 300;
-/// Height of a line of text.
+/// Height of a line of text, in pixels.
 const LINE: usize = 20;
 pub const EM: f64 = 12.0;
 const COLUMNS: usize = 4;
 
-/// A box in the pixels of its image.
+/// Box in the pixels of its image.
 pub struct Mark {
-    /// Left, top, width, height.
+    /// `[left, top, width, height]`.
     pub bbox: [f64; 4],
     pub colour: Colour,
-    /// Of the line, in pixels of what is drawn.
+    /// Thickness of the outline, in pixels of the drawn picture.
     pub thickness: usize,
-    /// Written at the box's upper left corner, if the box has some room for it.
+    /// Text at the box's upper left corner, left out where the box is too small for it.
     pub text: String,
 }
 
-/// A picture, what is drawn over it, and two lines below it.
+/// Picture with the boxes drawn over it and two lines of text below it.
 pub struct Tile {
     pub canvas: Canvas,
     pub marks: Vec<Mark>,
     pub caption: [String; 2],
 }
 
-/// The tiles in reading order, on a dark page below a legend.
+/// Arranges the tiles in reading order on a dark page below a legend.
 pub fn contact_sheet(tiles: Vec<Tile>, legend: &[(Colour, &str)]) -> Result<Image> {
     let (mut x, mut labels) = (LINE / 2, Vec::new());
     for &(colour, text) in legend {
@@ -48,7 +48,7 @@ pub fn contact_sheet(tiles: Vec<Tile>, legend: &[(Colour, &str)]) -> Result<Imag
     Ok(grid(&rows, PAGE)?)
 }
 
-/// The tile's picture, as large as there is room, above its caption.
+/// Draws a tile: its picture, as large as fits, above its caption.
 fn draw(Tile { canvas, marks, caption }: Tile) -> Result<Image> {
     let image = &canvas.image;
     let [width, height] = [image.width, image.height].map(|side| side as f64);
@@ -66,7 +66,8 @@ fn draw(Tile { canvas, marks, caption }: Tile) -> Result<Image> {
     Ok(labelled(tile, &labels)?)
 }
 
-/// The canvas with boxes, with texts of this em, and a line of text in its lower left corner.
+/// Draws the boxes with their texts into the canvas, and the text `foot` into its lower left corner. `em` is the size
+/// of the letters in pixels.
 pub fn with_marks(mut canvas: Canvas, em: f64, marks: &[Mark], foot: &str) -> Result<Image> {
     marks.iter().for_each(|mark| canvas.outline(mark.bbox, mark.colour, mark.thickness));
     let (picture, mut labels) = (&canvas.image, Vec::new());
@@ -74,11 +75,11 @@ pub fn with_marks(mut canvas: Canvas, em: f64, marks: &[Mark], foot: &str) -> Re
         let bbox = canvas.place(mark.bbox);
         let text = shorten(&mark.text, em, picture.width.saturating_sub(4))?;
         let wide = label_width(&text, em)?.ceil() as usize;
-        // Where many small objects stand close together, their texts would hide them and one another.
+        // The texts of many small objects close together would hide the objects and one another.
         if text.is_empty() || bbox[2] < wide as f64 / 2.0 || bbox[3] < em {
             continue;
         }
-        // Inside the picture, whatever the box.
+        // The text stays inside the picture, even where the box does not.
         let most = |length: usize, own: usize| length.saturating_sub(own + 2) as f64;
         let x = (bbox[0] + em / 3.0).clamp(0.0, most(picture.width, wide)) as i32;
         let y = (bbox[1] + em / 4.0).clamp(0.0, most(picture.height, em as usize + 2)) as i32;
@@ -90,14 +91,14 @@ pub fn with_marks(mut canvas: Canvas, em: f64, marks: &[Mark], foot: &str) -> Re
     Ok(labelled(canvas.image, &labels)?)
 }
 
-/// A text that can be read on any picture, since it stands on a ground of its own.
+/// Returns a label on a filled background, so that it can be read on any picture.
 fn grounded(text: String, x: i32, y: i32, em: f64, ground: Colour) -> Label {
     let [red, green, blue] = ground.map(f64::from);
     let is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 120.0;
     Label { text, position: (x, y), em, colour: if is_light { DARK } else { INK }, ground: Some(ground) }
 }
 
-/// As much of `text` as fits into `room` pixels.
+/// Returns as much of `text` as fits into `room` pixels, with an ellipsis where it is cut.
 fn shorten(text: &str, em: f64, room: usize) -> Result<String> {
     if label_width(text, em)? <= room as f64 {
         return Ok(text.to_owned());

@@ -1,4 +1,4 @@
-//! Pictures of what `ebm predict detection` found.
+//! Draws the detections of `ebm predict detection`.
 
 use anyhow::Result;
 use ebm_core::Region;
@@ -8,27 +8,28 @@ use ebm_detect::{BoxDensity, Corner, Detection, Error};
 use crate::contact_sheet::{EM, Mark, with_marks};
 use crate::picture::{AFTER, BEFORE, Canvas, Colour, REGION, TRUTH};
 
-/// Bands that are not to be believed.
+/// Colour of the bands of unreliable densities.
 const DOUBTFUL: Colour = [150, 150, 150];
-/// Small images are enlarged up to this side, in pixels, so that moves of less than a pixel can be seen.
+/// Side in pixels up to which small images are enlarged, so that moves of less than a pixel can be seen.
 const ROOMY: usize = 640;
-/// For each so many pixels of the longer side lines and letters become once as large.
+/// Length of an image's longer side, in pixels, at which lines and letters are drawn at their normal size. They grow in
+/// proportion to it.
 const UNIT: f64 = 1000.0;
-/// Points along a side of a heat map.
+/// Number of points along a side of a heat map.
 const POINTS: usize = 128;
-/// What a panel shows around the box, in its larger side.
+/// Margin of a panel around the box, as a fraction of the box's longer side.
 const AROUND: f64 = 0.35;
-/// The least side of a panel, in pixels.
+/// Smallest longer side of a panel, in pixels.
 const SIDE: usize = 320;
 
-/// A detection, and where its edges lie with probability 0.9.
-pub struct Found {
+/// Detection with the intervals that hold its edges with probability 0.9.
+pub struct DetectionWithEdges {
     pub detection: Detection,
-    /// None without a density, and where its samples have no spread.
+    /// Intervals of left, top, right and bottom; `None` without a density or where its samples have no spread.
     pub edges: Option<[Region; 4]>,
 }
 
-impl Found {
+impl DetectionWithEdges {
     pub fn new(detection: Detection) -> Result<Self> {
         let edges = match detection.density.as_ref().map(BoxDensity::edge_intervals) {
             None | Some(Err(Error::Core(ebm_core::Error::NoSpread { .. }))) => None,
@@ -37,16 +38,17 @@ impl Found {
         Ok(Self { detection, edges })
     }
 
-    /// Whether its density, if there is one, tells of so many samples that its intervals are to be believed.
+    /// Returns `true` if the detection has no density, or one with enough effective samples for its intervals to be
+    /// reliable.
     pub fn is_reliable(&self) -> bool {
         self.detection.density.as_ref().is_none_or(BoxDensity::is_reliable)
     }
 }
 
-/// The image with its boxes, each refined one with its class and score and, where there is a density, the
-/// bands in which its edges lie; they are grey where the density has too few effective samples, and a line
-/// below says so. `truth` has labels and boxes.
-pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> Result<Image> {
+/// Draws the boxes into the image, each refined box with its class and score. Boxes with a density get the bands in
+/// which their edges lie. The bands are grey where the density has too few effective samples, and a line at the bottom
+/// says so. `truth` holds labels and boxes.
+pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[DetectionWithEdges]) -> Result<Image> {
     let longest = image.width.max(image.height);
     let size = (longest as f64 / UNIT).round().max(1.0);
     let mut canvas = Canvas::whole(image.clone()).enlarged((ROOMY / longest).max(1));
@@ -57,7 +59,7 @@ pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[Found]) -> R
     }
     let mark = |bbox, colour, text| Mark { bbox, colour, thickness: 2 * size as usize, text };
     let truth = truth.iter().map(|&(_, bbox)| mark(bbox, TRUTH, String::new()));
-    let boxes = found.iter().flat_map(|Found { detection, .. }| {
+    let boxes = found.iter().flat_map(|DetectionWithEdges { detection, .. }| {
         [mark(detection.before, BEFORE, String::new()), mark(detection.bbox, AFTER, caption(detection))]
     });
     let marks: Vec<Mark> = truth.chain(boxes).collect();
@@ -68,8 +70,8 @@ fn caption(found: &Detection) -> String {
     format!("{} {:.2}", found.name(), found.score)
 }
 
-/// Which densities are not to be believed; nothing where all are.
-fn warning(found: &[Found]) -> String {
+/// Returns a warning that names the detections with unreliable densities, or an empty text if there are none.
+fn warning(found: &[DetectionWithEdges]) -> String {
     let doubtful = found.iter().filter(|found| !found.is_reliable());
     let names: Vec<String> = doubtful.map(|found| caption(&found.detection)).collect();
     match names.as_slice() {
@@ -78,9 +80,14 @@ fn warning(found: &[Found]) -> String {
     }
 }
 
-/// The density of a detection's upper right corner, and its boxes; none where it was not computed or has no spread.
-pub fn panel(image: &Image, truth: &[(usize, [f64; 4])], found: &Found) -> Result<Option<Image>> {
-    let Found { detection, edges: Some(_) } = found else { return Ok(None) };
+/// Draws the density of a detection's upper right corner together with its boxes. Returns `None` if no density was
+/// computed or its samples have no spread.
+pub fn panel(
+    image: &Image,
+    truth: &[(usize, [f64; 4])],
+    found: &DetectionWithEdges,
+) -> Result<Option<Image>> {
+    let DetectionWithEdges { detection, edges: Some(_) } = found else { return Ok(None) };
     let Some(density) = &detection.density else { return Ok(None) };
     let [x, y, width, height] = detection.bbox;
     let around = AROUND * width.max(height);
@@ -103,11 +110,11 @@ pub fn panel(image: &Image, truth: &[(usize, [f64; 4])], found: &Found) -> Resul
 mod tests {
     use super::*;
 
-    fn found(bbox: [f64; 4], edges: Option<[f64; 4]>) -> Found {
+    fn found(bbox: [f64; 4], edges: Option<[f64; 4]>) -> DetectionWithEdges {
         let detection = Detection { label: 1, class: None, score: 0.5, before: bbox, bbox, density: None };
         let region =
             |edge: f64| Region { intervals: vec![[edge - 2.0, edge + 2.0]], log_level: 0.0, mass: 0.9 };
-        Found { detection, edges: edges.map(|edges| edges.map(region)) }
+        DetectionWithEdges { detection, edges: edges.map(|edges| edges.map(region)) }
     }
 
     #[test]

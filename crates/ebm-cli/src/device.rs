@@ -1,31 +1,31 @@
-//! The argument that says which device to compute on.
+//! Arguments that choose the device to compute on.
 
 use anyhow::{Result, bail};
 use candle_core::Device;
 use clap::Args;
 use ebm_ops::device::{Choice, Precision, open_for};
 
-/// Where to compute.
+/// Device and precision of a computation.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct DeviceArgs {
-    /// Where to compute: auto (a GPU where the program can use one), cpu, cuda (the first GPU; each of
-    /// several processes has its own) or cuda:N.
+    /// Device to compute on: auto (a GPU where the program can use one), cpu, cuda (the first GPU, or one GPU for each
+    /// of several processes) or cuda:N.
     #[arg(long, default_value_t = Choice::Auto, value_name = "DEVICE")]
     device: Choice,
-    /// How a GPU multiplies: full (f32), tf32, or bf16 (tf32, and the maps of a detector's body in bf16).
-    /// The CPU multiplies f32, with bf16 in the layers that refine boxes.
+    /// Precision of a GPU's multiplications: full (f32), tf32, or bf16 (tf32, with the maps of a detector's body in
+    /// bf16). The CPU multiplies in f32, and with bf16 in the layers that refine boxes.
     #[arg(long, default_value_t = Precision::Tf32, value_name = "PRECISION")]
     precision: Precision,
 }
 
 impl DeviceArgs {
-    /// How it multiplies.
+    /// Returns the precision of multiplications.
     pub fn precision(self) -> Precision {
         self.precision
     }
 
-    /// Opens the device for the process `local_rank` of this machine; says on standard error which one it is, unless no
-    /// other was to be expected.
+    /// Opens the device for the process `local_rank` of this machine. Says on standard error which device it is, except
+    /// for a CPU where no GPU was expected.
     pub fn open(self, local_rank: usize) -> Result<Device> {
         let opened = open_for(self.device, local_rank)?;
         self.precision.set();
@@ -37,7 +37,10 @@ impl DeviceArgs {
         Ok(opened.device)
     }
 
-    /// [`open`](Self::open) for a training.
+    /// Opens the device as [`open`](Self::open) does, for a training.
+    ///
+    /// # Errors
+    /// If the device is a CPU and bf16 is asked for.
     pub fn open_to_train(self, local_rank: usize) -> Result<Device> {
         let device = self.open(local_rank)?;
         if device.is_cpu() && self.precision == Precision::Bf16 {
@@ -46,13 +49,14 @@ impl DeviceArgs {
         Ok(device)
     }
 
-    /// [`open`](Self::open) for a trained refiner, whose maps are f32 everywhere.
+    /// Opens the device as [`open`](Self::open) does, for a trained refiner. On a GPU its maps are always f32, so bf16
+    /// is refused.
     pub fn open_to_refine(self) -> Result<Device> {
         let device = self.open(0)?;
         if device.is_cpu() { Ok(device) } else { self.refuse_bf16().map(|()| device) }
     }
 
-    /// [`open`](Self::open), where nothing can be bf16.
+    /// Opens the device as [`open`](Self::open) does, for a command without bf16, which is refused.
     pub fn open_single(self) -> Result<Device> {
         self.refuse_bf16()?;
         self.open(0)
@@ -69,7 +73,7 @@ impl DeviceArgs {
     }
 }
 
-/// What `--device` calls a device.
+/// Returns the name of a device as `--device` takes it.
 pub fn name(device: &Device) -> String {
     match device.location() {
         candle_core::DeviceLocation::Cuda { gpu_id } => Choice::Cuda(gpu_id).to_string(),

@@ -1,19 +1,19 @@
-//! What the exit code says; docs/exit_codes.md has the table.
+//! Exit codes of the program; docs/exit_codes.md has the table.
 
 use std::error::Error as StdError;
 
 use ebm_base::files::ErrorKind;
 use ebm_eval::Comparison;
 
-/// The figures are not those that the configuration expects, with `--check`.
+/// Exit code with `--check` if figures differ from the configuration's expected ones.
 const MISSED: u8 = 5;
-/// The disk is full, or the memory, the GPU's too.
+/// Exit code if the disk, the memory or the GPU's memory is full.
 pub const RESOURCES: u8 = 6;
 
-/// The code of an error; `interrupted` is that of the signal that arrived. A command line that is not
-/// understood leaves before this.
+/// Returns the exit code of an error. `interrupted` is the code for the signal that arrived. clap exits earlier when it
+/// cannot parse the command line.
 pub fn code(error: &anyhow::Error, interrupted: u8) -> u8 {
-    // A full disk is one, whatever was being done.
+    // A full disk takes precedence over the error that it caused.
     if is_of_resources(error) {
         return RESOURCES;
     }
@@ -30,13 +30,13 @@ pub fn code(error: &anyhow::Error, interrupted: u8) -> u8 {
     }
 }
 
-/// Whether the disk is full, or the memory, the GPU's too.
+/// Returns `true` if the error comes from a full disk, full memory or a GPU's full memory.
 pub fn is_of_resources(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| kind(cause) == ErrorKind::Resources)
 }
 
 fn kind(cause: &(dyn StdError + 'static)) -> ErrorKind {
-    // The driver's error reaches here as text only.
+    // The CUDA driver's error arrives here only as text.
     if cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY") {
         return ErrorKind::Resources;
     }
@@ -47,7 +47,7 @@ fn kind(cause: &(dyn StdError + 'static)) -> ErrorKind {
             })+
         };
     }
-    // What is above the experiments has their error.
+    // The crates above ebm-experiment use its error type.
     of_crates!(ebm_experiment::Error, ebm_train::Error, ebm_eval::Error, ebm_data::Error, ebm_nn::Error);
     if let Some(error) = cause.downcast_ref() {
         return ErrorKind::of_io(error);

@@ -1,4 +1,4 @@
-//! What this program is, the machine that it runs on, and the day: for the record of a run.
+//! Describes the program, the machine and the date, for the record of a run.
 
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
@@ -9,7 +9,7 @@ use ebm_train::Environment;
 
 const UNKNOWN: &str = "unknown";
 
-/// With debug assertions, code is not optimised as a release is.
+/// Version of the program; a build with debug assertions is marked, since it is slower than a release.
 const EBM: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " (debug build: slower than a release)")
 } else {
@@ -23,7 +23,7 @@ const BUILT: [(&str, Option<&str>); 3] = [
     ("target", option_env!("EBM_TARGET")),
 ];
 
-/// What `ebm --version` says below the name.
+/// Text that `ebm --version` prints after the name.
 pub static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     let features = if ebm_ops::device::HAS_CUDA { "cuda" } else { "none" };
     let own = [
@@ -37,7 +37,7 @@ pub static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     own.into_iter().chain(BUILT).fold(EBM.to_owned(), line)
 });
 
-/// This program, built from the commit that was checked out then, on this machine, computing on `device`.
+/// Describes this program, this machine and the `device` that it computes on, for the record of a run.
 pub fn environment(device: &str) -> Environment {
     let read = |path: &str| read_to_string(path).unwrap_or_default();
     let system = value(&read("/etc/os-release"), '=', "PRETTY_NAME");
@@ -60,27 +60,27 @@ pub fn environment(device: &str) -> Environment {
     }
 }
 
-/// The processor's name, where Linux tells it, and the logical cores that this process may use.
+/// Name of the processor, where Linux tells it, and number of logical cores that this process may use.
 pub struct Machine {
     cpu: String,
     cores: usize,
 }
 
 impl Machine {
-    /// Looks at this machine.
+    /// Describes this machine.
     pub fn here() -> Self {
         let cpu = value(&read_to_string("/proc/cpuinfo").unwrap_or_default(), ':', "model name");
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self { cpu: cpu.unwrap_or_else(|| UNKNOWN.to_owned()), cores }
     }
 
-    /// Processor and cores, for a column of a table.
+    /// Returns the processor and the number of cores as a text, for a column of a table.
     pub fn short(&self) -> String {
         format!("{}, {} cores", self.cpu, self.cores)
     }
 }
 
-/// The first value of `key` in lines `key SEPARATOR value`.
+/// Returns the first value of `key` in a text with lines `key SEPARATOR value`.
 fn value(text: &str, separator: char, key: &str) -> Option<String> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(separator));
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
@@ -91,24 +91,25 @@ fn memory(meminfo: &str) -> Option<String> {
     Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
 }
 
-/// The newest vector instructions that the kernels use on this processor, or as `EBM_SIMD` in the environment says.
+/// Returns the newest vector instructions that the kernels use on this processor. `EBM_SIMD` in the environment can
+/// limit them.
 fn instructions() -> &'static str {
     ebm_ops::instruction_sets().map_or(UNKNOWN, |used| used.newest)
 }
 
-/// Today in UTC, year-month-day.
+/// Returns today's date in UTC as year-month-day.
 pub fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     date(seconds / (24 * 3600))
 }
 
-/// The date of a day since 1970-01-01 in the Gregorian calendar.
+/// Returns the Gregorian date that is `days` days after 1970-01-01.
 fn date(days: u64) -> String {
-    // Counted from the first of March of the year 0, so that a leap day is the last of its year.
+    // Years are counted from the first of March of the year 0, so that a leap day is the last day of its year.
     let (cycle, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // The months from March to January, of 31 or 30 days, are 153 for each five.
+    // From March on, every five months have 153 days.
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };

@@ -41,23 +41,24 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train a detector, a branch of it, a refiner of boxes, a tracker's box module, or a network of ages or head poses.
+    /// Train a detector, a branch of a detector, a refiner of boxes, a tracker's box module, or a network for ages or
+    /// head poses.
     #[command(subcommand)]
     Train(commands::train::Train),
-    /// Learn to predict a column of a CSV file from the others, as a density.
+    /// Learn to predict a column of a CSV file from the other columns, as a density.
     Fit(commands::fit::FitArgs),
     /// Compute metrics.
     #[command(subcommand)]
     Eval(commands::eval::Eval),
-    /// Find objects, or read age and pose off faces: listed, and drawn.
+    /// Find objects in images and videos, estimate ages and head poses, or predict the targets of a table.
     #[command(subcommand)]
     Predict(commands::predict::Predict),
-    /// Follow a target through a video: a box for each frame, how sure it is, and where each edge lies.
+    /// Follow a target through a video. Each frame gets a box, a confidence and an interval for each edge.
     Track(commands::track::TargetArgs),
-    /// Place another detector's boxes anew, and say how sure each edge is.
+    /// Refine another detector's boxes, with an interval for each edge if asked.
     Refine(commands::refine::RefineArgs),
-    /// Teach a trained refiner or tracker, from annotated images or videos, how it is best used and how wide its
-    /// intervals have to be.
+    /// Calibrate a trained refiner or tracker on annotated images or videos: step lengths, scores, and widths of
+    /// intervals.
     #[command(subcommand)]
     Calibrate(commands::calibrate::Calibrate),
     /// Show a page on this machine: drag a box and watch it climb.
@@ -72,16 +73,16 @@ enum Command {
     Data(commands::data::Data),
     /// Write a trained energy model as ONNX files, for other runtimes.
     Export(commands::export::ExportArgs),
-    /// Weights made elsewhere, and models for others.
+    /// Convert weights from other projects, or pack trained models for others to use.
     #[command(subcommand)]
     Weights(commands::weights::Weights),
     /// List a task's settings, each with its range and meaning.
     Settings(commands::settings::TaskArgs),
-    /// Say what this machine has to compute with, and what is missing for what.
+    /// Report the devices, libraries and weights of this machine, and the missing ones.
     Doctor(commands::doctor::DoctorArgs),
-    /// Print what a shell needs to complete this command.
+    /// Print a shell's completions of this command.
     Completions(commands::manual::CompletionsArgs),
-    /// Print the page of the manual, or write those of every command.
+    /// Print the manual page of `ebm`, or write one page for every command.
     Man(commands::manual::ManArgs),
 }
 
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
     ebm_base::libraries::keep_freed_memory();
     let signals = Signals::default();
     let command = Cli::parse().command;
-    let all = || prepare().inspect_err(parallel::leave).and_then(|()| run(command, &signals));
+    let all = || prepare().inspect_err(parallel::end_under_mpich).and_then(|()| run(command, &signals));
     match with_threads(all) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -101,7 +102,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What `f` returns; an error where candle panics because the system has no memory for one of its threads.
+/// Runs `f`. Returns an error if candle panics because the system has no memory for one of its threads.
 fn with_threads(f: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)) {
         Ok(result) => result,
@@ -116,8 +117,8 @@ fn with_threads(f: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// What the operating system would end without a word becomes an error, or an exit code that says what it
-/// was.
+/// Makes a file beyond the size limit an error, and lack of memory an exit code of its own, where the system would end
+/// the process silently. Then starts the threads that compute.
 fn prepare() -> anyhow::Result<()> {
     signals::report_file_size_limit()?;
     if !parallel::is_of_mpich() {

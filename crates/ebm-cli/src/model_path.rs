@@ -1,4 +1,4 @@
-//! A trained model in an argument: a place on this machine, or in the Hugging Face Hub.
+//! Arguments that name a trained model, on this machine or in the Hugging Face Hub.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use ebm_data::fetch::{FetchOptions, Hub, HubModel, snapshot};
 use crate::commands::data_get::reporter;
 use crate::weights_path;
 
-/// A file or folder, or `hub:OWNER/NAME[@REVISION][/PATH]`, whose files are fetched when they are asked for.
+/// Path of a file or folder, or `hub:OWNER/NAME[@REVISION][/PATH]`. Files of the Hub are downloaded on first use.
 #[derive(Clone, Debug)]
 pub struct ModelPath {
     given: PathBuf,
-    /// Where the Hub's cache has it: one command asks the Hub once.
+    /// Path in the Hub's cache, kept so that one command asks the Hub once.
     fetched: OnceLock<PathBuf>,
 }
 
@@ -25,13 +25,13 @@ impl<T: Into<OsString>> From<T> for ModelPath {
 }
 
 impl ModelPath {
-    /// As it was given, for messages.
+    /// Returns the path as it was given, for messages.
     pub fn given(&self) -> &Path {
         &self.given
     }
 
-    /// The file or folder on this machine; `weights/NAME` is looked for in all [`folders`](weights_path::folders) of
-    /// weights.
+    /// Returns the path of the file or folder on this machine. A missing `weights/NAME` is looked for in all
+    /// [`folders`](weights_path::folders) of weights.
     pub fn local(&self) -> Result<PathBuf> {
         if let Some(fetched) = self.fetched()? {
             return Ok(fetched.to_owned());
@@ -42,7 +42,8 @@ impl ModelPath {
         }
     }
 
-    /// The file of weights on this machine; of a repository that is the one that it has, or model.safetensors.
+    /// Returns the path of the weights file on this machine. In a repository of the Hub that is model.safetensors, or
+    /// else the only .safetensors file.
     pub fn file(&self) -> Result<PathBuf> {
         let Some(folder) = self.fetched()?.filter(|path| path.is_dir()) else { return self.local() };
         let usual = folder.join("model.safetensors");
@@ -62,7 +63,7 @@ impl ModelPath {
         }
     }
 
-    /// Where the Hub's cache has it, if it is of the Hub.
+    /// Returns the path in the Hub's cache, or `None` if the model is not from the Hub.
     fn fetched(&self) -> Result<Option<&Path>> {
         if let Some(fetched) = self.fetched.get() {
             return Ok(Some(fetched));

@@ -1,17 +1,17 @@
-//! What the program says: `println!` and `print!` of this crate for results, `eprintln!` for all else. The
-//! standard library's macros panic where nobody listens.
+//! Output of the program. Results go through this crate's `println!` and `print!`, everything else through its
+//! `eprintln!`. The standard library's macros panic when the output is closed.
 //!
-//! A reader of results that has seen enough closes the pipe, and that ends the program quietly, as it ends
-//! any program of a shell's pipeline. Where standard error is closed or full, the work goes on in silence.
-//! Control characters in names of files and the like reach no terminal.
+//! When the reader of the results closes the pipe, the program ends quietly, like any program in a shell's pipeline.
+//! When standard error is closed or full, the work continues in silence. Control characters, for instance in file
+//! names, are escaped before they reach a terminal.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
-/// What a shell reports of a program that a closed pipe ended: 128 and the number of SIGPIPE.
+/// Exit code that a shell reports for a program ended by a closed pipe: 128 plus the number of SIGPIPE.
 const CLOSED_PIPE: i32 = 141;
 
-/// Writes to standard output, or ends the process where nobody reads it or it cannot be written.
+/// Writes to standard output. Ends the process if nobody reads it or it cannot be written.
 pub fn write(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     let Err(error) = out.write_all(plain(&text.to_string()).as_bytes()).and_then(|()| out.flush()) else {
@@ -25,13 +25,12 @@ pub fn write(text: Arguments<'_>) {
     std::process::exit(i32::from(crate::exit::code(&error, 1)));
 }
 
-/// Writes to standard error in one piece, since other processes may write to the same place; where that
-/// cannot be, nobody is told.
+/// Writes to standard error in one piece, since other processes may write to it too. Failures are ignored.
 pub fn say(text: Arguments<'_>) {
     let _ = std::io::stderr().lock().write_all(plain(&text.to_string()).as_bytes());
 }
 
-/// The text with its control characters written out, but for the ends of lines and tabs.
+/// Returns the text with its control characters escaped, except line ends and tabs.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {

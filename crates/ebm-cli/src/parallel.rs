@@ -1,4 +1,4 @@
-//! Several processes of this program as one: who started them, how they meet, how they end.
+//! Several processes of this program that work as one: how they start, join and end.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use signal_hook::consts::SIGKILL;
 
 use crate::device::DeviceArgs;
 
-/// What carries messages between processes.
+/// Library that carries messages between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Engine {
     Auto,
@@ -19,23 +19,23 @@ enum Engine {
     None,
 }
 
-/// How several processes work together.
+/// Arguments that say how several processes work together.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct EngineArgs {
-    /// What connects the processes that torchrun, srun or mpiexec started: auto (NCCL on GPUs, else MPI),
-    /// mpi, nccl, or none, which leaves each on its own.
+    /// Library that connects the processes started by torchrun, srun or mpiexec: auto (NCCL on GPUs, else MPI), mpi,
+    /// nccl, or none, which runs each process on its own.
     #[arg(long, value_enum, default_value_t = Engine::Auto, value_name = "ENGINE", hide_possible_values = true)]
     engine: Engine,
 }
 
-/// An environment variable; one that is empty counts as not set.
+/// Returns the value of an environment variable, or `None` if it is empty or not set.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Refuses to run one command many times over, in every process of a launcher.
+/// Returns an error if a launcher started this command in more than one process.
 pub fn refuse_several() -> Result<()> {
-    // Variables that make no sense are of no concern here.
+    // Malformed variables are ignored here.
     match Launch::from_variables(&variable) {
         Ok(launch) if launch.world > 1 => bail!(
             "this command runs in one process, and the launcher started {} of them; start it without the launcher. \
@@ -63,26 +63,26 @@ impl EngineArgs {
             };
             Ok((group, device))
         };
-        let joined = joined().map_err(|error| of_rank(launch.rank, launch.world, error));
+        let joined = joined().map_err(|error| with_rank(launch.rank, launch.world, error));
         joined.inspect_err(|error| {
             if launch.world > 1 {
-                leave(error);
+                end_under_mpich(error);
             }
         })
     }
 }
 
-/// Whether MPICH's launcher, or one with its interface, has started this process.
+/// Returns `true` if MPICH's launcher, or one with its interface, started this process.
 pub fn is_of_mpich() -> bool {
     variable("PMI_FD").is_some()
 }
 
-/// Of a process that does not join the others: MPICH's launcher waits for ever where one has left with an
-/// exit code, and ends the others where a signal has ended one.
-pub fn leave(error: &Error) {
+/// Ends a process that cannot join the others, under MPICH's launcher. The launcher waits for ever if a process leaves
+/// with an exit code, but ends the others if a signal killed it.
+pub fn end_under_mpich(error: &Error) {
     if is_of_mpich() {
         report(error);
-        // What cannot be sent leaves the exit code.
+        // If the signal cannot be sent, the process leaves with its exit code.
         let _ = signal_hook::low_level::raise(SIGKILL);
     }
 }
@@ -97,7 +97,7 @@ fn nccl(_: &Launch, _: &Device) -> Result<Group> {
     bail!("NCCL is for GPUs, and this program was built without the feature `cuda`; take `--engine mpi`")
 }
 
-/// Ends the work of `group` as `result` says: on every rank well, or on every rank with an error.
+/// Ends the work of `group`. If `result` is an error on one rank, every rank ends with an error.
 pub fn end(group: &Group, result: Result<()>) -> Result<()> {
     let result = match result {
         Ok(()) => group.finish().map_err(Into::into),
@@ -109,19 +109,20 @@ pub fn end(group: &Group, result: Result<()>) -> Result<()> {
     if group.world() == 1 {
         return result;
     }
-    // Said before this process leaves the group: a launcher ends all that are left as soon as one has failed.
+    // The error is printed before this process leaves the group, since a launcher ends the other processes as soon as
+    // one has failed.
     result
-        .map_err(|error| of_rank(group.rank(), group.world(), error))
+        .map_err(|error| with_rank(group.rank(), group.world(), error))
         .inspect_err(report)
         .map_err(|error| error.context(Reported))
 }
 
-/// Says what ended the program.
+/// Prints the error that ended the program.
 pub fn report(error: &Error) {
     eprintln!("error: {}", chain(error));
 }
 
-/// An error with its causes; many an error's text ends with its cause, which is not said again.
+/// Returns the text of an error with its causes. A cause that the text already contains is not repeated.
 pub fn chain(error: &Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -135,18 +136,18 @@ pub fn chain(error: &Error) -> String {
     text
 }
 
-/// Stands around an error that was said already.
+/// Context that marks an error as printed already.
 #[derive(Debug)]
 pub struct Reported;
 
 impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("said before")
+        f.write_str("printed already")
     }
 }
 
-/// Many processes write to one terminal.
-fn of_rank(rank: usize, world: usize, error: Error) -> Error {
+/// Adds the rank to an error, since many processes write to one terminal.
+fn with_rank(rank: usize, world: usize, error: Error) -> Error {
     if world > 1 { error.context(format!("rank {rank}")) } else { error }
 }
 

@@ -1,39 +1,39 @@
-//! Boxes and densities drawn into images, and images side by side.
+//! Draws boxes and densities into images, and puts images side by side.
 
 use anyhow::Result;
 use ebm_core::{DensityMap, GridDensity, Region};
 use ebm_data::{Image, resize::resize_pillow};
 use ebm_plot::DensityCurves;
 
-/// An outline colour, RGB.
+/// RGB colour.
 pub type Colour = [u8; 3];
 
-/// The annotated box.
+/// Colour of annotated boxes.
 pub const TRUTH: Colour = [255, 255, 255];
-/// A detection before refinement.
+/// Colour of boxes before refinement.
 pub const BEFORE: Colour = [235, 60, 50];
-/// A detection after refinement.
+/// Colour of boxes after refinement.
 pub const AFTER: Colour = [60, 230, 90];
-/// The bands in which edges lie with the probability 0.9.
+/// Colour of the bands that hold an edge with probability 0.9.
 pub const REGION: Colour = [255, 220, 40];
 const BAND: f64 = 0.45;
 
-/// A part of an image, enlarged, on which is drawn in the pixels of the whole image.
+/// Enlarged part of an image. Drawing takes coordinates in pixels of the whole image.
 pub struct Canvas {
     pub image: Image,
-    /// Where its corner is in the whole image.
+    /// `[x, y]` of the upper left corner in the whole image.
     pub origin: [f64; 2],
-    /// How many times larger it is than it was.
+    /// Factor by which the part is enlarged.
     pub scale: f64,
 }
 
 impl Canvas {
-    /// All of an image.
+    /// Returns a canvas of the whole image.
     pub fn whole(image: Image) -> Self {
         Self { image, origin: [0.0; 2], scale: 1.0 }
     }
 
-    /// The part of `image` from `(left, top)` on, of this width and height, which must lie inside.
+    /// Returns a canvas of the part of `image` with this `[left, top, width, height]`, which must lie inside.
     pub fn part(image: &Image, [left, top, width, height]: [usize; 4]) -> Self {
         let row = |y: usize| {
             let at = 3 * ((top + y) * image.width + left);
@@ -44,7 +44,7 @@ impl Canvas {
         Self { image, origin: [left as f64, top as f64], scale: 1.0 }
     }
 
-    /// Every pixel repeated `factor` times in both directions, so that sub-pixel moves of a box show.
+    /// Repeats every pixel `factor` times in both directions, so that moves of less than a pixel can be seen.
     pub fn enlarged(self, factor: usize) -> Self {
         let Image { width, height, pixels } = &self.image;
         let mut large = Vec::with_capacity(pixels.len() * factor * factor);
@@ -58,18 +58,18 @@ impl Canvas {
         Self { image, scale: self.scale * factor as f64, ..self }
     }
 
-    /// Where an x (axis 0) or y (1) is on the canvas.
+    /// Converts an x (axis 0) or y (axis 1) to the canvas.
     fn along(&self, axis: usize, value: f64) -> f64 {
         (value - self.origin[axis]) * self.scale
     }
 
-    /// Where `[x, y, width, height]` is on the canvas.
+    /// Converts a box `[x, y, width, height]` to the canvas.
     pub fn place(&self, [x, y, width, height]: [f64; 4]) -> [f64; 4] {
         [self.along(0, x), self.along(1, y), width * self.scale, height * self.scale]
     }
 
-    /// Draws the outline of `[x, y, width, height]`, `thickness` pixels of the canvas wide. Parts outside it are left
-    /// out, and so is a box that is not finite.
+    /// Draws the outline of a box `[x, y, width, height]`, `thickness` pixels of the canvas wide. Parts outside the
+    /// canvas are left out, and so is a box that is not finite.
     pub fn outline(&mut self, bbox: [f64; 4], colour: Colour, thickness: usize) {
         if bbox.iter().any(|number| !number.is_finite()) {
             return;
@@ -87,7 +87,7 @@ impl Canvas {
         }
     }
 
-    /// Paints a density: the more likely, the more of the colour.
+    /// Paints a density as a heat map, stronger where the density is higher.
     pub fn heat(&mut self, DensityMap { first, step, size, p }: &DensityMap) {
         let highest = p.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         for (i, p) in p.iter().enumerate() {
@@ -96,29 +96,28 @@ impl Canvas {
             };
             let [[left, top], [right, bottom]] =
                 [-0.5, 0.5].map(|half| [at(0, i % size, half), at(1, i / size, half)]);
-            // The square root, so that what is a hundred times less likely is still seen.
+            // The square root keeps places visible that are a hundred times less likely.
             shade(&mut self.image, [left, top, right, bottom], BEFORE, (p / highest).sqrt().min(0.9));
         }
     }
 
-    /// Shades where the edges of a box lie: left, top, right and bottom, each along its whole side.
+    /// Shades the regions of a box's left, top, right and bottom edge, each along the whole side.
     pub fn bands(&mut self, regions: &[Region; 4], [x, y, width, height]: [f64; 4], colour: Colour) {
         for (edge, region) in regions.iter().enumerate() {
             for &[from, to] in &region.intervals {
                 let upright = edge % 2 == 0;
                 let band = if upright { [from, y, to, y + height] } else { [x, from, x + width, to] };
                 let [x0, y0, x1, y1] = [0, 1, 2, 3].map(|edge| self.along(edge % 2, band[edge]));
-                // A pixel at least.
+                // The band is at least a pixel wide.
                 shade(&mut self.image, [x0, y0, x1.max(x0 + 1.0), y1.max(y0 + 1.0)], colour, BAND);
             }
         }
     }
 }
 
-/// Draws the axes of a head with this yaw, pitch and roll in degrees from the middle of the image: its
-/// left-to-right axis in red, the one towards the chin in green, and in blue where the face looks. As in
-/// BIWI, a positive yaw looks to the left of the image, a positive pitch upwards, and a positive roll turns
-/// the head clockwise.
+/// Draws the axes of a head with this yaw, pitch and roll in degrees from the middle of the image: left to right in
+/// red, towards the chin in green, and the direction of the face in blue. As in BIWI, a positive yaw looks to the left
+/// of the image, a positive pitch upwards, and a positive roll turns the head clockwise.
 pub fn axes(image: &mut Image, pose: [f64; 3]) {
     let middle = [image.width as f64 / 2.0, image.height as f64 / 2.0];
     let length = 0.8 * middle[0].min(middle[1]);
@@ -134,15 +133,14 @@ pub fn axes(image: &mut Image, pose: [f64; 3]) {
     }
 }
 
-/// The axes of [`axes`] as seen from the front, in units of their length, x to the right and y down: the
-/// first two columns of the transposed rotation that BIWI's angles are defined by.
+/// Returns the axes of [`axes`] projected to the image, in units of their length, x to the right and y down. They are
+/// the first two columns of the transposed rotation that defines BIWI's angles.
 fn projected_axes(pose: [f64; 3]) -> [[f64; 2]; 3] {
     let [(sy, cy), (sp, cp), (sr, cr)] = pose.map(|angle| angle.to_radians().sin_cos());
     [[cr * cy, sr * cp - cr * sy * sp], [-sr * cy, cr * cp + sr * sy * sp], [-sy, -cy * sp]]
 }
 
-/// Mixes `colour` into the rectangle between two corners, in the image's pixels; parts outside it are left
-/// out.
+/// Mixes `colour` into the rectangle between two corners, in the image's pixels. Parts outside the image are left out.
 fn shade(image: &mut Image, [x0, y0, x1, y1]: [f64; 4], colour: Colour, strength: f64) {
     let range = |from: f64, to: f64, length: usize| {
         let clamp = |value: f64| value.round().clamp(0.0, length as f64) as usize;
@@ -159,10 +157,10 @@ fn shade(image: &mut Image, [x0, y0, x1, y1]: [f64; 4], colour: Colour, strength
     }
 }
 
-/// The mass of the shaded highest-density region.
+/// Mass of the shaded highest-density region.
 pub const LEVEL: f64 = 0.9;
 
-/// The density with its region of mass [`LEVEL`]; `marks` outside its grid are left out.
+/// Draws the density with its region of mass [`LEVEL`]. `marks` outside its grid are left out.
 pub fn density_panel(
     title: &str,
     y_label: &str,
@@ -181,18 +179,18 @@ pub fn density_panel(
     })?)
 }
 
-/// The height of [`level`] images.
+/// Height to which [`level`] scales images, in pixels.
 const ROW: usize = 240;
-/// Space around images.
+/// Space around images, in pixels.
 const GAP: usize = 8;
 
-/// Images scaled to one height.
+/// Scales images to one height.
 pub fn level(images: &[Image]) -> Vec<Image> {
     let scaled = |image: &Image| resize_pillow(image, (image.width * ROW).div_ceil(image.height), ROW);
     images.iter().map(scaled).collect()
 }
 
-/// Rows of images below one another, on this ground.
+/// Arranges rows of images below one another on a background of colour `ground`.
 pub fn grid(rows: &[Vec<Image>], ground: Colour) -> ebm_data::Result<Image> {
     let width = |row: &Vec<Image>| row.iter().map(|image| image.width + GAP).sum::<usize>();
     let height = |row: &Vec<Image>| row.iter().map(|image| image.height).max().unwrap_or(0) + GAP;
@@ -210,7 +208,7 @@ pub fn grid(rows: &[Vec<Image>], ground: Colour) -> ebm_data::Result<Image> {
     Ok(sheet)
 }
 
-/// Copies `image` with its corner at `(left, top)`, where all of it must lie inside `target`.
+/// Copies `image` into `target` with its corner at `(left, top)`. All of it must lie inside `target`.
 pub fn paste(target: &mut Image, image: &Image, left: usize, top: usize) {
     for (y, row) in image.pixels.chunks_exact(3 * image.width).enumerate() {
         let at = 3 * ((top + y) * target.width + left);

@@ -1,21 +1,22 @@
-//! On which cores the threads that compute run.
+//! Assigns the threads that compute to cores.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Keeps this thread, one of `workers` that compute, on a core of its own where there are as many as cores that the program
-/// may use. After a pause, as between two frames or photographs, the scheduler otherwise wakes several of them on the same
-/// core and takes longer to part them than a network takes. Where the system refuses, it runs where it is put.
+/// Keeps this thread, the one with number `worker` of `workers`, on a core of its own, if there is one thread for each
+/// core that the program may use. Otherwise the scheduler often wakes several threads on the same core after a pause,
+/// as between two frames, and takes longer to separate them than a network takes to run. If the system refuses, the
+/// thread runs where it is put.
 pub fn place(worker: usize, workers: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let Some(core) = core_of(worker, workers, &allowed) else { return };
     let mut own = CpuSet::new();
     own.set(core);
     if let Err(error) = sched_setaffinity(None, &own) {
-        eprintln!("worker {worker} stays on no core: {error}");
+        eprintln!("cannot keep thread {worker} on a core: {error}");
     }
 }
 
-/// The core of a worker where there are as many as cores.
+/// Returns the core of a worker, or `None` if the numbers of workers and of allowed cores differ.
 fn core_of(worker: usize, workers: usize, allowed: &CpuSet) -> Option<usize> {
     let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
     if workers == allowed.count() as usize { cores.nth(worker) } else { None }

@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, otherwise a plain line every 30 seconds.
+//! Shows progress on standard error: a bar on a terminal, otherwise a line every 30 seconds.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::signals::Signals;
 
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Shows the stages of a computation.
+/// Display of the stages of a computation.
 pub struct Console {
     terminal: bool,
     stage: Option<Stage>,
-    /// None where signals keep their usual effect.
+    /// Signals that were taken over; `None` where signals keep their usual effect.
     signals: Option<Signals>,
-    /// Whether another process shows what there is to show.
+    /// Whether nothing is shown, because another process shows the progress.
     silent: bool,
-    /// What it is computed on.
+    /// Name of the device that computes.
     device: String,
 }
 
@@ -29,16 +29,16 @@ struct Stage {
     name: String,
     total: usize,
     last_line: Instant,
-    /// Units that were done before it began.
+    /// Units that were done before the stage began, in a run that is resumed.
     before: usize,
-    /// Counts and keeps the time, where it is hidden too.
+    /// Progress bar; it counts and keeps the time even when it is hidden.
     bar: ProgressBar,
-    /// Whether it can be stopped with its state saved: a training asks after every step.
+    /// Whether the stage can save its state when it is stopped. A training asks after every step.
     saves: bool,
 }
 
 impl Console {
-    /// Looks at standard error once to see whether it is a terminal.
+    /// Returns a display that uses a bar if standard error is a terminal.
     pub fn new() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
@@ -49,23 +49,22 @@ impl Console {
         }
     }
 
-    /// The same for work that trains: a signal stops a training when its step is saved, and anything else at
-    /// once.
+    /// Returns a display that reacts to `signals`: a training stops after its step is saved, everything else at once.
     pub fn stopping_at(signals: Signals) -> Self {
         Self { signals: Some(signals), ..Self::new() }
     }
 
-    /// The same for work on `device`, which the records of its runs name.
+    /// Sets the device, which the records of its runs name.
     pub fn computing_on(self, device: &Device) -> Self {
         Self { device: name(device), ..self }
     }
 
-    /// The same without a word, for a process whose fellow speaks.
+    /// Turns all output off, for a process whose progress another process shows.
     pub fn silent(self) -> Self {
         Self { terminal: false, silent: true, ..self }
     }
 
-    /// Ends the stage with these words in the place of its own.
+    /// Ends the stage and prints `text` in place of the usual line.
     pub fn end_with(&mut self, text: &str) {
         if let Some(stage) = self.stage.take() {
             stage.bar.finish_and_clear();
@@ -75,7 +74,7 @@ impl Console {
         }
     }
 
-    /// Ends the process where a signal has arrived and this stage has no state that could be saved.
+    /// Ends the process if a signal has arrived and this stage has no state to save.
     fn leave_if_asked(&self) {
         let saves = self.stage.as_ref().is_some_and(|stage| stage.saves);
         if let Some(signals) = self.signals.as_ref().filter(|signals| signals.arrived() && !saves) {
@@ -85,7 +84,7 @@ impl Console {
     }
 }
 
-/// What a stage says at its end. One that tells no units but its end did all.
+/// Returns the text that a stage prints at its end. A stage that only reported its end has done everything.
 fn amount(before: usize, done: usize, total: usize) -> String {
     match done {
         0 => format!("{total} done"),
@@ -102,7 +101,7 @@ impl Progress for Console {
 
     fn begin(&mut self, name: &str, total: usize) {
         let target = if self.terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        // indicatif leaves colours out by itself where NO_COLOR is set.
+        // indicatif leaves colours out itself where
         let style =
             ProgressStyle::with_template("{msg:30} {wide_bar:.green} {pos}/{len} {per_sec}, {eta} left");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -117,7 +116,7 @@ impl Progress for Console {
         let Some(stage) = &mut self.stage else { return };
         stage.before = done;
         stage.bar.set_position(done as u64);
-        // What was done before says nothing of the pace.
+        // Work done before the resumption says nothing about the pace.
         stage.bar.tick();
         stage.bar.reset_eta();
     }
@@ -172,7 +171,7 @@ mod tests {
         console.resumed(76);
         std::thread::sleep(Duration::from_millis(20));
         console.advance(78, "");
-        // Two units in 20 ms or more; with those before they would be 3900 a second.
+        // The rate counts two units in 20 ms or more. With the units before the resumption it would be 3900 per second.
         let rate = console.stage.as_ref().unwrap().bar.per_sec();
         assert!(0.0 < rate && rate < 101.0, "{rate}");
     }

@@ -1,12 +1,11 @@
-//! The one format of everything that machines read: docs/json.md states its keys and units,
-//! tests/common/schema.rs checks them.
+//! Format of all JSON output. docs/json.md states its keys and units, and tests/common/schema.rs checks them.
 
 use serde_json::Value;
 
-/// The format's version; another one has other keys or other units.
+/// Version of the format. It changes when keys or units change.
 pub const SCHEMA: &str = "ebm/1";
 
-/// The object `body` as a document of `command`, the words that a user types.
+/// Adds the format's version and the command, in the words that a user types, to the object `body`.
 pub fn document(command: &str, mut body: Value) -> Value {
     if let Some(object) = body.as_object_mut() {
         object.insert("schema".into(), SCHEMA.into());
@@ -25,7 +24,7 @@ mod tests {
 
     use super::page;
 
-    /// The words of every command that has `--json`, and of those that print JSON alone.
+    /// Words of every command with `--json`, and of commands that print only JSON.
     fn commands(command: &clap::Command, words: &str, found: &mut Vec<String>) {
         let printing = ["predict detection", "predict age", "predict head-pose"];
         if command.get_arguments().any(|argument| argument.get_id() == "json") || printing.contains(&words) {

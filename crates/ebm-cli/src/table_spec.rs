@@ -1,4 +1,4 @@
-//! Tables of results: what a column is called and what it holds, stated once for people and for CSV files.
+//! Tables of results. Each column's title and value are defined once, for Markdown tables and CSV files.
 
 use std::path::Path;
 
@@ -9,31 +9,31 @@ use serde::Serialize;
 
 use crate::machine::{Machine, today};
 
-/// What stands in a table.
+/// Content of a cell.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Cell {
     Text(String),
-    /// A number that a CSV file has in full.
+    /// Number that is written without rounding.
     Number(f64),
     None,
 }
 
 type Column<'a, R> = Box<dyn Fn(&R) -> Result<Cell> + 'a>;
 
-/// The columns of a table whose rows are made of `R`.
+/// Columns of a table whose rows are made from values of type `R`.
 pub struct TableSpec<'a, R> {
     titles: Vec<String>,
     columns: Vec<Column<'a, R>>,
 }
 
 impl<'a, R> TableSpec<'a, R> {
-    /// A table without columns.
+    /// Returns a table without columns.
     pub fn new() -> Self {
         Self { titles: Vec::new(), columns: Vec::new() }
     }
 
-    /// The columns that begin a CSV file of measurements: the day and the machine.
+    /// Returns a table with the first columns of a CSV file of measurements: the date and the machine.
     pub fn measured() -> Self {
         let (date, device) = (today(), Machine::here().short());
         Self::new().text("date", move |_| date.clone()).text("device", move |_| device.clone())
@@ -45,22 +45,26 @@ impl<'a, R> TableSpec<'a, R> {
         self
     }
 
-    /// A column of texts or whole numbers.
+    /// Adds a column of texts or whole numbers.
     pub fn text<V: ToString>(self, title: impl Into<String>, value: impl Fn(&R) -> V + 'a) -> Self {
-        self.known(title, move |row| Some(value(row)))
+        self.optional(title, move |row| Some(value(row)))
     }
 
-    /// A column of texts or whole numbers, which a row may lack.
-    pub fn known<V: ToString>(self, title: impl Into<String>, value: impl Fn(&R) -> Option<V> + 'a) -> Self {
+    /// Adds a column of texts or whole numbers, which may be missing in a row.
+    pub fn optional<V: ToString>(
+        self,
+        title: impl Into<String>,
+        value: impl Fn(&R) -> Option<V> + 'a,
+    ) -> Self {
         self.with(title, move |row| Ok(value(row).map_or(Cell::None, |value| Cell::Text(value.to_string()))))
     }
 
-    /// A column of numbers in full.
-    pub fn full<V: Into<Option<f64>>>(self, title: &str, value: impl Fn(&R) -> V + 'a) -> Self {
+    /// Adds a column of numbers without rounding.
+    pub fn exact<V: Into<Option<f64>>>(self, title: &str, value: impl Fn(&R) -> V + 'a) -> Self {
         self.with(title, move |row| Ok(value(row).into().map_or(Cell::None, Cell::Number)))
     }
 
-    /// A column of numbers with so many decimals.
+    /// Adds a column of numbers with `decimals` decimals.
     pub fn number<V: Into<Option<f64>>>(
         self,
         title: impl Into<String>,
@@ -71,7 +75,7 @@ impl<'a, R> TableSpec<'a, R> {
         self.with(title, move |row| Ok(value(row).into().map_or(Cell::None, text)))
     }
 
-    /// Columns of numbers with so many decimals, which `value` finds by their places.
+    /// Adds a column of numbers with `decimals` decimals for each title. `value` takes the row and the column's index.
     pub fn numbers<T: Into<String>, V: Into<Option<f64>>>(
         self,
         titles: impl IntoIterator<Item = T>,
@@ -84,7 +88,7 @@ impl<'a, R> TableSpec<'a, R> {
         })
     }
 
-    /// A column of means ± sample standard deviations.
+    /// Adds a column of means ± sample standard deviations.
     pub fn spread(
         self,
         title: impl Into<String>,
@@ -100,12 +104,12 @@ impl<'a, R> TableSpec<'a, R> {
         })
     }
 
-    /// The table of these rows as markdown that reads well as plain text, ending in a newline: the first column is
-    /// aligned to the left, the others, which hold numbers, to the right. A dash stands where there is nothing. A `|`
+    /// Renders the table of these rows as Markdown that reads well as plain text, ending in a newline. The first column
+    /// is aligned to the left, the others, which hold numbers, to the right. A dash stands for a missing value. A `|`
     /// in a cell is escaped and a line break becomes a space, so that no cell can break the table.
     ///
     /// # Errors
-    /// When a value is not finite that a spread is of.
+    /// If a value in a column of means is not finite.
     pub fn render(&self, rows: impl IntoIterator<Item = R>) -> Result<String> {
         let plain = |text: &str| text.replace('|', "\\|").replace(['\n', '\r'], " ");
         let text = |cell| match cell {
@@ -138,7 +142,7 @@ impl<'a, R> TableSpec<'a, R> {
     /// Writes the table of these rows as a CSV file.
     ///
     /// # Errors
-    /// As of [`render`](Self::render), and when the file cannot be written.
+    /// As for [`render`](Self::render), and if the file cannot be written.
     pub fn write_csv<'r>(&self, path: &Path, rows: impl IntoIterator<Item = &'r R>) -> Result<()>
     where
         R: 'r,
@@ -152,28 +156,28 @@ impl<'a, R> TableSpec<'a, R> {
     }
 }
 
-/// Numbers as a text.
+/// Joins numbers to a text.
 pub fn joined(numbers: &[f64], separator: &str) -> String {
     numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(separator)
 }
 
-/// Rows that belong together.
+/// Rows that share a key.
 pub struct Group<'a, K, R> {
-    /// What they have in common.
+    /// Key of the rows.
     pub key: K,
-    /// The rows.
+    /// Rows with this key.
     pub rows: Vec<&'a R>,
 }
 
 impl<K, R> Group<'_, K, R> {
-    /// A value of each row that has one.
+    /// Returns the values of the rows that have one.
     pub fn each<V: Into<Option<f64>>>(&self, value: impl Fn(&R) -> V) -> Vec<f64> {
         self.rows.iter().filter_map(|row| value(row).into()).collect()
     }
 }
 
-/// The rows that belong to each key; keys without any are left out.
-pub fn of_each<'a, K, R>(
+/// Returns the rows that belong to each key. Keys without rows are left out.
+pub fn group_by_key<'a, K, R>(
     keys: impl IntoIterator<Item = K>,
     rows: impl IntoIterator<Item = &'a R> + Clone,
     belongs: impl Fn(&K, &R) -> bool,
@@ -185,7 +189,7 @@ pub fn of_each<'a, K, R>(
     keys.into_iter().map(group).filter(|group| !group.rows.is_empty()).collect()
 }
 
-/// The rows by what `key` says of them, in the order of their first.
+/// Groups rows by `key`, in the order in which keys appear first.
 pub fn grouped<'a, K: PartialEq, R>(
     rows: impl IntoIterator<Item = &'a R>,
     key: impl Fn(&'a R) -> K,
@@ -230,7 +234,7 @@ mod tests {
         let path = dir.path().join("a.csv");
         let table = TableSpec::new()
             .text("name", |row: &(&str, Option<f64>)| row.0.to_owned())
-            .full("full", |row| row.1)
+            .exact("full", |row| row.1)
             .numbers(["one", "two"], 1, |row, k| row.1.map(|value| value + k as f64));
         table.write_csv(&path, &[("a,b", Some(1.0)), ("c", Some(1e-7)), ("d", None)]).unwrap();
         let expected = "name,full,one,two\n\"a,b\",1.0,1.0,2.0\nc,1e-7,0.0,1.0\nd,,,\n";
@@ -243,7 +247,7 @@ mod tests {
         let found: Vec<(&str, Vec<f64>)> =
             grouped(&rows, |row| row.0).iter().map(|group| (group.key, group.each(|row| row.1))).collect();
         assert_eq!(found, [("b", vec![1.0, 3.0]), ("a", vec![2.0])]);
-        let keys = of_each(["a", "c", "b"], &rows, |key, row| row.0 == *key);
+        let keys = group_by_key(["a", "c", "b"], &rows, |key, row| row.0 == *key);
         assert_eq!(
             keys.iter().map(|group| (group.key, group.rows.len())).collect::<Vec<_>>(),
             [("a", 1), ("b", 2)]

@@ -1,4 +1,4 @@
-//! Videos, by the programs ffprobe and ffmpeg: read frame by frame, and made of pictures.
+//! Reads videos frame by frame and makes videos from pictures, with the programs ffprobe and ffmpeg.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -12,15 +12,15 @@ use ebm_data::decode::DecodeLimits;
 use ebm_data::files::write_atomic;
 use serde_json::Value;
 
-/// The most bytes of what ffmpeg complains of that are kept.
+/// Number of bytes of ffmpeg's error messages that are kept.
 const COMPLAINT: u64 = 4096;
 
-/// A video that is being read, upright, at a constant number of frames a second.
+/// Video that is being read, upright, at a constant number of frames per second.
 pub struct Video {
     path: PathBuf,
-    /// Frames a second.
+    /// Frames per second.
     pub rate: f64,
-    /// About how many frames there are; none where the file does not tell.
+    /// Approximate number of frames; `None` if the file does not tell.
     pub expected: Option<usize>,
     ffmpeg: Child,
     frames: BufReader<ChildStdout>,
@@ -29,7 +29,10 @@ pub struct Video {
 }
 
 impl Video {
-    /// Opens a file with the programs that are installed.
+    /// Opens a video.
+    ///
+    /// # Errors
+    /// If ffmpeg is not installed or cannot read the file.
     pub fn open(path: &Path) -> Result<Self> {
         let (rate, expected) = probe(path)?;
         let mut ffmpeg = Command::new("ffmpeg");
@@ -40,7 +43,7 @@ impl Video {
         let (Some(frames), Some(mut errors)) = (ffmpeg.stdout.take(), ffmpeg.stderr.take()) else {
             bail!("{}: ffmpeg has no output", path.display());
         };
-        // Beside the frames: it would wait where nobody takes what it says.
+        // The messages are read in a thread of their own, since ffmpeg waits when its pipe is full.
         let complaint = std::thread::spawn(move || {
             let mut said = Vec::new();
             let _ = errors.by_ref().take(COMPLAINT).read_to_end(&mut said);
@@ -52,10 +55,11 @@ impl Video {
         Ok(Self { path, rate, expected, ffmpeg, frames, complaint: Some(complaint), read: 0 })
     }
 
-    /// The next frame, at [`rate`](Self#structfield.rate) after the one before it; none behind the last.
+    /// Returns the next frame at the rate [`rate`](Self#structfield.rate), or `None` after the last. Prints ffmpeg's
+    /// warnings at the end.
     ///
     /// # Errors
-    /// Where ffmpeg fails or there is no frame at all. What it complains of and goes on is said.
+    /// If ffmpeg fails or the video has no frame.
     pub fn frame(&mut self) -> Result<Option<Image>> {
         let frame =
             ppm(&mut self.frames).map_err(|error| broken(&self.path, &format!("a frame: {error:#}")))?;
@@ -77,13 +81,13 @@ impl Video {
 
 impl Drop for Video {
     fn drop(&mut self) {
-        // It has ended where all was read.
+        // ffmpeg has ended already if all frames were read.
         let _ = self.ffmpeg.kill();
         let _ = self.ffmpeg.wait();
     }
 }
 
-/// The number of frames a second as a fraction, and how many there are.
+/// Returns the number of frames per second as a fraction, and the number of frames, if the file tells it.
 fn probe(path: &Path) -> Result<(String, Option<usize>)> {
     let entries = "stream=avg_frame_rate,r_frame_rate,nb_frames:format=duration";
     let output = Command::new("ffprobe")
@@ -93,25 +97,25 @@ fn probe(path: &Path) -> Result<(String, Option<usize>)> {
         .output()
         .with_context(|| missing(path))?;
     ensure!(output.status.success(), broken(path, &String::from_utf8_lossy(&output.stderr)));
-    let found: Value = serde_json::from_slice(&output.stdout).context("what ffprobe says")?;
+    let found: Value = serde_json::from_slice(&output.stdout).context("cannot read the output of ffprobe")?;
     let stream = &found["streams"][0];
     let rates = ["avg_frame_rate", "r_frame_rate"].map(|key| stream[key].as_str().unwrap_or_default());
     let rate = rates.into_iter().find(|rate| number(rate).is_some());
-    let rate = rate.ok_or_else(|| broken(path, "it has no pictures with a rate"))?;
+    let rate = rate.ok_or_else(|| broken(path, "it has no video stream with a frame rate"))?;
     let told = |value: &Value| value.as_str()?.parse::<f64>().ok();
     let lasting = || Some(told(&found["format"]["duration"])? * number(rate)?);
     let expected = told(&stream["nb_frames"]).or_else(lasting).filter(|count| count.is_finite());
     Ok((rate.to_owned(), expected.map(|count| count.round() as usize)))
 }
 
-/// A positive fraction such as 30000/1001.
+/// Parses a positive fraction such as 30000/1001.
 fn number(fraction: &str) -> Option<f64> {
     let (over, under) = fraction.split_once('/').unwrap_or((fraction, "1"));
     let value = over.parse::<f64>().ok()? / under.parse::<f64>().ok()?;
     (value > 0.0 && value.is_finite()).then_some(value)
 }
 
-/// The error for what is no video, or is damaged.
+/// Returns the error for a file that is no video or is damaged.
 fn broken(path: &Path, detail: &str) -> anyhow::Error {
     let (path, detail) = (path.to_owned(), one_line(detail));
     ebm_data::Error::format(path, "a video that ffmpeg reads", detail).into()
@@ -128,14 +132,14 @@ fn missing(path: &Path) -> String {
     )
 }
 
-/// A path that is no option and no address of another kind.
+/// Returns the path as a `file:` URL, so that ffmpeg takes it neither for an option nor for another protocol.
 fn url(path: &Path) -> OsString {
     let mut url = OsString::from("file:");
     url.push(path);
     url
 }
 
-/// The next of the pictures that follow one another in netpbm's form for colours; none at the end.
+/// Reads the next picture of a stream in netpbm's colour format, or `None` at the end.
 fn ppm(frames: &mut impl BufRead) -> Result<Option<Image>> {
     const HEADER: u64 = 32;
     if frames.fill_buf()?.is_empty() {
@@ -146,7 +150,9 @@ fn ppm(frames: &mut impl BufRead) -> Result<Option<Image>> {
         frames.by_ref().take(HEADER).read_until(b'\n', &mut header)?;
     }
     let words: Vec<&str> = std::str::from_utf8(&header)?.split_whitespace().collect();
-    let &["P6", width, height, "255"] = words.as_slice() else { bail!("{words:?} is no header of one") };
+    let &["P6", width, height, "255"] = words.as_slice() else {
+        bail!("{words:?} is no header of a picture")
+    };
     let (width, height) = (width.parse::<usize>()?, height.parse::<usize>()?);
     let most = DecodeLimits::default().max_pixels;
     let area = width.checked_mul(height).filter(|&area| area <= most);
@@ -156,14 +162,15 @@ fn ppm(frames: &mut impl BufRead) -> Result<Option<Image>> {
     Ok(Some(Image::new(width, height, pixels)?))
 }
 
-/// A video of pictures in one folder at so many frames a second, if ffmpeg is installed.
+/// Makes a video from pictures in one folder at `rate` frames per second, if ffmpeg is installed. Otherwise says where
+/// the pictures are.
 pub fn make(video: &Path, pictures: &[PathBuf], rate: f64) -> Result<()> {
     let Some(folder) = pictures.first().and_then(|path| path.parent()) else { return Ok(()) };
-    // They are numbered by frame, with gaps, which ffmpeg takes as a list only.
+    // The pictures are numbered by frame, with gaps, which ffmpeg only takes as a list.
     let list = folder.join("pictures.txt");
     let mut text = String::new();
     for path in pictures {
-        // A quotation mark ends the name, and stands outside of it.
+        // A quotation mark in a name must stand outside the quoted part.
         let name = path.file_name().unwrap_or_default().to_string_lossy().replace('\'', r"'\''");
         text.push_str(&format!("file '{name}'\nduration {}\n", 1.0 / rate));
     }

@@ -1,19 +1,19 @@
-//! Where weights are that are neither in the program nor given: in the first of these folders that has them.
+//! Finds weights that are neither in the program nor given by path, in the first folder that has them.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The folder of weights in the current one; a path of a model that begins so is looked for in all of them.
+/// Name of the weights folder in the current folder. A model's path that begins with it is looked for in all folders.
 pub const FOLDER: &str = "weights";
 
-/// Folders that come first, written as PATH is.
+/// Environment variable with folders that are searched first, separated as in PATH.
 const VARIABLE: &str = "EBM_WEIGHTS";
 
-/// Where they are beside the program's folder.
+/// Weights folder of an installed program, relative to the parent of the program's folder.
 const SHARE: &str = "share/ebm/weights";
 
-/// The folders, each with what it is.
+/// Returns the folders in order of search, each with a label.
 pub fn folders() -> Vec<(&'static str, PathBuf)> {
     let given = std::env::var_os(VARIABLE).unwrap_or_default();
     let given = std::env::split_paths(&given).filter(|path| !path.as_os_str().is_empty());
@@ -24,19 +24,22 @@ pub fn folders() -> Vec<(&'static str, PathBuf)> {
     given.chain([("this folder's", FOLDER.into())]).chain(share).collect()
 }
 
-/// The first of them that `has` what is needed.
+/// Returns the first folder for which `has` is true.
 pub fn folder(has: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     folders().into_iter().map(|(_, folder)| folder).find(|folder| has(folder))
 }
 
-/// The file or folder `name` in the first of them that has it.
+/// Returns the path of the file or folder `name` in the first folder that has it.
+///
+/// # Errors
+/// If no folder has it.
 pub fn find(name: &Path) -> Result<PathBuf> {
-    let lacks = || format!("{} is in none of {}, or give its place", name.display(), looked());
+    let lacks = || format!("{} is in none of {}, or give its place", name.display(), search_hint());
     Ok(folder(|folder| folder.join(name).exists()).with_context(lacks)?.join(name))
 }
 
-/// Where was looked, and what to do where they all lack something.
-pub fn looked() -> String {
+/// Returns a text for errors: the folders that were searched, and the ways to add weights to them.
+pub fn search_hint() -> String {
     let names: Vec<_> = folders().iter().map(|(_, folder)| folder.display().to_string()).collect();
     format!("the folders {}: put it into one of them, name its folder in {VARIABLE}", names.join(", "))
 }

@@ -21,11 +21,11 @@ use base::Base;
 use case::Case;
 use random::Random;
 
-/// How much is tried, and on what.
+/// Arguments of `cargo xtask attack`.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask attack")]
 struct AttackArgs {
-    /// The most cases of each kind.
+    /// Largest number of cases of each kind.
     #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
     cases: usize,
     /// Only these kinds.
@@ -45,9 +45,9 @@ struct AttackArgs {
 /// A kind of cases.
 struct Kind {
     name: &'static str,
-    /// How many there are.
+    /// Number of cases.
     cases: usize,
-    /// What a case does.
+    /// Function that runs a case.
     run: fn(&mut Case<'_>) -> Result<()>,
 }
 
@@ -64,7 +64,7 @@ const KINDS: [Kind; 6] = [
     kind("chunks", 80, kinds::chunks),
 ];
 
-/// What `cargo xtask attack` was given, a word a line.
+/// Variable with the arguments of `cargo xtask attack`, one in each line.
 const ARGUMENTS: &str = "EBM_ATTACK";
 
 #[test]

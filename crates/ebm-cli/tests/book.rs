@@ -18,10 +18,10 @@ use std::time::Instant;
 use ebm_testing::mpi;
 use page::Fate;
 
-/// What a reader types to start several processes.
+/// Launcher of several processes that readers use.
 const MPI: &str = "mpiexec";
 
-/// What a clone has that commands read.
+/// Folders of a clone that commands read.
 const CLONED: [&str; 4] = ["crates", "docs", "examples", "weights"];
 
 /// `ebm`, with what the page says in the place of its options, and settings beside its settings; where it is only to be parsed, with a number of threads that is refused
@@ -63,7 +63,7 @@ echo "cargo $*: this is not run from a page; mark its block" >&2
 exit 1
 "#;
 
-/// A launcher of several processes, of which one is parsed.
+/// Script in place of the launcher of several processes. It starts the command once, to be parsed.
 const LAUNCHER: &str = r#"
 while [ "$1" != ebm ]; do shift; done
 exec "$@"
@@ -132,7 +132,7 @@ impl Clone {
     }
 }
 
-/// What came of the commands of some pages.
+/// Results of the commands of some pages.
 #[derive(Default)]
 struct Tried {
     failed: Vec<String>,
@@ -140,7 +140,7 @@ struct Tried {
     counts: [usize; 4],
     reasons: BTreeMap<String, usize>,
     times: String,
-    /// What a missing program keeps from running, by the program.
+    /// Commands that cannot run because a program is missing, by the program.
     lacking: BTreeMap<String, Vec<String>>,
 }
 
@@ -316,7 +316,7 @@ fn a_page_says_what_comes_of_its_commands() {
     }
 }
 
-/// What is stale fails, run or parsed, and what a page adds takes the place of what it shows.
+/// Stale commands fail, run or parsed, and options that a page adds replace those that it shows.
 #[test]
 fn a_stale_command_is_found() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();

@@ -317,7 +317,7 @@ fn a_finished_run_becomes_longer_and_nothing_else() {
     assert!(!said.contains("features of"), "{said}");
 }
 
-/// A body of which nothing, half or too much fits would stay as it was drawn, and frozen.
+/// A body that fits only in part, or not at all, would stay at its initial values and frozen.
 #[test]
 fn a_body_must_be_the_detectors() {
     let place = Place(tempfile::tempdir().unwrap());

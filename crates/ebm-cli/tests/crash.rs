@@ -116,7 +116,7 @@ fn a_run_outlives_a_terminal_whose_end_it_was_told_to_ignore() {
     assert!(case.branch("nohup") == whole);
 }
 
-/// Where nobody can hear it, a training goes on, and what it trained is there before it says so.
+/// A training continues when its outputs are closed or full, and its result exists before it is announced.
 #[test]
 fn a_closed_or_full_stream_costs_no_work() {
     let case = Case::new(STEPS, 5);

@@ -1,4 +1,4 @@
-//! `ebm data check` as a user runs it: what is printed, and the exit codes.
+//! `ebm data check` as a user runs it: its output and exit codes.
 
 use crate::common::schema;
 

@@ -17,7 +17,7 @@ use training::{Case, ebm};
 const OFFSETS: usize = 64;
 const RESOURCES: i32 = 6;
 
-/// The same command where `prlimit` lets no file become larger than `bytes`.
+/// Runs the command under a `prlimit` on the size of files.
 fn limited(prlimit: &Path, command: &Command, bytes: u64) -> Output {
     let mut limited = Command::new(prlimit);
     limited.arg(format!("--fsize={bytes}")).arg(command.get_program()).args(command.get_args());

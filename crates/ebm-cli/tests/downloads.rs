@@ -9,12 +9,12 @@ use ebm_base::Key;
 use rand::{Rng as _, RngCore as _};
 use sha2::{Digest as _, Sha256};
 
-/// How often the download is killed; `EBM_DOWNLOAD_KILLS` may ask for more.
+/// Returns how often the download is killed; `EBM_DOWNLOAD_KILLS` may ask for more.
 fn kills_wanted() -> usize {
     std::env::var("EBM_DOWNLOAD_KILLS").map_or(20, |text| text.parse().unwrap())
 }
 
-/// Of one kill: what was under way when it came.
+/// Largest number of bytes that are downloaded again after a kill.
 const AGAIN: u64 = 1 << 20;
 
 /// `ebm data get` with its folders under `dir`.

@@ -1,5 +1,4 @@
-//! What damaged data, files that are not there, and settings of nothing leave with, command by command:
-//! docs/exit_codes.md.
+//! Exit codes of every command for damaged data, missing files and bad settings: docs/exit_codes.md.
 
 use std::collections::BTreeMap;
 use std::path::Path;

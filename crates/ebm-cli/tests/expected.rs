@@ -1,4 +1,4 @@
-//! What configurations expect is what docs/results has.
+//! The expected figures of configurations equal the results in docs/results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! `ebm export`: the files are those of which tests/golden/onnx_values.py has told what onnxruntime makes, and that is what this
-//! program makes of the same.
+//! `ebm export`: the files are the same that onnxruntime ran for tests/golden/onnx_values.py, and its outputs equal
+//! this program's.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -27,10 +27,10 @@ use ebm_track::tracker::TrackerConfig;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// What files there may be of a model.
+/// Names of the parts that a model may have.
 const PARTS: [&str; 3] = ["reference", "features", "head"];
 
-/// Numbers of either program may differ by so much.
+/// Largest difference between the two programs' numbers.
 const TOLERANCE: f64 = 1e-4;
 
 fn in_tree(path: &str) -> PathBuf {
@@ -45,7 +45,7 @@ fn golden() -> Value {
     serde_json::from_str(include_str!("golden/onnx.json")).unwrap()
 }
 
-/// What the script computes on too.
+/// Returns numbers that the script uses as inputs, too.
 fn numbers(shape: &[usize]) -> Tensor {
     let count: usize = shape.iter().product();
     let values: Vec<f32> = (0..count).map(|i| ((i * 7919 % 509) as f64 / 254.0 - 1.0) as f32).collect();
@@ -66,7 +66,7 @@ fn assert_near(found: &Tensor, expected: &Value, what: &str) {
     assert!(worst <= TOLERANCE, "{what}: {found:?} and {expected:?}");
 }
 
-/// That `tensors`, which are called `name`_0 and so on, have the means that the golden values say.
+/// Asserts that `tensors`, named `name`_0 and so on, have the means of the golden values.
 fn assert_means(tensors: &[Tensor], name: &str, golden: &Value) {
     for (i, tensor) in tensors.iter().enumerate() {
         let mean = tensor.mean_all().unwrap().to_scalar::<f32>().unwrap();
@@ -143,7 +143,8 @@ fn write_face_model(dir: &Path, settings: &str) {
     save(&store, dir, &RunConfig { method: ENERGY.into(), seed: 0, trunk, experiment }).unwrap();
 }
 
-/// That a model of these settings, of y with `dim` coordinates, is what onnxruntime makes of its files.
+/// Asserts that onnxruntime computes the same from the files of a model with these settings, of y with `dim`
+/// coordinates.
 fn assert_same_elsewhere(name: &str, settings: &str, dim: usize) {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("ebm-0");
@@ -201,7 +202,7 @@ fn boxes_score_as_with_onnxruntime() {
     assert_near(&f, &golden["f"], "f of boxes");
 }
 
-/// That the tracker in `run` is what onnxruntime makes of its files.
+/// Asserts that onnxruntime computes the same from the files of the tracker in `run`.
 fn assert_tracks_the_same_elsewhere(name: &str, run: &Path) {
     let golden = &export(run, name);
     let boxes = |name: &str| {

@@ -15,7 +15,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What a command that must succeed prints as JSON.
+/// Returns the JSON output of a command that must succeed.
 fn json(args: &[&str]) -> Value {
     let output = ebm(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -61,7 +61,7 @@ fn command(root: &Path, task: &str, more: &[&str]) -> Command {
     command
 }
 
-/// What that prints as JSON.
+/// Returns the JSON output of the command.
 fn reproduce(root: &Path, task: &str, more: &[&str]) -> Value {
     let output = command(root, task, more).output().unwrap();
     assert!(output.status.success(), "{task}: {}", String::from_utf8_lossy(&output.stderr));

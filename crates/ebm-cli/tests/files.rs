@@ -11,7 +11,7 @@ fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a command says that must end by itself.
+/// Returns the output of a command that must end by itself.
 fn ends(command: &mut Command) -> Output {
     let (mut child, begun) = (start(command), Instant::now());
     while child.try_wait().unwrap().is_none() {

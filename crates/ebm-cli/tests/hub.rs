@@ -1,4 +1,4 @@
-//! What predictions make of `hub:OWNER/NAME`: the same as of the run on this machine.
+//! Predictions with `hub:OWNER/NAME` equal predictions with the run on this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -53,7 +53,7 @@ fn hub() -> TestHub {
     TestHub::start(Some(TOKEN), |_, _| false)
 }
 
-/// What a file or a folder holds, by its path in a repository.
+/// Returns the contents of a file or folder, by path in a repository.
 fn files(place: &Path, inside: &str) -> Vec<(String, Vec<u8>)> {
     if place.is_file() {
         return vec![(inside.to_owned(), std::fs::read(place).unwrap())];

@@ -1,4 +1,4 @@
-//! What shells and `man` are told of the commands, and what the program says of itself.
+//! Completions of shells, manual pages, and the long version.
 
 use std::process::{Command, Output};
 

@@ -187,7 +187,7 @@ fn densities_of_few_samples_are_called_so() {
     assert!(!plain.0.is_empty() && picture != read_image(&place.path("plain/x.png")).unwrap());
 }
 
-/// Programs that answer as ffprobe and ffmpeg do, with two frames at 12.5 a second; what is written is empty.
+/// Makes programs in place of ffprobe and ffmpeg, with two frames at 12.5 per second. Their videos are empty.
 #[cfg(unix)]
 fn stand_ins(place: &Place, frames: &[u8]) -> String {
     use std::os::unix::fs::PermissionsExt;

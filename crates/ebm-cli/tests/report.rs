@@ -1,4 +1,4 @@
-//! `ebm report`: a page of any run, whatever is left of it, that a browser shows without a complaint.
+//! `ebm report`: a page of any run, also of a damaged one, which a browser shows without errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};

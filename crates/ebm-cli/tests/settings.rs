@@ -54,7 +54,7 @@ fn place<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     })
 }
 
-/// Makes every number of the configuration `name` hostile; returns what is accepted, key and value.
+/// Makes every number of the configuration `name` hostile. Returns the accepted ones as keys and values.
 fn accepted<S: Settings>(name: &str, settings: &Table) -> Vec<(String, Value)> {
     let mut settings = Value::Table(settings.clone());
     let (mut all, mut accepted) = (Vec::new(), Vec::new());
@@ -142,7 +142,7 @@ fn finite_losses(folder: &Path) -> usize {
     count
 }
 
-/// Runs `ebm reproduce TASK --smoke` with what is accepted of hostile settings.
+/// Runs `ebm reproduce TASK --smoke` with the hostile settings that are accepted.
 fn reproduces<S: Settings>(task: &str, name: &str, methods: &[&str], more: &[&str]) {
     let settings = toml::to_string(&hostile_settings::<S>(name, methods)).unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -79,12 +79,12 @@ impl Case {
         std::fs::write(path, text).unwrap();
     }
 
-    /// The frames in `folder`, numbered from `first` with so many digits.
+    /// Writes the frames to `folder`, numbered from `first` with `digits` digits.
     fn frames(&self, folder: &str, first: usize, digits: usize) {
         self.many_frames(folder, first, digits, COUNT);
     }
 
-    /// As many frames, the same again and again.
+    /// Writes `count` frames, repeating them.
     fn many_frames(&self, folder: &str, first: usize, digits: usize, count: usize) {
         let folder = self.path(folder);
         std::fs::create_dir_all(&folder).unwrap();

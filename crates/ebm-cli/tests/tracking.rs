@@ -54,7 +54,7 @@ fn what_is_no_run_of_tracking_does_not_go_on() {
     resume("age", &run, "this is a run of tracking-mini-smoke, not of age-mini-smoke");
 }
 
-/// Two sequences, of which the second has no result that fits.
+/// There are two sequences. The second has no result that fits.
 #[test]
 fn boxes_of_any_tracker_are_scored() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a run leaves is the same wherever it was made, and names no place of the machine: models are given away.
+//! A run's files do not depend on its folder and name no path of the machine, since models are given away.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ impl Place {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Runs the program with words of `line`, of which those that begin with @ are below this folder, and `more`.
+    /// Runs the program with the words of `line` and `more`. Words that begin with @ are paths below this folder.
     fn ebm(&self, line: &str, more: &[&str]) {
         let words = line.split_whitespace();
         let words = words.map(|word| word.strip_prefix('@').map_or(word.to_owned(), |name| self.at(name)));
@@ -44,7 +44,7 @@ impl Place {
         save_safetensors(Path::new(&self.at(name)), &tensors).unwrap();
     }
 
-    /// What is learnt from and on.
+    /// Makes the data and weights for trainings.
     fn fill(&self) {
         fs::create_dir_all(&self.0).unwrap();
         self.ebm("data scenes --count 3 --seed 4 --out @scenes", &[]);
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-/// What of a file clocks have no part in.
+/// Returns the contents of a file without measured times.
 fn untimed(path: &Path, bytes: &[u8]) -> Vec<u8> {
     let name = path.file_name().unwrap().to_str().unwrap();
     let is_timed = TIMED.contains(&name) || name.ends_with("_time.txt");

@@ -1,4 +1,4 @@
-//! `ebm train --watch` and `--tensorboard`: what is shown of a training while it goes on.
+//! `ebm train --watch` and `--tensorboard`: the report and the curves of a running training.
 
 use crate::chromium;
 use crate::common::training;

@@ -1,4 +1,4 @@
-//! The pictures: a folder of files of one size, with `counts.csv` of the columns `file`, `count` and `split`.
+//! Data set: a folder of pictures of one size, with `counts.csv` of the columns `file`, `count` and `split`.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use candle_core::{Device, Tensor};
 use ebm_data::{decode::read_image, transform::Normalise};
 use rand::{Rng, seq::index::sample};
 
-/// The pictures of one split, `(3, S, S)` each, and their y: logarithms, since counts differ by factors.
+/// Pictures of one split, `(3, S, S)` each, and their y: the logarithms of the counts, since counts differ by factors.
 pub struct Split {
     pub x: Vec<Tensor>,
     pub y: Vec<f64>,
@@ -32,7 +32,7 @@ impl Split {
         Ok(Self { x, y })
     }
 
-    /// `size` different pictures, mirrored at random: x `(B, 3, S, S)` and y `(B, 1)`.
+    /// Draws `size` different pictures, mirrored at random: x `(B, 3, S, S)` and y `(B, 1)`.
     pub fn batch(&self, size: usize, rng: &mut impl Rng) -> Result<(Tensor, Tensor)> {
         let (mut x, mut y) = (Vec::new(), Vec::new());
         for i in sample(rng, self.y.len(), size.min(self.y.len())) {

@@ -1,4 +1,4 @@
-//! How many nuclei does a picture show? A regression of one's own, which README.md explains.
+//! Estimates how many nuclei a picture shows. README.md explains this regression.
 
 mod data;
 mod network;
@@ -19,7 +19,7 @@ use ebm_train::{Descent, Group, Learner, Loss, RunSpec, Updater};
 use serde_json::json;
 
 settings! {
-    /// What `count.toml` says.
+    /// Settings in `count.toml`.
     #[derive(serde::Serialize, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Config {
@@ -44,7 +44,8 @@ fn main() -> Result<()> {
     evaluate(&train(&config, folder.as_ref(), run.as_ref())?, folder.as_ref(), run.as_ref())
 }
 
-/// Trains a network, or goes on with the training in the folder `run`; the one that was best on the validation pictures.
+/// Trains a network, or continues the training in the folder `run`. Returns the network that was best on the validation
+/// pictures.
 fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter> {
     let key = ebm_base::Key::new(config.seed);
     let store = ParamStore::new(key.split("initial values"));
@@ -54,7 +55,7 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter>
     let schedule = Schedule { base: config.learning_rate, warmup: None, decay };
     let updater = Updater::new(Box::new(adam), schedule, Some(10.0));
     let data = data::Split::read(folder, "train")?;
-    // What is random comes from the step's number alone: a training that was killed goes on as if it had not been.
+    // Random numbers depend only on the step, so that an interrupted training continues as if it had not stopped.
     let loss = |step: usize| -> Result<Loss> {
         let rng = |name| key.split(name).index(step as u64).rng();
         let (x, y) = data.batch(config.batch, &mut rng("batch"))?;
@@ -79,7 +80,7 @@ fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter>
     network::Counter::new(&store.constants()?)
 }
 
-/// p(y | x) of the pictures of a split, on a grid over counts from 0.6 to 1100.
+/// Computes p(y | x) of a split's pictures, on a grid over counts from 0.6 to 1100.
 fn predict(model: &network::Counter, split: &data::Split) -> Result<Predictions> {
     let grid = Grid::new(-0.5, 7.0, 1024)?;
     let features = |x: &Tensor| model.features(&x.unsqueeze(0)?, false);
@@ -87,7 +88,7 @@ fn predict(model: &network::Counter, split: &data::Split) -> Result<Predictions>
     Ok(Predictions { densities: split.x.iter().map(density).collect::<Result<_>>()?, y: split.y.clone() })
 }
 
-/// Figures for the test pictures, on which nothing was chosen, and a drawing of the density of the first.
+/// Prints metrics on the test pictures, which no setting was chosen on, and draws the density of the first.
 fn evaluate(model: &network::Counter, folder: &Path, run: &Path) -> Result<()> {
     let test = predict(model, &data::Split::read(folder, "test")?)?;
     let held_out = predict(model, &data::Split::read(folder, "calibration")?)?;

@@ -1,4 +1,4 @@
-//! The network f(x, y): a small ResNet sees the picture x once, and every candidate y joins what it saw.
+//! Network f(x, y): a small ResNet computes features of the picture x once, and every candidate y is joined with them.
 
 use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
@@ -7,11 +7,11 @@ use ebm_core::EnergyModel;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 
-/// A ResNet, and the layers of x, of y, of both, and of the score.
+/// ResNet, and the linear layers of x, of y, of both, and of the score.
 pub struct Counter(ResNet, [Linear; 4]);
 
 impl Counter {
-    /// The network whose parameters are in `store`; those that are not there yet are drawn.
+    /// Returns the network with the parameters in `store`. Missing parameters are initialised at random.
     pub fn new(store: &ParamStore) -> Result<Self> {
         let vb = store.var_builder(DType::F32, &Device::Cpu);
         let (width, hidden) = (16, 64);
@@ -22,7 +22,7 @@ impl Counter {
         Ok(Self(ResNet::new(&config, vb.pp("body"))?, layers))
     }
 
-    /// What the network sees of pictures `(B, 3, S, S)`: `(B, 1, 64)`, to be joined with any number of candidates.
+    /// Computes features `(B, 1, 64)` of pictures `(B, 3, S, S)`, to be joined with any number of candidates.
     pub fn features(&self, pictures: &Tensor, train: bool) -> Result<Tensor> {
         let [.., last] = self.0.forward(pictures, train)?;
         Ok(self.1[0].forward(&last.mean((2, 3))?)?.unsqueeze(1)?)
@@ -32,7 +32,7 @@ impl Counter {
 impl EnergyModel for Counter {
     type Features = Tensor;
 
-    /// f(x, y) of the candidates `y` `(B, M, 1)`: `(B, M)`.
+    /// Returns f(x, y) `(B, M)` of the candidates `y` `(B, M, 1)`.
     fn score(&self, features: &Tensor, y: &Tensor) -> ebm_core::Result<Tensor> {
         let [_, of_y, both, score] = &self.1;
         let joined = of_y.forward(y)?.broadcast_add(features)?.silu()?;

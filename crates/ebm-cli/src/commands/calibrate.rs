@@ -1,4 +1,4 @@
-//! `ebm calibrate`: what annotated images and videos teach about how a trained model is used.
+//! `ebm calibrate`: calibrates a trained refiner or tracker on annotated images or videos.
 
 use std::path::PathBuf;
 
@@ -15,18 +15,18 @@ use ebm_track::{Tracker, TrackerOptions, calibrate_bands};
 use ebm_train::{ModelFile, ModelMetadata};
 
 use super::eval_tracking::parse_test_set;
-use super::say_left_out;
+use super::report_left_out;
 use crate::device::DeviceArgs;
 use crate::model_path::ModelPath;
 use crate::progress::Console;
 
-/// What to calibrate.
+/// Models that can be calibrated.
 #[derive(Subcommand)]
 pub enum Calibrate {
-    /// A refiner, from a detector's boxes on annotated images: how far to move boxes, how wide intervals have to
-    /// be, and how f enters scores.
+    /// A refiner, on a detector's boxes in annotated images: how far it moves boxes, how wide its intervals are, and
+    /// how f changes scores.
     Refiner(RefinerArgs),
-    /// A tracker, from annotated videos: how wide the bands of edges have to be.
+    /// A tracker, on annotated videos: how wide the bands of edges are.
     Tracker(TrackerArgs),
 }
 
@@ -40,26 +40,26 @@ pub fn run(command: Calibrate) -> Result<()> {
 /// Arguments of `ebm calibrate refiner`.
 #[derive(Args)]
 pub struct RefinerArgs {
-    /// The refiner, of `ebm train refiner`, or hub:OWNER/NAME.
+    /// Refiner file of `ebm train refiner`, or hub:OWNER/NAME.
     #[arg(long)]
     refiner: ModelPath,
-    /// A detector's boxes on images that neither it nor the refiner was trained on, as a COCO result file.
+    /// COCO result file with a detector's boxes on images that neither the detector nor the refiner was trained on.
     #[arg(long)]
     results: PathBuf,
-    /// COCO annotations of these images.
+    /// COCO annotations of the images.
     #[arg(long)]
     annotations: PathBuf,
     /// Folder of the images.
     #[arg(long)]
     images: PathBuf,
-    /// Where the refiner goes that knows the step length, the temperature and the factors of its intervals, and
-    /// how f enters scores.
+    /// File for the calibrated refiner, with the step length, the temperature, the factors of intervals and the
+    /// rescoring by f. It must not exist.
     #[arg(long)]
     out: PathBuf,
-    /// The factor of the configured step lengths; then none is chosen.
+    /// Factor of the configured step lengths, instead of one chosen on the images.
     #[arg(long)]
     step_factor: Option<f64>,
-    /// Samples for each density.
+    /// Number of samples for each density.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..))]
     samples: u32,
     /// Seed of the samples.
@@ -96,23 +96,23 @@ fn refiner(args: &RefinerArgs) -> Result<()> {
 /// Arguments of `ebm calibrate tracker`.
 #[derive(Args)]
 pub struct TrackerArgs {
-    /// The tracker, a run such as runs/tracking-stills-1/ebm-0, into whose model.safetensors goes what was
-    /// learnt, in the place of what it says of its density.
+    /// Run of the tracker, such as runs/tracking-stills-1/ebm-0. The calibration is written into its model.safetensors
+    /// and replaces an earlier one.
     #[arg(long)]
     run: PathBuf,
-    /// Annotated sequences that it was not trained on, laid out as their dataset is.
+    /// Folder of annotated sequences that the tracker was not trained on, laid out as their dataset is.
     #[arg(long)]
     sequences: PathBuf,
-    /// Of which dataset they are.
+    /// Dataset of the sequences.
     #[arg(long, value_parser = parse_test_set(), default_value = "other")]
     dataset: TestSet,
-    /// Samples of p(y|x) in each frame, as many as will be drawn when it is used.
+    /// Samples of p(y|x) in each frame; take the number that the tracker will be used with.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..))]
     samples: u32,
-    /// Seed of the tracker's numbers.
+    /// Seed of the tracker's random numbers.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The backbone's weight file, where it is no longer where the run had it.
+    /// Weights of the backbone, if they are no longer where the run had them.
     #[arg(long)]
     backbone: Option<PathBuf>,
 }
@@ -122,10 +122,10 @@ fn tracker(args: &TrackerArgs) -> Result<()> {
     let tracker = Tracker::open_with(&args.run, &options)?;
     let found = (args.dataset.load(&args.sequences))
         .with_context(|| format!("the sequences in {}", args.sequences.display()))?;
-    say_left_out(&found.quarantine);
+    report_left_out(&found.quarantine);
     let samples = args.samples as usize;
     let density = calibrate_bands(&tracker, &found.sequences, samples, &mut Console::new())
-        .context("the bands stay as they are")?;
+        .context("the bands are not calibrated")?;
     let [left, top, right, bottom] = density.factors.unwrap_or([1.0; 4]);
     eprintln!(
         "temperature {}; bands are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom)",

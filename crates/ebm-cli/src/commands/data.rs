@@ -1,4 +1,4 @@
-//! `ebm data`.
+//! `ebm data`: gets, checks and generates data.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,65 +16,65 @@ use serde_json::json;
 use super::data_get::{self, GetArgs};
 use crate::schema::document;
 
-/// What to make.
+/// Actions on data.
 #[derive(Subcommand)]
 pub enum Data {
-    /// Fetch datasets and weights from their publishers, or verify those that are there.
+    /// Download datasets and weights from their publishers, or verify those that are there.
     Get(GetArgs),
     /// Decode an image as the loader does and write its pixels as PNG, to compare with other programs.
     Decode {
         /// A JPEG, PNG, BMP or WebP file.
         image: PathBuf,
-        /// The PNG.
+        /// The PNG file to write.
         out: PathBuf,
     },
-    /// Find every defect of a dataset: a line for each, exit code 3 if there are any.
+    /// List every defect of a dataset, one in a line. The exit code is 3 if there are any.
     Check(CheckArgs),
     /// Generate detection scenes in COCO format.
     Scenes {
-        /// Where they go; must not exist, unless it holds the same scenes already.
+        /// Folder for the scenes; must not exist, unless it holds the same scenes already.
         #[arg(long)]
         out: PathBuf,
-        /// How many.
+        /// Number of scenes.
         #[arg(long, default_value_t = 100)]
         count: usize,
-        /// Seed; scene i of a seed is the same whatever the count.
+        /// Seed. Scene i of a seed does not depend on the count.
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
-    /// Generate videos of one target each, laid out like OTB's sequences.
+    /// Generate videos with one target each, laid out like OTB's sequences.
     Videos {
-        /// Where they go; must not exist, unless it holds the same videos already.
+        /// Folder for the videos; must not exist, unless it holds the same videos already.
         #[arg(long)]
         out: PathBuf,
-        /// How many.
+        /// Number of videos.
         #[arg(long, default_value_t = 50)]
         count: usize,
-        /// Frames of each.
+        /// Number of frames of each video.
         #[arg(long, default_value_t = 60)]
         frames: usize,
-        /// Seed; video i of a seed is the same whatever the count.
+        /// Seed. Video i of a seed does not depend on the count.
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
 }
 
-/// How to check.
+/// Arguments of `ebm data check`.
 #[derive(Args)]
 pub struct CheckArgs {
     #[command(subcommand)]
-    what: What,
-    /// One JSON object instead of a line for each defect.
+    target: CheckTarget,
+    /// Print one JSON object instead of a line for each defect.
     #[arg(long, global = true)]
     json: bool,
-    /// Only ask whether images are there, without decoding them.
+    /// Only check that images exist, without decoding them.
     #[arg(long, global = true)]
     no_decode: bool,
 }
 
-/// What to check.
+/// Datasets that can be checked.
 #[derive(Subcommand)]
-enum What {
+enum CheckTarget {
     /// An annotation file in COCO's format and its images.
     Coco {
         /// The annotation file.
@@ -85,9 +85,12 @@ enum What {
     },
 }
 
-/// Checks. Defects are an error, so that the exit code says that there are some.
+/// Checks a dataset and prints its defects.
+///
+/// # Errors
+/// If there are defects, so that the exit code tells.
 fn run_check(args: &CheckArgs) -> Result<()> {
-    let What::Coco { annotations, images } = &args.what;
+    let CheckTarget::Coco { annotations, images } = &args.target;
     let checked = coco(annotations, images, !args.no_decode)?;
     print(&checked, args.json);
     Ok(checked.verdict(annotations)?)

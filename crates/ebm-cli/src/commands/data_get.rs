@@ -1,4 +1,4 @@
-//! `ebm data get`.
+//! `ebm data get`: downloads or verifies datasets and weights.
 
 use std::path::{Path, PathBuf};
 
@@ -10,29 +10,30 @@ use ebm_train::Progress as _;
 
 use crate::progress::Console;
 
-/// All weights of torchvision, in place of their names.
+/// Name that stands for all weights of torchvision.
 const ALL_WEIGHTS: &str = "weights";
 
-/// Names of weights that are another's in another form begin so.
+/// Prefix of names of weights that are another entry's weights in another format.
 const FROM_HUB: &str = "hub-";
 
-/// Of more files than this those are named that are not there, and they are counted together.
+/// Number of files above which only missing files are listed, and the files are counted together.
 const MANY: usize = 100;
 
-/// What to fetch and where to.
+/// Arguments of `ebm data get`.
 #[derive(Args)]
 pub struct GetArgs {
-    /// coco, coco-person, utkface, biwi, otb, uav123, lasot, got10k, trackingnet; resnet18, resnet50, fasterrcnn, or
-    /// weights for all three; hub-resnet50. NAME.toml in a folder of --datasets or --weights comes first.
+    /// Names of datasets and weights: coco, coco-person, utkface, biwi, otb, uav123, lasot, got10k, trackingnet;
+    /// resnet18, resnet50, fasterrcnn, or weights for all three; hub-resnet50. A file NAME.toml in the folder
+    /// --datasets or --weights takes precedence.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// The folder of datasets.
+    /// Folder of datasets.
     #[arg(long, default_value = "datasets")]
     datasets: PathBuf,
-    /// The folder of weights.
+    /// Folder of weights.
     #[arg(long, default_value = "weights")]
     weights: PathBuf,
-    /// Fetch nothing: verify what is there and list what is missing.
+    /// Download nothing: verify the files that are there and list the missing ones.
     #[arg(long)]
     offline: bool,
 }
@@ -78,7 +79,7 @@ pub fn run(args: &GetArgs) -> Result<()> {
     incomplete.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// The manifest and the folder that its paths are relative to.
+/// Returns the manifest with this name and the folder that its paths are relative to.
 fn find(name: &str, args: &GetArgs) -> Result<(Manifest, PathBuf)> {
     let lists = [(&args.datasets, embedded::DATASETS), (&args.weights, embedded::WEIGHTS)];
     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
@@ -111,18 +112,18 @@ fn line(path: &Path, state: &State, page: &str) -> String {
     format!("{path}: {said}")
 }
 
-/// Shows what is fetched on standard error, in mebibytes.
+/// Returns a callback that shows downloads on standard error, in mebibytes.
 pub fn reporter() -> impl FnMut(Event<'_>) {
     let mut console = Console::new();
     move |event| show(&mut console, true, &event)
 }
 
-/// Says when a download has to be tried again, and, if `in_mebibytes`, how far each is.
+/// Reports when a download is tried again and, if `in_mebibytes`, how far each download is.
 fn show(console: &mut Console, in_mebibytes: bool, event: &Event<'_>) {
     let mebibytes = |bytes: u64| (bytes >> 20) as usize;
     match event {
         Event::Retry(error, wait) => {
-            console.message(&format!("{error}; once more in {:.1} s", wait.as_secs_f64()));
+            console.message(&format!("{error}; trying again in {:.1} s", wait.as_secs_f64()));
         }
         _ if !in_mebibytes => {}
         Event::Begin { path, done, total } => {

@@ -1,4 +1,4 @@
-//! `ebm demo`.
+//! `ebm demo`: a page for a browser on this machine.
 
 use anyhow::Result;
 use clap::Args;
@@ -15,13 +15,13 @@ use crate::signals::Signals;
 /// Arguments of `ebm demo`.
 #[derive(Args)]
 pub struct DemoArgs {
-    /// Port of 127.0.0.1 to listen at; 0: any that is free.
+    /// Port of 127.0.0.1 to listen at; 0 takes any free port.
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// Detections from this score on are shown.
+    /// Lowest score of detections that are shown.
     #[arg(long, default_value_t = 0.5)]
     min_score: f32,
-    /// The networks for ages: a run of `ebm train age` or `ebm reproduce age`. Without it those that are in this
+    /// Networks for ages: a run of `ebm train age` or `ebm reproduce age`. By default those that come with this
     /// program.
     #[arg(long, value_name = "RUN")]
     age: Option<ModelPath>,

@@ -1,4 +1,4 @@
-//! `ebm doctor`: what this machine has to compute with, and what is missing for what.
+//! `ebm doctor`: reports the devices, libraries and weights of this machine, and the missing ones.
 
 use std::path::PathBuf;
 
@@ -22,12 +22,12 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// A folder in which weights are looked for.
+/// Folder in which weights are looked for.
 #[derive(Serialize)]
 struct Weights {
     what: &'static str,
     folder: PathBuf,
-    /// The weights in it and the folders of weights, by name.
+    /// Names of the weight files and subfolders in the folder.
     entries: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Weights {
     }
 }
 
-/// Runs the command. Whatever is missing, it succeeds: a CPU is enough.
+/// Runs the command. It succeeds even if something is missing, since a CPU is enough.
 pub fn run(args: &DoctorArgs) -> Result<()> {
     let found = Inventory::take();
     let opened = open(Choice::Auto)?;

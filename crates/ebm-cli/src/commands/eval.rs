@@ -1,4 +1,4 @@
-//! `ebm eval`.
+//! `ebm eval`: computes metrics.
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -8,19 +8,19 @@ use super::eval_face::{self, AgeArgs, PoseArgs};
 use super::eval_table::{self, TableArgs};
 use super::eval_tracking::{self, TrackingArgs};
 
-/// What to evaluate.
+/// Tasks that can be evaluated.
 #[derive(Subcommand)]
 pub enum Eval {
-    /// The twelve COCO figures of a result file, or of a trained model on images; by category and size, by
-    /// kind of error, and the worst images.
+    /// The twelve COCO metrics of a result file or of a trained model; also by category, by kind of error, and the
+    /// worst images.
     Detection(Box<DetectionArgs>),
-    /// Success and precision of the boxes that any tracker wrote.
+    /// Success and precision of a tracker's boxes, whichever program wrote them.
     Tracking(TrackingArgs),
-    /// The mean absolute error of saved networks on faces with ages, refined and not.
+    /// The mean absolute error of trained networks on faces with ages, before and after refinement.
     Age(AgeArgs),
-    /// The same on heads with poses.
+    /// The mean absolute error of trained networks on heads with poses, before and after refinement.
     HeadPose(PoseArgs),
-    /// Likelihood, errors and calibration of a fit on another table.
+    /// Log-likelihood, errors and calibration of a fit on another table.
     Table(TableArgs),
 }
 

@@ -1,4 +1,4 @@
-//! `ebm eval age` and `ebm eval head-pose`.
+//! `ebm eval age` and `ebm eval head-pose`: errors of trained networks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::progress::Console;
 use crate::schema::document;
 use crate::table_spec::TableSpec;
 
-/// Saved networks.
+/// Arguments that name the networks to evaluate.
 #[derive(Args)]
 pub struct RunArgs {
-    /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the
-    /// model.safetensors of one; or hub:OWNER/NAME.
+    /// Run folder of one network, or of `ebm reproduce` with all of its networks; or one network's model.safetensors;
+    /// or hub:OWNER/NAME.
     #[arg(long)]
     run: ModelPath,
     #[command(flatten)]
@@ -33,13 +33,13 @@ pub struct RunArgs {
     json: bool,
 }
 
-/// How saved networks are opened.
+/// Arguments for opening saved networks.
 #[derive(Args)]
 pub struct NetworkArgs {
-    /// The backbone's weights, if they are no longer where they were in training.
+    /// Weights of the backbone, if they are no longer where they were in training.
     #[arg(long)]
     pub weights: Option<ModelPath>,
-    /// λ of the refinement, in place of the one that the validation split chose.
+    /// Step length λ of the refinement, instead of the one chosen on the validation split.
     #[arg(long)]
     pub step_length: Option<f64>,
 }
@@ -51,14 +51,14 @@ pub struct AgeArgs {
     model: RunArgs,
     #[command(flatten)]
     images: AgeImages,
-    /// What is to be added to each age of --split, where names tell none: 0, or 21 for ages less 21.
+    /// Years to add to each age of --split if file names do not tell the age: 0, or 21 for ages less 21.
     #[arg(long, requires = "split")]
     shift: Option<f32>,
-    /// Such a CSV of other images, of the directory --validation-images or --images, that the networks have
-    /// not learnt from: densities are calibrated on these and measured on the others.
+    /// CSV like --split, of images that the networks were not trained on. Densities are calibrated on these images and
+    /// measured on the others.
     #[arg(long)]
     validation: Option<PathBuf>,
-    /// The directory of the images of --validation.
+    /// Folder of the images of --validation; by default --images.
     #[arg(long, requires = "validation")]
     validation_images: Option<PathBuf>,
 }
@@ -95,8 +95,8 @@ pub fn pose(args: &PoseArgs) -> Result<()> {
     score(&args.model, HEAD_POSE, &dataset, &args.images.source()?, None)
 }
 
-/// Scores the networks for a task, the title of its configurations, on the `faces` of a dataset; densities are
-/// calibrated on those that are held out.
+/// Evaluates the networks for `task`, the title of its configurations, on the `faces` of a dataset. Densities are
+/// calibrated on the faces `held_out`.
 fn score(
     model: &RunArgs,
     task: &str,

@@ -24,10 +24,10 @@ use crate::table_spec::TableSpec;
 pub struct TableArgs {
     /// A CSV file with the columns of the fit and its targets.
     data: PathBuf,
-    /// The folder of a fit, or hub:OWNER/NAME.
+    /// Folder of a fit, or hub:OWNER/NAME.
     #[arg(long)]
     run: ModelPath,
-    /// Where a report with pictures goes; without it none is written.
+    /// Folder for a report with pictures; by default none is written.
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print one JSON object.
@@ -57,7 +57,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     Ok(())
 }
 
-/// The figures as a table for people.
+/// Returns the metrics as a Markdown table.
 pub fn describe(found: &Evaluation) -> Result<String> {
     let together = found.log_likelihood.map_or_else(String::new, |mean| {
         format!("{mean:.3} ± {:.3}", found.log_likelihood_error.unwrap_or(f64::NAN))
@@ -74,7 +74,7 @@ pub fn describe(found: &Evaluation) -> Result<String> {
         .render(&found.targets)
 }
 
-/// Writes `report.md` and its pictures into `out`: figures, densities of three rows, calibration and residuals.
+/// Writes `report.md` and its pictures into `out`: metrics, the densities of three rows, calibration and residuals.
 pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, out: &Path) -> Result<()> {
     let predictions = regressor.predict(table)?;
     let calibrated = if regressor.is_calibrated() {
@@ -108,7 +108,7 @@ pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, o
     Ok(write_atomic(&out.join("report.md"), text.as_bytes())?)
 }
 
-/// Writes a picture of how often y lies below quantiles.
+/// Draws how often y lies below each predicted quantile, as a picture at `place`.
 fn draw_calibration(density: &DensityEvaluation, place: &Path) -> Result<()> {
     let levels: Vec<f64> = (0..=20).map(|level| f64::from(level) / 20.0).collect();
     let observed = calibration_curve(&density.pit, &levels)?;
@@ -125,10 +125,10 @@ fn draw_calibration(density: &DensityEvaluation, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The most rows of a picture of residuals.
+/// Largest number of rows in a picture of residuals.
 const MAX_RESIDUALS: usize = 200;
 
-/// Writes a picture of y less the median, of rows that are spread evenly over the table.
+/// Draws y less the median for rows spread evenly over the table, as a picture at `place`.
 fn draw_residuals(
     predictions: &[Prediction],
     table: &Table,
@@ -151,16 +151,17 @@ fn draw_residuals(
     Ok(())
 }
 
-/// The rows of the narrowest, the middle and the widest region.
+/// Returns the rows with the narrowest, the middle and the widest region.
 fn chosen(widths: &[f64]) -> [(usize, &'static str); 3] {
     let mut order: Vec<usize> = (0..widths.len()).collect();
     order.sort_by(|a, b| widths[*a].total_cmp(&widths[*b]));
     [(order[0], "narrowest"), (order[order.len() / 2], "middle"), (order[order.len() - 1], "widest")]
 }
 
-/// Writes a picture of p(y|x) of a row, the `which` of the regions of this mass.
+/// Draws p(y|x) of a row with its region of this `mass`, as a picture at `place`. `which` says how its region ranks by
+/// width.
 fn draw_density(density: &TargetDensity, mass: f64, name: &str, which: &str, place: &Path) -> Result<()> {
-    // All but the outermost thousandths, so that a narrow density can be seen.
+    // The outermost thousandths are left out, so that a narrow density can be seen.
     let [low, high] = [density.quantile(0.001)?, density.quantile(0.999)?];
     let curve = density.curve().into_iter().filter(|[y, p]| (low..=high).contains(y) && p.is_finite());
     let (grid, p): (Vec<f64>, Vec<f64>) = curve.map(|[y, p]| (y, p)).unzip();

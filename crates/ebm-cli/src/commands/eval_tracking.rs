@@ -1,4 +1,4 @@
-//! `ebm eval tracking`: boxes that any tracker wrote, or a tracker of this project over a dataset.
+//! `ebm eval tracking`: metrics of any tracker's boxes, or of a tracker of this project over a dataset.
 
 use std::path::{Path, PathBuf};
 
@@ -16,20 +16,20 @@ use crate::schema::document;
 
 const COMMAND: &str = "eval tracking";
 
-/// Reads the name of a benchmark.
+/// Returns a parser of benchmark names.
 pub fn parse_test_set() -> impl TypedValueParser<Value = TestSet> {
     let names = PossibleValuesParser::new(TestSet::ALL.map(|(name, _)| name));
     names.map(|name| TestSet::named(&name).unwrap_or(TestSet::Own))
 }
 
-/// Whose conventions.
+/// Toolkit with the conventions of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Toolkit {
-    /// That of the dataset: pytracking's, but GOT-10k's for its own.
+    /// The dataset's: GOT-10k's toolkit for GOT-10k, pytracking for the others.
     Own,
-    /// pytracking's.
+    /// pytracking.
     Pytracking,
-    /// The OTB toolkit's.
+    /// The OTB toolkit.
     Otb,
     /// The OTB experiment of GOT-10k's toolkit.
     Got10kOtb,
@@ -38,27 +38,28 @@ enum Toolkit {
 /// Arguments of `ebm eval tracking`.
 #[derive(Args)]
 pub struct TrackingArgs {
-    /// Which benchmark: of lasot with --run the test set, of got10k the validation set, whose AO is `average_overlap`
-    /// and whose SR are `op50` and `op75`; of got10k-test and trackingnet the test sets, whose figures come from their
-    /// servers; other is any folder of box lists, with --run of sequences that are laid out like OTB's.
+    /// Benchmark. With --run, lasot is its test set. got10k is the validation set, with AO as `average_overlap` and SR
+    /// as `op50` and `op75`. got10k-test and trackingnet are test sets, whose metrics come from their servers. other is
+    /// any folder of box lists, or with --run of sequences laid out like OTB's.
     #[arg(long, value_parser = parse_test_set())]
     dataset: TestSet,
-    /// The folder with the annotated boxes.
+    /// Folder with the annotated boxes.
     #[arg(long, required_unless_present = "run")]
     annotations: Option<PathBuf>,
-    /// The folder with a result file for each sequence, with such a folder for each run, or with a folder for
-    /// each sequence that has a file for each run.
+    /// Folder with a result file for each sequence, with such a folder for each run, or with a folder for each sequence
+    /// that has a file for each run.
     #[arg(long, required_unless_present = "run")]
     results: Option<PathBuf>,
     #[command(flatten)]
     track: TrackArgs,
-    /// Whose conventions to compute by.
+    /// Toolkit with the conventions to follow.
     #[arg(long, value_enum, default_value = "own")]
     toolkit: Toolkit,
-    /// Leave frames without a valid annotation out, instead of counting them.
+    /// Leave out frames without a valid annotation, instead of counting them.
     #[arg(long)]
     exclude_invalid_frames: bool,
-    /// Write the report with all curves and sequences here, and of each what went wrong, the box or the place, as JSON.
+    /// JSON file for a report with all curves and sequences, and for each sequence whether its errors are of the box or
+    /// of the place.
     #[arg(long)]
     report: Option<PathBuf>,
     /// Print one JSON object.
@@ -110,7 +111,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     Ok(())
 }
 
-/// The reports of the runs whose boxes are in the folder `results`.
+/// Evaluates the runs whose boxes are in the folder `results`.
 fn score(args: &TrackingArgs, annotations: &Path, results: &Path) -> Result<Vec<TrackingReport>> {
     let found = match args.dataset {
         TestSet::Otb100 => Annotations::otb100(annotations),

@@ -21,16 +21,16 @@ use crate::model_path::ModelPath;
 /// Arguments of `ebm export`.
 #[derive(Args)]
 pub struct ExportArgs {
-    /// A trained energy model of ages or head poses or a trained tracker, as its run or its file, or the file of a
-    /// refiner of boxes; or hub:OWNER/NAME.
+    /// A trained energy model for ages or head poses or a trained tracker, as a run or a file; or the file of a box
+    /// refiner; or hub:OWNER/NAME.
     model: ModelPath,
-    /// Where the files go: of model.onnx, model_features.onnx makes g_x of an image, and model_head.onnx f of that and
-    /// y. A tracker's features need what model_reference.onnx makes of the target.
+    /// Name of the files to write. With model.onnx, model_features.onnx computes g_x of an image, and model_head.onnx
+    /// computes f from g_x and y. A tracker's features also need the output of model_reference.onnx for the target.
     output: PathBuf,
-    /// The backbone's weights, if they are no longer where they were in training.
+    /// Weights of the backbone, if they are no longer where they were in training.
     #[arg(long, visible_alias = "backbone")]
     weights: Option<ModelPath>,
-    /// Replace files that are there.
+    /// Replace existing files.
     #[arg(long)]
     force: bool,
 }
@@ -83,7 +83,7 @@ impl ExportArgs {
         self.weights.as_ref().map(ModelPath::file).transpose()
     }
 
-    /// The energy model of a run, or of the first run of several that is one.
+    /// Exports the energy model of a run, or of the first of several runs that has one.
     fn face(&self, path: &Path) -> Result<Vec<Part>> {
         let runs = if path.is_file() { vec![path.to_owned()] } else { runs(path)? };
         let weights = self.weights()?;
@@ -96,7 +96,7 @@ impl ExportArgs {
     }
 }
 
-/// The file that says what the model at `path` is for.
+/// Returns the file with the metadata of the model at `path`.
 fn model_file(path: &Path) -> Option<PathBuf> {
     if path.is_file() {
         return Some(path.to_owned());

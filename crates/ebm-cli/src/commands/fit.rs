@@ -21,31 +21,30 @@ use crate::table_spec::TableSpec;
 /// Arguments of `ebm fit`.
 #[derive(Args)]
 pub struct FitArgs {
-    /// A CSV file with a line of names; separators and decimal commas are found in it.
+    /// A CSV file whose first line has the columns' names. Separators and decimal commas are detected.
     data: PathBuf,
-    /// The column to predict; up to three are predicted together.
+    /// Column to predict. May be given up to three times, for one joint prediction.
     #[arg(long = "target", required = true, value_name = "COLUMN")]
     targets: Vec<String>,
-    /// The folder of the fit; must not be there.
+    /// Folder for the fit; must not exist.
     #[arg(long)]
     run: PathBuf,
-    /// What to fit, by its key in the settings.
+    /// Method to fit, by its key in the settings.
     #[arg(long, default_value = "ebm")]
     method: String,
-    /// A column of categories, though it looks like one of numbers. May be given several times.
+    /// Column to treat as categories although it holds numbers. May be given several times.
     #[arg(long = "category", value_name = "COLUMN")]
     categories: Vec<String>,
-    /// A column to leave out. May be given several times.
+    /// Column to leave out. May be given several times.
     #[arg(long = "ignore", value_name = "COLUMN")]
     ignored: Vec<String>,
-    /// A target that is above 0: its logarithm is learnt. May be given several times.
+    /// Target that is always above 0; its logarithm is learnt. May be given several times.
     #[arg(long, value_name = "COLUMN")]
     positive: Vec<String>,
-    /// A target between two numbers. May be given several times.
+    /// Target between two bounds. May be given several times.
     #[arg(long, value_name = "COLUMN=LOW,HIGH", value_parser = parse_bounds)]
     bounded: Vec<(String, Support)>,
-    /// Fit every method to four fifths of the rows, judge them by the others, and print the table, before the
-    /// method is fitted to all.
+    /// First fit every method to four fifths of the rows, evaluate it on the others, and print the table.
     #[arg(long)]
     compare: bool,
     /// Seed.
@@ -79,7 +78,7 @@ impl FitArgs {
             .chain(self.bounded.iter().map(|(name, _)| name))
             .find(|name| !is_target(name))
         {
-            bail!("{other:?} is no target; --positive and --bounded are of columns that --target names");
+            bail!("{other:?} is no target; --positive and --bounded take columns that --target names");
         }
         let target = |name: &String| {
             let support = match self.bounded.iter().find(|(bounded, _)| bounded == name) {
@@ -115,7 +114,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     create_dir(&args.run)?;
     regressor.save(&args.run)?;
     if fitted.held_out.is_empty() {
-        eprintln!("no row was held out: judge the fit by `ebm eval table` on others");
+        eprintln!("no rows were held out; evaluate the fit on other rows with `ebm eval table`");
     } else {
         let held_out = table.select(&fitted.held_out);
         let found = evaluate(&regressor, &held_out)?;
@@ -127,7 +126,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     Ok(())
 }
 
-/// Every method on the same rows.
+/// Fits every method to the same rows and returns a table of their metrics.
 fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Result<String> {
     let mut order: Vec<usize> = (0..table.rows()).collect();
     order.shuffle(&mut Key::new(options.seed).split("compare").rng());

@@ -1,4 +1,4 @@
-//! One file per subcommand.
+//! Commands of the program, one file for each.
 
 pub mod calibrate;
 pub mod data;
@@ -36,12 +36,12 @@ use ebm_data::sequences::Rect;
 use ebm_detect::config::ExperimentConfig;
 use ebm_experiment::config::{Configured, Overrides};
 
-/// An embedded configuration by name, or a TOML file by path.
+/// Loads an embedded configuration by name, or a TOML file by path.
 pub fn config(name_or_path: &str) -> Result<ExperimentConfig> {
     Ok(Configured::load(name_or_path, &Overrides::default())?.settings)
 }
 
-/// A box of an argument, x,y,width,height.
+/// Parses a box `x,y,width,height`.
 pub fn parse_box(text: &str) -> Result<Rect, String> {
     let numbers = text.split(',').map(|word| word.trim().parse::<f64>()).collect::<Result<Vec<_>, _>>();
     let expected = || format!("{text:?} is no box; write x,y,width,height, for instance 57,21,31,45");
@@ -55,18 +55,20 @@ pub fn create_dir(path: &Path) -> Result<()> {
     })
 }
 
-/// What a file or folder of data calls itself, without the ending and without COCO's prefixes.
+/// Returns the name of a data file or folder, without its extension and COCO's prefixes.
 pub fn dataset_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let plain = ["image_info_", "instances_"].iter().find_map(|prefix| stem.strip_prefix(prefix));
     plain.unwrap_or(&stem).to_owned()
 }
 
-/// The file by which a folder is known as a run: it holds the run's name without its number.
+/// Name of the file that marks a folder as a run. It holds the run's name without its number.
 const RUN: &str = "run.txt";
 
-/// Where a run's files go: to the one that is resumed, or to a fresh one. A folder that is no run of this
-/// name is refused, and nothing in it is changed.
+/// Returns the folder for a run's files: the run `resume`, or a new folder.
+///
+/// # Errors
+/// If `resume` is no run with this name. Nothing in it is changed then.
 pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf> {
     let Some(run) = resume else {
         let run = fresh_run(root, name)?;
@@ -83,12 +85,12 @@ pub fn run_dir(resume: Option<&Path>, root: &Path, name: &str) -> Result<PathBuf
     Ok(run.to_owned())
 }
 
-/// What a run of `ebm reproduce` is called: a smoke run apart from those whose results mean something.
+/// Returns the name of a run of `ebm reproduce`. Smoke runs are marked, since their results mean nothing.
 pub fn run_name(name: &str, smoke: bool) -> String {
     if smoke { format!("{name}-smoke") } else { name.to_owned() }
 }
 
-/// `runs/<name>-<n>` with the smallest n that is not taken.
+/// Creates `<root>/<name>-<n>` with the smallest n that is not taken.
 pub fn fresh_run(root: &Path, name: &str) -> Result<PathBuf> {
     create_dir(root)?;
     let mut n = 1;
@@ -102,8 +104,8 @@ pub fn fresh_run(root: &Path, name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Says how many sequences of a dataset are missing or defective.
-pub fn say_left_out(quarantine: &Quarantine) {
+/// Prints how many sequences of a dataset are missing or defective.
+pub fn report_left_out(quarantine: &Quarantine) {
     if let Some(first) = quarantine.defects.first() {
         eprintln!("{} sequences are left out, the first because: {first}", quarantine.defects.len());
     }

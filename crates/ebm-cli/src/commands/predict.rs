@@ -1,4 +1,4 @@
-//! `ebm predict`.
+//! `ebm predict`: predictions of trained models.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -11,40 +11,40 @@ use super::predict_table::{self, TableArgs};
 use crate::device::DeviceArgs;
 use crate::model_path::ModelPath;
 
-/// What to predict.
+/// Tasks that have predictions.
 #[derive(Subcommand)]
 pub enum Predict {
-    /// Boxes, before and after refinement, in images and videos, as JSON lines and as pictures.
+    /// Boxes in images and videos, before and after refinement, as JSON lines and pictures.
     #[command(after_long_help = predict_detection::LINES)]
     Detection(DetectionArgs),
-    /// Ages of faces with their 90 % regions, as JSON lines and as pictures.
+    /// Ages of faces with their 90 % regions, as JSON lines and pictures.
     Age(FaceArgs),
-    /// Poses of heads, the same.
+    /// Poses of heads with their 90 % regions, as JSON lines and pictures.
     HeadPose(FaceArgs),
     /// The targets of a table's rows: mean, median, mode, quantiles and regions, as a table.
     Table(TableArgs),
 }
 
-/// A trained detector.
+/// Arguments that name a trained detector.
 #[derive(Args)]
 pub struct ModelArgs {
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file, in place of the one that the
-    /// detector's file holds.
+    /// Embedded configuration (mini, paper, torchvision) or a TOML file, instead of the one in the detector's file.
     #[arg(long, requires = "detector")]
     config: Option<String>,
-    /// Detector weights: safetensors, or a .pth file of torchvision, maskrcnn-benchmark or FastestDet. Without it, FastestDet with COCO's 80 classes, whose weights are in this program. This and the other
-    /// models may be hub:OWNER/NAME.
+    /// Weights of the detector: safetensors, or a .pth file of torchvision, maskrcnn-benchmark or FastestDet. By
+    /// default FastestDet with COCO's 80 classes, which comes with this program. Every model may also be
+    /// hub:OWNER/NAME.
     #[arg(long)]
     detector: Option<ModelPath>,
-    /// Weights of a branch: a confidence, to refine with, or a density in the place of the regression.
+    /// Weights of a branch of the detector: a confidence that refines boxes, or a density instead of the box
+    /// regression.
     #[arg(long, requires = "detector")]
     head: Option<ModelPath>,
-    /// Weights of a refiner, `ebm train refiner`'s, for the boxes of the classes that it was trained on.
-    /// Without it and --detector, the one of persons that is in this program.
+    /// Weights of a refiner of `ebm train refiner`, for boxes of the classes that it was trained on. By default,
+    /// without --detector, the refiner for persons that comes with this program.
     #[arg(long, conflicts_with = "head")]
     refiner: Option<ModelPath>,
-    /// Factor of the configured step lengths, in place of the one that the branch's or the refiner's training
-    /// chose.
+    /// Factor of the configured step lengths, instead of the one chosen in the branch's or refiner's training.
     #[arg(long)]
     step_factor: Option<f64>,
     #[command(flatten)]
@@ -52,14 +52,13 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// The detector's file, for messages.
+    /// Returns the name of the detector's file, for messages.
     pub fn weights_name(&self) -> String {
         let given = |path: &ModelPath| path.given().display().to_string();
         self.detector.as_ref().map_or_else(|| "the detector".into(), given)
     }
 
-    /// The detector that the arguments name, with its branch; its refiner is not asked about detections of
-    /// less than `min_score`.
+    /// Opens the detector with its branch or refiner. Detections with scores below `min_score` are not refined.
     pub fn open(&self, min_score: f32) -> Result<Detector> {
         let file = |path: &Option<ModelPath>| path.as_ref().map(ModelPath::file).transpose();
         let options = DetectorOptions {

@@ -1,4 +1,4 @@
-//! `ebm predict detection`.
+//! `ebm predict detection`: finds objects in images and videos.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use serde_json::json;
 
 use super::predict::ModelArgs;
 use super::predict_inputs::{PictureFolder, image_and_video_files, is_video, picture_names};
-use crate::detection_picture::{Found, panel, picture};
+use crate::detection_picture::{DetectionWithEdges, panel, picture};
 use crate::progress::Console;
 use crate::schema::document;
 use crate::video::{self, Video};
 
-/// What the lines on standard output say, for the long help.
+/// Description of the lines on standard output, for the long help.
 pub const LINES: &str = "\
 Output:
   One JSON object a line for each detection, best first; docs/json.md has every key.
@@ -44,27 +44,27 @@ Output:
 pub struct DetectionArgs {
     /// JPEG, PNG, BMP or WebP files, folders of them, patterns such as 'photos/*.jpg', and videos.
     ///
-    /// Videos are read by ffmpeg. Of a folder, images alone are taken.
+    /// Videos are read by ffmpeg. Of a folder, only the images are taken.
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
-    /// Where pictures go; without it none are drawn. Each box has its class and score; red is before
-    /// refinement, green after, white annotated. Frames of a video go into a folder of its name, and into a
-    /// video beside it.
+    /// Folder for pictures; by default none are drawn. Each box has its class and score. Red boxes are before
+    /// refinement, green ones after, white ones annotated. Frames of a video go into a subfolder of its name, and into
+    /// a video beside it.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Detections from this score on are printed, drawn, and given densities. The detector itself drops those
+    /// Lowest score of detections that are printed, drawn and given densities. The detector itself drops detections
     /// below its score_threshold.
     #[arg(long, default_value_t = 0.5)]
     min_score: f32,
-    /// COCO annotations of the images: draw the annotated boxes too.
+    /// COCO annotations of the images, whose boxes are drawn too.
     #[arg(long, requires = "out")]
     annotations: Option<PathBuf>,
-    /// p(y|x) of each detection: the lines say where its edges lie with probability 0.9, the picture shows
-    /// these bands in yellow, in grey where the samples are too few, and NAME-INDEX.png is a picture of the
-    /// detection's own, with the density of its upper right corner.
+    /// Compute p(y|x) of each detection. The lines get the intervals that hold its edges with probability 0.9. The
+    /// picture shows them as bands, yellow, or grey if there are too few samples. NAME-INDEX.png shows a detection with
+    /// the density of its upper right corner.
     #[arg(long)]
     density: bool,
-    /// Samples for each density.
+    /// Number of samples for each density.
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
     samples: u32,
     /// Seed of the samples.
@@ -78,7 +78,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     let inputs = image_and_video_files(&args.inputs)?;
     let named = inputs.iter().zip(picture_names(&inputs));
     let (videos, images): (Vec<_>, Vec<_>) = named.partition(|(path, _)| is_video(path));
-    ensure!(videos.is_empty() || args.annotations.is_none(), "--annotations are of images, not of videos");
+    ensure!(videos.is_empty() || args.annotations.is_none(), "--annotations apply to images, not to videos");
     let detector = args.model.open(args.min_score)?;
     if args.density {
         detector.check_density().context("--density")?;
@@ -92,15 +92,15 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         start: Instant::now(),
         images: 0,
         detections: 0,
-        without: 0,
+        empty_frames: 0,
     };
     session.begin("looking for objects", images.len());
     let mut unreadable = Vec::new();
     for (number, (path, name)) in images.iter().enumerate() {
-        // Annotated boxes are those of the stored pixels.
+        // Annotated boxes refer to the stored image, before its orientation is applied.
         let read = if args.annotations.is_some() { read_image(path) } else { read_upright(path) };
         match read {
-            Ok(image) => drop(session.look(&Frame { path, image: &image, at: None, name })?),
+            Ok(image) => drop(session.process(&Frame { path, image: &image, at: None, name })?),
             Err(error) => unreadable.push(error),
         }
         session.progress.advance(number + 1, "");
@@ -111,17 +111,17 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     session.end(unreadable)
 }
 
-/// An image, and where it is from.
+/// Image with its origin.
 struct Frame<'a> {
     path: &'a Path,
     image: &'a Image,
-    /// Its number in the video and its time in seconds.
+    /// Number in the video and time in seconds, for a frame of a video.
     at: Option<(usize, f64)>,
-    /// What its picture is called.
+    /// Name of the picture, without its extension.
     name: &'a str,
 }
 
-/// The detector, where its results go, and how many there were.
+/// State of a call: the detector, the folder of pictures, and counts of results.
 struct Session<'a> {
     args: &'a DetectionArgs,
     detector: &'a Detector,
@@ -131,22 +131,22 @@ struct Session<'a> {
     start: Instant,
     images: usize,
     detections: usize,
-    /// Frames of videos without a detection.
-    without: usize,
+    /// Number of videos' frames without a detection.
+    empty_frames: usize,
 }
 
 impl Session<'_> {
-    /// Shows how far it is in so many images. Where the lines are seen, they tell it themselves.
+    /// Starts to show the progress over `total` images, unless the printed lines show it already.
     fn begin(&mut self, name: &str, total: usize) {
         if total > 1 && !std::io::stdout().is_terminal() {
             self.progress.begin(name, total);
         }
     }
 
-    /// Prints what is found and draws it; the picture's place.
-    fn look(&mut self, frame: &Frame<'_>) -> Result<Option<PathBuf>> {
+    /// Detects objects in a frame, prints and draws them. Returns the picture's path, if there is one.
+    fn process(&mut self, frame: &Frame<'_>) -> Result<Option<PathBuf>> {
         let truth = self.truth(frame.path)?;
-        let found = self.found(frame)?;
+        let found = self.detect(frame)?;
         for found in &found {
             println!("{}", line(frame, found));
         }
@@ -161,7 +161,7 @@ impl Session<'_> {
         Ok(Some(place))
     }
 
-    /// The labels and boxes, `[x, y, width, height]`, that the annotations have for the image.
+    /// Returns the labels and boxes `[x, y, width, height]` that the annotations have for the image.
     fn truth(&self, image: &Path) -> Result<Vec<(usize, [f64; 4])>> {
         let Some(dataset) = &self.annotations else { return Ok(vec![]) };
         let known = dataset.images.iter().find(|known| image.file_name() == Some(known.file_name.as_ref()));
@@ -170,12 +170,13 @@ impl Session<'_> {
         Ok(corners.map(|(label, [x0, y0, x1, y1])| (label, [x0, y0, x1 - x0, y1 - y0])).collect())
     }
 
-    /// What scores enough; where nothing does, that is said, of videos at the end.
-    fn found(&mut self, frame: &Frame<'_>) -> Result<Vec<Found>> {
+    /// Returns the detections with scores of at least `min_score`. Says if an image has none; frames of a video without
+    /// any are counted.
+    fn detect(&mut self, frame: &Frame<'_>) -> Result<Vec<DetectionWithEdges>> {
         let Frame { path, image, at, .. } = *frame;
         let min_score = self.args.min_score;
         let mut found = if self.args.density {
-            // Its own samples for each image, whatever the other images are.
+            // Each image has samples of its own, which do not depend on the other images.
             let key = Key::new(self.args.seed).split(&path.file_name().unwrap_or_default().to_string_lossy());
             let mut rng = at.map_or(key, |(number, _)| key.index(number as u64)).rng();
             let options = DensityOptions { min_score, samples: self.args.samples as usize };
@@ -186,7 +187,7 @@ impl Session<'_> {
         let best = found.iter().map(|found| found.score).reduce(f32::max);
         found.retain(|found| found.score >= min_score);
         if found.is_empty() && at.is_some() {
-            self.without += 1;
+            self.empty_frames += 1;
         } else if found.is_empty() {
             let best =
                 best.map_or("nothing is found".to_owned(), |best| format!("the best score is {best:.2}"));
@@ -194,10 +195,10 @@ impl Session<'_> {
             self.progress
                 .message(&format!("{path}: no detection of --min-score {min_score} or more; {best}"));
         }
-        found.into_iter().map(Found::new).collect()
+        found.into_iter().map(DetectionWithEdges::new).collect()
     }
 
-    /// Looks at every frame of a video; its pictures go into a folder `name`, and into a video beside it.
+    /// Detects objects in every frame of a video. Its pictures go into a folder `name` and into a video beside it.
     fn video(&mut self, path: &Path, name: &str) -> Result<()> {
         let mut video = Video::open(path)?;
         let rate = video.rate;
@@ -207,7 +208,7 @@ impl Session<'_> {
             let Some(image) = video.frame()? else { break };
             let at = Some((number, number as f64 / rate));
             let name = format!("{name}/{number:06}");
-            drawn.extend(self.look(&Frame { path, image: &image, at, name: &name })?);
+            drawn.extend(self.process(&Frame { path, image: &image, at, name: &name })?);
             self.progress.advance(number + 1, "");
         }
         match &self.pictures {
@@ -218,10 +219,10 @@ impl Session<'_> {
         }
     }
 
-    /// Says what was done, and names the images that could not be read.
+    /// Prints a summary, and the images that could not be read.
     ///
     /// # Errors
-    /// That of the first of those images.
+    /// If an image could not be read: the error of the first such image.
     fn end(mut self, unreadable: Vec<ebm_data::Error>) -> Result<()> {
         for error in unreadable.iter().skip(1) {
             self.progress.message(&error.to_string());
@@ -235,8 +236,8 @@ impl Session<'_> {
             self.args.min_score,
             self.start.elapsed().as_secs_f64()
         );
-        if self.without > 0 {
-            said.push_str(&format!("; nothing in {}", plural(self.without, "frame")));
+        if self.empty_frames > 0 {
+            said.push_str(&format!("; nothing in {}", plural(self.empty_frames, "frame")));
         }
         if let Some(out) = &self.args.out {
             said.push_str(&format!("; pictures in {}", out.display()));
@@ -249,7 +250,10 @@ impl Session<'_> {
     }
 }
 
-fn line(frame: &Frame<'_>, Found { detection, edges }: &Found) -> serde_json::Value {
+fn line(
+    frame: &Frame<'_>,
+    DetectionWithEdges { detection, edges }: &DetectionWithEdges,
+) -> serde_json::Value {
     let mut line = json!({
         "image": frame.path, "label": detection.label, "score": detection.score,
         "bbox": detection.bbox, "bbox_before": detection.before,
@@ -273,13 +277,13 @@ fn line(frame: &Frame<'_>, Found { detection, edges }: &Found) -> serde_json::Va
     document("predict detection", line)
 }
 
-/// The intervals of each edge.
+/// Returns the intervals of each edge as JSON.
 pub fn intervals(edges: &[Region; 4]) -> serde_json::Value {
     let [left, top, right, bottom] = edges.each_ref().map(|region| &region.intervals);
     json!({ "left": left, "top": top, "right": right, "bottom": bottom })
 }
 
-/// The annotations with the detector's labels.
+/// Loads the annotations with the detector's labels.
 fn annotated(annotations: &Path, detector: &Detector) -> Result<CocoDataset> {
     let labels = detector.labels();
     let options = LoadOptions { check_files: false, labels, ..LoadOptions::new(Purpose::Eval) };

@@ -1,4 +1,4 @@
-//! `ebm predict age` and `ebm predict head-pose`.
+//! `ebm predict age` and `ebm predict head-pose`: predictions for faces.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,26 +27,25 @@ use crate::weights_path;
 /// Arguments of `ebm predict age` and `ebm predict head-pose`.
 #[derive(Args)]
 pub struct FaceArgs {
-    /// JPEG, PNG, BMP or WebP files, folders of them, or patterns such as 'faces/*.jpg': each a cropped face,
-    /// upright as its orientation tag turns it.
+    /// JPEG, PNG, BMP or WebP files, folders of them, or patterns such as 'faces/*.jpg'. Each image is a cropped face,
+    /// turned as its orientation tag says.
     #[arg(required = true)]
     images: Vec<PathBuf>,
-    /// A run directory: of one network, or of `ebm reproduce` with all of its networks; or the model.safetensors of
-    /// one; or hub:OWNER/NAME. Without it, for ages the networks that are in this program.
+    /// Run folder of one network, or of `ebm reproduce` with all of its networks; or one network's model.safetensors;
+    /// or hub:OWNER/NAME. By default, for ages, the networks that come with this program.
     #[arg(long)]
     run: Option<ModelPath>,
     #[command(flatten)]
     how: NetworkArgs,
-    /// The face's box in the image, as x,y,width,height in pixels: a square about it, half as long again, is looked at.
-    /// Without it the whole image is taken for such a crop.
+    /// Box of the face, as x,y,width,height in pixels. A square around it, half as long again, is cropped. By default
+    /// the whole image is taken as the crop.
     #[arg(long = "box", value_parser = parse_box, allow_hyphen_values = true)]
     bbox: Option<Rect>,
-    /// The baseline whose estimate is refined, or none: then the ascent begins at the density's mode. By
-    /// default direct_l2, where --run has it, or the only baseline that it has. Another without --run is looked for
-    /// in weights/age.
+    /// Baseline whose estimate is refined, or none to begin at the density's mode. By default direct_l2, if --run has
+    /// it, or the only baseline in --run. Without --run, other baselines are looked for in weights/age.
     #[arg(long)]
     baseline: Option<String>,
-    /// Where pictures go; without it none are drawn.
+    /// Folder for pictures; by default none are drawn.
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -72,11 +71,15 @@ impl FaceArgs {
 
 pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
     let images = image_files(&args.images)?;
-    ensure!(args.bbox.is_none() || images.len() == 1, "--box is of one image, not of {}", images.len());
+    ensure!(
+        args.bbox.is_none() || images.len() == 1,
+        "--box applies to one image, and {} are given",
+        images.len()
+    );
     let predictor = args.predictor(title)?;
     if args.bbox.is_none() {
         eprintln!(
-            "the whole image is taken for a crop of a face; give --box x,y,width,height where it shows more"
+            "the whole image is taken as the crop of a face; give --box x,y,width,height if it shows more"
         );
     }
     let config = &predictor.energy().config.experiment;
@@ -102,7 +105,7 @@ pub fn run(args: &FaceArgs, title: &str) -> Result<()> {
     Ok(())
 }
 
-/// All that is known, as one JSON object.
+/// Returns the prediction as one JSON object.
 fn line(path: &Path, config: &ExperimentConfig, prediction: &Prediction) -> Result<serde_json::Value> {
     let mut predictions = Vec::new();
     for (k, name) in config.coordinates.iter().enumerate() {
@@ -124,7 +127,7 @@ fn line(path: &Path, config: &ExperimentConfig, prediction: &Prediction) -> Resu
     Ok(document(command, body))
 }
 
-/// The image, with its axes where it is a pose, beside the densities.
+/// Draws the image beside its densities, with the axes of the head if the prediction is a pose.
 fn picture(config: &ExperimentConfig, image: &Image, prediction: &Prediction) -> Result<Image> {
     let factor = 240usize.div_ceil(image.height.max(1)).max(1);
     let mut image = Canvas::whole(image.clone()).enlarged(factor).image;

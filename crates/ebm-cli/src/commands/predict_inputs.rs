@@ -1,4 +1,4 @@
-//! What `ebm predict` looks at, and what the pictures of it are called.
+//! Inputs of `ebm predict`, and names of the pictures that it draws.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -8,12 +8,12 @@ use ebm_data::Image;
 use ebm_data::encode::write_png;
 use ebm_data::files::files_in;
 
-/// The endings of images that are read …
+/// File extensions of images.
 const IMAGES: [&str; 5] = ["bmp", "jpeg", "jpg", "png", "webp"];
-/// … and of videos.
+/// File extensions of videos.
 const VIDEOS: [&str; 9] = ["avi", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "webm", "wmv"];
 
-/// Whether the name is a video's.
+/// Returns `true` if the path has a video's extension.
 pub fn is_video(path: &Path) -> bool {
     ends_in(path, &VIDEOS)
 }
@@ -22,18 +22,18 @@ fn ends_in(path: &Path, endings: &[&str]) -> bool {
     path.extension().is_some_and(|own| endings.iter().any(|known| own.eq_ignore_ascii_case(known)))
 }
 
-/// The images that the arguments name, each once: files, of folders every image in them by name, and the
-/// images that patterns such as `photos/*.jpg` match where no shell has replaced them.
+/// Returns the images that the arguments name, each once. An argument is a file, a folder, whose images are all taken
+/// by name, or a pattern such as `photos/*.jpg`, where no shell has expanded it.
 pub fn image_files(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     listed(arguments, &IMAGES)
 }
 
-/// The same with the videos that are named or matched.
+/// Returns the images as [`image_files`] does, and the videos that are named or match a pattern.
 pub fn image_and_video_files(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     listed(arguments, &[&IMAGES[..], &VIDEOS].concat())
 }
 
-/// What the arguments name, with these endings where a pattern matches more.
+/// Returns the files that the arguments name. Files that match a pattern must have one of these extensions.
 fn listed(arguments: &[PathBuf], endings: &[&str]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in arguments {
@@ -53,7 +53,7 @@ fn listed(arguments: &[PathBuf], endings: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The files of these endings that a pattern matches, by name.
+/// Returns the files with one of these extensions that match a pattern, by name.
 fn matches(pattern: &str, endings: &[&str]) -> Result<Vec<PathBuf>> {
     let paths = glob::glob(pattern).with_context(|| format!("{pattern:?} is no pattern"))?;
     let mut found =
@@ -63,16 +63,16 @@ fn matches(pattern: &str, endings: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The images in a folder, by name.
+/// Returns the images in a folder, by name.
 pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let names = files_in(folder, &IMAGES)
         .with_context(|| format!("cannot list {}; give a folder with images", folder.display()))?;
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// What the pictures of these inputs are called, without an ending: the file's name where no other input has
-/// it, else the whole path, with a number where that is another's too. None overwrites another's or one that is
-/// called `NAME-INDEX`, whether a file system tells letters' cases apart or not.
+/// Returns the names of these inputs' pictures, without an extension. The name is the file's if no other input has it,
+/// or else its whole path, with a number if another name equals it. No name overwrites another's picture or its
+/// pictures `NAME-INDEX`, also where the file system ignores case.
 pub fn picture_names(inputs: &[PathBuf]) -> Vec<String> {
     let stems: Vec<String> = inputs
         .iter()
@@ -95,7 +95,7 @@ pub fn picture_names(inputs: &[PathBuf]) -> Vec<String> {
     inputs.iter().zip(&stems).map(&mut name).collect()
 }
 
-/// The path as one name.
+/// Returns the path as one name, its parts joined by underscores.
 fn whole_name(path: &Path) -> String {
     let parts = path.components().filter_map(|part| match part {
         Component::Normal(part) => Some(part.to_string_lossy().into_owned()),
@@ -105,7 +105,8 @@ fn whole_name(path: &Path) -> String {
     parts.collect::<Vec<_>>().join("_")
 }
 
-/// Whether neither the name nor what is numbered after it is one of these or is numbered after one.
+/// Returns `true` if neither `name` nor a `NAME-INDEX` of it collides with one of the `taken` names or their
+/// `NAME-INDEX`.
 fn is_free(name: &str, taken: &BTreeSet<String>) -> bool {
     let is_index = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
     let numbered = format!("{name}-");
@@ -116,19 +117,22 @@ fn is_free(name: &str, taken: &BTreeSet<String>) -> bool {
         && !taken.range(numbered.clone()..).take_while(|other| other.starts_with(&numbered)).any(is_numbered)
 }
 
-/// A folder for pictures, in which no input is overwritten.
+/// Folder for pictures, in which no input is overwritten.
 #[derive(Debug)]
 pub struct PictureFolder<'a> {
     folder: &'a Path,
-    /// The inputs as the file system calls them.
+    /// Canonical paths of the inputs.
     inputs: BTreeSet<PathBuf>,
 }
 
 impl<'a> PictureFolder<'a> {
-    /// Makes the folder, if the inputs' own pictures have a place in it.
+    /// Creates the folder.
+    ///
+    /// # Errors
+    /// If a picture would overwrite an input.
     pub fn new(folder: &'a Path, inputs: &[PathBuf]) -> Result<Self> {
         super::create_dir(folder)?;
-        // What is not there is missed where it is read.
+        // Missing inputs are reported when they are read.
         let known = inputs.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let pictures = Self { folder, inputs: known };
         for name in picture_names(inputs) {
@@ -137,7 +141,10 @@ impl<'a> PictureFolder<'a> {
         Ok(pictures)
     }
 
-    /// Where something of this name goes.
+    /// Returns the path of a file `name` in the folder.
+    ///
+    /// # Errors
+    /// If that is an input.
     pub fn place(&self, name: &str) -> Result<PathBuf> {
         let path = self.folder.join(name);
         let is_input = path.canonicalize().is_ok_and(|known| self.inputs.contains(&known));
@@ -145,7 +152,7 @@ impl<'a> PictureFolder<'a> {
         Ok(path)
     }
 
-    /// Writes `NAME.png`.
+    /// Writes a picture as `NAME.png` and returns its path.
     pub fn write(&self, name: &str, picture: &Image) -> Result<PathBuf> {
         let path = self.place(&format!("{name}.png"))?;
         write_png(&path, picture)?;
@@ -168,7 +175,7 @@ mod tests {
         let files = |names: &[&str]| image_files(&names.iter().map(|name| here(name)).collect::<Vec<_>>());
         let found = |names: &[&str]| files(names).unwrap();
         let expected = |names: &[&str]| names.iter().map(|name| here(name)).collect::<Vec<_>>();
-        // A file that is named is taken, whatever it is called; what is named twice is looked at once.
+        // Files given by name are taken whatever their extension, and files given twice are taken once.
         assert_eq!(
             found(&["x.bmp", "", "a.jpeg"]),
             expected(&["x.bmp", "[1].png", "a.jpeg", "b.PNG", "c.WebP"])
@@ -191,7 +198,7 @@ mod tests {
         assert_eq!(names(&["a/x.jpg", "b/y.jpg"]), ["x", "y"]);
         assert_eq!(names(&["d1/x.jpg", "d2/x.jpg", "/d2/z.png"]), ["d1_x.jpg", "d2_x.jpg", "z"]);
         assert_eq!(names(&["x.jpg", "x.png"]), ["x.jpg", "x.png"]);
-        // Where the case of letters makes no difference.
+        // This holds on file systems that ignore case.
         assert_eq!(names(&["IMG.jpg", "img.JPG", "Img.jpg"]), ["IMG.jpg", "img.JPG_2", "Img.jpg_3"]);
         // `x-0.png` may be a density of x.
         assert_eq!(names(&["x.jpg", "a/x-0.jpg", "x-y.jpg"]), ["x", "a_x-0.jpg", "x-y"]);

@@ -1,4 +1,4 @@
-//! `ebm predict table`.
+//! `ebm predict table`: predictions for the rows of a table.
 
 use std::path::PathBuf;
 
@@ -15,22 +15,22 @@ use crate::model_path::ModelPath;
 pub struct TableArgs {
     /// A CSV file with the columns of the fit.
     data: PathBuf,
-    /// The folder of a fit, or hub:OWNER/NAME.
+    /// Folder of a fit, or hub:OWNER/NAME.
     #[arg(long)]
     run: ModelPath,
-    /// The CSV file to write, with a row for each row; without it, standard output.
+    /// CSV file for the predictions, one row for each row of the data; by default standard output.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// The probabilities of the quantiles.
+    /// Probabilities of the quantiles.
     #[arg(long, value_delimiter = ',', default_values_t = [0.05, 0.25, 0.75, 0.95])]
     quantiles: Vec<f64>,
-    /// How much the regions hold.
+    /// Probability mass of the regions.
     #[arg(long, default_value_t = 0.9)]
     region: f64,
-    /// Draws from each density.
+    /// Number of samples from each density.
     #[arg(long, default_value_t = 0)]
     samples: usize,
-    /// Seed of the draws.
+    /// Seed of the samples.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -47,9 +47,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     let table = Table::read(&args.data)?;
     let fitted = regressor.fitted();
     for (column, count) in fitted.features.encode(&table)?.unknown {
-        eprintln!(
-            "{count} rows have a {column:?} that was not there when the fit was made: it counts as none"
-        );
+        eprintln!("{count} rows have a {column:?} that the fit does not know; it is treated as missing");
     }
     let predictions = regressor.predict(&table)?;
     let mut writer = csv::Writer::from_writer(vec![]);
@@ -61,7 +59,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
             cells.push(mean.to_string());
             if let Some(density) = prediction.targets.get(k) {
                 let mass = regressor.mass(k, args.region)?;
-                cells.extend(of_density(args, density, mass, key.index(row as u64).index(k as u64))?);
+                cells.extend(density_cells(args, density, mass, key.index(row as u64).index(k as u64))?);
             }
         }
         if predictions.iter().any(|prediction| prediction.log_prob.is_some()) {
@@ -96,8 +94,8 @@ fn header(args: &TableArgs, regressor: &TabularRegressor, predictions: &[Predict
     names
 }
 
-/// Median, mode, quantiles, region and draws. A region of several intervals has a bar between them.
-fn of_density(args: &TableArgs, density: &TargetDensity, mass: f64, key: Key) -> Result<Vec<String>> {
+/// Returns a density's median, mode, quantiles, region and samples. The intervals of a region are separated by bars.
+fn density_cells(args: &TableArgs, density: &TargetDensity, mass: f64, key: Key) -> Result<Vec<String>> {
     let mode = density.modes().first().copied().unwrap_or(f64::NAN);
     let mut cells = vec![density.quantile(0.5)?.to_string(), mode.to_string()];
     for probability in &args.quantiles {

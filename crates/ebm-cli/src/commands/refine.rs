@@ -1,4 +1,4 @@
-//! `ebm refine`.
+//! `ebm refine`: refines another detector's boxes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,56 +23,54 @@ use crate::progress::Console;
 /// Arguments of `ebm refine`.
 #[derive(Args)]
 pub struct RefineArgs {
-    /// A detector's boxes, as a COCO result file: a list of objects with `image_id`, `category_id`, `bbox`
-    /// (left, top, width, height in pixels) and `score`. What else they have is kept.
+    /// A detector's boxes as a COCO result file: a list of objects with `image_id`, `category_id`, `bbox` (left, top,
+    /// width, height in pixels) and `score`. Other keys are kept.
     #[arg(long)]
     results: PathBuf,
     /// Folder of the images.
     #[arg(long)]
     images: PathBuf,
-    /// COCO annotations, or an image-info file, that say which file an `image_id` is; boxes are in the stored
-    /// image then. Without it the id is the number that a file is called, as 139 is 000000000139.jpg, and
-    /// boxes are in the image as its orientation tag turns it.
+    /// COCO annotations or an image-info file with the file name of each `image_id`. Boxes then refer to the image as
+    /// it is stored. Without it the id is the number in the file's name, as 139 is 000000000139.jpg, and boxes refer to
+    /// the image as its orientation tag turns it.
     #[arg(long)]
     annotations: Option<PathBuf>,
-    /// The refiner, of `ebm train refiner`, or hub:OWNER/NAME.
+    /// Refiner file of `ebm train refiner`, or hub:OWNER/NAME.
     #[arg(long)]
     refiner: ModelPath,
-    /// Where the refined results go: the same list, with `bbox` replaced, and `bbox_before` and `f` beside
-    /// it.
+    /// File for the refined results: the same list with `bbox` replaced, and with `bbox_before` and `f` added.
     #[arg(long)]
     out: PathBuf,
-    /// Refine boxes from this score on; the others stay as they are.
+    /// Lowest score of boxes that are refined; the others stay as they are.
     #[arg(long)]
     min_score: Option<f64>,
-    /// Let refined boxes reach beyond the image's edges, where annotations do.
+    /// Let refined boxes extend beyond the image, for datasets whose annotations do.
     #[arg(long)]
     no_clip: bool,
-    /// Keep boxes that cannot be refined as they are and go on; each is reported. Without it nothing is
-    /// written.
+    /// Keep boxes that cannot be refined as they are, report them and continue. By default nothing is written then.
     #[arg(long)]
     keep_unrefined: bool,
     /// Add `edges_90`, intervals that hold each edge with probability 0.9, `effective_sample_size`,
     /// `reliable` and `calibrated`.
     #[arg(long)]
     density: bool,
-    /// Let f enter the scores as the refiner's calibration says, and keep the detector's as `score_before`.
+    /// Change scores by f as the refiner's calibration says, and keep the detector's as `score_before`.
     #[arg(long)]
     rescore: bool,
-    /// Samples for each density.
+    /// Number of samples for each density.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
     samples: u32,
     /// Seed of the samples.
     #[arg(long, default_value_t = 0, requires = "density")]
     seed: u64,
-    /// Factor of the configured step lengths, in place of the one that the refiner's training chose.
+    /// Factor of the configured step lengths, instead of the one chosen in the refiner's training.
     #[arg(long)]
     step_factor: Option<f64>,
     #[command(flatten)]
     device: DeviceArgs,
 }
 
-/// An image's file, and its columns and rows where annotations tell them.
+/// Image file, with its width and height if annotations tell them.
 struct File {
     path: PathBuf,
     size: Option<[usize; 2]>,
@@ -94,7 +92,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     }
     let mut entries = read_entries(&args.results)?;
     let (files, total) = (args.files()?, entries.len());
-    // Each image's boxes with their places in the file, and what is wrong with others.
+    // `images` holds each image's boxes with their indices in the file, `problems` the boxes that cannot be refined.
     let (mut images, mut problems, mut below_min_score) = (BTreeMap::<_, Vec<_>>::new(), Vec::new(), 0);
     for (index, entry) in entries.iter().enumerate() {
         match args.given(entry, &files, &refiner) {
@@ -133,7 +131,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
 }
 
 impl RefineArgs {
-    /// The file of each image.
+    /// Returns the file of each image id.
     fn files(&self) -> Result<BTreeMap<u64, File>> {
         let mut files = BTreeMap::new();
         let Some(annotations) = &self.annotations else {
@@ -152,7 +150,7 @@ impl RefineArgs {
             return Ok(files);
         };
         for record in AnnotationFile::read(annotations)?.images {
-            // What has no such record is an unknown image.
+            // Images without a whole record are unknown.
             if let (Ok(id), Ok(name), Ok(width), Ok(height)) =
                 (record.id, record.file_name, record.width, record.height)
             {
@@ -162,7 +160,7 @@ impl RefineArgs {
         Ok(files)
     }
 
-    /// An entry's image and box; none below the least score.
+    /// Returns an entry's image id and box, or `None` if its score is below `min_score`.
     fn given(
         &self,
         entry: &ResultEntry,
@@ -174,7 +172,7 @@ impl RefineArgs {
         let file = files.get(&id).ok_or_else(|| match &self.annotations {
             Some(_) => BoxProblem::UnknownImage(id),
             None => {
-                let reason = format!("no image in {} is called so", self.images.display());
+                let reason = format!("no image in {} has this number", self.images.display());
                 BoxProblem::Unreadable(id, reason)
             }
         })?;
@@ -187,7 +185,7 @@ impl RefineArgs {
         Ok(wanted.then_some((id, LabelledBox { bbox, label })))
     }
 
-    /// Refuses what is wrong with boxes, unless they are kept as they are.
+    /// Returns an error if boxes have problems, unless `--keep-unrefined` keeps them as they are.
     fn settle(&self, problems: &[(usize, BoxProblem)], total: usize) -> Result<()> {
         let (Some((index, problem)), false) = (problems.first(), self.keep_unrefined) else { return Ok(()) };
         self.report(problems);
@@ -197,14 +195,14 @@ impl RefineArgs {
         Err(Error::Detection { origin, index, problem, count, total }.into())
     }
 
-    /// Says what is wrong, a line for each box.
+    /// Prints a line for each box with a problem.
     fn report(&self, problems: &[(usize, BoxProblem)]) {
         for (index, problem) in problems {
             eprintln!("{}, detection {index}: {problem}", self.results.display());
         }
     }
 
-    /// Reads an image, or why it cannot be.
+    /// Reads an image. The error is the reason as a text.
     fn image(&self, file: Option<&File>) -> Result<Image, String> {
         let file = file.ok_or("it has no file")?;
         let read = |path: &Path| if file.size.is_some() { read_image(path) } else { read_upright(path) };
@@ -220,7 +218,7 @@ impl RefineArgs {
         }
     }
 
-    /// Refines the boxes of an image, each with its place in `entries`.
+    /// Refines the boxes of an image. Each box comes with its index in `entries`.
     fn refine_image(
         &self,
         refiner: &BoxRefiner,
@@ -253,14 +251,17 @@ impl RefineArgs {
     }
 }
 
-/// Refuses a box without a part in an image of so many columns and rows.
+/// Returns an error if no part of the box lies in an image of this `[width, height]`.
 fn check_inside(bbox: [f64; 4], size: [usize; 2]) -> Result<(), BoxProblem> {
     let [x, y, width, height] = bbox;
     let inside = x < size[0] as f64 && y < size[1] as f64 && x + width > 0.0 && y + height > 0.0;
     if inside { Ok(()) } else { Err(BoxProblem::Outside(bbox, size)) }
 }
 
-/// Puts the refined box into its entry; and the intervals of its edges, where its density has any.
+/// Writes the refined box into its entry, with the intervals of its edges if it has a density.
+///
+/// # Errors
+/// If the density has no intervals.
 fn fill(entry: &mut ResultEntry, refined: &RefinedBox) -> ebm_detect::Result<()> {
     entry.set("bbox", json!(refined.bbox));
     entry.set("bbox_before", json!(refined.before));

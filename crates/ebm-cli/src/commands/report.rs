@@ -1,4 +1,4 @@
-//! `ebm report`: runs as one page for a browser.
+//! `ebm report`: shows runs as one page for a browser.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use ebm_web::report::{Run, page};
 
 #[derive(Args)]
 pub struct ReportArgs {
-    /// Folders of runs: of trainings, fits and reproductions, also of such as are not finished
+    /// Folders of trainings, fits and reproductions, which may be unfinished.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The page, one file that needs no network
+    /// HTML file to write. It needs no network.
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
-    /// Replace a file that is no report
+    /// Replace the file even if it is no report.
     #[arg(long)]
     force: bool,
 }
@@ -35,13 +35,13 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     write_atomic(&args.out, page(&runs, None).as_bytes())?;
     let noted: usize = runs.iter().map(|run| run.notes.len()).sum();
     if noted > 0 {
-        eprintln!("{noted} things could not be read or are odd; the page says which");
+        eprintln!("{noted} problems were found in the runs; the page lists them");
     }
     println!("{out}");
     Ok(())
 }
 
-/// Whether the file is a page that this program made.
+/// Returns `true` if the file is a page made by this program.
 fn is_page(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
     let read = ebm_base::files::open_input(path).and_then(|file| file.take(1024).read_to_end(&mut start));
@@ -49,7 +49,8 @@ fn is_page(path: &Path) -> Result<bool> {
     Ok(String::from_utf8_lossy(&start).contains(GENERATOR))
 }
 
-/// What runs are called: the end of their path, as short as tells them apart. The whole path would say whose machine it is.
+/// Returns short names for runs: the shortest ends of their paths that differ. Whole paths would tell whose machine it
+/// is.
 fn names(runs: &[PathBuf]) -> Vec<String> {
     let whole: Vec<PathBuf> =
         runs.iter().map(|run| std::fs::canonicalize(run).unwrap_or_else(|_| run.clone())).collect();

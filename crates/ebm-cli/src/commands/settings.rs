@@ -1,4 +1,4 @@
-//! Settings: which there are, and those that the command line changes.
+//! `ebm settings`, and the argument that changes settings.
 
 use anyhow::Result;
 use clap::Args;
@@ -6,7 +6,7 @@ use ebm_experiment::config::{Change, Configured, Declaration, Overrides, Setting
 
 use super::reproduce::common::Reference;
 
-/// A task's name and its settings.
+/// Name of a task, and a function that returns its settings.
 type Task = (&'static str, fn() -> Declaration);
 
 const TASKS: [Task; 6] = [
@@ -21,7 +21,7 @@ const TASKS: [Task; 6] = [
 /// Arguments of `ebm settings`.
 #[derive(Args)]
 pub struct TaskArgs {
-    /// Whose settings: faces are ages and head poses, toy is the problem of Figure 2.
+    /// Task whose settings are listed. faces covers ages and head poses, toy is the problem of Figure 2.
     #[arg(value_parser = TASKS.map(|(name, _)| name))]
     task: String,
 }
@@ -33,33 +33,32 @@ pub fn run(args: &TaskArgs) -> Result<()> {
     Ok(())
 }
 
-/// Changes of a configuration.
+/// Arguments that change a configuration.
 #[derive(Args, Clone, Default)]
 pub struct SettingsArgs {
-    /// A setting in place of the configuration's: a dotted key and a value in TOML, such as
-    /// confidence.steps=100 or methods.ebm.confidence.objective.proposal.gaussian.sigmas=[0.05,0.2]. May be
-    /// given several times.
+    /// Setting that replaces the configuration's: a dotted key and a value in TOML, such as confidence.steps=100 or
+    /// methods.ebm.confidence.objective.proposal.gaussian.sigmas=[0.05,0.2]. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     changes: Vec<Change>,
 }
 
 impl SettingsArgs {
-    /// The embedded configuration of this name, or the one in the file at this path, changed; with `smoke` as
-    /// little of it as shows that everything works.
+    /// Loads an embedded configuration by name, or a TOML file by path, and applies the changes. With `smoke` the work
+    /// is reduced to a minimum that shows that everything runs.
     pub fn load<S: Settings>(&self, name_or_path: &str, smoke: bool) -> Result<Configured<S>> {
         Ok(Configured::load(name_or_path, &Overrides { smoke, changes: self.changes.clone() })?)
     }
 
-    /// The settings of this TOML, changed; `name` is what errors call it.
+    /// Parses settings from TOML and applies the changes. Errors refer to the text as `name`.
     pub fn parse<S: Settings>(&self, name: &str, text: &str) -> Result<Configured<S>> {
         Ok(Configured::parse(name, text, &Overrides { smoke: false, changes: self.changes.clone() })?)
     }
 
-    /// The figures that a configuration expects, or why it expects none.
+    /// Returns the results that a configuration expects, or the reason why there are none.
     pub fn reference<'a, S>(&self, configured: &'a Configured<S>) -> Reference<'a> {
         configured.expected.as_ref().ok_or(match self.changes.as_slice() {
             [] => "the settings have no table [expected]",
-            _ => "the configuration's figures are of its own settings, not of those of --set",
+            _ => "the configuration's expected figures are for its own settings, without --set",
         })
     }
 }

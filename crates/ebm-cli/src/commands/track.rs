@@ -1,4 +1,4 @@
-//! `ebm track`: one target through a video.
+//! `ebm track`: follows one target through a video.
 
 use std::path::{Path, PathBuf};
 
@@ -27,50 +27,50 @@ use crate::progress::Console;
 use crate::schema::document;
 use crate::video::{self, Video};
 
-/// Points along a side of a heat map.
+/// Number of points along a side of a heat map.
 const GRID: usize = 96;
-/// The least width of a picture, in pixels.
+/// Smallest width of a picture, in pixels.
 const WIDTH: usize = 640;
-/// Frames a second of the video that is made of frames that are images.
+/// Frames per second of a video made from images.
 const RATE: f64 = 25.0;
 
 /// Arguments of `ebm track`.
 #[derive(Args)]
 pub struct TargetArgs {
-    /// The folder with the frames, images in the order of their names, or one that has them in a folder img;
-    /// or a video, which ffmpeg reads.
+    /// Folder with the frames as images in the order of their names, directly or in a subfolder img; or a video, which
+    /// ffmpeg reads.
     frames: PathBuf,
-    /// The target in the first frame: x,y,width,height.
+    /// Box of the target in the first frame: x,y,width,height.
     #[arg(long = "box", value_parser = parse_box, required_unless_present = "annotations", allow_hyphen_values = true)]
     bbox: Option<Rect>,
-    /// A list of boxes, of which the first is the target; the others are drawn too.
+    /// File with a box in each line. The first is the target, the others are drawn too.
     #[arg(long, conflicts_with = "bbox")]
     annotations: Option<PathBuf>,
-    /// A trained box module: a run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or the
-    /// model.safetensors in it; or hub:OWNER/NAME. Without it the one that is in this program.
+    /// Trained box module: a run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or its
+    /// model.safetensors; or hub:OWNER/NAME. By default the one that comes with this program.
     #[arg(long)]
     run: Option<ModelPath>,
-    /// The backbone's weight file, where it is no longer where the run had it.
+    /// Weights of the backbone, if they are no longer where the run had them.
     #[arg(long)]
     backbone: Option<ModelPath>,
-    /// Where the boxes and times, and with --pictures the frames and a video go; without it one JSON object a
+    /// Folder for boxes and times, and with --pictures for frames and a video. By default one JSON object for each
     /// frame is printed.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Draw every so many frames, and make a video of them.
+    /// Draw each frame whose number is a multiple of EVERY, and make a video of the pictures.
     #[arg(long, value_name = "EVERY", num_args = 0..=1, default_missing_value = "1", requires = "out",
           value_parser = clap::value_parser!(u32).range(1..))]
     pictures: Option<u32>,
-    /// Draw the density of the top-right corner into the pictures.
+    /// Draw the density of the upper right corner into the pictures.
     #[arg(long, requires = "pictures")]
     density: bool,
-    /// Samples of p(y|x) in each frame, for confidences and bands; 0: none.
+    /// Samples of p(y|x) in each frame, for confidences and bands; 0 computes none.
     #[arg(long, default_value_t = 128)]
     samples: usize,
-    /// Seed of the tracker's numbers.
+    /// Seed of the tracker's random numbers.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Print one JSON object for each frame, with --out too.
+    /// Print one JSON object for each frame even with --out.
     #[arg(long)]
     json: bool,
 }
@@ -104,19 +104,19 @@ pub fn run(args: &TargetArgs) -> Result<()> {
     session.progress.begin(&format!("tracking {}", session.name), frames.expected.unwrap_or_default());
     let end = session.follow(&mut frames);
     session.progress.end();
-    // What was tracked is kept, whatever ended it.
+    // The boxes so far are written even if tracking ended with an error.
     session.keep(frames.rate)?;
     end.with_context(|| format!("{} ended after {} frames", args.frames.display(), session.boxes.len()))
 }
 
-/// Where frames come from.
+/// Source of frames.
 struct Frames {
     next: Box<dyn FnMut() -> Result<Option<Image>>>,
-    /// How many there are, where that is known.
+    /// Number of frames, if it is known.
     expected: Option<usize>,
-    /// Of them in a second.
+    /// Frames per second.
     rate: f64,
-    /// Where they lie, if each is a file.
+    /// Folder of the frames, if each is a file.
     folder: Option<PathBuf>,
 }
 
@@ -144,7 +144,7 @@ impl Frames {
         Ok(Self { next: Box::new(next), expected, rate: RATE, folder: Some(folder) })
     }
 
-    /// Pictures among the frames would be frames next time.
+    /// Returns an error if `out` is the folder of the frames, since pictures there would be read as frames next time.
     fn refuse_output(&self, out: &Path) -> Result<()> {
         let folder = self.folder.as_ref().and_then(|folder| folder.canonicalize().ok());
         let among = folder.is_some() && folder == out.canonicalize().ok();
@@ -153,7 +153,7 @@ impl Frames {
     }
 }
 
-/// What a sequence is called: `…/Girl/img` is the sequence Girl, and so is `Girl.mp4`.
+/// Returns the name of a sequence: Girl for `…/Girl/img` and for `Girl.mp4`.
 fn name_of(frames: &Path) -> Result<String> {
     let folder = std::path::absolute(frames)?;
     let named = if folder.ends_with("img") { folder.parent().unwrap_or(&folder) } else { &folder };
@@ -161,7 +161,7 @@ fn name_of(frames: &Path) -> Result<String> {
     Ok(own.map_or_else(|| "video".to_owned(), |name| name.to_string_lossy().into_owned()))
 }
 
-/// A target that is followed.
+/// State of a target that is followed.
 struct Session<'a> {
     args: &'a TargetArgs,
     name: String,
@@ -170,19 +170,19 @@ struct Session<'a> {
     target: TargetTracker<'a, BoxModule>,
     /// The box of each frame.
     boxes: Vec<Rect>,
-    /// What each frame took, from the second on.
+    /// Times of each frame's stages, from the second frame on.
     stages: Vec<Stages>,
     drawn: Vec<PathBuf>,
     progress: Console,
 }
 
 impl Session<'_> {
-    /// The frames that are left.
+    /// Follows the target through the remaining frames.
     fn follow(&mut self, frames: &mut Frames) -> Result<()> {
         while let Some(image) = (frames.next)()? {
             let (args, frame) = (self.args, self.boxes.len());
             let tracked = self.target.track(&image)?;
-            // Where nothing was found the density is of a frame before.
+            // If the target was not found, the density belongs to an earlier frame.
             let is_drawn = args.samples > 0 && tracked.state != State::NotFound;
             let density = if is_drawn { self.target.density(args.samples)? } else { None };
             let bands = density.as_ref().and_then(|density| density.bands().ok());
@@ -260,7 +260,7 @@ fn line(frame: usize, tracked: &Tracked, density: Option<&BoxDensity>, bands: Op
     line
 }
 
-/// What a frame takes, by stage.
+/// Prints the mean time of a frame by stage.
 fn summarise(frames: &[Stages]) {
     let total = frames.iter().fold(Stages::default(), |sum, stages| sum + *stages);
     let (seconds, count) = (total.total().as_secs_f64(), frames.len() as f64);

@@ -1,4 +1,4 @@
-//! A tracker over a whole dataset, for `ebm eval tracking --run`.
+//! Runs a tracker over a whole dataset, for `ebm eval tracking --run`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,37 +12,37 @@ use ebm_track::{
 };
 use ebm_train::ModelFile;
 
-use super::{create_dir, say_left_out};
+use super::{create_dir, report_left_out};
 use crate::model_path::ModelPath;
 use crate::progress::Console;
 
-/// What and how often is tracked, and where the boxes go.
+/// Arguments of a tracker's runs over a dataset.
 #[derive(Args)]
 pub struct TrackArgs {
-    /// A run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or hub:OWNER/NAME, whose tracker goes
-    /// over the whole dataset.
+    /// Run of `ebm reproduce tracking`, such as runs/tracking-mini-1/ebm-0, or hub:OWNER/NAME. Its tracker goes over
+    /// the whole dataset.
     #[arg(long, conflicts_with_all = ["annotations", "results"], requires_all = ["sequences", "out"])]
     pub run: Option<ModelPath>,
-    /// The dataset's folder, laid out as published.
+    /// Folder of the dataset, laid out as published.
     #[arg(long, requires = "run")]
     sequences: Option<PathBuf>,
-    /// Where boxes, times and the submission go; called again with the same folder, an interrupted command
-    /// goes on.
+    /// Folder for boxes, times and the submission. An interrupted command continues when it is called again with the
+    /// same folder.
     #[arg(long, requires = "run")]
     out: Option<PathBuf>,
-    /// Times that every sequence is tracked: a tracker draws numbers, and figures are means over its runs.
+    /// Number of runs over every sequence. A tracker is random, so results are means over its runs.
     #[arg(long, requires = "run", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     repetitions: u16,
-    /// Sequences that are tracked at a time; by default as many as the machine has cores.
+    /// Number of sequences that are tracked at the same time; by default one for each core.
     #[arg(long, requires = "run", value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
-    /// Seed of the tracker's numbers.
+    /// Seed of the tracker's random numbers.
     #[arg(long, requires = "run", default_value_t = 0)]
     seed: u64,
-    /// The backbone's weight file, where it is no longer where the run had it.
+    /// Weights of the backbone, if they are no longer where the run had them.
     #[arg(long, requires = "run")]
     backbone: Option<ModelPath>,
-    /// Follow every sequence once more, and say how often the bands of p(y|x) hold the annotated edges.
+    /// Track every sequence once more and measure how often the bands of p(y|x) hold the annotated edges.
     #[arg(long, requires = "run")]
     bands: bool,
     /// Samples of p(y|x) in each frame, for the bands.
@@ -50,10 +50,10 @@ pub struct TrackArgs {
     samples: usize,
 }
 
-/// A report for each run, and how often bands hold edges where that was asked for.
+/// Report of each run, and the coverage of the bands if it was asked for.
 pub type Tracked = (Vec<TrackingReport>, Option<BandCoverage>);
 
-/// Tracks the dataset and writes what its server or toolkit expects; returns none where only a server has the
+/// Tracks the dataset and writes the files that its server or toolkit expects. Returns `None` if only a server has the
 /// annotations.
 pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<Option<Tracked>> {
     let (Some(run), Some(root), Some(out)) = (&args.run, &args.sequences, &args.out) else {
@@ -72,7 +72,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     origin.claim(out)?;
 
     let found = set.load(root).with_context(|| format!("the dataset in {}", root.display()))?;
-    say_left_out(&found.quarantine);
+    report_left_out(&found.quarantine);
     let sequences = found.sequences;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runs =
@@ -89,7 +89,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     );
     for folder in write_submission(set, &out.join("submission"), &all)? {
         let folder = folder.display();
-        eprintln!("what is in {folder} is for the dataset's toolkit, or packed by zip for its server");
+        eprintln!("the files in {folder} are for the dataset's toolkit; pack them with zip for its server");
     }
     if set == TestSet::Got10kTest && all.len() != 3 {
         eprintln!("GOT-10k's protocol has three runs; there are {}", all.len());

@@ -1,4 +1,4 @@
-//! `ebm weights`.
+//! `ebm weights`: converts and packs weights.
 
 use std::path::{Path, PathBuf};
 
@@ -15,36 +15,35 @@ use serde_json::json;
 
 use crate::schema::document;
 
-/// What to do with weights.
+/// Actions on weights.
 #[derive(Subcommand)]
 pub enum Weights {
-    /// Make a file of ours, which says what it is, out of a detector's weights made elsewhere: Faster-RCNN of
-    /// torchvision or maskrcnn-benchmark, or FastestDet.
+    /// Convert a detector's weights from another project to a file with metadata: Faster-RCNN of torchvision or
+    /// maskrcnn-benchmark, or FastestDet.
     Convert(ConvertArgs),
-    /// Write the networks of a run of `ebm reproduce age` or `head-pose` in half precision, with the one backbone that
-    /// they stand on, or a box module of `ebm reproduce tracking` beside its backbone, for others to use.
+    /// Pack a run for others to use: the networks of `ebm reproduce age` or `head-pose` in half precision with their
+    /// common backbone, or a box module of `ebm reproduce tracking` with its backbone.
     Pack(PackArgs),
 }
 
 /// Arguments of `ebm weights convert`.
 #[derive(Args)]
 pub struct ConvertArgs {
-    /// A .pth of any torch, or a .safetensors file.
+    /// A .pth file of any version of PyTorch, or a .safetensors file.
     input: PathBuf,
     /// The .safetensors file to write.
     output: PathBuf,
-    /// Embedded configuration (mini, paper, torchvision) or a TOML file that the weights belong to; without
-    /// it their names decide.
+    /// Embedded configuration (mini, paper, torchvision) or TOML file that fits the weights. By default it is found
+    /// from the tensors' names.
     #[arg(long)]
     config: Option<String>,
-    /// COCO annotations whose categories are the classes that the detector finds, where the weights do not
-    /// name them.
+    /// COCO annotations whose categories are the detector's classes, if the weights do not name them.
     #[arg(long)]
     annotations: Option<PathBuf>,
-    /// Write half precision: half the size, three digits.
+    /// Write half precision: half the size, with about three significant digits.
     #[arg(long)]
     half: bool,
-    /// Replace what is at the output's place.
+    /// Replace an existing output.
     #[arg(long)]
     force: bool,
     /// Print one JSON object.
@@ -55,11 +54,11 @@ pub struct ConvertArgs {
 /// Arguments of `ebm weights pack`.
 #[derive(Args)]
 pub struct PackArgs {
-    /// The directory of the reproduction, or a run in it.
+    /// Folder of the reproduction, or a run in it.
     run: PathBuf,
-    /// The folder to make.
+    /// Folder to create.
     output: PathBuf,
-    /// The backbone's weights, if they are no longer where they were in training.
+    /// Weights of the backbone, if they are no longer where they were in training.
     #[arg(long)]
     weights: Option<PathBuf>,
 }
@@ -81,7 +80,7 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
     }
     let config = args.config.as_deref().map(super::config).transpose()?;
     let categories = args.annotations.as_deref().map(|path| {
-        // The images are of no concern.
+        // The images are not needed.
         let options = LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) };
         CocoDataset::load(path, Path::new(""), &options).map(|dataset| classes(&dataset))
     });

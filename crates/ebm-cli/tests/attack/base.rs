@@ -16,15 +16,15 @@ const LARGEST: u64 = 256 << 10;
 /// The address space that a case has, in bytes: 2 GiB and what the allocator reserves without using it.
 const ADDRESSES: u64 = 3 << 30;
 
-/// Where everything is, and what sound commands make of it.
+/// Paths of sound inputs, and the files that commands made from them.
 pub struct Base {
     /// The program.
     pub ebm: PathBuf,
     /// The repository.
     pub root: PathBuf,
-    /// What this process made.
+    /// Folder of the files that this process made.
     pub dir: PathBuf,
-    /// How long a process may take.
+    /// Longest time that a process may take.
     pub patience: Duration,
     /// PNG files.
     pub pictures: Vec<PathBuf>,
@@ -67,7 +67,7 @@ impl Base {
         Ok(base)
     }
 
-    /// Runs the program on what is sound.
+    /// Runs the program on sound inputs, where it must succeed.
     fn must(&self, arguments: Vec<OsString>) -> Result<()> {
         let outcome = self.program(arguments, &self.dir).run()?;
         ensure!(outcome.code == Some(0), "what is sound fails: {}", outcome.said);
@@ -117,7 +117,7 @@ impl Base {
     }
 }
 
-/// What is in a folder, in the order of the names.
+/// Returns the entries of a folder, in the order of their names.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut entries: Vec<PathBuf> = entries.with_context(|| format!("cannot list {}", folder.display()))?;
@@ -125,7 +125,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// Its files.
+/// Returns the files of a folder, in the order of their names.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_file()).collect())
 }

@@ -1,4 +1,4 @@
-//! One case: what it does to the program, and what is found.
+//! A case of an attack, and its checks of the program.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use super::random::Random;
 
 /// The most memory that any input may take, in bytes.
 const MOST_MEMORY: u64 = 2 << 30;
-/// What docs/reliability.md says of a process that has got no memory.
+/// Exit code of a process without memory, as docs/reliability.md says.
 const NO_MEMORY: i32 = 6;
 const PANICKED: i32 = 101;
 
 /// A case of a kind.
 pub struct Case<'a> {
-    /// What is sound.
+    /// Sound inputs.
     pub base: &'a Base,
-    /// The case's numbers.
+    /// Random numbers of the case.
     pub random: Random,
-    /// Its number.
+    /// Number of the case.
     pub number: usize,
     /// A folder of its own.
     pub dir: PathBuf,
-    /// What was found, in words.
+    /// Descriptions of the faults that were found.
     pub found: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is done to sound inputs.
+//! Kinds of damage to sound inputs.
 
 use serde_json::{Value, json};
 

@@ -10,11 +10,11 @@ use super::case::Case;
 use super::damage::{self, HOSTILE};
 use super::program::{words, write};
 
-/// What damaged data leave with, where they are not sound by chance.
+/// Exit codes for damaged data, which may be sound by chance.
 const OF_DATA: [i32; 2] = [0, 3];
-/// What a damaged setting leaves with: one may not fit the data, or lead to losses that are not finite.
+/// Exit codes for a damaged setting, which may not fit the data, or lead to losses that are not finite.
 const OF_SETTINGS: [i32; 4] = [0, 2, 3, 4];
-/// What a process leaves with that has too little memory, or just enough.
+/// Exit codes of a process with too little memory, or just enough.
 const OF_MEMORY: [i32; 2] = [0, 6];
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -122,7 +122,7 @@ pub fn chunks(case: &mut Case<'_>) -> Result<()> {
     case.run(&program, &OF_DATA).map(drop)
 }
 
-/// A folder of one's own in the form of COCO, Pascal VOC or YOLO, one file of which is damaged.
+/// Damages one file of a folder in the format of COCO, Pascal VOC or YOLO.
 pub fn folder(case: &mut Case<'_>) -> Result<()> {
     let image = read(&case.base.scene())?;
     let voc = "<annotation>\n<filename>1.jpg</filename>\n<size><width>W</width><height>H</height></size>\n<object>\n\

@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// What is held of standard error; the rest is read and dropped.
+/// Number of bytes of standard error that are kept; the rest is read and dropped.
 const HELD: u64 = 1 << 20;
 
 /// A command line with the limits that it runs under.
 pub struct Program {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Where it runs.
+    /// Folder in which the program runs.
     pub directory: PathBuf,
     /// The largest address space in bytes.
     pub memory: u64,
-    /// How long it may take.
+    /// Longest time that the program may take.
     pub patience: Duration,
 }
 
-/// How a process ended.
+/// Result of a process.
 pub struct Outcome {
-    /// Its exit code; none where a signal ended it.
+    /// Exit code; `None` if a signal ended the process.
     pub code: Option<i32>,
-    /// Whether it was ended for taking too long.
+    /// Whether the process was ended because it took too long.
     pub timed_out: bool,
-    /// The most memory that was seen, in bytes.
+    /// Largest memory that was seen, in bytes.
     pub peak: u64,
     /// Standard error.
     pub said: String,

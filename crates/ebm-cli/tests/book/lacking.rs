@@ -1,18 +1,18 @@
-//! What of a page can not be run where a program is missing: its commands, and those that read what these would have made.
+//! Finds the commands of a page that cannot run if a program is missing, and those that read their outputs.
 
 use super::page::{Command, Fate};
 
-/// A command that is not run, as it would be where everything is there.
+/// Command that is not run, but would be if every program were there.
 #[derive(Debug, PartialEq)]
 pub struct Lack {
     pub line: usize,
     /// The program that is missing, of this command or of the one that makes what it reads.
     pub program: String,
-    /// What it reads, which nothing has made.
+    /// Missing input of the command, which no command has made.
     pub reads: Option<String>,
 }
 
-/// The programs that a command starts: the first words of what `;`, `&&`, `||` and `|` part.
+/// Returns the programs that a command starts: the first words of the parts between `;`, `&&`, `||` and `|`.
 pub fn programs(command: &Command) -> impl Iterator<Item = &str> {
     let mut first = true;
     let words = command.text.split_whitespace().take_while(|word| !word.starts_with('#'));
@@ -22,8 +22,8 @@ pub fn programs(command: &Command) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Changes the fate of those of a page's commands that can not run: what a reader types is parsed, what prepares is left out.
-/// `has` says whether a program is here.
+/// Changes the fate of the commands of a page that cannot run: shown commands are only parsed, hidden ones are left
+/// out. `has` says whether a program is here.
 pub fn take_out(commands: &mut [Command], has: impl Fn(&str) -> bool) -> Vec<Lack> {
     let (mut lacks, mut absent) = (Vec::new(), Vec::<(String, String)>::new());
     for command in commands.iter_mut().filter(|command| matches!(command.fate, Fate::Run | Fate::Prepared)) {
@@ -51,8 +51,8 @@ pub fn take_out(commands: &mut [Command], has: impl Fn(&str) -> bool) -> Vec<Lac
     lacks
 }
 
-/// What a command makes: what follows an option for an output, or `>`; and the last word where it is none of `ebm`'s, such as
-/// that of `mv` and `cp`.
+/// Returns the outputs of a command: the words after an option for an output or `>`, and the last word of other
+/// programs' commands, such as `mv` and `cp`.
 fn made<'a>(words: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let outputs = words.windows(2).filter(|pair| ["--run", "--out", "--defects", ">"].contains(&pair[0]));
     let ours = words.iter().any(|word| ["ebm", "cargo"].contains(word));

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-/// What comes of a command.
+/// Fate of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
-    /// It runs, and leaves with code 0.
+    /// The command runs and exits with code 0.
     Run,
-    /// It runs, and no reader sees it: what was made in small gets the name that it has on the page.
+    /// The command runs hidden from readers, to give the outputs of smaller runs their names on the page.
     Prepared,
     /// The program understands it, and stops before it does anything.
     Parsed(String),
@@ -21,11 +21,11 @@ pub struct Command {
     pub line: usize,
     pub text: String,
     pub fate: Fate,
-    /// How commands begin, and the options that they have here, in the place of their own of these names.
+    /// Beginnings of commands, with the options that replace their own options of the same names.
     pub more: Vec<(String, String)>,
 }
 
-/// The commands of a page, and what is wrong with how it shows them.
+/// Returns the commands of a page, and the faults in its markers.
 ///
 /// ```text
 /// <!-- ci

@@ -1,4 +1,4 @@
-//! What several of these tests use.
+//! Code that several of these tests share.
 
 pub mod schema;
 pub mod training;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
-/// What is on standard output, which must be one document of `command` as docs/json.md states it.
+/// Parses standard output, which must be one document of `command` as docs/json.md states it.
 #[allow(dead_code, reason = "not every test that includes this file needs it")]
 pub fn document(stdout: &[u8], command: &str) -> Value {
     let document: Value = serde_json::from_slice(stdout)

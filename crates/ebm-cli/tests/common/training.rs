@@ -22,7 +22,7 @@ impl Case {
         case
     }
 
-    /// The same with so many images in a batch.
+    /// Sets the number of images in a batch.
     #[allow(dead_code, reason = "not every test that includes this file needs it")]
     pub fn batches_of(self, batch: usize) -> Self {
         Self { batch, ..self }

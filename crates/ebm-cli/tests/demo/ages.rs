@@ -8,7 +8,7 @@ use super::with;
 /// The networks of the repository.
 pub const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/age");
 
-/// What `ebm predict age` says of the face in a box of the photograph.
+/// Returns the output of `ebm predict age` for the face in a box of the photograph.
 pub fn predicted(bbox: &[f64]) -> Value {
     let bbox: Vec<String> = bbox.iter().map(f64::to_string).collect();
     let mut command = ebm();
@@ -19,7 +19,7 @@ pub fn predicted(bbox: &[f64]) -> Value {
     line["predictions"][0].clone()
 }
 
-/// Whether the numbers of the page are those of the command line.
+/// Asserts that the page shows the same numbers as the command line.
 #[track_caller]
 pub fn assert_same(page: &Value, line: &Value) {
     let same = |a: &Value, b: &Value| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6;

@@ -1,4 +1,4 @@
-//! What a hostile client gets, each with its status.
+//! Answers to hostile clients, each with its status.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -22,7 +22,7 @@ const STARTS: usize = 3;
 /// A browser that listens.
 struct Browser {
     child: Child,
-    /// Its address.
+    /// Address of the browser's debugger.
     listening: String,
     profile: tempfile::TempDir,
 }
@@ -66,7 +66,7 @@ pub struct Page {
     socket: WebSocket<MaybeTlsStream<TcpStream>>,
     session: String,
     next: u64,
-    /// What the page's console and the browser's log called an error.
+    /// Errors in the page's console and the browser's log.
     pub errors: Vec<String>,
     _profile: tempfile::TempDir,
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::server::{Demo, ebm, numbers};
 use super::with;
 
-/// What `ebm reproduce toy` comes to in two epochs: the divergence and the loss of the second one.
+/// Returns the divergence and the loss of the second epoch of `ebm reproduce toy`.
 pub fn reproduced() -> [f64; 2] {
     let out = tempfile::tempdir().unwrap();
     let mut command = ebm();

@@ -1,4 +1,4 @@
-//! `ebm eval detection`.
+//! `ebm eval detection`: COCO metrics of a result file or a model.
 
 mod report;
 
@@ -17,7 +17,7 @@ use ebm_eval::{
 use ebm_train::Progress;
 use serde_json::json;
 
-use self::report::{Report, Wanted, worst};
+use self::report::{Report, ReportOptions, worst};
 use super::{create_dir, dataset_name};
 use crate::progress::Console;
 use crate::schema::document;
@@ -28,37 +28,36 @@ const COMMAND: &str = "eval detection";
 /// Arguments of `ebm eval detection`.
 #[derive(Args)]
 pub struct DetectionArgs {
-    /// COCO annotation file; with that of a test set, which has no annotations, the files for the evaluation
-    /// server are written.
+    /// COCO annotation file. If it is a test set's, which has no annotations, the files for the evaluation server are
+    /// written.
     #[arg(long, required_unless_present = "data")]
     annotations: Option<PathBuf>,
-    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised, in the place
-    /// of --annotations and --images.
+    /// Folder of annotated images in COCO's, Pascal VOC's or YOLO's format, which is detected, instead of --annotations
+    /// and --images.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["annotations", "images"])]
     data: Option<PathBuf>,
-    /// Which part of the folder: train, valid or test.
+    /// Split of the folder: train, valid or test.
     #[arg(long, requires = "data", default_value = "valid", value_parser = split)]
     split: Split,
     /// COCO result file to score.
     #[arg(long, conflicts_with_all = ["detector", "images"])]
     results: Option<PathBuf>,
-    /// Images of the annotation file, to run a model on.
+    /// Folder of the annotation file's images, to run a model on.
     #[arg(long)]
     images: Option<PathBuf>,
-    /// Where the result files of the model go.
+    /// Folder for the result files of the model.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Only the first so many images, by id.
+    /// Evaluate only the first LIMIT images, by id.
     #[arg(long)]
     limit: Option<usize>,
-    /// Average precision by category, too.
+    /// Also print the average precision of each category.
     #[arg(long)]
     per_class: bool,
-    /// What kinds of errors there are and what each costs in AP50, too.
+    /// Also print the kinds of errors, and the loss in AP50 from each.
     #[arg(long)]
     errors: bool,
-    /// List so many of the images with the most errors; of a model with a confidence branch, those after
-    /// refinement.
+    /// List COUNT images with the most errors, after refinement if the model refines boxes.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=100))]
     worst: Option<u16>,
     #[command(flatten)]
@@ -70,22 +69,22 @@ pub struct DetectionArgs {
     json: bool,
 }
 
-/// Detections by one method; without a name those of a result file.
+/// Name of a method and its detections. The name is empty for a result file.
 type Set = (String, Vec<Detection>);
 
-/// A split by its name.
+/// Parses the name of a split.
 fn split(name: &str) -> Result<Split, String> {
     let known = Split::ALL.into_iter().find(|split| split.to_string() == name);
     known.ok_or_else(|| "expected train, valid or test".to_owned())
 }
 
 impl DetectionArgs {
-    /// The annotation file or the folder.
+    /// Returns the annotation file or the folder of --data.
     fn source(&self) -> &Path {
         self.annotations.as_deref().or(self.data.as_deref()).unwrap_or(Path::new(""))
     }
 
-    /// The annotated images, with their files in the folder of --images where there is no --data.
+    /// Loads the annotated images, whose files are in --data or --images.
     fn dataset(&self, options: &LoadOptions) -> Result<CocoDataset, ebm_data::Error> {
         match &self.data {
             Some(folder) => DetectionFolder::open(folder)?.load(self.split, options),
@@ -95,7 +94,7 @@ impl DetectionArgs {
         }
     }
 
-    /// The annotated images, whose files need not be there.
+    /// Loads the annotated images without checking that their files exist.
     fn named(&self) -> Result<CocoDataset, ebm_data::Error> {
         self.dataset(&LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) })
     }
@@ -125,10 +124,10 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
         }
     }
 
-    let wanted = Wanted { categories: args.per_class, errors: args.errors };
+    let options = ReportOptions { categories: args.per_class, errors: args.errors };
     let mut reports = Vec::with_capacity(sets.len());
     for (name, detections) in &sets {
-        reports.push(Report::new(name, &truth, detections, &wanted)?);
+        reports.push(Report::new(name, &truth, detections, &options)?);
     }
     if let (Some(path), [report], [(_, detections)]) = (&args.results, &mut reports[..], &sets[..]) {
         let entries = read_entries(path)?;
@@ -158,7 +157,7 @@ pub fn run(args: &DetectionArgs) -> Result<()> {
     Ok(())
 }
 
-/// The detections to score; `truth` keeps the images that the model has seen.
+/// Returns the detections to evaluate. Images that the model was not run on are removed from `truth`.
 fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<Vec<Set>> {
     if let Some(results) = &args.results {
         return Ok(vec![(String::new(), read_results_for(results, truth)?)]);
@@ -169,8 +168,8 @@ fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<Vec<Set>> {
     Ok(sets)
 }
 
-/// What the model finds on the images: detections of the detector itself and, with a confidence, before and after
-/// refinement, or with a density under its method's name; and the images' ids.
+/// Runs the model on the images and returns their ids with the detections: the detector's own, and also those before
+/// and after refinement by a confidence, or from a density under its method's name.
 fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, BTreeSet<u64>)> {
     let detector = args.model.open(0.0)?;
     let dataset = args.dataset(&LoadOptions { labels: detector.labels(), ..LoadOptions::new(Purpose::Eval) });
@@ -195,7 +194,7 @@ fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, BTreeSet<u64>)> {
     Ok((sets, dataset.images.iter().map(|image| image.id).collect()))
 }
 
-/// Writes the files for the server that alone knows the annotations.
+/// Writes the files for the evaluation server, which alone has the annotations.
 fn test_set(args: &DetectionArgs) -> Result<()> {
     let file = args.source().display();
     if args.per_class || args.errors || args.worst.is_some() {
@@ -206,7 +205,7 @@ fn test_set(args: &DetectionArgs) -> Result<()> {
     let out = args.out.as_deref().with_context(|| {
         format!("{file} has no annotations, as the file of a test set: say with --out where the files for the server go")
     })?;
-    // The file is checked before the hours that the images may take.
+    // The file is checked before the images, which may take hours.
     GroundTruth::read_test_set(args.source())?;
     let (sets, images) = detections(args)?;
     create_dir(out)?;

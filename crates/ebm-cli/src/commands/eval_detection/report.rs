@@ -1,4 +1,4 @@
-//! The figures of one set of detections, as JSON and as text.
+//! Metrics of one set of detections, as JSON and as text.
 
 use std::fmt::Write;
 
@@ -12,32 +12,37 @@ use serde_json::{Value, json};
 
 use crate::table_spec::TableSpec;
 
-/// What to report beside the twelve figures.
-pub struct Wanted {
+/// Parts of a report beside the twelve COCO metrics.
+pub struct ReportOptions {
     pub categories: bool,
     pub errors: bool,
 }
 
-/// The figures of one set of detections.
+/// Metrics of one set of detections.
 pub struct Report {
     pub name: String,
     figures: CocoFigures,
     categories: Option<Vec<CategoryFigures>>,
     errors: Option<ErrorBreakdown>,
-    /// Of the intervals that a result file has.
+    /// Coverage of the intervals in a result file.
     pub edges: Option<EdgeCoverage>,
 }
 
 impl Report {
-    /// Scores the detections.
-    pub fn new(name: &str, truth: &GroundTruth, detections: &[Detection], wanted: &Wanted) -> Result<Self> {
+    /// Computes the metrics of the detections.
+    pub fn new(
+        name: &str,
+        truth: &GroundTruth,
+        detections: &[Detection],
+        options: &ReportOptions,
+    ) -> Result<Self> {
         let CocoTables { figures, categories } = coco_tables(truth, detections)?;
-        let categories = wanted.categories.then_some(categories);
-        let errors = wanted.errors.then(|| error_breakdown(truth, detections)).transpose()?;
+        let categories = options.categories.then_some(categories);
+        let errors = options.errors.then(|| error_breakdown(truth, detections)).transpose()?;
         Ok(Self { name: name.to_owned(), figures, categories, errors, edges: None })
     }
 
-    /// A row: the figures with the tables.
+    /// Returns the metrics and tables as a JSON object.
     pub fn object(&self) -> Result<Value> {
         let mut object = serde_json::to_value(self.figures)?;
         if !self.name.is_empty() {
@@ -55,7 +60,7 @@ impl Report {
         Ok(object)
     }
 
-    /// The same to read.
+    /// Returns the metrics and tables as a text.
     pub fn text(&self) -> Result<String> {
         let mut text = String::new();
         if !self.name.is_empty() {
@@ -111,12 +116,12 @@ fn by_kind(errors: &ErrorBreakdown) -> Result<String> {
     table.render(kinds.chain(all))
 }
 
-/// A figure, or none where there is nothing that it could be of.
+/// Returns the value, or `None` if it is undefined, which a negative number marks.
 fn known(value: f64) -> Option<f64> {
     (value >= 0.0).then_some(value)
 }
 
-/// The operating point and the `count` images with the most errors at it, for `--json`, and both to read.
+/// Returns the operating point and the `count` images with the most errors at it, both as JSON, and a text with both.
 pub fn worst(
     truth: &GroundTruth,
     detections: &[Detection],

@@ -1,5 +1,5 @@
-//! What reproductions are asked for, and what happens whatever the task: the scale, the settings, the folder, the
-//! comparison with what is expected, the report.
+//! Arguments and steps that all reproductions share: the scale, the settings, the folder, the comparison with expected
+//! results, the report.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,10 @@ use crate::device::DeviceArgs;
 use crate::progress::Console;
 use crate::{schema, weights_path};
 
-/// How large an experiment is.
+/// Data and networks of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scale {
-    /// Real data where they are here: nuclei for detection, the paper's for the other tasks. Else, and with --smoke,
+    /// Real data if they are here: nuclei for detection, the paper's for the other tasks. Otherwise, and with --smoke,
     /// mini.
     Auto,
     /// Generated data, minutes on a CPU.
@@ -29,20 +29,20 @@ pub enum Scale {
     People,
     /// Detection: nuclei in microscope images, which come with the repository.
     Nuclei,
-    /// Age: the last blocks of a pretrained MobileFaceNet, trained with each head; or, where the settings say so, heads
-    /// alone.
+    /// Age: the last blocks of a pretrained MobileFaceNet, trained with each head; or only the heads, if the settings
+    /// say so.
     Finetuned,
     /// Head pose: heads on the fixed features of a pretrained MobileFaceNet, in five folds over the people of
     /// Pointing'04.
     Pointing,
-    /// Tracking: box modules learn from still images with boxes.
+    /// Tracking: box modules trained on still images with boxes.
     Stills,
     /// The paper's data and networks.
     Paper,
 }
 
 impl Scale {
-    /// Its name in configurations and runs.
+    /// Returns the name in configurations and runs.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -56,48 +56,47 @@ pub struct CommonArgs {
     pub json: bool,
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// Leave with exit code 5 where a figure lies further from the configuration's expected one than it
-    /// tolerates.
+    /// Exit with code 5 if a result differs from the configuration's expected one by more than its tolerance.
     #[arg(long)]
     check: bool,
-    /// Where runs go.
+    /// Folder for runs.
     #[arg(long, default_value = "runs")]
     pub out: PathBuf,
-    /// Little of everything, to see that it works; the results mean nothing.
+    /// Run a minimum of everything to see that it works; the results mean nothing.
     #[arg(long)]
     pub smoke: bool,
 }
 
-/// Arguments of those that train networks on images.
+/// Arguments of reproductions that train networks on images.
 #[derive(Args)]
 pub struct TaskArgs {
     #[command(flatten)]
     pub common: CommonArgs,
-    /// How large.
+    /// Data and networks.
     #[arg(long, value_enum, default_value = "auto")]
     pub scale: Scale,
-    /// Trainings of each method.
+    /// Number of trainings of each method.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
-    /// Settings instead of the scale's, a TOML file, which may extend them.
+    /// TOML file with settings instead of the scale's, which it may extend.
     #[arg(long)]
     pub config: Option<String>,
-    /// A run of this command that was interrupted: what it trained is kept, what it was training goes on.
+    /// Run of this command that was interrupted: trained networks are kept, and an unfinished training continues.
     #[arg(long)]
     pub resume: Option<PathBuf>,
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Where datasets are.
+    /// Folder of datasets.
     #[arg(long, default_value = "datasets")]
     pub datasets: PathBuf,
-    /// Where weights are; without it the first of the folders that `ebm doctor` lists which has what is needed.
+    /// Folder of weights; by default the first folder in `ebm doctor`'s list that has the needed file.
     #[arg(long, value_name = "DIR")]
     weights: Option<PathBuf>,
 }
 
 impl TaskArgs {
-    /// The folder of weights with the file in it that is `known` of a folder: the first folder that has one, or the one that
-    /// it belongs into.
+    /// Returns the folder of weights and the file that `known` finds in it. By default that is the first folder with
+    /// such a file, or the one that the file belongs into.
     pub fn weights(&self, known: impl Fn(&Path) -> Option<PathBuf>) -> (PathBuf, Option<PathBuf>) {
         let found = || weights_path::folder(|folder| known(folder).is_some());
         let folder = self.weights.clone().or_else(found).unwrap_or_else(|| weights_path::FOLDER.into());
@@ -105,71 +104,73 @@ impl TaskArgs {
         (folder, file)
     }
 
-    /// Where weights were looked for, after what is missing.
-    pub fn looked(&self) -> String {
-        let looked = || format!(" (weights are looked for in {}, or give --weights)", weights_path::looked());
-        if self.weights.is_none() { looked() } else { String::new() }
+    /// Returns a text about the folders that were searched for weights, to follow the name of a missing file. It is
+    /// empty with --weights.
+    pub fn search_hint(&self) -> String {
+        let hint =
+            || format!(" (weights are looked for in {}, or give --weights)", weights_path::search_hint());
+        if self.weights.is_none() { hint() } else { String::new() }
     }
 }
 
-/// What a reproduction says of itself.
-pub struct About<'a> {
-    /// Its name on the command line, such as `head-pose`.
+/// Description of a reproduction.
+pub struct Description<'a> {
+    /// Name on the command line, such as `head-pose`.
     pub name: &'static str,
-    /// What its runs are called before the scale.
+    /// Name of its runs, which the scale follows.
     pub run: &'static str,
-    /// What all of them are asked for.
+    /// Arguments that all reproductions share.
     pub args: &'a TaskArgs,
-    /// The scale of `--scale auto` where its data are here.
+    /// Scale of `--scale auto` if its data are here.
     pub real: Scale,
-    /// What mini scale is made on.
+    /// Description of the data at mini scale, for messages.
     pub generated: &'static str,
 }
 
-/// A reproduction as it was asked for.
+/// Reproduction with its arguments.
 pub trait Reproduction {
-    /// Its settings.
+    /// Settings of the reproduction.
     type Config: Settings;
 
-    /// What it says of itself.
-    fn about(&self) -> About<'_>;
+    /// Describes the reproduction.
+    fn description(&self) -> Description<'_>;
 
-    /// What is missing for a scale of real data.
+    /// Returns the missing files for a scale with real data.
     fn missing(&self, scale: Scale) -> Result<Vec<String>>;
 
-    /// The embedded configuration of a scale.
+    /// Returns the name of a scale's embedded configuration.
     fn configuration(&self, scale: Scale) -> String {
         scale.name()
     }
 
-    /// Changes the settings as its own arguments ask. Returns why the configuration's figures are not of what these ask
-    /// for, if they are not.
+    /// Changes the settings according to the reproduction's own arguments. Returns the reason if the configuration's
+    /// expected results do not apply to them.
     fn change(&self, _config: &mut Self::Config, _scale: Scale) -> Result<Option<&'static str>> {
         Ok(None)
     }
 
-    /// Where its networks are trained.
+    /// Opens the device on which networks are trained.
     fn device(&self, _scale: Scale) -> Result<Device> {
-        self.about().args.device.open_single()
+        self.description().args.device.open_single()
     }
 
-    /// Makes the study that was asked for.
-    fn study(&self, config: &Self::Config, at: &Place<'_>, progress: &mut Console) -> Result<Study>;
+    /// Runs the study.
+    fn study(&self, config: &Self::Config, run: &StudyRun<'_>, progress: &mut Console) -> Result<Study>;
 }
 
-/// Where a study is made.
-pub struct Place<'a> {
-    /// At which scale.
+/// Scale, folder and device of a study.
+pub struct StudyRun<'a> {
+    /// Scale of the study.
     pub scale: Scale,
-    /// The run's folder.
-    pub run: &'a Path,
-    /// Where networks are trained.
+    /// Folder of the run.
+    pub folder: &'a Path,
+    /// Device on which networks are trained.
     pub device: Device,
 }
 
-/// Runs a reproduction.
+/// Runs a reproduction: checks its data, chooses the scale, runs the study and writes its results.
 pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
-    let About { name, run, args, real, generated } = task.about();
+    let Description { name, run, args, real, generated } = task.description();
     let (common, resume) = (&args.common, args.resume.as_deref());
     let missing = task.missing(if args.scale == Scale::Auto { real } else { args.scale })?;
     let scale = match args.scale {
@@ -195,39 +196,40 @@ pub fn run<R: Reproduction>(task: &R, progress: Console) -> Result<()> {
     if let (false, Some(first)) = (scale == Scale::Mini, missing.first()) {
         bail!(
             "{first} is missing{}; see docs/datasets.md and docs/weights.md, or run --scale mini",
-            args.looked()
+            args.search_hint()
         );
     }
     let device = task.device(scale)?;
     let mut progress = progress.computing_on(&device);
     let run = run_name(&format!("{run}-{}", scale.name()), common.smoke);
     let run = run_dir(resume, &common.out, &run)?;
-    let study = task.study(&configured.settings, &Place { scale, run: &run, device }, &mut progress)?;
+    let study = task.study(&configured.settings, &StudyRun { scale, folder: &run, device }, &mut progress)?;
     common.finish(name, &scale.name(), &run, study, reference)
 }
 
-/// The figures that a run is compared with, or why with none.
+/// Expected results of a run, or the reason why there are none.
 pub type Reference<'a> = Result<&'a Expected, &'static str>;
 
-/// A study that has been made.
+/// Results of a study.
 pub struct Study {
-    /// The table or figure of the paper.
+    /// Table or figure of the paper.
     pub title: &'static str,
-    /// The document: a JSON object with `rows`, one object for each method and seed, and what else was found.
+    /// JSON object with `rows`, one object for each method and seed, and further results.
     pub document: Value,
-    /// For people; `report.md` has it below the title.
+    /// Tables as text, which `report.md` has below the title.
     pub tables: String,
-    /// What follows them in `report.md`.
+    /// Text that follows the tables in `report.md`.
     pub appendix: &'static str,
-    /// What the run has beside `results.json` and `report.md`.
+    /// Description of the run's files beside `results.json` and `report.md`, for a message.
     pub files: &'static str,
 }
 
 impl CommonArgs {
-    /// The configuration's expected figures; `other` says why they are not of what was asked for, where they are not.
+    /// Returns the configuration's expected results. `other` is the reason why they do not apply to this run, if they
+    /// do not.
     ///
     /// # Errors
-    /// With --check, where there is nothing to compare: before the work begins.
+    /// With --check, if there is nothing to compare with, so that the work does not begin.
     pub fn reference<'a, S>(
         &self,
         configured: &'a Configured<S>,
@@ -243,11 +245,11 @@ impl CommonArgs {
         }
     }
 
-    /// Writes a study's `results.json` and `report.md` to `run`, prints one of them, and says how the figures
-    /// compare with the expected ones.
+    /// Writes a study's `results.json` and `report.md` to `run`, prints one of them, and compares the results with the
+    /// expected ones.
     ///
     /// # Errors
-    /// When a file cannot be written; with --check the [`Comparison`], where figures are missed or none were compared.
+    /// If a file cannot be written; with --check the [`Comparison`], if results are missed or none were compared.
     pub fn finish(
         &self,
         task: &str,

@@ -12,13 +12,13 @@ use ebm_detect::{
 };
 use serde_json::{json, to_value};
 
-use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyRun, TaskArgs};
 use super::detection_tables as tables;
 use crate::commands::create_dir;
 use crate::progress::Console;
 use crate::workers::WorkersArgs;
 
-/// Detector weights that the paper scale knows, best first, with the configuration that each belongs to.
+/// Files of detector weights for paper scale, best first, with the configuration of each.
 const DETECTORS: [(&str, &str); 2] = [
     ("e2e_faster_rcnn_R-50-FPN_1x.safetensors", "paper"),
     ("fasterrcnn_resnet50_fpn_coco-258fb6c6.pth", "torchvision"),
@@ -29,40 +29,39 @@ const DETECTORS: [(&str, &str); 2] = [
 pub struct DetectionArgs {
     #[command(flatten)]
     task: TaskArgs,
-    /// 2: the methods compared. 1: the proposals compared.
+    /// Table to reproduce: 2 compares methods, 1 compares proposals.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     table: u8,
-    /// 3a: AP and speed against the number of steps.
+    /// Figure to reproduce instead: 3a shows AP and speed against the number of steps.
     #[arg(long, value_parser = ["3a"], conflicts_with_all = ["table", "objectives"])]
     figure: Option<String>,
-    /// lambda: the search for step lengths, on the validation images.
+    /// Search to run instead: lambda finds step lengths on the validation images.
     #[arg(long, value_parser = ["lambda"], conflicts_with_all = ["table", "figure", "objectives"])]
     grid: Option<String>,
-    /// The energy model trained with every objective, compared like Table 2.
+    /// Compare energy models trained with every objective, like Table 2.
     #[arg(long, conflicts_with = "table")]
     objectives: bool,
-    /// Which methods of Table 2, or with --objectives which objectives, by key; all of them by default.
+    /// Methods of Table 2, or objectives with --objectives, by key; by default all.
     #[arg(long, value_delimiter = ',')]
     methods: Vec<String>,
-    /// Updates of each head, in place of the configuration's; milestones move in proportion.
+    /// Number of updates of each head, instead of the configuration's. Milestones move in proportion.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
-    /// Where trained heads are, which are not trained again: a run of this command, or a directory with runs
-    /// of `ebm train branch` that are called <method>-<seed>. One that is missing, or was trained otherwise,
-    /// is refused.
+    /// Trained heads to use: a run of this command, or a folder with runs of `ebm train branch` named <method>-<seed>.
+    /// Heads that are missing or were trained otherwise are refused.
     #[arg(long, conflicts_with = "resume")]
     heads: Option<PathBuf>,
-    /// Train the heads that --heads lacks.
+    /// Train heads that are missing in --heads.
     #[arg(long, requires = "heads")]
     train_missing: bool,
-    /// Not paper: train the detector too, instead of reading it from weights/.
+    /// Except at paper scale: train the detector too, instead of reading it from weights/.
     #[arg(long)]
     from_scratch: bool,
-    /// With --from-scratch: weights of the detector's body, which stays as it is and whose maps are computed
-    /// once; without them all of it is trained.
+    /// With --from-scratch: weights of the detector's body, which is frozen and whose maps are computed once. By
+    /// default the whole detector is trained.
     #[arg(long, requires = "from_scratch")]
     body: Option<PathBuf>,
-    /// With --from-scratch: store the new detector in weights/.
+    /// With --from-scratch: save the new detector in weights/.
     #[arg(long, requires = "from_scratch")]
     keep_base: bool,
     #[command(flatten)]
@@ -72,8 +71,8 @@ pub struct DetectionArgs {
 impl Reproduction for DetectionArgs {
     type Config = ExperimentConfig;
 
-    fn about(&self) -> About<'_> {
-        About {
+    fn description(&self) -> Description<'_> {
+        Description {
             name: "detection",
             run: "detection",
             args: &self.task,
@@ -87,8 +86,8 @@ impl Reproduction for DetectionArgs {
             bail!("{}: there is no such run; give the directory that an earlier run named", path.display());
         }
         let mut missing = self.images(scale).missing();
-        let is_read = scale == Scale::Paper || scale != Scale::Mini && !self.from_scratch;
-        missing.extend(Some(self.base_weights(scale)).filter(|path| is_read && !path.is_file()));
+        let needs_detector = scale == Scale::Paper || scale != Scale::Mini && !self.from_scratch;
+        missing.extend(Some(self.base_weights(scale)).filter(|path| needs_detector && !path.is_file()));
         Ok(missing.iter().map(|path| path.display().to_string()).collect())
     }
 
@@ -106,31 +105,34 @@ impl Reproduction for DetectionArgs {
         }
         Ok(match () {
             () if self.table != 2 || self.figure.is_some() || self.grid.is_some() || self.objectives => {
-                Some("the configuration states what to expect of Table 2 alone")
+                Some("the configuration has expected figures for Table 2 only")
             }
-            () if self.steps.is_some() => Some("--steps is not what the configuration's figures are of"),
+            () if self.steps.is_some() => {
+                Some("the configuration's expected figures are for its own steps, without --steps")
+            }
             () if self.from_scratch => {
-                Some("the configuration's figures are of the base detector in weights/")
+                Some("the configuration's expected figures are for the base detector in weights/")
             }
             () => None,
         })
     }
 
-    fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
+    fn study(&self, config: &ExperimentConfig, run: &StudyRun<'_>, progress: &mut Console) -> Result<Study> {
         let (methods, seeds) = (self.methods(config)?, self.task.seeds);
         let options = StudyOptions {
-            run: at.run.to_owned(),
+            run: run.folder.to_owned(),
             heads: self.heads(),
             resume: self.task.resume.is_some(),
-            device: at.device.clone(),
+            device: run.device.clone(),
             workers: self.workers.count(),
         };
-        let setup = &Setup::open(config, &self.images(at.scale), &self.base(at.scale)?, &options, progress)?;
+        let setup =
+            &Setup::open(config, &self.images(run.scale), &self.base(run.scale)?, &options, progress)?;
         let is_energy = |method: &MethodConfig| method.key == ExperimentConfig::ENERGY;
         let (mut appendix, mut files) = ("", "detections, trained heads, metrics");
         let (title, published, table, rows) = if self.figure.is_some() {
             let rows = figure3a(setup, seeds, progress)?;
-            tables::plot_figure3a(at.run, &config.figure3a, &rows)?;
+            tables::plot_figure3a(run.folder, &config.figure3a, &rows)?;
             ("Figure 3a", "val2017", tables::figure3a(&config.figure3a, &rows)?, to_value(rows)?)
         } else if self.grid.is_some() {
             let rows = step_lengths(setup, &methods, progress)?;
@@ -141,7 +143,7 @@ impl Reproduction for DetectionArgs {
         } else {
             let rows = table2(setup, &methods, seeds, progress)?;
             if methods.iter().any(is_energy) {
-                tables::draw_refined(setup, at.run)?;
+                tables::draw_refined(setup, run.folder)?;
                 appendix = "\n![Boxes before and after refinement](refined.png)\n";
                 files = "refined.png (boxes before and after refinement), detections, trained heads";
             }
@@ -158,14 +160,14 @@ impl Reproduction for DetectionArgs {
 }
 
 impl DetectionArgs {
-    /// Heads that are not trained again. A run that is resumed trains what it has not got.
+    /// Returns the heads that are not trained again. A resumed run trains the missing ones.
     fn heads(&self) -> Option<TrainedHeads> {
         let resume = &self.task.resume;
         let path = self.heads.as_ref().or(resume.as_ref())?.clone();
         Some(TrainedHeads { path, train_missing: self.train_missing || resume.is_some() })
     }
 
-    /// Where the images are.
+    /// Returns the images of a scale.
     fn images(&self, scale: Scale) -> StudyImages {
         let folder = |name: &str| self.task.datasets.join(name);
         match scale {
@@ -176,25 +178,25 @@ impl DetectionArgs {
         }
     }
 
-    /// The detector's file: at paper scale the first published one that is there.
+    /// Returns the path of the detector's file: at paper scale the first published one that exists.
     fn base_weights(&self, scale: Scale) -> PathBuf {
         let names = match scale {
             Scale::Paper => DETECTORS.map(|(name, _)| name.to_owned()).to_vec(),
             _ => vec![format!("detector_{}.safetensors", scale.name())],
         };
         let known = |folder: &Path| names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
-        // What is made anew goes into this folder's.
+        // A newly trained detector goes into the current folder's weights.
         let is_made = self.keep_base && scale != Scale::Paper;
         let (folder, file) = self.task.weights(|folder| if is_made { None } else { known(folder) });
         file.unwrap_or_else(|| folder.join(&names[0]))
     }
 
-    /// How the detector is made: at paper scale it is read.
+    /// Returns whether the detector is trained or read. At paper scale it is always read.
     fn base(&self, scale: Scale) -> Result<BaseOptions> {
         let (weights, from_scratch) = (self.base_weights(scale), self.from_scratch && scale != Scale::Paper);
         if !from_scratch && !weights.is_file() {
-            let (place, looked) = (weights.display(), self.task.looked());
-            bail!("{place} is missing{looked}; train it with --from-scratch --keep-base");
+            let (place, hint) = (weights.display(), self.task.search_hint());
+            bail!("{place} is missing{hint}; train it with --from-scratch --keep-base");
         }
         if let (true, Some(folder)) = (self.keep_base, weights.parent()) {
             create_dir(folder)?;
@@ -202,7 +204,7 @@ impl DetectionArgs {
         Ok(BaseOptions { from_scratch, keep: self.keep_base, weights, body: self.body.clone() })
     }
 
-    /// The rows that are asked for.
+    /// Returns the methods that the arguments select.
     fn methods(&self, config: &ExperimentConfig) -> Result<Vec<MethodConfig>> {
         if self.figure.is_some() {
             return Ok(vec![config.method(ExperimentConfig::ENERGY)?.clone()]);

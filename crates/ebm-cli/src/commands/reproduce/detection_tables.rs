@@ -12,19 +12,19 @@ use ebm_plot::{PointPanel, PointPlot};
 
 use crate::contact_sheet::{Mark, Tile, contact_sheet};
 use crate::picture::{AFTER, BEFORE, Canvas, TRUTH};
-use crate::table_spec::{Group, TableSpec, grouped, joined, of_each};
+use crate::table_spec::{Group, TableSpec, group_by_key, grouped, joined};
 
-/// Test images that are shown.
+/// Number of test images in the picture.
 const TILES: usize = 9;
-/// The lowest score of a box that is shown.
+/// Lowest score of a box in the picture.
 const SCORE: f64 = 0.5;
 /// Height of the smallest window, in pixels of the image; its width is 4/3 of that.
 const WINDOW: f64 = 48.0;
 
-/// The rows of `methods`, Table 2 or the objectives, over seeds, beside published figures.
+/// Returns the table of `methods` (Table 2 or the objectives) over seeds, beside published results.
 pub fn table2(methods: &[MethodConfig], rows: &[Row]) -> Result<String> {
-    let mut groups = of_each(methods, rows, |method, row| row.method == method.key);
-    // One detector, whatever the seed: a spread of zero would claim more than was measured.
+    let mut groups = group_by_key(methods, rows, |method, row| row.method == method.key);
+    // The detector is the same for every seed: a spread of zero would claim more than was measured.
     groups.iter_mut().filter(|group| !group.key.is_trained()).for_each(|group| group.rows.truncate(1));
     TableSpec::new()
         .text("method", |group: &Group<'_, &MethodConfig, Row>| group.key.title.clone())
@@ -40,7 +40,7 @@ pub fn table2(methods: &[MethodConfig], rows: &[Row]) -> Result<String> {
         .render(groups)
 }
 
-/// Table 1 with the supplement's rows.
+/// Returns Table 1 with the supplement's rows.
 pub fn table1(rows: &[AblationRow]) -> Result<String> {
     TableSpec::new()
         .text("L", |group: &Group<'_, &Vec<f64>, AblationRow>| group.key.len())
@@ -53,15 +53,15 @@ pub fn table1(rows: &[AblationRow]) -> Result<String> {
         .render(grouped(rows, |row| &row.sigmas))
 }
 
-/// The rows of each number of steps that is published.
+/// Groups the rows by the published numbers of steps.
 fn by_steps<'a>(
     published: &'a [TradeConfig],
     rows: &'a [TradeRow],
 ) -> Vec<Group<'a, &'a TradeConfig, TradeRow>> {
-    of_each(published, rows, |published, row| row.steps == published.steps)
+    group_by_key(published, rows, |published, row| row.steps == published.steps)
 }
 
-/// Figure 3a as a table, beside its published points.
+/// Returns Figure 3a as a table, beside its published points.
 pub fn figure3a(published: &[TradeConfig], rows: &[TradeRow]) -> Result<String> {
     TableSpec::new()
         .text("T", |group: &Group<'_, &TradeConfig, TradeRow>| group.key.steps)
@@ -73,7 +73,7 @@ pub fn figure3a(published: &[TradeConfig], rows: &[TradeRow]) -> Result<String> 
         .render(by_steps(published, rows))
 }
 
-/// Figure 3a: AP and speed over T, as `trade.svg` and `.png`.
+/// Draws Figure 3a, AP and speed over T, as `trade.svg` and `trade.png`.
 pub fn plot_figure3a(run: &Path, published: &[TradeConfig], rows: &[TradeRow]) -> Result<()> {
     let panel = |title: &str, value: &dyn Fn(&TradeRow) -> f64| -> Result<PointPanel> {
         let point = |group: Group<'_, &TradeConfig, TradeRow>| {
@@ -95,7 +95,7 @@ pub fn plot_figure3a(run: &Path, published: &[TradeConfig], rows: &[TradeRow]) -
 
 /// Returns the table of the search for step lengths, the best of each method first.
 pub fn step_lengths(methods: &[MethodConfig], rows: &[StepLengthRow]) -> Result<String> {
-    let mut groups = of_each(methods, rows, |method, row| row.method == method.key);
+    let mut groups = group_by_key(methods, rows, |method, row| row.method == method.key);
     groups.iter_mut().for_each(|group| group.rows.sort_by(|a, b| b.ap.total_cmp(&a.ap)));
     TableSpec::new()
         .text("method", |(method, _): &(&MethodConfig, &StepLengthRow)| method.title.clone())

@@ -9,7 +9,7 @@ use ebm_face::config::ExperimentConfig;
 use ebm_face::reproduce::{Data, Options, Outcome, Task, mini, on_features, paper};
 use serde_json::json;
 
-use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyRun, TaskArgs};
 use super::face_tables as tables;
 use crate::progress::Console;
 use crate::table_spec::joined;
@@ -19,38 +19,39 @@ use crate::table_spec::joined;
 pub struct FaceArgs {
     #[command(flatten)]
     task: TaskArgs,
-    /// Train the energy models of the settings' `ablation`, with other σ, and of their `objectives` as well, with seed 0.
+    /// Also train the energy models of the settings' `ablation`, with other σ, and of their `objectives`, with seed 0.
     #[arg(long)]
     ablation: bool,
-    /// The backbone's weights, of the kind that the settings name; by default a known MobileFaceNet in --weights, or
-    /// of --scale paper a ResNet-50.
+    /// Weights of the backbone that the settings name; by default a known MobileFaceNet in --weights, or a ResNet-50 at
+    /// paper scale.
     #[arg(long)]
     trunk: Option<PathBuf>,
-    /// Results of the validation images, to choose settings by: those that results are otherwise of are not looked at.
+    /// Report results on the validation images, to choose settings by. The images that results are otherwise of are not
+    /// used.
     #[arg(long)]
     on_validation: bool,
 }
 
-/// A table of the paper for faces.
+/// Reproduction of a table for faces.
 pub struct Faces {
-    /// What is predicted.
+    /// Task of the table.
     pub task: Task,
-    /// How it was asked for.
+    /// Arguments of the command.
     pub args: FaceArgs,
 }
 
-/// Where Pointing'04 is below the datasets.
+/// Folder of Pointing'04 in the folder of datasets.
 const POINTING: &str = "pointing04";
 
 impl Reproduction for Faces {
     type Config = ExperimentConfig;
 
-    fn about(&self) -> About<'_> {
+    fn description(&self) -> Description<'_> {
         let (name, real) = match self.task {
             Task::Age => ("age", Scale::Finetuned),
             Task::HeadPose => ("head-pose", Scale::Pointing),
         };
-        About { name, run: name, args: &self.args.task, real, generated: "generated faces" }
+        Description { name, run: name, args: &self.args.task, real, generated: "generated faces" }
     }
 
     fn missing(&self, scale: Scale) -> Result<Vec<String>> {
@@ -74,29 +75,30 @@ impl Reproduction for Faces {
         format!("{}_{}", self.task.key(), scale.name())
     }
 
-    /// Heads on fixed features are small: the CPU trains them.
+    /// Opens the device. Heads on fixed features are small, so the CPU trains them.
     fn device(&self, scale: Scale) -> Result<Device> {
         if scale == Scale::Paper { self.args.task.device.open_single() } else { Ok(Device::Cpu) }
     }
 
-    fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
-        let parts = self.data(config, at, progress)?;
+    fn study(&self, config: &ExperimentConfig, run: &StudyRun<'_>, progress: &mut Console) -> Result<Study> {
+        let parts = self.data(config, run, progress)?;
         let options = Options {
             seeds: self.args.task.seeds,
             ablation: self.args.ablation,
-            run: at.run.to_owned(),
+            run: run.folder.to_owned(),
             resume: self.args.task.resume.is_some(),
         };
         let data = parts.first().context("there are no images")?;
-        data.record(at.run)?;
-        let trunk = || self.trunk(at.scale).1.context("the trunk's weights are missing; see docs/weights.md");
-        let outcome = match at.scale {
+        data.record(run.folder)?;
+        let trunk =
+            || self.trunk(run.scale).1.context("the trunk's weights are missing; see docs/weights.md");
+        let outcome = match run.scale {
             Scale::Mini => mini(config, data, &options, progress)?,
-            Scale::Paper => paper(config, data, &trunk()?, &at.device, &options, progress)?,
+            Scale::Paper => paper(config, data, &trunk()?, &run.device, &options, progress)?,
             _ => on_features(config, &parts, &trunk()?, &options, progress)?,
         };
-        tables::csv_files(at.run, config, &at.scale.name(), data, &outcome)?;
-        tables::figures(at.run, config, data, &outcome)?;
+        tables::csv_files(run.folder, config, &run.scale.name(), data, &outcome)?;
+        tables::figures(run.folder, config, data, &outcome)?;
         let mut document = serde_json::to_value(&outcome)?;
         document["unit"] = json!(config.unit);
         document["coordinates"] = json!(config.coordinates);
@@ -112,7 +114,7 @@ impl Reproduction for Faces {
 }
 
 impl Faces {
-    /// The folder in which the backbone's weights are looked for, and their file.
+    /// Returns the folder in which the backbone's weights are looked for, and their file if it exists.
     fn trunk(&self, scale: Scale) -> (PathBuf, Option<PathBuf>) {
         let names = trunks(scale).1.iter();
         let known = |folder: &Path| names.clone().map(|name| folder.join(name)).find(|path| path.is_file());
@@ -120,10 +122,15 @@ impl Faces {
         (folder, self.args.trunk.clone().or(file))
     }
 
-    /// The images; of each fold, where there are folds.
-    fn data(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Vec<Data>> {
+    /// Reads the images, of each fold if there are folds.
+    fn data(
+        &self,
+        config: &ExperimentConfig,
+        run: &StudyRun<'_>,
+        progress: &mut Console,
+    ) -> Result<Vec<Data>> {
         let datasets = &self.args.task.datasets;
-        let mut parts = match at.scale {
+        let mut parts = match run.scale {
             Scale::Mini => {
                 let sizes =
                     config.generated.context("the configuration has no [generated] sizes of splits")?;
@@ -140,7 +147,7 @@ impl Faces {
     }
 }
 
-/// What a scale's backbone is, and the names of pretrained ones, best first.
+/// Returns the name of a scale's backbone and the file names of its pretrained weights, best first.
 fn trunks(scale: Scale) -> (&'static str, &'static [&'static str]) {
     match scale {
         Scale::Paper => {
@@ -150,7 +157,7 @@ fn trunks(scale: Scale) -> (&'static str, &'static [&'static str]) {
     }
 }
 
-/// The tables for people.
+/// Returns the tables as text.
 fn report(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let over = if outcome.step_lengths.len() > 1 { "folds and seeds" } else { "seeds" };
     let mut text = format!(

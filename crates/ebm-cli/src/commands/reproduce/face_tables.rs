@@ -1,4 +1,4 @@
-//! The tables of `ebm reproduce age` and `head-pose`, for readers and as CSV, and their figures.
+//! Tables of `ebm reproduce age` and `head-pose`, as text and as CSV, and their figures.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use ebm_face::reproduce::{AblationRow, Data, DensityRow, Outcome, PairedRow, Row
 use crate::picture::{density_panel, grid, level};
 use crate::table_spec::{Group, TableSpec, grouped, joined};
 
-/// What a row of a table is called, whose figures it has, and what was published of it.
+/// Row of a table: its title, the method of its results, and the published results.
 struct Line {
     title: String,
     key: String,
@@ -24,19 +24,19 @@ impl Line {
         Self { title: title.to_owned(), key: key.to_owned(), refined, published }
     }
 
-    /// A value of the rows of its method.
+    /// Returns the finite values of the method's rows.
     fn each(&self, outcome: &Outcome, refined: bool, value: impl Fn(&Row) -> Option<f64>) -> Vec<f64> {
         let rows = outcome.rows.iter().filter(|row| row.method == self.key && row.refined == refined);
         rows.filter_map(value).filter(|value| value.is_finite()).collect()
     }
 }
 
-/// A published mean with its spread.
+/// Formats a published mean and its spread.
 fn published(figure: Option<[f64; 2]>) -> Option<String> {
     figure.map(|[mean, spread]| format!("{mean:.2} ± {spread:.2}"))
 }
 
-/// Each method before and after refinement, then the energy model alone.
+/// Returns the table of each method before and after refinement, and of the energy model alone.
 pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let methods = config.methods.iter().map(|method| {
         let figures = [method.published, method.published_refined].map(published);
@@ -55,12 +55,12 @@ pub fn methods(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
         .spread("MAE", 2, |line| line.each(outcome, false, |row| Some(row.mae)))
         .spread("refined", 2, |line| line.each(outcome, true, |row| Some(row.mae)))
         .spread("NLL", 2, |line| line.each(outcome, false, |row| row.nll))
-        .known("paper: MAE", |line| line.published[0].clone())
-        .known("refined", |line| line.published[1].clone())
+        .optional("paper: MAE", |line| line.published[0].clone())
+        .optional("refined", |line| line.published[1].clone())
         .render(methods.chain(quoted).chain(alone))
 }
 
-/// The error of each coordinate before and after refinement, and the paper's.
+/// Returns the table of each coordinate's error before and after refinement, beside the paper's.
 pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let methods = config.methods.iter().flat_map(|method| {
         [(false, ""), (true, ", refined")].map(|(refined, suffix)| {
@@ -81,12 +81,12 @@ pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Strin
     }
     for (k, name) in config.coordinates.iter().enumerate() {
         let title = if k == 0 { format!("paper: {name}") } else { name.clone() };
-        table = table.known(title, move |line| line.published[k].clone());
+        table = table.optional(title, move |line| line.published[k].clone());
     }
     table.render(methods.chain(quoted))
 }
 
-/// The figures of a [`DensityRow`] and their columns.
+/// Returns the names and values of a [`DensityRow`]'s columns.
 fn density_figures(row: &DensityRow) -> Vec<(&'static str, f64)> {
     let c = &row.calibration;
     let mut figures = vec![
@@ -107,7 +107,7 @@ fn density_figures(row: &DensityRow) -> Vec<(&'static str, f64)> {
     figures
 }
 
-/// What is known of the densities, the mean over folds and seeds.
+/// Returns the table of the densities' metrics, as means over folds and seeds.
 pub fn calibration(rows: &[DensityRow]) -> Result<String> {
     type Own<'a> = Group<'a, (&'a String, &'a String), DensityRow>;
     let figures = rows.first().map(density_figures).unwrap_or_default();
@@ -122,13 +122,13 @@ pub fn calibration(rows: &[DensityRow]) -> Result<String> {
         .render(grouped(rows, |row| (&row.method, &row.coordinate)))
 }
 
-/// What refinement changes, the mean over folds.
+/// Returns the table of the differences that refinement makes, one row for each method and fold.
 pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let rows = outcome.paired.iter().map(|row| Ok((config.method(&row.method)?.title.clone(), row)));
     let rows = rows.collect::<Result<Vec<_>>>()?;
     TableSpec::new()
         .text("method", |(title, _): &(String, &PairedRow)| title.clone())
-        .known("fold", |(_, row)| row.fold)
+        .optional("fold", |(_, row)| row.fold)
         .text("difference", |(_, row)| format!("{:+.3}", row.difference.mean))
         .text("95 %", |(_, row)| {
             format!("{:+.3} to {:+.3}", row.difference.interval[0], row.difference.interval[1])
@@ -137,7 +137,7 @@ pub fn paired(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
         .render(rows)
 }
 
-/// The studies of the energy model.
+/// Returns the table of the energy model's ablation and objectives.
 pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> {
     let title = |key: &String| {
         let known = config.objectives.iter().find(|objective| objective.key == *key);
@@ -147,16 +147,16 @@ pub fn ablation(config: &ExperimentConfig, outcome: &Outcome) -> Result<String> 
         .text("σ or objective", |row: &&AblationRow| {
             row.objective.as_ref().map_or_else(|| joined(&row.sigmas, ", "), title)
         })
-        .full("λ", |row| row.step_length)
+        .exact("λ", |row| row.step_length)
         .numbers(["MAE", "before"], 2, |row, k| [row.mae, row.mae_before][k])
         .text("lowered", |row| row.lowered)
         .number("paper: MAE", 2, |row| row.published)
         .render(&outcome.ablation)
 }
 
-/// Writes `results.csv`, a row for each method, seed, before and after refinement, `calibration.csv` where densities were
-/// calibrated, and `ablation.csv` where energy models were compared; each of their rows begins with when, on what and
-/// with which images it was measured. Beside them `paired.csv`: what refinement changes.
+/// Writes CSV files: `results.csv` with a row for each method and seed, before and after refinement, `calibration.csv`
+/// if densities were calibrated, and `ablation.csv` if energy models were compared. Their rows begin with the date, the
+/// machine and the images of the measurement. `paired.csv` has the differences that refinement makes.
 pub fn csv_files(
     run: &Path,
     config: &ExperimentConfig,
@@ -167,10 +167,10 @@ pub fn csv_files(
     let (mut rows, mut densities) =
         (measured(scale, outcome.part, outcome.images), measured(scale, outcome.part, outcome.images));
     if outcome.rows.iter().any(|row| row.fold.is_some()) {
-        rows = rows.known("fold", |row: &Row| row.fold);
-        densities = densities.known("fold", |row: &DensityRow| row.fold);
+        rows = rows.optional("fold", |row: &Row| row.fold);
+        densities = densities.optional("fold", |row: &DensityRow| row.fold);
     }
-    // One coordinate is the mean itself.
+    // With a single coordinate its error is the mean itself.
     let coordinates = config.coordinates.iter().filter(|_| config.dim() > 1);
     rows.text("method", |row| row.method.clone())
         .text("refined", |row| row.refined)
@@ -195,17 +195,17 @@ pub fn csv_files(
                 row.objective.clone().unwrap_or_else(|| format!("sigmas {}", joined(&row.sigmas, " ")))
             })
             .text("seed", |_| 0)
-            .full("step_length", |row| row.step_length)
+            .exact("step_length", |row| row.step_length)
             .numbers(["mae", "mae_before"], 4, |row, k| [row.mae, row.mae_before][k])
             .text("lowered", |row| row.lowered)
-            .full("published", |row| row.published)
+            .exact("published", |row| row.published)
             .write_csv(&run.join("ablation.csv"), &outcome.ablation)?;
     }
     if outcome.paired.is_empty() {
         return Ok(());
     }
     TableSpec::new()
-        .known("fold", |row: &PairedRow| row.fold)
+        .optional("fold", |row: &PairedRow| row.fold)
         .text("method", |row| row.method.clone())
         .number("difference", 4, |row| row.difference.mean)
         .numbers(["low", "high"], 4, |row, k| row.difference.interval[k])
@@ -213,7 +213,7 @@ pub fn csv_files(
         .write_csv(&run.join("paired.csv"), &outcome.paired)
 }
 
-/// Columns that begin a CSV file: when, on what and with which images its rows were measured.
+/// Returns the columns that begin a CSV file: date, machine, scale, split and number of images.
 fn measured<'a, R>(scale: &'a str, split: &'a str, images: usize) -> TableSpec<'a, R> {
     let table = TableSpec::measured().text("scale", move |_| scale);
     table.text("split", move |_| split).text("images", move |_| images)

@@ -18,18 +18,18 @@ use ebm_face::reproduce::Task;
 use crate::progress::Console;
 use crate::signals::Signals;
 
-/// What to reproduce.
+/// Results of the paper that can be reproduced.
 #[derive(Subcommand)]
 pub enum Reproduce {
-    /// Table 2: box regression heads compared.
+    /// Table 2: comparison of box regression heads.
     Detection(detection::DetectionArgs),
-    /// Table 3: visual tracking, ATOM's box module and ours.
+    /// Table 3: visual tracking with ATOM's box module and ours.
     Tracking(tracking::TrackingArgs),
     /// Table 4: age estimation, every baseline before and after refinement.
     Age(face::FaceArgs),
-    /// Table 5: head-pose estimation, the same.
+    /// Table 5: head-pose estimation, every baseline before and after refinement.
     HeadPose(face::FaceArgs),
-    /// Regression on UCI's tables, with the splits of Gal and Ghahramani.
+    /// Regression on UCI's tables with the splits of Gal and Ghahramani.
     Tabular(tabular::TabularArgs),
     /// Figure 2: 1-D regression, with every objective.
     Toy(toy::ToyArgs),

@@ -1,4 +1,4 @@
-//! `ebm reproduce tabular`: the UCI sets with the splits of Gal and Ghahramani, and generated sets of known density.
+//! `ebm reproduce tabular`: UCI's tables with the splits of Gal and Ghahramani, and generated sets with known density.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -24,27 +24,27 @@ use crate::table_spec::{Group, TableSpec, grouped};
 /// Arguments of `ebm reproduce tabular`.
 #[derive(Args)]
 pub struct TabularArgs {
-    /// The folder `UCI_Datasets` of their repository: a folder for each set, with its splits in `data`. Without it the
-    /// generated sets are all there are.
+    /// Folder `UCI_Datasets` of the repository of Gal and Ghahramani, with a folder for each set. By default only the
+    /// generated sets are used.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// The sets, by the names of their folders; `fork` and `ring` are generated. By default all six, or both where there
-    /// is no --data.
+    /// Sets, by the names of their folders; `fork` and `ring` are generated. By default all six of --data, or both
+    /// generated ones without it.
     #[arg(long, value_delimiter = ',')]
     sets: Vec<String>,
-    /// The settings: `tabular`, `choices` (objectives, proposals and numbers of samples beside each other) or a file.
+    /// Settings: `tabular`, `choices` (a comparison of objectives, proposals and numbers of samples), or a TOML file.
     #[arg(long, default_value = "tabular")]
     config: String,
-    /// How many of the splits.
+    /// Number of splits to use.
     #[arg(long, default_value_t = 20)]
     splits: usize,
-    /// The methods, by key; all by default. Estimates of the others are refined where the EBM is among them.
+    /// Methods, by key; by default all. If the EBM is among them, it refines the other methods' estimates.
     #[arg(long, value_delimiter = ',')]
     methods: Vec<String>,
-    /// Judge by a fifth of the rows that each split learns from, in place of its test rows: for choices.
+    /// Evaluate on a fifth of each split's training rows instead of its test rows, to choose settings.
     #[arg(long)]
     on_validation: bool,
-    /// Where `results.csv` goes; what is in it already is not computed again.
+    /// Folder for `results.csv`. Results that it has already are not computed again.
     #[arg(long)]
     out: PathBuf,
     /// Seed.
@@ -54,17 +54,17 @@ pub struct TabularArgs {
     settings: SettingsArgs,
 }
 
-/// The six sets of the benchmark.
+/// Six sets of the benchmark.
 const SETS: [&str; 6] = ["bostonHousing", "concrete", "energy", "kin8nm", "power-plant", "wine-quality-red"];
-/// The rows of a generated set's split that are learnt from, and as many to be judged by.
+/// Number of training rows, and of test rows, in each split of a generated set.
 const GENERATED_ROWS: usize = 1000;
-/// The method that is the density which rows were drawn from.
+/// Key of the method that is the density from which rows were drawn.
 const TRUTH: &str = "truth";
-/// The columns of `results.csv`.
+/// Columns of `results.csv`.
 const HEADER: &str = "set,split,method,log_likelihood,rmse,refined_rmse,crps,coverage,conformal_coverage,\
                       coverage_50,conformal_coverage_50,ece,fit_seconds";
 
-/// What tables need of a row of `results.csv`.
+/// Row of `results.csv`, with the columns that the tables need.
 #[derive(Deserialize)]
 struct Record {
     set: String,
@@ -107,7 +107,7 @@ pub fn run(args: &TabularArgs) -> Result<()> {
                     continue;
                 }
                 let line = match &set.truth {
-                    Some(truth) if key == TRUTH => of_truth(truth, parts[1])?,
+                    Some(truth) if key == TRUTH => truth_columns(truth, parts[1])?,
                     _ if set.targets.len() > 1 && config.method(key)?.model.has_one_target() => continue,
                     _ => measure(args, &config, &set, parts, key, &mut energy)?,
                 };
@@ -133,7 +133,7 @@ impl TabularArgs {
         }
     }
 
-    /// The rows of a split to learn from and to be judged by.
+    /// Returns the rows of a split for training and for evaluation.
     fn parts<'a>(&self, set: &'a BenchmarkSet, split: usize) -> [&'a [usize]; 2] {
         let [learnt, judged] = &set.splits[split];
         let cut = learnt.len() - learnt.len() / 5;
@@ -151,7 +151,8 @@ impl TabularArgs {
     }
 }
 
-/// What MC dropout has on the splits of a set: log-likelihoods and root mean squared errors, as the repository holds them.
+/// Reads the published results of MC dropout on the splits of a set: log-likelihoods and root mean squared errors, from
+/// the files in the repository.
 fn published(set: &Path) -> Result<[Vec<f64>; 2]> {
     let read = |name: &str| {
         let path = set.join("results").join(name);
@@ -168,8 +169,8 @@ fn published(set: &Path) -> Result<[Vec<f64>; 2]> {
 /// Log-likelihood and root mean squared error of each split.
 type BySplit = BTreeMap<usize, [Option<f64>; 2]>;
 
-/// By how much the EBM's log-likelihood is above that of each other method on the same splits, with the standard error
-/// over the splits, and the same of the errors.
+/// Returns `paired.csv`: the EBM's log-likelihood and root mean squared error less each other method's on the same
+/// splits, with standard errors over the splits.
 fn paired(data: Option<&Path>, records: &[Record]) -> Result<String> {
     let mut sets: BTreeMap<&str, BTreeMap<&str, BySplit>> = BTreeMap::new();
     for row in records {
@@ -209,20 +210,20 @@ fn paired(data: Option<&Path>, records: &[Record]) -> Result<String> {
     Ok(text)
 }
 
-/// A figure in a CSV file, where there is one.
+/// Formats a number for a CSV file; `None` becomes an empty cell.
 fn number(figure: Option<f64>) -> String {
     figure.map_or_else(String::new, |figure| figure.to_string())
 }
 
-/// What stands behind the truth: the mean of log p over the rows `judged`.
-fn of_truth(truth: &[f64], judged: &[usize]) -> Result<String> {
+/// Returns the columns after the method's for the true density: the mean of log p over the rows `judged`.
+fn truth_columns(truth: &[f64], judged: &[usize]) -> Result<String> {
     let log_p: Vec<f64> = judged.iter().map(|&row| truth[row]).collect();
     let blank = ",".repeat(HEADER.matches(',').count() - 3);
     Ok(format!("{}{blank}", Summary::new(&log_p)?.mean))
 }
 
-/// A row's figures behind its method, those of single targets being of the first one; `energy` is the split's energy
-/// model, once there is one.
+/// Fits and evaluates a method and returns its columns after the method's. Columns of a single target belong to the
+/// first target. `energy` is the split's energy model, once it is fitted.
 fn measure(
     args: &TabularArgs,
     config: &TabularConfig,
@@ -261,7 +262,7 @@ fn measure(
     Ok(format!("{},{seconds:.2}", figures.map(number).join(",")))
 }
 
-/// The mean over the splits, with its standard error, of every set and method.
+/// Returns the table of every set and method, with means over the splits and their standard errors.
 fn summary(records: &[Record], config: &TabularConfig) -> Result<String> {
     type Own<'a> = Group<'a, (&'a str, &'a str), Record>;
     let title = |key: &str| config.method(key).map_or_else(|_| key.to_owned(), |method| method.title.clone());

@@ -22,35 +22,34 @@ use crate::progress::Console;
 use crate::table_spec::{Group, TableSpec, grouped};
 use crate::workers::MOST_THREADS;
 
-/// Methods whose calibration is measured, and that the figure shows.
+/// Methods whose calibration is measured and that the figure shows.
 pub const SHOWN: [&str; 2] = ["Gaussian", "ML-IS"];
 
 /// Arguments of `ebm reproduce toy`.
 #[derive(Args)]
 pub struct ToyArgs {
-    /// Models of each method, which differ in initialisation, order and noise [default: 20, of the three slow
-    /// methods 5].
+    /// Number of models of each method, which differ in initialisation, order and noise [default: 20, and 5 for the
+    /// three slow methods].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
-    /// Only these methods, by their names in the table, separated by semicolons.
+    /// Methods, by their names in the table, separated by semicolons; by default all.
     #[arg(long, value_delimiter = ';')]
     methods: Vec<String>,
-    /// Only this problem: dataset1, of two modes and a log-normal density, or dataset2, a Gaussian of varying width;
-    /// with --data the one whose settings the methods have.
+    /// Problem to solve: dataset1, with two modes and a log-normal density, or dataset2, a Gaussian of varying width;
+    /// by default both. With --data it selects the settings of the methods.
     #[arg(long, value_parser = ["dataset1", "dataset2"])]
     problem: Option<String>,
-    /// Train on the points x,y of this CSV file, both from −3 to 3. A fifth is held out and tells how good a
-    /// model is.
+    /// CSV file with points x,y to train on, both from −3 to 3. A fifth is held out to evaluate the models.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Trainings at a time; by default one for each processor.
+    /// Number of trainings at the same time; by default one for each processor.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     threads: Option<u32>,
     #[command(flatten)]
     common: CommonArgs,
 }
 
-/// The calibration of one trained model.
+/// Calibration of one trained model.
 #[derive(Serialize)]
 struct CalibrationRow {
     dataset: &'static str,
@@ -74,7 +73,7 @@ pub fn run(args: &ToyArgs) -> Result<()> {
     if jobs.is_empty() {
         bail!("no method is left to train on this problem; leave out --methods or --problem");
     }
-    let other = args.data.as_ref().map(|_| "the expected figures are of the paper's points");
+    let other = args.data.as_ref().map(|_| "the expected figures are for the paper's points");
     let reference = args.common.reference(&configured, other)?;
     let run = fresh_run(&args.common.out, &run_name("toy", args.common.smoke))?;
     let results = train(experiment, &jobs, args.threads)?;
@@ -92,7 +91,7 @@ pub fn run(args: &ToyArgs) -> Result<()> {
     args.common.finish("toy", "paper", &run, study, reference)
 }
 
-/// The embedded experiment as the arguments change it.
+/// Loads the embedded experiment and applies the arguments.
 fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
     let mut configured: Configured<Experiment> = args.common.settings.load("figure2", args.common.smoke)?;
     let experiment = &mut configured.settings;
@@ -112,7 +111,7 @@ fn experiment(args: &ToyArgs) -> Result<Configured<Experiment>> {
     Ok(configured)
 }
 
-/// What the models are trained on.
+/// Returns the datasets that the models are trained on.
 fn datasets(args: &ToyArgs, experiment: &Experiment) -> Result<Vec<Dataset>> {
     let asked = |problem: &Problem| match (&args.problem, &args.data) {
         (Some(name), _) => problem.name() == name,
@@ -128,7 +127,7 @@ fn datasets(args: &ToyArgs, experiment: &Experiment) -> Result<Vec<Dataset>> {
     Problem::ALL.into_iter().filter(asked).map(of_problem).collect()
 }
 
-/// Trains all models, so many at a time or one for each processor, and shows how far it is.
+/// Trains all models, `threads` at the same time or one for each processor, and shows the progress.
 fn train(experiment: &Experiment, jobs: &[Job<'_>], threads: Option<u32>) -> Result<Vec<(Row, Trained)>> {
     let threads = match threads {
         Some(threads) => threads as usize,
@@ -149,7 +148,7 @@ fn train(experiment: &Experiment, jobs: &[Job<'_>], threads: Option<u32>) -> Res
     Ok(results)
 }
 
-/// The calibration of the models on a problem: its density alone can be asked for fresh points.
+/// Returns the calibration of the models on problems with a known density, from which fresh points can be drawn.
 fn calibrations(datasets: &[Dataset], results: &[(Row, Trained)]) -> Result<Vec<CalibrationRow>> {
     let mut rows = Vec::new();
     for dataset in datasets.iter().filter(|dataset| matches!(dataset.reference, Reference::Truth(_))) {
@@ -165,7 +164,7 @@ fn calibrations(datasets: &[Dataset], results: &[(Row, Trained)]) -> Result<Vec<
     Ok(rows)
 }
 
-/// The models that were trained on a dataset.
+/// Returns the models that were trained on a dataset.
 pub fn of_dataset<'a>(
     dataset: &Dataset,
     results: &'a [(Row, Trained)],
@@ -174,12 +173,12 @@ pub fn of_dataset<'a>(
     results.iter().filter(move |(row, _)| row.dataset == name)
 }
 
-/// How far a model is from what it is compared with.
+/// Returns a model's divergence from the truth, or its negative log-likelihood on held-out points.
 pub fn distance(row: &Row) -> f64 {
     row.kl.or(row.held_out_nll).unwrap_or(f64::NAN)
 }
 
-/// What figures call a dataset; what they call [`distance`], with its unit; and its name in a table.
+/// Returns a dataset's title in figures, the label of [`distance`] with its unit, and the label in tables.
 pub fn names(dataset: &Dataset) -> [&'static str; 3] {
     match dataset.reference {
         Reference::Truth(_) => [dataset.problem.title(), "KL(truth ‖ model) in nats", "KL"],
@@ -187,7 +186,7 @@ pub fn names(dataset: &Dataset) -> [&'static str; 3] {
     }
 }
 
-/// The tables of docs/toy.md: one for each dataset, and the calibration of all.
+/// Returns the tables of docs/toy.md: one for each dataset, and the calibration of all.
 fn report(
     datasets: &[Dataset],
     data: Option<&Path>,
@@ -225,7 +224,7 @@ fn report(
     Ok(text)
 }
 
-/// The distances of each method's models, and the published summary, the mean of the best quarter.
+/// Returns the table of each method's distances, with the published summary, the mean of the best quarter.
 fn divergences(name: &str, methods: Vec<Group<'_, &str, Row>>) -> Result<String> {
     let sorted = |group: &Group<'_, &str, Row>| {
         let mut distances = group.each(distance);
@@ -244,7 +243,7 @@ fn divergences(name: &str, methods: Vec<Group<'_, &str, Row>>) -> Result<String>
         .render(methods)
 }
 
-/// Calibration on fresh points: mean ± sample standard deviation over models.
+/// Returns the table of the calibration on fresh points, as means ± sample standard deviations over models.
 fn calibration_table(rows: &[CalibrationRow]) -> Result<String> {
     type Own<'a> = Group<'a, (&'static str, &'a str), CalibrationRow>;
     TableSpec::new()
@@ -267,21 +266,21 @@ fn csv_files(run: &Path, rows: &[&Row], calibrations: &[CalibrationRow]) -> Resu
         .text("dataset", |row: &&Row| row.dataset)
         .text("method", |row| row.method.clone())
         .text("seed", |row| row.seed)
-        .full("kl", |row| row.kl)
-        .full("held_out_nll", |row| row.held_out_nll)
-        .full("train_seconds", |row| row.train_seconds)
-        .full("final_loss", |row| row.final_loss)
+        .exact("kl", |row| row.kl)
+        .exact("held_out_nll", |row| row.held_out_nll)
+        .exact("train_seconds", |row| row.train_seconds)
+        .exact("final_loss", |row| row.final_loss)
         .write_csv(&run.join("results.csv"), rows)?;
     TableSpec::measured()
         .text("dataset", |row: &CalibrationRow| row.dataset)
         .text("method", |row| row.method.clone())
         .text("seed", |row| row.seed)
-        .full("nll", |row| row.figures.nll)
-        .full("crps", |row| row.figures.crps)
-        .full("ece", |row| row.figures.ece)
-        .full("coverage", |row| row.figures.coverage)
-        .full("width", |row| row.figures.width)
-        .full("conformal_coverage", |row| row.figures.conformal_coverage)
-        .full("conformal_width", |row| row.figures.conformal_width)
+        .exact("nll", |row| row.figures.nll)
+        .exact("crps", |row| row.figures.crps)
+        .exact("ece", |row| row.figures.ece)
+        .exact("coverage", |row| row.figures.coverage)
+        .exact("width", |row| row.figures.width)
+        .exact("conformal_coverage", |row| row.figures.conformal_coverage)
+        .exact("conformal_width", |row| row.figures.conformal_width)
         .write_csv(&run.join("calibration.csv"), calibrations)
 }

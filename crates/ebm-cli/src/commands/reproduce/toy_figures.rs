@@ -1,4 +1,4 @@
-//! The figures of `ebm reproduce toy`.
+//! Figures of `ebm reproduce toy`.
 
 use std::path::Path;
 
@@ -12,20 +12,20 @@ use ebm_toy::{Dataset, Points, Problem, Reference, Row, Trained};
 use super::toy::{SHOWN, distance, names, of_dataset};
 use crate::table_spec::grouped;
 
-/// Columns of a panel's density over x.
+/// Number of columns of a panel's density over x.
 const COLUMNS: usize = 360;
-/// Points on y, of which the panels show the part in [`SHOWN_Y`].
+/// Number of grid points on y. Panels show the part in [`SHOWN_Y`].
 const ROWS: usize = 481;
-/// The range of y in the published figure.
+/// Range of y in the published figure.
 const SHOWN_Y: [f64; 2] = [-1.5, 1.5];
-/// Where one density is shown as a curve: two modes in the first problem.
+/// x at which a density is drawn as a curve. The first problem has two modes there.
 const CURVE_X: f64 = -1.5;
 const CURVE_POINTS: usize = 2401;
-/// KL of the best Gaussian for each x of the first problem, which no Gaussian model can beat.
+/// KL divergence of the best Gaussian for each x of the first problem, which no Gaussian model can beat.
 const BEST_GAUSSIAN: f64 = 0.69995;
 
-/// For each dataset: the true density, where it is known, beside those of the models of the first seed, and
-/// the distances by method and seed.
+/// Draws, for each dataset, the true density, if it is known, beside the densities of the first seed's models, and the
+/// distances by method and seed.
 pub fn figures(run: &Path, datasets: &[Dataset], results: &[(Row, Trained)]) -> Result<()> {
     for dataset in datasets {
         density_maps(run, dataset, results)?;
@@ -48,7 +48,7 @@ pub fn figures(run: &Path, datasets: &[Dataset], results: &[(Row, Trained)]) -> 
 
 fn density_maps(run: &Path, dataset: &Dataset, results: &[(Row, Trained)]) -> Result<()> {
     let problem = matches!(dataset.reference, Reference::Truth(_)).then_some(dataset.problem);
-    // Points of one's own may be anywhere in the range.
+    // Points given by the user may be anywhere in the range.
     let shown_y = if problem.is_some() { SHOWN_Y } else { RANGE };
     let x = Grid::new(RANGE[0], RANGE[1], COLUMNS)?.points();
     let y = Grid::new(RANGE[0], RANGE[1], ROWS)?;
@@ -89,7 +89,7 @@ fn density_maps(run: &Path, dataset: &Dataset, results: &[(Row, Trained)]) -> Re
     Ok(())
 }
 
-/// p(y | x) at one x: the model's beside the true one, with the model's 90 % highest-density region.
+/// Draws p(y | x) at one x: the model's beside the true one, with the model's 90 % highest-density region.
 fn curves(run: &Path, problem: Problem, trained: &Trained) -> Result<()> {
     let y = Grid::new(RANGE[0], RANGE[1], CURVE_POINTS)?;
     let points = y.points();
@@ -111,7 +111,7 @@ fn curves(run: &Path, problem: Problem, trained: &Trained) -> Result<()> {
     Ok(())
 }
 
-/// The model's normalised density at the points of `y` that are shown, for each x.
+/// Returns the model's normalised density at the shown points of `y`, for each x.
 fn density(trained: &Trained, x: &[f64], y: &Grid, shown: impl Fn(f64) -> bool) -> Result<Vec<Vec<f64>>> {
     let densities = trained.densities(x, y)?.into_iter().map(|density| {
         let pairs = y.points().into_iter().zip(density.log_prob_values().to_vec());

@@ -12,9 +12,9 @@ use ebm_synth::videos::VideoConfig;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Annotated, Options, StillsData, Test, missing, paper, stills};
 
-use super::common::{About, Place, Reproduction, Scale, Study, TaskArgs};
+use super::common::{Description, Reproduction, Scale, Study, StudyRun, TaskArgs};
 use super::tracking_tables::{success, tables};
-use crate::commands::say_left_out;
+use crate::commands::report_left_out;
 use crate::progress::Console;
 
 /// Arguments of `ebm reproduce tracking`.
@@ -22,24 +22,24 @@ use crate::progress::Console;
 pub struct TrackingArgs {
     #[command(flatten)]
     task: TaskArgs,
-    /// The supplement's ablation instead of Table 3: of the standard deviations of Eq. 5.
+    /// Run the supplement's ablation of Eq. 5's standard deviations instead of Table 3.
     #[arg(long, value_parser = ["sigma"])]
     ablation: Option<String>,
-    /// Which methods of Table 3, by key; all of them by default.
+    /// Methods of Table 3, by key; by default all.
     #[arg(long, value_delimiter = ',')]
     methods: Vec<String>,
-    /// Stills: images to learn from, a COCO file of annotations and the folder of its images. May be given
-    /// several times.
+    /// Scale stills: training images, as a COCO annotation file and the folder of its images. May be given several
+    /// times.
     #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
     stills: Vec<Annotated>,
-    /// Stills: images to measure boxes on meanwhile and to choose step lengths on, likewise.
+    /// Scale stills: images to evaluate boxes and to choose step lengths on, given like --stills.
     #[arg(long, value_name = "ANNOTATIONS=IMAGES", value_parser = parse_annotated)]
     held_out: Vec<Annotated>,
-    /// The backbone's weights, a ResNet's or an EfficientNet-Lite0's, instead of the ResNet-18 among the weights;
-    /// where there is none, mini and stills take the EfficientNet-Lite0 in this program.
+    /// Weights of the backbone, a ResNet or EfficientNet-Lite0, instead of the ResNet-18 among the weights. If there is
+    /// none, mini and stills take the EfficientNet-Lite0 in this program.
     #[arg(long, value_name = "FILE")]
     backbone: Option<PathBuf>,
-    /// Mini, stills: a folder of sequences laid out like OTB to measure on as well.
+    /// Scales mini and stills: folder of sequences laid out like OTB to evaluate on as well.
     #[arg(long)]
     sequences: Option<PathBuf>,
 }
@@ -54,8 +54,8 @@ fn parse_annotated(text: &str) -> Result<Annotated, String> {
 impl Reproduction for TrackingArgs {
     type Config = ExperimentConfig;
 
-    fn about(&self) -> About<'_> {
-        About {
+    fn description(&self) -> Description<'_> {
+        Description {
             name: "tracking",
             run: if self.ablation.is_some() { "tracking-sigma" } else { "tracking" },
             args: &self.task,
@@ -89,22 +89,22 @@ impl Reproduction for TrackingArgs {
                 self.methods.iter().map(|key| Ok(config.method(key)?.clone())).collect::<Result<_>>()?;
         }
         if self.ablation.is_some() {
-            return Ok(Some("the settings state what to expect of Table 3 alone"));
+            return Ok(Some("the settings have expected figures for Table 3 only"));
         }
         let other = self.backbone.is_some() || (scale != Scale::Paper && self.given_backbone().1.is_none());
-        let reason = "the configuration's figures are of ImageNet's ResNet-18; see docs/weights.md";
+        let reason = "the configuration's expected figures are for ImageNet's ResNet-18; see docs/weights.md";
         Ok((self.task.config.is_none() && other).then_some(reason))
     }
 
-    fn study(&self, config: &ExperimentConfig, at: &Place<'_>, progress: &mut Console) -> Result<Study> {
+    fn study(&self, config: &ExperimentConfig, run: &StudyRun<'_>, progress: &mut Console) -> Result<Study> {
         let options = Options {
-            backbone: self.backbone(at.run)?,
+            backbone: self.backbone(run.folder)?,
             seeds: self.task.seeds,
-            run: at.run.to_owned(),
+            run: run.folder.to_owned(),
             resume: self.task.resume.is_some(),
-            device: at.device.clone(),
+            device: run.device.clone(),
         };
-        let found = match at.scale {
+        let found = match run.scale {
             Scale::Paper => paper(config, &options, &self.task.datasets, self.ablation.is_some(), progress)?,
             _ => stills(config, &options, &self.data()?, progress)?,
         };
@@ -113,7 +113,7 @@ impl Reproduction for TrackingArgs {
         }
         let (title, appendix) = match &self.ablation {
             None => {
-                success(at.run, config, &found)?;
+                success(run.folder, config, &found)?;
                 ("Table 3", "\n![success](success.png)\n")
             }
             Some(_) => ("The proposal's standard deviations", ""),
@@ -121,7 +121,7 @@ impl Reproduction for TrackingArgs {
         Ok(Study {
             title,
             document: serde_json::to_value(&found)?,
-            tables: tables(self.ablation.is_some(), config, &found, at.scale == Scale::Paper)?,
+            tables: tables(self.ablation.is_some(), config, &found, run.scale == Scale::Paper)?,
             appendix,
             files: "trained modules, figures",
         })
@@ -129,13 +129,14 @@ impl Reproduction for TrackingArgs {
 }
 
 impl TrackingArgs {
-    /// The folder in which a ResNet-18 is looked for, and the weights of the backbone: those that were given, or its.
+    /// Returns the folder in which a ResNet-18 is looked for, and the backbone's weights: the given ones, or the
+    /// folder's.
     fn given_backbone(&self) -> (PathBuf, Option<PathBuf>) {
         let (folder, file) = self.task.weights(resnet18);
         (folder, self.backbone.clone().or(file))
     }
 
-    /// The weights of the backbone: where there are none those in this program, which go into the run.
+    /// Returns the weights of the backbone. If there are none, the weights in this program are written into the run.
     fn backbone(&self, run: &Path) -> Result<PathBuf> {
         if let (_, Some(path)) = self.given_backbone() {
             return Ok(path);
@@ -147,14 +148,14 @@ impl TrackingArgs {
         Ok(path)
     }
 
-    /// What is learned from and measured on at every scale but the paper's.
+    /// Returns the data for training and evaluation at every scale but the paper's.
     fn data(&self) -> Result<StillsData> {
         let real = match &self.sequences {
             Some(root) => {
                 let found = Dataset::Otb100
                     .load(root, &SequenceOptions::benchmark())
                     .with_context(|| format!("the sequences in {}", root.display()))?;
-                say_left_out(&found.quarantine);
+                report_left_out(&found.quarantine);
                 let (name, convention) = ("real".to_owned(), Convention::pytracking());
                 vec![Test { name, sequences: found.sequences, convention }]
             }
@@ -174,7 +175,7 @@ impl TrackingArgs {
     }
 }
 
-/// The ResNet-18 in the folder `weights`: the first file by name that begins with `resnet18` and ends with
+/// Returns the ResNet-18 in the folder `weights`: the first file by name that begins with `resnet18` and ends with
 /// `.safetensors` or `.pth`.
 fn resnet18(weights: &Path) -> Option<PathBuf> {
     let paths = weights.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));

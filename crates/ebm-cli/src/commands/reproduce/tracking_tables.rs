@@ -1,4 +1,4 @@
-//! The tables of `ebm reproduce tracking`, and its figure.
+//! Tables of `ebm reproduce tracking`, and its figure.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use ebm_plot::LinePlot;
 use ebm_track::config::ExperimentConfig;
 use ebm_track::reproduce::{Comparison, HeldOutRow, Row};
 
-use crate::table_spec::{Group, TableSpec, grouped, joined, of_each};
+use crate::table_spec::{Group, TableSpec, group_by_key, grouped, joined};
 
-/// `success.svg` and `.png`, Figure 3b, of the first dataset.
+/// Draws Figure 3b for the first dataset, as `success.svg` and `success.png`.
 pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> Result<()> {
     let Some(first) = outcome.curves.first() else { return Ok(()) };
     let own = outcome.curves.iter().filter(|curve| curve.dataset == first.dataset);
@@ -31,7 +31,7 @@ pub fn success(run: &Path, config: &ExperimentConfig, outcome: &Comparison) -> R
     Ok(())
 }
 
-/// All tables as Markdown; with the paper's figures beside those of paper scale.
+/// Returns all tables as Markdown. Results at paper scale have the paper's beside them.
 pub fn tables(
     is_ablation: bool,
     config: &ExperimentConfig,
@@ -55,12 +55,12 @@ pub fn tables(
     Ok(text)
 }
 
-/// The rows of a method with its title and three figures of the paper: OP50, OP75 and AUC.
+/// Rows of a method, with its title and three results of the paper: OP50, OP75 and AUC.
 type Line<'a> = Group<'a, (String, [Option<f64>; 3]), Row>;
 
-/// The methods on a dataset; the paper's figures are those on UAV123.
+/// Returns the table of the methods on a dataset. The paper's results are on UAV123.
 fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result<String> {
-    let own = of_each(&config.methods, rows.iter().copied(), |method, row| row.method == method.key);
+    let own = group_by_key(&config.methods, rows.iter().copied(), |method, row| row.method == method.key);
     let own = own.into_iter().map(|Group { key, rows }| {
         let paper = key.published.map_or([None; 3], |published| published.uav123.map(Some));
         Group { key: (key.title.clone(), paper), rows }
@@ -79,7 +79,7 @@ fn methods(config: &ExperimentConfig, rows: &[&Row], with_paper: bool) -> Result
     table.render(own)
 }
 
-/// The boxes that no module learned from, before and after refinement.
+/// Returns the table of held-out boxes before and after refinement.
 fn held_out(outcome: &Comparison) -> Result<String> {
     let with_error = |mean: f64, error: Option<f64>| match error {
         Some(error) => format!("{:.2} ± {:.2}", 100.0 * mean, 100.0 * error),
@@ -96,9 +96,9 @@ fn held_out(outcome: &Comparison) -> Result<String> {
         .render(&outcome.held_out)
 }
 
-/// The supplement's ablation, whose figures are those on OTB-100 and NFS together.
+/// Returns the table of the supplement's ablation. The paper's results are on OTB-100 and NFS together.
 fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<String> {
-    let groups = of_each(&config.ablation, rows.iter().copied(), |ablated, row| {
+    let groups = group_by_key(&config.ablation, rows.iter().copied(), |ablated, row| {
         config.method(&row.method).is_ok_and(|method| method.title == joined(&ablated.sigmas, ", "))
     });
     let lines = groups
@@ -113,7 +113,7 @@ fn sigma(config: &ExperimentConfig, rows: &[&Row]) -> Result<String> {
         .render(lines)
 }
 
-/// The paper's Table 3, every tracker a row. TrackingNet's figures come from its server alone.
+/// Returns the paper's Table 3, with a row for each tracker. TrackingNet's results come from its server.
 fn paper(config: &ExperimentConfig) -> Result<String> {
     let rivals = config.rivals.iter().map(|rival| {
         let uav123 = [rival.uav123.op50, rival.uav123.op75, rival.uav123.auc];

@@ -15,17 +15,18 @@ use super::images::CommonArgs;
 pub struct DetectorArgs {
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Weights of the body (a ResNet by torchvision's names, or EfficientNet-Lite0 as published, which the
-    /// configuration says); it is frozen then.
+    /// Weights of the body (a ResNet with torchvision's names, or EfficientNet-Lite0 as published, as the configuration
+    /// says). The body is frozen then.
     #[arg(long)]
     body: Option<PathBuf>,
-    /// Take what --body has of the body, and draw and train the rest; else every name must be there.
+    /// Accept weights with a part of the body. The rest is initialised and trained. By default every name must be
+    /// there.
     #[arg(long, requires = "body", conflicts_with = "cache")]
     partial_body: bool,
 }
 
 impl DetectorArgs {
-    /// The training that they ask for.
+    /// Returns the training that the arguments describe.
     pub fn training(&self) -> Result<DetectorTraining> {
         Ok(DetectorTraining {
             config: self.common.config(None)?,
@@ -45,16 +46,16 @@ pub struct BranchArgs {
     /// Weights of the detector.
     #[arg(long)]
     detector: PathBuf,
-    /// The method, by the key that result files use: ebm, iou_net, gaussian, mixture4, …
+    /// Method, by its key in result files: ebm, iou_net, gaussian, mixture4, …
     #[arg(long, default_value = "ebm")]
     method: String,
-    /// The factor of a confidence's configured step lengths; then none is chosen, and no image held out.
+    /// Factor of a confidence's configured step lengths. Then none is chosen, and no image is held out.
     #[arg(long, conflicts_with = "val_annotations")]
     step_factor: Option<f64>,
 }
 
 impl BranchArgs {
-    /// The training that they ask for.
+    /// Returns the training that the arguments describe.
     pub fn training(&self) -> Result<BranchTraining> {
         Ok(BranchTraining {
             config: self.common.config(Some(&self.detector))?,
@@ -71,26 +72,25 @@ impl BranchArgs {
 pub struct RefinerArgs {
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Weights of the body, trained on ImageNet: a ResNet's, its normalisation folded into the convolutions, or with
-    /// --config refiner_lite0 those of EfficientNet-Lite0 as they are published. Or a refiner of the same
-    /// network, whose training goes on from there.
+    /// Weights of the body, trained on ImageNet: a ResNet with its normalisation folded into the convolutions, or
+    /// EfficientNet-Lite0 as published with --config refiner_lite0. A refiner of the same network is trained further.
     #[arg(long)]
     body: PathBuf,
-    /// A detector's boxes on the validation images, as a COCO result file: the step lengths with the best AP
-    /// of these are chosen, and intervals and scores calibrated by them, as `ebm calibrate refiner` does. Without it
-    /// moved annotated boxes stand in for them.
+    /// COCO result file with a detector's boxes on the validation images. They choose the step lengths with the best
+    /// AP, and calibrate intervals and scores, as `ebm calibrate refiner` does. By default moved annotated boxes are
+    /// used instead.
     #[arg(long, requires = "val_annotations")]
     results: Option<PathBuf>,
-    /// Tell the classes apart: f of a box is then of its class.
+    /// Let f depend on the class of a box.
     #[arg(long)]
     per_class: bool,
-    /// The factor of the configured step lengths; then none is chosen, and no image held out.
+    /// Factor of the configured step lengths. Then none is chosen, and no image is held out.
     #[arg(long, conflicts_with_all = ["val_annotations", "results"])]
     step_factor: Option<f64>,
 }
 
 impl RefinerArgs {
-    /// The training that they ask for.
+    /// Returns the training that the arguments describe.
     pub fn training(&self) -> Result<RefinerTraining> {
         let mut config: RefinerConfig = self.common.run.settings("refiner")?;
         self.common.change(&mut config.training);

@@ -1,4 +1,4 @@
-//! `ebm train age` and `ebm train head-pose`: a network on one's own faces, end to end.
+//! `ebm train age` and `ebm train head-pose`: a network trained end to end on the user's faces.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,18 @@ use ebm_face::training::{FaceSource, FaceTraining};
 
 use super::run::RunArgs;
 
-/// Arguments of both, of which `images` differ.
+/// Arguments of both commands, with `images` for the task's data.
 #[derive(Args)]
 pub struct FaceArgs<I: Args> {
     #[command(flatten)]
     pub run: RunArgs,
-    /// The method, by its key in the settings: a baseline such as gaussian or direct_l2, or ebm.
+    /// Method, by its key in the settings: a baseline such as gaussian or direct_l2, or ebm.
     #[arg(long, default_value = ENERGY)]
     method: String,
-    /// Pretrained weights of the trunk, of the kind that the settings name; without them it begins with drawn ones.
+    /// Pretrained weights of the backbone that the settings name. By default its weights are initialised at random.
     #[arg(long)]
     trunk: Option<PathBuf>,
-    /// The share of the images that is kept for validation.
+    /// Fraction of the images that is held out for validation.
     #[arg(long, default_value_t = 0.1)]
     validation: f64,
     #[command(flatten)]
@@ -29,21 +29,21 @@ pub struct FaceArgs<I: Args> {
 
 /// Images of faces with their targets.
 pub trait FaceImages: Args {
-    /// The name of the embedded settings.
+    /// Name of the embedded settings.
     const SETTINGS: &'static str;
 
-    /// Where they are.
+    /// Returns the source of the images.
     fn source(&self) -> Result<FaceSource>;
 }
 
 /// Images with ages.
 #[derive(Args)]
 pub struct AgeImages {
-    /// The directory of the images.
+    /// Folder of the images.
     #[arg(long)]
     pub images: PathBuf,
-    /// CSV with the columns file and age, or age less 21 as Cao et al. have it; without it, every image of the directory
-    /// with the age in its name.
+    /// CSV with the columns file and age, or age less 21 as in Cao et al. By default every image in the folder, with
+    /// the age in its name.
     #[arg(long)]
     pub split: Option<PathBuf>,
 }
@@ -59,20 +59,20 @@ impl FaceImages for AgeImages {
 /// Images with poses.
 #[derive(Args)]
 pub struct PoseImages {
-    /// Images and poses as FSA-Net's BIWI files have them.
+    /// File with images and poses in the format of FSA-Net's BIWI files.
     #[arg(long, required_unless_present = "split", conflicts_with = "split")]
     npz: Option<PathBuf>,
-    /// The directory of the images of --split.
+    /// Folder of the images of --split.
     #[arg(long, requires = "split")]
     images: Option<PathBuf>,
-    /// CSV with the column file and one of each coordinate: yaw, pitch and roll, or with Pointing'04's settings pan and
-    /// tilt; in degrees.
+    /// CSV with the column file and a column for each coordinate in degrees: yaw, pitch and roll, or pan and tilt with
+    /// Pointing'04's settings.
     #[arg(long, requires = "images")]
     split: Option<PathBuf>,
 }
 
 impl PoseImages {
-    /// What was given, for messages.
+    /// Returns the given file, for messages.
     pub fn given(&self) -> Option<&Path> {
         self.npz.as_deref().or(self.split.as_deref())
     }
@@ -93,7 +93,7 @@ impl FaceImages for PoseImages {
 }
 
 impl<I: FaceImages> FaceArgs<I> {
-    /// What they ask for.
+    /// Returns the training that the arguments describe.
     pub fn training(&self) -> Result<FaceTraining> {
         Ok(FaceTraining {
             config: self.run.settings(I::SETTINGS)?,

@@ -1,4 +1,4 @@
-//! The annotated images that a detector, a branch or a refiner is trained on and judged by.
+//! Arguments that name the annotated images for the training and validation of a detector, a branch or a refiner.
 
 use std::path::{Path, PathBuf};
 
@@ -19,22 +19,21 @@ use crate::workers::WorkersArgs;
 pub struct CommonArgs {
     #[command(flatten)]
     data: DataArgs,
-    /// COCO annotations of the images by which the best network is kept and a confidence's step lengths are
-    /// chosen; without them the split valid of --data. Where there is neither, every fifth training image is
-    /// held out for a confidence.
+    /// COCO annotations of the validation images, which choose the best network and a confidence's step lengths. By
+    /// default the split valid of --data. Without either, every fifth training image is held out for a confidence.
     #[arg(long, requires = "val_images")]
     val_annotations: Option<PathBuf>,
-    /// Their images.
+    /// Folder of the images of --val-annotations.
     #[arg(long, requires = "val_annotations")]
     val_images: Option<PathBuf>,
-    /// Updates, in place of the configuration's, at least 1; milestones move in proportion.
+    /// Number of updates, instead of the configuration's. Milestones move in proportion.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
-    /// Images per update, in place of the configuration's; several processes share them equally.
+    /// Images per update, instead of the configuration's. Several processes share them equally.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: Option<u32>,
-    /// Compute the frozen layers once per image and keep the result in memory: of the mirrored images too
-    /// where they are a body's; for a branch no image is mirrored then.
+    /// Compute the frozen layers once per image and keep the result in memory. A body's results are also kept for
+    /// mirrored images. A branch is then trained without mirrored images.
     #[arg(long)]
     pub cache: bool,
     #[command(flatten)]
@@ -43,34 +42,34 @@ pub struct CommonArgs {
     workers: WorkersArgs,
 }
 
-/// Which images, and how many of them may be defective.
+/// Training images, and the fraction of them that may be defective.
 #[derive(Args)]
 struct DataArgs {
-    /// A folder of annotated images in COCO's, Pascal VOC's or YOLO's form, which is recognised; of its
-    /// splits, train is trained on and valid chooses a step length.
+    /// Folder of annotated images in COCO's, Pascal VOC's or YOLO's format, which is detected. Its split train is
+    /// trained on, and valid chooses a step length.
     #[arg(long, value_name = "FOLDER", required_unless_present = "annotations")]
     data: Option<PathBuf>,
-    /// COCO annotation file. It and --images may be given several times, in pairs: all are trained on.
+    /// COCO annotation file. It and --images may be given several times, in pairs, to train on all of them.
     #[arg(long, conflicts_with = "data", requires = "images")]
     annotations: Vec<PathBuf>,
-    /// Its images.
+    /// Folder of the images of --annotations.
     #[arg(long, requires = "annotations")]
     images: Vec<PathBuf>,
-    /// Only the first so many images, by id.
+    /// Train only on the first LIMIT images, by id.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Which part of the samples may be defective, 0 to 1: they are left out.
+    /// Fraction of samples that may be defective, 0 to 1. They are left out.
     #[arg(long, value_name = "FRACTION", default_value_t = Tolerance::default().max_bad_fraction)]
     max_bad_fraction: f64,
-    /// Where defective samples are listed, a JSON object a line; images that cannot be decoded in a file of
-    /// this name with `.images` at its end.
+    /// File for a list of defective samples, one JSON object in each line. Images that cannot be decoded are listed in
+    /// a file with this name followed by `.images`.
     #[arg(long, value_name = "FILE")]
     defects: Option<PathBuf>,
 }
 
 impl CommonArgs {
-    /// The configuration that is given, or else that of the detector's file, or else mini, with the changes
-    /// of the command line.
+    /// Returns the given configuration, or the one in the detector's file, or mini, with the changes of the command
+    /// line.
     pub fn config(&self, detector: Option<&Path>) -> Result<ExperimentConfig> {
         let mut config: ExperimentConfig = match (&self.run.config, detector) {
             (None, Some(detector)) => {
@@ -85,7 +84,7 @@ impl CommonArgs {
         Ok(config)
     }
 
-    /// Makes a training as long, and its batches as large, as is asked for.
+    /// Sets the number of updates and the batch size, if they are given.
     pub fn change(&self, training: &mut TrainingConfig) {
         if let Some(steps) = self.steps {
             training.set_steps(steps as usize);
@@ -93,7 +92,7 @@ impl CommonArgs {
         training.batch_size = self.batch_size.map_or(training.batch_size, |size| size as usize);
     }
 
-    /// The training's images, seed, and `file`.
+    /// Returns the training's options. The result is written to `file`.
     pub fn options(&self, file: PathBuf) -> Result<TrainingOptions> {
         let DataArgs { data, annotations, images, limit, max_bad_fraction, defects } = &self.data;
         let (files, folders) = (annotations.len(), images.len());

@@ -1,4 +1,4 @@
-//! `ebm train`: the same course for every task, [`ebm_experiment::train`].
+//! `ebm train`: runs [`ebm_experiment::train`] for every task.
 
 mod detection;
 pub mod face;
@@ -19,22 +19,21 @@ use crate::signals::Signals;
 use crate::{exit, parallel};
 use run::RunArgs;
 
-/// What to train.
+/// Models that can be trained.
 #[derive(Subcommand)]
 pub enum Train {
-    /// Faster-RCNN: all of it, or all but a body with given weights.
+    /// Faster-RCNN, as a whole or without a body whose weights are given.
     Detector(detection::DetectorArgs),
-    /// What a method adds to a trained detector: a confidence branch, or a density in the place of the
-    /// regression.
+    /// A method's branch of a trained detector: a confidence, or a density instead of the box regression.
     #[command(alias = "confidence")]
     Branch(detection::BranchArgs),
-    /// A network of its own that places other detectors' boxes.
+    /// A separate network that refines other detectors' boxes.
     Refiner(detection::RefinerArgs),
-    /// The box module of a tracker, on one's own sequences.
+    /// The box module of a tracker, on your sequences.
     Tracker(tracker::TrackerArgs),
-    /// A network of ages, on one's own faces.
+    /// A network for ages, on your faces.
     Age(face::FaceArgs<face::AgeImages>),
-    /// A network of head poses, on one's own faces.
+    /// A network for head poses, on your faces.
     HeadPose(face::FaceArgs<face::PoseImages>),
 }
 
@@ -49,7 +48,7 @@ pub fn run(command: Train, signals: &Signals) -> Result<()> {
     }
 }
 
-/// Trains as `own` says; standard output names the `result`.
+/// Trains with the arguments `own`, and prints the path that `result` returns.
 fn start<T: Training<Error: Into<Error>>>(
     own: &RunArgs,
     mut training: T,
@@ -62,7 +61,7 @@ fn start<T: Training<Error: Into<Error>>>(
         progress = progress.silent();
     }
     let mut session = Session { group: &group, device: &device, progress: &mut progress };
-    let trained = course(own, &mut training, &mut session);
+    let trained = run_training(own, &mut training, &mut session);
     let is_done = trained.is_ok() && group.is_first();
     parallel::end(&group, trained)?;
     if is_done {
@@ -71,7 +70,7 @@ fn start<T: Training<Error: Into<Error>>>(
     Ok(())
 }
 
-fn course<T: Training<Error: Into<Error>>>(
+fn run_training<T: Training<Error: Into<Error>>>(
     own: &RunArgs,
     training: &mut T,
     session: &mut Session<'_>,
@@ -88,7 +87,7 @@ fn course<T: Training<Error: Into<Error>>>(
     Ok(())
 }
 
-/// What to do where the disk is full; other errors speak for themselves.
+/// Adds advice to an error from a full disk. Other errors stay as they are.
 fn no_space(error: Error, run: &Path) -> Error {
     let is_of_memory = error.chain().any(|cause| cause.to_string().contains("OUT_OF_MEMORY"));
     if is_of_memory || !exit::is_of_resources(&error) || error.to_string().starts_with("no space for") {

@@ -1,4 +1,4 @@
-//! What the trainings of all tasks are asked for.
+//! Arguments that the trainings of all tasks share.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::commands::settings::SettingsArgs;
 use crate::device::DeviceArgs;
 use crate::parallel::EngineArgs;
 
-/// Settings, place and devices of a training.
+/// Settings, folder and devices of a training.
 #[derive(Args, Clone)]
 pub struct RunArgs {
     /// Settings instead of the task's own: an embedded configuration, or a TOML file, which may extend one.
@@ -24,17 +24,17 @@ pub struct RunArgs {
     /// Seed.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Directory of the run; must not hold one yet, unless it is resumed.
+    /// Folder of the run; must not hold a run, except with --resume.
     #[arg(long)]
     pub run: PathBuf,
-    /// Go on where the run stopped, whatever stopped it; on the CPU the result has the same bytes as without
-    /// the stop. A run that is over goes on too, where it is made longer.
+    /// Continue where the run stopped. On the CPU the result has the same bytes as without the stop. A finished run
+    /// continues too if it is made longer.
     #[arg(long)]
     pub resume: bool,
-    /// Steps between checkpoints.
+    /// Number of steps between checkpoints.
     #[arg(long, default_value_t = RunSpec::CHECKPOINT_EVERY)]
     checkpoint_every: usize,
-    /// Steps between validations, after which the best network is kept; 0: at the end alone.
+    /// Number of steps between validations, which keep the best network; 0 validates only at the end.
     #[arg(long, default_value_t = 500)]
     validate_every: usize,
     #[command(flatten)]
@@ -46,12 +46,12 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// The settings, the embedded ones of the name `own` unless others are given.
+    /// Loads the given settings, or by default the embedded ones named `own`.
     pub fn settings<S: Settings>(&self, own: &str) -> Result<S> {
         Ok(self.settings.load(self.config.as_deref().unwrap_or(own), false)?.settings)
     }
 
-    /// Where the training keeps its files.
+    /// Returns the run in which the training keeps its files.
     pub fn place(&self) -> Result<Run<'_>> {
         let root = self.run.parent().unwrap_or(Path::new("."));
         let name = self.run.file_name().and_then(|name| name.to_str());

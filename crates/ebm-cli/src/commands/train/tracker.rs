@@ -1,4 +1,4 @@
-//! `ebm train tracker`: a box module on one's own sequences.
+//! `ebm train tracker`: a box module trained on the user's sequences.
 
 use std::path::PathBuf;
 
@@ -14,22 +14,22 @@ use super::run::RunArgs;
 pub struct TrackerArgs {
     #[command(flatten)]
     pub run: RunArgs,
-    /// A folder of sequences laid out like OTB: a folder each, with img/ and groundtruth_rect.txt.
+    /// Folder of sequences laid out like OTB: a folder for each, with img/ and groundtruth_rect.txt.
     #[arg(long)]
     sequences: PathBuf,
-    /// Weights of the backbone, a ResNet-18 by torchvision's names; it stays as it is.
+    /// Weights of the backbone, a ResNet-18 with torchvision's names. It is frozen.
     #[arg(long)]
     backbone: PathBuf,
-    /// The method, by its key in the settings: ebm, atom or atom_star.
+    /// Method, by its key in the settings: ebm, atom or atom_star.
     #[arg(long, default_value = ExperimentConfig::ENERGY)]
     method: String,
-    /// The share of the sequences that is kept for validation.
+    /// Fraction of the sequences that is held out for validation.
     #[arg(long, default_value_t = 0.1)]
     validation: f64,
 }
 
 impl TrackerArgs {
-    /// The training that was asked for.
+    /// Returns the training that the arguments describe.
     pub fn training(&self) -> Result<TrackerTraining> {
         Ok(TrackerTraining {
             config: self.run.settings("mini")?,

@@ -1,4 +1,4 @@
-//! What is shown of a training while it goes on: its report as a page, its curves for TensorBoard.
+//! Shows a running training: its report as a page, and its curves for TensorBoard.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use clap::Args;
 use ebm_web::report::{Follower, Run, page, waiting};
 use ebm_web::server::{Answer, Call, Refusal, Server, Site, html, json};
 
-/// How a training is watched.
+/// Arguments for watching a training.
 #[derive(Args, Clone)]
 pub struct WatchArgs {
-    /// Serve the report of the run while it goes on, as `ebm report` makes it, at an address of this machine that is printed;
-    /// PORT is one of 127.0.0.1, any that is free without it.
+    /// Serve the report of the run while it trains, as `ebm report` makes it. The address is printed. PORT is a port of
+    /// 127.0.0.1, by default any free one.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     watch: Option<u16>,
-    /// Write the curves for TensorBoard too, into the folder tensorboard of the run.
+    /// Also write the curves for TensorBoard, into the run's folder tensorboard.
     #[arg(long)]
     tensorboard: bool,
 }
 
-/// Seconds between two looks at the page, at least; a page that takes long is asked for less often.
+/// Smallest number of seconds between two reloads of the page. A page that takes longer to make is reloaded less often.
 const RELOAD: u32 = 5;
-/// Share of the time that making the page may take.
+/// Largest fraction of the time for making the page.
 const SHARE: f64 = 0.05;
-/// Time between two looks at the logs for TensorBoard.
+/// Time between two reads of the logs for TensorBoard.
 const FOLLOW: Duration = Duration::from_secs(2);
-/// How soon it is noticed that the training is over.
+/// Largest delay until the end of the training is noticed.
 const NOTICE: Duration = Duration::from_millis(100);
 
-/// Threads beside a training, which end with it.
+/// Threads that watch a training and end with it.
 pub struct Watch {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl WatchArgs {
-    /// Begins to watch the run in this folder, which need not be there yet.
+    /// Starts to watch the run in this folder, which need not exist yet.
     pub fn begin(&self, run: &Path) -> Result<Watch> {
         let mut watch = Watch { over: Arc::default(), threads: Vec::new() };
         if let Some(port) = self.watch {
@@ -61,13 +61,13 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A thread that has panicked has said so.
+            // A thread that panicked has printed its message already.
             let _ = thread.join();
         }
     }
 }
 
-/// Writes what the logs gain, once more when the training is over.
+/// Writes new entries of the logs for TensorBoard until the training is over, and once after that.
 fn follow(mut follower: Follower, over: &AtomicBool) {
     loop {
         let was_over = over.load(Ordering::Relaxed);
@@ -86,7 +86,7 @@ fn follow(mut follower: Follower, over: &AtomicBool) {
     }
 }
 
-/// The report of a run, made when somebody asks.
+/// Site with the report of a run, which is made for each request.
 struct Report {
     run: PathBuf,
     name: String,
@@ -96,7 +96,7 @@ impl Site for Report {
     fn answer(&self, call: &Call) -> Option<Result<Answer, Refusal>> {
         match call.path.as_str() {
             _ if call.is_post => None,
-            // The page asks for this before it loads itself anew.
+            // The page requests this before it reloads.
             "alive" => Some(json(&true)),
             "" => Some(Ok(html(self.page()))),
             _ => None,
@@ -108,7 +108,7 @@ impl Report {
     fn page(&self) -> String {
         let start = Instant::now();
         match Run::read(&self.run, &self.name) {
-            // Reading is the most of it.
+            // Most of the time goes into reading.
             Ok(run) => page(&[run], Some(RELOAD.max((start.elapsed().as_secs_f64() / SHARE) as u32))),
             Err(_) => waiting(&self.name, RELOAD),
         }

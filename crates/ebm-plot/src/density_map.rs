@@ -67,7 +67,7 @@ impl DensityMaps<'_> {
 }
 
 impl DensityPanel<'_> {
-    /// Returns the areas of all shades. Each covers everything at least as dense, below the darker ones, so that no seam shows.
+    /// Returns the areas of all shades. Each area extends below those of the darker shades, so that no white seam shows.
     fn shapes(&self, [left, top, width, height]: [i32; 4], darkest: f64) -> Vec<Shape> {
         let steps = [self.density.len(), self.density[0].len()].map(|count| (count - 1) as f64);
         let mut shapes = Vec::new();

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn right_detections_count() {
         let intervals = r#", "edges_90": {"left": [[8, 12]], "top": [[21, 24], [30, 40]], "right": [[45, 50]], "bottom": [[60, 65], [69, 75]]}"#;
-        // The second is a duplicate, the third lies elsewhere, of the fourth nothing is known.
+        // The second is a duplicate, the third lies elsewhere, and the fourth has no intervals.
         let entries = [
             entry("[10, 20, 40, 50]", 0.9, intervals),
             entry("[10, 20, 40, 48]", 0.8, intervals),

@@ -73,7 +73,7 @@ pub enum Error {
     /// The evaluator refused input that passed the checks of this crate.
     #[error("these detections cannot be scored on these annotations: {0}")]
     Evaluator(#[from] hotcoco::Error),
-    /// A metric was asked for without any values.
+    /// A metric got no values.
     #[error("no {0}; pass at least one")]
     Empty(&'static str),
     /// A metric cannot use a number.

@@ -95,7 +95,7 @@ impl Ranged for Axis {
     }
 
     fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
-        // Light points ask for lines between the ticks; there are none.
+        // Light points are for grid lines between the ticks; there are none.
         let wanted = !hint.weight().allow_light_points();
         self.ticks.iter().filter(|_| wanted).map(|(value, _)| *value).collect()
     }

@@ -214,7 +214,7 @@ impl Sheet {
         [x, y]: [Axis; 2],
         grid: [bool; 2],
     ) -> Result<Panel> {
-        // A least width aligns most panels that are below one another.
+        // The minimum aligns most panels in a column.
         let left = (40 + room(&y)?).max(110);
         self.title(left, title, keys)?;
         Ok(Panel::new([left, self.size[1], self.size[0] - left - 44, height], x, y, grid))

@@ -185,11 +185,9 @@ impl BoxProblem {
                 "only the order of scores counts: map them to 0..1, by a sigmoid or a division by their maximum"
             }
             Self::Malformed(..) | Self::NoExtent | Self::Outside(..) | Self::UnknownClass(_) => {
-                "repair it, or have it kept as it is with --keep-unrefined"
+                "repair it, or keep it as it is with --keep-unrefined"
             }
-            Self::Unreadable(..) => {
-                "repair the image, or have its boxes kept as they are with --keep-unrefined"
-            }
+            Self::Unreadable(..) => "repair the image, or keep its boxes as they are with --keep-unrefined",
             Self::Repeated(_) => "drop repeated detections: each would count as a false one",
             _ => "repair or drop it before scoring",
         }
@@ -222,7 +220,7 @@ pub enum TrackingProblem {
     #[error("frame {0}: {1:?} is no box (x, y, width, height); correct the tracker or the file")]
     Malformed(usize, Rect),
     /// The visibility has this number of entries for a different number of frames.
-    #[error("visibility for {0} of {1} frames; give it for each")]
+    #[error("the visibility has {0} entries for {1} frames; give one for each frame")]
     Visibility(usize, usize),
     /// No frame of the sequence counts.
     #[error("no annotated frame counts; leave the sequence out")]

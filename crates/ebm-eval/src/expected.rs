@@ -108,7 +108,7 @@ impl Expected {
         let (met, missed) = (with(true), with(false));
         let reason = figures.is_empty().then(|| match self.rows.is_empty() {
             true => format!("there are no figures: {}", self.source),
-            false => format!("no row is one of those in {}", self.source),
+            false => format!("no row matches the expected rows of {}", self.source),
         });
         Comparison { source: self.source.clone(), reason, compared: met + missed, missed, figures }
     }
@@ -220,7 +220,10 @@ mod tests {
             "expected: nothing was compared: there are no figures: a.csv"
         );
         let other = expected(json!([{ "of": { "method": "b" }, "ap": [0.4, 0.1] }]));
-        assert_eq!(nothing(other), "expected: nothing was compared: no row is one of those in a.csv");
+        assert_eq!(
+            nothing(other),
+            "expected: nothing was compared: no row matches the expected rows of a.csv"
+        );
         let alone = expected(json!([{ "of": { "method": "a" }, "ap": 0.3 }]));
         assert_eq!(nothing(alone), "expected: nothing was compared: a.csv states no tolerance");
     }

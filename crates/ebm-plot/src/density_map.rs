@@ -101,7 +101,7 @@ impl Figure for DensityMaps<'_> {
             let full = density.iter().all(|column| column.len() == rows);
             ensure!(
                 full && rows > 1 && density.len() > 1,
-                "panel {title:?} has not two equal columns of rows"
+                "panel {title:?} needs at least two columns of equal length with at least two rows"
             );
         }
         let (darkest, largest) = self.scale()?;

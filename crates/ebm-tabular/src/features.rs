@@ -240,7 +240,7 @@ fn levels(texts: &[Option<&str>], is_category: bool) -> std::result::Result<Vec<
     }
     if !is_category && counts.len() > MAX_LEVELS && 2 * counts.len() > there {
         return Err(format!(
-            "{} different texts in {there} rows are names rather than categories; say that it holds categories if it does",
+            "{} different texts in {there} rows look like names; say that the column holds categories if it does",
             counts.len()
         ));
     }

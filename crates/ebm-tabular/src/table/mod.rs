@@ -163,14 +163,14 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
         }
     }
     if columns.len() < 2 {
-        let reason = "it has a single column, and a target and something to predict it from are needed; \
-                      values are separated by commas, semicolons, tabs or bars";
+        let reason = "it has a single column, but a target and a column to predict it from are needed; \
+                      separate values by commas, semicolons, tabs or bars";
         return Err(fail(reason.to_owned()));
     }
     let rows = reader.records().collect::<csv::Result<Vec<StringRecord>>>();
     let rows = rows.map_err(|error| fail(row_problem(&error, delimiter)))?;
     if rows.is_empty() {
-        return Err(fail("it has names of columns, and no row below them".to_owned()));
+        return Err(fail("it has a line of names, but no rows below it; add rows".to_owned()));
     }
     let decimal_comma = delimiter != b',' && has_decimal_commas(&rows);
     Ok(Table { name: name.to_owned(), columns, rows, delimiter: char::from(delimiter), decimal_comma })

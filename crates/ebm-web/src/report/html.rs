@@ -42,8 +42,8 @@ pub fn page(runs: &[Run], reload: Option<u32>) -> String {
     let environments = Comparison::new(runs.iter().flat_map(|run| run.environments.iter().cloned()));
     sections.extend([
         section("differences", "What differs", differences(runs)),
-        section("settings", "Settings", folded(&settings, "every setting")),
-        section("environment", "Environment", folded(&environments, "everything known")),
+        section("settings", "Settings", folded(&settings, "all settings")),
+        section("environment", "Environment", folded(&environments, "all values")),
         section("left-out", "Left out", list(&left_out)),
     ]);
     sections.retain(|[_, _, body]| !body.is_empty());
@@ -224,7 +224,7 @@ fn folded(compared: &Comparison, what: &str) -> String {
     let keys = compared.keys();
     match compared.sources.is_empty() {
         true => String::new(),
-        false => details(&format!("{what}, {} of them", keys.len()), &comparison(compared, &keys)),
+        false => details(&format!("{what} ({})", keys.len()), &comparison(compared, &keys)),
     }
 }
 

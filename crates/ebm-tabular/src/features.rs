@@ -157,7 +157,7 @@ impl Column {
             if numbers < there {
                 let wrong =
                     texts.iter().position(|text| text.is_some_and(|text| number(text, comma).is_none()));
-                let remedy = "is no number, but most of the column are; mend it, leave the cell empty, or \
+                let remedy = "is no number, but most values of the column are; mend it, leave the cell empty, or \
                               say that the column holds categories";
                 return Err(table.cell_error(wrong.unwrap_or_default(), place, remedy.to_owned()));
             }

@@ -7,19 +7,19 @@ use crate::error::{Error, Result};
 /// The mean absolute error (MAE), in the units of y.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AbsoluteError {
-    /// Of each coordinate: for a pose yaw, pitch and roll.
+    /// MAE of each coordinate: for a pose yaw, pitch and roll.
     pub coordinates: Vec<f64>,
-    /// The mean over the coordinates: the figure of the tables.
+    /// Mean over the coordinates.
     pub mean: f64,
 }
 
 impl AbsoluteError {
-    /// Of `predictions` and `targets`, both N times D numbers, row by row, with D = `dim`. Angles are
-    /// compared as numbers, as FSA-Net does: ±75° never meet.
+    /// Computes the MAE of `predictions` (N, D) on `targets` (N, D), row by row, with D = `dim`. Angles are
+    /// compared as plain numbers without wrapping, as in FSA-Net.
     ///
     /// # Errors
-    /// [`Error::Empty`] without a row; [`Error::Lengths`] when the two differ in length or are no whole
-    /// rows; [`Error::Value`] naming the row of a prediction or target that is not finite.
+    /// [`Error::Empty`] without a row; [`Error::Lengths`] if the lengths differ or are no multiple of `dim`;
+    /// [`Error::Value`] with the row of a prediction or target that is not finite.
     pub fn new(predictions: &[f64], targets: &[f64], dim: usize) -> Result<Self> {
         if predictions.is_empty() || dim == 0 {
             return Err(Error::Empty("predictions"));

@@ -1,16 +1,16 @@
-//! How well predicted densities of a scalar target agree with what was observed.
+//! Metrics of predicted densities of a scalar target against observed values.
 //!
-//! All from plain numbers: log densities, distribution functions on a grid, intervals, and the values
-//! y that were observed. A region is a list of disjoint intervals `[from, to]`, several where a
-//! density is multimodal.
+//! All functions take plain numbers: log densities, distribution functions on a grid, intervals, and the
+//! observed values y. A region is a list of disjoint intervals `[from, to]`; a multimodal density can have
+//! several.
 //!
-//! | Question | Here |
+//! | Question | Item |
 //! |---|---|
-//! | How good are the densities, all in all? | [`nll`], [`crps_of_cdf`] |
-//! | Is y where the density says, as often as it says? | [`PitHistogram`], [`calibration_curve`], [`calibration_error`], [`coverage`] |
+//! | How good are the densities overall? | [`nll`], [`crps_of_cdf`] |
+//! | Are the stated probabilities right? | [`PitHistogram`], [`calibration_curve`], [`calibration_error`], [`coverage`] |
 //! | How narrow are the regions? | [`mean_width`] |
-//! | What is the error where predictions are certain? | [`risk_at_coverage`] |
-//! | Which regions hold y with a guaranteed frequency? | [`SplitConformal`] |
+//! | How large is the error of the most certain predictions? | [`risk_at_coverage`] |
+//! | Which regions contain y with a guaranteed frequency? | [`SplitConformal`] |
 
 use std::cmp::Ordering;
 
@@ -18,19 +18,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The mean of `−log p(y_i | x_i)`, in nats, from the log densities; +∞ if the density is zero at one of the
+/// Computes the mean of `−log p(y_i | x_i)`, in nats, from the log densities; +∞ if a density is zero at its
 /// y.
 ///
 /// # Errors
-/// [`Error::Empty`] or, for NaN and +∞, [`Error::Value`].
+/// [`Error::Empty`] without values, or [`Error::Value`] for NaN and +∞.
 pub fn nll(log_probs: &[f64]) -> Result<f64> {
     check_values("log densities", log_probs, "a number or -inf", |value| value < f64::INFINITY)?;
     Ok(-log_probs.iter().sum::<f64>() / log_probs.len() as f64)
 }
 
-/// The continuous ranked probability score, ∫ (F(t) − 1{t ≥ y})² dt, in the units of y; lower is better. F is the
-/// distribution function that is linear between the values `cdf` at `points`, 0 below the first and 1 above the
-/// last, and `y` was observed. Exact.
+/// Computes the continuous ranked probability score (CRPS), ∫ (F(t) − 1{t ≥ y})² dt, exactly, in the units of y; lower
+/// is better. F is linear between the values `cdf` at `points`, 0 below the first point and 1 above the last, and
+/// `y` is the observed value.
 ///
 /// # Errors
 /// [`Error::Empty`], [`Error::Lengths`], and [`Error::Value`] unless the points are finite and ascend
@@ -55,7 +55,7 @@ pub fn crps_of_cdf(points: &[f64], cdf: &[f64], y: f64) -> Result<f64> {
     Ok(outside + inside.sum::<f64>())
 }
 
-/// ∫ g² over `length`, for g that goes linearly from `a` to `b`.
+/// Returns ∫ g² over an interval of this `length`, for a linear g from `a` to `b`.
 fn square(length: f64, a: f64, b: f64) -> f64 {
     length * (a * a + a * b + b * b) / 3.0
 }
@@ -72,11 +72,11 @@ fn ascending(what: &'static str, values: &[f64], ok: impl Fn(f64, f64) -> bool) 
     }
 }
 
-/// How the values F(y_i | x_i) of the predicted distribution functions at the observed y are spread over \[0,
-/// 1\]: evenly if the predictions are calibrated, in a ∪ if they are too narrow, in a ∩ if they are too wide.
+/// Histogram of F(y_i | x_i), the predicted distribution functions at the observed y, over \[0, 1\]: flat if the
+/// predictions are calibrated, ∪-shaped if they are too narrow, ∩-shaped if they are too wide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PitHistogram {
-    /// How many values lie in each of the bins of equal width; a value between two counts in one of them.
+    /// Number of values in each of the bins of equal width. A value on the border of two bins counts in one.
     pub counts: Vec<usize>,
 }
 
@@ -98,10 +98,10 @@ impl PitHistogram {
     }
 }
 
-/// For each of the `levels`, the fraction of `pit` values that are not above it. `pit` has F(y_i | x_i), the
-/// predicted distribution functions at the observed y, for quantiles; or the masses of the smallest
-/// highest-density regions that hold the observed y, for regions. The predictions are calibrated if each
-/// fraction is its level.
+/// Returns, for each of the `levels`, the fraction of `pit` values that are not above it. For quantiles, `pit` holds
+/// F(y_i | x_i), the predicted distribution functions at the observed y; for regions, it holds the masses of the
+/// smallest highest-density regions that contain the observed y. The predictions are calibrated if each fraction
+/// equals its level.
 ///
 /// # Errors
 /// [`Error::Empty`], and [`Error::Value`] for numbers outside \[0, 1\].
@@ -114,19 +114,19 @@ pub fn calibration_curve(pit: &[f64], levels: &[f64]) -> Result<Vec<f64>> {
     Ok(levels.iter().map(observed).collect())
 }
 
-/// The expected calibration error: the mean over the `levels` of |observed − nominal|, from 0 to 1. Perfect
-/// predictions of n examples still have one of the order `1/√n`.
+/// Computes the expected calibration error: the mean over the `levels` of |observed − nominal|, from 0 to 1. Perfect
+/// predictions of n examples still have an error of the order `1/√n`.
 ///
 /// # Errors
-/// Those of [`calibration_curve`].
+/// The errors of [`calibration_curve`].
 pub fn calibration_error(pit: &[f64], levels: &[f64]) -> Result<f64> {
     let observed = calibration_curve(pit, levels)?;
     let differences = observed.iter().zip(levels).map(|(observed, level)| (observed - level).abs());
     Ok(differences.sum::<f64>() / levels.len() as f64)
 }
 
-/// The fraction of the observed `y` that lie in their own region; the ends belong to it, and an empty region
-/// holds nothing.
+/// Computes the fraction of the observed `y` that lie in their region. Regions include their ends; an empty
+/// region contains nothing.
 ///
 /// # Errors
 /// [`Error::Empty`], [`Error::Lengths`] unless there is one region for each y, [`Error::Value`] for a y that is
@@ -140,8 +140,8 @@ pub fn coverage<R: AsRef<[[f64; 2]]>>(regions: &[R], y: &[f64]) -> Result<f64> {
     Ok(held as f64 / y.len() as f64)
 }
 
-/// The mean total length of regions of one level, in the units of y: of two predictions with the same
-/// coverage the one with the smaller width says more. Infinite if one of the regions is.
+/// Computes the mean total length of regions of one level, in the units of y. Of two predictions with the same
+/// coverage, the one with the smaller width is better. The result is infinite if a region is infinite.
 ///
 /// # Errors
 /// [`Error::Empty`], and [`Error::Value`] for a region that is not made of disjoint intervals in ascending order.
@@ -151,9 +151,9 @@ pub fn mean_width<R: AsRef<[[f64; 2]]>>(regions: &[R]) -> Result<f64> {
     Ok(regions.iter().map(width).sum::<f64>() / regions.len() as f64)
 }
 
-/// The risk-coverage curve: for each of the `fractions`, the mean of the `errors` over the ⌈fraction · n⌉
-/// examples with the smallest `uncertainty`, such as the width of a predicted region. Of equal uncertainties
-/// the earlier comes first. Where the uncertainty tells nothing, all are the mean error.
+/// Computes the risk-coverage curve: for each of the `fractions`, the mean of the `errors` over the ⌈fraction · n⌉
+/// examples with the smallest `uncertainty`, such as the width of a predicted region. Ties keep the order of the
+/// examples. With an uninformative uncertainty, every value is close to the mean error.
 ///
 /// # Errors
 /// [`Error::Empty`], [`Error::Lengths`], and [`Error::Value`] for an error or an uncertainty that is no number, or a
@@ -166,23 +166,23 @@ pub fn risk_at_coverage(errors: &[f64], uncertainty: &[f64], fractions: &[f64]) 
     let mut order: Vec<usize> = (0..errors.len()).collect();
     order.sort_by(|&a, &b| uncertainty[a].total_cmp(&uncertainty[b]));
     let risk = |fraction: &f64| {
-        // A product that is a whole number must not become the next one by rounding.
+        // Keeps rounding errors from raising a whole product to the next integer.
         let count = ((fraction * errors.len() as f64 - 1e-9).ceil() as usize).max(1);
         order.iter().take(count).map(|&index| errors[index]).sum::<f64>() / count as f64
     };
     Ok(fractions.iter().map(risk).collect())
 }
 
-/// Split-conformal calibration: the threshold Q on a score that says how badly y fits the prediction for its x. For a new example,
-/// exchangeable with the n calibration examples, `score ≤ Q` holds with a probability of at least 1 − α, and
-/// of less than 1 − α + 1/(n + 1) where scores never tie. That is an average over x, not a promise for each.
+/// Split-conformal calibration: the threshold Q of a score that measures how badly y fits the prediction for its x.
+/// For a new example, exchangeable with the n calibration examples, `score ≤ Q` holds with a probability of at least
+/// 1 − α, and of less than 1 − α + 1/(n + 1) if scores never tie. The guarantee is an average over x, not for each x.
 ///
-/// Two scores, and the region {y : score ≤ Q} that each gives:
+/// Two scores, and the region {y : score ≤ Q} of each:
 ///
 /// | score | region |
 /// |---|---|
 /// | −log p(y given x) | the level set where log p is at least −Q; several intervals where p is multimodal |
-/// | mass of the smallest highest-density region that holds y | the highest-density region of mass Q |
+/// | mass of the smallest highest-density region that contains y | the highest-density region of mass Q |
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SplitConformal {
     /// Q, the ⌈(1 − α)(n + 1)⌉-th smallest calibration score.
@@ -190,19 +190,19 @@ pub struct SplitConformal {
 }
 
 impl SplitConformal {
-    /// Finds Q from the scores of n calibration examples that the model was not trained on.
+    /// Computes Q from the scores of n calibration examples that the model was not trained on.
     ///
-    /// The rank ⌈(1 − α)(n + 1)⌉ is what makes the guarantee hold in finite samples. Published code for
-    /// regression takes ⌊(1 − α) n⌋ + 1, which is one less for some n, and then misses it.
+    /// The rank ⌈(1 − α)(n + 1)⌉ gives the guarantee in finite samples. Published code for regression uses
+    /// ⌊(1 − α) n⌋ + 1, which is one less for some n and then loses the guarantee.
     ///
     /// # Errors
     /// [`Error::Value`] unless α is in (0, 1) and no score is NaN (infinite ones are allowed),
-    /// [`Error::Empty`], and [`Error::TooFew`] when n < (1 − α)/α, where only a region of all y would do.
+    /// [`Error::Empty`], and [`Error::TooFew`] if n < (1 − α)/α, where only the region of all y has the guarantee.
     pub fn calibrate(scores: &[f64], alpha: f64) -> Result<Self> {
         check_value("alpha", alpha, "in (0, 1)", alpha > 0.0 && alpha < 1.0)?;
         check_values("scores", scores, "a number", |score| !score.is_nan())?;
         let count = scores.len();
-        // A product that is a whole number must not become the next one by rounding.
+        // Keeps rounding errors from raising a whole product to the next integer.
         let rank = ((1.0 - alpha) * (count + 1) as f64 - 1e-9).ceil() as usize;
         if rank > count {
             let needed = ((1.0 - alpha) / alpha - 1e-9).ceil() as usize;
@@ -210,17 +210,17 @@ impl SplitConformal {
         }
         let mut scores = scores.to_vec();
         scores.sort_by(f64::total_cmp);
-        // α so close to 1 that the rank is 0 asks for nothing; the smallest score more than gives it.
+        // For α close to 1 the rank is 0; the smallest score satisfies the guarantee then.
         Ok(Self { threshold: scores[rank.max(1) - 1] })
     }
 
-    /// Whether a y with this `score` is in the region.
+    /// Returns whether a y with this `score` is in the region.
     pub fn contains(&self, score: f64) -> bool {
         score <= self.threshold
     }
 }
 
-/// Requires at least one value, and `ok` of all of them; `expected` says what is allowed.
+/// Checks that there is at least one value and that every value is `ok`; `expected` describes valid values.
 fn check_values(
     what: &'static str,
     values: &[f64],
@@ -236,17 +236,17 @@ fn check_values(
     }
 }
 
-/// Requires a single value to be `ok`.
+/// Checks that a single value is `ok`.
 fn check_value(what: &'static str, value: f64, expected: &'static str, ok: bool) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::Value { what, index: 0, value, expected }) }
 }
 
-/// Requires `found` things for `expected` others.
+/// Checks that the list `what` has the `expected` length.
 fn check_lengths(what: &'static str, found: usize, expected: usize) -> Result<()> {
     if found == expected { Ok(()) } else { Err(Error::Lengths { what, found, expected }) }
 }
 
-/// Requires regions, each of disjoint intervals in ascending order; their ends may be infinite.
+/// Checks that each region consists of disjoint intervals in ascending order; their ends may be infinite.
 fn check_regions<R: AsRef<[[f64; 2]]>>(regions: &[R]) -> Result<()> {
     if regions.is_empty() {
         return Err(Error::Empty("regions"));
@@ -255,7 +255,7 @@ fn check_regions<R: AsRef<[[f64; 2]]>>(regions: &[R]) -> Result<()> {
         let ends = region.as_ref().as_flattened();
         let mut bad =
             ends.windows(2).filter(|pair| pair[0].partial_cmp(&pair[1]).is_none_or(Ordering::is_gt));
-        // An infinite end is open: it has something on its inner side.
+        // An infinite end must be the outer end of its interval.
         let mut nowhere =
             region.as_ref().iter().filter(|[from, to]| *from == f64::INFINITY || *to == f64::NEG_INFINITY);
         let value = bad.next().map(|pair| pair[1]).or_else(|| nowhere.next().map(|interval| interval[0]));
@@ -267,7 +267,7 @@ fn check_regions<R: AsRef<[[f64; 2]]>>(regions: &[R]) -> Result<()> {
     Ok(())
 }
 
-/// Requires probability integral transforms.
+/// Checks that there are values and that all are probability integral transforms, in \[0, 1\].
 fn check_pit(pit: &[f64]) -> Result<()> {
     check_values("PIT values", pit, "in [0, 1]", |value| (0.0..=1.0).contains(&value))
 }

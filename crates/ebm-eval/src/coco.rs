@@ -1,4 +1,4 @@
-//! The twelve COCO box figures, as pycocotools computes them, and AP at IoU 0.90; average precision by category.
+//! The twelve COCO box figures as pycocotools computes them, AP at IoU 0.90, and the AP of each category.
 
 use crate::detections::{Detection, check_boxes, check_ids, read_results_for};
 use crate::error::Result;
@@ -9,7 +9,7 @@ use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Defines the figures, pycocotools' twelve in its order and `ap90`, each a number that is null in JSON where it is −1.
+/// Defines the figures: pycocotools' twelve in its order, and `ap90`. A figure of −1 becomes null in JSON.
 macro_rules! figures {
     ($(#[$doc:meta])* $name:ident { $($(#[$meaning:meta])* $figure:ident,)* }) => {
         $(#[$doc])*
@@ -19,7 +19,7 @@ macro_rules! figures {
         }
 
         impl $name {
-            /// The figures with their names: pycocotools' twelve in its order, and `ap90`.
+            /// Returns the figures with their names: pycocotools' twelve in its order, and `ap90`.
             pub fn named(&self) -> [(&'static str, f64); 13] {
                 [$((stringify!($figure), self.$figure)),*]
             }
@@ -34,8 +34,8 @@ macro_rules! figures {
 figures! {
     /// The twelve figures of the COCO box evaluation and a thirteenth, each a fraction in \[0, 1\].
     ///
-    /// A figure over ground truth that does not exist (no small object, or no annotation at all) is −1, as
-    /// in pycocotools. No detections at all against existing ground truth gives 0.
+    /// A figure without ground truth (no small object, or no annotation at all) is −1, as in pycocotools. Ground
+    /// truth without any detection gives 0.
     CocoFigures {
         /// Average precision over IoU 0.50:0.05:0.95, at most 100 detections per image and category.
         ap,
@@ -51,9 +51,9 @@ figures! {
         ap_large,
         /// Average recall over IoU 0.50:0.05:0.95 with 1 detection per image and category.
         ar1,
-        /// Average recall with 10.
+        /// Average recall with 10 detections per image and category.
         ar10,
-        /// Average recall with 100.
+        /// Average recall with 100 detections per image and category.
         ar100,
         /// `ar100` of objects below 32² pixels.
         ar_small,
@@ -61,18 +61,18 @@ figures! {
         ar_medium,
         /// `ar100` of objects above 96² pixels.
         ar_large,
-        /// Average precision at IoU 0.90, which pycocotools computes and does not print: how tight boxes are.
+        /// Average precision at IoU 0.90, which measures how tight boxes are; pycocotools does not print it.
         ap90,
     }
 }
 
 /// Scores a COCO result file against a COCO annotation file.
 ///
-/// Every annotated image counts, also those without a detection: to score a subset, pass annotations of
-/// that subset.
+/// Every annotated image counts, including images without a detection: to score a subset, pass annotations
+/// of that subset.
 ///
 /// # Errors
-/// What [`GroundTruth::read`] and [`read_results_for`] find.
+/// The errors of [`GroundTruth::read`] and [`read_results_for`].
 pub fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures> {
     let truth = GroundTruth::read(annotations)?;
     evaluate_coco_in_memory(&truth, &read_results_for(results, &truth)?)
@@ -81,12 +81,12 @@ pub fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures> 
 /// Scores detections in memory; see [`evaluate_coco`]. Equal scores are ranked in the order given.
 ///
 /// # Errors
-/// Those of [`GroundTruth::check`], [`check_boxes`] and [`check_ids`].
+/// The errors of [`GroundTruth::check`], [`check_boxes`] and [`check_ids`].
 pub fn evaluate_coco_in_memory(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoFigures> {
     figures(&accumulated(truth, detections)?)
 }
 
-/// The figures with what they are means of.
+/// The figures of all categories together, and of each category.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CocoTables {
     /// The thirteen figures.
@@ -97,14 +97,14 @@ pub struct CocoTables {
 
 /// Average precision of one category, at most 100 detections per image.
 ///
-/// −1 where the category has no object.
+/// A figure is −1 if the category has no object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CategoryFigures {
-    /// The category's id.
+    /// Id of the category.
     pub id: u64,
-    /// Its name, or its id where the annotations have no name.
+    /// Name of the category, or its id as text if it has no name.
     pub name: String,
-    /// Annotated objects, crowds not counted.
+    /// Number of annotated objects, without crowds.
     pub objects: usize,
     /// Average precision over IoU 0.50:0.05:0.95.
     #[serde(with = "crate::json::or_null")]
@@ -117,11 +117,11 @@ pub struct CategoryFigures {
     pub ap75: f64,
 }
 
-/// Scores detections in memory as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does, by
-/// category too.
+/// Scores detections in memory as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does, and
+/// adds the figures of each category.
 ///
 /// # Errors
-/// Those of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
+/// The errors of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
 pub fn coco_tables(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoTables> {
     let evaluation = accumulated(truth, detections)?;
     let row = |(place, &id): (usize, &u64)| {
@@ -136,7 +136,7 @@ pub fn coco_tables(truth: &GroundTruth, detections: &[Detection]) -> Result<Coco
     Ok(CocoTables { figures: figures(&evaluation)?, categories })
 }
 
-/// The curves and statistics of detections under COCO's parameters.
+/// Computes the curves and statistics of `detections` under COCO's parameters.
 fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
     let mut evaluation = evaluator(truth, detections)?;
     evaluation.evaluate()?;
@@ -146,15 +146,15 @@ fn accumulated(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval
     Ok(evaluation)
 }
 
-/// The figures of what has been [`accumulated`].
+/// Returns the figures of an [`accumulated`] evaluation.
 fn figures(evaluation: &COCOeval) -> Result<CocoFigures> {
     let stats = evaluation.stats().unwrap_or_default();
     let figures = [stats, &[precision(evaluation, Some(0.9), None)?]].concat();
     Ok(CocoFigures::new(figures.try_into().map_err(|_| missing("twelve figures"))?))
 }
 
-/// The mean precision over the recalls and those categories that have objects, at one IoU threshold or over all,
-/// of the category at one place or of all; −1 without any object.
+/// Returns the mean precision over recalls, IoU thresholds and categories with objects; −1 without any object.
+/// `iou` selects one threshold, and `category` one category by its position; `None` takes all.
 fn precision(evaluation: &COCOeval, iou: Option<f64>, category: Option<usize>) -> Result<f64> {
     let params = &evaluation.params;
     let curves = evaluation.accumulated().ok_or_else(|| missing("curves"))?;
@@ -172,12 +172,12 @@ fn precision(evaluation: &COCOeval, iou: Option<f64>, category: Option<usize>) -
     Ok(mean_or_missing(values.iter().sum(), values.len()))
 }
 
-/// The evaluator lacks what it promises.
+/// Returns the error of an evaluation that lacks `what`.
 fn missing(what: &str) -> hotcoco::Error {
     hotcoco::Error::InvalidState(format!("there are no {what}"))
 }
 
-/// Detections matched with objects of every size at IoU 0.5 alone.
+/// Matches detections with objects of every size at IoU 0.5 alone.
 pub(crate) fn matched_at_half(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
     let mut evaluation = evaluator(truth, detections)?;
     let all = evaluation.params.all_area_range();
@@ -187,8 +187,8 @@ pub(crate) fn matched_at_half(truth: &GroundTruth, detections: &[Detection]) -> 
     Ok(evaluation)
 }
 
-/// The evaluator with COCO's parameters for annotations and detections that have been checked: on such input it
-/// prints no warning. Ids of annotations and of detections are their positions plus 1.
+/// Creates the evaluator with COCO's parameters. Annotations and detections are checked first, so that it prints no
+/// warning. The ids of annotations and of detections are their positions plus 1.
 fn evaluator(truth: &GroundTruth, detections: &[Detection]) -> Result<COCOeval> {
     const DETECTIONS: &str = "detections in memory";
     truth.check("annotations in memory")?;

@@ -1,4 +1,4 @@
-//! Detections: the COCO result file, read and written whole, and the checks before scoring.
+//! Detections: reading and writing of the COCO result file, and the checks before scoring.
 
 use crate::error::{BoxProblem, Error, Result};
 use crate::ground_truth::GroundTruth;
@@ -12,15 +12,15 @@ use std::path::Path;
 /// range "all"; an unmatched detection beyond that range would silently not count as a false positive.
 pub const MAX_COORDINATE: f64 = 1e5;
 
-/// Largest magnitude of a score. Scores may be probabilities or energies, but nothing like 1e308.
+/// Largest magnitude of a score. Scores may be probabilities or energies.
 pub const MAX_SCORE: f64 = 1e6;
 
 /// One detected box, in the field names of the COCO result format.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Detection {
-    /// The image's id in the annotation file.
+    /// Id of the image in the annotation file.
     pub image_id: u64,
-    /// The category's id in the annotation file (for COCO 1 to 90 with gaps, not the class index).
+    /// Id of the category in the annotation file (for COCO 1 to 90 with gaps, not the class index).
     pub category_id: u64,
     /// Left, top, width, height in pixels of the original image.
     pub bbox: [f64; 4],
@@ -29,10 +29,10 @@ pub struct Detection {
 }
 
 impl Detection {
-    /// Whether its box and score can be scored.
+    /// Checks that the box and the score can be scored.
     ///
     /// # Errors
-    /// The first problem: a value that is not finite, a negative size, or a magnitude beyond
+    /// Returns the first problem: a value that is not finite, a negative size, or a magnitude beyond
     /// [`MAX_COORDINATE`] or [`MAX_SCORE`]. A size of zero is accepted, as in pycocotools.
     pub fn check(&self) -> std::result::Result<(), BoxProblem> {
         check_box(&self.bbox)?;
@@ -51,12 +51,12 @@ pub fn read_results(path: &Path) -> Result<Vec<Detection>> {
     Ok(detections)
 }
 
-/// Reads a COCO result file that is to be scored on `truth`, or to be sent to the server that scores on it.
-/// An empty one is valid: nothing was found.
+/// Reads a COCO result file for scoring on `truth`, or for the evaluation server that scores on it.
+/// An empty list is valid: nothing was found.
 ///
 /// # Errors
-/// As [`read_results`], [`check_ids`], and [`Error::Detection`] for a score outside 0 to 1 and for a
-/// detection that another one repeats: the marks of a file that was not meant to be scored as it is.
+/// The errors of [`read_results`] and [`check_ids`], and [`Error::Detection`] for a score outside 0 to 1 and
+/// for a detection that repeats another one.
 pub fn read_results_for(path: &Path, truth: &GroundTruth) -> Result<Vec<Detection>> {
     let detections = read_results(path)?;
     let origin = path.display().to_string();
@@ -75,8 +75,8 @@ pub fn read_results_for(path: &Path, truth: &GroundTruth) -> Result<Vec<Detectio
     Ok(detections)
 }
 
-/// Writes a COCO result file. The file appears whole or not at all: it is written beside its place,
-/// synchronised and renamed. JSON has no NaN, so the boxes are checked first.
+/// Writes a COCO result file. The file appears whole or not at all: it is written under a temporary name,
+/// synchronised and renamed. The boxes are checked first, because JSON has no NaN.
 ///
 /// # Errors
 /// [`Error::Detection`] or [`Error::Io`].
@@ -86,11 +86,11 @@ pub fn write_results(path: &Path, detections: &[Detection]) -> Result<()> {
     replace_file(path, &json)
 }
 
-/// Writes the result file that an evaluation server takes: [`write_results`], with coordinates rounded to
-/// hundredths of a pixel and scores to five decimals, since servers limit the size of an upload.
+/// Writes the result file for an evaluation server. Servers limit the size of an upload, so coordinates are
+/// rounded to hundredths of a pixel and scores to five decimals; otherwise the file is that of [`write_results`].
 ///
 /// # Errors
-/// As [`write_results`].
+/// The errors of [`write_results`].
 pub fn write_results_for_server(path: &Path, detections: &[Detection]) -> Result<()> {
     let round = |value: f64, unit: f64| (value * unit).round() / unit;
     let rounded = |detection: &Detection| Detection {
@@ -104,16 +104,16 @@ pub fn write_results_for_server(path: &Path, detections: &[Detection]) -> Result
 /// Checks every box and score.
 ///
 /// # Errors
-/// [`Error::Detection`] for the first bad one, with `origin` as its file.
+/// [`Error::Detection`] for the first bad detection, with `origin` as its file.
 pub fn check_boxes(detections: &[Detection], origin: &str) -> Result<()> {
     first_problem(detections, origin, |_, detection| detection.check())
 }
 
-/// Checks that every image and category id exists in `truth`; an unknown one could never match, and the
-/// figures would be low without a word.
+/// Checks that every image id and category id exists in `truth`. An unknown id never matches an object, so it
+/// would silently lower the figures.
 ///
 /// # Errors
-/// [`Error::Detection`] for the first bad one, with `origin` as its file.
+/// [`Error::Detection`] for the first bad detection, with `origin` as its file.
 pub fn check_ids(detections: &[Detection], truth: &GroundTruth, origin: &str) -> Result<()> {
     let (images, categories) = truth.id_sets();
     first_problem(detections, origin, |_, detection| {
@@ -127,7 +127,7 @@ pub fn check_ids(detections: &[Detection], truth: &GroundTruth, origin: &str) ->
     })
 }
 
-/// The first problem, and how many detections have one of its kind.
+/// Reports the first problem that `check` finds, and the number of detections with a problem of its kind.
 fn first_problem(
     detections: &[Detection],
     origin: &str,
@@ -144,7 +144,7 @@ fn first_problem(
     Err(Error::Detection { origin: origin.into(), index, problem, count, total: detections.len() })
 }
 
-/// Checks a box (x, y, width, height): finite, not negative in size, within [`MAX_COORDINATE`].
+/// Checks a box (x, y, width, height): finite, no negative size, within [`MAX_COORDINATE`].
 pub(crate) fn check_box(&[x, y, width, height]: &[f64; 4]) -> std::result::Result<(), BoxProblem> {
     for (field, value) in [("x", x), ("y", y), ("width", width), ("height", height)] {
         check_range(field, value, MAX_COORDINATE)?;
@@ -173,7 +173,7 @@ pub(crate) fn check_range(
     Ok(())
 }
 
-/// The largest JSON file that is read, in bytes.
+/// Largest accepted size of a JSON file, in bytes.
 pub(crate) const MAX_JSON_BYTES: u64 = 4 << 30;
 
 /// Reads and parses a whole JSON file.
@@ -185,7 +185,7 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
     serde_json::from_slice(&bytes).map_err(|source| Error::Json { path: path.into(), source })
 }
 
-/// Writes a file whole or not at all, and has it on the disk.
+/// Writes a file whole or not at all, and synchronises it to the disk.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = ebm_base::files::replace(path, bytes, Durability::Synced);
     written.map_err(|source| Error::Io { path: path.into(), action: "write", source })

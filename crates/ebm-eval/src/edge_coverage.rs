@@ -1,4 +1,4 @@
-//! How often the intervals of a box's edges hold the annotated edges.
+//! Coverage of predicted intervals for the edges of boxes.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,32 +10,32 @@ use crate::ground_truth::GroundTruth;
 use crate::image_errors::{Outcome, diagnose};
 use crate::result_entries::ResultEntry;
 
-/// Coverage of the intervals of right detections: those with the best score among what overlaps an object by
-/// half.
+/// Coverage of the edge intervals of correct detections: of each object, the detection with the highest score
+/// that overlaps it with an IoU of at least 0.5.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct EdgeCoverage {
-    /// Right detections with intervals.
+    /// Number of correct detections with intervals.
     pub detections: usize,
-    /// The share of left, top, right and bottom edges that lie in their interval.
+    /// Fraction of the left, top, right and bottom edges that lie in their interval.
     pub edges: [f64; 4],
-    /// The mean of the four.
+    /// Mean of the four fractions.
     pub coverage: f64,
-    /// The mean width of the intervals of left, top, right and bottom edges, in widths or heights of the
-    /// annotated box.
+    /// Mean width of the intervals of left, top, right and bottom edges, as a fraction of the annotated box's
+    /// width or height.
     pub mean_width: [f64; 4],
 }
 
-/// Where one edge lies.
+/// Predicted intervals for the position of one edge.
 type Intervals = Vec<[f64; 2]>;
 
-/// The names of the edges in a result file.
+/// Names of the edges in a result file.
 const EDGES: [&str; 4] = ["left", "top", "right", "bottom"];
 
-/// The coverage of the intervals under `edges_90` of a result file's `entries`, which are the `detections`;
-/// none where no right detection has any. `origin` is what errors call the file.
+/// Computes the coverage of the intervals under `edges_90` of a result file's `entries`, whose boxes are the
+/// `detections`; none if no correct detection has intervals. `origin` names the file in errors.
 ///
 /// # Errors
-/// [`Error::Detection`] naming an entry whose intervals have another form; else those of [`diagnose`].
+/// [`Error::Detection`] for an entry with malformed intervals, and the errors of [`diagnose`].
 pub fn edge_coverage(
     truth: &GroundTruth,
     entries: &[ResultEntry],
@@ -56,7 +56,7 @@ pub fn edge_coverage(
         let [x, y, width, height] = truth.boxes[*object].bbox;
         let ends = [x, y, x + width, y + height];
         for (place, intervals) in intervals.into_iter().enumerate() {
-            // In sides of the box.
+            // In units of the box's sides.
             let (origin, side) = ([x, y][place % 2], [width, height][place % 2]);
             edges[place].push((ends[place] - origin) / side);
             held[place]
@@ -76,7 +76,7 @@ pub fn edge_coverage(
     Ok(Some(EdgeCoverage { detections: right, edges: shares, coverage: mean, mean_width: widths }))
 }
 
-/// The intervals of each edge.
+/// Parses the intervals of each edge.
 fn regions(value: &Value) -> std::result::Result<[Intervals; 4], BoxProblem> {
     let mut regions: [Intervals; 4] = Default::default();
     for (region, edge) in regions.iter_mut().zip(EDGES) {
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn right_detections_count() {
         let intervals = r#", "edges_90": {"left": [[8, 12]], "top": [[21, 24], [30, 40]], "right": [[45, 50]], "bottom": [[60, 65], [69, 75]]}"#;
-        // The second is a duplicate, the third lies elsewhere, of the fourth nothing is known.
+        // The second is a duplicate, the third lies elsewhere, and the fourth has no intervals.
         let entries = [
             entry("[10, 20, 40, 50]", 0.9, intervals),
             entry("[10, 20, 40, 48]", 0.8, intervals),

@@ -1,4 +1,4 @@
-//! What can go wrong when results are read, checked and scored.
+//! Errors of reading, checking and scoring results.
 
 use std::path::PathBuf;
 
@@ -8,18 +8,18 @@ use ebm_data::sequences::Rect;
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of this crate; each names the place and what to do about it.
+/// An error of this crate. Each message names the place and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}; check that the path exists and its permissions", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was being done: "read" or "write".
+        /// Operation that failed: "read" or "write".
         action: &'static str,
-        /// The operating system's reason.
+        /// Reason that the operating system gave.
         source: std::io::Error,
     },
     /// A file is not the JSON that was expected.
@@ -29,86 +29,85 @@ pub enum Error {
         json_remedy(source)
     )]
     Json {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The parser's reason, with line and column.
+        /// Reason that the parser gave, with line and column.
         source: serde_json::Error,
     },
-    /// Detections that must not be scored.
+    /// Some detections cannot be scored.
     #[error("{origin}, detection {index}: {problem}{}; {}", more(*.count, *.total), problem.remedy())]
     Detection {
-        /// The file, or "detections in memory".
+        /// Path of the file, or "detections in memory".
         origin: String,
-        /// The position of the first in the list, from 0.
+        /// Position of the first bad detection in the list, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// Problem of the first bad detection.
         problem: BoxProblem,
-        /// How many have a problem of this kind.
+        /// Number of detections with a problem of this kind.
         count: usize,
-        /// How many detections there are.
+        /// Number of all detections.
         total: usize,
     },
-    /// The annotation file of a test set: nobody but the server can score on it.
+    /// The annotation file is that of a test set without boxes: only its server can score on it.
     #[error(
         "{0}: no annotations, as in the file of a test set: the figures come from the server; write the result \
          files with `ebm eval detection --images DIR --detector WEIGHTS --out DIR` and send them there"
     )]
     NotAnnotated(String),
-    /// An annotation that makes scoring meaningless.
+    /// An annotation makes scoring meaningless.
     #[error("{origin}, annotation {index}: {problem}; repair the annotations before scoring")]
     Annotation {
-        /// The file, or "annotations in memory".
+        /// Path of the file, or "annotations in memory".
         origin: String,
-        /// Its position in the list, from 0.
+        /// Position of the annotation in the list, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// Problem of the annotation.
         problem: BoxProblem,
     },
-    /// In this file or in memory, an image, a category or an annotation has the id of another, so that figures would
-    /// depend on which one is meant.
+    /// Two images, categories or annotations of this file, or of memory, share an id.
     #[error("{0}: {1} id {2} occurs twice; give every {1} its own id")]
     DuplicateId(String, &'static str, u64),
-    /// The annotations, of this file or in memory, contain no images or no categories: nothing can be scored.
+    /// The annotations, of this file or in memory, contain no images or no categories, so nothing can be scored.
     #[error("{0}: no {1}; pass the annotation file of the split that was detected on")]
     NothingToScore(String, &'static str),
-    /// The evaluator refused what our checks let through.
+    /// The evaluator refused input that passed the checks of this crate.
     #[error("these detections cannot be scored on these annotations: {0}")]
     Evaluator(#[from] hotcoco::Error),
-    /// A metric of nothing.
+    /// A metric got no values.
     #[error("no {0}; pass at least one")]
     Empty(&'static str),
-    /// A number that a metric can not use.
+    /// A metric cannot use a number.
     #[error("{what}, index {index}: {value} is not {expected}; repair it or leave out that example")]
     Value {
-        /// Which numbers.
+        /// Name of the list of numbers.
         what: &'static str,
-        /// Its position, from 0.
+        /// Position of the number, from 0.
         index: usize,
         /// The number.
         value: f64,
-        /// What is required.
+        /// Required property of the number.
         expected: &'static str,
     },
-    /// Two lists that must have one entry for each example.
+    /// Two lists differ in length although each needs one entry per example.
     #[error("{found} {what} for {expected}; pass one for each")]
     Lengths {
-        /// What there is the wrong number of.
+        /// Name of the list with the wrong length.
         what: &'static str,
-        /// How many there are.
+        /// Actual length.
         found: usize,
-        /// How many there must be.
+        /// Required length.
         expected: usize,
     },
-    /// More examples of a kind are needed than there are: their name, how many there are, and how many are needed.
+    /// There are too few examples: their name, their number, and the required number.
     #[error("{1} {0} are too few; pass at least {2}")]
     TooFew(&'static str, usize, usize),
-    /// A sequence, by its name or its result file, that can not be scored.
+    /// A sequence, given by its name or its result file, cannot be scored.
     #[error("{0}: {1}")]
     Tracking(String, TrackingProblem),
-    /// No sequence could be scored: their number, the name of the first, and what is wrong with it.
+    /// No sequence could be scored: the number of sequences, the name of the first, and its problem.
     #[error("none of the {0} sequences could be scored; first: {1}: {2}")]
     NoSequence(usize, String, String),
-    /// Reports that were not made in the same way: the first and the one of this number, from 1.
+    /// Two reports use different conventions: the first one and the one with this number, counted from 1.
     #[error("run {0} was scored by other conventions than run 1; score all runs alike")]
     OtherConvention(usize),
     /// A list of boxes could not be read or written.
@@ -117,7 +116,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose matter it is.
+    /// Returns the kind of the error, which decides the exit code.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { source, .. } => ErrorKind::of_io(source),
@@ -127,55 +126,55 @@ impl Error {
     }
 }
 
-/// Says of how many detections the error names only the first.
+/// Returns a note for messages that the named detection is the first of `count` bad ones.
 fn more(count: usize, total: usize) -> String {
     if count > 1 { format!(" (the first of {count} such of {total})") } else { String::new() }
 }
 
-/// What is wrong with a detection or an annotation.
+/// A problem of a detection or an annotation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BoxProblem {
-    /// A coordinate, the area or the score, called so, is NaN or infinite.
+    /// The named coordinate, area or score is NaN or infinite.
     #[error("{0} is {1}")]
     NonFinite(&'static str, f64),
-    /// A width, height or area, called so, is below zero.
+    /// The named width, height or area is below zero.
     #[error("{0} is {1}, below zero (boxes are x, y, width, height)")]
     Negative(&'static str, f64),
-    /// The magnitude of a field, called so, is beyond the last number: no image or score has it.
+    /// The magnitude of the named field exceeds the limit, the last number.
     #[error("{0} is {1}, beyond ±{2}")]
     Absurd(&'static str, f64, f64),
-    /// An image that the annotations do not have.
+    /// The annotations have no image with this id.
     #[error("image id {0} is not in the annotations (wrong split?)")]
     UnknownImage(u64),
-    /// A category that the annotations do not have.
+    /// The annotations have no category with this id.
     #[error("category id {0} is not in the annotations (a class index instead of a category id?)")]
     UnknownCategory(u64),
-    /// A field, called so, with what stands there and what should.
+    /// The named field is malformed: its value, and the expected form.
     #[error("{0} is {1}, not {2}")]
     Malformed(&'static str, String, &'static str),
-    /// A box without extent, which has no y.
+    /// The box has no extent, so it has no y.
     #[error("width or height is 0")]
     NoExtent,
-    /// A box (left, top, width, height) that lies beside its image, whose columns and rows follow.
+    /// The box (left, top, width, height) lies outside of its image with this number of columns and rows.
     #[error("[{}, {}, {}, {}] lies outside of the image, {} x {}", .0[0], .0[1], .0[2], .0[3], .1[0], .1[1])]
     Outside([f64; 4], [usize; 2]),
-    /// The image of this id cannot be read, for this reason.
+    /// The image with this id cannot be read, for this reason.
     #[error("image id {0}: {1}")]
     Unreadable(u64, String),
-    /// A category that a network does not know.
+    /// The refiner has no class for the category with this id.
     #[error("category id {0} is not a class of the refiner")]
     UnknownClass(u64),
-    /// A score that is no probability.
+    /// The score is no probability.
     #[error("score is {0}, not between 0 and 1")]
     NoProbability(f64),
-    /// A detection that another repeats in every field.
+    /// The detection repeats every field of the detection at this position.
     #[error("the same image, category, box and score as detection {0}")]
     Repeated(usize),
 }
 
 impl BoxProblem {
-    /// What to do about a detection with this problem.
+    /// Returns the remedy for a detection with this problem.
     pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::UnknownImage(_) => "pass the annotation file of the images that these results are of",
@@ -186,52 +185,50 @@ impl BoxProblem {
                 "only the order of scores counts: map them to 0..1, by a sigmoid or a division by their maximum"
             }
             Self::Malformed(..) | Self::NoExtent | Self::Outside(..) | Self::UnknownClass(_) => {
-                "repair it, or have it kept as it is with --keep-unrefined"
+                "repair it, or keep it as it is with --keep-unrefined"
             }
-            Self::Unreadable(..) => {
-                "repair the image, or have its boxes kept as they are with --keep-unrefined"
-            }
+            Self::Unreadable(..) => "repair the image, or keep its boxes as they are with --keep-unrefined",
             Self::Repeated(_) => "drop repeated detections: each would count as a false one",
             _ => "repair or drop it before scoring",
         }
     }
 }
 
-/// Why a sequence can not be scored, and what to do about it.
+/// The reason why a sequence cannot be scored. Its message names the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrackingProblem {
     /// No result file has the sequence's name.
     #[error("no result file has this name; track the sequence, or give the folder that has its results")]
     Missing,
-    /// These result files have the sequence's name.
+    /// Several result files, listed here, have the sequence's name.
     #[error("several files have this name: {}; leave one of them", list(.0))]
     Ambiguous(Vec<PathBuf>),
-    /// Fewer boxes than frames, where the convention does not allow for it.
+    /// There are fewer boxes than frames, and the convention does not allow it.
     #[error("{0} boxes for {1} frames; track the sequence to its end")]
     Short(usize, usize),
-    /// More boxes than frames.
+    /// There are more boxes than frames.
     #[error("{0} boxes for {1} frames: of another sequence, or of frames that do not count; track it again")]
     Long(usize, usize),
-    /// The first box, which the tracker was given, is not the annotated one, the second.
+    /// The first predicted box does not overlap the annotated one, the second, which every tracker is given.
     #[error(
         "the first box {0:?} has nothing in common with the annotated {1:?}: the result of another sequence; check the \
          names of the files"
     )]
     FirstBox(Rect, Rect),
-    /// In this frame, counted from 1, which is the line of the file, the predicted box is none.
+    /// The prediction in this frame, counted from 1 like the lines of the file, is no box.
     #[error("frame {0}: {1:?} is no box (x, y, width, height); correct the tracker or the file")]
     Malformed(usize, Rect),
-    /// Visibility has fewer or more entries than there are frames.
-    #[error("visibility for {0} of {1} frames; give it for each")]
+    /// The visibility has this number of entries for a different number of frames.
+    #[error("the visibility has {0} entries for {1} frames; give one for each frame")]
     Visibility(usize, usize),
-    /// No frame counts.
+    /// No frame of the sequence counts.
     #[error("no annotated frame counts; leave the sequence out")]
     NoFrames,
     /// This line of a file of times, counted from 1, is no number.
     #[error("line {0} is no number of seconds; remove the file and the sequence's boxes, and track it again")]
     Times(usize),
-    /// A name that was there before.
+    /// Two sequences have the same name.
     #[error("the name occurs twice; give every sequence its own")]
     Duplicate,
 }
@@ -241,7 +238,7 @@ fn list(files: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// What to do about a file that could not be read as JSON, or is other JSON than was expected.
+/// Returns the remedy for a file that is not JSON, or is other JSON than expected.
 fn json_remedy(source: &serde_json::Error) -> &'static str {
     match source.classify() {
         serde_json::error::Category::Data => {

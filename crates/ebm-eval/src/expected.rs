@@ -1,5 +1,5 @@
-//! What an experiment should come to, as its configuration states it, and the comparison with what it came
-//! to.
+//! Expected figures of an experiment, as its configuration states them, and their comparison with measured
+//! figures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 settings! {
-    /// The outcome of an experiment as its configuration states it; a table `[expected]` in TOML.
+    /// Expected outcome of an experiment: the table `[expected]` of its configuration file.
     ///
     /// ```
     /// use ebm_eval::Expected;
@@ -27,24 +27,24 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Expected {
-        /// The command that leads there.
+        /// Command that runs the experiment.
         pub command: String,
-        /// How long it takes on two cores, or that this was not measured.
+        /// Run time on two cores, or a note that it was not measured.
         pub time: String,
-        /// Where the figures are from: a file of measured results, a publication, or why there are none.
+        /// Source of the figures: a file of measured results, a publication, or the reason for having none.
         pub source: String,
-        /// What is expected of which rows.
+        /// Expected figures of groups of rows.
         #[serde(default)]
         pub rows: Vec<ExpectedRow> where -1e9..=1e9,
     }
 }
 
-/// The figures of the rows that have something in common, each the mean over these rows.
+/// Expected figures of a group of rows, each the mean over the group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectedRow {
-    /// Keys and values that only these rows have, such as the method.
+    /// Keys and values that select the rows of the group, such as the method.
     pub of: BTreeMap<String, Value>,
-    /// The figures by their keys in the rows.
+    /// Expected figures by their keys in the rows.
     #[serde(flatten)]
     pub figures: BTreeMap<String, Figure>,
 }
@@ -53,48 +53,48 @@ pub struct ExpectedRow {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Figure {
-    /// With the distance from it that is tolerated.
+    /// The expected value and its tolerance.
     Within([f64; 2]),
-    /// One whose spread nobody stated: it is shown beside the measured one, and nothing is concluded.
+    /// The expected value of a figure without a stated spread; it is shown but not checked.
     Alone(f64),
 }
 
-/// What was expected beside what was measured.
+/// Comparison of expected with measured figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
     /// [`Expected::source`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Why there is nothing to compare; none where there is.
+    /// Reason for having nothing to compare; none if something was compared.
     pub reason: Option<String>,
-    /// The figures with a tolerance that were measured.
+    /// Number of figures with a tolerance.
     pub compared: usize,
-    /// Those that lie further away than tolerated.
+    /// Number of figures outside their tolerance, or not measured.
     pub missed: usize,
-    /// Every figure that the run covers.
+    /// Comparison of every figure whose rows are in the run.
     pub figures: Vec<ComparedFigure>,
 }
 
 /// An expected figure beside the measured one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedFigure {
-    /// What tells its rows from others.
+    /// Keys and values that select the rows of the figure.
     pub of: BTreeMap<String, Value>,
-    /// Its key in the rows.
+    /// Key of the figure in the rows.
     pub key: String,
-    /// The mean over the rows; none where they do not have it.
+    /// Mean over the rows; none if no row has the figure.
     pub measured: Option<f64>,
-    /// What was expected.
+    /// Expected value.
     pub reference: f64,
-    /// How far away it may lie.
+    /// Largest accepted distance from the expected value.
     pub tolerance: Option<f64>,
-    /// Whether it does; none without a tolerance.
+    /// Whether the measured value is within the tolerance; none without a tolerance.
     pub within: Option<bool>,
 }
 
 impl Expected {
-    /// Compares the figures of `rows`, JSON objects, with those that are expected of them. What no row is of
-    /// is left out.
+    /// Compares the figures of `rows`, JSON objects, with the expected ones. Expected figures without a matching
+    /// row are left out.
     pub fn compare(&self, rows: &[Value]) -> Comparison {
         let mut figures = Vec::new();
         for ExpectedRow { of, figures: expected } in &self.rows {
@@ -108,7 +108,7 @@ impl Expected {
         let (met, missed) = (with(true), with(false));
         let reason = figures.is_empty().then(|| match self.rows.is_empty() {
             true => format!("there are no figures: {}", self.source),
-            false => format!("no row is one of those in {}", self.source),
+            false => format!("no row matches the expected rows of {}", self.source),
         });
         Comparison { source: self.source.clone(), reason, compared: met + missed, missed, figures }
     }
@@ -130,13 +130,13 @@ impl Figure {
 }
 
 impl Comparison {
-    /// Of a run that is not the experiment of the configuration, for this reason.
+    /// Returns the comparison of a run that has nothing to compare, with the reason.
     pub fn none(reason: &str) -> Self {
         Self { reason: Some(reason.to_owned()), ..Self::default() }
     }
 }
 
-/// In one line: how many are within their tolerances, and each that is not.
+/// Writes one line: the number of figures within their tolerances, and each figure that is not.
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, reason, compared, missed, figures } = self;
@@ -166,7 +166,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// The error of a run whose figures must be those that are expected, and are not.
+/// A comparison with missed figures is the error of a run that was asked to check them.
 impl std::error::Error for Comparison {}
 
 #[cfg(test)]
@@ -220,7 +220,10 @@ mod tests {
             "expected: nothing was compared: there are no figures: a.csv"
         );
         let other = expected(json!([{ "of": { "method": "b" }, "ap": [0.4, 0.1] }]));
-        assert_eq!(nothing(other), "expected: nothing was compared: no row is one of those in a.csv");
+        assert_eq!(
+            nothing(other),
+            "expected: nothing was compared: no row matches the expected rows of a.csv"
+        );
         let alone = expected(json!([{ "of": { "method": "a" }, "ap": 0.3 }]));
         assert_eq!(nothing(alone), "expected: nothing was compared: a.csv states no tolerance");
     }

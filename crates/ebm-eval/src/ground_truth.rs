@@ -1,4 +1,4 @@
-//! What scoring needs of a COCO annotation file: ids, boxes, areas and crowd flags.
+//! The part of a COCO annotation file that scoring reads: ids, boxes, areas and crowd flags.
 
 use crate::detections::{MAX_COORDINATE, check_box, check_range, check_size, read_json};
 use crate::error::{BoxProblem, Error, Result};
@@ -6,9 +6,9 @@ use ebm_data::coco::{AnnotationFile, CocoDataset, Field};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The annotated boxes of a set of images, and which images and categories there are.
+/// The annotated boxes of a set of images, with the ids of its images and categories.
 ///
-/// Images without boxes belong here too: a detection on one of them is a false positive.
+/// Images without boxes are part of it: a detection in one of them is a false positive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroundTruth {
     /// The ids of all images, annotated or not.
@@ -24,25 +24,25 @@ pub struct GroundTruth {
 /// One annotated box.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroundTruthBox {
-    /// The image that it lies in.
+    /// Id of the image that contains the box.
     pub image_id: u64,
-    /// Its category.
+    /// Id of the object's category.
     pub category_id: u64,
     /// Left, top, width, height in pixels.
     pub bbox: [f64; 4],
-    /// Area in square pixels, which decides between small, medium and large. COCO's is that of the
+    /// Area in square pixels, which decides between small, medium and large. In COCO it is the area of the
     /// object's mask, not of the box.
     pub area: f64,
-    /// A crowd region: detections in it are neither right nor wrong.
+    /// Whether the box marks a crowd: detections in it are neither correct nor wrong.
     pub is_crowd: bool,
 }
 
 impl GroundTruth {
-    /// Reads a COCO annotation file and checks it. Without `area` an annotation has its box's.
+    /// Reads and checks a COCO annotation file. An annotation without `area` gets the area of its box.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Json`], [`Error::NotAnnotated`] for the file of a test set, a repeated
-    /// annotation id ([`Error::DuplicateId`]), or what [`check`](Self::check) finds.
+    /// [`Error::Io`], [`Error::Json`], [`Error::NotAnnotated`] for the file of a test set, [`Error::DuplicateId`]
+    /// for a repeated annotation id, or the errors of [`check`](Self::check).
     pub fn read(path: &Path) -> Result<Self> {
         let file: AnnotationFile = read_json(path)?;
         let origin = path.display().to_string();
@@ -67,11 +67,11 @@ impl GroundTruth {
     }
 
     /// Reads the images and categories of the file of a test set, such as COCO's
-    /// `image_info_test-dev2017.json`. There are no boxes then, and nothing can be scored; ids of results can
-    /// be checked ([`check_ids`](crate::detections::check_ids)).
+    /// `image_info_test-dev2017.json`. The file has no boxes, so it cannot score detections; it can check the
+    /// ids of results ([`check_ids`](crate::detections::check_ids)).
     ///
     /// # Errors
-    /// As [`read`](Self::read), but that annotations are not asked for.
+    /// The errors of [`read`](Self::read), except those about annotations.
     pub fn read_test_set(path: &Path) -> Result<Self> {
         let truth = Self::without_boxes(path, &read_json(path)?)?;
         truth.check(&path.display().to_string())?;
@@ -90,17 +90,17 @@ impl GroundTruth {
         Ok(truth)
     }
 
-    /// The category's name, or its id where it has none.
+    /// Returns the name of the category `id`, or the id as text if it has no name.
     pub fn category_name(&self, id: u64) -> String {
         self.names.get(&id).cloned().unwrap_or_else(|| id.to_string())
     }
 
-    /// Checks that figures against these annotations mean something.
+    /// Checks that detections can be scored on these annotations.
     ///
     /// # Errors
     /// [`Error::NothingToScore`] without images or categories, [`Error::DuplicateId`], or
-    /// [`Error::Annotation`] for the first box that is not finite, negative in size, absurdly large, or
-    /// of an unknown image or category. A size of zero is accepted: COCO itself has a few.
+    /// [`Error::Annotation`] for the first box that is not finite, has a negative size, lies beyond
+    /// [`MAX_COORDINATE`], or names an unknown image or category. A size of zero is accepted: COCO has a few.
     pub fn check(&self, origin: &str) -> Result<()> {
         for (what, ids) in [("images", &self.images), ("categories", &self.categories)] {
             if ids.is_empty() {
@@ -128,13 +128,13 @@ impl GroundTruth {
         Ok(())
     }
 
-    /// The image ids and the category ids as sets.
+    /// Returns the image ids and the category ids as sets.
     pub(crate) fn id_sets(&self) -> (BTreeSet<u64>, BTreeSet<u64>) {
         (self.images.iter().copied().collect(), self.categories.iter().copied().collect())
     }
 }
 
-/// A record of an annotation file.
+/// Position of a record in an annotation file, for messages.
 struct Place<'a> {
     path: &'a Path,
     array: &'a str,
@@ -142,7 +142,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// A field's value; figures against a file with anything else would mean nothing.
+    /// Returns the value of a field; a malformed field is an error.
     fn value<T>(&self, field: Field<T>) -> Result<T> {
         let message = |detail| format!("{}[{}]: {detail}", self.array, self.position);
         field.map_err(|finding| Error::Json {
@@ -153,8 +153,8 @@ impl Place<'_> {
 }
 
 impl From<&CocoDataset> for GroundTruth {
-    /// The annotations of a dataset that was loaded for evaluation, whatever its files are like: those of
-    /// Pascal VOC's or YOLO's form have no annotation file that [`GroundTruth::read`] could read.
+    /// Takes the annotations of a loaded dataset. Datasets in the formats of Pascal VOC and YOLO have no
+    /// annotation file for [`GroundTruth::read`].
     fn from(dataset: &CocoDataset) -> Self {
         let mut truth = Self::default();
         for category in &dataset.categories {

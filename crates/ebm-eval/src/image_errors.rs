@@ -1,4 +1,4 @@
-//! Which detections are right, the score to draw boxes from, and the images with the most errors.
+//! Correct and wrong detections, the score threshold for drawing boxes, and the images with the most errors.
 
 use crate::coco::matched_at_half;
 use crate::detections::Detection;
@@ -7,47 +7,47 @@ use crate::ground_truth::GroundTruth;
 use hotcoco::DtStatus;
 use serde::Serialize;
 
-/// What became of a detection.
+/// Result of matching one detection with the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is the detection of the object at this place of [`GroundTruth::boxes`].
+    /// The detection matches the object at this index of [`GroundTruth::boxes`].
     Correct(usize),
-    /// No object is left that it overlaps by half.
+    /// The detection matches no object: none that is still free overlaps it with an IoU of 0.5.
     Wrong,
-    /// Neither right nor wrong: on a crowd, or beyond the 100 of highest score in its image and category.
+    /// The detection is not counted: it lies on a crowd, or beyond the 100 highest scores of its image and category.
     Ignored,
 }
 
-/// What became of every detection, and of every image.
+/// Outcomes of all detections, and errors of all images.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
-    /// In the order of the detections.
+    /// Outcome of each detection, in the order of the detections.
     pub detections: Vec<Outcome>,
-    /// The most errors first; of equally many the lower F1, then the lower id first.
+    /// Errors of each image: the most errors first, ties by the lower F1, then by the lower id.
     pub images: Vec<ImageErrors>,
 }
 
-/// The errors in one image.
+/// Number of errors in one image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImageErrors {
-    /// The image's id.
+    /// Id of the image.
     pub image_id: u64,
-    /// Objects that were found.
+    /// Number of objects that were found.
     pub correct: u32,
-    /// Detections that are wrong.
+    /// Number of wrong detections.
     pub wrong: u32,
-    /// Objects that were not found, crowds not counted.
+    /// Number of objects that were not found, without crowds.
     pub missed: u32,
-    /// Right detections over the mean of detections and objects; 1 where there are neither.
+    /// F1: correct detections over the mean of the numbers of detections and objects; 1 without either.
     pub f1: f64,
 }
 
-/// Says what became of every detection and image. Detections are matched as COCO matches them at IoU 0.5.
+/// Matches detections with objects as COCO does at IoU 0.5, and returns the outcome of every detection and image.
 ///
 /// # Errors
-/// Those of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
+/// The errors of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
 pub fn diagnose(truth: &GroundTruth, detections: &[Detection]) -> Result<Diagnosis> {
-    // No detection is sure enough to tell an error of the annotations.
+    // An infinite score threshold: no detection is taken for an error of the annotations.
     let found = matched_at_half(truth, detections)?.image_diagnostics(0.5, f64::INFINITY)?;
     // Ids are positions plus 1.
     let outcome = |id: u64| match (found.annotations.dt_status.get(&id), found.annotations.dt_match.get(&id))
@@ -71,30 +71,30 @@ pub fn diagnose(truth: &GroundTruth, detections: &[Detection]) -> Result<Diagnos
     Ok(Diagnosis { detections: (1..=detections.len() as u64).map(outcome).collect(), images })
 }
 
-/// Where to cut the scores.
+/// A score threshold, with precision, recall and F1 of the detections that it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OperatingPoint {
-    /// Detections from this score on are kept; none says that all are, since nothing was found at any score.
+    /// Lowest score of the kept detections; none if no detection is correct, and then all are kept.
     pub threshold: Option<f64>,
-    /// Kept detections that are right, of the kept ones; 0 where none is kept.
+    /// Fraction of the kept detections that are correct; 0 if none is kept.
     pub precision: f64,
-    /// Objects found by them, of all objects; 0 where there is none.
+    /// Fraction of the objects that the kept detections find; 0 without an object.
     pub recall: f64,
-    /// 2 precision recall / (precision + recall).
+    /// F1: 2 precision recall / (precision + recall).
     pub f1: f64,
 }
 
 impl OperatingPoint {
-    /// Whether a detection of this score is kept.
+    /// Returns whether a detection with this `score` is kept.
     pub fn keeps(&self, score: f64) -> bool {
         self.threshold.is_none_or(|threshold| score >= threshold)
     }
 }
 
-/// The score that keeps the detections with the highest F1 over all images and categories together, at IoU 0.5; of
-/// equal ones the highest score. `diagnosis` is of these detections.
+/// Finds the score threshold with the highest F1 over all images and categories together, at IoU 0.5; among equal
+/// F1 the highest score. `diagnosis` must be the result of [`diagnose`] for these `detections`.
 ///
-/// Keeping fewer of them changes nothing for those that are kept: objects are given by descending score.
+/// Objects are assigned by descending score, so a threshold does not change the outcome of the kept detections.
 pub fn operating_point(detections: &[Detection], diagnosis: &Diagnosis) -> OperatingPoint {
     let counted = detections.iter().zip(&diagnosis.detections);
     let counted = counted.filter(|(_, outcome)| **outcome != Outcome::Ignored);

@@ -1,13 +1,13 @@
-//! How figures stand in JSON: a rate as a fraction, and what could not be measured as null. For
-//! `#[serde(with = "…")]`.
+//! Serde helpers, for `#[serde(with = "…")]`, that write a rate as a fraction and a figure that could not be
+//! measured as null.
 
-/// A rate that is held in per cent and written as a fraction.
+/// Stores a rate in per cent and writes it as a fraction.
 pub mod per_cent {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// What a factor can be applied to.
+    /// A number or numbers that can be scaled.
     pub trait Scale {
-        /// Every number in it times `factor`.
+        /// Multiplies every number by `factor`.
         fn times(&self, factor: f64) -> Self;
     }
 
@@ -26,7 +26,7 @@ pub mod per_cent {
     /// Writes a hundredth of `value`.
     ///
     /// # Errors
-    /// The serializer's.
+    /// The errors of `serializer`.
     pub fn serialize<T: Scale + Serialize, S: Serializer>(
         value: &T,
         serializer: S,
@@ -34,10 +34,10 @@ pub mod per_cent {
         value.times(0.01).serialize(serializer)
     }
 
-    /// Reads what [`serialize`] wrote.
+    /// Reads a value that [`serialize`] wrote.
     ///
     /// # Errors
-    /// The deserializer's.
+    /// The errors of `deserializer`.
     pub fn deserialize<'de, T: Scale + Deserialize<'de>, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<T, D::Error> {
@@ -45,14 +45,14 @@ pub mod per_cent {
     }
 }
 
-/// A figure that is −1 where there is nothing that it could be of, as in pycocotools, and null in JSON.
+/// Writes a figure without ground truth, which is −1 as in pycocotools, as null.
 pub mod or_null {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     /// Writes null for a negative number.
     ///
     /// # Errors
-    /// The serializer's.
+    /// The errors of `serializer`.
     pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         Some(*value).filter(|value| *value >= 0.0).serialize(serializer)
     }
@@ -60,7 +60,7 @@ pub mod or_null {
     /// Reads null as −1.
     ///
     /// # Errors
-    /// The deserializer's.
+    /// The errors of `deserializer`.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         Ok(Option::deserialize(deserializer)?.unwrap_or(-1.0))
     }

@@ -1,22 +1,22 @@
 //! Metrics and seed statistics: detection files and their checks, COCO average precision, success and
 //! precision of trackers, calibration of predicted densities, and mean and spread over seeds.
 //!
-//! **Invariants**: knows no network and no tensor library; never prints; scores nothing that it has
+//! **Invariants**: depends on no network and no tensor library; prints nothing; scores nothing that it has
 //! not checked.
 //!
-//! | Module | What lives there |
+//! | Module | Contents |
 //! |---|---|
 //! | [`detections`] | [`Detection`], the COCO result file, the checks before scoring |
-//! | [`result_entries`] | [`ResultEntry`]: a result file that keeps what it does not know |
-//! | [`ground_truth`] | [`GroundTruth`]: what scoring needs of a COCO annotation file |
-//! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures; [`coco_tables`]: the same by category |
-//! | [`error_breakdown`](mod@error_breakdown) | kinds of detection errors and what each costs |
-//! | [`image_errors`] | which detections are right, the score to draw boxes from, and the images with the most errors |
+//! | [`result_entries`] | [`ResultEntry`]: an entry of a result file with its unknown fields |
+//! | [`ground_truth`] | [`GroundTruth`]: the part of a COCO annotation file that scoring reads |
+//! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures; [`coco_tables`]: the figures of each category |
+//! | [`error_breakdown`](mod@error_breakdown) | kinds of detection errors and the cost of each |
+//! | [`image_errors`] | correct and wrong detections, the score threshold for drawing, images with the most errors |
 //! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
 //! | [`calibration`] | likelihood, CRPS, coverage, calibration curves, and conformal regions of predicted densities |
 //! | [`tracking`] | success and precision of trackers by the conventions of the toolkits; annotations and result files |
-//! | [`expected`] | [`Expected`]: what an experiment should come to, compared with what it came to |
-//! | [`json`] | how figures stand in JSON |
+//! | [`expected`] | [`Expected`]: the expected figures of an experiment, compared with the measured ones |
+//! | [`json`] | serde helpers for figures |
 //! | [`stats`] | [`Summary`]: mean, standard deviation and standard error over seeds |
 
 pub mod absolute_error;
@@ -49,7 +49,7 @@ pub use result_entries::{ResultEntry, read_entries, write_entries};
 pub use stats::{Spread, Summary};
 pub use tracking::{Convention, TrackingGroundTruth, TrackingReport};
 
-/// Its examples are tests.
+/// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

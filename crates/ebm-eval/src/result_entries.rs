@@ -1,5 +1,4 @@
-//! A COCO result file whose entries keep all that they have beside a detection's fields: what a program reads
-//! that passes them on.
+//! A COCO result file whose entries keep all their fields, for programs that change entries and write them again.
 
 use std::path::Path;
 
@@ -10,16 +9,16 @@ use serde_json::{Map, Value};
 use crate::detections::{Detection, MAX_JSON_BYTES, replace_file};
 use crate::error::{BoxProblem, Error, Result};
 
-/// An entry of a result file, whatever it holds.
+/// An entry of a result file, with all its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultEntry(Map<String, Value>);
 
 impl ResultEntry {
-    /// The detection that it is.
+    /// Returns the entry as a detection.
     ///
     /// # Errors
-    /// The first problem: a field that is missing or no number, or what [`Detection::check`] finds. A box
-    /// without extent is one here.
+    /// Returns the first problem: a field that is missing or no number, a box without extent, or a problem that
+    /// [`Detection::check`] finds.
     pub fn detection(&self) -> std::result::Result<Detection, BoxProblem> {
         let bbox = self.bbox()?;
         let detection = Detection {
@@ -35,12 +34,12 @@ impl ResultEntry {
         Ok(detection)
     }
 
-    /// What stands under `key`.
+    /// Returns the value of the field `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
 
-    /// Puts `value` under `key`.
+    /// Sets the field `key` to `value`.
     pub fn set(&mut self, key: &str, value: Value) {
         self.0.insert(key.to_owned(), value);
     }
@@ -61,7 +60,7 @@ impl ResultEntry {
         value.and_then(Value::as_u64).ok_or_else(|| malformed(field, value, "a whole number from 0"))
     }
 
-    /// A number, finite or not.
+    /// Reads a number, finite or not.
     fn number(&self, field: &'static str, value: Option<&Value>) -> std::result::Result<f64, BoxProblem> {
         let word = || value?.as_str()?.parse::<f64>().ok().filter(|number| !number.is_finite());
         let number = value.and_then(Value::as_f64).or_else(word);
@@ -75,16 +74,16 @@ fn malformed(field: &'static str, value: Option<&Value>, expected: &'static str)
     BoxProblem::Malformed(field, text.chars().take(SHOWN).collect(), expected)
 }
 
-/// Reads a COCO result file: a JSON array of objects. NaN and infinities as Python writes them are read, and
-/// found by [`ResultEntry::detection`].
+/// Reads a COCO result file: a JSON array of objects. NaN and infinities as Python writes them are accepted
+/// here; [`ResultEntry::detection`] refuses them.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Data`], or [`Error::Json`] with line and column for what is no such array.
+/// [`Error::Io`], [`Error::Data`], or [`Error::Json`] with line and column for a file that is no such array.
 pub fn read_entries(path: &Path) -> Result<Vec<ResultEntry>> {
     parse_entries(path, &read_utf8(path, MAX_JSON_BYTES)?)
 }
 
-/// The same of a file's bytes; `path` is what errors call it.
+/// Parses the bytes of a COCO result file as [`read_entries`] does; `path` names the file in errors.
 pub(crate) fn parse_entries(path: &Path, bytes: &[u8]) -> Result<Vec<ResultEntry>> {
     let entries: Vec<Map<String, Value>> = serde_json::from_slice(bytes)
         .or_else(|error| serde_json::from_slice(&with_words_for_non_finite(bytes)).map_err(|_| error))
@@ -92,7 +91,7 @@ pub(crate) fn parse_entries(path: &Path, bytes: &[u8]) -> Result<Vec<ResultEntry
     Ok(entries.into_iter().map(ResultEntry).collect())
 }
 
-/// Writes a COCO result file, an entry a line. It appears whole or not at all.
+/// Writes a COCO result file with one entry per line. The file appears whole or not at all.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -3,10 +3,10 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// A figure over n seeds.
+/// Mean and standard deviation of a figure over n seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The number of seeds n ≥ 1.
+    /// Number of seeds n ≥ 1.
     pub count: usize,
     /// Mean x̄ = Σ xᵢ / n.
     pub mean: f64,
@@ -14,21 +14,21 @@ pub struct Summary {
     pub standard_deviation: Option<f64>,
 }
 
-/// Which spread a table shows behind "±".
+/// Spread that a table shows after "±".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// The sample standard deviation: how far one seed lies from the mean.
+    /// Sample standard deviation: the typical distance of one seed from the mean.
     StandardDeviation,
-    /// The standard error: how far the mean lies from that of all seeds.
+    /// Standard error: the typical distance of the mean from the mean of infinitely many seeds.
     StandardError,
 }
 
 impl Summary {
-    /// Summarises one value per seed.
+    /// Summarises `values`, one per seed.
     ///
     /// # Errors
-    /// [`Error::Empty`], or [`Error::Value`] for one that is not finite.
+    /// [`Error::Empty`] without a value, or [`Error::Value`] for a value that is not finite.
     pub fn new(values: &[f64]) -> Result<Self> {
         if values.is_empty() {
             return Err(Error::Empty("values to summarise"));
@@ -46,12 +46,12 @@ impl Summary {
         Ok(Self { count, mean, standard_deviation })
     }
 
-    /// Standard error of the mean: the standard deviation divided by √n; none for a single seed.
+    /// Returns the standard error of the mean: the standard deviation divided by √n; none for a single seed.
     pub fn standard_error(&self) -> Option<f64> {
         self.standard_deviation.map(|deviation| deviation / (self.count as f64).sqrt())
     }
 
-    /// The chosen spread; none for a single seed.
+    /// Returns the chosen spread; none for a single seed.
     pub fn spread(&self, spread: Spread) -> Option<f64> {
         match spread {
             Spread::StandardDeviation => self.standard_deviation,
@@ -59,7 +59,7 @@ impl Summary {
         }
     }
 
-    /// A table cell: `4.65 ± 0.02`, or the mean alone for a single seed.
+    /// Formats a table cell: `4.65 ± 0.02`, or the mean alone for a single seed.
     pub fn cell(&self, spread: Spread, decimals: usize) -> String {
         let mean = self.mean;
         match self.spread(spread) {

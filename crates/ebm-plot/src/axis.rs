@@ -6,19 +6,19 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use super::Result;
 
-/// The values along one axis.
+/// A coordinate axis: its range of values and its ticks.
 #[derive(Clone)]
 pub struct Axis {
-    /// Written beside the axis.
+    /// Name, written beside the axis.
     pub name: String,
     range: Range<f64>,
     logarithmic: bool,
-    /// Values and their labels.
+    /// Values of the ticks and their labels.
     pub ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// A linear axis with about `count` ticks at round values, whose labels have equally many decimals.
+    /// Creates a linear axis with about `count` ticks at round values, whose labels have equally many decimals.
     ///
     /// # Errors
     /// [`Error::Data`](crate::Error::Data) for a range that is empty or not finite.
@@ -30,15 +30,15 @@ impl Axis {
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let tick = |i: u32| {
             let value = (first + f64::from(i)) * step + 0.0;
-            // A true minus sign is as wide as a plus.
+            // U+2212, the minus sign, is as wide as a plus.
             (value, format!("{value:.decimals$}").replace('-', "\u{2212}"))
         };
         let ticks = (0..=(last - first).max(0.0) as u32).map(tick).collect();
         Ok(Self { name: name.to_owned(), range, logarithmic: false, ticks })
     }
 
-    /// An axis whose length is proportional to the logarithm of positive values, with ticks at 1, 2 and 5
-    /// times powers of ten; a short one has equal steps.
+    /// Creates a logarithmic axis for positive values, with ticks at 1, 2 and 5 times powers of ten, or at equal steps
+    /// if there would be fewer than three.
     pub fn logarithmic(name: &str, range: Range<f64>) -> Result<Self> {
         let mut axis = Self { logarithmic: true, ..Self::linear(name, range.clone(), 5)? };
         let decades = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
@@ -50,27 +50,27 @@ impl Axis {
         Ok(axis)
     }
 
-    /// An axis of names, the first at 0.5, the next at 1.5.
+    /// Creates an axis of names, the first at 0.5, the next at 1.5.
     pub fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> Self {
         let tick = |(i, name): (usize, &String)| (i as f64 + 0.5, name.clone());
         let ticks: Vec<_> = names.into_iter().enumerate().map(tick).collect();
         Self { name: String::new(), range: 0.0..ticks.len() as f64, logarithmic: false, ticks }
     }
 
-    /// The same axis from its end to its start.
+    /// Reverses the direction of the axis.
     pub fn reversed(mut self) -> Self {
         self.range = self.range.end..self.range.start;
         self
     }
 
-    /// The same axis with neither labels nor a name.
+    /// Removes the labels and the name.
     pub fn unlabelled(mut self) -> Self {
         self.name.clear();
         self.ticks.iter_mut().for_each(|(_, label)| label.clear());
         self
     }
 
-    /// Where `value` lies, from 0 at the start to 1 at the end.
+    /// Returns the position of `value`, from 0 at the start to 1 at the end.
     pub fn fraction(&self, value: f64) -> f64 {
         let Range { start, end } = self.range;
         if self.logarithmic {
@@ -80,7 +80,7 @@ impl Axis {
         }
     }
 
-    /// Whether `value` lies on the axis.
+    /// Returns whether `value` lies on the axis.
     pub fn contains(&self, value: f64) -> bool {
         (-1e-9..=1.0 + 1e-9).contains(&self.fraction(value))
     }
@@ -95,7 +95,7 @@ impl Ranged for Axis {
     }
 
     fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
-        // The other points are of lines between the ticks.
+        // Light points are for grid lines between the ticks; there are none.
         let wanted = !hint.weight().allow_light_points();
         self.ticks.iter().filter(|_| wanted).map(|(value, _)| *value).collect()
     }
@@ -112,7 +112,7 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// The least of 1, 2 and 5 times powers of ten that is not below `step`.
+/// Returns the smallest of 1, 2 and 5 times powers of ten that is not below `step`.
 fn round_step(step: f64) -> f64 {
     let exponent = step.log10().floor() as i32;
     let candidates = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * 10f64.powi(exponent));

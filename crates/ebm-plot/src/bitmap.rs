@@ -1,4 +1,4 @@
-//! Pixels: a drawing backend on an image, and text with an embedded font that looks the same on every machine.
+//! Drawing on pixels: a plotters backend for an image, and text in an embedded font.
 
 use ab_glyph::{Font as _, FontRef, PxScale, ScaleFont as _, point};
 use ebm_data::Image;
@@ -9,19 +9,19 @@ use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyl
 
 use super::{Error, Result};
 
-/// Families for a viewer of the SVG: the embedded one, one of nearly equal widths, any.
+/// Font families for a viewer of the SVG: the embedded one, one of nearly equal widths, any.
 const FAMILIES: &str = "DejaVu Sans, Verdana, sans-serif";
-/// plotters' font size is this many times the em.
+/// Ratio of plotters' font size to the em.
 const SIZE_PER_EM: f64 = 1.24;
 
-/// Text whose em measures `em` pixels, with its upper left corner at its position.
+/// Returns a style for text with an em of `em` pixels, with its upper left corner at its position.
 pub fn style(em: f64, colour: impl Into<RGBAColor>) -> TextStyle<'static> {
     let font = TextStyle::from((FAMILIES, em * SIZE_PER_EM));
     TextStyle { color: colour.into().to_backend_color(), ..font }
 }
 
-/// Calls `ink` with the pixels of a line of text, counted from the left end of its base line, and how much of
-/// each is covered; returns the width.
+/// Calls `ink` with each pixel of a line of text, counted from the left end of its base line, and the pixel's coverage
+/// in \[0, 1\]. Returns the width of the line.
 fn glyphs(text: &str, em: f64, mut ink: impl FnMut(BackendCoord, f64)) -> Result<f64> {
     let font = FontRef::try_from_slice(dejavu::sans::regular())?;
     let scale = PxScale::from(em as f32 / font.units_per_em().unwrap_or(1.0) * font.height_unscaled());
@@ -42,15 +42,15 @@ fn glyphs(text: &str, em: f64, mut ink: impl FnMut(BackendCoord, f64)) -> Result
     Ok(f64::from(x))
 }
 
-/// The width of a label with this text, in pixels.
+/// Returns the width of a label with this text, in pixels.
 ///
 /// # Errors
-/// When the embedded font cannot be read.
+/// Fails if the embedded font cannot be read.
 pub fn label_width(text: &str, em: f64) -> Result<f64> {
     glyphs(text, em, |_, _| {})
 }
 
-/// An image that plotters draws over, shape by shape from its pixels.
+/// A plotters backend that draws on an image.
 pub struct Bitmap<'a>(pub &'a mut Image);
 
 type Drawn = Result<(), DrawingErrorKind<Error>>;
@@ -81,7 +81,7 @@ impl DrawingBackend for Bitmap<'_> {
         Ok(())
     }
 
-    /// Segments with round joints: plotters' outline of a whole path has holes where the path turns sharply.
+    /// Draws segments with round joints: plotters' outline of a whole path has holes where the path turns sharply.
     fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
         &mut self,
         path: I,
@@ -97,7 +97,7 @@ impl DrawingBackend for Bitmap<'_> {
         Ok(())
     }
 
-    /// Text where plotters' SVG writer puts it.
+    /// Draws text where plotters' SVG writer puts it.
     fn draw_text<S: BackendTextStyle>(&mut self, text: &str, style: &S, (x0, y0): BackendCoord) -> Drawn {
         let em = style.size() / SIZE_PER_EM;
         let right = match style.anchor().h_pos {
@@ -113,7 +113,7 @@ impl DrawingBackend for Bitmap<'_> {
         };
         let ink = |(x, y): BackendCoord, coverage| {
             let (x, y) = style.transform().transform(x + right.round() as i32, y + down.round() as i32);
-            // A pixel outside is left out.
+            // Pixels outside of the image are left out.
             let _ = self.draw_pixel((x0 + x, y0 + y), style.color().mix(coverage));
         };
         glyphs(text, em, ink).map_err(DrawingErrorKind::DrawingError)?;
@@ -123,22 +123,22 @@ impl DrawingBackend for Bitmap<'_> {
 
 /// A line of text with its upper left corner at `position`; its em measures `em` pixels.
 pub struct Label {
-    /// One line.
+    /// Text of a single line.
     pub text: String,
-    /// x and y in pixels.
+    /// Position of the upper left corner, x and y in pixels.
     pub position: (i32, i32),
-    /// The size of its font in pixels.
+    /// Em of the font in pixels.
     pub em: f64,
-    /// RGB.
+    /// Colour of the text, RGB.
     pub colour: [u8; 3],
-    /// What the text stands on; none where the picture is known to differ from its colour.
+    /// Colour of a box behind the text, RGB; none draws the text on the image itself.
     pub ground: Option<[u8; 3]>,
 }
 
-/// `image` with the labels written over it.
+/// Writes the labels over `image`.
 ///
 /// # Errors
-/// When the embedded font cannot be read.
+/// Fails if the embedded font cannot be read.
 pub fn labelled(mut image: Image, labels: &[Label]) -> Result<Image> {
     let opaque = |[red, green, blue]: [u8; 3]| RGBColor(red, green, blue);
     let mut bitmap = Bitmap(&mut image);
@@ -162,7 +162,7 @@ fn failed(error: DrawingErrorKind<Error>) -> Error {
 mod tests {
     use super::*;
 
-    /// Columns and rows of the pixels that `text` covers by more than half.
+    /// Returns columns and rows of the pixels that `text` covers by more than half.
     fn covered(text: &str, em: f64) -> Vec<BackendCoord> {
         let mut pixels = Vec::new();
         glyphs(text, em, |at, coverage| pixels.extend((coverage > 0.5).then_some(at))).unwrap();
@@ -201,7 +201,7 @@ mod tests {
             let covered = area(&[(10, 10), to], 8);
             assert!((covered / 400.0 - 1.0).abs() < 0.25, "{to:?} {covered}");
         }
-        // All but the part of a square that a quarter of a disc leaves.
+        // Everything but the part of a square that a quarter of a disc leaves.
         let corner = area(&[(10, 10), (50, 10), (50, 50)], 16);
         assert!((corner / 1266.0 - 1.0).abs() < 0.1, "{corner}");
     }

@@ -2,25 +2,26 @@
 
 use plotters::style::RGBAColor;
 
-/// Text and means.
+/// Colour of text and means.
 pub const INK: RGBAColor = RGBAColor(34, 34, 34, 1.0);
-/// Frames, ticks and their labels.
+/// Colour of frames, ticks and their labels.
 pub const AXIS: RGBAColor = RGBAColor(85, 85, 85, 1.0);
-/// Lines behind the data.
+/// Colour of the lines behind the data.
 pub const GRID: RGBAColor = RGBAColor(230, 230, 230, 1.0);
-/// Observations on a density, reference values.
+/// Colour of observations on a density, and of reference values.
 pub const ACCENT: RGBAColor = RGBAColor(205, 74, 20, 1.0);
-/// Values of single runs.
+/// Colour of the values of single runs.
 pub const DATA: RGBAColor = RGBAColor(33, 101, 151, 1.0);
-/// Series of one figure; they differ in hue and in lightness.
+/// Colours of the series of one figure; they differ in hue and in lightness.
 pub const SERIES: [RGBAColor; 4] = [DATA, ACCENT, INK, RGBAColor(73, 192, 211, 1.0)];
 
-/// White over green and blue to a dark navy: equal steps on a path in Oklch with a falling lightness.
+/// Sequential colours from white over green and blue to a dark navy, at equal steps of a path in Oklch with falling
+/// lightness.
 const SEQUENCE: [u32; 9] =
     [0xffffff, 0xb5eee8, 0x73d6db, 0x39b9d0, 0x0e99c0, 0x1878a8, 0x275989, 0x283d63, 0x20253c];
 
-/// The sequential colour of `t`, from white at 0 to the darkest at 1: equal steps of `t` look equally large and
-/// keep their order in a grey print.
+/// Returns the sequential colour of `t`, from white at 0 to the darkest at 1. Equal steps of `t` look equally large
+/// and keep their order in a grey print.
 pub fn sequential(t: f64) -> RGBAColor {
     let place = t.clamp(0.0, 1.0) * (SEQUENCE.len() - 1) as f64;
     let first = (place as usize).min(SEQUENCE.len() - 2);

@@ -1,40 +1,40 @@
-//! Where a density on a grid exceeds a level, as polygons.
+//! Polygons of the regions in which a density on a grid exceeds a level.
 
-/// x, y.
+/// A point (x, y).
 pub type Point = [f64; 2];
 
-/// Points that are left out lie at most this far from the line, in pixels.
+/// Largest distance from the line of a point that is left out, in pixels.
 const TOLERANCE: f64 = 0.3;
 
-/// The polygons that cover { density ≥ `level` }, for `columns` of equal length; coordinates are column and
-/// row.
+/// Returns the polygons that cover { density ≥ `level` }, for `columns` of equal length. Coordinates are column
+/// and row.
 ///
-/// Along a column the density is taken as linear between rows. Stretches of neighbouring columns that overlap
-/// one to one make one polygon; where they split, merge or end, a polygon ends half a column further.
+/// The density is linear between the rows of a column. Intervals of neighbouring columns that overlap one to one
+/// form one polygon; where they split, merge or end, a polygon ends half a column further.
 pub fn regions(columns: &[Vec<f64>], level: f64) -> Vec<Vec<Point>> {
     let last_column = columns.len().saturating_sub(1) as f64;
     let mut closed = Vec::new();
     let mut open: Vec<Ribbon> = Vec::new();
     for (i, column) in columns.iter().enumerate() {
         let x = i as f64;
-        let stretches = stretches(column, level);
-        let mut next = Vec::with_capacity(stretches.len());
+        let intervals = intervals(column, level);
+        let mut next = Vec::with_capacity(intervals.len());
         let mut continued = vec![false; open.len()];
-        for stretch in &stretches {
-            let before: Vec<usize> = (0..open.len()).filter(|&k| overlap(open[k].end, *stretch)).collect();
+        for interval in &intervals {
+            let before: Vec<usize> = (0..open.len()).filter(|&k| overlap(open[k].end, *interval)).collect();
             let alone =
-                |k: usize| stretches.iter().filter(|other| overlap(open[k].end, **other)).count() == 1;
+                |k: usize| intervals.iter().filter(|other| overlap(open[k].end, **other)).count() == 1;
             match before[..] {
                 [k] if alone(k) => {
                     continued[k] = true;
                     let mut ribbon = std::mem::take(&mut open[k]);
-                    ribbon.push(x, *stretch);
+                    ribbon.push(x, *interval);
                     next.push(ribbon);
                 }
                 _ => {
                     let mut ribbon = Ribbon::default();
-                    ribbon.push((x - 0.5).max(0.0), *stretch);
-                    ribbon.push(x, *stretch);
+                    ribbon.push((x - 0.5).max(0.0), *interval);
+                    ribbon.push(x, *interval);
                     next.push(ribbon);
                 }
             }
@@ -47,7 +47,7 @@ pub fn regions(columns: &[Vec<f64>], level: f64) -> Vec<Vec<Point>> {
     closed
 }
 
-/// The lower and the upper boundary of a region while columns are added, and its last stretch.
+/// The lower and upper boundary of a region, to which columns are added, and its last interval.
 #[derive(Default)]
 struct Ribbon {
     lower: Vec<Point>,
@@ -74,8 +74,8 @@ fn overlap(a: [f64; 2], b: [f64; 2]) -> bool {
     a[0] < b[1] && b[0] < a[1]
 }
 
-/// The stretches of rows in which `column` is at least `level`.
-fn stretches(column: &[f64], level: f64) -> Vec<[f64; 2]> {
+/// Returns the intervals of rows in which `column` is at least `level`.
+fn intervals(column: &[f64], level: f64) -> Vec<[f64; 2]> {
     let mut found = Vec::new();
     let mut start = column.first().filter(|first| **first >= level).map(|_| 0.0);
     for (j, pair) in column.windows(2).enumerate() {
@@ -93,7 +93,7 @@ fn stretches(column: &[f64], level: f64) -> Vec<[f64; 2]> {
     found
 }
 
-/// `line` without the points that its course hardly needs, by the algorithm of Ramer, Douglas and Peucker.
+/// Returns `line` without points close to its course, by the algorithm of Ramer, Douglas and Peucker.
 pub fn simplified(line: &[Point]) -> Vec<Point> {
     let [first, .., last] = *line else { return line.to_vec() };
     let distances = (1..line.len() - 1).map(|i| (i, distance(line[i], first, last)));
@@ -108,7 +108,7 @@ pub fn simplified(line: &[Point]) -> Vec<Point> {
     }
 }
 
-/// From `point` to the segment between `a` and `b`.
+/// Returns the distance from `point` to the segment between `a` and `b`.
 fn distance(point: Point, a: Point, b: Point) -> f64 {
     let (dx, dy) = (b[0] - a[0], b[1] - a[1]);
     let (px, py) = (point[0] - a[0], point[1] - a[1]);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn splits_and_merges_lose_and_repeat_nothing() {
-        // Rows at or above the level 1, column by column: one stretch, two, two, one, none.
+        // Rows at or above the level 1, column by column: one interval, two, two, one, none.
         let columns =
             [[2., 2., 2., 2.], [2., 0., 0., 2.], [2., 0., 0., 2.], [2., 2., 2., 2.], [0., 0., 0., 0.]];
         let columns: Vec<Vec<f64>> = columns.iter().map(|column| column.to_vec()).collect();

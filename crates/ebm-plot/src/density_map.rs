@@ -11,50 +11,50 @@ use super::contour::{regions, simplified};
 use super::sheet::{Kind, LABEL_EM, Panel, Shape, Sheet, room, text};
 use super::{Figure, Result};
 
-/// Densities over the same x and y in one scale of colours.
+/// Densities over the same x and y on one colour scale.
 ///
-/// The darkest colour stands for the 99.5 % quantile of all cells of all panels, so that a narrow peak does
-/// not bleach the rest; if that hides anything, the colour bar ends in an arrow.
+/// The darkest colour stands for the 99.5 % quantile of all cells of all panels, so that a narrow peak does not
+/// make the rest pale. If larger values exist, the colour bar ends in an arrow.
 pub struct DensityMaps<'a> {
-    /// From the first to the last column of every density.
+    /// Range of x, from the first to the last column of every density.
     pub x: Range<f64>,
-    /// From the first to the last row of every density.
+    /// Range of y, from the first to the last row of every density.
     pub y: Range<f64>,
-    /// What x and y are.
+    /// Names of x and y.
     pub names: [&'a str; 2],
-    /// From left to right.
+    /// Panels from left to right.
     pub panels: &'a [DensityPanel<'a>],
 }
 
 /// One density, and observations drawn on it.
 pub struct DensityPanel<'a> {
-    /// Shown above.
+    /// Title above the panel.
     pub title: &'a str,
-    /// Columns at equal steps of x, each with p(y | x) at equal steps of y, from below.
+    /// Columns at equal steps of x, each with p(y | x) at equal steps of y, from bottom to top.
     pub density: &'a [Vec<f64>],
-    /// (x, y); those outside the axes are left out and at most [`MAX_POINTS`] are drawn, evenly chosen.
+    /// Observations (x, y). Points outside the axes are left out; at most [`MAX_POINTS`], evenly chosen, are drawn.
     pub points: &'a [(f64, f64)],
 }
 
-/// Observations drawn per panel; more hide the density and swell the SVG.
+/// Largest number of observations per panel; more would hide the density and enlarge the SVG.
 pub const MAX_POINTS: usize = 500;
 
-/// Shades of the colour scale, white included.
+/// Number of shades of the colour scale, with white.
 const SHADES: u32 = 64;
-/// The bounds of the shades lie at this power of equal steps: closer together where the colours are light and
-/// an edge between two shows most.
+/// Exponent of the shades' bounds over equal steps: bounds are closer where the colours are light and an edge
+/// between two shades is most visible.
 const SPACING: f64 = 1.5;
-/// The quantile of the cells that the darkest shade stands for.
+/// Quantile of the cells that the darkest shade stands for.
 const DARKEST: f64 = 0.995;
 const WIDTH: i32 = 1800;
 const TOP: i32 = 64;
 const GAP: i32 = 52;
 const BAR_WIDTH: i32 = 24;
-/// A single panel is no wider than this.
+/// Largest width of a panel.
 const MAX_PANEL_WIDTH: i32 = 760;
 
 impl DensityMaps<'_> {
-    /// The density of the darkest shade, and the largest.
+    /// Returns the density of the darkest shade, and the largest density.
     fn scale(&self) -> Result<(f64, f64)> {
         let mut cells: Vec<f64> = self.panels.iter().flat_map(|panel| panel.density.concat()).collect();
         let largest = cells.iter().copied().fold(0.0, f64::max);
@@ -67,7 +67,7 @@ impl DensityMaps<'_> {
 }
 
 impl DensityPanel<'_> {
-    /// Every shade covers all that is at least as dense; the darker ones lie above. So no seam can show white.
+    /// Returns the areas of all shades. Each area extends below those of the darker shades, so that no white seam shows.
     fn shapes(&self, [left, top, width, height]: [i32; 4], darkest: f64) -> Vec<Shape> {
         let steps = [self.density.len(), self.density[0].len()].map(|count| (count - 1) as f64);
         let mut shapes = Vec::new();
@@ -84,7 +84,7 @@ impl DensityPanel<'_> {
         shapes
     }
 
-    /// Observations between the axes.
+    /// Returns the observations between the axes.
     fn dots(&self, x: &Axis, y: &Axis) -> Vec<Shape> {
         let count = self.points.len().min(MAX_POINTS);
         let chosen = (0..count).map(|i| self.points[i * self.points.len() / count]);
@@ -101,7 +101,7 @@ impl Figure for DensityMaps<'_> {
             let full = density.iter().all(|column| column.len() == rows);
             ensure!(
                 full && rows > 1 && density.len() > 1,
-                "panel {title:?} has not two equal columns of rows"
+                "panel {title:?} needs at least two columns of equal length with at least two rows"
             );
         }
         let (darkest, largest) = self.scale()?;
@@ -125,7 +125,7 @@ impl Figure for DensityMaps<'_> {
             left += width + GAP;
         }
         let area = [left, TOP, BAR_WIDTH, height];
-        // The arrow says that there is more.
+        // The arrow marks larger densities than the scale shows.
         let [low, middle, high] = [left - 1, left + BAR_WIDTH / 2, left + BAR_WIDTH + 1].map(f64::from);
         let top = f64::from(TOP);
         if largest > darkest {
@@ -147,7 +147,7 @@ impl Figure for DensityMaps<'_> {
     }
 }
 
-/// The lower bounds of the shades above white, as fractions of the darkest, and their colours.
+/// Returns the lower bounds of the shades above white, as fractions of the darkest, and their colours.
 fn shades() -> impl Iterator<Item = (f64, RGBAColor)> {
     let bound = |k: u32| (f64::from(k) / f64::from(SHADES)).powf(SPACING);
     (1..SHADES).map(move |k| (bound(k), sequential((bound(k) + bound(k + 1)) / 2.0)))

@@ -1,10 +1,10 @@
 use plotters::drawing::DrawingAreaErrorKind;
 
-/// Why a figure was not drawn.
+/// An error of drawing a figure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Data that a figure cannot show.
+    /// The figure cannot show its data.
     #[error("{0}")]
     Data(String),
     /// The embedded font cannot be read.
@@ -13,7 +13,7 @@ pub enum Error {
     /// A shape could not be drawn.
     #[error("cannot draw the figure: {0}")]
     Drawing(String),
-    /// An image or a file could not be made.
+    /// An image or a file could not be created.
     #[error(transparent)]
     Image(#[from] ebm_data::Error),
 }
@@ -24,7 +24,7 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Error
     }
 }
 
-/// This crate's result.
+/// The result of every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Returns [`Error::Data`] with a formatted message unless the condition holds.

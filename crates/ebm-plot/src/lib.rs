@@ -1,8 +1,8 @@
 //! Figures as SVG and PNG.
 //!
 //! A figure is a value that implements [`Figure`]: it checks its data and lays them out on a [`Sheet`], which is
-//! drawn once for each of the two formats. Both formats share one geometry; its unit is a pixel of the PNG,
-//! which is meant to be shown at half its size.
+//! drawn once for each of the two formats. Both formats share one geometry. Its unit is a pixel of the PNG, which
+//! should be shown at half its size.
 
 #[macro_use]
 mod error;
@@ -25,7 +25,7 @@ pub use self::error::{Error, Result};
 pub use self::plots::{DensityCurves, LinePlot, PointPanel, PointPlot, SeedPlot, SeedRow};
 pub use self::sheet::Sheet;
 
-/// What can be drawn.
+/// A figure that can be drawn.
 pub trait Figure {
     /// Lays the figure out.
     ///
@@ -34,10 +34,10 @@ pub trait Figure {
     fn sheet(&self) -> Result<Sheet>;
 }
 
-/// Writes `out`.svg and `out`.png, each under its final name only when complete, and returns the two paths.
+/// Writes `out`.svg and `out`.png, each under its final name only when complete, and returns both paths.
 ///
 /// # Errors
-/// Data that [`Figure::sheet`] refuses, or a file that cannot be written.
+/// Fails for data that [`Figure::sheet`] refuses, or if a file cannot be written.
 pub fn write(figure: &impl Figure, out: &Path) -> Result<[PathBuf; 2]> {
     let beside = |extension| out.with_added_extension(extension);
     let [svg, png] = [beside("svg"), beside("png")];
@@ -49,15 +49,15 @@ pub fn write(figure: &impl Figure, out: &Path) -> Result<[PathBuf; 2]> {
     Ok([svg, png])
 }
 
-/// The figure as pixels.
+/// Draws the figure as pixels.
 ///
 /// # Errors
-/// Data that [`Figure::sheet`] refuses.
+/// Fails for data that [`Figure::sheet`] refuses.
 pub fn render(figure: &impl Figure) -> Result<Image> {
     figure.sheet()?.image()
 }
 
-/// Its examples are tests.
+/// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The figures of one pair of axes or of panels below one another: curves, points with their spread, and values by seed.
+//! Figures with one pair of axes or a column of panels: curves, points with their spread, and values by seed.
 
 use std::ops::Range;
 
@@ -9,27 +9,27 @@ use super::colour::{ACCENT, DATA, INK, SERIES};
 use super::sheet::{Kind, Shape, Sheet, THIN};
 use super::{Error, Figure, Result};
 
-/// Densities of one scalar target, a credible set of the first, and values to compare with.
+/// Densities of one scalar target, with a credible set of the first density and values to compare with.
 pub struct DensityCurves<'a> {
-    /// Shown above.
+    /// Title above the axes.
     pub title: &'a str,
     /// Name and unit of y.
     pub y_label: &'a str,
-    /// Increasing values of y.
+    /// Ascending values of y.
     pub grid: &'a [f64],
-    /// Names, and the densities at the points of the grid; at most three.
+    /// Names, and the densities at the points of the grid; at most three curves.
     pub curves: &'a [(String, Vec<f64>)],
-    /// Intervals of y below which the first curve is shaded.
+    /// Intervals of y in which the area below the first curve is shaded.
     pub regions: &'a [[f64; 2]],
-    /// Values of y with a dashed line, and what they are.
+    /// Values of y that get a dashed line, and their labels.
     pub marks: &'a [(f64, String)],
 }
 
-/// The vertical axis ends this many times above the highest density.
+/// Upper end of the vertical axis, as a multiple of the highest density.
 const HEADROOM: f64 = 1.06;
 
 impl DensityCurves<'_> {
-    /// The area below `density` between `low` and `high`, where they are on the grid.
+    /// Returns the area below `density` between `low` and `high`, clipped to the grid.
     fn below(&self, density: &[f64], [low, high]: [f64; 2]) -> Vec<[f64; 2]> {
         let grid = self.grid;
         let (low, high) = (low.max(grid[0]), high.min(grid[grid.len() - 1]));
@@ -55,7 +55,7 @@ impl Figure for DensityCurves<'_> {
         let x = Axis::linear(self.y_label, first..last, 8)?;
         let y = Axis::linear("p", 0.0..highest * HEADROOM, 5)?;
         let curves = || self.curves.iter().zip(SERIES);
-        // One curve alone needs no name.
+        // A single curve needs no name.
         let named = curves().filter(|_| self.curves.len() > 1);
         let keys: Vec<_> = named.map(|((name, _), colour)| (name.as_str(), colour)).collect();
         let mut sheet = Sheet::new(1800);
@@ -76,15 +76,15 @@ impl Figure for DensityCurves<'_> {
 
 /// Curves with their names.
 pub struct LinePlot<'a> {
-    /// Shown above; says what y is.
+    /// Title above the axes; it names y.
     pub title: &'a str,
     /// Name and unit of x.
     pub x_label: &'a str,
-    /// The range of x, at equal steps of which every curve has its values.
+    /// Range of x. Every curve has its values at equal steps of this range.
     pub x: Range<f64>,
-    /// The range of y.
+    /// Range of y.
     pub y: Range<f64>,
-    /// Names and values; at most four.
+    /// Names and values of the curves; at most four.
     pub curves: &'a [(String, Vec<f64>)],
 }
 
@@ -108,25 +108,25 @@ impl Figure for LinePlot<'_> {
     }
 }
 
-/// Panels below one another.
+/// Points with error bars, in a column of panels.
 pub struct PointPlot<'a> {
     /// Name and unit of x.
     pub x_label: &'a str,
-    /// The quantities.
+    /// One panel for each quantity.
     pub panels: &'a [PointPanel],
 }
 
-/// One quantity.
+/// Panel of one quantity.
 pub struct PointPanel {
-    /// Shown above; says what y is.
+    /// Title above the panel; it names y.
     pub title: String,
-    /// x, the mean of y, and half the length of its bar.
+    /// Points: x, the mean of y, and half the length of the error bar.
     pub points: Vec<[f64; 3]>,
-    /// Whether the points are of one curve, so that a line joins them.
+    /// Whether a line joins the points.
     pub connected: bool,
 }
 
-/// From the least to the largest value, with a margin.
+/// Returns the range of the values, with a margin.
 fn range(values: impl Iterator<Item = f64> + Clone) -> Range<f64> {
     let low = values.clone().fold(f64::INFINITY, f64::min);
     let high = values.fold(f64::NEG_INFINITY, f64::max);
@@ -159,28 +159,28 @@ impl Figure for PointPlot<'_> {
 
 /// Results of several methods, each trained with several seeds.
 pub struct SeedPlot<'a> {
-    /// Shown above.
+    /// Title above the axes.
     pub title: &'a str,
     /// Name and unit of the values.
     pub x_label: &'a str,
-    /// From above.
+    /// Rows from top to bottom.
     pub rows: &'a [SeedRow],
     /// Values to compare with, marked by dashed vertical lines.
     pub references: &'a [(f64, String)],
-    /// A logarithmic axis, for positive values alone.
+    /// Whether the axis is logarithmic, which requires positive values.
     pub logarithmic: bool,
 }
 
 /// The results of one method.
 pub struct SeedRow {
-    /// Its name.
+    /// Name of the method.
     pub label: String,
     /// One value per seed; their mean gets a tick.
     pub values: Vec<f64>,
 }
 
 const SEEDS_WIDTH: i32 = 1800;
-/// Part of the axis left free beside the outermost value.
+/// Fraction of the axis left free beside the outermost values.
 const SEEDS_MARGIN: f64 = 0.06;
 
 impl SeedPlot<'_> {
@@ -194,10 +194,10 @@ impl SeedPlot<'_> {
         let value = |along: f64| if self.logarithmic { along.exp() } else { along };
         let low = self.values().map(along).fold(f64::INFINITY, f64::min);
         let high = self.values().map(along).fold(f64::NEG_INFINITY, f64::max);
-        // A single value has no extent of its own.
+        // A single value has no extent; its magnitude is used.
         let extent = if high > low { high - low } else { low.abs().max(1.0) };
         let start = low - SEEDS_MARGIN * extent;
-        // The margin of small positive values does not reach below 0.
+        // The margin of values from 0 up does not go below 0.
         let start = if !self.logarithmic && low >= 0.0 { start.max(0.0) } else { start };
         value(start)..value(high + SEEDS_MARGIN * extent)
     }

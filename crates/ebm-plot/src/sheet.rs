@@ -1,4 +1,4 @@
-//! A page of panels and what is written around them, drawn through plotters.
+//! A page of panels with titles and labels, drawn through plotters.
 
 use ebm_data::{Image, resize::resize_pillow_box};
 use plotters::chart::{ChartBuilder, LabelAreaPosition};
@@ -22,34 +22,34 @@ pub const LABEL_EM: f64 = 26.0;
 const TITLE_EM: f64 = 28.0;
 /// Width of frames and ticks, in pixels.
 pub const THIN: u32 = 2;
-/// Height below the axes, in pixels: ticks, their labels and a name, and what is free below these.
+/// Height below the axes, in pixels: ticks, their labels, a name, and [`FREE`] pixels of space.
 const BELOW: i32 = 100;
 const FREE: i32 = 16;
-/// Length of a tick; its label stands twice as far from the axis.
+/// Length of a tick; its label is twice as far from the axis.
 const TICK: i32 = 8;
 /// Height of a line of labels of marks.
 const LINE: i32 = 34;
-/// Drawn lengths per pixel: edges are smooth, since a pixel is the mean of its squares.
+/// Factor by which figures are drawn larger and then reduced, for smooth edges.
 const SCALE: i32 = 2;
 
-/// What is drawn at points of a panel's axes or, in pixels, of the page.
+/// A shape with its kind, its colour, and its points in values of a panel's axes or in pixels of the page.
 pub struct Shape(pub Kind, pub RGBAColor, pub Vec<[f64; 2]>);
 
-/// How points are drawn.
+/// Kind of a shape.
 pub enum Kind {
-    /// A line through all, of this width in pixels.
+    /// Line through all points, of this width in pixels.
     Line(u32),
-    /// A thin line through all.
+    /// Thin dashed line through all points.
     Dashed,
-    /// The polygon of all.
+    /// Filled polygon of all points.
     Area,
-    /// A dot at the first, of this radius in pixels.
+    /// Dot at the first point, of this radius in pixels.
     Dot(i32),
-    /// A line of text at the first, with its em in pixels.
+    /// Line of text at the first point, with its em in pixels and its anchor.
     Text(String, f64, Pos),
 }
 
-/// A line of text on the page with its anchor at `at`.
+/// Returns a line of text on the page with its anchor at `at`.
 pub fn text(text: &str, at: [f64; 2], em: f64, colour: RGBAColor, anchor: Pos) -> Shape {
     Shape(Kind::Text(text.to_owned(), em, anchor), colour, vec![at])
 }
@@ -78,21 +78,21 @@ impl Shape {
     }
 }
 
-/// A pair of axes with what is drawn between them.
+/// A pair of axes, and the shapes between them.
 pub struct Panel {
-    /// Left, top, width and height between the axes, in pixels.
+    /// Left, top, width and height of the area between the axes, in pixels.
     pub area: [i32; 4],
     pub x: Axis,
     pub y: Axis,
-    /// Whether lines stand behind the data at the ticks of x and of y.
+    /// Whether grid lines are drawn behind the data at the ticks of x and of y.
     pub grid: [bool; 2],
-    /// Whether labels of y stand on the right side.
+    /// Whether the labels of y are on the right side.
     pub right: bool,
-    /// In values of the axes.
+    /// Shapes with points in values of the axes.
     pub shapes: Vec<Shape>,
 }
 
-/// Pixels beside a panel for the labels of `y` and its name.
+/// Returns the width in pixels for the labels and the name of `y` beside a panel.
 pub fn room(y: &Axis) -> Result<i32> {
     let mut widest: f64 = 0.0;
     for (_, label) in &y.ticks {
@@ -107,8 +107,8 @@ impl Panel {
         Self { area, x, y, grid, right: false, shapes: Vec::new() }
     }
 
-    /// Draws a dashed line at each value of x; their labels, which this returns, stand above the axes, and these
-    /// move down. A label that would touch another goes higher.
+    /// Draws a dashed line at each value of x, and returns the labels of the lines. They are placed above the axes, which
+    /// move down. A label that would touch another is placed higher.
     pub fn mark(&mut self, marks: &[(f64, String)]) -> Result<Vec<Shape>> {
         let mut marks: Vec<_> = marks.iter().collect();
         marks.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -164,18 +164,18 @@ impl Panel {
         for shape in &self.shapes {
             shape.draw(page, |[x, y]| chart.plotting_area().map_coordinate(&(*x, *y)))?;
         }
-        // Beyond its last corner by half a stroke: an open line does not close that corner.
+        // The frame's ends overlap by half a stroke, because an open line does not close its last corner.
         let (right, bottom, half) = (left + width, top + height, SCALE);
         let frame = [(left - half, top), (right, top), (right, bottom), (left, bottom), (left, top - half)];
         Ok(page.draw(&PathElement::new(frame, AXIS.stroke_width(thin)))?)
     }
 }
 
-/// A figure as it is laid out.
+/// A figure that is laid out on a page.
 pub struct Sheet {
     /// Width and height in pixels.
     pub(crate) size: [i32; 2],
-    /// In pixels of the page, below the panels.
+    /// Shapes in pixels of the page, drawn below the panels.
     pub(crate) shapes: Vec<Shape>,
     pub(crate) panels: Vec<Panel>,
 }
@@ -185,7 +185,7 @@ impl Sheet {
         Self { size: [width, 0], shapes: Vec::new(), panels: Vec::new() }
     }
 
-    /// Writes a title and, below it, what colours stand for, both from `left` on at the lower end of the page,
+    /// Writes a title and, below it, the legend of the colours, both from `left` on at the lower end of the page,
     /// which grows.
     pub(crate) fn title(&mut self, left: i32, title: &str, keys: &[(&str, RGBAColor)]) -> Result<()> {
         let [left, width, top] = [left, self.size[0], self.size[1]].map(f64::from);
@@ -205,7 +205,7 @@ impl Sheet {
         Ok(())
     }
 
-    /// A panel of the page's width below a title.
+    /// Creates a panel of the page's width below a title.
     pub(crate) fn panel(
         &mut self,
         height: i32,
@@ -214,13 +214,13 @@ impl Sheet {
         [x, y]: [Axis; 2],
         grid: [bool; 2],
     ) -> Result<Panel> {
-        // Panels below one another mostly start at one column.
+        // The minimum aligns most panels in a column.
         let left = (40 + room(&y)?).max(110);
         self.title(left, title, keys)?;
         Ok(Panel::new([left, self.size[1], self.size[0] - left - 44, height], x, y, grid))
     }
 
-    /// Adds a panel and room for what stands below it.
+    /// Adds a panel, and the height of its labels below it.
     pub(crate) fn push(&mut self, panel: Panel) {
         let [_, top, _, height] = panel.area;
         self.size[1] = top + height + BELOW;

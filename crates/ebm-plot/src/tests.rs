@@ -31,7 +31,7 @@ fn maps<'a>(panels: &'a [DensityPanel<'a>]) -> DensityMaps<'a> {
     DensityMaps { x: -3.0..3.0, y: -1.5..1.5, names: ["x", "y"], panels }
 }
 
-/// The figure as files, of which the SVG is well-formed and of the PNG's size.
+/// Writes the figure, checks that the SVG is well-formed and has the PNG's size, and returns both.
 fn drawn(figure: &impl Figure) -> (String, Image) {
     let dir = tempfile::tempdir().unwrap();
     let [svg, png] = write(figure, &dir.path().join("deep/v1.0")).unwrap();
@@ -46,7 +46,7 @@ fn drawn(figure: &impl Figure) -> (String, Image) {
     (text, image)
 }
 
-/// The pixel of a value of x and of y.
+/// Returns the pixel of a value of x and of y.
 fn place(panel: &Panel, x: f64, y: f64) -> (i32, i32) {
     let [left, top, width, height] = panel.area;
     (panel.x.map(&x, (left, left + width)), panel.y.map(&y, (top + height, top)))
@@ -61,7 +61,7 @@ fn brightness(colour: [u8; 3]) -> u32 {
     colour.into_iter().map(u32::from).sum()
 }
 
-/// How often `text` is written.
+/// Counts the text elements that are `text`.
 fn texts(document: &Document, text: &str) -> usize {
     let written =
         document.descendants().filter(|node| node.has_tag_name("text")).filter_map(|node| node.text());

@@ -1,4 +1,4 @@
-//! The settings of a fit.
+//! Settings of a fit.
 
 use ebm_core::parametric::{
     Baseline, Bins, Direct, DirectLoss, Gaussian, Laplace, MixtureOfGaussians, Quantiles, Softmax,
@@ -11,83 +11,83 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 
 settings! {
-    /// How tables are learnt from; `configs/tabular.toml` unless something else is said.
+    /// Settings of a fit to a table; the default is `configs/tabular.toml`.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct TabularConfig {
-        /// K, the networks whose densities are mixed.
+        /// Number K of networks whose densities are mixed.
         pub members: usize where 1..=100,
-        /// The share of the rows that regions are calibrated on, and nothing is learnt from; 0 leaves them as they are.
+        /// Fraction of the rows for calibrating regions, not used in training; 0 leaves regions uncalibrated.
         pub calibration: f64 where 0.0..=0.5,
-        /// The sizes of a network.
+        /// Sizes of the networks.
         pub network: NetworkConfig,
-        /// Its training.
+        /// Training of the networks.
         pub training: TrainingConfig,
-        /// How finely densities are computed.
+        /// Resolution of the computed densities.
         pub density: DensityConfig,
-        /// How a baseline's estimate is refined, Algorithm S1.
+        /// Refinement of a baseline's estimate, Algorithm S1.
         pub refinement: GradientAscent,
-        /// What may be fitted.
+        /// Methods that can be fitted.
         pub methods: Vec<MethodConfig>,
     }
 }
 
 settings! {
-    /// The sizes of a network.
+    /// Sizes of a network.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct NetworkConfig {
-        /// The units of each layer of x.
+        /// Number of units of each layer of x.
         pub width: usize where 1..=4096,
-        /// The layers of x.
+        /// Number of layers of x.
         pub depth: usize where 1..=16,
-        /// The units that join x and y.
+        /// Number of units that join x and y.
         pub hidden: usize where 1..=4096,
     }
 }
 
 settings! {
-    /// The training of a network.
+    /// Training of a network.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct TrainingConfig {
-        /// Updates at most.
+        /// Largest number of updates.
         pub steps: usize where 1..=10_000_000,
-        /// Rows in an update.
+        /// Number of rows in an update.
         pub batch: usize where 1..=65_536 => "rows",
-        /// Of Adam at the start; it falls to 0 along half a cosine.
+        /// Initial learning rate of Adam; it falls to 0 along half a cosine.
         pub learning_rate: f64 where 1e-9..=1.0,
-        /// The coefficient of the L2 penalty.
+        /// Coefficient of the L2 penalty.
         pub weight_decay: f64 where 0.0..=1.0,
-        /// Updates between two looks at the validation rows; the network that is best there is kept.
+        /// Number of updates between two validations; the network with the best validation is kept.
         pub validate_every: usize where 1..=1_000_000 => "updates",
-        /// After so many updates without a better network the training ends.
+        /// Number of updates without a better validation after which training ends.
         pub patience: usize where 1..=10_000_000 => "updates",
     }
 }
 
 settings! {
-    /// How finely densities are computed.
+    /// Resolution of the computed densities.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct DensityConfig {
-        /// Samples of an estimate of Z; eight times as many for several targets.
+        /// Number of samples for the estimate of Z; several targets use eight times this number.
         pub samples: usize where 8..=65_536,
-        /// Points of a density, over all y that were learnt from and half as far again on both sides.
+        /// Number of grid points of a density. The grid covers all y of the training rows, extended by half on both sides.
         pub points: usize where 16..=10_000,
     }
 }
 
 settings! {
-    /// What may be fitted.
+    /// A method that can be fitted.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct MethodConfig {
-        /// Its name on the command line and in files.
+        /// Name on the command line and in files.
         pub key: String,
-        /// Its name in tables.
+        /// Name in tables.
         pub title: String,
-        /// The model.
+        /// Model of the method.
         pub model: ModelConfig,
     }
 }
@@ -97,30 +97,30 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case", deny_unknown_fields)]
     pub enum ModelConfig {
-        /// An energy-based model, trained by this objective.
+        /// Energy-based model, trained with this objective.
         Energy(AnyObjective),
-        /// Direct regression.
+        /// Direct regression of y.
         Direct {
-            /// What is minimised.
+            /// Loss of the training.
             loss: DirectLoss,
         },
-        /// A Gaussian with independent coordinates.
+        /// Gaussian with independent coordinates.
         Gaussian,
-        /// A Laplace distribution with independent coordinates.
+        /// Laplace distribution with independent coordinates.
         Laplace,
-        /// A mixture density network.
+        /// Mixture density network.
         Mixture {
-            /// K.
+            /// Number of components.
             components: usize where 1..=1024,
         },
         /// Quantiles of a single target by the pinball loss.
         Quantiles {
-            /// How many.
+            /// Number of quantiles.
             count: usize where 2..=1000,
         },
-        /// A softmax over bins, in each coordinate.
+        /// Softmax over bins, in each coordinate.
         Softmax {
-            /// How many, over all y that densities are shown for.
+            /// Number of bins, over the range of the density grid.
             bins: usize where 2..=65_536,
         },
     }
@@ -134,37 +134,37 @@ impl Settings for TabularConfig {
 }
 
 impl TabularConfig {
-    /// The settings that are embedded in the program.
+    /// Returns the settings that are embedded in the program.
     ///
     /// # Errors
-    /// Never, as a test says.
+    /// Never fails; a test ensures it.
     pub fn new() -> Result<Self> {
         Self::embedded("tabular")
     }
 
-    /// The method of that key.
+    /// Returns the method with this key.
     ///
     /// # Errors
-    /// When there is none, naming the nearest.
+    /// Fails for an unknown key, naming the nearest known one.
     pub fn method(&self, key: &str) -> Result<&MethodConfig> {
         row(&self.methods, |method| &method.key, key)
     }
 }
 
-/// A model that is ready for targets of D coordinates.
+/// A model that is built for targets of D coordinates.
 pub enum Built {
-    /// An energy-based model, and what it is trained by.
+    /// The objective of an energy-based model.
     Energy(AnyObjective<Box<dyn Proposal>>),
     /// A parametric model.
     Baseline(Baseline),
 }
 
 impl ModelConfig {
-    /// The model of `shown.len()` coordinates, of which each is shown within its two z; `rng` decides what a pool of
-    /// samples holds.
+    /// Builds the model for `shown.len()` coordinates. Each entry of `shown` is the range of z of one coordinate's density;
+    /// `rng` draws the samples of a pool.
     ///
     /// # Errors
-    /// When the model cannot have as many coordinates.
+    /// Fails if the model cannot have this number of coordinates.
     pub fn build(&self, shown: &[[f64; 2]], rng: &mut dyn RngCore) -> Result<Built> {
         let dim = shown.len();
         Ok(Built::Baseline(match self {
@@ -195,12 +195,12 @@ impl ModelConfig {
         }))
     }
 
-    /// Whether it has no form for several targets.
+    /// Returns whether the model supports only a single target.
     pub fn has_one_target(&self) -> bool {
         matches!(self, Self::Quantiles { .. })
     }
 
-    /// Whether it has a density.
+    /// Returns whether the model has a density.
     pub fn has_density(&self) -> bool {
         !matches!(self, Self::Direct { .. })
     }

@@ -1,4 +1,4 @@
-//! How good predictions are where y is known.
+//! Evaluation of predictions on rows with known y.
 
 use ebm_core::{EnergyModel, GradientAscent};
 use ebm_eval::calibration::calibration_error;
@@ -8,66 +8,66 @@ use crate::regressor::{Complete, TabularRegressor, complete};
 use crate::target::{Target, TargetSpec};
 use crate::{Error, Result, Table};
 
-/// Figures of some rows.
+/// Figures of a fit on some rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// How many rows had all targets.
+    /// Number of rows that have all targets.
     pub samples: usize,
-    /// The mean of log p(y | x) of all targets together, in nats and in their own units; none without a density.
+    /// Mean of log p(y | x) of all targets together, in nats and in their own units; none without a density.
     pub log_likelihood: Option<f64>,
-    /// Its standard error over the rows.
+    /// Standard error of `log_likelihood` over the rows.
     pub log_likelihood_error: Option<f64>,
-    /// Of each target.
+    /// Figures of each target.
     pub targets: Vec<TargetEvaluation>,
     /// log p of each row.
     #[serde(skip)]
     pub log_probs: Vec<f64>,
 }
 
-/// Figures of a target, in its own units.
+/// Figures of one target, in its own units.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TargetEvaluation {
-    /// Its name.
+    /// Name of the target.
     pub name: String,
-    /// The root of the mean squared error of the mean.
+    /// Root of the mean squared error of the mean.
     pub rmse: f64,
-    /// The mean absolute error of the median, or of the prediction where there is no density.
+    /// Mean absolute error of the median, or of the prediction without a density.
     pub mae: f64,
-    /// What only a density has.
+    /// Figures of the densities; none without a density.
     pub density: Option<DensityEvaluation>,
 }
 
 /// Figures of a target's densities.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DensityEvaluation {
-    /// The mean continuous ranked probability score.
+    /// Mean continuous ranked probability score.
     pub crps: f64,
-    /// The mean |observed − nominal| frequency of y below quantiles.
+    /// Expected calibration error: the mean |observed − nominal| frequency of y below quantiles.
     pub ece: f64,
-    /// How often y is in the 90 % region as predicted.
+    /// Fraction of y in the predicted 90 % region.
     pub coverage: f64,
-    /// The mean width of these regions.
+    /// Mean width of the predicted 90 % regions.
     pub width: f64,
-    /// How often y is in the 90 % region after calibration.
+    /// Fraction of y in the calibrated 90 % region.
     pub conformal_coverage: f64,
-    /// The mean width of these regions.
+    /// Mean width of the calibrated 90 % regions.
     pub conformal_width: f64,
-    /// The same of 50 % regions.
+    /// Fraction of y in the predicted 50 % region.
     pub coverage_50: f64,
-    /// After calibration.
+    /// Fraction of y in the calibrated 50 % region.
     pub conformal_coverage_50: f64,
     /// F(y) of each row.
     #[serde(skip)]
     pub pit: Vec<f64>,
 }
 
-/// Judges `regressor` by the rows of `table` that have all targets.
+/// Evaluates `regressor` on the rows of `table` that have all targets.
 ///
 /// # Errors
-/// [`Error::Input`] without such a row; those of [`TabularRegressor::predict`].
+/// [`Error::Input`] without such a row, and the errors of [`TabularRegressor::predict`].
 pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluation> {
     let targets = &regressor.fitted().targets;
-    let Complete { table, y, .. } = of_targets(targets, table)?;
+    let Complete { table, y, .. } = complete_rows(targets, table)?;
     if y.is_empty() {
         return Err(Error::input("an evaluation", "0 rows, and at least 1 are needed"));
     }
@@ -90,7 +90,7 @@ pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluatio
             absolute += (middle - y).abs();
         }
         let density =
-            if densities.is_empty() { None } else { Some(of_densities(regressor, k, &densities, &y)?) };
+            if densities.is_empty() { None } else { Some(density_figures(regressor, k, &densities, &y)?) };
         found.push(TargetEvaluation { name: target.name.clone(), rmse, mae: absolute / count, density });
     }
     let has_density = !log_probs.is_empty();
@@ -105,12 +105,12 @@ pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluatio
     })
 }
 
-/// The rows that have all of the targets.
-fn of_targets(targets: &[Target], table: &Table) -> Result<Complete> {
+/// Selects the rows that have all targets.
+fn complete_rows(targets: &[Target], table: &Table) -> Result<Complete> {
     complete(table, &targets.iter().map(Target::spec).collect::<Vec<TargetSpec>>())
 }
 
-fn of_densities(
+fn density_figures(
     regressor: &TabularRegressor,
     target: usize,
     densities: &[&crate::TargetDensity],
@@ -140,11 +140,11 @@ fn of_densities(
     })
 }
 
-/// What the estimates of a `baseline` become when f of `energy` is climbed from them (Algorithm S1): the root of the mean
+/// Refines the predictions of `baseline` by gradient ascent on the f of `energy` (Algorithm S1). Returns the root mean
 /// squared error of each target, before and after.
 ///
 /// # Errors
-/// When the two were not fitted to the same columns; those of the refinement.
+/// Fails if the two were fitted to different targets or rows, and with the errors of the refinement.
 pub fn refined_rmse(
     energy: &TabularRegressor,
     baseline: &TabularRegressor,
@@ -155,7 +155,7 @@ pub fn refined_rmse(
         let reason = "it was fitted to other targets or rows than the energy model";
         return Err(Error::input(format!("the baseline {}", baseline.fitted().method), reason));
     }
-    let Complete { table, y, .. } = of_targets(targets, table)?;
+    let Complete { table, y, .. } = complete_rows(targets, table)?;
     let x = energy.inputs(&table)?;
     let mut rng = ebm_base::Key::new(energy.fitted().seed).split("refinement").rng();
     let features = energy.ensemble().features(&x, energy.config().density.samples, &mut rng)?;

@@ -1,4 +1,4 @@
-//! From the columns of a table to the numbers x that a network sees.
+//! Encoding of a table's columns as the network's input x.
 
 use std::collections::BTreeMap;
 
@@ -8,81 +8,80 @@ use serde::{Deserialize, Serialize};
 use crate::table::{days, number};
 use crate::{Error, Result, Table};
 
-/// The most texts of a column that have a place of their own; the rest share one.
+/// Largest number of categories of a column with an input of their own.
 const MAX_LEVELS: usize = 64;
-/// A column of more numbers than this share is one of numbers, and what is none in it a mistake.
-const MOSTLY: f64 = 0.9;
-/// Standard deviations beyond which a number counts as this far.
-const REACH: f64 = 10.0;
+/// Fraction of numbers above which a column is numeric, and any other text in it an error.
+const NUMERIC_FRACTION: f64 = 0.9;
+/// Limit of standardised numbers, in standard deviations.
+const MAX_DEVIATIONS: f64 = 10.0;
 
-/// What is known of the columns before they are looked at.
+/// Roles of columns that the user states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnRoles {
-    /// Columns of categories, though they look like numbers.
+    /// Columns of categories, even if they look like numbers.
     pub categories: Vec<String>,
     /// Columns that are left out.
     pub ignored: Vec<String>,
 }
 
-/// How each column becomes numbers: found in the rows that are learnt from, and applied to all others.
+/// Encoding of all columns, found from the rows to learn from and applied to any rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Features {
     columns: Vec<Column>,
 }
 
-/// A column of x.
+/// Encoding of one column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// What it holds.
+    /// Kind of its values.
     pub kind: Kind,
-    /// Whether it has an indicator for rows without a value: where there were such rows.
+    /// Whether it has an indicator of missing values, because some row to learn from has none.
     pub gaps: bool,
 }
 
-/// What a column holds.
+/// Kind of a column's values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Kind {
     /// Numbers, standardised.
     Number {
-        /// Their mean.
+        /// Mean of the numbers.
         mean: f64,
-        /// Their standard deviation.
+        /// Standard deviation of the numbers.
         deviation: f64,
     },
     /// Dates, as standardised days since 1970-01-01.
     Date {
-        /// Their mean.
+        /// Mean of the days.
         mean: f64,
-        /// Their standard deviation.
+        /// Standard deviation of the days.
         deviation: f64,
     },
-    /// Texts, a place for each.
+    /// Texts, with one input for each.
     Category {
-        /// Those with a place of their own; all others have none.
+        /// Texts with an input of their own; all other texts have none.
         levels: Vec<String>,
     },
 }
 
-/// Numbers x of some rows, and what was found while they were made.
+/// Encoded rows.
 pub struct Encoded {
-    /// Shape (B, F).
+    /// Encoded rows, (B, F).
     pub x: Tensor,
-    /// By column, how many texts there were that were not there when the features were found.
+    /// Number of texts in each column that have no input of their own.
     pub unknown: BTreeMap<String, usize>,
 }
 
 impl Features {
-    /// Finds how the columns of `table` become numbers: all but the `targets` and those that `roles` leave out, and but
-    /// those that say nothing, of which `say` is told.
+    /// Finds the encoding of the columns of `table`, without the `targets` and the columns that `roles` ignore. Columns
+    /// without information are left out, with a message to `say`.
     ///
     /// # Errors
-    /// [`Error::Input`] for a text among numbers, for a role of a column that is not there, and where
-    /// no column is left.
+    /// [`Error::Input`] for a text among numbers, for a role of an unknown column, and if no column is left.
     pub fn find(
         table: &Table,
         targets: &[String],
@@ -108,20 +107,20 @@ impl Features {
         Ok(Self { columns })
     }
 
-    /// The columns.
+    /// Returns the encodings of the columns.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// F, the length of x.
+    /// Returns F, the length of x.
     pub fn dim(&self) -> usize {
         self.columns.iter().map(|column| column.parts().len()).sum()
     }
 
-    /// The numbers of every row of `table`.
+    /// Encodes every row of `table`.
     ///
     /// # Errors
-    /// [`Error::Input`] for a column that is missing and for a text in a column of numbers or dates.
+    /// [`Error::Input`] for a missing column, and for a text in a column of numbers or dates.
     pub fn encode(&self, table: &Table) -> Result<Encoded> {
         let places =
             self.columns.iter().map(|column| table.column(&column.name)).collect::<Result<Vec<_>>>()?;
@@ -139,7 +138,7 @@ impl Features {
 }
 
 impl Column {
-    /// The column at `place`, or why it is left out.
+    /// Finds the encoding of the column at `place`, or the reason for leaving it out.
     fn find(table: &Table, place: usize, is_category: bool) -> Result<std::result::Result<Self, String>> {
         let name = table.columns()[place].clone();
         let texts: Vec<Option<&str>> = (0..table.rows()).map(|row| table.text(row, place)).collect();
@@ -154,11 +153,11 @@ impl Column {
             let values: Vec<f64> = texts.iter().flatten().filter_map(|text| of(text)).collect();
             mean_and_deviation(&values)
         };
-        if !is_category && numbers as f64 > MOSTLY * there as f64 {
+        if !is_category && numbers as f64 > NUMERIC_FRACTION * there as f64 {
             if numbers < there {
                 let wrong =
                     texts.iter().position(|text| text.is_some_and(|text| number(text, comma).is_none()));
-                let remedy = "is no number, as most of the column are; mend it, leave the cell empty, or \
+                let remedy = "is no number, but most values of the column are; mend it, leave the cell empty, or \
                               say that the column holds categories";
                 return Err(table.cell_error(wrong.unwrap_or_default(), place, remedy.to_owned()));
             }
@@ -177,7 +176,7 @@ impl Column {
         Ok(levels(&texts, is_category).map(|levels| Self { name, kind: Kind::Category { levels }, gaps }))
     }
 
-    /// What the numbers that it becomes are called.
+    /// Returns the names of the column's inputs.
     pub fn parts(&self) -> Vec<String> {
         let name = &self.name;
         let mut parts = match &self.kind {
@@ -190,13 +189,13 @@ impl Column {
         parts
     }
 
-    /// Appends the numbers of a row to `x`; false for a text without a place.
+    /// Appends the encoding of a row to `x`; returns `false` for a text without an input of its own.
     fn encode(&self, table: &Table, row: usize, place: usize, x: &mut Vec<f32>) -> Result<bool> {
         let text = table.text(row, place);
         let mut known = true;
         let standard = |value: Option<f64>, mean: f64, deviation: f64| {
             let z = value.map_or(0.0, |value| (value - mean) / deviation);
-            z.clamp(-REACH, REACH) as f32
+            z.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS) as f32
         };
         match &self.kind {
             Kind::Number { mean, deviation } => {
@@ -219,17 +218,17 @@ impl Column {
     }
 }
 
-/// The deviation of a column that says something.
+/// Returns the deviation to divide by, or the reason for leaving out a constant column.
 fn constant(deviation: f64, gaps: bool) -> std::result::Result<f64, String> {
     match deviation > 0.0 {
         true => Ok(deviation),
-        // Whether there is a value may still say something.
+        // The indicator of missing values may still carry information.
         false if gaps => Ok(1.0),
         false => Err("all its values are the same".to_owned()),
     }
 }
 
-/// The texts of a column of categories that have a place of their own, the most frequent first.
+/// Returns the categories with an input of their own, the most frequent first.
 fn levels(texts: &[Option<&str>], is_category: bool) -> std::result::Result<Vec<String>, String> {
     let mut counts = BTreeMap::<&str, usize>::new();
     for text in texts.iter().flatten() {
@@ -241,7 +240,7 @@ fn levels(texts: &[Option<&str>], is_category: bool) -> std::result::Result<Vec<
     }
     if !is_category && counts.len() > MAX_LEVELS && 2 * counts.len() > there {
         return Err(format!(
-            "{} different texts in {there} rows are names rather than categories; say that it holds categories if it does",
+            "{} different texts in {there} rows look like names; say that the column holds categories if it does",
             counts.len()
         ));
     }
@@ -250,12 +249,12 @@ fn levels(texts: &[Option<&str>], is_category: bool) -> std::result::Result<Vec<
     Ok(counts.into_iter().take(MAX_LEVELS).map(|(text, _)| text.to_owned()).collect())
 }
 
-/// Mean and standard deviation over n.
+/// Computes the mean and the standard deviation, both divided by n.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
-    // Of equal values the mean may be off by rounding.
+    // The mean of equal values may be off by rounding.
     let same = values.windows(2).all(|pair| pair[0] == pair[1]);
     (mean, if same { 0.0 } else { variance.sqrt() })
 }

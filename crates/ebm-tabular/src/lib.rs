@@ -1,14 +1,14 @@
 //! Regression on tables: a density p(y | x) of one to three numeric columns given all others.
 //!
-//! | what | item |
+//! | Contents | Item |
 //! |---|---|
-//! | a table, as it stands in a file | [`Table`] |
-//! | a fit, and back from its folder | [`TabularRegressor`] |
-//! | what it says of a row | [`Prediction`], [`TargetDensity`] |
-//! | how good that is | [`evaluate`], [`refined_rmse`] |
+//! | a table of texts, read from a CSV file | [`Table`] |
+//! | a fit, saved to and loaded from a folder | [`TabularRegressor`] |
+//! | the prediction for a row | [`Prediction`], [`TargetDensity`] |
+//! | figures of predictions | [`evaluate`], [`refined_rmse`] |
 //! | the settings | [`TabularConfig`] |
-//! | f(x, y) | [`model::EnergyHead`] |
-//! | sets that methods are compared on | [`benchmark`] |
+//! | the network of f(x, y) | [`model::EnergyHead`] |
+//! | data sets for comparing methods | [`benchmark`] |
 //!
 //! ```
 //! use ebm_tabular::{FitOptions, Table, TabularConfig, TabularRegressor};
@@ -47,7 +47,7 @@ pub use table::{MAX_BYTES, Table, days, number};
 pub use target::{Support, Target, TargetSpec};
 pub use training::{Rows, Trained, train};
 
-/// Its examples are tests.
+/// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

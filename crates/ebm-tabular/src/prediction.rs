@@ -1,4 +1,4 @@
-//! p(y | x) of a row.
+//! Predictions: p(y | x) of the rows of a table.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
@@ -10,23 +10,24 @@ use crate::regressor::TabularRegressor;
 use crate::target::Target;
 use crate::{Error, Result, Table};
 
-/// Rows that are looked at together.
-const PASS: usize = 64;
-/// By how much fewer samples one target needs than several.
-const JOINT: usize = 8;
-/// Deviations with which a baseline's density of several targets is looked for, in those of the targets.
-const SEARCHED: [f64; 4] = [0.03, 0.3, 1.0, 2.0];
-/// Nats by which log p falls between two modes that count.
+/// Number of rows that are predicted together.
+const BATCH_ROWS: usize = 64;
+/// Factor on the number of samples for several targets.
+const JOINT_FACTOR: usize = 8;
+/// Standard deviations of the proposal for a baseline's density of several targets, in units of the targets' own.
+const SEARCH_SIGMAS: [f64; 4] = [0.03, 0.3, 1.0, 2.0];
+/// Drop of log p between two modes, in nats, from which on both count.
 const PROMINENCE: f64 = 0.1;
 
-/// What is known of the targets of a row.
+/// Prediction for one row.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// Of each target its density, whatever the others are; none of a method that has none.
+    /// Marginal density of each target; empty for a method without a density.
     pub targets: Vec<TargetDensity>,
-    /// What the method predicts of each target: the mean of its density where it has one.
+    /// Point prediction of each target: the mean of its density, if the method has one.
     pub mean: Vec<f64>,
-    /// log p(y | x), in nats, of all targets together in their own units, where the row has them and the method a density.
+    /// log p(y | x) of all targets together, in nats and their own units; none if the row lacks a target or the method has
+    /// no density.
     pub log_prob: Option<f64>,
 }
 
@@ -38,61 +39,61 @@ pub struct TargetDensity {
 }
 
 impl TargetDensity {
-    /// E\[Y\].
+    /// Returns the mean E\[Y\].
     pub fn mean(&self) -> f64 {
         self.z.expectation(|z| self.target.decode(z))
     }
 
-    /// The y below which it lies with this probability.
+    /// Returns the quantile of y at this probability.
     ///
     /// # Errors
-    /// For a probability outside \[0, 1\].
+    /// Fails for a probability outside \[0, 1\].
     pub fn quantile(&self, probability: f64) -> Result<f64> {
         Ok(self.target.decode(self.z.quantile(probability)?))
     }
 
-    /// The most likely y, those of further modes behind it; on the scale that the network sees.
+    /// Returns the modes of y, the most likely first, found on the scale of the network.
     pub fn modes(&self) -> Vec<f64> {
         self.z.modes(PROMINENCE).into_iter().map(|z| self.target.decode(z)).collect()
     }
 
-    /// The smallest region of this mass on the scale that the network sees, as intervals of y.
+    /// Returns the smallest region of this mass as intervals of y. Its size is measured on the scale of the network.
     ///
     /// # Errors
-    /// For a mass outside (0, 1\].
+    /// Fails for a mass outside (0, 1\].
     pub fn region(&self, mass: f64) -> Result<Vec<[f64; 2]>> {
         let region = self.z.highest_density_region(mass)?;
         Ok(region.intervals.iter().map(|interval| interval.map(|z| self.target.decode(z))).collect())
     }
 
-    /// The total width of that region.
+    /// Returns the total width of that region.
     ///
     /// # Errors
-    /// Those of [`region`](Self::region).
+    /// The errors of [`region`](Self::region).
     pub fn width(&self, mass: f64) -> Result<f64> {
         Ok(self.region(mass)?.iter().map(|[from, to]| to - from).sum())
     }
 
-    /// The mass of the smallest such region that holds y; 1 where y is beyond all that is shown.
+    /// Returns the mass of the smallest such region that contains y; 1 if y is beyond the grid.
     pub fn mass_of(&self, y: f64) -> f64 {
         self.z.mass_above(self.z.log_prob(self.target.encode(y)))
     }
 
-    /// P(Y ≤ y).
+    /// Returns P(Y ≤ y).
     pub fn cdf(&self, y: f64) -> f64 {
         self.z.cdf(self.target.encode(y))
     }
 
-    /// ∫ (F(t) − 1{t ≥ y})² dt over y's own units: the continuous ranked probability score.
+    /// Computes the continuous ranked probability score (CRPS), ∫ (F(t) − 1{t ≥ y})² dt, in y's own units.
     ///
     /// # Errors
-    /// For a y that is not finite.
+    /// Fails for a y that is not finite.
     pub fn crps(&self, y: f64) -> Result<f64> {
         let points: Vec<f64> = self.z.grid().points().into_iter().map(|z| self.target.decode(z)).collect();
         Ok(ebm_eval::calibration::crps_of_cdf(&points, self.z.cdf_values(), y)?)
     }
 
-    /// p at many y, as pairs (y, p), for a picture.
+    /// Returns the density as pairs (y, p) for a plot.
     pub fn curve(&self) -> Vec<[f64; 2]> {
         let points = self.z.grid().points().into_iter().zip(self.z.log_prob_values());
         points
@@ -103,13 +104,13 @@ impl TargetDensity {
             .collect()
     }
 
-    /// Independent draws.
+    /// Draws independent samples.
     pub fn sample(&self, count: usize, rng: &mut dyn RngCore) -> Vec<f64> {
         self.z.sample(count, rng).into_iter().map(|z| self.target.decode(z)).collect()
     }
 }
 
-/// See [`TabularRegressor::predict`].
+/// Implements [`TabularRegressor::predict`].
 pub(crate) fn predict(regressor: &TabularRegressor, table: &Table) -> Result<Vec<Prediction>> {
     let x = regressor.inputs(table)?;
     let targets = &regressor.fitted().targets;
@@ -120,23 +121,27 @@ pub(crate) fn predict(regressor: &TabularRegressor, table: &Table) -> Result<Vec
     let known = targets.iter().map(known).collect::<Result<Option<Vec<_>>>>();
     let known = known?.unwrap_or_default();
     let mut predictions = Vec::with_capacity(table.rows());
-    for start in (0..table.rows()).step_by(PASS) {
-        let count = PASS.min(table.rows() - start);
+    for start in (0..table.rows()).step_by(BATCH_ROWS) {
+        let count = BATCH_ROWS.min(table.rows() - start);
         let y = |row: usize| known.iter().map(|column| column[start + row]).collect::<Option<Vec<f64>>>();
         let y: Vec<Option<Vec<f64>>> =
             (0..count).map(|row| if known.is_empty() { None } else { y(row) }).collect();
-        predictions.extend(pass(regressor, &x.narrow(0, start, count)?, &y)?);
+        predictions.extend(predict_batch(regressor, &x.narrow(0, start, count)?, &y)?);
     }
     Ok(predictions)
 }
 
-/// The predictions of a few rows, and log p of those with targets.
-fn pass(regressor: &TabularRegressor, x: &Tensor, y: &[Option<Vec<f64>>]) -> Result<Vec<Prediction>> {
+/// Predicts a batch of rows, with log p of the rows that have targets.
+fn predict_batch(
+    regressor: &TabularRegressor,
+    x: &Tensor,
+    y: &[Option<Vec<f64>>],
+) -> Result<Vec<Prediction>> {
     let (ensemble, config) = (regressor.ensemble(), regressor.config());
     let fitted = regressor.fitted();
     let (targets, dim) = (&fitted.targets, fitted.targets.len());
     let mut rng = Key::new(fitted.seed).split("prediction").rng();
-    let samples = config.density.samples * if dim == 1 { 1 } else { JOINT };
+    let samples = config.density.samples * if dim == 1 { 1 } else { JOINT_FACTOR };
     let features = ensemble.features(x, samples, &mut rng)?;
     if !config.method(&fitted.method)?.model.has_density() {
         let location = ensemble.location(&features)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
@@ -162,7 +167,7 @@ fn pass(regressor: &TabularRegressor, x: &Tensor, y: &[Option<Vec<f64>>]) -> Res
     Ok(densities.into_iter().zip(log_probs).map(prediction).collect())
 }
 
-/// log p(y | x), where y is known.
+/// Computes log p(y | x) of the rows with known y.
 fn log_probs(
     ensemble: &Ensemble,
     features: &Vec<MemberFeatures>,
@@ -182,8 +187,8 @@ fn log_probs(
     Ok(y.iter().zip(log_p).map(|(y, log_p)| y.as_ref().map(|y| log_p + slope(y))).collect())
 }
 
-/// The densities of each of several targets, by importance sampling: about the networks' own estimates, or where a baseline's
-/// density is found to be.
+/// Computes the marginal densities of several targets by importance sampling: about the networks' own estimates, or,
+/// for a baseline, with an adaptive proposal.
 fn marginals(
     ensemble: &Ensemble,
     features: &Vec<MemberFeatures>,
@@ -197,7 +202,7 @@ fn marginals(
             ImportanceDensity::from_model(ensemble, features, &proposal, &center, samples, rng)?
         }
         None => {
-            let proposal = GaussianMixture::isotropic(&SEARCHED, dim)?;
+            let proposal = GaussianMixture::isotropic(&SEARCH_SIGMAS, dim)?;
             let center = ensemble.location(features)?;
             let of = |row: usize| {
                 let (features, center) = (ensemble.row(features, row)?, center.narrow(0, row, 1)?);
@@ -216,7 +221,7 @@ fn marginals(
     found.iter().map(row).collect()
 }
 
-/// A proposal about the estimates of all networks: their mean, and wide enough for each of them.
+/// Returns a proposal about the mean of all networks' estimates that is wide enough for each; none for a baseline.
 fn proposal(features: &[MemberFeatures]) -> Result<Option<StudentProposal>> {
     let parts = features.iter().map(|features| match features {
         MemberFeatures::Energy { features, .. } => {

@@ -1,4 +1,4 @@
-//! A fit: from a table to densities.
+//! Fitting: from a table to densities.
 
 use std::path::Path;
 
@@ -19,47 +19,47 @@ use crate::target::{Target, TargetSpec};
 use crate::training::{Rows, train};
 use crate::{Error, Result, Table};
 
-/// What is predicted from which columns, and how.
+/// Options of a fit: the targets, the roles of the other columns, and the method.
 #[derive(Clone, Debug)]
 pub struct FitOptions {
-    /// One to three columns.
+    /// One to three columns to predict.
     pub targets: Vec<TargetSpec>,
-    /// What is known of the others.
+    /// Roles of the other columns.
     pub roles: ColumnRoles,
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// Of everything that is random.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl FitOptions {
-    /// An energy-based model of a target that may be any number, from all other columns.
+    /// Creates the options of an energy-based model for a real-valued target, predicted from all other columns.
     pub fn new(target: &str) -> Self {
         let targets = vec![TargetSpec::real(target)];
         Self { targets, roles: ColumnRoles::default(), method: "ebm".to_owned(), seed: 0 }
     }
 }
 
-/// What a run's `regressor.json` says.
+/// Contents of a run's `regressor.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
-    /// The method's key.
+    /// Key of the method.
     pub method: String,
-    /// Of everything that was random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// From columns to x.
+    /// Encoding of the columns as x.
     pub features: Features,
-    /// What is predicted.
+    /// Targets with their scales.
     pub targets: Vec<Target>,
-    /// For each target the masses of the smallest highest-density regions that held y, of the rows that regions are
-    /// calibrated on; ascending.
+    /// For each target, the masses of the smallest highest-density regions that contain the y of the calibration rows;
+    /// ascending.
     pub masses: Vec<Vec<f64>>,
-    /// How many rows were learnt from.
+    /// Number of rows for training and validation.
     pub rows: usize,
-    /// The rows of the table, counted from 0, that regions are calibrated on.
+    /// Calibration rows of the table, counted from 0.
     pub held_out: Vec<usize>,
-    /// How many updates each network was kept after.
+    /// Number of updates of each network at its best validation.
     pub steps: Vec<usize>,
 }
 
@@ -84,23 +84,23 @@ pub struct TabularRegressor {
     stores: Vec<ParamStore>,
 }
 
-/// The fewest rows to fit anything to.
+/// Smallest number of rows for a fit.
 const MIN_ROWS: usize = 20;
-/// The fewest rows that regions of 90 % are calibrated on; with fewer they stay as they are.
+/// Smallest number of rows for the calibration of 90 % regions; with fewer, regions stay uncalibrated.
 const MIN_CALIBRATION: usize = 19;
-/// The most such rows: more say hardly more, and each costs as much as a prediction.
+/// Largest number of calibration rows. More rows hardly improve the calibration, and each costs a prediction.
 const MAX_CALIBRATION: usize = 2000;
-/// A resolution that is worth a word, in standard deviations.
-const COARSE: f64 = 0.05;
-/// Parts of the rows, of which each network is judged by one and learns from the others.
+/// Resolution, in standard deviations, above which a message is given.
+const COARSE_RESOLUTION: f64 = 0.05;
+/// Number of parts of the rows. Each network is validated on one part and learns from the others.
 const FOLDS: usize = 5;
 
 impl TabularRegressor {
-    /// Fits the method that `options` name to the rows of `table` that have all targets. What is left out and what is
-    /// found on the way is told to `say`.
+    /// Fits the method that `options` name to the rows of `table` that have all targets. Messages about left-out rows and
+    /// columns go to `say`.
     ///
     /// # Errors
-    /// [`Error::Input`] for what cannot be learnt from; those of a training.
+    /// [`Error::Input`] for a table that cannot be learnt from, and the errors of training.
     pub fn fit(
         table: &Table,
         options: &FitOptions,
@@ -130,9 +130,11 @@ impl TabularRegressor {
             Target::find(spec, &y, table.name())
         };
         let targets = options.targets.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
-        for target in targets.iter().filter(|target| target.relative_resolution() > COARSE) {
+        for target in targets.iter().filter(|target| target.relative_resolution() > COARSE_RESOLUTION) {
             let (name, step) = (&target.name, target.resolution());
-            say(&format!("{name:?} has values in steps of {step}: each is spread evenly over as much"));
+            say(&format!(
+                "{name:?} has values in steps of {step}; training spreads each value evenly over one step"
+            ));
         }
         let x = features.encode(&table)?.x;
         let rows = Rows { x: &x, y: &y, targets: &targets };
@@ -180,7 +182,7 @@ impl TabularRegressor {
         Ok(Self { config, fitted, ensemble, stores })
     }
 
-    /// Finds how wide regions have to be on rows that nothing was learnt from.
+    /// Computes the masses of regions that contain y on rows that were not learnt from.
     fn calibrate(&mut self, table: &Table, y: &[Vec<f64>]) -> Result<()> {
         if !self.config.method(&self.fitted.method)?.model.has_density() {
             return Ok(());
@@ -194,42 +196,42 @@ impl TabularRegressor {
         Ok(())
     }
 
-    /// What is known of the fit.
+    /// Returns the contents of `regressor.json`.
     pub fn fitted(&self) -> &Fitted {
         &self.fitted
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn config(&self) -> &TabularConfig {
         &self.config
     }
 
-    /// The networks as one density of z.
+    /// Returns the networks as one density of z.
     pub fn ensemble(&self) -> &Ensemble {
         &self.ensemble
     }
 
-    /// x of the rows, (B, F).
+    /// Encodes the rows as x, (B, F).
     ///
     /// # Errors
-    /// Those of [`Features::encode`].
+    /// The errors of [`Features::encode`].
     pub fn inputs(&self, table: &Table) -> Result<Tensor> {
         Ok(self.fitted.features.encode(table)?.x)
     }
 
-    /// p(y | x) of every row; the columns of the targets may be missing. Where one is there, a row has its log p.
+    /// Predicts p(y | x) of every row. The target columns may be missing; a row with all targets also gets its log p.
     ///
     /// # Errors
-    /// [`Error::Input`] for a column of x that is missing and for a text in a column of numbers.
+    /// [`Error::Input`] for a missing column of x, and for a text in a column of numbers.
     pub fn predict(&self, table: &Table) -> Result<Vec<Prediction>> {
         predict(self, table)
     }
 
-    /// The mass of highest-density regions of a target that hold `level` of all y: found on rows that nothing was learnt
-    /// from, or `level` itself where they were too few.
+    /// Returns the mass of a target's highest-density regions that contain y with probability `level`, calibrated on rows
+    /// that were not learnt from. With too few such rows it is `level` itself.
     ///
     /// # Errors
-    /// For a level outside (0, 1).
+    /// Fails for a level outside (0, 1).
     pub fn mass(&self, target: usize, level: f64) -> Result<f64> {
         let masses = &self.fitted.masses[target];
         match SplitConformal::calibrate(masses, 1.0 - level) {
@@ -239,16 +241,16 @@ impl TabularRegressor {
         }
     }
 
-    /// Whether [`mass`](Self::mass) was found on rows that nothing was learnt from.
+    /// Returns whether [`mass`](Self::mass) is calibrated on rows that were not learnt from.
     pub fn is_calibrated(&self) -> bool {
         self.fitted.masses.iter().all(|masses| !masses.is_empty())
     }
 
-    /// Writes all into the folder `run`, which must be there: `regressor.json`, `tabular.toml` and a file for each
+    /// Writes the fit into the existing folder `run`: `regressor.json`, `tabular.toml` and a file of weights for each
     /// network.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// Fails if a file cannot be written.
     pub fn save(&self, run: &Path) -> Result<()> {
         for (index, store) in self.stores.iter().enumerate() {
             store.save(&member_file(run, index))?;
@@ -259,10 +261,10 @@ impl TabularRegressor {
         Ok(ebm_data::files::write_atomic(&run.join(FITTED), &text)?)
     }
 
-    /// What [`save`](Self::save) wrote.
+    /// Loads a fit that [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// [`Error::Input`] for a folder that holds something else.
+    /// [`Error::Input`] for a folder without a fit.
     pub fn open(run: &Path) -> Result<Self> {
         let path = run.join(FITTED);
         let fail = |reason: String| Error::input(path.display(), reason);
@@ -295,7 +297,7 @@ impl TabularRegressor {
     }
 }
 
-/// What a run holds.
+/// Files of a run.
 const FITTED: &str = "regressor.json";
 const SETTINGS: &str = "tabular.toml";
 
@@ -303,21 +305,22 @@ fn member_file(run: &Path, index: usize) -> std::path::PathBuf {
     run.join(format!("member-{index}.safetensors"))
 }
 
-/// The method for these targets.
+/// Builds the method for these targets.
 fn build(config: &TabularConfig, method: &str, targets: &[Target], key: Key) -> Result<Built> {
     let shown: Vec<[f64; 2]> = targets.iter().map(Target::shown).collect();
     config.method(method)?.model.build(&shown, &mut key.split("pool").rng())
 }
 
-/// The rows that have all targets.
+/// Rows of a table that have all targets.
 pub(crate) struct Complete {
     pub(crate) table: Table,
-    /// D values of each.
+    /// D target values of each row.
     pub(crate) y: Vec<Vec<f64>>,
-    /// Where they were.
+    /// Positions of the rows in the original table.
     rows: Vec<usize>,
 }
 
+/// Selects the rows of `table` that have all targets.
 pub(crate) fn complete(table: &Table, specs: &[TargetSpec]) -> Result<Complete> {
     let columns = specs.iter().map(|spec| Target::read(spec, table)).collect::<Result<Vec<_>>>()?;
     let mut rows = Vec::new();
@@ -331,14 +334,14 @@ pub(crate) fn complete(table: &Table, specs: &[TargetSpec]) -> Result<Complete> 
     Ok(Complete { table: table.select(&rows), y, rows })
 }
 
-/// The rows that regions are calibrated on, and those that are learnt from, in random order.
+/// Divides the rows at random into calibration rows and rows to learn from.
 fn parts(rows: usize, share: f64, key: Key, say: &mut dyn FnMut(&str)) -> [Vec<usize>; 2] {
     let mut order: Vec<usize> = (0..rows).collect();
     order.shuffle(&mut key.split("parts").rng());
     let mut count = ((rows as f64 * share).round() as usize).min(MAX_CALIBRATION);
     if share > 0.0 && count < MIN_CALIBRATION {
         say(&format!(
-            "{count} of {rows} rows are too few to calibrate regions on, {MIN_CALIBRATION} are needed: all are learnt from"
+            "{count} of {rows} rows are too few to calibrate regions on, {MIN_CALIBRATION} are needed; all rows are learnt from"
         ));
         count = 0;
     }

@@ -1,4 +1,4 @@
-//! The columns that are predicted, and the scale on which a network sees them.
+//! Target columns, and their scale in the network.
 
 use ebm_experiment::config::settings;
 use rand::{Rng, RngCore};
@@ -8,27 +8,27 @@ use crate::features::mean_and_deviation;
 use crate::{Error, Result, Table};
 
 settings! {
-    /// The values that a target may have.
+    /// Possible values of a target.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case", deny_unknown_fields)]
     pub enum Support {
         /// All numbers.
         #[default]
         Real,
-        /// Numbers above 0; the network sees their logarithm.
+        /// Numbers above 0; the network predicts their logarithm.
         Positive,
-        /// Numbers between two others; the network sees `log (y − low)/(high − y)`.
+        /// Numbers between two others; the network predicts `log (y − low)/(high − y)`.
         Bounded {
-            /// The lower one.
+            /// Lower bound.
             low: f64 where -1e300..=1e300,
-            /// The upper one.
+            /// Upper bound.
             high: f64 where -1e300..=1e300,
         },
     }
 }
 
 impl Support {
-    /// From y to all numbers.
+    /// Maps y to t, which can be any number.
     fn free(self, y: f64) -> f64 {
         match self {
             Self::Real => y,
@@ -37,18 +37,18 @@ impl Support {
         }
     }
 
-    /// Back.
+    /// Maps t back to y.
     fn constrained(self, t: f64) -> f64 {
         match self {
             Self::Real => t,
             Self::Positive => t.exp(),
-            // Both forms of the same number, of which one does not overflow.
+            // Two forms of the same number; each is used where it does not overflow.
             Self::Bounded { low, high } if t < 0.0 => low + (high - low) * t.exp() / (1.0 + t.exp()),
             Self::Bounded { low, high } => low + (high - low) / (1.0 + (-t).exp()),
         }
     }
 
-    /// `log dt/dy` at y.
+    /// Returns `log dt/dy` at y.
     fn log_slope(self, y: f64) -> f64 {
         match self {
             Self::Real => 0.0,
@@ -66,46 +66,46 @@ impl Support {
     }
 }
 
-/// A column that is predicted.
+/// A column to predict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetSpec {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// The values that it may have.
+    /// Possible values of the target.
     pub support: Support,
 }
 
 impl TargetSpec {
-    /// A target that may be any number.
+    /// Creates a target that can be any number.
     pub fn real(name: &str) -> Self {
         Self { name: name.to_owned(), support: Support::Real }
     }
 }
 
-/// A target and its scale: the network sees z = (t(y) − mean)/deviation, t being the map of its [`Support`], and p(y | x)
-/// is p(z | x) times dz/dy. So what a fit reports is a density of y in its own units.
+/// A target and its scale. The network predicts z = (t(y) − mean)/deviation, where t is the map of the target's
+/// [`Support`]. p(y | x) is p(z | x) times dz/dy, a density of y in its own units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// The values that it may have.
+    /// Possible values of the target.
     pub support: Support,
-    /// The mean of t(y).
+    /// Mean of t(y).
     mean: f64,
-    /// The standard deviation of t(y).
+    /// Standard deviation of t(y).
     deviation: f64,
-    /// All z that were learnt from lie between these.
+    /// Smallest and largest z of the training rows.
     range: [f64; 2],
-    /// What the values are multiples of, or 0; see [`Target::resolution`].
+    /// Step between the values, or 0; see [`Target::resolution`].
     resolution: f64,
 }
 
 impl Target {
-    /// The scale of the values `y` of `spec`.
+    /// Computes the scale of the values `y` of the target `spec`.
     ///
     /// # Errors
-    /// [`Error::Input`] where all are the same, `table` being what it is called.
+    /// [`Error::Input`] if all values are the same; `table` is the table's name in the message.
     pub fn find(spec: &TargetSpec, y: &[f64], table: &str) -> Result<Self> {
         let t: Vec<f64> = y.iter().map(|&y| spec.support.free(y)).collect();
         let (mean, deviation) = mean_and_deviation(&t);
@@ -123,10 +123,10 @@ impl Target {
         Ok(Self { name, support, mean, deviation, range, resolution: resolution(y) })
     }
 
-    /// The values of the column in every row, none where there is none.
+    /// Reads the target's values in every row, none for a missing value.
     ///
     /// # Errors
-    /// [`Error::Input`] where it is missing, and for what is no number, or out of the target's support.
+    /// [`Error::Input`] for a missing column, and for a value that is no number or outside of the target's support.
     pub fn read(spec: &TargetSpec, table: &Table) -> Result<Vec<Option<f64>>> {
         let place = table.column(&spec.name)?;
         let read = |row| {
@@ -145,46 +145,46 @@ impl Target {
         (0..table.rows()).map(read).collect()
     }
 
-    /// What the target was asked for as.
+    /// Returns the column and support of the target.
     pub fn spec(&self) -> TargetSpec {
         TargetSpec { name: self.name.clone(), support: self.support }
     }
 
-    /// The distance of neighbouring values where all values that were learnt from are multiples of one, as numbers
-    /// with few digits are, else 0. In training each value is spread evenly over as much: a density of values on a
-    /// lattice is otherwise the better the narrower its spikes, without bound and without meaning.
+    /// Returns the step of the training values if all are multiples of one step, as numbers with few digits are, else 0.
+    /// Training spreads each value evenly over one step. Otherwise a density of such values could improve without bound
+    /// by narrow spikes, without meaning.
     pub fn resolution(&self) -> f64 {
         self.resolution
     }
 
-    /// The resolution in z about the mean: whether it matters.
+    /// Returns the resolution in z at the mean, which tells whether it matters.
     pub fn relative_resolution(&self) -> f64 {
         let y = self.decode(0.0);
         (self.encode(y + self.resolution) - self.encode(y)).abs()
     }
 
-    /// z of y.
+    /// Returns the z of `y`.
     pub fn encode(&self, y: f64) -> f64 {
         (self.support.free(y) - self.mean) / self.deviation
     }
 
-    /// z of a y that was recorded as `y`: of any that is rounded to it.
+    /// Returns the z of a value drawn at random from those that are rounded to `y`.
     pub fn encode_spread(&self, y: f64, rng: &mut dyn RngCore) -> f64 {
         let moved = y + self.resolution * (rng.random::<f64>() - 0.5);
         self.encode(if self.support.contains(moved) { moved } else { y })
     }
 
-    /// y of z.
+    /// Returns the y of `z`.
     pub fn decode(&self, z: f64) -> f64 {
         self.support.constrained(self.mean + self.deviation * z)
     }
 
-    /// `log dz/dy` at y: what turns log p(z | x) into log p(y | x).
+    /// Returns `log dz/dy` at y, the difference between log p(y | x) and log p(z | x).
     pub fn log_slope(&self, y: f64) -> f64 {
         self.support.log_slope(y) - self.deviation.ln()
     }
 
-    /// The z that densities are shown for: all that were learnt from, and half as far again on both sides.
+    /// Returns the range of z for which densities are shown: that of the training rows, extended by half on both sides.
     pub fn shown(&self) -> [f64; 2] {
         let [low, high] = self.range;
         let margin = 0.5 * (high - low);
@@ -192,7 +192,7 @@ impl Target {
     }
 }
 
-/// The least distance of two of the values, where all differ by multiples of it.
+/// Returns the smallest distance of two values if all values differ by multiples of it, else 0.
 fn resolution(y: &[f64]) -> f64 {
     let mut sorted = y.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(resolution(&[4.0, 4.0]), 0.0);
     }
 
-    /// ∫ p(y) dy = 1 for p(z) standard normal, whatever the support.
+    /// ∫ p(y) dy = 1 for every support if p(z) is standard normal.
     #[test]
     fn a_density_of_z_is_one_of_y() {
         let supports = [Support::Real, Support::Positive, Support::Bounded { low: -1.0, high: 3.0 }];

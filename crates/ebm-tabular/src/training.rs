@@ -1,4 +1,4 @@
-//! The training of one network.
+//! Training of one network.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
@@ -15,25 +15,25 @@ use crate::config::TrainingConfig;
 use crate::model::{Ensemble, Network, Shape};
 use crate::target::Target;
 
-/// The longest gradient.
+/// Largest norm of the gradient; longer gradients are clipped.
 const MAX_NORM: f64 = 10.0;
-/// Rows that are looked at after some updates.
+/// Largest number of validation rows.
 const MAX_VALIDATION: usize = 1000;
-/// Samples of an estimate of Z while a network is in training.
+/// Number of samples for the estimate of Z during training.
 const SAMPLES: usize = 128;
 
-/// Rows that are learnt from or judged by.
+/// Rows for training and validation.
 pub struct Rows<'a> {
-    /// (B, F).
+    /// Inputs, (B, F).
     pub x: &'a Tensor,
-    /// D values of each row, in their own units.
+    /// D target values of each row, in their own units.
     pub y: &'a [Vec<f64>],
-    /// Their scales.
+    /// Scales of the targets.
     pub targets: &'a [Target],
 }
 
 impl Rows<'_> {
-    /// x and z, (B, F) and (B, D), of some rows; with a generator each y is spread over its resolution.
+    /// Returns x (B, F) and z (B, D) of some rows. With a generator `spread`, each y is spread over its resolution.
     fn take(&self, rows: &[usize], mut spread: Option<&mut ebm_base::Rng>) -> Result<(Tensor, Tensor)> {
         let places: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
         let places = Tensor::from_vec(places, rows.len(), &Device::Cpu)?;
@@ -51,19 +51,19 @@ impl Rows<'_> {
     }
 }
 
-/// A network that was best on rows which it did not learn from.
+/// The network with the best validation value.
 pub struct Trained {
-    /// Its parameters, as they were then.
+    /// Parameters of the network.
     pub store: ParamStore,
-    /// How many updates it had had.
+    /// Number of updates before that validation.
     pub step: usize,
 }
 
-/// Trains the network of `shape` on the rows `learnt` and keeps it as it was best on the rows `judged`: by −log p, or by
-/// its loss where it has no density.
+/// Trains the network of `shape` on the rows `learnt` and returns it at its best validation on the rows `judged`, by
+/// −log p, or by its loss if it has no density.
 ///
 /// # Errors
-/// [`ebm_train::Error::NonFinite`] where the loss is not finite again and again; those of the operations.
+/// [`ebm_train::Error::NonFinite`] if the loss is repeatedly not finite, and the errors of tensor operations.
 pub fn train(
     shape: &Shape<'_>,
     config: &TrainingConfig,
@@ -92,7 +92,7 @@ pub fn train(
             updater.apply(step, &gradients)?;
         }
         if (step + 1).is_multiple_of(config.validate_every) || step + 1 == config.steps {
-            let value = judge(shape, &store, &validation_x, &validation_z, key)?;
+            let value = validation_loss(shape, &store, &validation_x, &validation_z, key)?;
             if value < best.0 {
                 best = (value, step + 1, store.tensors()?);
             } else if step + 1 - best.1 >= config.patience {
@@ -104,8 +104,8 @@ pub fn train(
     Ok(Trained { store, step: best.1 })
 }
 
-/// The mean of −log p(z | x), or of the loss where there is no density.
-fn judge(shape: &Shape<'_>, store: &ParamStore, x: &Tensor, z: &Tensor, key: Key) -> Result<f64> {
+/// Returns the mean of −log p(z | x), or the loss if there is no density.
+fn validation_loss(shape: &Shape<'_>, store: &ParamStore, x: &Tensor, z: &Tensor, key: Key) -> Result<f64> {
     let network = Network::new(shape, &store.constants()?)?;
     let mut rng = key.split("validation").rng();
     if !network.has_density() {

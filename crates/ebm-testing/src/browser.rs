@@ -1,4 +1,4 @@
-//! A browser for pages that are files.
+//! A browser that tests open pages in.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::{needs, program};
 
-/// Chromium, where the machine has it.
+/// Returns the path of Chromium, if it is installed.
 ///
 /// # Panics
 ///
@@ -16,7 +16,7 @@ pub fn chromium() -> Option<PathBuf> {
     needs("browser", "chromium", "install it with xtask/browser/setup.sh", found)
 }
 
-/// The document that the page at `path` has become once its scripts have run. `folder` is for the browser's own files.
+/// Opens the page at `path`, and returns its document after its scripts have run. `folder` is for the browser's own files.
 ///
 /// # Panics
 ///

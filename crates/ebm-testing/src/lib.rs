@@ -1,9 +1,9 @@
-//! What tests need that the repository does not hold: large files ([`external`]), MPI ([`mpi`]), a [`browser`] and what is
-//! usual but not everywhere ([`system`]); files that tests of several crates read ([`fixture`]); and [`signal`].
+//! Resources of tests that the repository does not contain: large files ([`external`]), MPI ([`mpi`]), a [`browser`] and
+//! programs of the [`system`]; files that tests of several crates read ([`fixture`]); and [`signal`].
 //!
-//! A test that goes without says so through [`needs`]: it is recorded, and `xtask/fresh/skipped.sh` lists the records.
-//! Where the environment variable `EBM_REQUIRE` names `data`, `mpi`, `cuda`, `browser` or `system` (or several, with
-//! commas between them), a test that would go without fails instead.
+//! A test that skips a check for lack of a resource calls [`needs`], which records it; `xtask/fresh/skipped.sh` lists the
+//! records. If the environment variable `EBM_REQUIRE` names `data`, `mpi`, `cuda`, `browser` or `system` (several with
+//! commas between them), such a test fails instead.
 #![allow(clippy::panic, reason = "only tests call this, and they fail by panicking")]
 
 pub mod browser;
@@ -17,26 +17,26 @@ use std::process::Command;
 
 pub use needs::needs;
 
-/// Where files outside the repository lie if `EBM_TEST_DATA` does not say.
-const BESIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
+/// Folder of the files outside the repository, unless `EBM_TEST_DATA` names another.
+const DEFAULT_DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
 
-/// A folder of `fixtures/`, small parts of published sets: `coco`, `coco_eval`, `otb`, `prroi_pool`.
+/// Returns the path of a part of `fixtures/`, small parts of published sets: `coco`, `coco_eval`, `otb`, `prroi_pool`.
 pub fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
 }
 
-/// A file or folder that is not in the repository, by its path under the folder that `EBM_TEST_DATA` names.
+/// Returns a file or folder outside the repository, by its path under the folder that `EBM_TEST_DATA` names.
 ///
 /// # Panics
 ///
 /// If it is missing and `EBM_REQUIRE` names `data`.
 pub fn external(path: &str) -> Option<PathBuf> {
-    let folder = env::var_os("EBM_TEST_DATA").map_or_else(|| BESIDE.into(), PathBuf::from);
+    let folder = env::var_os("EBM_TEST_DATA").map_or_else(|| DEFAULT_DATA.into(), PathBuf::from);
     let found = Some(folder.join(path)).filter(|full| full.exists());
     needs("data", path, "let EBM_TEST_DATA name the folder that holds it", found)
 }
 
-/// The first of these programs that is in a folder of `PATH`.
+/// Returns the path of the first of these programs that is in a folder of `PATH`.
 pub fn program(names: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = env::split_paths(&path).collect();
@@ -44,8 +44,8 @@ pub fn program(names: &[&str]) -> Option<PathBuf> {
     found.find(|path| path.exists())
 }
 
-/// Sends a process the signal of this name; false where there is no such process. The shell does it, as a small system has
-/// no program `kill`.
+/// Sends a process the signal `name`; returns `false` if the process does not exist. A shell sends it, because a small
+/// system has no program `kill`.
 ///
 /// # Panics
 ///
@@ -56,7 +56,7 @@ pub fn signal(process: u32, name: &str) -> bool {
     sent.unwrap_or_else(|error| panic!("sh: {error}")).success()
 }
 
-/// The target folder: the one above this program that cargo has marked as a cache.
+/// Returns the target folder: the one above this program that cargo has marked as a cache.
 pub fn target() -> PathBuf {
     let exe = env::current_exe().unwrap_or_default();
     let marked = exe.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());

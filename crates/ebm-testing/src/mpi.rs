@@ -1,4 +1,4 @@
-//! Starting several processes with the MPI that is there.
+//! Starting several processes with the installed MPI.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::{needs, program, signal, target};
 
-/// Longer than any test takes on a busy machine: processes that wait for each other forever are the error to
-/// find.
+/// Time limit, longer than any test takes on a busy machine. It detects processes that wait for each other
+/// forever.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What to do where there is none.
+/// Remedy if there is no MPI.
 pub const REMEDY: &str = "run xtask/mpi/setup.sh, which fetches two";
 
-/// Each `mpiexec` to test with: the one that `EBM_MPIEXEC` names, or those that `xtask/mpi/setup.sh` has put
+/// Returns each `mpiexec` to test with: the one that `EBM_MPIEXEC` names, or those that `xtask/mpi/setup.sh` has put
 /// into `target/mpi`, or the system's.
 pub fn found() -> Vec<PathBuf> {
     if let Some(named) = env::var_os("EBM_MPIEXEC") {
@@ -28,7 +28,7 @@ pub fn found() -> Vec<PathBuf> {
     if ours.is_empty() { program(&["mpiexec"]).into_iter().collect() } else { ours }
 }
 
-/// Those that are [`found`], of which the calling test needs one.
+/// Returns the launchers that are [`found`], for a test that needs at least one.
 ///
 /// # Panics
 ///
@@ -38,10 +38,10 @@ pub fn launchers() -> Vec<PathBuf> {
     needs("mpi", "mpiexec", REMEDY, found).unwrap_or_default()
 }
 
-/// `mpiexec`, to which the caller adds what it starts.
+/// Returns a command of `mpiexec`, to which the caller adds the program to start.
 pub fn mpiexec(path: &Path) -> Command {
     let mut command = Command::new(path);
-    // Of several that are installed the library must be this launcher's.
+    // With several installations, the library must belong to this launcher.
     let home = path.parent().and_then(Path::parent);
     if let Some(home) = home.filter(|home| home.join("lib/libmpi.so").exists()) {
         command.env("MPI_HOME", home);
@@ -57,7 +57,7 @@ pub fn mpiexec(path: &Path) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs a command to its end.
 ///
 /// # Panics
 ///
@@ -77,7 +77,7 @@ pub fn finish(mut command: Command) -> Output {
     }
 }
 
-/// Both of its streams.
+/// Returns stdout and stderr as text.
 pub fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

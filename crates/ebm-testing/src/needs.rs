@@ -1,4 +1,4 @@
-//! Records of the tests that go without something.
+//! Records of tests that lack a resource.
 
 use std::fs::{create_dir_all, remove_file, write};
 use std::io::{self, ErrorKind, Write as _};
@@ -7,18 +7,18 @@ use std::{env, thread};
 
 use crate::target;
 
-/// What `EBM_REQUIRE` may name.
+/// Kinds of resources that `EBM_REQUIRE` may name.
 const KINDS: [&str; 5] = ["data", "mpi", "cuda", "browser", "system"];
 
-/// What was `found` of the things of this kind, `what` the calling test needs. If nothing was, the test goes without: that
-/// is said on stderr, past libtest's capture, and recorded until the test runs again and finds it.
+/// Returns `found`, and records whether the calling test has the resource `what` of this `kind`. Without it, a message
+/// goes to stderr, past libtest's capture, and a record is kept until the test runs again and finds the resource.
 ///
-/// A record is a file in `skipped-tests` of the target folder. Its lines are the test program below the target folder,
-/// the arguments by which cargo starts that program, the test, and the sentence that `xtask/fresh/skipped.sh` prints.
+/// A record is a file in `skipped-tests` of the target folder. Its lines are the path of the test program below the target
+/// folder, the arguments by which cargo starts it, the test, and the sentence that `xtask/fresh/skipped.sh` prints.
 ///
 /// # Panics
 ///
-/// With `remedy`, if nothing was found and `EBM_REQUIRE` names `kind`.
+/// Panics with `remedy` if nothing was found and `EBM_REQUIRE` names `kind`.
 pub fn needs<T>(kind: &str, what: &str, remedy: &str, found: Option<T>) -> Option<T> {
     let test = thread::current().name().unwrap_or("?").to_owned();
     let program = Program::this();
@@ -38,7 +38,7 @@ pub fn needs<T>(kind: &str, what: &str, remedy: &str, found: Option<T>) -> Optio
     }
     assert!(!words.any(|word| word == kind), "{what} is not here, and EBM_REQUIRE names {kind}: {remedy}");
     let line = format!("{}::{}::{test}: {what} is not here; {remedy}\n", program.package, program.name);
-    // In one write, so that lines of several tests do not mix; where stderr is closed, the record remains.
+    // A single write keeps lines of several tests apart; if stderr is closed, the record remains.
     let _ = io::stderr().lock().write_all(format!("skipped: {line}").as_bytes());
     let text = format!("{}\n{}\n{test}\n{line}", program.path.display(), program.arguments());
     let written = file.parent().map_or(Ok(()), create_dir_all).and_then(|()| write(&file, text));
@@ -46,11 +46,11 @@ pub fn needs<T>(kind: &str, what: &str, remedy: &str, found: Option<T>) -> Optio
     None
 }
 
-/// The test program that runs, as cargo knows it.
+/// The running test program, as cargo names it.
 struct Program {
     package: String,
     name: String,
-    /// Below the target folder.
+    /// Path below the target folder.
     path: PathBuf,
 }
 
@@ -65,7 +65,7 @@ impl Program {
         }
     }
 
-    /// What selects it among the packages of the workspace.
+    /// Returns cargo's arguments that select the program among the packages of the workspace.
     fn arguments(&self) -> String {
         let package = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| ".".into(), PathBuf::from);
         let has = |path: String| package.join(path).exists();
@@ -78,7 +78,7 @@ impl Program {
         }
     }
 
-    /// Several crates have test programs of one name, and a test may need several things.
+    /// Returns the path of the record for this program, test and resource.
     fn record(&self, test: &str, what: &str) -> PathBuf {
         let folder =
             env::var_os("EBM_SKIPPED_TESTS").map_or_else(|| target().join("skipped-tests"), PathBuf::from);

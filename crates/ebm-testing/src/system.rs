@@ -1,10 +1,10 @@
-//! What most systems have.
+//! Programs and devices that most systems have.
 
 use std::path::{Path, PathBuf};
 
 use crate::{needs, program};
 
-/// `prlimit`, which starts a program that may have only so much of something.
+/// Returns the path of `prlimit`, which starts a program with limited resources.
 ///
 /// # Panics
 ///
@@ -13,7 +13,7 @@ pub fn prlimit() -> Option<PathBuf> {
     needs("system", "prlimit", "install util-linux", program(&["prlimit"]))
 }
 
-/// The device that is always full.
+/// Returns the device that is always full.
 ///
 /// # Panics
 ///

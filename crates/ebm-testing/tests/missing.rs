@@ -1,4 +1,4 @@
-//! What a test that goes without something says: this test starts itself where nothing is there.
+//! Messages and records of tests that lack a resource: this test starts itself in an empty environment.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::Write;
@@ -7,19 +7,19 @@ use std::process::Command;
 
 use ebm_testing::{external, mpi, target};
 
-/// What a process that another test has started is to look for.
+/// Environment variable that names the resource to look for in a process that another test starts.
 const LOOK_FOR: &str = "EBM_TEST_LOOK_FOR";
 
-/// Started by the others; nothing where nobody has.
+/// Looks for a resource when another test starts it; does nothing otherwise.
 #[test]
 fn worker() {
     let Ok(what) = std::env::var(LOOK_FOR) else { return };
     let found = if what == "mpi" { mpi::launchers().pop() } else { external(&what) };
-    // Where libtest does not capture it.
+    // libtest does not capture this.
     write!(std::io::stderr(), "found {found:?}").unwrap();
 }
 
-/// What the worker says that looks for something, and the records that it leaves in a folder.
+/// Starts the worker, and returns its success, its output and the records that it leaves in a folder.
 fn look_for(records: &Path, what: &str, required: &str) -> (bool, String, Vec<String>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "worker"]).env(LOOK_FOR, what).env("EBM_REQUIRE", required);
@@ -50,7 +50,7 @@ fn what_is_missing_is_said_and_recorded_until_it_is_there() {
     let (success, said, _) = look_for(&folder, "a file", "dta");
     assert!(!success && said.contains("EBM_REQUIRE names dta"), "{said}");
 
-    // Of another thing that the test needs, there is another record.
+    // Another resource of the test has another record.
     assert_eq!(look_for(&folder, "another", "").2.len(), 2);
     std::fs::write(folder.join("data/a file"), "").unwrap();
     let (success, said, records) = look_for(&folder, "a file", "data");

@@ -1,5 +1,5 @@
-//! f(x, y) and its derivatives in y, composed of tensor operations: for any device and type, exact by forward
-//! mode.
+//! f(x, y) and its derivatives in y, composed of tensor operations, for any device and type. The derivatives are
+//! exact, by forward mode.
 
 use candle_core::{D, Tensor};
 use ebm_nn::Result;
@@ -7,16 +7,16 @@ use ebm_nn::Result;
 use crate::layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 use crate::network::{self, positive, relu};
 
-/// A value and its derivatives in y, as far as they are wanted: the first terms of a Taylor series, which
-/// each layer maps to those of its output.
+/// A value and its requested derivatives in y. They are the first terms of a Taylor series, which each layer maps
+/// to the terms of its output.
 struct Jet {
     value: Tensor,
     first: Option<Tensor>,
     second: Option<Tensor>,
 }
 
-/// f and as many of its derivatives in y as `orders` says (0, 1 or 2), each (B, M), of `features`, (B, 10),
-/// and `y`, (B, M).
+/// Computes f and its first `orders` derivatives in y (0, 1 or 2), each (B, M), for `features`, (B, 10), and `y`,
+/// (B, M).
 pub(crate) fn jets(
     network: Network,
     theta: &Tensor,
@@ -50,14 +50,14 @@ pub(crate) fn jets(
     orders.map(|tensor| Ok(tensor.squeeze(D::Minus1)?)).collect()
 }
 
-/// The features of x, (B, 10), of `x`, (B, 1): two linear layers, each with ReLU.
+/// Computes the features, (B, 10), of `x`, (B, 1): two linear layers, each with ReLU.
 pub(crate) fn features(network: Network, theta: &Tensor, x: &Tensor) -> Result<Tensor> {
     let [first, second] = Layout::new(network).x;
     let hidden = relu(&network::linear(theta, &first, x, true)?)?;
     relu(&network::linear(theta, &second, &hidden, true)?)
 }
 
-/// W a + b of the last dimension; derivatives have no bias.
+/// Computes W a + b over the last dimension; derivatives have no bias.
 fn linear(theta: &Tensor, layer: &Linear, jet: &Jet) -> Result<Jet> {
     let times = |a: &Tensor, with_bias: bool| -> Result<Tensor> {
         let (batch, count, inputs) = a.dims3()?;
@@ -71,7 +71,7 @@ fn linear(theta: &Tensor, layer: &Linear, jet: &Jet) -> Result<Jet> {
     })
 }
 
-/// φ(z), φ'(z) z', φ''(z) z'² + φ'(z) z''.
+/// Computes φ(z), φ'(z) z', φ''(z) z'² + φ'(z) z''.
 fn activate(z: Jet, activation: Activation) -> Result<Jet> {
     let (value, slope, bend) = match activation {
         Activation::Relu => {

@@ -1,4 +1,4 @@
-//! A method's model and its training, the same for every method, which can stop after any step and go on.
+//! Training of a method's model, the same for every method, which can stop after any step and continue.
 
 use candle_core::{Device, Tensor};
 use ebm_base::Key;
@@ -16,32 +16,32 @@ use crate::network::Heads;
 use crate::{Error, Result};
 
 settings! {
-    /// How long and how fast, as the follow-up's published code states it; the paper gives epochs and batch
-    /// size alone.
+    /// Length and speed of the training, as the follow-up's published code states them; the paper gives only epochs
+    /// and batch size.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Schedule {
-        /// Passes over the points.
+        /// Number of passes over the points.
         pub epochs: usize where 1..=1_000_000,
-        /// Points in a step; the last step of an epoch takes what is left.
+        /// Number of points in a step; the last step of an epoch has the remaining points.
         pub batch_size: usize where 1..=65_536 => "points",
-        /// Adam's learning rate.
+        /// Learning rate of Adam.
         pub learning_rate: f64 where 1e-9..=10.0,
     }
 }
 
-/// A model whose loss is minimised over points in a new order every epoch, step by step.
+/// A training that runs step by step, with a new order of the points in every epoch.
 pub struct Course {
     method: Method,
     trained: Trained,
-    /// The network of a proposal that is learned jointly.
+    /// Network of a jointly learned proposal.
     proposal: Option<Heads>,
     schedule: Schedule,
     points: Points,
     optimizer: Adam,
     key: Key,
     order: Vec<usize>,
-    /// Steps and points of the epoch that goes on, and the sum of the points' losses.
+    /// Steps and points of the current epoch so far, and the sum of the points' losses.
     steps: usize,
     done: usize,
     sum: f64,
@@ -49,20 +49,20 @@ pub struct Course {
 }
 
 impl Experiment {
-    /// Trains one model; also returns the mean loss of each epoch.
+    /// Trains one model, and returns it with the mean loss of each epoch.
     ///
     /// # Errors
-    /// What the training reports.
+    /// The errors of [`Course::train`].
     pub fn train(&self, method: &Method, points: &Points, key: Key) -> Result<(Trained, Vec<f64>)> {
         let mut course = self.begin(method, points.clone(), key)?;
         course.train(|course| course.history.len() < self.schedule.epochs)?;
         Ok((course.trained, course.history))
     }
 
-    /// A model before its first step.
+    /// Creates a training before its first step.
     ///
     /// # Errors
-    /// [`Error::Config`] for a bad schedule, and without points.
+    /// [`Error::Config`] for a bad schedule, or without points.
     pub fn begin(&self, method: &Method, points: Points, key: Key) -> Result<Course> {
         let zero = |name, value: usize| match value {
             0 => Err(Error::config(name, "0 is not allowed: it must be at least 1")),
@@ -105,11 +105,11 @@ impl Experiment {
 }
 
 impl Course {
-    /// Goes on while `goes_on` says so, which is asked before every step; what comes of it depends on the number of steps
-    /// alone.
+    /// Trains while `goes_on`, called before every step, returns `true`. The result depends on the number of steps alone,
+    /// not on the number of calls.
     ///
     /// # Errors
-    /// [`Error::NonFinite`] when the loss is not finite, or what the objective reports.
+    /// [`Error::NonFinite`] if the loss is not finite, or the errors of the objective.
     pub fn train(&mut self, mut goes_on: impl FnMut(&Self) -> bool) -> Result<()> {
         let objective = match &self.method.model {
             ModelConfig::Energy(objective) => Some(objective.build(&mut self.key.split("pool").rng())?),
@@ -121,7 +121,7 @@ impl Course {
         Ok(())
     }
 
-    /// One update.
+    /// Makes one update.
     fn step(&mut self, objective: Option<&AnyObjective<Box<dyn Proposal>>>) -> Result<()> {
         let epoch = self.history.len();
         let key = self.key.split("training").split("epoch").index(epoch as u64);
@@ -153,7 +153,7 @@ impl Course {
         Ok(())
     }
 
-    /// The loss at `x` and `y`, (B, 1); `key` is for whatever it draws.
+    /// Computes the loss at `x` and `y`, (B, 1); `key` is the seed of its samples.
     fn loss(
         &self,
         objective: Option<&AnyObjective<Box<dyn Proposal>>>,
@@ -177,22 +177,22 @@ impl Course {
         }
     }
 
-    /// The model as it is.
+    /// Returns the model in its current state.
     pub fn trained(&self) -> &Trained {
         &self.trained
     }
 
-    /// The mean loss of each epoch that is over.
+    /// Returns the mean loss of each finished epoch.
     pub fn history(&self) -> &[f64] {
         &self.history
     }
 
-    /// What it trains on.
+    /// Returns the training points.
     pub fn points(&self) -> &Points {
         &self.points
     }
 
-    /// Trains on one more point, in this epoch already.
+    /// Adds a training point, which is used from the current epoch on.
     pub fn add(&mut self, x: f32, y: f32) {
         self.order.push(self.points.x.len());
         self.points.x.push(x);

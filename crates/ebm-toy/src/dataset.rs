@@ -1,4 +1,4 @@
-//! The two synthetic problems: their true densities and draws from them.
+//! The two synthetic problems: true densities and samples.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The interval of x, and of y in every evaluation.
+/// Interval of x, and of y in every evaluation.
 pub const RANGE: [f64; 2] = [-3.0, 3.0];
-/// Training points in both problems.
+/// Number of training points in both problems.
 pub const POINTS: usize = 2000;
 
-/// The weight of the mixture's component around sin x where x < 0; the other is around −sin x.
+/// Weight of the mixture's component around sin x for x < 0; the other component is around −sin x.
 const MAJOR: f64 = 0.8;
-/// The standard deviation of both components.
+/// Standard deviation of both components.
 const MIXTURE_SIGMA: f64 = 0.075;
-/// The standard deviation of log(y + 1) where x ≥ 0. The paper does not state the shift by 1 that its figure
-/// shows.
+/// Standard deviation of log(y + 1) for x ≥ 0. The paper's figure shows the shift by 1; its text does not state
+/// it.
 const LOG_SIGMA: f64 = 0.25;
 
 /// A problem with a known density p(y | x), x uniform on [−3, 3].
@@ -39,17 +39,17 @@ impl Setting for Problem {}
 /// Pairs (x, y).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Points {
-    /// The inputs.
+    /// Inputs.
     pub x: Vec<f32>,
-    /// Their targets, as many.
+    /// Targets, one for each input.
     pub y: Vec<f32>,
 }
 
 impl Problem {
-    /// Both, in the order of the table.
+    /// Both problems, in the order of the table.
     pub const ALL: [Self; 2] = [Self::Dataset1, Self::Dataset2];
 
-    /// The name in tables and JSON.
+    /// Returns the name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dataset1 => "dataset1",
@@ -57,7 +57,7 @@ impl Problem {
         }
     }
 
-    /// The name in figures.
+    /// Returns the name in figures.
     pub fn title(self) -> &'static str {
         match self {
             Self::Dataset1 => "Dataset 1",
@@ -65,7 +65,7 @@ impl Problem {
         }
     }
 
-    /// `log p(y | x)`, in nats.
+    /// Computes `log p(y | x)`, in nats.
     pub fn log_prob(self, x: f64, y: f64) -> f64 {
         match self {
             Self::Dataset1 if x < 0.0 => {
@@ -81,7 +81,7 @@ impl Problem {
         }
     }
 
-    /// One draw of y for x.
+    /// Draws y for x.
     pub fn sample(self, x: f64, rng: &mut dyn RngCore) -> f64 {
         let normal = |rng: &mut dyn RngCore| rng.sample::<f64, _>(StandardNormal);
         match self {
@@ -94,7 +94,7 @@ impl Problem {
         }
     }
 
-    /// `count` pairs, x uniform.
+    /// Draws `count` pairs, with x uniform.
     pub fn points(self, count: usize, rng: &mut dyn RngCore) -> Points {
         let mut points = Points::default();
         for _ in 0..count {
@@ -106,7 +106,7 @@ impl Problem {
     }
 }
 
-/// The standard deviation of the second problem.
+/// Returns the standard deviation of the second problem.
 fn scale(x: f64) -> f64 {
     0.15 / (1.0 + (-x).exp())
 }
@@ -120,14 +120,14 @@ fn log_add(a: f64, b: f64) -> f64 {
     high + (low - high).exp().ln_1p()
 }
 
-/// The largest file of points that is read, in bytes.
+/// Largest accepted size of a file of points, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 impl Points {
-    /// Reads two columns, x and y, separated by a comma; a first line that is no pair of numbers is a header.
+    /// Reads two columns, x and y, separated by a comma. A first line without any number is a header.
     ///
     /// # Errors
-    /// [`Error::Data`] for a file that cannot be read, [`Error::Input`] with the line.
+    /// [`Error::Data`] for a file that cannot be read, [`Error::Input`] with the place of a malformed line.
     pub fn read_csv(path: &Path) -> Result<Self> {
         let text = String::from_utf8(read_limited(path, MAX_BYTES)?)
             .map_err(|error| DataError::format(path, "a CSV file with the columns x and y", error))?;

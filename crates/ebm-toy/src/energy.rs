@@ -8,10 +8,10 @@ use crate::composed::{features, jets};
 use crate::layout::{Layout, Network, WIDTH};
 use crate::op::{Score, is_served};
 
-/// f(x, y) of one of the published networks for 1-D x and y.
+/// Energy-based model f(x, y) with one of the published networks for 1-D x and y.
 ///
-/// All parameters are one vector θ: an optimiser's step is one pass over it. On the CPU and in `f32` one
-/// fused kernel computes f, its derivative in y and all gradients; elsewhere tensor operations do.
+/// All parameters are one vector θ, so that an optimiser's step is one pass over it. On the CPU and in `f32`, one
+/// fused kernel computes f, its derivative in y and all gradients; otherwise tensor operations do.
 pub struct ToyEnergy {
     network: Network,
     theta: Var,
@@ -19,18 +19,18 @@ pub struct ToyEnergy {
 }
 
 impl ToyEnergy {
-    /// A new network with torch's initial distribution; its estimate b(x) of log Z starts at 0.
+    /// Creates a network with torch's initial distribution. Its estimate b(x) of log Z starts at 0.
     ///
     /// # Errors
-    /// When a tensor can not be made.
+    /// Fails if a tensor cannot be created.
     pub fn new(network: Network, key: Key, device: &Device) -> ebm_core::Result<Self> {
         Self::from_parameters(network, Layout::new(network).init(network, key), DType::F32, device)
     }
 
-    /// A network with these parameters θ, which [`Layout`] describes.
+    /// Creates a network with the parameters `theta`, in the order of [`Layout`].
     ///
     /// # Errors
-    /// When their number is wrong.
+    /// Fails if the number of parameters is wrong.
     pub fn from_parameters(
         network: Network,
         theta: Vec<f32>,
@@ -42,10 +42,10 @@ impl ToyEnergy {
         Ok(Self { network, theta: Var::from_tensor(&theta)?, normalizer: Var::from_tensor(&normalizer)? })
     }
 
-    /// The features g_x, (B, 10), of `x`, (B, 1).
+    /// Computes the features g_x, (B, 10), of `x`, (B, 1).
     ///
     /// # Errors
-    /// When `x` has another shape or type.
+    /// Fails if `x` has another shape or type.
     pub fn features(&self, x: &Tensor) -> ebm_core::Result<Tensor> {
         features(self.network, &self.theta, x).map_err(Error::model)
     }
@@ -60,7 +60,7 @@ impl ToyEnergy {
         jets(self.network, theta, features, y, orders).map_err(Error::model)
     }
 
-    /// θ and the 11 weights of b(x), by name.
+    /// Returns θ and the 11 weights of b(x), by name.
     pub fn parameters(&self) -> Vec<(String, Var)> {
         vec![("theta".to_owned(), self.theta.clone()), ("normalizer".to_owned(), self.normalizer.clone())]
     }
@@ -91,7 +91,7 @@ impl EnergyModel for ToyEnergy {
         Ok((f, first.unsqueeze(2)?))
     }
 
-    /// With one coordinate a direction is a factor.
+    /// Multiplies the derivatives in y by the direction, which is a single factor in one dimension.
     fn derivatives_along(
         &self,
         features: &Tensor,
@@ -120,7 +120,7 @@ impl EnergyModel for ToyEnergy {
         Ok(DirectionalDerivatives { value, first, second })
     }
 
-    /// Linear in the features of x.
+    /// Computes b(x), which is linear in the features of x.
     fn log_normalizer(&self, features: &Tensor) -> ebm_core::Result<Tensor> {
         let weight = self.normalizer.narrow(0, 0, WIDTH)?.reshape((1, WIDTH))?;
         let bias = self.normalizer.narrow(0, WIDTH, 1)?;

@@ -1,4 +1,4 @@
-//! How far a model is from the truth, and how well it knows its own uncertainty on fresh data.
+//! Evaluation of a model: its divergence from the true density, and its calibration on fresh data.
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
@@ -10,33 +10,33 @@ use crate::Result;
 use crate::dataset::{Points, Problem, RANGE};
 use crate::experiment::Trained;
 
-/// Points of the published evaluation on each axis.
+/// Number of points of the published evaluation on each axis.
 pub const GRID: usize = 2048;
-/// What the published evaluation adds to a density, so that none is 0.
+/// Value that the published evaluation adds to a density to keep it above 0.
 const FLOOR: f64 = 1e-30;
-/// Fresh points for the calibration, and as many for the test.
+/// Number of fresh points for the calibration, and again for the test.
 const POINTS: usize = 1000;
-/// Rows of x that are evaluated together.
+/// Number of rows of x that are evaluated together.
 pub(crate) const ROWS: usize = 64;
 
-/// `count` points from −3 to 3, both included.
+/// Returns `count` points from −3 to 3, both included.
 pub fn grid(count: usize) -> Vec<f64> {
     let step = (RANGE[1] - RANGE[0]) / (count - 1) as f64;
     (0..count).map(|index| RANGE[0] + step * index as f64).collect()
 }
 
-/// A problem's true probabilities on the grid of the published evaluation.
+/// True probabilities of a problem on the grid of the published evaluation.
 pub struct Truth {
     x: Vec<f64>,
     y: Vec<f64>,
-    /// For each x the probabilities of the points of y.
+    /// Probabilities of the points of y, for each x.
     probabilities: Vec<f64>,
-    /// For each x `Σ p log p`.
+    /// `Σ p log p` for each x.
     negative_entropies: Vec<f64>,
 }
 
 impl Truth {
-    /// On a grid of `points` × `points`; the published one has [`GRID`].
+    /// Computes the probabilities on a grid of `points` × `points`; the published evaluation has [`GRID`].
     pub fn new(problem: Problem, points: usize) -> Self {
         let (x, y) = (grid(points), grid(points));
         let mut probabilities = Vec::with_capacity(points * points);
@@ -52,11 +52,11 @@ impl Truth {
         Self { x, y, probabilities, negative_entropies }
     }
 
-    /// The mean over x of `KL(truth ‖ model)` on the grid, in nats; `log_density` gives the model's
-    /// log-densities, up to a constant for each x, (B, 2048), at `x`, (B, 1), and `y`, (1, 2048).
+    /// Computes the mean over x of `KL(truth ‖ model)` on the grid of N × N points, in nats. `log_density` computes the
+    /// model's log-densities, up to a constant for each x, (B, N), at `x`, (B, 1), and `y`, (1, N).
     ///
     /// # Errors
-    /// What `log_density` reports.
+    /// The errors of `log_density`.
     pub fn divergence(&self, log_density: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<f64> {
         let y = column(&self.y)?.t()?;
         let mut sum = 0.0;
@@ -75,26 +75,26 @@ impl Truth {
     }
 }
 
-/// The numbers as (N, 1), in `f32`.
+/// Creates a tensor (N, 1) of the numbers, in `f32`.
 pub(crate) fn column(values: &[f64]) -> candle_core::Result<Tensor> {
     let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
     Tensor::from_vec(values, ((), 1), &Device::Cpu)
 }
 
-/// Measures a model on points that it has not seen.
+/// Measures the calibration of a model on fresh points.
 ///
 /// # Errors
-/// What the densities report.
+/// The errors of the densities.
 pub fn calibration(trained: &Trained, problem: Problem, key: Key) -> Result<Calibration> {
     let key = key.split(problem.name());
     let fresh = |name| predictions(trained, &problem.points(POINTS, &mut key.split(name).rng()));
     fresh("test")?.calibration(&fresh("calibration")?)
 }
 
-/// p(y | x) for each point's x.
+/// Computes p(y | x) for each point's x.
 ///
 /// # Errors
-/// What the densities report.
+/// The errors of the densities.
 pub(crate) fn predictions(trained: &Trained, points: &Points) -> Result<Predictions> {
     let grid = Grid::new(RANGE[0], RANGE[1], GRID)?;
     let x: Vec<f64> = points.x.iter().map(|&x| f64::from(x)).collect();
@@ -124,7 +124,7 @@ mod tests {
     fn reference_points() {
         // The truth itself, up to the rounding of x and y; a constant does not matter.
         assert!(of(Problem::Dataset1, |x, y| 7.0 + Problem::Dataset1.log_prob(x, y).max(-60.0)) < 1e-5);
-        // Known from elsewhere: the uniform density, and the best Gaussian for each x.
+        // Computed independently: the uniform density, and the best Gaussian for each x.
         let uniform = of(Problem::Dataset1, |_, _| 0.0);
         assert!((uniform - 2.11883).abs() < 1e-5, "{uniform}");
         let gaussian = |x: f64, y: f64| {

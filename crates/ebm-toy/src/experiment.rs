@@ -1,4 +1,4 @@
-//! The experiment: methods, problems and seeds.
+//! The experiment of Figure 2: methods, problems and seeds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,92 +22,92 @@ use crate::network::Heads;
 use crate::{Error, Result};
 
 settings! {
-    /// Figure 2 and its rivals as the configuration file states them.
+    /// Settings of Figure 2 and of the other objectives, from a configuration file.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Experiment {
-        /// The network of f.
+        /// Network of f.
         pub network: Network,
-        /// Shared by all methods.
+        /// Schedule of the training, shared by all methods.
         pub schedule: Schedule,
-        /// Points on each axis of the grid for the divergence.
+        /// Number of points on each axis of the grid for the divergence.
         pub evaluation_points: usize where 2..=8192,
-        /// Models of each method; they differ in initialisation, order and noise.
+        /// Number of models of each method; they differ in initialisation, order and noise.
         pub models: u64 where 1..=10_000,
-        /// The rows of the table.
+        /// Methods, the rows of the table.
         pub methods: Vec<Method>,
     }
 }
 
 settings! {
-    /// A row of the table.
+    /// A method, one row of the table.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Method {
-        /// Its name in tables and JSON.
+        /// Name in tables and JSON.
         pub name: String,
-        /// The problems that these settings are for; all if empty.
+        /// Problems that these settings are for; all problems if empty.
         #[serde(default)]
         pub problems: Vec<Problem>,
-        /// Models of this method, where they are not [`Experiment::models`].
+        /// Number of models of this method, if it differs from [`Experiment::models`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub models: Option<u64> where 1..=10_000,
-        /// What is trained.
+        /// Model that is trained.
         pub model: ModelConfig,
     }
 }
 
 settings! {
-    /// What is trained.
+    /// A model and its objective.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum ModelConfig {
-        /// p(y | x) = N(y; μ(x), σ²(x)).
+        /// Gaussian density p(y | x) = N(y; μ(x), σ²(x)).
         Gaussian,
-        /// f(x, y) with an objective.
+        /// Energy-based model f(x, y) with an objective.
         Energy(AnyObjective),
-        /// f(x, y) with NCE whose proposal is learned jointly.
+        /// Energy-based model f(x, y) with NCE and a jointly learned proposal.
         JointNce {
-            /// K, the components of the proposal.
+            /// Number K of components of the proposal.
             components: usize where 1..=1024,
-            /// M.
+            /// Number M of samples.
             num_samples: usize where 1..=65_536,
         },
     }
 }
 
-/// What models are trained on, and what they are compared with.
+/// Training points of models, and the reference for their evaluation.
 pub struct Dataset {
-    /// Its name in tables and JSON: the problem's, or `data` for points of one's own.
+    /// Name in tables and JSON: that of the problem, or `data` for the user's own points.
     pub name: &'static str,
-    /// Whose settings the methods have.
+    /// Problem whose methods and settings are used.
     pub problem: Problem,
-    /// The training points.
+    /// Training points.
     pub points: Points,
-    /// What tells a good model from a bad one.
+    /// Reference for the evaluation.
     pub reference: Reference,
 }
 
-/// What tells a good model from a bad one.
+/// Reference for the evaluation of a model.
 pub enum Reference {
-    /// The density that the points were drawn from.
+    /// True density of the points.
     Truth(Truth),
-    /// Points that no model is trained on.
+    /// Held-out points that no model is trained on.
     HeldOut(Points),
 }
 
 impl Dataset {
-    /// A problem's 2 000 points, which do not depend on a model's seed, and its density on `grid` × `grid`
-    /// points.
+    /// Creates a data set of a problem's 2 000 points, which do not depend on a model's seed, and its density on
+    /// `grid` × `grid` points.
     pub fn of_problem(problem: Problem, grid: usize) -> Self {
         let reference = Reference::Truth(Truth::new(problem, grid));
         Self { name: problem.name(), problem, points: training_points(problem), reference }
     }
 
-    /// Points of one's own, of which a fifth, always the same, is held out.
+    /// Creates a data set of the user's own points. A fifth of them, always the same, is held out.
     ///
     /// # Errors
-    /// [`Error::Input`] for fewer than two, or one outside of [`RANGE`], where densities are normalised.
+    /// [`Error::Input`] for fewer than two points, or a point outside of [`RANGE`], where densities are normalised.
     pub fn of_points(points: &Points, problem: Problem) -> Result<Self> {
         let outside = |value: &&f32| !(RANGE[0]..=RANGE[1]).contains(&f64::from(**value));
         let count = points.x.len();
@@ -129,39 +129,39 @@ impl Dataset {
     }
 }
 
-/// One trained model's figures.
+/// Figures of one trained model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// [`Dataset::name`].
+    /// Name of the data set, see [`Dataset::name`].
     pub dataset: &'static str,
-    /// The method's name.
+    /// Name of the method.
     pub method: String,
-    /// The seed of initialisation, order and noise; the training points do not depend on it.
+    /// Seed of initialisation, order and noise; the training points do not depend on it.
     pub seed: u64,
-    /// KL(truth ‖ model) in nats, the mean over x, where the truth is known.
+    /// Mean of KL(truth ‖ model) over x in nats; none without a known density.
     pub kl: Option<f64>,
-    /// The mean of −log p(y | x) of the held-out points in nats, where it is not.
+    /// Mean of −log p(y | x) of the held-out points in nats; none with a known density.
     pub held_out_nll: Option<f64>,
-    /// Wall time of the training alone; models of other seeds are trained beside it.
+    /// Wall time of the training alone; other models may train at the same time.
     pub train_seconds: f64,
-    /// The mean loss of the last epoch; comparable between seeds of one method only.
+    /// Mean loss of the last epoch; comparable only between seeds of one method.
     pub final_loss: f64,
 }
 
 /// A trained model.
 pub enum Trained {
-    /// A network of f.
+    /// Network of f.
     Energy(ToyEnergy),
-    /// A network of mean and log-variance.
+    /// Network of mean and log-variance.
     Gaussian(Heads),
 }
 
 impl Trained {
-    /// The log-density, up to a constant for each x, (B, N), at `x`, (B, 1), and `y`, (1, N), the same for
-    /// all x.
+    /// Computes the log-density, up to a constant for each x, (B, N), at `x`, (B, 1), and `y`, (1, N), which is
+    /// shared by all x.
     ///
     /// # Errors
-    /// When a tensor operation fails.
+    /// Fails if a tensor operation fails.
     pub fn log_density(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         let y = y.broadcast_as((x.dim(0)?, y.dim(1)?))?.contiguous()?.unsqueeze(2)?;
         match self {
@@ -180,10 +180,10 @@ impl Trained {
 }
 
 impl Trained {
-    /// p(y | x) on `grid` for each `x`.
+    /// Computes p(y | x) on `grid` for each `x`.
     ///
     /// # Errors
-    /// What the network or the densities report.
+    /// The errors of the network and the densities.
     pub fn densities(&self, x: &[f64], grid: &Grid) -> Result<Vec<GridDensity>> {
         let y = column(&grid.points())?.t()?;
         let mut densities = Vec::with_capacity(x.len());
@@ -203,20 +203,20 @@ impl Settings for Experiment {
 }
 
 impl Experiment {
-    /// The methods for a problem.
+    /// Returns the methods for a problem.
     pub fn methods(&self, problem: Problem) -> impl Iterator<Item = &Method> {
         self.methods.iter().filter(move |m| m.problems.is_empty() || m.problems.contains(&problem))
     }
 
-    /// The number of models of a method.
+    /// Returns the number of models of a method.
     pub fn models(&self, method: &Method) -> u64 {
         method.models.unwrap_or(self.models)
     }
 
-    /// Trains one model and measures it.
+    /// Trains one model and evaluates it.
     ///
     /// # Errors
-    /// What the training reports.
+    /// The errors of training and evaluation.
     pub fn run(&self, method: &Method, dataset: &Dataset, seed: u64) -> Result<(Row, Trained)> {
         let key = Key::new(seed).split("toy").split(dataset.name).split(&method.name);
         let start = Instant::now();
@@ -239,26 +239,26 @@ impl Experiment {
     }
 }
 
-/// The training points of a problem: 2 000 draws that do not depend on a model's seed.
+/// Draws the training points of a problem: 2 000 points that do not depend on a model's seed.
 pub fn training_points(problem: Problem) -> Points {
     problem.points(POINTS, &mut Key::new(0).split("toy points").split(problem.name()).rng())
 }
 
 /// One training to run.
 pub struct Job<'a> {
-    /// The row of the table.
+    /// Method to train.
     pub method: &'a Method,
-    /// What it is trained on and compared with.
+    /// Training points and reference.
     pub dataset: &'a Dataset,
-    /// The model's seed.
+    /// Seed of the model.
     pub seed: u64,
 }
 
-/// Runs all jobs, `threads` at a time, each on one thread, so that a training's time does not depend on the
-/// others; `done` hears of each, in the order of their ends. The results are in the order of the jobs.
+/// Runs all jobs, `threads` at a time. Each job has one thread, so that its time does not depend on the others. `done`
+/// is called after each job; the results are in the order of the jobs.
 ///
 /// # Errors
-/// The first error; jobs that have not started are then left out.
+/// Returns the first error; jobs that have not started are then left out.
 pub fn run_all(
     experiment: &Experiment,
     jobs: &[Job<'_>],

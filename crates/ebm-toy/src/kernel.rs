@@ -1,8 +1,8 @@
-//! f(x, y) for all samples of a batch, and the way back, each in one pass over the samples.
+//! Fused kernels for f(x, y) of all samples of a batch, and for its gradients, each in one pass over the samples.
 //!
-//! A block is a few vectors of samples of one x. It goes through all layers before the next: its activations stay in the
-//! first-level cache, and each layer reads a weight once for a vector. A few rows of the batch are one task, whatever the
-//! number of threads, and the tasks' sums are added in order: results do not depend on that number.
+//! A block is a few vectors of samples of one x. It passes all layers before the next block starts, so its activations
+//! stay in the first-level cache, and each layer reads a weight once per vector. A task is a fixed number of rows of the
+//! batch, and the sums of the tasks are added in order: results do not depend on the number of threads.
 
 use ebm_ops::arch;
 use pulp::{Simd, WithSimd};
@@ -10,26 +10,26 @@ use rayon::prelude::*;
 
 use crate::layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 
-/// Vectors of samples in a block.
+/// Number of vectors of samples in a block.
 const VECTORS: usize = 4;
-/// Rows of the batch in a task.
+/// Number of rows of the batch in a task.
 const ROWS: usize = 4;
 
-/// A layer of a block: a number for each neuron and sample.
+/// Values of a layer for a block: a number for each neuron and sample.
 type Block<S, const N: usize> = [[<S as Simd>::f32s; VECTORS]; N];
-/// A layer of a block and its derivative in y.
+/// Values of a layer for a block, and their derivatives in y.
 type Jet<S, const N: usize> = [Block<S, N>; 2];
 
-/// One way through the network, for a batch: of f alone, or, of two orders, its derivative in y too.
+/// A pass of a batch through the network, for f alone (`ORDERS` = 1) or for f and its derivative in y (`ORDERS` = 2).
 pub(crate) struct Pass<'a, const ORDERS: usize> {
     pub(crate) network: Network,
     pub(crate) layout: Layout,
     pub(crate) theta: &'a [f32],
-    /// M.
+    /// Number M of samples of each row.
     pub(crate) count: usize,
 }
 
-/// What a task computes: the scores and their derivatives, or the gradients. The gradient in y is that of f alone.
+/// Results of a task: the scores and their derivatives, or the gradients. The gradient in y is that of f alone.
 #[derive(Default)]
 pub(crate) struct Part {
     pub(crate) scores: [Vec<f32>; 2],
@@ -38,13 +38,13 @@ pub(crate) struct Part {
     pub(crate) y: Vec<f32>,
 }
 
-/// What the way back needs of a layer of a block.
+/// Values of a layer for a block that the backward pass needs.
 #[derive(Clone, Copy)]
 struct Trace<S: Simd> {
     output: Jet<S, WIDTH>,
-    /// φ'.
+    /// Slopes φ' of the activation.
     slopes: Block<S, WIDTH>,
-    /// φ'' times the derivative of its argument in y.
+    /// φ'' of the activation, times the derivative of its argument in y.
     bends: Block<S, WIDTH>,
 }
 
@@ -66,8 +66,8 @@ impl<const ORDERS: usize> WithSimd for Task<'_, ORDERS> {
 }
 
 impl<const ORDERS: usize> Pass<'_, ORDERS> {
-    /// The parts of the batch in order. `grad` are the gradients of f (B, M), and behind them those of its derivative
-    /// if that is computed; without them the scores are.
+    /// Returns the parts of the batch in order. Without `grad` they are the scores. With `grad`, the gradients in f (B, M),
+    /// followed by those in its derivative if that is computed, they are the gradients.
     pub(crate) fn of_batch(&self, features: &[f32], y: &[f32], grad: Option<&[f32]>) -> Vec<Part> {
         let size = ROWS * self.count;
         let task = |(index, features): (usize, &[f32])| {
@@ -87,7 +87,7 @@ impl<const ORDERS: usize> Pass<'_, ORDERS> {
         let mut part = Part { theta: vec![0.0; len], ..Part::default() };
         let zero = [[simd.splat_f32s(0.0); VECTORS]; WIDTH];
         let mut layers = [Trace { output: [zero; 2], slopes: zero, bends: zero }; LAYERS + 1];
-        // Those of a row's gradients in the joined biases are the last.
+        // The last entries sum a row's gradients in the joined biases.
         let mut sums = vec![simd.splat_f32s(0.0); len + WIDTH];
         let block = VECTORS * S::F32_LANES;
         for (row, features) in features.chunks_exact(WIDTH).enumerate() {
@@ -119,7 +119,7 @@ impl<const ORDERS: usize> Pass<'_, ORDERS> {
         part
     }
 
-    /// The biases of the layer that joins x, with W_x g_x, the same for all y.
+    /// Computes the biases of the layer that joins x, plus W_x g_x, which is the same for all y.
     fn joined_bias(&self, features: &[f32]) -> [f32; WIDTH] {
         let mut bias = [0.0; WIDTH];
         bias.copy_from_slice(&self.theta[self.layout.hidden[self.network.joining_layer()].bias.clone()]);
@@ -130,7 +130,7 @@ impl<const ORDERS: usize> Pass<'_, ORDERS> {
         bias
     }
 
-    /// Takes the sums of a row's gradients in these biases to all that they are made of.
+    /// Adds the sums of a row's gradients in the joined biases to the gradients of their bias, weights and features.
     fn join(&self, features: &[f32], sums: &[f32], part: &mut Part) {
         let layer = &self.layout.hidden[self.network.joining_layer()];
         let mut in_features = [0.0; WIDTH];
@@ -145,7 +145,7 @@ impl<const ORDERS: usize> Pass<'_, ORDERS> {
         part.features.extend(in_features);
     }
 
-    /// f of the first `vectors` of a block and its derivative in y; `joined` are the biases of the layer that joins x.
+    /// Computes f of the first `vectors` of a block and its derivative in y; `joined` are the biases of the joining layer.
     #[inline(always)]
     fn forward<S: Simd>(
         &self,
@@ -181,8 +181,8 @@ impl<const ORDERS: usize> Pass<'_, ORDERS> {
         scores
     }
 
-    /// Adds to `sums` the gradients of a block whose [`forward`](Self::forward) left `layers`, given those of f and of
-    /// its derivative. Returns the gradient in y of f alone.
+    /// Adds to `sums` the gradients of a block, given the gradients in f and in its derivative. `layers` are the result of
+    /// [`forward`](Self::forward) for the block. Returns the gradient in y of f alone.
     #[inline(always)]
     fn backward<S: Simd>(
         &self,
@@ -212,7 +212,7 @@ impl<const ORDERS: usize> Pass<'_, ORDERS> {
         in_y[0]
     }
 
-    /// W a + `bias` of vector `v`, and W a' for the derivative.
+    /// Computes W a + `bias` for vector `v`, and W a' for the derivative.
     #[inline(always)]
     fn linear<S: Simd, const I: usize, const O: usize>(
         &self,
@@ -241,7 +241,7 @@ impl<const ORDERS: usize> Pass<'_, ORDERS> {
     }
 }
 
-/// The way back through a layer, for the first `vectors` of a block.
+/// Backward pass through a layer, for the first `vectors` of a block.
 struct Back<'a, S, const ORDERS: usize> {
     pass: &'a Pass<'a, ORDERS>,
     simd: S,
@@ -266,7 +266,7 @@ impl<S: Simd, const ORDERS: usize> Back<'_, S, ORDERS> {
         }
         for order in 0..ORDERS {
             for (row, delta) in sums[layer.weight.clone()].chunks_exact_mut(I).zip(&delta[order]) {
-                // In registers.
+                // A local array, which stays in registers.
                 let mut sums = [simd.splat_f32s(0.0); I];
                 sums.copy_from_slice(row);
                 for v in 0..self.vectors {
@@ -294,7 +294,7 @@ impl<S: Simd, const ORDERS: usize> Back<'_, S, ORDERS> {
         }
     }
 
-    /// From the gradients in a layer's output to those in the arguments of its activation.
+    /// Computes the gradients in the arguments of a layer's activation from those in the layer's output.
     #[inline(always)]
     fn activation(&self, layer: &Trace<S>, [value, first]: &Jet<S, WIDTH>) -> Jet<S, WIDTH> {
         let simd = self.simd;
@@ -314,7 +314,7 @@ impl<S: Simd, const ORDERS: usize> Back<'_, S, ORDERS> {
 }
 
 impl<S: Simd> Trace<S> {
-    /// Makes of `z`, the arguments of the layer's activation, its output for vector `v`, and what the way back needs.
+    /// Computes the layer's output for vector `v` from `z`, the activation's arguments, and keeps it with the slopes.
     #[inline(always)]
     fn activate<const ORDERS: usize>(
         &mut self,
@@ -346,7 +346,7 @@ impl<S: Simd> Trace<S> {
     }
 }
 
-/// A block of numbers, and zeros.
+/// Loads a block of numbers, padded with zeros.
 #[inline(always)]
 fn load<S: Simd>(simd: S, values: &[f32]) -> Block<S, 1> {
     let mut vectors = [simd.splat_f32s(0.0); VECTORS];
@@ -366,9 +366,9 @@ fn store<S: Simd>(simd: S, [vectors]: &Block<S, 1>, count: usize, all: &mut Vec<
     }
 }
 
-/// tanh z to a few units in the last place of 1: Lambert's continued fraction at z/4, where seven terms
-/// suffice, and twice tanh 2u = 2 tanh u / (1 + tanh² u), in numerators and denominators so that one division
-/// is left.
+/// Computes tanh z to a few units in the last place of 1. Lambert's continued fraction with seven terms is exact
+/// enough at z/4; tanh 2u = 2 tanh u / (1 + tanh² u) is then applied twice, to numerator and denominator, so that
+/// one division is enough.
 #[inline(always)]
 fn tanh<S: Simd>(simd: S, z: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
@@ -382,7 +382,7 @@ fn tanh<S: Simd>(simd: S, z: S::f32s) -> S::f32s {
         }
         sum
     };
-    // Both over 135135, which keeps the squares below small.
+    // Both are divided by 135135, which keeps the squares below small.
     let mut p = simd.mul_f32s(u, horner([1.0 / 135_135.0, 378.0 / 135_135.0, 17_325.0 / 135_135.0, 1.0]));
     let mut q = horner([28.0 / 135_135.0, 3_150.0 / 135_135.0, 62_370.0 / 135_135.0, 1.0]);
     for _ in 0..2 {

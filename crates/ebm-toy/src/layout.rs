@@ -1,4 +1,4 @@
-//! The two published networks of Figure 2, and where their parameters lie.
+//! The two published networks of Figure 2, and the positions of their parameters.
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use ebm_experiment::config::Setting;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// The width of every hidden layer.
+/// Width of every hidden layer.
 pub const WIDTH: usize = 10;
-/// Hidden layers of y with as many inputs as outputs.
+/// Number of hidden layers of y with as many inputs as outputs.
 pub const LAYERS: usize = 3;
 
-/// What follows a linear layer of y.
+/// Activation after a linear layer of y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// max(z, 0).
@@ -21,24 +21,24 @@ pub enum Activation {
     Tanh,
 }
 
-/// Which published network computes f(x, y). Both have two layers 1 → 10 → 10 with ReLU for x, and for y one
-/// layer 1 → 10, three layers 10 → 10 of which one joins x, and a linear layer 10 → 1; they differ in the
+/// Published network that computes f(x, y). Both have two layers 1 → 10 → 10 with ReLU for x, and for y one
+/// layer 1 → 10, three layers 10 → 10, one of them joined with x, and a linear layer 10 → 1. They differ in the
 /// rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// The paper's (supplement, Illustrative Example): y through 1 → 10 → 10, jointly 20 → 10 → 10 → 1, all
-    /// ReLU.
+    /// Network of the paper (supplement, Illustrative Example): y through 1 → 10 → 10, jointly 20 → 10 → 10 → 1,
+    /// all with ReLU.
     Eccv,
-    /// The one of the follow-up (BMVC 2020): y through 1 → 10, jointly 20 → 10, two residual layers 10 → 10,
-    /// then 10 → 1, all tanh, so that f has a second derivative in y.
+    /// Network of the follow-up (BMVC 2020): y through 1 → 10, jointly 20 → 10, two residual layers 10 → 10, then
+    /// 10 → 1, all with tanh, so that f has a second derivative in y.
     Bmvc,
 }
 
 impl Setting for Network {}
 
 impl Network {
-    /// The activation of the layers of y; those of x have ReLU in both networks.
+    /// Returns the activation of the layers of y; the layers of x have ReLU in both networks.
     pub fn activation(self) -> Activation {
         match self {
             Self::Eccv => Activation::Relu,
@@ -46,7 +46,7 @@ impl Network {
         }
     }
 
-    /// The index in `0..LAYERS` of the layer that joins the features of x.
+    /// Returns the index in `0..LAYERS` of the layer that joins the features of x.
     pub const fn joining_layer(self) -> usize {
         match self {
             Self::Eccv => 1,
@@ -54,43 +54,43 @@ impl Network {
         }
     }
 
-    /// Whether layer `index` in `0..LAYERS` adds its input to its output.
+    /// Returns whether layer `index` in `0..LAYERS` adds its input to its output.
     pub const fn is_residual(self, index: usize) -> bool {
         matches!(self, Self::Bmvc) && index > 0
     }
 }
 
-/// Parameters of a linear layer within the vector θ; weights are (outputs, inputs), row-major.
+/// Positions of a linear layer's parameters in the vector θ; weights are (outputs, inputs), row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linear {
-    /// The weights.
+    /// Range of the weights.
     pub weight: Range<usize>,
-    /// The biases.
+    /// Range of the biases.
     pub bias: Range<usize>,
-    /// The number of inputs of the layer, the features of x included: what the initial range depends on.
+    /// Number of inputs of the layer, with the features of x; it determines the initial range.
     pub fan_in: usize,
 }
 
-/// Where the parameters lie in θ.
+/// Positions of all parameters in θ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// 1 → 10 and 10 → 10 of x.
+    /// Layers 1 → 10 and 10 → 10 of x.
     pub x: [Linear; 2],
-    /// 1 → 10 of y.
+    /// Layer 1 → 10 of y.
     pub y: Linear,
-    /// The three layers 10 → 10 of y.
+    /// Three layers 10 → 10 of y.
     pub hidden: [Linear; LAYERS],
-    /// The columns (10, 10) of the joining layer that multiply the features of x. Late fusion:
-    /// W [g_x; h_y] = W_x g_x + W_y h_y, of which the first term is computed once for all y.
+    /// Columns (10, 10) of the joining layer that multiply the features of x. Late fusion:
+    /// W [g_x; h_y] = W_x g_x + W_y h_y, where the first term is computed once for all y.
     pub joining: Range<usize>,
-    /// 10 → 1.
+    /// Layer 10 → 1.
     pub out: Linear,
-    /// The length of θ.
+    /// Length of θ.
     pub len: usize,
 }
 
 impl Layout {
-    /// The layout of a network.
+    /// Creates the layout of a network.
     pub fn new(network: Network) -> Self {
         let mut len = 0;
         let mut take = |count: usize| {
@@ -111,7 +111,7 @@ impl Layout {
         Self { x, y, hidden, joining, out, len }
     }
 
-    /// θ as torch initialises linear layers: uniform within ±1/√fan_in, biases too.
+    /// Draws θ as torch initialises linear layers: uniform within ±1/√fan_in, biases too.
     pub fn init(&self, network: Network, key: Key) -> Vec<f32> {
         let mut theta = vec![0.0; self.len];
         let mut fill = |range: &Range<usize>, fan_in: usize, name: &str| {

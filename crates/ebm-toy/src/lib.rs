@@ -21,7 +21,7 @@ pub use experiment::{
 pub use layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 pub use network::Heads;
 
-/// Its examples are tests.
+/// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

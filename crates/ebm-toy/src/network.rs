@@ -1,4 +1,4 @@
-//! The small networks beside f: those whose outputs are the parameters of a density.
+//! Small networks whose outputs are the parameters of a density.
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_base::Key;
@@ -6,8 +6,8 @@ use rand::Rng;
 
 use crate::layout::{Linear, WIDTH};
 
-/// Linear layers with ReLU between them, and several heads on the same features; all parameters are one
-/// vector.
+/// Linear layers with ReLU between them, and several heads on the same features. All parameters are one vector
+/// θ.
 pub struct Heads {
     theta: Var,
     trunk: Vec<Linear>,
@@ -15,27 +15,27 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// The paper's Gaussian network (supplement, Illustrative Example): a trunk 1 → 10 → 10, and for the mean
-    /// and the log-variance a head 10 → 10 → 10 → 1 each.
+    /// Creates the paper's Gaussian network (supplement, Illustrative Example): a trunk 1 → 10 → 10, and a head
+    /// 10 → 10 → 10 → 1 each for the mean and the log-variance.
     ///
     /// # Errors
-    /// When a tensor can not be made.
+    /// Fails if a tensor cannot be created.
     pub fn gaussian(key: Key) -> candle_core::Result<Self> {
         let head: &[usize] = &[WIDTH, WIDTH, WIDTH, 1];
         Self::new(&[1, WIDTH, WIDTH], &[head, head], key)
     }
 
-    /// The mixture density network of AISTATS 2022 on the features of x: 10 → 10 → K for the logits, the
-    /// means and the log-variances of K components.
+    /// Creates the mixture density network of AISTATS 2022 on the features of x: 10 → 10 → K each for the logits,
+    /// the means and the log-variances of K components.
     ///
     /// # Errors
-    /// When a tensor can not be made.
+    /// Fails if a tensor cannot be created.
     pub fn mixture(components: usize, key: Key) -> candle_core::Result<Self> {
         let head: &[usize] = &[WIDTH, WIDTH, components];
         Self::new(&[], &[head; 3], key)
     }
 
-    /// `trunk` and `heads` list the widths; torch's initial distribution.
+    /// Creates the layers with torch's initial distribution; `trunk` and `heads` list the widths.
     fn new(trunk: &[usize], heads: &[&[usize]], key: Key) -> candle_core::Result<Self> {
         let (mut theta, mut rng) = (Vec::new(), key.rng());
         let mut layers = |widths: &[usize]| -> Vec<Linear> {
@@ -52,10 +52,10 @@ impl Heads {
         Ok(Self { theta, trunk, heads })
     }
 
-    /// The heads' outputs side by side, (B, P), of `x`, (B, number of inputs).
+    /// Computes the concatenated outputs of the heads, (B, P), for `x`, (B, number of inputs).
     ///
     /// # Errors
-    /// When `x` has another shape.
+    /// Fails if `x` has another shape.
     pub fn outputs(&self, x: &Tensor) -> ebm_nn::Result<Tensor> {
         let mut features = x.clone();
         for layer in &self.trunk {
@@ -75,30 +75,30 @@ impl Heads {
         Ok(Tensor::cat(&outputs, 1)?)
     }
 
-    /// All parameters, named `name`.
+    /// Returns the parameters θ under `name`.
     pub fn parameters(&self, name: &str) -> Vec<(String, Var)> {
         vec![(name.to_owned(), self.theta.clone())]
     }
 }
 
-/// W a + b of the rows of `a`, (N, inputs), with the parameters at `layer` in θ; without b for a derivative.
+/// Computes W a + b for the rows of `a`, (N, inputs), with the parameters at `layer` in θ; derivatives have no bias.
 pub(crate) fn linear(theta: &Tensor, layer: &Linear, a: &Tensor, with_bias: bool) -> ebm_nn::Result<Tensor> {
     let bias = theta.narrow(0, layer.bias.start, layer.bias.len())?;
     ebm_ops::linear(a, &weight(theta, layer)?, with_bias.then_some(&bias))
 }
 
-/// W, (outputs, inputs).
+/// Returns the weights W, (outputs, inputs).
 fn weight(theta: &Tensor, layer: &Linear) -> candle_core::Result<Tensor> {
     let outputs = layer.bias.len();
     theta.narrow(0, layer.weight.start, layer.weight.len())?.reshape((outputs, layer.weight.len() / outputs))
 }
 
-/// max(z, 0) with torch's slope 0 at 0, where candle's own has 1.
+/// Computes max(z, 0) with torch's slope 0 at 0; candle's own has the slope 1.
 pub(crate) fn relu(z: &Tensor) -> ebm_nn::Result<Tensor> {
     Ok((z * positive(z)?)?)
 }
 
-/// 1 where z > 0, else 0.
+/// Returns 1 where z > 0, else 0.
 pub(crate) fn positive(z: &Tensor) -> candle_core::Result<Tensor> {
     z.detach().gt(0.0)?.to_dtype(z.dtype())
 }

@@ -1,4 +1,4 @@
-//! The kernel as an operation on tensors with a gradient.
+//! The fused kernel as a tensor operation with a gradient.
 
 use candle_core::{CpuStorage, CustomOp3, DType, Layout as Strides, Result, Shape, Tensor, bail};
 use ebm_ops::elements;
@@ -6,13 +6,13 @@ use ebm_ops::elements;
 use crate::kernel::{Part, Pass};
 use crate::layout::{Layout, Network, WIDTH};
 
-/// Whether the kernel serves tensors of this kind.
+/// Returns whether the kernel supports tensors of this kind.
 pub(crate) fn is_served(y: &Tensor) -> bool {
     y.device().is_cpu() && y.dtype() == DType::F32
 }
 
-/// f of θ (P), features (B, 10) and y (B, M): (B, M), or with its derivative in y behind it (2, B, M). Where
-/// the derivative is computed too, no gradient flows to y.
+/// Computes f, (B, M), of θ (P), features (B, 10) and y (B, M). With `derivative` the result is f and its derivative
+/// in y, (2, B, M), and no gradient flows to y.
 #[derive(Clone, Copy)]
 pub(crate) struct Score {
     pub(crate) network: Network,
@@ -20,7 +20,8 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// What the kernel makes of `theta`, `features` and `y`, (B, `count`); gradients if it is given those of the result.
+    /// Runs the kernel on `theta`, `features` and `y`, (B, `count`): without `grad` for scores, with the result's gradients
+    /// for the gradients of the inputs.
     fn parts(&self, [theta, features, y]: [&[f32]; 3], count: usize, grad: Option<&[f32]>) -> Vec<Part> {
         let (network, layout) = (self.network, Layout::new(self.network));
         if self.derivative {

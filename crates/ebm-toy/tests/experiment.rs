@@ -1,4 +1,4 @@
-//! The experiment in small: every method trains, and results depend on the seed alone.
+//! Small runs of the experiment: every method trains, and results depend on the seed alone.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use ebm_base::Key;
@@ -16,7 +16,7 @@ fn small() -> Experiment {
     experiment
 }
 
-/// The same method with fewer samples, where it has samples.
+/// Reduces the number of samples of a method that has samples.
 fn with_samples(method: &Method, count: usize) -> Method {
     let text =
         toml::to_string(method).unwrap().replace("num_samples = 1024", &format!("num_samples = {count}"));
@@ -48,8 +48,8 @@ fn every_method_gets_closer_to_the_truth() {
     for (before, after) in before.iter().zip(&after) {
         let (before, after_kl) = (before.kl.unwrap(), after.kl.unwrap());
         assert!(after_kl.is_finite() && after.final_loss.is_finite(), "{after:?}");
-        // Score matching has nothing to learn from in a network that is piecewise linear in y; denoising has
-        // little in so short a training.
+        // Score matching learns nothing from a network that is piecewise linear in y, and denoising learns little in
+        // such a short training.
         if !["SM", "DSM"].contains(&after.method.as_str()) {
             assert!(after_kl < before - 0.3, "{}: {before} {after_kl}", after.method);
         }
@@ -73,7 +73,7 @@ fn results_depend_on_the_seed_and_not_on_the_threads() {
 
 #[test]
 fn own_points_are_compared_with_held_out_ones_and_with_no_truth() {
-    // y = ±0.5 with noise of 0.1, whatever x is: the best density has −log p of log 2 + ½ log(2πe·0.1²) =
+    // y = ±0.5 with noise of 0.1 for every x: the best density has −log p of log 2 + ½ log(2πe·0.1²) =
     // −0.191 nats, the best Gaussian ½ log(2πe·0.26) = 0.746.
     let mut rng = Key::new(7).rng();
     let mut points = Points::default();
@@ -95,7 +95,7 @@ fn own_points_are_compared_with_held_out_ones_and_with_no_truth() {
         assert_eq!((row.dataset, row.kl), ("data", None));
         row.held_out_nll.unwrap()
     };
-    // 200 points tell the mean of −log p up to about 0.05.
+    // 200 points determine the mean of −log p up to about 0.05.
     let (gaussian, energy) = (nll("Gaussian"), nll("ML-IS"));
     assert!((gaussian - 0.746).abs() < 0.1, "{gaussian}");
     assert!(energy > -0.3 && energy < 0.2, "{energy}");
@@ -142,7 +142,7 @@ fn a_training_in_slices_is_the_same_training() {
         for (a, b) in densities(&whole).iter().zip(densities(course.trained())) {
             assert_eq!(a.log_prob_values(), b.log_prob_values());
         }
-        // A point that is added is trained on in the same epoch.
+        // An added point is used in the current epoch.
         course.add(0.5, 0.25);
         let mut steps = 0;
         course

@@ -1,4 +1,4 @@
-//! The networks against golden values, and the kernel against tensor operations in f64.
+//! Comparison of the networks with golden values, and of the kernel with tensor operations in f64.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use candle_core::{DType, Device, Tensor, Var};
@@ -103,7 +103,7 @@ fn golden_values_of_both_networks() {
     }
 }
 
-/// The same random network and batch in f32 (the kernel) and f64 (tensor operations).
+/// Creates one random network and batch in f32 (the kernel) and in f64 (tensor operations).
 struct Pair {
     models: [ToyEnergy; 2],
     x: [Tensor; 2],
@@ -135,7 +135,7 @@ impl Pair {
 #[test]
 fn the_kernel_is_the_composition() {
     for network in NETWORKS {
-        // No vector full, several blocks with a rest, one task and several.
+        // Covers a single partial vector, several blocks with a rest, one task and several tasks.
         for (batch, count) in [(1, 1), (3, 7), (5, 300), (9, 129)] {
             let pair = Pair::new(network, batch, count);
             let mut found: Vec<Vec<(String, Vec<f64>)>> = Vec::new();

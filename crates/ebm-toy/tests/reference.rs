@@ -1,5 +1,5 @@
-//! What short trainings must come to, from theory: bounds that no model passes, and where an objective has
-//! nothing to learn from.
+//! Short trainings against theory: bounds that no model passes, and cases where an objective has nothing to learn
+//! from.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{Device, Tensor};
@@ -7,7 +7,7 @@ use ebm_base::Key;
 use ebm_experiment::config::Settings;
 use ebm_toy::{Experiment, Network, Problem, Schedule, Trained, training_points};
 
-/// Points of the grids below on each axis.
+/// Number of points of the grids below on each axis.
 const POINTS: usize = 400;
 
 fn grid() -> Vec<f64> {
@@ -34,7 +34,7 @@ fn density(x: f64, sigma: f64) -> Vec<f64> {
     grid().iter().map(|y| grid().iter().map(|z| sharp(*z) * normal(y - z, sigma) * step).sum()).collect()
 }
 
-/// KL(truth ‖ model), the mean over x, by sums over the grid.
+/// Computes the mean of KL(truth ‖ model) over x by sums over the grid.
 fn divergence(trained: &Trained) -> f64 {
     let column = |values: Vec<f64>| {
         let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
@@ -53,7 +53,7 @@ fn divergence(trained: &Trained) -> f64 {
     mean.sum::<f64>() / POINTS as f64
 }
 
-/// E (∂/∂y log p)², of the density convolved with N(0, `sigma`²), the mean over x.
+/// Computes the mean over x of E (∂/∂y log p)² of the density convolved with N(0, `sigma`²).
 fn fisher_information(sigma: f64) -> f64 {
     let step = 6.0 / POINTS as f64;
     let of = |x: &f64| {
@@ -66,7 +66,7 @@ fn fisher_information(sigma: f64) -> f64 {
     every.iter().map(of).sum::<f64>() / every.len() as f64
 }
 
-/// A model trained for `epochs`, and the mean loss of its last epoch.
+/// Trains a model for `epochs`, and returns it with the mean loss of its last epoch.
 fn train(name: &str, network: Network, epochs: usize) -> (Trained, f64) {
     let mut experiment = Experiment::embedded("figure2").unwrap();
     experiment.network = network;
@@ -79,8 +79,9 @@ fn train(name: &str, network: Network, epochs: usize) -> (Trained, f64) {
     (trained, losses.last().copied().unwrap())
 }
 
-/// The best Gaussian for each x has this divergence from the truth, the uniform density on [−3, 3] that.
+/// Divergence of the best Gaussian for each x from the true density, in nats.
 const BEST_GAUSSIAN: f64 = 0.69995;
+/// Divergence of the uniform density on [−3, 3] from the true density, in nats.
 const UNIFORM: f64 = 2.11883;
 
 #[test]

@@ -1,11 +1,11 @@
-//! What a browser shows of this project: reports of runs, and the page of `ebm demo`.
+//! Web pages of this project: reports of runs, and the page of `ebm demo`.
 //!
-//! | module | what it holds |
+//! | Module | Contents |
 //! |---|---|
-//! | [`page`] | a page of HTML as one file |
-//! | [`report`] | runs as one page, and their curves as files of TensorBoard |
-//! | [`server`] | a server that this machine alone can ask |
-//! | [`demo`] | the page on which boxes climb, a density learns and a face has an age |
+//! | [`page`] | a page of HTML as a single file |
+//! | [`report`] | runs as one page, and their curves as event files for TensorBoard |
+//! | [`server`] | a server that answers only this machine |
+//! | [`demo`] | the page that refines boxes, trains a density and estimates ages |
 
 pub mod demo;
 mod error;
@@ -15,7 +15,7 @@ pub mod server;
 
 pub use error::{Error, Result};
 
-/// Its examples are tests.
+/// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The annotations that results are compared with.
+//! Annotations for scoring the results of trackers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,37 +9,37 @@ use super::report::FailedSequence;
 use super::sequence::TrackingGroundTruth;
 use crate::error::{Error, Result};
 
-/// The annotations of a dataset, and those that can not be used.
+/// The annotations of a dataset, and the sequences without usable ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotations<'a> {
-    /// One for each sequence.
+    /// Annotation of each sequence.
     pub sequences: Vec<TrackingGroundTruth<'a>>,
-    /// Sequences without, or with a file that can not be read.
+    /// Sequences without an annotation file, or with one that cannot be read.
     pub failed: Vec<FailedSequence>,
 }
 
 impl Annotations<'static> {
-    /// The 100 targets of OTB-100, from the folders in `dir`: see [`otb::annotations`].
+    /// Reads the 100 targets of OTB-100 from the folders in `dir`: see [`otb::annotations`].
     ///
     /// # Errors
-    /// [`Error::Data`] when `dir` has none of them.
+    /// [`Error::Data`] if `dir` has none of them.
     pub fn otb100(dir: &Path) -> Result<Self> {
         let all = otb::annotations(dir)?;
         Ok(Self::collect(all.into_iter().map(|(sequence, boxes)| (sequence.name.to_owned(), boxes))))
     }
 
-    /// Any dataset with a list of boxes for each sequence: `dir/{name}.txt`, or `groundtruth_rect.txt` or
-    /// `groundtruth.txt` in `dir/{name}/`; a folder with `groundtruth_rect.1.txt`, `groundtruth_rect.2.txt` …
-    /// has the targets `{name}.1`, `{name}.2`. All boxes of a file count.
+    /// Reads any dataset with a list of boxes for each sequence: `dir/{name}.txt`, or `groundtruth_rect.txt` or
+    /// `groundtruth.txt` in `dir/{name}/`. A folder with `groundtruth_rect.1.txt`, `groundtruth_rect.2.txt` …
+    /// has the targets `{name}.1`, `{name}.2` …. All boxes of a file count.
     ///
     /// # Errors
-    /// [`Error::Io`] when `dir` can not be listed; [`Error::Empty`] when there is no such file.
+    /// [`Error::Io`] if `dir` cannot be listed; [`Error::Empty`] if it has no such file.
     pub fn read(dir: &Path) -> Result<Self> {
         let mut files = Vec::new();
         for path in list(dir)? {
             let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
             if path.is_dir() {
-                // The name of a folder may have a dot in it, and no ending.
+                // The name of a folder has no extension, but may contain a dot.
                 let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(name);
                 files.extend(in_folder(name, &path)?);
             } else if is_text(&path) {
@@ -64,7 +64,7 @@ impl Annotations<'static> {
     }
 }
 
-/// The annotated targets in a sequence's folder.
+/// Finds the annotated targets in the folder of the sequence `name`.
 fn in_folder(name: &str, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     for file in ["groundtruth_rect.txt", "groundtruth.txt"] {
         let path = folder.join(file);
@@ -83,7 +83,7 @@ pub(super) fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt"))
 }
 
-/// What is in a folder, in order.
+/// Lists the entries of a folder, sorted by path.
 pub(super) fn list(dir: &Path) -> Result<Vec<PathBuf>> {
     let fail = |source| Error::Io { path: dir.to_owned(), action: "read", source };
     let entries = fs::read_dir(dir).map_err(fail)?;

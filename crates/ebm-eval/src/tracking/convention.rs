@@ -1,57 +1,55 @@
-//! What the toolkits do differently, each difference a field.
+//! Differences between the toolkits' ways of scoring; each difference is a field.
 
 use serde::{Deserialize, Serialize};
 
-/// The centre error that makes a frame a hit, whatever was predicted.
+/// Centre error that makes a frame a hit with any prediction.
 pub const HIT: f64 = -1.0;
-/// The centre error that makes a frame a failure: beyond every threshold.
+/// Centre error that makes a frame a failure: larger than every threshold.
 pub const MISS: f64 = 1e9;
 
-/// How frames become figures. Named constructors give what a toolkit does; any field can then be changed, and
-/// the report records them all.
+/// Rules for computing figures from frames. Named constructors give the rules of a toolkit; any field can then be
+/// changed, and the report records all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Convention {
-    /// What to call it in reports.
+    /// Name of the convention in reports.
     pub name: String,
-    /// Whether the first frame counts, with the annotated box, which the tracker was given, in place of the
-    /// predicted one.
+    /// Whether the first frame counts. Its prediction is then the annotated box, which the tracker was given.
     pub first_frame: bool,
-    /// Whether a predicted box with a side of zero becomes the box before it; otherwise it is scored as it is:
-    /// no overlap, but its centre counts.
+    /// Whether a predicted box with a side of zero is replaced by the box before it; otherwise it is scored as it is,
+    /// with no overlap but a valid centre.
     pub repeat_empty: bool,
-    /// Whether a predicted box with a negative side or a number that is not finite becomes the box before it;
+    /// Whether a predicted box with a negative side or a number that is not finite is replaced by the box before it;
     /// otherwise the sequence fails.
     pub repeat_malformed: bool,
-    /// Whether a sequence with fewer boxes than frames fails; otherwise boxes of zeros, scored as they are, stand in
-    /// for the missing ones.
+    /// Whether a sequence with fewer boxes than frames fails; otherwise the missing boxes are zeros, scored as they are.
     pub refuse_short: bool,
-    /// Whether an annotated box is valid with four numbers above zero alone: also x and y, so that a target at
-    /// the left or upper border makes a frame invalid. A frame where the target is known to be out of sight is
-    /// never valid.
+    /// Whether an annotated box is valid only if its four numbers are above zero. This includes x and y, so that a
+    /// target at the left or upper border makes a frame invalid. A frame where the target is known to be out of sight
+    /// is never valid.
     pub valid_if_positive: bool,
-    /// Whether frames without a valid box are left out; otherwise they count, as failures where nothing below
-    /// says other.
+    /// Whether frames without a valid box are left out; otherwise they count as failures, unless a field below
+    /// states another rule.
     pub exclude_invalid_frames: bool,
-    /// The centre error in a frame without a valid box, [`HIT`] or [`MISS`]; none: as in any other frame.
+    /// Centre error in a frame without a valid box, [`HIT`] or [`MISS`]; none computes it as in other frames.
     pub invalid_center_error: Option<f64>,
-    /// The normalised centre error in a frame without a valid box.
+    /// Normalised centre error in a frame without a valid box; none computes it as in other frames.
     pub invalid_normalized_error: Option<f64>,
-    /// The normalised centre error in a frame where the target is known to be out of sight; it goes before
-    /// the field above.
+    /// Normalised centre error in a frame where the target is known to be out of sight; it replaces the field
+    /// above there.
     pub unseen_normalized_error: Option<f64>,
-    /// Whether both boxes are first clipped to the image where its size is known: the left and upper edge
-    /// moved inside, the sides shortened to what is then left. As a side keeps its length when an edge moves,
-    /// a box that hangs over the left or upper border is shifted, not cut.
+    /// Whether both boxes are first clipped to the image, if its size is known: the left and upper edges are moved
+    /// inside, then the sides are shortened to fit. A side keeps its length when its edge moves, so a box that
+    /// crosses the left or upper border is shifted, not cut.
     pub clip_to_image: bool,
-    /// Whether every frame counts alike; otherwise every sequence: the mean of the sequences' curves.
+    /// Whether every frame has equal weight; otherwise every sequence has: the figures are means over sequences.
     pub weight_by_frames: bool,
-    /// The number of thresholds of the success curve, at least 2, evenly spaced from 0 to 1. The comparison is strict,
-    /// and no overlap is above 1, so that 21 thresholds give a success of at most 95.24 %.
+    /// Number of thresholds of the success curve, at least 2, evenly spaced from 0 to 1. The comparison is strict and no
+    /// overlap is above 1, so 21 thresholds give a success of at most 95.24 %.
     pub success_thresholds: usize,
 }
 
 impl Convention {
-    /// pytracking on every dataset but those with a constructor of their own: OTB-100, NFS, GOT-10k.
+    /// Returns pytracking's rules for datasets without a constructor of their own: OTB-100, NFS, GOT-10k.
     pub fn pytracking() -> Self {
         Self {
             name: "pytracking".to_owned(),
@@ -70,30 +68,31 @@ impl Convention {
         }
     }
 
-    /// This one, called `name`.
+    /// Returns this convention under another name.
     fn called(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// pytracking on UAV123, where frames without the target count as hits in precision.
+    /// Returns pytracking's rules for UAV123, where frames without the target count as hits in precision.
     pub fn pytracking_uav() -> Self {
         Self { invalid_center_error: Some(HIT), ..Self::pytracking() }.called("pytracking, UAV123")
     }
 
-    /// pytracking on LaSOT, which refuses short results and counts frames where the target is out of sight as
-    /// failures in normalised precision.
+    /// Returns pytracking's rules for LaSOT, which refuse short results and count frames where the target is out of
+    /// sight as failures in normalised precision.
     pub fn pytracking_lasot() -> Self {
         Self { refuse_short: true, unseen_normalized_error: Some(MISS), ..Self::pytracking() }
             .called("pytracking, LaSOT")
     }
 
-    /// The MATLAB toolkit of OTB, one-pass evaluation: frames without a valid box are hits in precision, and
-    /// malformed boxes repeat the one before. It has no normalised precision; the field is as in pytracking.
+    /// Returns the rules of OTB's MATLAB toolkit for one-pass evaluation: frames without a valid box are hits in
+    /// precision, and a malformed box is replaced by the one before. The toolkit has no normalised precision; that
+    /// field is as in pytracking.
     pub fn otb() -> Self {
         Self { repeat_malformed: true, refuse_short: true, ..Self::pytracking_uav() }.called("OTB toolkit")
     }
 
-    /// The GOT-10k toolkit on OTB: no frame is invalid, and boxes are scored as they are.
+    /// Returns the GOT-10k toolkit's rules for OTB: no frame is invalid, and boxes are scored as they are.
     pub fn got10k_otb() -> Self {
         Self {
             repeat_empty: false,
@@ -107,9 +106,10 @@ impl Convention {
         .called("GOT-10k toolkit, OTB")
     }
 
-    /// The GOT-10k toolkit on GOT-10k: AO, SR₀.₅ and SR₀.₇₅ are [`average_overlap`](super::TrackingFigures::average_overlap),
-    /// `op50` and `op75` over all frames of all sequences together, without the first frames and those where the
-    /// target can not be seen (cover label 0), boxes clipped to the image.
+    /// Returns the GOT-10k toolkit's rules for GOT-10k. AO, SR₀.₅ and SR₀.₇₅ are
+    /// [`average_overlap`](super::TrackingFigures::average_overlap), `op50` and `op75` over all frames of all sequences
+    /// together, without the first frames and without frames where the target is out of sight (cover label 0). Boxes are
+    /// clipped to the image.
     pub fn got10k() -> Self {
         Self {
             first_frame: false,
@@ -122,7 +122,7 @@ impl Convention {
         .called("GOT-10k toolkit")
     }
 
-    /// Without the frames that have no valid box.
+    /// Leaves out the frames without a valid box.
     #[must_use]
     pub fn excluding_invalid_frames(mut self) -> Self {
         self.exclude_invalid_frames = true;

@@ -1,36 +1,37 @@
-//! Shares of frames over thresholds, in percent.
+//! Percentages of frames over thresholds.
 
-/// Largest centre error of the precision curve, in pixels; its thresholds are the integers.
+/// Largest threshold of the precision curve, in pixels; the thresholds are the integers from 0.
 pub(super) const MAX_CENTER_ERROR: usize = 50;
 
-/// The error in pixels at which precision is read off.
+/// Centre error in pixels at which precision is read off.
 pub(super) const PRECISION_AT: usize = 20;
 
-/// Largest error of the normalised precision curve, and the number of its thresholds.
+/// Largest threshold of the normalised precision curve.
 pub(super) const MAX_NORMALIZED_ERROR: f64 = 0.5;
+/// Number of thresholds of the normalised precision curve.
 pub(super) const NORMALIZED_THRESHOLDS: usize = 51;
 
-/// The error at which normalised precision is read off.
+/// Normalised error at which normalised precision is read off.
 pub(super) const NORMALIZED_PRECISION_AT: f64 = 0.2;
 
-/// `count` thresholds from 0 to `last`, at least these two.
+/// Returns `count` evenly spaced thresholds from 0 to `last`, at least these two.
 pub(super) fn thresholds(count: usize, last: f64) -> impl Iterator<Item = f64> {
     let count = count.max(2);
     let steps = (count - 1) as f64;
     (0..count).map(move |i| last * i as f64 / steps)
 }
 
-/// The percentage of `values` for which `hit` holds.
+/// Returns the percentage of `values` for which `hit` holds.
 pub(super) fn percentage(values: &[f64], hit: impl Fn(f64) -> bool) -> f64 {
     100.0 * values.iter().filter(|&&value| hit(value)).count() as f64 / values.len() as f64
 }
 
-/// The percentage of overlaps above each of `count` thresholds from 0 to 1.
+/// Returns the percentage of overlaps above each of `count` thresholds from 0 to 1.
 pub(super) fn success(overlaps: &[f64], count: usize) -> Vec<f64> {
     thresholds(count, 1.0).map(|threshold| percentage(overlaps, |overlap| overlap > threshold)).collect()
 }
 
-/// The percentage of errors of at most each of `count` thresholds from 0 to `last`.
+/// Returns the percentage of errors not above each of `count` thresholds from 0 to `last`.
 pub(super) fn precision(errors: &[f64], count: usize, last: f64) -> Vec<f64> {
     thresholds(count, last).map(|threshold| percentage(errors, |error| error <= threshold)).collect()
 }

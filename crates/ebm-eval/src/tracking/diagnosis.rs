@@ -1,47 +1,47 @@
-//! What goes wrong in a sequence: the box, or the place.
+//! Failures in a sequence: a wrong box, or a wrong place.
 
 use serde::{Deserialize, Serialize};
 
-/// A frame is followed where the overlap is above this.
+/// Overlap above which a target counts as followed.
 const FOLLOWED: f64 = 0.5;
-/// The target is lost where the centres are further apart than this, in sides of the annotated box: beyond
-/// its border, more or less.
+/// Distance of the centres, in sides of the annotated box, above which a target counts as lost: roughly beyond
+/// the border of the box.
 const LOST: f64 = 0.5;
 
-/// What a tracker did in a sequence, frame by frame: it followed the target, it was at the target with a
-/// wrong box, or it was elsewhere. Frames without a valid annotation say nothing.
+/// Behaviour of a tracker in a sequence. In each frame it followed the target, was at the target with a wrong
+/// box, or was elsewhere. Frames without a valid annotation are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
-    /// The share of frames with an overlap above 0.5, …
+    /// Fraction of frames with an overlap above 0.5.
     pub followed: f64,
-    /// … of frames at the target, but with less overlap, …
+    /// Fraction of frames with less overlap whose centres are within half a side of each other.
     pub box_wrong: f64,
-    /// … and of frames whose centres are more than half a side apart.
+    /// Fraction of frames with less overlap whose centres are further apart.
     pub lost: f64,
-    /// The first of these frames, from 0.
+    /// First frame in which the target was lost, from 0.
     pub first_lost: Option<usize>,
-    /// How often the target was lost …
+    /// Number of times that the target was lost.
     pub times_lost: usize,
-    /// … and found again.
+    /// Number of times that the target was found again.
     pub times_found: usize,
 }
 
 /// A frame with a valid annotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Seen {
-    /// Its number, from 0.
+pub(super) struct ValidFrame {
+    /// Number of the frame, from 0.
     pub frame: usize,
-    /// The overlap of the boxes.
+    /// Overlap (IoU) of the boxes.
     pub overlap: f64,
-    /// The distance of the centres, in sides of the annotated box.
+    /// Distance of the centres, in sides of the annotated box.
     pub normalized_error: f64,
 }
 
 impl Diagnosis {
-    /// Of the frames in their order.
-    pub(super) fn new(frames: &[Seen]) -> Self {
+    /// Computes the diagnosis from the frames in their order.
+    pub(super) fn new(frames: &[ValidFrame]) -> Self {
         let is_far = |error: f64| error > LOST || error.is_nan();
-        let is_lost = |seen: &Seen| seen.overlap <= FOLLOWED && is_far(seen.normalized_error);
+        let is_lost = |seen: &ValidFrame| seen.overlap <= FOLLOWED && is_far(seen.normalized_error);
         let share = |count: usize| count as f64 / frames.len().max(1) as f64;
         let lost = frames.iter().filter(|seen| is_lost(seen)).count();
         let followed = frames.iter().filter(|seen| seen.overlap > FOLLOWED).count();
@@ -71,7 +71,7 @@ mod tests {
     fn a_target_is_lost_and_found() {
         let of = |frames: &[(f64, f64)]| {
             let numbered = frames.iter().enumerate();
-            let seen = numbered.map(|(frame, &(overlap, normalized_error))| Seen {
+            let seen = numbered.map(|(frame, &(overlap, normalized_error))| ValidFrame {
                 frame,
                 overlap,
                 normalized_error,

@@ -12,17 +12,17 @@ use super::report::{TrackingReport, collect};
 use super::sequence::{SequenceScores, TrackingGroundTruth, score_sequence};
 use crate::error::{Error, Result};
 
-/// Scores the result files in `dir`, one for each sequence and run, in any of the
-/// [`ResultFormat`](super::ResultFormat)s; a report for each run. There are several where a folder for each
-/// sequence has files for each of them, `{name}/{name}_001.txt`, `{name}/{name}_002.txt` …, or where each run has a
-/// folder of its own whose name ends with three digits, as pytracking's `default_000`, `default_001` …
+/// Scores the result files in `dir`, one for each sequence and run, in any [`ResultFormat`](super::ResultFormat), and
+/// returns a report for each run. Several runs are recognised by files `{name}/{name}_001.txt`, `{name}/{name}_002.txt` …
+/// in a folder for each sequence, or by a folder for each run whose name ends with three digits, such as pytracking's
+/// `default_000`, `default_001` ….
 ///
-/// Files are found by name: case does not matter, nor whether a number of a target follows `.`, `-` or `_`. A
-/// sequence whose file is missing, short, too long, malformed or of another sequence is listed in the report
-/// with the reason.
+/// Files are matched to sequences by name, ignoring case and whether the number of a target follows `.`, `-` or `_`. A
+/// sequence whose file is missing, short, too long, malformed or of another sequence is listed in the report with
+/// the reason.
 ///
 /// # Errors
-/// [`Error::Io`] when `dir` can not be listed; [`Error::NoSequence`] when no sequence can be scored.
+/// [`Error::Io`] if `dir` cannot be listed; [`Error::NoSequence`] if no sequence can be scored.
 pub fn evaluate_runs(
     annotations: &Annotations<'_>,
     dir: &Path,
@@ -39,7 +39,7 @@ fn evaluate_files(
 ) -> Result<TrackingReport> {
     let names: Vec<&str> = annotations.sequences.iter().map(|truth| truth.name.as_ref()).collect();
     let failed: Vec<&str> = annotations.failed.iter().map(|failed| failed.name.as_str()).collect();
-    // A file of a sequence whose annotation can not be used is not one without an annotation.
+    // The names of failed annotations keep their result files from counting as files without an annotation.
     let (mut paths, unmatched) = files.assign(&[names, failed].concat());
     paths.truncate(annotations.sequences.len());
     let scored = annotations.sequences.iter().zip(paths).map(|(truth, path)| {
@@ -64,7 +64,7 @@ fn score_file(
     })
 }
 
-/// The result files of each run, at least of one.
+/// Finds the result files of each run; without any file there is one empty run.
 fn find_results(dir: &Path) -> Result<Vec<ResultFiles>> {
     let mut runs = BTreeMap::<usize, ResultFiles>::new();
     for path in list(dir)? {
@@ -96,19 +96,19 @@ fn find_results(dir: &Path) -> Result<Vec<ResultFiles>> {
     Ok(runs.into_values().collect())
 }
 
-/// The name that a result file has without its ending; none for other files and for times.
+/// Returns the name of a result file without its extension; none for other files and for files of times.
 fn result_name(path: &Path) -> Option<&str> {
     let name = path.file_stem()?.to_str()?;
     (is_text(path) && !name.ends_with("_time")).then_some(name)
 }
 
-/// The run of a folder `{anything}_{run}`, the run with three digits.
+/// Returns the run of a folder `{anything}_{run}`, the run with three digits.
 fn run_of_folder(name: &str) -> Option<usize> {
     let (_, run) = name.rsplit_once('_')?;
     if run.len() == 3 { run.parse().ok() } else { None }
 }
 
-/// The run of `{sequence}_{run}.txt`.
+/// Returns the run of a file `{sequence}_{run}.txt`.
 fn run_of(sequence: &str, path: &Path) -> Option<usize> {
     result_name(path)?.strip_prefix(sequence)?.strip_prefix('_')?.parse().ok()
 }

@@ -1,48 +1,48 @@
-//! What is measured of a tracker.
+//! Figures of a tracker.
 
 use serde::{Deserialize, Serialize};
 
 /// The figures of a tracker in percent: on a sequence, on a dataset, or the means of several runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrackingFigures {
-    /// The area under `curve`.
+    /// Area under `curve` (AUC).
     #[serde(with = "crate::json::per_cent")]
     pub auc: f64,
-    /// Frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
+    /// Percentage of frames with an overlap above 0.5: OP₀.₅, or SR₀.₅.
     #[serde(with = "crate::json::per_cent")]
     pub op50: f64,
-    /// Frames with an overlap above 0.75.
+    /// Percentage of frames with an overlap above 0.75.
     #[serde(with = "crate::json::per_cent")]
     pub op75: f64,
-    /// Frames with a centre error of at most 20 pixels.
+    /// Percentage of frames with a centre error of at most 20 pixels.
     #[serde(with = "crate::json::per_cent")]
     pub precision: f64,
-    /// Normalised precision, as the convention reads it off its curve.
+    /// Percentage of frames with a normalised centre error of at most 0.2.
     #[serde(with = "crate::json::per_cent")]
     pub norm_precision: f64,
-    /// The mean overlap, 0 in frames without a valid box: AO.
+    /// Mean overlap (AO), with 0 in frames without a valid box.
     #[serde(with = "crate::json::per_cent")]
     pub average_overlap: f64,
-    /// Frames with an overlap above each of the evenly spaced thresholds from 0 to 1.
+    /// Success curve: frames with an overlap above each of the evenly spaced thresholds from 0 to 1.
     #[serde(with = "crate::json::per_cent", default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<f64>,
-    /// Frames with a centre error of at most 0, 1, … 50 pixels.
+    /// Precision curve: frames with a centre error of at most 0, 1, … 50 pixels.
     #[serde(with = "crate::json::per_cent", default, skip_serializing_if = "Vec::is_empty")]
     pub precision_curve: Vec<f64>,
-    /// Frames with a normalised centre error of at most each of the evenly spaced thresholds from 0 to 0.5.
+    /// Normalised precision curve: frames with an error of at most each of the evenly spaced thresholds from 0 to 0.5.
     #[serde(with = "crate::json::per_cent", default, skip_serializing_if = "Vec::is_empty")]
     pub norm_precision_curve: Vec<f64>,
 }
 
 impl TrackingFigures {
-    /// The figures alone.
+    /// Returns the figures without their curves.
     #[must_use]
     pub fn without_curves(&self) -> Self {
         Self { curve: Vec::new(), precision_curve: Vec::new(), norm_precision_curve: Vec::new(), ..*self }
     }
 
-    /// The means of several parts with `weights`. As the area is linear in its curve, and every other number is read
-    /// off a curve, a mean of them is that of the mean curve.
+    /// Computes the means of several parts, weighted by `weights`. The area is linear in its curve and every other number
+    /// is a point of a curve, so the means of the numbers are the numbers of the mean curves.
     pub(super) fn of_parts(parts: &[&Self], weights: &[f64]) -> Self {
         let total: f64 = weights.iter().sum();
         let number = |field: fn(&Self) -> f64| {

@@ -1,4 +1,4 @@
-//! Which result file is that of which sequence.
+//! Matching of result files with sequences by name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use ebm_data::sequences::name_key;
 
 use crate::error::TrackingProblem;
 
-/// Result files by the key of their name.
+/// Result files by the key of their names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResultFiles {
     files: BTreeMap<String, Vec<PathBuf>>,
 }
 
 impl ResultFiles {
-    /// Adds the file at `path`, a result of the sequence that some source spells `name`.
+    /// Adds the file at `path`, a result of the sequence `name` in any of its spellings.
     pub(super) fn insert(&mut self, name: &str, path: &Path) {
         self.files.entry(name_key(name)).or_default().push(path.to_owned());
     }
 
-    /// The file of each of `names`, in their order, and the files that belong to none.
+    /// Returns the file of each of `names`, in their order, and the files that belong to no name.
     ///
-    /// Case does not matter, nor whether the number of a target follows `.`, `-` or `_`, nor pytracking's
-    /// name of the dataset before that of the sequence: `bike1` is `uav_bike1`. Where a video has one target,
-    /// its number may be missing on one side: `Human4` is `human4_2` if nothing else is called so.
+    /// The match ignores case, whether the number of a target follows `.`, `-` or `_`, and the dataset's name that
+    /// pytracking writes before a sequence's: `bike1` matches `uav_bike1`. If a video has one target, its number may
+    /// be missing on one side: `Human4` matches `human4_2` if no other name or file does.
     pub(super) fn assign(&self, names: &[&str]) -> (Vec<Result<PathBuf, TrackingProblem>>, Vec<PathBuf>) {
         let keys: Vec<String> = names.iter().map(|name| name_key(name)).collect();
         let mut free = self.files.clone();
@@ -48,10 +48,10 @@ fn single(files: Vec<PathBuf>) -> Result<PathBuf, TrackingProblem> {
     }
 }
 
-/// The names of datasets that pytracking puts before those of sequences.
+/// Names of datasets that pytracking writes before the names of sequences.
 const DATASETS: [&str; 2] = ["uav_", "nfs_"];
 
-/// The one key in `free` that is `key` but for the name of a dataset before one of them.
+/// Returns the only key in `free` that equals `key` apart from a dataset's name before one of them.
 fn with_dataset(key: &str, free: &BTreeMap<String, Vec<PathBuf>>) -> Option<String> {
     let others = DATASETS.iter().flat_map(|name| {
         [Some(format!("{name}{key}")), key.strip_prefix(name).map(str::to_owned)].into_iter().flatten()
@@ -60,8 +60,8 @@ fn with_dataset(key: &str, free: &BTreeMap<String, Vec<PathBuf>>) -> Option<Stri
     <[String; 1]>::try_from(found).ok().map(|[one]| one)
 }
 
-/// The one key in `free` that is `key` but for the number of the target, if `key` is the one of `keys` so
-/// called.
+/// Returns the only key in `free` that equals `key` apart from the number of the target, if `key` is the only
+/// one of `keys` for this video.
 fn only_target(key: &str, keys: &[String], free: &BTreeMap<String, Vec<PathBuf>>) -> Option<String> {
     let video = video(key);
     let mut found = free.keys().filter(|other| self::video(other) == video);
@@ -71,7 +71,7 @@ fn only_target(key: &str, keys: &[String], free: &BTreeMap<String, Vec<PathBuf>>
     (more.is_none() && bare && alone).then(|| one.clone())
 }
 
-/// A key without the number of the target, a digit after `_`.
+/// Returns a key without the number of the target, a digit after `_`.
 fn video(key: &str) -> &str {
     match key.rsplit_once('_') {
         Some((video, number)) if number.len() == 1 && number.bytes().all(|c| c.is_ascii_digit()) => video,
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(assigned(&["human4_2"], &["Human4"]).0, [Some("human4_2".to_owned())]);
     }
 
-    /// As pytracking writes the results of UAV123 and calls the annotations of NFS.
+    /// pytracking's names for the results of UAV123 and the annotations of NFS.
     #[test]
     fn names_of_datasets_do_not_matter() {
         let (found, rest) = assigned(&["uav_bike1", "uav_car1_s", "car1"], &["bike1", "car1_s", "car1"]);

@@ -1,4 +1,4 @@
-//! Several runs of one tracker.
+//! Mean figures over several runs of one tracker.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use super::figures::TrackingFigures;
 use super::report::{FailedSequence, TrackingReport};
 use crate::error::{Error, Result};
 
-/// The figures of several runs, their means. Trackers that draw numbers are reported so.
+/// Mean figures over several runs, the usual report for trackers that draw random numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunsReport {
-    /// How frames became figures.
+    /// Rules by which the figures were computed.
     pub convention: Convention,
-    /// The number of runs.
+    /// Number of runs.
     pub runs: usize,
-    /// The number of sequences that all runs have.
+    /// Number of sequences that all runs have.
     pub sequences: usize,
-    /// What was measured.
+    /// Means of the figures over the runs.
     pub figures: TrackingFigures,
-    /// What could not be scored in a run, and so counts in none.
+    /// Sequences that could not be scored in some run; they are left out of every run.
     pub failed: Vec<FailedSequence>,
 }
 
-/// Takes runs together, over the sequences that all of them have: the mean of curves is the curve of means.
+/// Averages the figures and curves of several runs over the sequences that all of them have.
 ///
 /// # Errors
-/// [`Error::Empty`] without a run; [`Error::OtherConvention`]; [`Error::NoSequence`] or [`Error::Empty`] when no
-/// sequence is in all runs.
+/// [`Error::Empty`] without a run; [`Error::OtherConvention`] if the runs' conventions differ;
+/// [`Error::NoSequence`] or [`Error::Empty`] if no sequence is in all runs.
 pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
     let first = runs.first().ok_or(Error::Empty("runs"))?;
     if let Some(other) = runs.iter().position(|run| run.convention != first.convention) {
@@ -46,8 +46,8 @@ pub fn merge(runs: &[TrackingReport]) -> Result<RunsReport> {
     Ok(RunsReport { convention, runs: runs.len(), sequences, figures, failed })
 }
 
-/// The failures of all runs, each with its run, and what was scored in some runs without having failed in the
-/// others.
+/// Collects the failures of all runs, each with its run, and the sequences that some runs scored and others
+/// did not contain.
 fn failures(runs: &[TrackingReport], common: &BTreeSet<String>) -> Vec<FailedSequence> {
     let mut failed = Vec::new();
     for (i, run) in runs.iter().enumerate() {

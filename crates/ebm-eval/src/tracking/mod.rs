@@ -1,16 +1,17 @@
-//! How well a tracker follows its target: success and precision as the published toolkits compute them.
+//! Evaluation of trackers: success and precision as the published toolkits compute them.
 //!
-//! A tracker is given the first box of a video and says one for each later frame ("one-pass evaluation"). The
-//! *success curve* is the share of frames whose overlap (IoU) with the annotation is above a threshold, AUC its mean, OP_H
-//! its value at H; the *precision curve* is the share of frames whose centre is within a distance of the annotated
-//! one. The toolkits differ in details that move these figures by up to a few points: a [`Convention`] names each.
+//! A tracker gets the first box of a video and returns a box for each later frame ("one-pass evaluation"). The
+//! *success curve* is the share of frames whose overlap (IoU) with the annotation is above a threshold. AUC is its
+//! mean, and OP_H its value at H. The *precision curve* is the share of frames whose centre is within a distance of
+//! the annotated one. The toolkits differ in details that change these figures by up to a few points; the fields of
+//! [`Convention`] name them.
 //!
-//! | Question | Here |
+//! | Question | Item |
 //! |---|---|
-//! | What does a toolkit do? | [`Convention`] |
+//! | By which rules does a toolkit score? | [`Convention`] |
 //! | How good are boxes in memory? | [`evaluate`], [`score_sequence`] |
 //! | How good are the result files in a folder? | [`Annotations`], [`evaluate_runs`] |
-//! | How much do runs of one tracker differ? | [`merge`] |
+//! | What are the mean figures of several runs? | [`merge`] |
 //! | How are result files written? | [`ResultFormat`], [`write_result`], [`write_times`] |
 //! | Which sequences has a benchmark, and what does its server expect? | [`TestSet`] |
 

@@ -1,4 +1,4 @@
-//! The predicted boxes as a convention scores them: one for each frame.
+//! Preparation of predicted boxes for scoring: one box for each frame, repaired by the convention's rules.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use super::convention::Convention;
 use super::overlap;
 use crate::error::TrackingProblem;
 
-/// `prediction` checked against the `annotation`, repaired as the convention repairs it, and brought to its
-/// length.
+/// Checks `prediction` against the `annotation`, repairs it by the convention's rules, and extends it to the
+/// annotation's length.
 pub(super) fn prepare<'a>(
     prediction: &'a [Rect],
     annotation: &[Rect],
@@ -39,8 +39,8 @@ fn is_malformed(rect: &Rect) -> bool {
     rect.iter().any(|value| !value.is_finite()) || rect[2] < 0.0 || rect[3] < 0.0
 }
 
-/// Whether this can be a result of that sequence: no more boxes than frames, and the first box, which every
-/// tracker was given.
+/// Checks that a prediction can be a result for the annotated sequence: it has no more boxes than there are
+/// frames, and its first box overlaps the annotated one, which every tracker is given.
 fn check_sequence(
     prediction: &[Rect],
     annotation: &[Rect],

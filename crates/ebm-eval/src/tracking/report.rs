@@ -1,4 +1,4 @@
-//! The figures of a dataset.
+//! Figures of a tracker on a dataset.
 
 use std::collections::BTreeSet;
 
@@ -13,37 +13,37 @@ use crate::error::{Error, Result, TrackingProblem};
 /// The figures of a tracker on a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrackingReport {
-    /// How frames became figures.
+    /// Rules by which the figures were computed.
     pub convention: Convention,
-    /// The number of sequences that were scored.
+    /// Number of sequences that were scored.
     pub sequences: usize,
-    /// The number of frames that count.
+    /// Number of frames that count.
     pub frames: usize,
-    /// What was measured.
+    /// Figures over the whole dataset.
     #[serde(flatten)]
     pub figures: TrackingFigures,
-    /// The same of each sequence.
+    /// Figures of each sequence.
     pub rows: Vec<SequenceScores>,
-    /// The sequences that could not be scored.
+    /// Sequences that could not be scored.
     pub failed: Vec<FailedSequence>,
-    /// Result files without an annotation, which count nowhere.
+    /// Result files without an annotation; they are not scored.
     pub unmatched: Vec<String>,
 }
 
 /// A sequence that could not be scored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedSequence {
-    /// Its name.
+    /// Name of the sequence.
     pub name: String,
-    /// What is wrong, where, and what to do about it.
+    /// Problem, place and remedy.
     pub reason: String,
 }
 
 impl TrackingReport {
-    /// The means of `rows`, or of their frames.
+    /// Averages the figures of `rows`, weighted by sequence or by frame as the convention states.
     ///
     /// # Errors
-    /// [`Error::NoSequence`] without a row.
+    /// [`Error::NoSequence`] if all sequences failed; [`Error::Empty`] without any.
     pub(super) fn new(
         convention: &Convention,
         rows: Vec<SequenceScores>,
@@ -73,10 +73,10 @@ impl TrackingReport {
 }
 
 /// Scores predictions in memory: for each sequence its annotation and the predicted boxes, one for each frame
-/// from the first. A sequence that can not be scored is listed in the report, and does not count.
+/// from the first. A sequence that cannot be scored is listed in the report and left out of the figures.
 ///
 /// # Errors
-/// [`Error::NoSequence`] when none can be scored, [`Error::Empty`] when there is none.
+/// [`Error::NoSequence`] if none can be scored, [`Error::Empty`] without a sequence.
 pub fn evaluate<'a>(
     sequences: impl IntoIterator<Item = (TrackingGroundTruth<'a>, &'a [Rect])>,
     convention: &Convention,
@@ -88,7 +88,7 @@ pub fn evaluate<'a>(
     collect(scored, convention, Vec::new(), Vec::new())
 }
 
-/// The report of scores by name; `failed` and `unmatched` are listed with it.
+/// Builds the report from the scores of named sequences; `failed` and `unmatched` are listed in it.
 pub(super) fn collect(
     scored: impl Iterator<Item = (String, Result<SequenceScores>)>,
     convention: &Convention,

@@ -1,5 +1,5 @@
-//! Result files as the toolkits write them, all of which [`ebm_data::sequences::read_boxes`] reads, and the published
-//! datasets that trackers are measured on.
+//! Result files in the formats of the toolkits, and the published datasets for measuring trackers.
+//! [`ebm_data::sequences::read_boxes`] reads all of these formats.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::convention::Convention;
 use crate::error::{Error, Result, TrackingProblem};
 
-/// Half a million frames.
+/// Largest size of a file of times, in bytes: enough for half a million frames.
 const TIMES_LIMIT: u64 = 16 << 20;
 
 /// A format of result files.
@@ -20,7 +20,7 @@ pub enum ResultFormat {
     /// `{name}/{name}_{run}.txt`, the run with three digits, six decimals and commas; times in
     /// `{name}/{name}_time.txt`, a column for each run.
     Got10k,
-    /// `{name}.txt` with two decimals and commas, for the server; it has no place for times, which go to
+    /// `{name}.txt` with two decimals and commas, for TrackingNet's server; times, which the server does not take, in
     /// `{name}_time.txt`.
     TrackingNet,
     /// `{name}.txt` with all digits and commas, for pytracking and the toolkits of OTB and LaSOT; times in
@@ -29,8 +29,8 @@ pub enum ResultFormat {
 }
 
 impl ResultFormat {
-    /// The file of the boxes of a sequence below `dir`; `run` is counted from 1, and only a part of GOT-10k's
-    /// names.
+    /// Returns the path below `dir` of the boxes of the sequence `name`. `run` is counted from 1, and only the names
+    /// of GOT-10k's files contain it.
     pub fn result_path(self, dir: &Path, name: &str, run: usize) -> PathBuf {
         match self {
             Self::Got10k => dir.join(name).join(format!("{name}_{run:03}.txt")),
@@ -38,7 +38,7 @@ impl ResultFormat {
         }
     }
 
-    /// The file of the times of a sequence below `dir`.
+    /// Returns the path below `dir` of the times of the sequence `name`.
     pub fn time_path(self, dir: &Path, name: &str) -> PathBuf {
         let file = format!("{name}_time.txt");
         match self {
@@ -56,11 +56,11 @@ impl ResultFormat {
     }
 }
 
-/// Writes the boxes that a tracker predicted on the sequence `name`, atomically; answers where.
+/// Writes the boxes that a tracker predicted on the sequence `name`, atomically, and returns the path.
 ///
 /// # Errors
-/// [`Error::Tracking`] for a box with a number that is not finite, or a negative side; [`Error::Data`] when
-/// the file can not be written.
+/// [`Error::Tracking`] for a box with a number that is not finite or a negative side; [`Error::Data`] if the
+/// file cannot be written.
 pub fn write_result(
     dir: &Path,
     name: &str,
@@ -79,11 +79,11 @@ pub fn write_result(
     Ok(path)
 }
 
-/// Writes the seconds that each frame of the sequence `name` took: `seconds[run][frame]`; answers where.
+/// Writes the seconds that each frame of the sequence `name` took, `seconds[run][frame]`, and returns the path.
 ///
 /// # Errors
-/// [`Error::Lengths`] when the runs have different numbers of frames; [`Error::Data`] when the file can not
-/// be written.
+/// [`Error::Lengths`] if the runs have different numbers of frames; [`Error::Data`] if the file cannot be
+/// written.
 pub fn write_times(dir: &Path, name: &str, seconds: &[&[f64]], format: ResultFormat) -> Result<PathBuf> {
     let expected = seconds.first().map_or(0, |run| run.len());
     if let Some(run) = seconds.iter().find(|run| run.len() != expected) {
@@ -99,10 +99,10 @@ pub fn write_times(dir: &Path, name: &str, seconds: &[&[f64]], format: ResultFor
     Ok(path)
 }
 
-/// The seconds of one run that [`write_times`] wrote to `path`, one for each frame.
+/// Reads the seconds of one run, one for each frame, from a file that [`write_times`] wrote.
 ///
 /// # Errors
-/// [`Error::Data`] when the file can not be read; [`Error::Tracking`] with the line that is no number.
+/// [`Error::Data`] if the file cannot be read; [`Error::Tracking`] with the first line that is no number.
 pub fn read_times(path: &Path) -> Result<Vec<f64>> {
     let bytes = read_limited(path, TIMES_LIMIT)?;
     let parse = |(line, text): (usize, &str)| {
@@ -113,38 +113,38 @@ pub fn read_times(path: &Path) -> Result<Vec<f64>> {
     String::from_utf8_lossy(&bytes).lines().enumerate().map(parse).collect()
 }
 
-/// A dataset, or the part of it that is for tests.
+/// Test set of a tracking benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestSet {
     /// OTB-100 (OTB-2015).
     Otb100,
     /// UAV123.
     Uav123,
-    /// LaSOT's 280 sequences for tests.
+    /// The 280 test sequences of LaSOT.
     Lasot,
-    /// GOT-10k's 180 sequences for validation.
+    /// The 180 validation sequences of GOT-10k.
     Got10kVal,
-    /// GOT-10k's 180 sequences for tests, whose boxes its server keeps.
+    /// The 180 test sequences of GOT-10k. Their boxes are only on its server.
     Got10kTest,
-    /// TrackingNet's 511 videos for tests, whose boxes its server keeps.
+    /// The 511 test videos of TrackingNet. Their boxes are only on its server.
     TrackingNet,
-    /// Sequences of one's own, laid out as OTB's are, with all their boxes.
+    /// The user's own sequences, laid out as OTB's are, with all their boxes.
     Own,
 }
 
-/// The boxes of a sequence in one run, and the seconds that each frame took.
+/// Boxes of a sequence in one run, and the seconds that each frame took.
 #[derive(Clone, Copy, Debug)]
 pub struct RunResult<'a> {
-    /// The sequence.
+    /// Name of the sequence.
     pub name: &'a str,
-    /// A box for each frame.
+    /// Box of each frame.
     pub boxes: &'a [Rect],
-    /// One for each frame.
+    /// Time of each frame in seconds.
     pub seconds: &'a [f64],
 }
 
 impl TestSet {
-    /// All of them by name.
+    /// All test sets with their names.
     pub const ALL: [(&'static str, Self); 7] = [
         ("otb100", Self::Otb100),
         ("uav123", Self::Uav123),
@@ -155,21 +155,21 @@ impl TestSet {
         ("other", Self::Own),
     ];
 
-    /// Its name.
+    /// Returns the name of the test set.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(_, set)| *set == self).map_or("other", |(name, _)| name)
     }
 
-    /// The one of this name.
+    /// Returns the test set with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, set)| set)
     }
 
-    /// Its sequences in the folder `root`, laid out as [`Dataset`] says.
-    /// Those that are not there or defective are listed beside the others.
+    /// Loads the test set's sequences from the folder `root`, laid out as [`Dataset`] says.
+    /// Missing and defective sequences are listed beside the others.
     ///
     /// # Errors
-    /// When `root` has none of them, or can not be read.
+    /// Fails if `root` has none of the sequences, or cannot be read.
     pub fn load(self, root: &Path) -> Result<Sequences> {
         let dataset = match self {
             Self::Otb100 => Dataset::Otb100,
@@ -183,7 +183,7 @@ impl TestSet {
         Ok(dataset.load(root, &SequenceOptions::benchmark())?)
     }
 
-    /// How its figures are computed; TrackingNet's own come from its server.
+    /// Returns the convention for the figures of this test set. TrackingNet's official figures come from its server.
     pub fn convention(self) -> Convention {
         match self {
             Self::Otb100 | Self::TrackingNet | Self::Own => Convention::pytracking(),
@@ -193,24 +193,24 @@ impl TestSet {
         }
     }
 
-    /// Whether only a server can compute them, because no box but each first is published.
+    /// Returns whether only a server can compute the figures, because each sequence's first box alone is published.
     pub fn is_scored_by_a_server(self) -> bool {
         matches!(self, Self::Got10kTest | Self::TrackingNet)
     }
 
     /// Writes the results of several runs below `folder`, which should be empty, as GOT-10k's toolkit and server or
-    /// TrackingNet's server expect them; for the other datasets nothing, since their toolkits read
-    /// [`ResultFormat::Full`]:
+    /// TrackingNet's server expect them. For other datasets it writes nothing, since their toolkits read
+    /// [`ResultFormat::Full`].
     ///
     /// | dataset | files |
     /// |---|---|
     /// | GOT-10k | `NAME/NAME_001.txt`, a file for each run, and `NAME/NAME_time.txt` |
     /// | TrackingNet | `run_001/NAME.txt`, a folder for each run: the server takes one |
     ///
-    /// Answers the folders whose files a server takes as an archive, each alone.
+    /// Returns the folders to upload; a server takes the files of each as one archive.
     ///
     /// # Errors
-    /// When a box is none, or a file can not be written.
+    /// Fails if a box is malformed or a file cannot be written.
     pub fn write_submission(self, folder: &Path, runs: &[Vec<RunResult<'_>>]) -> Result<Vec<PathBuf>> {
         let format = match self {
             Self::Got10kVal | Self::Got10kTest => ResultFormat::Got10k,
@@ -229,7 +229,7 @@ impl TestSet {
         if format == ResultFormat::TrackingNet {
             return Ok((0..runs.len()).map(of_run).collect());
         }
-        // One file has the times of all runs that have the sequence.
+        // One file holds the times of all runs that have the sequence.
         for RunResult { name, .. } in runs.first().into_iter().flatten() {
             let of = |run: &Vec<RunResult<'_>>| {
                 run.iter().find(|one| one.name == *name).map(|one| one.seconds.to_vec())

@@ -1,4 +1,4 @@
-//! The figures of one sequence.
+//! Figures of a tracker on one sequence.
 
 use std::borrow::Cow;
 
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::convention::Convention;
 use super::curves;
-use super::diagnosis::{Diagnosis, Seen};
+use super::diagnosis::{Diagnosis, ValidFrame};
 use super::figures::TrackingFigures;
 use super::overlap;
 use super::prediction::prepare;
 use crate::error::{Error, Result, TrackingProblem};
 
-/// The annotation of a sequence.
+/// Annotation of a sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackingGroundTruth<'a> {
-    /// Its name.
+    /// Name of the sequence.
     pub name: Cow<'a, str>,
-    /// A box for each frame, in the coordinates of the predictions.
+    /// Box of each frame, in the coordinates of the predictions.
     pub boxes: Cow<'a, [Rect]>,
-    /// Whether the target can be seen, frame by frame, where that is known.
+    /// Whether the target is visible in each frame; none if unknown.
     pub visible: Option<Cow<'a, [bool]>>,
     /// Width and height of the frames in pixels, for conventions that clip.
     pub image_size: Option<[f64; 2]>,
 }
 
 impl<'a> TrackingGroundTruth<'a> {
-    /// Boxes, of which nothing else is known.
+    /// Creates an annotation from boxes alone, without visibility and image size.
     pub fn new(name: impl Into<Cow<'a, str>>, boxes: impl Into<Cow<'a, [Rect]>>) -> Self {
         Self { name: name.into(), boxes: boxes.into(), visible: None, image_size: None }
     }
@@ -40,19 +40,19 @@ impl<'a> From<&'a Sequence> for TrackingGroundTruth<'a> {
     }
 }
 
-/// The figures of one sequence.
+/// Figures of a tracker on one sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SequenceScores {
-    /// The sequence's name.
+    /// Name of the sequence.
     pub name: String,
-    /// Annotated frames.
+    /// Number of annotated frames.
     pub frames: usize,
-    /// Frames that count.
+    /// Number of frames that count.
     pub counted: usize,
-    /// What was measured.
+    /// Figures over the frames that count.
     #[serde(flatten)]
     pub figures: TrackingFigures,
-    /// What went wrong.
+    /// Kinds of failures.
     #[serde(default)]
     pub diagnosis: Diagnosis,
 }
@@ -60,7 +60,7 @@ pub struct SequenceScores {
 /// Scores the boxes that a tracker predicted on a sequence, one for each frame from the first.
 ///
 /// # Errors
-/// [`Error::Tracking`] for a prediction that can not be one of this sequence, or that the convention refuses.
+/// [`Error::Tracking`] for a prediction that cannot belong to this sequence, or that the convention refuses.
 pub fn score_sequence(
     truth: &TrackingGroundTruth<'_>,
     prediction: &[Rect],
@@ -81,14 +81,14 @@ pub fn score_sequence(
     Ok(measured.scores(&truth.name, frames, convention))
 }
 
-/// Overlap and errors of the frames that count.
+/// Overlaps and errors of the frames that count.
 #[derive(Default)]
 struct Measured {
     overlaps: Vec<f64>,
     center_errors: Vec<f64>,
     normalized_errors: Vec<f64>,
-    /// Those that have a valid annotation.
-    seen: Vec<Seen>,
+    /// Frames with a valid annotation.
+    seen: Vec<ValidFrame>,
 }
 
 impl Measured {
@@ -116,7 +116,7 @@ impl Measured {
             let normalized = (dx / annotated[2]).hypot(dy / annotated[3]);
             measured.normalized_errors.push(error(normalized_rule, normalized));
             if valid {
-                measured.seen.push(Seen { frame: i, overlap, normalized_error: normalized });
+                measured.seen.push(ValidFrame { frame: i, overlap, normalized_error: normalized });
             }
         }
         measured
@@ -151,20 +151,20 @@ impl Measured {
     }
 }
 
-/// The distance of the two centres along x and y, in pixels.
+/// Returns the distance of the two centres along x and y, in pixels.
 fn offset(a: &Rect, b: &Rect) -> [f64; 2] {
     [0, 1].map(|i| (a[i] - b[i]) + (a[i + 2] - b[i + 2]) / 2.0)
 }
 
-/// A box as the convention measures it.
+/// Clips a box as the convention requires.
 fn adjust(mut rect: Rect, image_size: Option<[f64; 2]>, convention: &Convention) -> Rect {
-    // What has no numbers stays without: `max` would make zeros of them.
+    // Boxes with NaN stay as they are: `max` would turn NaN into zero.
     if convention.clip_to_image
         && let Some(size) = image_size
         && rect.iter().all(|value| value.is_finite())
     {
         for (i, limit) in size.into_iter().enumerate() {
-            // Not `clamp`, which would panic on a size that is no number.
+            // `clamp` would panic on a size that is NaN.
             rect[i] = rect[i].max(0.0).min(limit);
             rect[i + 2] = rect[i + 2].max(0.0).min(limit - rect[i]);
         }

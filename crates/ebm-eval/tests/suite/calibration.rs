@@ -14,12 +14,12 @@ fn normal(rng: &mut Rng) -> f64 {
     rng.sample(StandardNormal)
 }
 
-/// φ(z), the standard normal density.
+/// Returns φ(z), the standard normal density.
 fn pdf(z: f64) -> f64 {
     (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt()
 }
 
-/// Φ(z), by Simpson's rule.
+/// Returns Φ(z) by Simpson's rule.
 fn phi(z: f64) -> f64 {
     let n = 400;
     let h = z / n as f64;
@@ -27,7 +27,7 @@ fn phi(z: f64) -> f64 {
     0.5 + (0..=n).map(|i| weight(i) * pdf(h * f64::from(i))).sum::<f64>() * h / 3.0
 }
 
-/// The CRPS of N(mean, sigma²): σ (z (2 Φ(z) − 1) + 2 φ(z) − 1/√π).
+/// Returns the CRPS of N(mean, sigma²): σ (z (2 Φ(z) − 1) + 2 φ(z) − 1/√π).
 fn gaussian_crps(mean: f64, sigma: f64, y: f64) -> f64 {
     let z = (y - mean) / sigma;
     sigma * (z * (2.0 * phi(z) - 1.0) + 2.0 * pdf(z) - 1.0 / std::f64::consts::PI.sqrt())
@@ -125,7 +125,7 @@ fn errors_are_averaged_over_the_most_certain() {
     assert_eq!(risk(&[0.25, 0.5, 0.75, 1.0]).unwrap(), [1.0, 1.5, 7.0 / 3.0, 2.5]);
     // At least one, and never fewer than the share.
     assert_eq!(risk(&[1e-9, 0.26]).unwrap(), [1.0, 1.5]);
-    // Of equal widths the earlier.
+    // Equal widths keep their order.
     assert_eq!(risk_at_coverage(&errors, &[5.0; 4], &[0.5]).unwrap(), [2.5]);
     // An ideal uncertainty of |N(0, 1)| errors: over the half below the median m of |z|, E = 2 (φ(0) − φ(m))
     // / 0.5.
@@ -169,7 +169,7 @@ fn the_shape_of_the_histogram_tells_what_is_wrong() {
     let mut rng = Key::new(3).rng();
     let y: Vec<f64> = (0..4000).map(|_| normal(&mut rng)).collect();
     let levels: Vec<f64> = (1..10).map(|k| f64::from(k) / 10.0).collect();
-    // Of each bar, relative to their mean.
+    // The error of each bar, relative to their mean.
     let heights = |pit: &[f64]| {
         let counts = PitHistogram::new(pit, 5).unwrap().counts;
         counts.into_iter().map(|count| count as f64 / 800.0).collect::<Vec<_>>()
@@ -211,7 +211,7 @@ fn the_conformal_rank_is_that_of_finite_samples() {
     assert_eq!(SplitConformal::calibrate(&[f64::INFINITY; 3], 0.5).unwrap().threshold, f64::INFINITY);
 }
 
-/// The mean over `trials` of the coverage of 100 new examples after calibration on 58, and its standard
+/// Returns the mean over `trials` of the coverage of 100 new examples after calibration on 58, and its standard
 /// error.
 fn conformal_coverage(trials: u64, alpha: f64, draw: impl Fn(&mut Rng) -> f64) -> (f64, f64) {
     let coverages: Vec<f64> = (0..trials)

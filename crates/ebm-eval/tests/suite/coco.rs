@@ -1,4 +1,4 @@
-//! The figures against pycocotools (golden/make_coco_golden.py) and against closed forms.
+//! Comparison of the figures with pycocotools (golden/make_coco_golden.py) and with closed forms.
 
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_eval::{

@@ -1,4 +1,4 @@
-//! Average precision by category against pycocotools (golden/make_coco_tables_golden.py).
+//! Comparison of the average precision of each category with pycocotools (golden/make_coco_tables_golden.py).
 
 use ebm_eval::{
     GroundTruth, coco_tables, evaluate_coco, evaluate_coco_in_memory, read_results, read_results_for,
@@ -30,7 +30,7 @@ fn agrees_with_pycocotools_by_category() {
         for (name, expected) in expected.as_object().unwrap() {
             match expected.as_f64() {
                 Some(expected) => {
-                    // pycocotools says -1 where there is nothing to state.
+                    // pycocotools writes -1 if there is no figure.
                     let found = found[name].as_f64().unwrap_or(-1.0);
                     assert!((found - expected).abs() < 1e-9, "{name}: {found}, not {expected}");
                 }

@@ -1,4 +1,4 @@
-//! The result file: round trip, refusal of what must not be scored, replacement as a whole.
+//! The result file: round trip, refusal of invalid detections, replacement as a whole.
 
 use ebm_eval::{
     BoxProblem, Detection, Error, GroundTruth, read_results, read_results_for, write_results,
@@ -102,7 +102,7 @@ fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
     let error = write_results(&missing, &[GOOD]).unwrap_err();
     assert!(error.to_string().contains("absent/results.json"), "{error}");
 
-    // A directory in the way stays, and nothing is left aside.
+    // A directory at the path stays, and no temporary file is left.
     let taken = dir.path().join("taken");
     std::fs::create_dir(&taken).unwrap();
     let error = write_results(&taken, &[GOOD]).unwrap_err();
@@ -110,7 +110,7 @@ fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
     assert_eq!(dir.path().read_dir().unwrap().count(), 2);
 }
 
-/// Annotations that [`GOOD`] fits.
+/// Annotations that match [`GOOD`].
 fn truth() -> GroundTruth {
     GroundTruth { images: vec![7, 8], categories: vec![3], ..Default::default() }
 }
@@ -121,7 +121,7 @@ fn what_was_not_meant_to_be_scored_is_named_with_its_remedy() {
     let path = dir.path().join("results.json");
     let other = Detection { image_id: 8, ..GOOD };
     for (bad, parts) in [
-        // (the second and third detection, what the error says)
+        // (the second and third detection, part of the message)
         (
             [Detection { image_id: 9, ..GOOD }, Detection { image_id: 1, ..GOOD }],
             ["image id 9", "annotation file of the images"],

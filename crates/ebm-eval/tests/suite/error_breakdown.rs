@@ -1,4 +1,4 @@
-//! The kinds of errors and their costs, one error of each kind by hand; and which images have the most errors.
+//! Kinds of errors and their costs, with one error of each kind by hand; and the images with the most errors.
 
 use ebm_eval::{
     Detection, ErrorBreakdown, GroundTruth, GroundTruthBox, ImageErrors, Outcome, diagnose, error_breakdown,
@@ -22,7 +22,7 @@ fn truth(boxes: Vec<GroundTruthBox>) -> GroundTruth {
     GroundTruth { images: vec![1, 2], categories: vec![A, B], boxes, ..Default::default() }
 }
 
-/// Count and cost of one kind.
+/// Returns count and cost of one kind.
 fn of(costs: &ErrorBreakdown, kind: &str) -> (u64, f64) {
     let cost = costs.kinds.iter().find(|cost| cost.kind == kind).unwrap();
     (cost.count, cost.delta_ap50)
@@ -32,7 +32,7 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-12
 }
 
-/// Three objects of A, one of B; a right detection of A scores highest, then one error of each kind.
+/// Three objects of A, one of B. A correct detection of A has the highest score; one error of each kind follows.
 fn one_of_each() -> (GroundTruth, Vec<Detection>) {
     let truth = truth(vec![object(1, A, 0.0), object(1, A, 1000.0), object(1, B, 2000.0), object(2, A, 0.0)]);
     let detections = vec![
@@ -68,11 +68,11 @@ fn one_error_of_each_kind_is_told_apart() {
     for kind in ["duplicate", "both", "background"] {
         assert!(close(of(&costs, kind).1, 0.0), "{kind}");
     }
-    // A has 2 objects, of which one is found: 51 recalls.
+    // A has 2 objects, and one is found: 51 recalls.
     assert!(close(of(&costs, "missed").1, at(51.0 / 101.0, 0.0) - base));
     // Without a wrong detection nothing changes for A; B has nothing.
     assert!(close(costs.delta_false_positives, 0.0));
-    // A's one object of one found at rank 1; none of B is left, but a detection.
+    // A's only object is found at rank 1; B has no object left, only a detection.
     assert!(close(costs.delta_false_negatives, at(1.0, 0.0) - base));
 }
 
@@ -118,7 +118,7 @@ fn crowds_and_what_falls_on_them_count_neither_way() {
 
 #[test]
 fn nothing_found_and_nothing_to_find() {
-    // What is left of a category without objects has an average precision of 0, as in the published program.
+    // A category without objects has an average precision of 0, as in the published program.
     let objects = truth(vec![object(1, A, 0.0), object(2, B, 0.0)]);
     let costs = error_breakdown(&objects, &[]).unwrap();
     assert_eq!((of(&costs, "missed"), costs.delta_false_negatives), ((2, 0.0), 0.0));
@@ -199,7 +199,7 @@ fn problem() -> impl Strategy<Value = (GroundTruth, Vec<Detection>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
 
-    /// Every detection and every object is accounted for, and a better score for what is right costs nothing.
+    /// Every detection and every object is counted once, and a higher score of a correct detection costs nothing.
     #[test]
     fn the_counts_add_up((truth, detections) in problem()) {
         let (diagnosis, costs) = (diagnose(&truth, &detections).unwrap(), error_breakdown(&truth, &detections).unwrap());
@@ -224,7 +224,7 @@ proptest! {
     }
 }
 
-/// The numbers are those of TIDE's definitions, counted by another program.
+/// The numbers agree with TIDE's definitions, counted by another implementation.
 #[test]
 fn the_errors_of_published_results_are_counted() {
     let dir = fixture("coco_eval");

@@ -1,4 +1,4 @@
-//! Closed forms of the statistics.
+//! Comparison of the statistics with closed forms.
 
 use ebm_eval::{Error, Spread, Summary};
 use proptest::prelude::*;

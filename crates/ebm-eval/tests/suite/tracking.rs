@@ -20,7 +20,7 @@ fn score(annotation: &[Rect], prediction: &[Rect], convention: &Convention) -> S
     score_sequence(&TrackingGroundTruth::new("a", annotation), prediction, convention).unwrap()
 }
 
-/// Boxes with these overlaps with [1, 1, 10, 10].
+/// Returns boxes with these overlaps with [1, 1, 10, 10].
 fn with_overlaps(overlaps: &[f64]) -> Vec<Rect> {
     overlaps.iter().map(|&overlap| if overlap > 0.0 { [1., 1., 10. * overlap, 10.] } else { FAR }).collect()
 }
@@ -56,8 +56,8 @@ proptest! {
     }
 }
 
-/// Precision and normalised precision where the second frame is `second`, and the tracker far from everything
-/// in it.
+/// Returns precision and normalised precision for the second frame `second`, in which the tracker is far from every
+/// box.
 fn far_in(second: Rect, visible: Option<&[bool]>, convention: &Convention) -> (f64, f64) {
     let annotation = [[1., 1., 10., 10.], second];
     let truth = TrackingGroundTruth {
@@ -257,7 +257,7 @@ fn a_folder_is_scored_without_the_results_that_can_not_be() {
     }
     assert!(report.failed[4].reason.contains("line 2"), "{}", report.failed[4].reason);
     assert_eq!(report.unmatched, [results.join("another.txt").display().to_string()]);
-    // pytracking pads what is short.
+    // pytracking pads short results.
     let padded = one_run(&annotations, &results, &Convention::pytracking());
     assert_eq!(padded.rows.iter().find(|row| row.name == "short").unwrap().figures.op50, 50.0);
 }
@@ -304,14 +304,14 @@ fn the_runs_of_got10k_are_found() {
     close(merged.figures.average_overlap, 70.0);
 }
 
-/// The report of the one run in `dir`.
+/// Returns the report of the only run in `dir`.
 fn one_run(annotations: &Annotations<'_>, dir: &Path, convention: &Convention) -> TrackingReport {
     let [run] =
         <[TrackingReport; 1]>::try_from(evaluate_runs(annotations, dir, convention).unwrap()).unwrap();
     run
 }
 
-/// A tracker's published boxes of the fixtures' sequences.
+/// Returns a tracker's published boxes of the fixtures' sequences.
 fn published(tracker: &str, convention: &Convention) -> TrackingReport {
     let annotations = Annotations::read(&fixture("otb/annotations")).unwrap();
     one_run(&annotations, &fixture("otb/results").join(tracker), convention)
@@ -336,7 +336,7 @@ fn all_sequences_of_otb100_are_known_by_their_published_names() {
     }
 }
 
-/// What the conventions make of the same boxes: some annotations touch the left or upper border with x or y
+/// The conventions differ on the same boxes: some annotations touch the left or upper border with x or y
 /// of 0 or below, which makes these frames invalid for all but the GOT-10k toolkit.
 #[test]
 fn every_convention_agrees_with_arrays() {

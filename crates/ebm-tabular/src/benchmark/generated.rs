@@ -1,4 +1,4 @@
-//! Sets whose density is known.
+//! Generated data sets with a known density.
 
 use ebm_base::Key;
 use rand::{Rng, RngCore};
@@ -7,24 +7,24 @@ use rand_distr::StandardNormal;
 use super::BenchmarkSet;
 use crate::{Result, Table};
 
-/// The deviation of a branch and of a ring's radius.
+/// Standard deviation of the noise on a branch of the fork and on the ring's radius.
 const NOISE: f64 = 0.1;
 
-/// A set whose density is known, and where a Gaussian must fail.
+/// A generated data set with a known density that a Gaussian cannot fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generated {
-    /// Two modes: `y = ±x + 0.1 ε`, one sign as likely as the other, x between 0.5 and 1.5.
+    /// Two modes: `y = ±x + 0.1 ε`, with equal probability for both signs and x uniform between 0.5 and 1.5.
     Fork,
-    /// Two targets that are uncorrelated and depend on each other: `(u, v) = r (cos φ, sin φ)` with `r = 1 + x + 0.1 ε`, any
-    /// angle φ as likely as another and x between 0 and 1.
+    /// Two targets that are uncorrelated but dependent: `(u, v) = r (cos φ, sin φ)` with `r = 1 + x + 0.1 ε`, a uniform
+    /// angle φ and x uniform between 0 and 1.
     Ring,
 }
 
 impl Generated {
-    /// All of them.
+    /// All generated data sets.
     pub const ALL: [Self; 2] = [Self::Fork, Self::Ring];
 
-    /// What it is called.
+    /// Returns the name of the data set.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fork => "fork",
@@ -39,7 +39,7 @@ impl Generated {
         }
     }
 
-    /// x and the targets of a row, and log p of these.
+    /// Draws a row, x and the targets, and returns it with log p of the targets.
     pub fn draw(self, rng: &mut dyn RngCore) -> (Vec<f64>, f64) {
         let noise = NOISE * rng.sample::<f64, _>(StandardNormal);
         match self {
@@ -58,10 +58,10 @@ impl Generated {
         }
     }
 
-    /// `count` rows.
+    /// Draws a table of `count` rows, and returns it with log p of each row.
     ///
     /// # Errors
-    /// Never, as a test says.
+    /// Never fails; a test ensures it.
     pub fn table(self, count: usize, rng: &mut dyn RngCore) -> Result<(Table, Vec<f64>)> {
         let mut text = format!("x,{}", self.targets().join(","));
         let mut truth = Vec::with_capacity(count);
@@ -74,10 +74,10 @@ impl Generated {
         Ok((Table::parse(self.name(), &text)?, truth))
     }
 
-    /// `splits` of rows of their own: `rows` to learn from and as many to be judged by.
+    /// Draws a benchmark with separate rows for each of `splits` splits: `rows` to learn from and `rows` for the test.
     ///
     /// # Errors
-    /// Those of [`table`](Self::table).
+    /// The errors of [`table`](Self::table).
     pub fn set(self, rows: usize, splits: usize, key: Key) -> Result<BenchmarkSet> {
         let (table, truth) = self.table(2 * rows * splits, &mut key.split(self.name()).rng())?;
         let of = |split: usize| {
@@ -89,7 +89,7 @@ impl Generated {
     }
 }
 
-/// log N(error; 0, 0.1²).
+/// Returns log N(error; 0, 0.1²).
 fn log_normal(error: f64) -> f64 {
     -0.5 * (error / NOISE).powi(2) - NOISE.ln() - 0.5 * std::f64::consts::TAU.ln()
 }

@@ -1,4 +1,4 @@
-//! Sets that methods are compared on.
+//! Data sets for comparing methods.
 
 mod generated;
 
@@ -8,28 +8,28 @@ pub use generated::Generated;
 
 use crate::{Error, Result, Table};
 
-/// A set: all rows, and which of them each split learns from and is judged by.
+/// A data set with its splits into rows to learn from and rows for the test.
 pub struct BenchmarkSet {
-    /// Inputs and targets.
+    /// All rows, with inputs and targets.
     pub table: Table,
-    /// The columns to predict.
+    /// Columns to predict.
     pub targets: Vec<String>,
-    /// Rows to learn from and rows to be judged by, of each split.
+    /// Rows to learn from and rows for the test, of each split.
     pub splits: Vec<[Vec<usize>; 2]>,
-    /// log p(y | x) of each row, where the density is known that they were drawn from.
+    /// log p(y | x) of each row, if the density that generated them is known.
     pub truth: Option<Vec<f64>>,
 }
 
-/// The target's column; the others are x1, x2 …
+/// Name of the target's column; the others are x1, x2 …
 const TARGET: &str = "y";
 
 impl BenchmarkSet {
-    /// Reads a UCI set with the splits of Gal and Ghahramani (2016), in the layout of their repository: `data.txt`,
-    /// `index_features.txt`, `index_target.txt` and the `index_train_*` and `index_test_*` of the first `splits`
-    /// splits in the folder `data` of `set`.
+    /// Reads a UCI data set with the splits of Gal and Ghahramani (2016), in the layout of their repository: the folder
+    /// `data` of `set` holds `data.txt`, `index_features.txt`, `index_target.txt`, and the `index_train_*` and
+    /// `index_test_*` of at least the first `splits` splits.
     ///
     /// # Errors
-    /// [`Error::Input`] for a file that holds something else, or when one cannot be read.
+    /// [`Error::Input`] for a file with other contents, or an error if a file cannot be read.
     pub fn uci(set: &Path, splits: usize) -> Result<Self> {
         let folder = set.join("data");
         let lines = |name: &str| {

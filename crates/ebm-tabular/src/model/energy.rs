@@ -1,4 +1,4 @@
-//! f(x, y) of a table's row.
+//! The energy model's f(x, y) for a row of a table.
 
 use candle_core::Tensor;
 use candle_nn::{Linear, VarBuilder};
@@ -10,35 +10,36 @@ use super::forward;
 use super::proposal::StudentProposal;
 use crate::Result;
 
-/// What the squashed u are divided by: steep ones see the middle, flat ones the tails.
+/// Widths τ of tanh(u/τ): small ones resolve the middle, large ones the tails.
 const WIDTHS: [f32; 5] = [0.5, 1.0, 2.0, 4.0, 8.0];
-/// The largest |log s|.
+/// Largest |log s|.
 const LOG_SCALE: f64 = 6.0;
 
 /// f(x, y) = −(ν + 1)/2 Σ_d log(1 + u_d²/ν) + w · max(a(x) + W g(u), 0), with `u = (y − μ(x))/s(x)` and g(u) the
 /// `tanh(u/τ)` of five widths τ.
 ///
-/// y is seen relative to the network's own estimate, so that a narrow density needs no large weights. The second
-/// summand is bounded and free in shape: several modes, skewness, edges. The first one makes exp f integrable over all y
-/// whatever the second learns; ν > 1 is learnt too. Nothing here is normalised: Z is what Eq. 4 estimates.
+/// y enters relative to the network's own estimate μ(x), so that a narrow density needs no large weights. The first
+/// summand makes exp f integrable over all y; its ν > 1 is learnt. The second summand is bounded and free in shape, for
+/// several modes, skewness and edges. f is not normalised: Eq. 4 estimates Z.
 ///
-/// x is seen once, and a candidate y costs the products with the few columns of W ([`LateFusion`]).
+/// The features of x are computed once. Each candidate y then costs the products with the few columns of W
+/// ([`LateFusion`]).
 #[derive(Clone, Debug)]
 pub struct EnergyHead {
     dim: usize,
-    /// To μ and log s, (2D).
+    /// Layer from features to μ and log s, (2D).
     scale: Linear,
-    /// To a(x), (H).
+    /// Layer from features to a(x), (H).
     features: Linear,
     /// W, (H, 5D).
     join: Tensor,
-    /// w, (1, H), and a constant that Z takes out again.
+    /// w, (1, H), and a constant that cancels against Z.
     out: (Tensor, Tensor),
     /// log(ν − 1), (1).
     log_tails: Tensor,
 }
 
-/// What f needs of inputs x.
+/// Outputs of the network for inputs x from which f is computed.
 #[derive(Clone, Debug)]
 pub struct EnergyFeatures {
     /// μ, (B, 1, D).
@@ -50,17 +51,18 @@ pub struct EnergyFeatures {
 }
 
 impl EnergyFeatures {
-    /// Where f was looked for in training, widened to all that it may be.
+    /// Returns the proposal for estimating Z: Student's t with the network's μ and s, whose support is all y.
     pub fn proposal(&self) -> StudentProposal {
         StudentProposal { location: self.location.clone(), log_scale: self.log_scale.clone() }
     }
 }
 
 impl EnergyHead {
-    /// The head of `dim` coordinates on `width` features, with H = `hidden`. At first f is the first summand alone.
+    /// Creates the head for `dim` coordinates on `width` features, with H = `hidden`. Its initial f is the first summand
+    /// alone.
     ///
     /// # Errors
-    /// When `vb` refuses a tensor.
+    /// Fails if `vb` refuses a tensor.
     pub fn new(dim: usize, width: usize, hidden: usize, vb: VarBuilder) -> Result<Self> {
         let inputs = WIDTHS.len() * dim;
         Ok(Self {
@@ -76,10 +78,10 @@ impl EnergyHead {
         })
     }
 
-    /// What f needs of the features `h` (B, W) of the trunk.
+    /// Computes μ, log s and a from the trunk's features `h` (B, W).
     ///
     /// # Errors
-    /// When `h` has another shape.
+    /// Fails if `h` has another shape.
     pub fn features(&self, h: &Tensor) -> Result<EnergyFeatures> {
         let scale = forward(&self.scale, h)?.unsqueeze(1)?;
         let raw = scale.narrow(2, self.dim, self.dim)?;
@@ -105,7 +107,7 @@ impl EnergyHead {
     }
 }
 
-/// `Features` are [`EnergyHead::features`].
+/// The `Features` are the result of [`EnergyHead::features`].
 impl EnergyModel for EnergyHead {
     type Features = EnergyFeatures;
 

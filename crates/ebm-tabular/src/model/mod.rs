@@ -26,33 +26,33 @@ pub struct Network {
     head: Head,
 }
 
-/// What a network ends with.
+/// The last part of a network.
 #[derive(Clone, Debug)]
 pub enum Head {
-    /// f(x, y).
+    /// f(x, y) of an energy-based model.
     Energy(EnergyHead),
-    /// The outputs of a parametric model.
+    /// A parametric model, and the layer of its outputs.
     Baseline(Baseline, Linear),
 }
 
-/// What the network of a method is made of.
+/// Sizes and method of a network.
 #[derive(Clone, Copy)]
 pub struct Shape<'a> {
-    /// F, the length of x.
+    /// Number F of inputs.
     pub inputs: usize,
-    /// D, the number of targets.
+    /// Number D of targets.
     pub dim: usize,
-    /// The sizes.
+    /// Sizes of the layers.
     pub network: &'a NetworkConfig,
-    /// The method.
+    /// Method that is fitted.
     pub method: &'a Built,
 }
 
 impl Network {
-    /// The network whose parameters are in `store`; those that are not there yet are drawn.
+    /// Creates the network with the parameters in `store`; missing ones are initialised at random.
     ///
     /// # Errors
-    /// When a tensor in `store` has another shape.
+    /// Fails if a tensor in `store` has another shape.
     pub fn new(shape: &Shape<'_>, store: &ParamStore) -> Result<Self> {
         let vb = store.var_builder(DType::F32, &Device::Cpu);
         let &NetworkConfig { width, depth, hidden } = shape.network;
@@ -65,15 +65,15 @@ impl Network {
         Ok(Self { trunk: Trunk::new(shape.inputs, width, depth, vb.pp("trunk"))?, head })
     }
 
-    /// Whether the method has a density.
+    /// Returns whether the method has a density.
     pub fn has_density(&self) -> bool {
         !matches!(self.head, Head::Baseline(Baseline::Direct(_), _))
     }
 
-    /// The loss of a batch, x (B, F) and y (B, D): Eq. 4 or a rival.
+    /// Computes the loss of a batch, x (B, F) and y (B, D): Eq. 4 or the loss of another objective or baseline.
     ///
     /// # Errors
-    /// When a shape does not fit, or the objective needs what this network does not offer.
+    /// Fails if a shape is wrong, or if the objective needs something that this network does not offer.
     pub fn loss(&self, method: &Built, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
         let h = self.trunk.forward(x)?;
         Ok(match (&self.head, method) {
@@ -89,11 +89,11 @@ impl Network {
         })
     }
 
-    /// What the network sees of x (B, F), and log Z(x) where it does not come with the method: from `num_samples` samples
+    /// Computes the features of x (B, F), and for an energy-based model the estimate of log Z(x) from `num_samples` samples
     /// of [`StudentProposal`].
     ///
     /// # Errors
-    /// When a shape does not fit.
+    /// Fails if a shape is wrong.
     pub fn features(&self, x: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<MemberFeatures> {
         let h = self.trunk.forward(x)?;
         match &self.head {
@@ -109,10 +109,10 @@ impl Network {
         }
     }
 
-    /// log p(y | x), (B, M), at `y` (B, M, D); none for a method without a density.
+    /// Computes log p(y | x), (B, M), at `y` (B, M, D); none for a method without a density.
     ///
     /// # Errors
-    /// When a shape does not fit.
+    /// Fails if a shape is wrong.
     pub fn log_prob(&self, features: &MemberFeatures, y: &Tensor) -> ebm_core::Result<Option<Tensor>> {
         match (&self.head, features) {
             (Head::Energy(head), MemberFeatures::Energy { features, log_z }) => {
@@ -123,11 +123,11 @@ impl Network {
         }
     }
 
-    /// What the method predicts for y, (B, D), without a density: of a baseline the paper's prediction, of an energy
-    /// model the location of f's tails.
+    /// Returns a point prediction of y, (B, D), without a density: a baseline's prediction as in the paper, or the location
+    /// μ of an energy-based model.
     ///
     /// # Errors
-    /// When the outputs are not finite.
+    /// Fails if the outputs are not finite.
     pub fn location(&self, features: &MemberFeatures) -> ebm_core::Result<Tensor> {
         match (&self.head, features) {
             (_, MemberFeatures::Energy { features, .. }) => Ok(features.location.squeeze(1)?),
@@ -139,17 +139,17 @@ impl Network {
     }
 }
 
-/// x (B, inputs) -> (B, outputs) of a fully-connected layer.
+/// Applies a fully-connected layer: x (B, inputs) -> (B, outputs).
 fn forward(layer: &Linear, x: &Tensor) -> Result<Tensor> {
     Ok(linear(x, layer.weight(), layer.bias())?)
 }
 
-/// Layers with `z · sigmoid(z)` behind each.
+/// Fully-connected layers, each followed by SiLU, `z · sigmoid(z)`.
 #[derive(Clone, Debug)]
 struct Trunk(Vec<Linear>);
 
 impl Trunk {
-    /// `depth` layers of `width` units on `inputs` numbers.
+    /// Creates `depth` layers of `width` units on `inputs` numbers.
     fn new(inputs: usize, width: usize, depth: usize, vb: VarBuilder) -> Result<Self> {
         let layer = |index: usize| {
             let inputs = if index == 0 { inputs } else { width };
@@ -158,7 +158,7 @@ impl Trunk {
         Ok(Self((0..depth).map(layer).collect::<Result<_>>()?))
     }
 
-    /// x (B, F) -> (B, width).
+    /// Applies the layers: x (B, F) -> (B, width).
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let mut h = x.clone();
         for layer in &self.0 {
@@ -168,30 +168,30 @@ impl Trunk {
     }
 }
 
-/// K networks: `p(y | x) = (1/K) Σ_k p_k(y | x)`, a mixture of their densities. Each is normalised by itself, so that f of
-/// the whole is log p.
+/// An ensemble of K networks: `p(y | x) = (1/K) Σ_k p_k(y | x)`, a mixture of their densities. Each density is
+/// normalised by itself, so f of the ensemble is log p.
 #[derive(Clone, Debug)]
 pub struct Ensemble(pub Vec<Network>);
 
-/// What a network sees of inputs x.
+/// Features of inputs x that one network computes.
 #[derive(Clone, Debug)]
 pub enum MemberFeatures {
-    /// Of an energy model.
+    /// Features of an energy-based model.
     Energy {
-        /// What f needs.
+        /// Inputs of f.
         features: EnergyFeatures,
-        /// log Z, (B, 1).
+        /// Estimate of log Z, (B, 1).
         log_z: Tensor,
     },
-    /// The parameters of a baseline's density, (B, P).
+    /// Parameters of a baseline's density, (B, P).
     Outputs(Tensor),
 }
 
 impl Ensemble {
-    /// What its networks see of x (B, F); see [`Network::features`].
+    /// Computes the features of x (B, F) in every network; see [`Network::features`].
     ///
     /// # Errors
-    /// Those of [`Network::features`].
+    /// The errors of [`Network::features`].
     pub fn features(
         &self,
         x: &Tensor,
@@ -201,10 +201,10 @@ impl Ensemble {
         self.0.iter().map(|network| network.features(x, num_samples, rng)).collect()
     }
 
-    /// Of a baseline's `features` those of one row.
+    /// Selects one row of a baseline's `features`.
     ///
     /// # Errors
-    /// For a row that is not there, and for an energy model.
+    /// Fails for a row that does not exist, and for an energy-based model.
     pub fn row(&self, features: &[MemberFeatures], row: usize) -> Result<Vec<MemberFeatures>> {
         let of = |features: &MemberFeatures| match features {
             MemberFeatures::Outputs(outputs) => Ok(MemberFeatures::Outputs(outputs.narrow(0, row, 1)?)),
@@ -215,17 +215,17 @@ impl Ensemble {
         features.iter().map(of).collect()
     }
 
-    /// The mean of the [`location`](Network::location)s, (B, D).
+    /// Computes the mean of the networks' [`location`](Network::location)s, (B, D).
     ///
     /// # Errors
-    /// Those of [`Network::location`].
+    /// The errors of [`Network::location`].
     pub fn location(&self, features: &[MemberFeatures]) -> Result<Tensor> {
         let each = self.0.iter().zip(features).map(|(network, features)| network.location(features));
         Ok(Tensor::stack(&each.collect::<ebm_core::Result<Vec<_>>>()?, 2)?.mean(2)?)
     }
 }
 
-/// f is log p. `Features` are those of the networks, in their order.
+/// f is log p. The `Features` are those of the networks, in their order.
 impl EnergyModel for Ensemble {
     type Features = Vec<MemberFeatures>;
 

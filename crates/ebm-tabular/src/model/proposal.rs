@@ -1,41 +1,41 @@
-//! Where a density is looked for: Student's t about a network's own estimate.
+//! The proposal for computing densities: Student's t about a network's own estimate.
 
 use candle_core::Tensor;
 use ebm_core::Proposal;
 use ebm_core::rand::{Rng, RngCore};
 
-/// Student's t distribution with four degrees of freedom about a location with a scale, both of each input and
-/// coordinate and of shape (B, 1, D): `q(y | x)`, independent of the target. Its tails are heavier than those of most
-/// densities, so that few samples of it have large weights.
+/// Student's t distribution `q(y | x)` with four degrees of freedom, with a location and a scale for each input and
+/// coordinate, (B, 1, D). It does not depend on the target. Its tails are heavier than the tails of most densities,
+/// so that few samples get large weights.
 ///
-/// The M samples of an input are no independent draws: their probabilities are a lattice with a random shift, which
-/// makes sums over them more exact and leaves them unbiased.
+/// The M samples of an input are not independent: their probabilities form a lattice with a random shift. Sums over
+/// them are unbiased and more exact than with independent samples.
 #[derive(Clone, Debug)]
 pub struct StudentProposal {
-    /// The medians.
+    /// Medians, (B, 1, D).
     pub location: Tensor,
-    /// The logarithms of the scales.
+    /// Logarithms of the scales, (B, 1, D).
     pub log_scale: Tensor,
 }
 
-/// log of the density at 0, 3/8.
+/// Logarithm of the density at 0, 3/8.
 const LOG_PEAK: f64 = -0.980_829_253_011_726_3;
 
-/// The y below which the distribution has the probability `p`, in closed form.
+/// Returns the quantile of the distribution at probability `p`, in closed form.
 fn quantile(p: f64) -> f64 {
     let alpha = (4.0 * p * (1.0 - p)).sqrt();
     let q = (alpha.acos() / 3.0).cos() / alpha;
     (p - 0.5).signum() * 2.0 * (q - 1.0).max(0.0).sqrt()
 }
 
-/// The steps of a lattice in D dimensions: powers of the inverse of the root of `t^(D+1) = t + 1`.
+/// Returns the steps of a lattice in D dimensions: powers of the inverse of the root of `t^(D+1) = t + 1`.
 fn steps(dim: usize) -> Vec<f64> {
     let root = (0..64).fold(1.5f64, |t, _| (1.0 + t).powf(1.0 / (dim as f64 + 1.0)));
     (1..=dim).map(|k| root.powi(-(k as i32))).collect()
 }
 
 impl StudentProposal {
-    /// (B, D) of its parameters.
+    /// Returns (B, D) of the parameters.
     fn dims(&self) -> ebm_core::Result<(usize, usize)> {
         let (batch, _, dim) = self.location.dims3()?;
         Ok((batch, dim))
@@ -46,7 +46,7 @@ impl Proposal for StudentProposal {
     fn sample(&self, _: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> ebm_core::Result<Tensor> {
         let (_, dim) = self.dims()?;
         let shift: Vec<f64> = (0..dim).map(|_| rng.random()).collect();
-        // In one dimension the samples divide the line evenly.
+        // In one dimension the probabilities are evenly spaced.
         let steps = if dim == 1 { vec![1.0 / num_samples as f64] } else { steps(dim) };
         let mut u = Vec::with_capacity(num_samples * dim);
         for index in 0..num_samples {

@@ -1,4 +1,4 @@
-//! A table of texts, as it stands in a file.
+//! Tables of texts, read from CSV files.
 
 mod number;
 
@@ -32,59 +32,59 @@ pub struct Table {
     decimal_comma: bool,
 }
 
-/// Texts that say that a value is missing, in small letters.
+/// Texts that mark a missing value, in lower case.
 const MISSING: [&str; 8] = ["", "na", "n/a", "nan", "null", "none", "?", "-"];
 
 impl Table {
-    /// A file of comma-, semicolon-, tab- or bar-separated values with a line of names, in UTF-8 with or without a
-    /// byte order mark. Which of the four separate, and whether decimals have a comma, is found in the file.
+    /// Reads a file of comma-, semicolon-, tab- or bar-separated values with a line of names, in UTF-8 with or without a
+    /// byte order mark. The separator and the decimal sign are detected from the file.
     ///
     /// # Errors
-    /// [`Error::Input`] for a file without rows, with rows of unequal length, with a name that stands twice, or of more
-    /// than [`MAX_BYTES`]; when it cannot be read.
+    /// [`Error::Input`] for a file without rows, with rows of unequal length, or with a repeated name; an error for a file
+    /// that cannot be read or has more than [`MAX_BYTES`].
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let bytes = ebm_data::files::read_limited(path, MAX_BYTES)?;
         parse(&name, &bytes)
     }
 
-    /// The same of a text; `name` is what errors call it.
+    /// Parses a text as [`read`](Self::read) does; `name` names it in errors.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         parse(name, text.as_bytes())
     }
 
-    /// What errors call it: for a file, its path.
+    /// Returns the table's name in errors: for a file, its path.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// How many rows there are, the names not counted.
+    /// Returns the number of rows, without the line of names.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// What separates the values.
+    /// Returns the separator of the values.
     pub fn delimiter(&self) -> char {
         self.delimiter
     }
 
-    /// Whether decimals are written with a comma.
+    /// Returns whether decimals are written with a comma.
     pub fn decimal_comma(&self) -> bool {
         self.decimal_comma
     }
 
-    /// The place of the column of that name.
+    /// Returns the position of the column `name`.
     ///
     /// # Errors
-    /// [`Error::Input`], naming the nearest one and all that there are.
+    /// [`Error::Input`] for an unknown name, with the nearest name and all names.
     pub fn column(&self, name: &str) -> Result<usize> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let near = ebm_experiment::config::suggestion(name, self.columns.iter().map(String::as_str));
@@ -93,34 +93,34 @@ impl Table {
         })
     }
 
-    /// The text of a cell without the space around it, or none where it says that the value is missing.
+    /// Returns the text of a cell without the space around it; none for a missing value.
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
         let text = self.rows[row].get(column).unwrap_or_default().trim();
         (!is_missing(text)).then_some(text)
     }
 
-    /// A cell as a number.
+    /// Returns a cell as a number; none for a missing value.
     ///
     /// # Errors
-    /// [`Error::Input`] where it is something else.
+    /// [`Error::Input`] for any other text.
     pub fn number(&self, row: usize, column: usize) -> Result<Option<f64>> {
         let Some(text) = self.text(row, column) else { return Ok(None) };
         let found = number(text, self.decimal_comma);
         found.map(Some).ok_or_else(|| self.cell_error(row, column, "is no number".to_owned()))
     }
 
-    /// An error at a cell.
+    /// Creates an error that names a cell.
     pub fn cell_error(&self, row: usize, column: usize, reason: String) -> Error {
         let place = format!("{}, line {}, column {}", self.name, self.line(row), self.columns[column]);
         Error::input(place, format!("{:?} {reason}", self.rows[row].get(column).unwrap_or_default()))
     }
 
-    /// The line of the file that a row begins at.
+    /// Returns the line of the file on which a row begins.
     pub fn line(&self, row: usize) -> u64 {
         self.rows[row].position().map_or(row as u64 + 2, csv::Position::line)
     }
 
-    /// The rows at these places, in that order, as a table.
+    /// Returns a table of the rows at these positions, in their order.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         let (name, columns) = (self.name.clone(), self.columns.clone());
@@ -128,19 +128,19 @@ impl Table {
     }
 }
 
-/// Whether a text without space around it says that there is no value.
+/// Returns whether a text without space around it marks a missing value.
 fn is_missing(text: &str) -> bool {
     text.len() <= 4 && MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing))
 }
 
-/// The most bytes that a file may have: all of it is held in memory, about three times over.
+/// Largest size of a file in bytes. Reading takes about three times as much memory.
 pub const MAX_BYTES: u64 = 2 << 30;
-/// What may separate values.
+/// Possible separators of values.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// Rows that are looked at for the form of numbers.
-const LOOKED_AT: usize = 1000;
+/// Number of rows from which the decimal sign is detected.
+const SAMPLED_ROWS: usize = 1000;
 
-/// The table in `bytes`.
+/// Parses the table in `bytes`.
 fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
     let fail = |reason: String| Error::input(name, reason);
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -149,7 +149,7 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
     }
     let delimiter = delimiter(bytes);
     let mut reader = ReaderBuilder::new().delimiter(delimiter).from_reader(bytes);
-    let headers = reader.headers().map_err(|error| fail(said(&error, delimiter)))?.clone();
+    let headers = reader.headers().map_err(|error| fail(row_problem(&error, delimiter)))?.clone();
     let columns: Vec<String> = headers.iter().map(|header| header.trim().to_owned()).collect();
     let mut seen = BTreeSet::new();
     for (place, column) in columns.iter().enumerate() {
@@ -163,20 +163,20 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
         }
     }
     if columns.len() < 2 {
-        let reason = "it has a single column, and a target and something to predict it from are needed; \
-                      values are separated by commas, semicolons, tabs or bars";
+        let reason = "it has a single column, but a target and a column to predict it from are needed; \
+                      separate values by commas, semicolons, tabs or bars";
         return Err(fail(reason.to_owned()));
     }
     let rows = reader.records().collect::<csv::Result<Vec<StringRecord>>>();
-    let rows = rows.map_err(|error| fail(said(&error, delimiter)))?;
+    let rows = rows.map_err(|error| fail(row_problem(&error, delimiter)))?;
     if rows.is_empty() {
-        return Err(fail("it has names of columns, and no row below them".to_owned()));
+        return Err(fail("it has a line of names, but no rows below it; add rows".to_owned()));
     }
     let decimal_comma = delimiter != b',' && has_decimal_commas(&rows);
     Ok(Table { name: name.to_owned(), columns, rows, delimiter: char::from(delimiter), decimal_comma })
 }
 
-/// The one of [`DELIMITERS`] that cuts the first line into most parts.
+/// Returns the one of [`DELIMITERS`] that divides the first line into most parts.
 fn delimiter(bytes: &[u8]) -> u8 {
     let parts = |delimiter: &u8| {
         let mut reader =
@@ -184,21 +184,21 @@ fn delimiter(bytes: &[u8]) -> u8 {
         let mut record = ByteRecord::new();
         reader.read_byte_record(&mut record).map_or(0, |_| record.len())
     };
-    // The first of equals, which `max_by_key` would not take.
+    // `max_by_key` takes the last of equals; reversing makes it the first.
     DELIMITERS.into_iter().rev().max_by_key(parts).unwrap_or(b',')
 }
 
-/// Whether more cells are numbers with a comma than with a point.
+/// Returns whether more cells are numbers with a comma than with a point.
 fn has_decimal_commas(rows: &[StringRecord]) -> bool {
-    let cells = || rows.iter().take(LOOKED_AT).flat_map(StringRecord::iter);
+    let cells = || rows.iter().take(SAMPLED_ROWS).flat_map(StringRecord::iter);
     let count = |sign: char, comma: bool| {
         cells().filter(|cell| cell.contains(sign) && number(cell, comma).is_some()).count()
     };
     count(',', true) > count('.', false)
 }
 
-/// What is wrong with a row.
-fn said(error: &csv::Error, delimiter: u8) -> String {
+/// Returns the message for a malformed row.
+fn row_problem(error: &csv::Error, delimiter: u8) -> String {
     let place = error.position().map_or_else(String::new, |place| format!("line {}: ", place.line()));
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {

@@ -1,9 +1,9 @@
-//! Texts as numbers.
+//! Conversion of texts to numbers.
 
-/// The finite number that `text` states, with a decimal comma where the table has one.
+/// Parses a finite number, with a decimal comma if `decimal_comma` is set.
 pub fn number(text: &str, decimal_comma: bool) -> Option<f64> {
     let text = text.trim();
-    // "inf", "nan" and the like are words, which Rust would take for numbers.
+    // Rust would parse words such as "inf" and "nan" as numbers.
     if !text.bytes().next_back()?.is_ascii_digit() && !text.ends_with('.') {
         return None;
     }
@@ -11,8 +11,8 @@ pub fn number(text: &str, decimal_comma: bool) -> Option<f64> {
     value.ok().filter(|value: &f64| value.is_finite())
 }
 
-/// The days from 1970-01-01 to a date as `2024-03-01`, `2024/03/01` or `01.03.2024`, with a time of day behind it as
-/// `T13:45`, ` 13:45` or ` 13:45:10`, or without one.
+/// Parses a date as the number of days since 1970-01-01. Dates look like `2024-03-01`, `2024/03/01` or `01.03.2024`,
+/// optionally followed by a time of day such as `T13:45`, ` 13:45` or ` 13:45:10`.
 pub fn days(text: &str) -> Option<f64> {
     let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, ""));
     let whole = |words: [&str; 3]| {
@@ -33,7 +33,7 @@ pub fn days(text: &str) -> Option<f64> {
     Some(days_from_civil(year, month, day) as f64 + of_day(time)?).filter(|_| known)
 }
 
-/// The share of a day that a time is: `13:45` or `13:45:10`, with fractions of a second and a `Z` or without.
+/// Parses a time of day, `13:45` or `13:45:10` with optional fractions of a second and `Z`, as a fraction of a day.
 fn of_day(time: &str) -> Option<f64> {
     let time = time.trim().trim_end_matches('Z');
     if time.is_empty() {
@@ -51,7 +51,7 @@ fn of_day(time: &str) -> Option<f64> {
     Some(seconds / 86_400.0)
 }
 
-/// Days of the Gregorian calendar since 1970-01-01, counted in years that begin with March.
+/// Returns the days of the Gregorian calendar since 1970-01-01, counted in years that begin with March.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);

@@ -8,7 +8,7 @@ use rand_distr::StandardNormal;
 
 use crate::{small, table};
 
-/// y = ±x, one as likely as the other, with a deviation of 0.1.
+/// Rows of y = ±x with equal probability for both signs, and noise with a standard deviation of 0.1.
 fn fork(count: usize, seed: u64) -> Table {
     Generated::Fork.table(count, &mut Key::new(seed).rng()).unwrap().0
 }
@@ -36,14 +36,14 @@ fn two_branches_are_two_modes_where_a_gaussian_fails() {
     assert_eq!(prediction.region(0.8).unwrap().len(), 2);
     let density = found.targets[0].density.as_ref().unwrap();
     assert!((density.conformal_coverage - 0.9).abs() < 0.08, "{}", density.conformal_coverage);
-    // A mean between the branches climbs to one of them.
+    // A mean between the branches is refined to one of them.
     let [before, after] = refined_rmse(&energy, &gaussian, &judged).unwrap()[0];
     assert!(before > 0.8 && after.is_finite());
     let direct = evaluate(&fit("direct"), &judged).unwrap();
     assert!(direct.log_likelihood.is_none() && direct.targets[0].density.is_none());
 }
 
-/// What is reported is a density of y: over all y it has the mass 1, also where its logarithm is learnt.
+/// The reported density is one of y: its integral over all y is 1, even if the network learns the logarithm.
 #[test]
 fn log_prob_is_a_density_in_the_targets_own_units() {
     let mut rng = Key::new(5).rng();
@@ -64,7 +64,7 @@ fn log_prob_is_a_density_in_the_targets_own_units() {
     assert!((mass - 1.0).abs() < 0.02, "{mass}");
 }
 
-/// Two targets together: their dependence is worth what it is.
+/// A joint density of two targets gains the mutual information that their dependence is worth.
 #[test]
 fn two_targets_have_a_joint_density() {
     let mut rng = Key::new(7).rng();
@@ -109,7 +109,7 @@ fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
     assert!(missing.contains("regressor.json") && missing.contains("ebm fit"), "{missing}");
 }
 
-/// The mean of what is called the truth over many rows is minus the entropy that theory says.
+/// The mean of the true log p over many rows is minus the theoretical entropy.
 #[test]
 fn generated_sets_have_the_density_that_they_name() {
     let tau = std::f64::consts::TAU;
@@ -124,7 +124,7 @@ fn generated_sets_have_the_density_that_they_name() {
     }
 }
 
-/// A baseline of several targets has their single densities too.
+/// A baseline of several targets has marginal densities too.
 #[test]
 fn baselines_have_marginals() {
     let (learnt, _) = Generated::Ring.table(300, &mut Key::new(4).rng()).unwrap();
@@ -135,7 +135,7 @@ fn baselines_have_marginals() {
     let found = evaluate(&regressor, &judged).unwrap();
     for (k, target) in found.targets.iter().enumerate() {
         let density = target.density.as_ref().unwrap();
-        // A Gaussian whose deviation is that of the ring's coordinates: about 1.1 at the middle x.
+        // A Gaussian with the deviation of the ring's coordinates: about 1.1 at the middle x.
         let all = regressor.predict(&judged).unwrap();
         let width = all.iter().map(|row| row.targets[k].width(0.9).unwrap()).sum::<f64>() / 40.0;
         assert!((width - 2.0 * 1.645 * 1.1).abs() < 0.8, "{width}");

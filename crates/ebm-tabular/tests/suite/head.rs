@@ -7,7 +7,7 @@ use ebm_nn::params::ParamStore;
 use ebm_tabular::model::EnergyHead;
 use rand::Rng;
 
-/// A head in double precision with drawn parameters in the place of zeros.
+/// Creates a head in double precision, with random values for the parameters that start at zero.
 fn head(dim: usize) -> (EnergyHead, ParamStore) {
     let store = ParamStore::new(Key::new(1));
     let head = EnergyHead::new(dim, 6, 8, store.var_builder(DType::F64, &Device::Cpu)).unwrap();
@@ -25,7 +25,7 @@ fn drawn(shape: &[usize], seed: u64) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
-/// Central differences of the sum of f weighted at random, against autograd.
+/// Compares autograd with central differences of a randomly weighted sum of f.
 #[test]
 fn gradients_are_those_of_f() {
     for dim in [1, 2] {
@@ -63,7 +63,7 @@ fn gradients_are_those_of_f() {
     }
 }
 
-/// However far y is, f falls: by (ν + 1) log |u| at the rate of Student's t.
+/// Far from μ, f falls with (ν + 1) log |u|, the rate of Student's t.
 #[test]
 fn f_falls_in_the_tails() {
     let (head, _) = head(1);

@@ -7,7 +7,7 @@ mod tables;
 
 use ebm_tabular::{Table, TabularConfig};
 
-/// Settings of a training of seconds.
+/// Settings for a training of a few seconds.
 fn small() -> TabularConfig {
     let mut config = TabularConfig::new().unwrap();
     config.members = 1;
@@ -16,7 +16,7 @@ fn small() -> TabularConfig {
     config
 }
 
-/// A table of the columns `names` with these rows.
+/// Creates a table of the columns `names` with these rows.
 fn table<const N: usize>(names: &str, rows: impl IntoIterator<Item = [f64; N]>) -> Table {
     let mut text = names.to_owned();
     for row in rows {

@@ -15,7 +15,7 @@ fn separators_commas_quotes_and_marks_are_found() {
     assert!(table.decimal_comma());
     assert_eq!(table.text(0, 0), Some("a;b"));
     assert_eq!(table.number(0, 1).unwrap(), Some(1.5));
-    // With points the comma of a text means nothing.
+    // In a table with decimal points, a comma is no decimal sign.
     assert!(!Table::parse("t", "name\tsize\na,b\t1.5\n").unwrap().decimal_comma());
     assert_eq!(Table::parse("t", "a,b\n1,2\n").unwrap().number(0, 1).unwrap(), Some(2.0));
 }
@@ -71,7 +71,7 @@ fn columns_are_typed_by_what_they_hold() {
     for (row, expected) in x.iter().zip(expected) {
         assert!(row.iter().zip(expected).all(|(found, value)| (found - value).abs() < 1e-6), "{row:?}");
     }
-    // A text that was not there has no place, and is counted; a column that is not there is an error.
+    // An unknown text has no input of its own and is counted; a missing column is an error.
     let new = Table::parse("new", "number,gap,day,kind,code\n1,2,2024-01-01,z,1\n").unwrap();
     assert_eq!(features.encode(&new).unwrap().unknown["kind"], 1);
     let missing = Table::parse("new", "number,gap,day,code\n1,2,2024-01-01,1\n").unwrap();

@@ -1,9 +1,9 @@
-// The tab "Ages": a face in a photograph, and p(age | face).
+// The tab "Ages": p(age | face) of a face in a photograph.
 "use strict";
 {
   const state = { image: -1, crop: 1, url: "", box: null };
 
-  /** Sends a photograph, and puts a box where its face would fill it. */
+  /** Sends a photograph, and places a box whose crop fills it. */
   async function look(file) {
     const { image, width, height, crop } = await ask(`ages/look?name=${encodeURIComponent(file.name)}`, file);
     URL.revokeObjectURL(state.url);
@@ -17,7 +17,7 @@
     moved();
   }
 
-  /** Shows the square that the network sees, and asks for its age. */
+  /** Shows the square that the network sees, and requests its age. */
   function moved() {
     const { box, crop } = state;
     const [x, y, across, down] = box.bbox;

@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use super::{Recent, Result, check_box, density, upload};
 use crate::server::Refusal;
 
-/// An estimator of ages, and the photographs that were sent last.
+/// An estimator of ages, and the latest photographs.
 pub(super) struct Ages {
     estimator: AgeEstimator,
     known: Recent<Image>,
 }
 
-/// A face whose age is asked for.
+/// Request for the age of a face.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Estimate {
     image: u64,
-    /// `[x, y, width, height]` of the face in pixels.
+    /// Box `[x, y, width, height]` of the face in pixels.
     bbox: [f64; 4],
 }
 
@@ -30,20 +30,20 @@ impl Ages {
         Self { estimator, known: Recent::new() }
     }
 
-    /// Keeps the photograph whose file is `bytes`. `crop` is the side of the square that the network sees, over the longer
-    /// side of a face's box.
-    pub fn look(&self, query: &str, bytes: &[u8]) -> Result<Value> {
+    /// Keeps the photograph in the file `bytes`. `crop` in the answer is the side of the square that the network sees, over
+    /// the longer side of a face's box.
+    pub fn load(&self, query: &str, bytes: &[u8]) -> Result<Value> {
         let image = upload(query, bytes)?;
         let (width, height) = (image.width, image.height);
         Ok(json!({"image": self.known.add(image), "width": width, "height": height, "crop": FACE_CROP}))
     }
 
-    /// The age of the face in a box.
+    /// Estimates the age of the face in a box.
     pub fn estimate(&self, asked: &Estimate) -> Result<Value> {
         let face = self.known.with(asked.image, |image| {
             let size = [image.width, image.height];
             check_box(asked.bbox, size)?;
-            // The crop of a larger one would be larger than any photograph.
+            // A larger box would need a crop larger than any photograph.
             if asked.bbox[2] > size[0] as f64 || asked.bbox[3] > size[1] as f64 {
                 return Err(Refusal::bad("a face is no larger than its photograph"));
             }

@@ -1,21 +1,21 @@
-// A box [left, top, width, height] on a photograph, in its pixels, which the pointer or the arrow keys move.
+// A box [left, top, width, height] on a photograph, in its pixels, which the pointer or the arrow keys can move.
 "use strict";
 
 const EDGES = ["left", "top", "right", "bottom"];
 const CORNERS = { top_left: [0, 1], top_right: [2, 1], bottom_left: [0, 3], bottom_right: [2, 3] };
-/** What an arrow key moves a box by. */
+/** Distance in pixels by which an arrow key moves a box. */
 const NUDGE = 4;
 
 const sides = ([x, y, width, height]) => [x, y, x + width, y + height];
 
-/** Puts a rectangle where a box is, or away. */
+/** Places a rectangle at a box, or hides it without one. */
 function put(rect, bbox) {
   ["x", "y", "width", "height"].forEach((key, i) => rect.setAttribute(key, String((bbox ?? [0, 0, 0, 0])[i])));
   rect.classList.toggle("none", !bbox);
 }
 
 class MovableBox {
-  /** `on` has what is called when the box is chosen, has moved, is let go after edges have moved, and when the pointer is over an edge. */
+  /** `on` holds the callbacks: chosen, moved, left (let go after edges have moved), and over (pointer over an edge). */
   constructor(picture, size, bbox, name, on) {
     Object.assign(this, { picture, size, bbox, home: bbox, on, isFixed: !on.moved, isPicked: false });
     [this.halo, this.before, this.start] = ["halo", "before none", "start none"].map((kind) => svg("rect", { class: kind }));
@@ -36,7 +36,7 @@ class MovableBox {
     this.place();
   }
 
-  /** Lets the pointer move these edges by a mark. */
+  /** Lets the pointer drag these edges by the element `mark`. */
   take(mark, edges) {
     mark.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
@@ -55,7 +55,7 @@ class MovableBox {
     });
   }
 
-  /** Arrows move the box, with Shift its right and lower edge; Enter lets it go, Escape puts it back. */
+  /** Handles keys: arrows move the box, with Shift its right and lower edge; Enter lets it go, Escape puts it back. */
   key(event) {
     const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (this.isFixed || !(by || event.key === "Enter" || event.key === "Escape")) return;
@@ -65,7 +65,7 @@ class MovableBox {
     else this.on.left?.([]);
   }
 
-  /** A box after these of its edges have moved; it keeps two pixels and stays in sight. */
+  /** Returns a box after a move of these edges; it keeps a size of two pixels and stays visible. */
   moved(bbox, edges, by) {
     const ends = sides(bbox);
     const step = [0, 1].map((axis) => {
@@ -91,7 +91,7 @@ class MovableBox {
     this.place();
   }
 
-  /** Pixels of the photograph for one of the screen. */
+  /** Returns the number of the photograph's pixels per screen pixel. */
   pixel() {
     return this.size[0] / (this.picture.getBoundingClientRect().width || this.size[0]);
   }
@@ -113,7 +113,7 @@ class MovableBox {
   }
 }
 
-/** Empties a picture but for the photograph. */
+/** Draws only the photograph, and then the children. */
 function drawPhotograph(picture, url, [width, height], ...children) {
   picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
   picture.replaceChildren(svg("image", { href: url, width, height, preserveAspectRatio: "none" }), ...children);

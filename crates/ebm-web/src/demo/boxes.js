@@ -1,15 +1,15 @@
-// The tab "Boxes": a photograph, its boxes, and the way of one that was moved.
+// The tab "Boxes": a photograph, its boxes, and the refinement of a moved box.
 "use strict";
 {
-  /** The time that a step of the animation takes, and all of them at most, in milliseconds. */
+  /** Time of a step of the animation, and largest time of all steps, in milliseconds. */
   const [STEP_TIME, WHOLE_TIME] = [90, 2500];
-  /** The photograph in the program: its name says where it is from, and its licence. */
+  /** Name of the photograph in the program, with its source and licence. */
   const FIRST = "photograph flickr.com/photo.gne?id=4320314557, CC BY 2.0";
   const state = { image: -1, found: [], chosen: null, url: "", heat: "", corner: "top_right", turn: 0, looks: 0 };
   const tab = at("boxes").dataset;
   const count = (key) => { tab[key] = String(1 + Number(tab[key] ?? 0)); };
 
-  /** Sends a photograph and shows what is found, unless another one was chosen before the answer. */
+  /** Sends a photograph and shows its detections, unless another one was chosen before the answer. */
   async function look(file) {
     const own = ++state.looks;
     const seen = await ask(`boxes/look?name=${encodeURIComponent(file.name)}`, file);
@@ -35,12 +35,12 @@
     if (first) choose(first);
   }
 
-  /** Leaves the numbers of a box in full, so that a program can look. */
+  /** Stores the exact numbers of a box in the page, where programs can read them. */
   function keep({ name, before, box }) {
     box.group.dataset.found = JSON.stringify({ name, before, bbox: box.bbox });
   }
 
-  /** Forgets what was known of a box that has moved. */
+  /** Discards the refinement and the density of a box that has moved. */
   function forget(one) {
     state.turn += 1;
     Object.assign(one, { path: [], density: null });
@@ -49,7 +49,7 @@
     for (const id of ["boxes-heat", "boxes-band"]) at(id).replaceChildren();
   }
 
-  /** Chooses a box: its handles, its way and its density are shown. */
+  /** Chooses a box, and shows its handles, its refinement and its density. */
   function choose(one) {
     if (one === state.chosen) return;
     state.chosen?.box.pick(false);
@@ -61,7 +61,7 @@
     else say("boxes", `${one.name}: f was not trained on this class, so its box does not climb`);
   }
 
-  /** Lets a box climb from where it is; the density of the corner that was moved is shown. */
+  /** Refines a box from its current place, and shows the density of the corner that was moved. */
   function climb(one, edges) {
     state.corner = Object.keys(CORNERS).find((name) => CORNERS[name].join() === edges.join()) ?? state.corner;
     return attempt("boxes", async () => {
@@ -81,7 +81,7 @@
     });
   }
 
-  /** Shows the way of a box, step by step. */
+  /** Shows the refinement of a box step by step. */
   async function animate(one, turn) {
     const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const pause = Math.min(STEP_TIME, WHOLE_TIME / one.path.length);
@@ -93,11 +93,11 @@
     }
   }
 
-  /** Draws f along the way, as far as it has gone. */
+  /** Draws f over the steps of a refinement up to the current one. */
   function curve(path, shown = path.length) {
     const plot = at("boxes-curve");
     if (path.length < 2) {
-      plot.replaceChildren(svg("text", { x: 180, y: 95, "text-anchor": "middle" }, "drag the chosen box, and let it climb"));
+      plot.replaceChildren(svg("text", { x: 180, y: 95, "text-anchor": "middle" }, "drag the chosen box, then let go"));
       at("boxes-climb").textContent = "";
       return;
     }
@@ -111,7 +111,7 @@
     at("boxes-climb").textContent = `${values[0].toFixed(2)} → ${values[shown - 1].toFixed(2)}`;
   }
 
-  /** The density about a box, from the server unless it is known; none where the box has moved meanwhile. */
+  /** Returns the density around a box, from the server or as stored; none if the box has moved meanwhile. */
   async function densityOf(one) {
     const { corner, image } = state;
     const { bbox } = one.box;
@@ -137,7 +137,7 @@
     count("density");
   }
 
-  /** Shows where an edge lies with probability 0.9. */
+  /** Shows the interval that contains an edge with probability 0.9. */
   async function showEdge(one, edge) {
     const density = await densityOf(one);
     if (!density || one !== state.chosen) return;
@@ -149,12 +149,12 @@
       return svg("rect", { class: "interval", x, y, width, height });
     }));
     const between = intervals.map(([from, to]) => `${from.toFixed(1)} to ${to.toFixed(1)}`).join(" or ");
-    const doubt = density.is_reliable ? "" : `; do not believe it, ${density.effective_sample_size.toFixed(0)} effective samples are too few`;
+    const doubt = density.is_reliable ? "" : `; unreliable, ${density.effective_sample_size.toFixed(0)} effective samples are too few`;
     at("boxes-edge").textContent = `${EDGES[edge]} edge of ${one.name}: ${ends[edge].toFixed(1)} px, with probability 0.9 ${between}${doubt}`;
   }
 
   takeFiles("boxes", look);
-  // The photograph that is in the program, unless one is chosen before that.
+  // Shows the photograph in the program, unless the user has chosen one already.
   attempt("boxes", async () => {
     const content = await (await fetch("photograph.jpg")).blob();
     if (state.looks === 0) await look(new File([content], FIRST));

@@ -1,4 +1,4 @@
-//! The tab "Boxes": what is found in a photograph, and the way of a box that the user has moved.
+//! The tab "Boxes": detections in a photograph, and the refinement of a box that the user has moved.
 
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use super::{Recent, Result, check_box, shade, upload};
 use crate::server::Refusal;
 
-/// A detector, and the photographs that it has seen last.
+/// A detector, and the latest photographs.
 pub(super) struct Boxes {
     detector: Detector,
     min_score: f32,
-    /// With their sizes.
+    /// Photographs with their sizes.
     known: Recent<(Scene, [usize; 2])>,
 }
 
-/// A box that is to climb.
+/// Request for the refinement of a box.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Climb {
@@ -27,7 +27,7 @@ pub(super) struct Climb {
     bbox: [f64; 4],
 }
 
-/// A box about which p(y | x) is asked for.
+/// Request for p(y | x) around a box.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct About {
@@ -47,19 +47,19 @@ enum CornerName {
     BottomRight,
 }
 
-/// Importance samples of a density.
+/// Number of importance samples of a density.
 const SAMPLES: usize = 2048;
-/// Points along each side of a corner's density.
+/// Number of points along each side of a corner's density.
 const MAP_SIZE: usize = 64;
 
 impl Boxes {
-    /// With no photograph yet; detections from `min_score` on are shown.
+    /// Creates the tab without a photograph; detections with a score of at least `min_score` are shown.
     pub fn new(detector: Detector, min_score: f32) -> Self {
         Self { detector, min_score, known: Recent::new() }
     }
 
-    /// Looks at the photograph whose file is `bytes`; its name is the query `name=`.
-    pub fn look(&self, query: &str, bytes: &[u8]) -> Result<Value> {
+    /// Detects objects in the photograph in the file `bytes`; its name is the query `name=`.
+    pub fn detect(&self, query: &str, bytes: &[u8]) -> Result<Value> {
         let start = Instant::now();
         let image = upload(query, bytes)?;
         let scene = self.detector.look(&image)?;
@@ -88,7 +88,7 @@ impl Boxes {
         }))
     }
 
-    /// Lets a box climb as the model's settings say.
+    /// Refines a box with the model's settings.
     pub fn climb(&self, asked: &Climb) -> Result<Value> {
         let start = Instant::now();
         let ascent = self.detector.ascent();
@@ -104,11 +104,11 @@ impl Boxes {
         Ok(json!({"path": path, "milliseconds": since(start)}))
     }
 
-    /// p(y | x) about a box: intervals that hold the left, top, right and bottom edge with probability 0.9, and the density
-    /// of a corner in rows, over its largest value.
+    /// Computes p(y | x) around a box: intervals that contain the left, top, right and bottom edge with probability 0.9, and
+    /// the density of a corner in rows, divided by its largest value.
     pub fn density(&self, asked: &About) -> Result<Value> {
         let given = LabelledBox { bbox: asked.bbox, label: asked.label };
-        // The same box has the same samples, whatever was asked before.
+        // A fixed seed gives the same box the same samples, independent of earlier requests.
         let mut rng = Key::new(0).split("demo").rng();
         let density = self.known.with(asked.image, |(scene, size)| {
             check_box(asked.bbox, *size)?;

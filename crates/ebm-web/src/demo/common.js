@@ -1,9 +1,9 @@
-// What the tabs of the demo share: elements, requests, messages, files, pictures of numbers.
+// Functions that the tabs of the demo share: elements, requests, messages, files, plots.
 "use strict";
 
 const at = (id) => document.getElementById(id);
 
-/** Asks the server; the token is in the page's own address. The body is JSON or a file. */
+/** Sends a request to the server; the page's own address contains the token. The body is JSON or a file. */
 async function ask(path, body) {
   let response;
   try {
@@ -16,13 +16,13 @@ async function ask(path, body) {
   return answer;
 }
 
-/** Says something below the picture of a tab. */
+/** Shows a message below the picture of a tab. */
 function say(tab, text, isError = false) {
   at(`${tab}-status`).textContent = text;
   at(`${tab}-status`).classList.toggle("error", isError);
 }
 
-/** Runs what the user has asked for, and says why where it fails. */
+/** Runs an action of the user, and shows the reason if it fails. */
 async function attempt(tab, work) {
   try {
     await work();
@@ -31,7 +31,7 @@ async function attempt(tab, work) {
   }
 }
 
-/** Gives a tab the file that is chosen, or dropped while the tab is shown. */
+/** Passes a file to a tab when it is chosen, or dropped while the tab is shown. */
 function takeFiles(tab, take) {
   const given = (file) => file && attempt(tab, () => {
     if (file.size > 16 * 2 ** 20) throw new Error(`${file.name} has more than 16 MiB; choose a smaller one`);
@@ -60,7 +60,7 @@ for (const tab of document.querySelectorAll("[role=tab]")) {
   });
 }
 
-/** Lists a density's numbers as they are read, and keeps them in full as data of the list. */
+/** Lists a density's numbers rounded, and stores them in full as data of the list. */
 function tell(id, { p, truth, ...numbers }, digits) {
   const read = (value) => value.toFixed(digits);
   const entries = ["prediction", "mean", "median"].filter((key) => key in numbers).map((key) => [key, read(numbers[key])]);
@@ -74,7 +74,7 @@ function tell(id, { p, truth, ...numbers }, digits) {
   })));
 }
 
-/** Empties a plot and draws its axes from the first to the last value; what follows is drawn with the scales of the frame. */
+/** Empties a plot and draws its axes from the first to the last value; returns the frame with its scales. */
 function axes(plot, across, up, name) {
   const { width, height } = plot.viewBox.baseVal;
   const [left, right, top, bottom] = [42, width - 10, 10, height - 30];
@@ -91,19 +91,19 @@ function axes(plot, across, up, name) {
   return { x, y, left, right, top, bottom };
 }
 
-/** The path through these points, as SVG writes it. */
+/** Returns the SVG path through these points. */
 function line(frame, xs, ys) {
   return xs.map((x, i) => `${i ? "L" : "M"}${frame.x(x).toFixed(2)} ${frame.y(ys[i]).toFixed(2)}`).join("");
 }
 
-/** From the least to the largest of these, a little widened. */
+/** Returns the range of these values, with a margin. */
 function reach(values) {
   const [least, most] = bounds(values);
   const room = (most - least || Math.abs(most) || 1) * 0.06;
   return [least - room, most + room];
 }
 
-/** Draws a density with the region of 90 %, and the truth where it is known. */
+/** Draws a density with its 90 % region, and the true density if it is known. */
 function drawDensity(id, { first, step, p, truth, region_90: regions }, name) {
   const ys = p.map((_, i) => first + i * step);
   const frame = axes(at(id), [ys[0], ys[ys.length - 1]], [0, 1.05 * Math.max(...p, ...(truth ?? []))], name);
@@ -118,10 +118,10 @@ function drawDensity(id, { first, step, p, truth, region_90: regions }, name) {
   return frame;
 }
 
-/** Violet, magenta, orange, pale yellow: dark to bright for every eye. */
+/** Violet, magenta, orange, pale yellow: a dark to bright scale that colour-blind people can read. */
 const RAMP = [[59, 15, 112], [183, 55, 121], [252, 137, 97], [252, 253, 191]];
 
-/** The address of a picture of values from 0 to 1, in rows. */
+/** Returns the URL of a picture of values from 0 to 1, in rows. */
 async function heat(columns, values, opacity) {
   const canvas = new OffscreenCanvas(columns, values.length / columns);
   const context = canvas.getContext("2d");
@@ -136,7 +136,7 @@ async function heat(columns, values, opacity) {
   return URL.createObjectURL(await canvas.convertToBlob());
 }
 
-/** Does the newest of what is asked for, one thing after the other. */
+/** Returns a function that runs `work` on one request at a time and skips all waiting requests but the latest. */
 function newest(work) {
   let waiting = [];
   let going = null;

@@ -1,6 +1,6 @@
-//! The page on which boxes climb f, a density learns, and a face has an age.
+//! The page of `ebm demo`, which refines boxes, trains a density and estimates ages.
 //!
-//! [`Models`] is a site of [`crate::server`]; each tab of the page is a module here and a script beside it.
+//! [`Models`] is a site of [`crate::server`]; each tab of the page has a module here and a script beside it.
 
 mod ages;
 mod boxes;
@@ -27,10 +27,10 @@ use self::toy::Toy;
 use crate::page::{CHART, Document, PAGE};
 use crate::server::{Answer, BODY_BYTES, Call, Refusal, Site, bytes, html};
 
-/// A result of a request.
+/// The result of a request.
 type Result<T, E = Refusal> = std::result::Result<T, E>;
 
-/// The scripts of the page in their order.
+/// Scripts of the page in their order.
 const SCRIPTS: [&str; 7] = [
     PAGE,
     CHART,
@@ -42,7 +42,7 @@ const SCRIPTS: [&str; 7] = [
 ];
 const PHOTOGRAPH: &[u8] = include_bytes!("../../embedded/photograph.jpg");
 
-/// The models behind the page.
+/// Models behind the page.
 pub struct Models {
     boxes: Boxes,
     toy: Toy,
@@ -50,8 +50,8 @@ pub struct Models {
 }
 
 impl Models {
-    /// A page for a detector, whose detections from `min_score` on are shown, the settings of the toy, and an estimator of
-    /// ages.
+    /// Creates the page for a detector, whose detections with a score of at least `min_score` are shown, the settings of the
+    /// toy experiment, and an estimator of ages.
     pub fn new(detector: Detector, min_score: f32, toy: Experiment, ages: AgeEstimator) -> Self {
         Self { boxes: Boxes::new(detector, min_score), toy: Toy::new(toy), ages: Ages::new(ages) }
     }
@@ -65,7 +65,7 @@ impl Site for Models {
             ("photograph.jpg", false) => {
                 return Some(Ok(bytes(StatusCode::OK, "image/jpeg", PHOTOGRAPH.into())));
             }
-            ("boxes/look", true) => boxes.look(query, body),
+            ("boxes/look", true) => boxes.detect(query, body),
             ("boxes/climb", true) => asked(body).and_then(|asked| boxes.climb(&asked)),
             ("boxes/density", true) => asked(body).and_then(|asked| boxes.density(&asked)),
             ("toy/model", true) => Ok(toy.model()),
@@ -73,7 +73,7 @@ impl Site for Models {
             ("toy/train", true) => asked(body).and_then(|asked| toy.train(&asked)),
             ("toy/add", true) => asked(body).and_then(|asked| toy.add(&asked)),
             ("toy/curve", true) => asked(body).and_then(|asked| toy.curve(&asked)),
-            ("ages/look", true) => ages.look(query, body),
+            ("ages/look", true) => ages.load(query, body),
             ("ages/estimate", true) => asked(body).and_then(|asked| ages.estimate(&asked)),
             _ => return None,
         };
@@ -86,13 +86,13 @@ fn page() -> String {
     Document { title: "ebm demo", is_served: true, style, body, charts: None, scripts: &SCRIPTS }.render()
 }
 
-/// A request's JSON.
+/// Parses a request's JSON.
 fn asked<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body)
         .map_err(|error| Refusal::bad(format!("the request is not understood: {error}")))
 }
 
-/// The photograph whose file is `bytes`; its name is the query `name=`.
+/// Decodes the photograph in the file `bytes`; its name is the query `name=`.
 fn upload(query: &str, bytes: &[u8]) -> Result<Image> {
     let name = query.split('&').find_map(|part| part.strip_prefix("name=")).unwrap_or("the%20photograph");
     let name = percent_decode_str(name).decode_utf8_lossy();
@@ -101,7 +101,7 @@ fn upload(query: &str, bytes: &[u8]) -> Result<Image> {
     Ok(decode_upright(bytes, Path::new(&*name), &limits)?)
 }
 
-/// Refuses a box that is none, or lies beside its photograph.
+/// Checks that a box is valid and not outside of its photograph.
 fn check_box(bbox: [f64; 4], size: [usize; 2]) -> Result<()> {
     let [x, y, width, height] = bbox;
     let [columns, rows] = size.map(|side| side as f64);
@@ -112,7 +112,7 @@ fn check_box(bbox: [f64; 4], size: [usize; 2]) -> Result<()> {
     Ok(())
 }
 
-/// p(y | x) of a number, as the page draws it. Two modes count if log p falls by `prominence` nats between them.
+/// Returns p(y | x) of a number for the page. Two modes count if log p falls by `prominence` nats between them.
 fn density(density: &GridDensity, prominence: f64) -> Result<Value> {
     let grid = density.grid();
     Ok(json!({
@@ -126,12 +126,12 @@ fn density(density: &GridDensity, prominence: f64) -> Result<Value> {
     }))
 }
 
-/// A density's value from 0 to 1 in thousandths, which is more than colours tell.
+/// Rounds a density's value from 0 to 1 to thousandths, finer than colours show.
 fn shade(p: f64) -> f64 {
     (p * 1000.0).round() / 1000.0
 }
 
-/// The four newest of a kind, each with its number.
+/// The four latest values, each with its number.
 struct Recent<T>(Mutex<VecDeque<(u64, T)>>);
 
 impl<T> Recent<T> {
@@ -139,7 +139,7 @@ impl<T> Recent<T> {
         Self(Mutex::default())
     }
 
-    /// Keeps one, and tells its number.
+    /// Keeps a value, and returns its number.
     fn add(&self, one: T) -> u64 {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let number = kept.front().map_or(0, |(number, _)| number + 1);
@@ -148,11 +148,11 @@ impl<T> Recent<T> {
         number
     }
 
-    /// Asks the one of this number.
+    /// Calls `ask` with the value of this number.
     fn with<A>(&self, number: u64, ask: impl FnOnce(&mut T) -> Result<A>) -> Result<A> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.iter_mut().find(|(known, _)| *known == number);
-        let said = "this is no longer known to the server; begin again";
+        let said = "the server no longer has this photograph or training; begin again";
         let (_, found) = found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, said))?;
         ask(found)
     }

@@ -1,18 +1,18 @@
-// The tab "Toy": the problem of Figure 2, which a density learns while one watches.
+// The tab "Toy": a density that learns the problem of Figure 2 step by step.
 "use strict";
 {
-  /** The choice of no problem. */
+  /** Option for the user's own points without a problem. */
   const OWN = "own";
   const state = { model: null, training: -1, points: [[], []], added: [], x: -1.5, isTraining: false, url: "", frame: null, losses: [], turn: 0 };
 
   async function load() {
     state.model = await ask("toy/model", null);
     const options = state.model.problems.map((one) => new Option(one.title, one.problem));
-    at("toy-problem").replaceChildren(...options, new Option("my own points alone", OWN));
+    at("toy-problem").replaceChildren(...options, new Option("my own points only", OWN));
     await fill();
   }
 
-  /** Offers the methods that the chosen problem has settings for; the energy model of the paper is chosen first. */
+  /** Offers the methods of the chosen problem; the paper's energy model is the default. */
   async function fill() {
     const { problems, methods } = state.model;
     const [problem, method] = [at("toy-problem"), at("toy-method")];
@@ -23,9 +23,9 @@
     await begin();
   }
 
-  /** Begins with a network before its first step. */
+  /** Begins a training before its first step. */
   async function begin() {
-    // What was chosen before this may answer later.
+    // An earlier request may be answered later.
     const turn = ++state.turn;
     Object.assign(state, { isTraining: false, training: -1 });
     const problem = at("toy-problem").value;
@@ -33,17 +33,17 @@
       state.points = [[], []];
       for (const id of ["toy-curve", "toy-numbers"]) at(id).replaceChildren();
       await draw(null);
-      say("toy", "add points: click into the map");
+      say("toy", "click on the map to add points");
       return;
     }
     const begun = await ask("toy/begin", { problem: problem === OWN ? null : problem, method: at("toy-method").value, added: state.added });
     if (turn !== state.turn) return;
     Object.assign(state, { training: begun.training, points: [begun.x, begun.y] });
-    say("toy", `${begun.x.length} points, an untrained network; Train lets it learn`);
+    say("toy", `${begun.x.length} points, an untrained network; click Train to train it`);
     await show(begun.state);
   }
 
-  /** Trains for as many epochs as the settings say, after those that are over, or until somebody stops it. */
+  /** Trains for the number of epochs in the settings, beyond the finished ones, or until the user pauses. */
   async function train() {
     const { training, losses, model: { epochs } } = state;
     if (training < 0) return;
@@ -64,7 +64,7 @@
     }
   }
 
-  /** Adds a point to what is learnt from. */
+  /** Adds a training point. */
   async function add([x, y]) {
     if (!state.frame || Math.abs(x) > 3 || Math.abs(y) > 3) return;
     state.added.push([x, y]);
@@ -81,7 +81,7 @@
     say("toy", `${points} points, ${state.added.length} of your own`);
   }
 
-  /** The place of the pointer on the map. */
+  /** Returns x and y under the pointer on the map. */
   function place(event) {
     const box = at("toy-map").getBoundingClientRect();
     const { width, height } = at("toy-map").viewBox.baseVal;
@@ -99,7 +99,7 @@
     await curveAt(state.x);
   }
 
-  /** Draws the map with all that is on it. */
+  /** Draws the map, its axes and its points. */
   async function draw(map) {
     const { turn } = state;
     const url = map ? await heat(map.columns, upright(map), () => 1) : "";
@@ -117,7 +117,7 @@
     drawX();
   }
 
-  /** The rows from the highest y on, and what is rare brighter than it is. */
+  /** Returns the rows from the highest y down; square roots make small values visible. */
   function upright({ columns, rows, p }) {
     return Array.from({ length: rows }, (_, row) => p.slice((rows - 1 - row) * columns, (rows - row) * columns)).flat().map(Math.sqrt);
   }

@@ -1,4 +1,4 @@
-//! The tab "Toy": the problem of Figure 2, on which a density learns while one watches.
+//! The tab "Toy": a density that learns the problem of Figure 2 step by step.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use super::{Recent, Result, density, shade};
 use crate::server::Refusal;
 
-/// The settings of Figure 2, and the trainings that go on.
+/// The settings of Figure 2, and the latest trainings.
 pub(super) struct Toy {
     experiment: Experiment,
     known: Recent<Live>,
 }
 
-/// A training that goes on while the page asks it to.
+/// A training that continues with each request.
 struct Live {
     problem: Option<Problem>,
     truth: Option<Truth>,
@@ -27,27 +27,27 @@ struct Live {
     added: usize,
 }
 
-/// A training that is to begin.
+/// Request for a new training.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Begin {
-    /// None: the points that are added alone.
+    /// Problem whose points are used; none for the added points alone.
     problem: Option<Problem>,
     method: String,
-    /// Pairs of x and y.
+    /// Added points (x, y).
     added: Vec<[f32; 2]>,
 }
 
-/// How far a training is to go.
+/// Request for the continuation of a training.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Train {
     training: u64,
-    /// Epochs since the beginning.
+    /// Number of epochs since the beginning after which to stop.
     epochs: usize,
 }
 
-/// A point that is trained on from now on.
+/// Request for another training point.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Add {
@@ -56,7 +56,7 @@ pub(super) struct Add {
     y: f32,
 }
 
-/// An x at which p(y | x) is asked for.
+/// Request for p(y | x) at one x.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct At {
@@ -64,29 +64,29 @@ pub(super) struct At {
     x: f64,
 }
 
-/// Points that are added at most.
+/// Largest number of added points.
 const ADDED: usize = 2000;
-/// Epochs of a training at most.
+/// Largest number of epochs of a training.
 const EPOCHS: usize = 1000;
-/// How long a request trains, but for the step that it is in.
+/// Time for which a request trains; the current step is finished.
 const SLICE: Duration = Duration::from_millis(120);
-/// Points of the map along x and y.
+/// Number of points of the map along x and y.
 const COLUMNS: usize = 97;
 const ROWS: usize = 145;
-/// Points of a curve.
+/// Number of points of a curve.
 const POINTS: usize = 513;
-/// Points of each axis for the divergence, as a reproduction in small has.
+/// Number of points of each axis for the divergence, as in a small reproduction.
 const KL_GRID: usize = 64;
-/// How far, in nats, log p falls between two modes that count.
+/// Drop of log p between two modes, in nats, from which on both count.
 const PROMINENCE: f64 = 0.3;
 
 impl Toy {
-    /// With no training yet.
+    /// Creates the tab without a training.
     pub fn new(experiment: Experiment) -> Self {
         Self { experiment, known: Recent::new() }
     }
 
-    /// The problems with their methods by name, and the methods for points of one's own alone.
+    /// Returns the problems with the names of their methods, and the methods for the user's own points alone.
     pub fn model(&self) -> Value {
         let problems: Vec<Value> = Problem::ALL
             .iter()
@@ -117,7 +117,7 @@ impl Toy {
         if points.x.is_empty() {
             return Err(Refusal::bad("there is nothing to learn from yet; add points"));
         }
-        // Points of one's own alone have a place in the tree of seeds too.
+        // The user's own points alone have their own branch of seeds.
         let name = asked.problem.map_or("data", Problem::name);
         let key = Key::new(0).split("toy").split(name).split(&method.name);
         let Points { x, y } = points.clone();
@@ -131,7 +131,7 @@ impl Toy {
         Ok(json!({"training": self.known.add(live), "x": x, "y": y, "state": state}))
     }
 
-    /// Trains for a while.
+    /// Continues a training for a short time.
     pub fn train(&self, asked: &Train) -> Result<Value> {
         let start = Instant::now();
         if asked.epochs > EPOCHS {
@@ -143,7 +143,7 @@ impl Toy {
         })
     }
 
-    /// Adds a point to what a training learns from.
+    /// Adds a training point.
     pub fn add(&self, asked: &Add) -> Result<Value> {
         check_point([asked.x, asked.y])?;
         self.known.with(asked.training, |live| {
@@ -154,7 +154,7 @@ impl Toy {
         })
     }
 
-    /// p(y | x) at one x, and the density that the points were drawn from.
+    /// Returns p(y | x) at one x, and the true density of the problem.
     pub fn curve(&self, asked: &At) -> Result<Value> {
         check_point([asked.x as f32, 0.0])?;
         self.known.with(asked.training, |live| {
@@ -172,8 +172,8 @@ impl Toy {
 }
 
 impl Live {
-    /// The mean loss of each epoch that is over, p(y | x) over its largest value in rows of y, each with all x, and KL(truth
-    /// ‖ model) in nats.
+    /// Returns the mean loss of each finished epoch, p(y | x) divided by its largest value as rows of y over all x, and
+    /// KL(truth ‖ model) in nats.
     fn state(&self) -> Result<Value> {
         let trained = self.course.trained();
         let grid = Grid::new(RANGE[0], RANGE[1], ROWS)?;
@@ -199,7 +199,7 @@ fn check_count(added: usize) -> Result<()> {
     (added <= ADDED).then_some(()).ok_or_else(refused)
 }
 
-/// Refuses a point beside the plane that densities are normalised on.
+/// Checks that a point is in the range in which densities are normalised.
 fn check_point(point: [f32; 2]) -> Result<()> {
     let [least, greatest] = RANGE;
     let is_inside = point.iter().all(|value| (least..=greatest).contains(&f64::from(*value)));

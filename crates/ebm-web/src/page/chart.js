@@ -1,13 +1,13 @@
-// Curves: every chart of a page shares the range of steps, the smoothing, the scale of y and which names are shown. A drag
-// chooses a range, a double click all of it. The data are {names, charts: [{title, curves: [{of, x, y, low, high}]}]}: `of` is
-// the index of a name; y is null where there is no value; low and high are the bounds of points that stand for several steps.
+// Curves: all charts of a page share the range of steps, the smoothing, the scale of y and the visible names. A drag
+// selects a range, a double click shows all steps. The data are {names, charts: [{title, curves: [{of, x, y, low, high}]}]}:
+// `of` is the index of a name; y is null for a missing value; low and high bound the values that a point is the mean of.
 "use strict";
 
 const SIZE = { width: 640, height: 300, left: 66, right: 12, top: 10, bottom: 40 };
 const PLOT = { width: SIZE.width - SIZE.left - SIZE.right, height: SIZE.height - SIZE.top - SIZE.bottom };
 const COLOURS = 8;
 const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
-/** A curve of at most so many points has its points marked. */
+/** Largest number of points of a curve whose points are marked. */
 const MARKED = 40;
 
 function svg(name, attributes, ...children) {
@@ -22,7 +22,7 @@ function brief(value) {
   return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2).replace(/\.?0+e/, "e") : String(Number(value.toPrecision(5)));
 }
 
-/** Round numbers between two, about `count` of them. */
+/** Returns about `count` round numbers between two values. */
 function ticks(from, to, count) {
   const rough = (to - from) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -32,13 +32,13 @@ function ticks(from, to, count) {
   return found;
 }
 
-/** The attributes by which the curves of a name are known. */
-function look(of, kind) {
+/** Returns the attributes that distinguish the curves of a name. */
+function lineAttributes(of, kind) {
   const dash = DASHES[Math.floor(of / COLOURS) % DASHES.length];
   return { class: `${kind} series-${of % COLOURS}`, ...(dash && kind === "curve" ? { "stroke-dasharray": dash } : {}) };
 }
 
-/** A running mean in which each earlier value counts `weight` times as much as the one after it. */
+/** Computes a running mean in which each earlier value counts `weight` times as much as the one after it. */
 function smoothed(points, weight) {
   let [sum, norm] = [0, 0];
   return points.map((point) => {
@@ -53,7 +53,7 @@ function bounds(values) {
   return [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
 }
 
-/** The shared state, which survives a reload of the page in the same tab; a page from a disk may not be allowed to remember. */
+/** The shared state. It survives a reload of the page in the same tab, unless the browser forbids a file to store it. */
 class View {
   constructor({ names, charts }) {
     const [least, greatest] = bounds(charts.flatMap(({ curves }) => curves.flatMap(({ x }) => [x[0], x[x.length - 1]])));
@@ -63,7 +63,7 @@ class View {
     this.kept = { range: null, smoothing: 0, log: false, hidden: [] };
     try {
       Object.assign(this.kept, JSON.parse(sessionStorage.getItem(this.key)));
-    } catch { /* Nothing was kept. */ }
+    } catch { /* No state was stored. */ }
   }
 
   get shown() {
@@ -73,11 +73,11 @@ class View {
   keep() {
     try {
       sessionStorage.setItem(this.key, JSON.stringify(this.kept));
-    } catch { /* Nothing is kept. */ }
+    } catch { /* The state cannot be stored. */ }
   }
 }
 
-/** One chart in its figure; `changed` is called after a change of the view. */
+/** One chart in its figure; `changed` is called to change the view. */
 class Plot {
   constructor(figure, { title, curves }, view, changed) {
     this.view = view;
@@ -105,7 +105,7 @@ class Plot {
     this.root.addEventListener("dblclick", () => changed({ range: null }));
   }
 
-  /** The step under a pointer. */
+  /** Returns the step under the pointer. */
   at(event) {
     const box = this.root.getBoundingClientRect();
     const share = ((event.clientX - box.left) / box.width * SIZE.width - SIZE.left) / PLOT.width;
@@ -113,13 +113,13 @@ class Plot {
     return from + Math.min(1, Math.max(0, share)) * (to - from);
   }
 
-  /** Where a step is. */
+  /** Returns the position of a step. */
   place(x) {
     const [from, to] = this.view.shown;
     return SIZE.left + (x - from) / (to - from) * PLOT.width;
   }
 
-  /** Says the values nearest to a step, and marks what a drag would choose. */
+  /** Shows the values nearest to a step, and marks the range of the current drag. */
   point(x) {
     const [start, place] = [this.place(this.drag ?? x), this.place(x)];
     this.overlay.replaceChildren(
@@ -136,7 +136,7 @@ class Plot {
   draw() {
     const { names, kept: { log, smoothing, hidden }, shown: [from, to] } = this.view;
     this.lines = this.curves.filter(({ of }) => !hidden.includes(names[of])).map(({ of, points }) => {
-      // One point beyond either side goes with what is seen.
+      // One more point on either side continues the line to the border.
       const isSeen = (_, i) => (points[i + 1] ?? points[i]).x >= from && (points[i - 1] ?? points[i]).x <= to;
       const isSmooth = smoothing > 0 && points.length > MARKED;
       return { of, raw: points.filter(isSeen), smooth: isSmooth ? smoothed(points, smoothing).filter(isSeen) : null };
@@ -153,7 +153,7 @@ class Plot {
     this.overlay.replaceChildren();
     this.root.replaceChildren(
       svg("clipPath", { id: this.clip }, svg("rect", frame)),
-      // Something to drag on where there is no line.
+      // Receives the pointer where there is no line.
       svg("rect", { ...frame, fill: "transparent" }),
       ...ticks(bottom, top, 5).flatMap((tick) => {
         const text = brief(log ? 10 ** tick : Math.abs(tick) < (top - bottom) * 1e-9 ? 0 : tick);
@@ -185,17 +185,17 @@ class Plot {
     const wide = raw.filter(({ low, high }) => high > low && Number.isFinite(height(low)));
     if (!smooth && wide.length > 0) {
       const border = [...wide.map(({ x, high }) => place(x, high)), ...wide.map(({ x, low }) => place(x, low)).reverse()];
-      into.append(svg("path", { ...look(of, "band"), d: `M${border.join("L")}Z` }));
+      into.append(svg("path", { ...lineAttributes(of, "band"), d: `M${border.join("L")}Z` }));
     }
-    if (smooth) into.append(svg("path", { ...look(of, "raw"), d: path(raw) }));
-    into.append(svg("path", { ...look(of, "curve"), d: path(smooth ?? raw) }));
+    if (smooth) into.append(svg("path", { ...lineAttributes(of, "raw"), d: path(raw) }));
+    into.append(svg("path", { ...lineAttributes(of, "curve"), d: path(smooth ?? raw) }));
     for (const { x, y } of raw.length <= MARKED ? raw : []) {
-      if (Number.isFinite(height(y))) into.append(svg("circle", { ...look(of, "dot"), cx: this.place(x), cy: height(y), r: 2.5 }));
+      if (Number.isFinite(height(y))) into.append(svg("circle", { ...lineAttributes(of, "dot"), cx: this.place(x), cy: height(y), r: 2.5 }));
     }
   }
 }
 
-/** The choice of names, with a sample of each line. */
+/** Fills the list of names with check boxes and samples of the lines. */
 function legend(view, changed) {
   document.querySelector(".legend").append(...view.names.map((name, of) => {
     const box = document.createElement("input");
@@ -204,7 +204,7 @@ function legend(view, changed) {
       const others = view.kept.hidden.filter((other) => other !== name);
       changed({ hidden: box.checked ? others : [...others, name] });
     });
-    const sample = svg("svg", { width: 34, height: 10, "aria-hidden": "true" }, svg("line", { ...look(of, "curve"), x1: 0, x2: 34, y1: 5, y2: 5 }));
+    const sample = svg("svg", { width: 34, height: 10, "aria-hidden": "true" }, svg("line", { ...lineAttributes(of, "curve"), x1: 0, x2: 34, y1: 5, y2: 5 }));
     const [item, label] = [document.createElement("li"), document.createElement("label")];
     label.append(box, sample, name);
     item.append(label);

@@ -1,45 +1,45 @@
-//! A page of HTML as one file: style, scripts, data and pictures are in it, and its policy lets nothing else run.
+//! A page of HTML as a single file with its style, scripts, data and pictures; its policy lets nothing else run.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// The style of every page.
+/// Style of every page.
 const STYLE: &str = include_str!("style.css");
-/// The script of every page. It records errors, sorts tables and loads the page anew.
+/// Script of every page, which records errors, sorts tables and reloads the page.
 pub(crate) const PAGE: &str = include_str!("page.js");
-/// The script that draws curves; [`PAGE`] runs before it.
+/// Script that draws curves; [`PAGE`] must run before it.
 pub(crate) const CHART: &str = include_str!("chart.js");
 
-/// Stands within the first kilobyte of every page, by which a program knows a file that it may replace.
+/// Mark within the first kilobyte of every page, by which a program recognises a file that it may replace.
 pub const GENERATOR: &str = "<meta name=\"generator\" content=\"ebm\">";
 
-/// A page. The title is escaped here; everything else is taken as it is.
+/// Contents of a page. Only the title is escaped here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Document<'a> {
-    /// The title as plain text.
+    /// Title as plain text.
     pub title: &'a str,
-    /// Whether the page may ask the server that it came from; a file may ask for nothing.
+    /// Whether the page may send requests to the server that it came from; a page from a file may not.
     pub is_served: bool,
-    /// CSS beside the style of every page.
+    /// CSS in addition to the style of every page.
     pub style: &'a str,
-    /// HTML without scripts, styles and handlers of events, which the policy would stop.
+    /// HTML without scripts, styles and event handlers, which the policy would block.
     pub body: &'a str,
-    /// The data that the script of charts draws.
+    /// Data for the script of charts.
     pub charts: Option<&'a Value>,
-    /// Scripts in the order in which they run, once the body is there.
+    /// Scripts in their order; they run after the body is loaded.
     pub scripts: &'a [&'a str],
 }
 
 impl Document<'_> {
-    /// The file's text.
+    /// Returns the page as the text of an HTML file.
     pub fn render(&self) -> String {
         let (title, body) = (escape(self.title), self.body);
         let style = format!("{STYLE}\n{}", self.style);
         let policy = self.policy(&style);
         let data = self.charts.map_or(String::new(), |charts| {
-            // In JSON `<` occurs in texts alone, where this is another way to write it.
+            // In JSON, `<` occurs only in strings, where `\u003c` is equivalent.
             let json = charts.to_string().replace('<', "\\u003c");
             format!("<script type=\"application/json\" id=\"charts\">{json}</script>\n")
         });
@@ -55,7 +55,7 @@ impl Document<'_> {
         )
     }
 
-    /// Names the style and the scripts by their hashes, so that nothing in the body runs.
+    /// Returns the policy: it allows the style and the scripts by their hashes, so that nothing in the body runs.
     fn policy(&self, style: &str) -> String {
         let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
         let scripts: Vec<String> = self.scripts.iter().map(|script| hash(script)).collect();
@@ -69,8 +69,8 @@ impl Document<'_> {
     }
 }
 
-/// `text` as it may stand in an element or, between double quotes, in an attribute. Control characters become the
-/// sign for what cannot be shown.
+/// Escapes `text` for an element or, between double quotes, for an attribute. Control characters become the
+/// replacement character U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -88,7 +88,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Bytes of the media type `kind`, such as `image/png`, as the address of a picture.
+/// Returns bytes of the media type `kind`, such as `image/png`, as a data URI.
 pub(crate) fn data_uri(kind: &str, bytes: &[u8]) -> String {
     format!("data:{kind};base64,{}", STANDARD.encode(bytes))
 }

@@ -1,8 +1,8 @@
-// The script of every page: it records errors, sorts tables and loads the page anew. Plain functions, shared by the scripts
-// that follow it.
+// The script of every page: it records errors, sorts tables and reloads the page. Later scripts use its functions, which
+// are global.
 "use strict";
 
-/** What went wrong so far stands in an attribute of the root element, so that a program can look. */
+/** Records an error in an attribute of the root element, where programs can read it. */
 function recordError(message) {
   const { dataset } = document.documentElement;
   dataset.errors = [dataset.errors, message].filter(Boolean).join("; ");
@@ -12,16 +12,16 @@ window.addEventListener("error", (event) => recordError(event.message));
 window.addEventListener("unhandledrejection", (event) => recordError(String(event.reason)));
 document.addEventListener("securitypolicyviolation", (event) => recordError(`refused: ${event.violatedDirective}`));
 
-/** A number and perhaps what follows it: a spread, a unit. */
+/** Matches a number, optionally followed by a spread or a unit. */
 const NUMBER = /^[+−-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?($|\s|%)/i;
 
-/** The number that a cell states or begins with; NaN where there is none. */
+/** Returns the number that a cell holds or begins with; NaN without one. */
 function numberOf(cell) {
   const text = cell?.dataset.value ?? (cell?.textContent ?? "").trim();
   return NUMBER.test(text) ? Number.parseFloat(text.replace("−", "-")) : Number.NaN;
 }
 
-/** Whether a column holds numbers, or nothing in their place. */
+/** Returns whether a column holds only numbers and empty cells. */
 function isNumeric(rows, column) {
   const cells = rows.map((row) => row.cells[column]);
   const isEmpty = (cell) => /^[–-]?$/.test((cell?.textContent ?? "").trim());
@@ -29,7 +29,7 @@ function isNumeric(rows, column) {
   return cells.some(isNumber) && cells.every((cell) => isEmpty(cell) || isNumber(cell));
 }
 
-/** `sign` is 1 for ascending; what is no number comes last, whatever the order. */
+/** Sorts rows by a column; `sign` is 1 for ascending and -1 for descending. Cells without a number always come last. */
 function sortTable(body, column, sign) {
   const numeric = isNumeric([...body.rows], column);
   const rows = Array.from(body.rows, (row) => {
@@ -44,7 +44,7 @@ function sortTable(body, column, sign) {
   body.append(...rows.map(({ row }) => row));
 }
 
-/** Columns of numbers are aligned to the right. A click on a column's name sorts by it, a second one the other way round. */
+/** Aligns columns of numbers to the right. A click on a column's name sorts by it, a second click reverses the order. */
 function sortableTables() {
   for (const table of document.querySelectorAll("table")) {
     if (!table.tHead || !table.tBodies[0]) continue;
@@ -66,7 +66,7 @@ function sortableTables() {
   }
 }
 
-/** A page of something that goes on asks for itself, as long as its server answers. */
+/** Reloads the page of a running training periodically, as long as its server answers. */
 function reloading() {
   const notice = document.querySelector("[data-reload]");
   if (!notice) return;
@@ -75,7 +75,7 @@ function reloading() {
       await fetch("alive", { cache: "no-store" });
       location.reload();
     } catch {
-      notice.textContent = "What this page shows is over; this is how it was last.";
+      notice.textContent = "The server has stopped; this is the last state of the page.";
     }
   }, 1000 * Number(notice.dataset.reload));
 }

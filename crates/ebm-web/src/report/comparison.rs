@@ -1,27 +1,27 @@
-//! In what settings or environments differ.
+//! Differences between settings or environments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The values of one file, or of several that say the same.
+/// The values of one file, or of several files with equal values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// Whose they are.
+    /// Names of the files' trainings or runs.
     pub names: Vec<String>,
-    /// By dotted key.
+    /// Values by dotted key.
     pub values: BTreeMap<String, String>,
 }
 
-/// Several sources side by side; those that say the same are one.
+/// Several sources side by side; sources with equal values are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
-    /// What is compared.
+    /// Sources to compare.
     pub sources: Vec<Source>,
 }
 
 impl Source {
-    /// Names every value of `value` by its dotted key. Tables of a list are named by their `key` or `name`.
+    /// Collects every value of `value` by its dotted key. Tables in a list are named by their `key` or `name`.
     pub fn new(name: &str, value: &Value) -> Self {
         let mut found = BTreeMap::new();
         flatten("", value, &mut found);
@@ -31,7 +31,7 @@ impl Source {
 }
 
 impl Comparison {
-    /// Compares sources.
+    /// Merges equal sources.
     pub fn new(sources: impl IntoIterator<Item = Source>) -> Self {
         let mut grouped: Vec<Source> = Vec::new();
         for source in sources {
@@ -43,18 +43,18 @@ impl Comparison {
         Self { sources: grouped }
     }
 
-    /// Every key of any source.
+    /// Returns every key of any source.
     pub fn keys(&self) -> BTreeSet<&str> {
         self.sources.iter().flat_map(|source| source.values.keys().map(String::as_str)).collect()
     }
 
-    /// The keys that every source has.
+    /// Returns the keys that every source has.
     pub fn shared(&self) -> BTreeSet<&str> {
         let is_shared = |key: &&str| self.sources.iter().all(|source| source.values.contains_key(*key));
         self.keys().into_iter().filter(is_shared).collect()
     }
 
-    /// The keys that every source has, and not all with the same value.
+    /// Returns the keys that every source has with different values.
     pub fn differing(&self) -> BTreeSet<&str> {
         let differs = |key: &&str| {
             self.sources.windows(2).any(|pair| pair[0].values.get(*key) != pair[1].values.get(*key))
@@ -63,7 +63,7 @@ impl Comparison {
     }
 }
 
-/// Puts every value below `value` into `found`, the dotted key of which is `key`.
+/// Collects every value below `value`, which has the dotted key `key`, in `found`.
 pub(super) fn flatten<'a>(key: &str, value: &'a Value, found: &mut BTreeMap<String, &'a Value>) {
     let below = |part: &str| if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") };
     match value {
@@ -86,7 +86,7 @@ pub(super) fn flatten<'a>(key: &str, value: &'a Value, found: &mut BTreeMap<Stri
     }
 }
 
-/// A value in a cell.
+/// Formats a value for a cell.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -9,33 +9,33 @@ use serde_json::{Value, json};
 
 use super::log::Log;
 
-/// A quantity of a training over its steps, which ascend.
+/// Values of a quantity of a training, with ascending steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Series(pub Vec<Entry>);
 
-/// One value of a series; NaN where it was not finite.
+/// One value of a series; NaN if it was not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Entry {
     pub step: f64,
     pub value: f64,
 }
 
-/// A training's curves.
+/// Curves of a training.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Training {
-    /// Its folder, relative to the run's; empty where it is the run's.
+    /// Folder of the training, relative to the run's; empty for the run's own folder.
     pub name: String,
-    /// The series of `metrics.jsonl` by name, and [`VALIDATION`].
+    /// Series of `metrics.jsonl` by name, and [`VALIDATION`].
     pub series: BTreeMap<String, Series>,
-    /// Lines that could not be read, and what is odd.
+    /// Notes about unreadable lines and unusual values.
     pub notes: Vec<String>,
 }
 
-/// The series of the validations, whatever they measure.
+/// Name of the series of the validations.
 pub(super) const VALIDATION: &str = "validation";
 
 impl Training {
-    /// The curves that `folder` holds; none where it is no training's.
+    /// Reads the curves in `folder`; none if it has no logs of a training.
     pub fn read(folder: &Path, name: String) -> Option<Self> {
         let [metrics, validation] = ["metrics.jsonl", "validation.jsonl"].map(|file| folder.join(file));
         if !metrics.exists() && !validation.exists() {
@@ -43,7 +43,7 @@ impl Training {
         }
         let mut training = Self { name, ..Self::default() };
         let mut skipped = 0_usize;
-        let metrics_said = Log::new(metrics).gained(|record: MetricsRecord| {
+        let metrics_said = Log::new(metrics).read_new(|record: MetricsRecord| {
             skipped += usize::from(record.skipped);
             let step = record.step as f64;
             training.push("loss", step, record.loss);
@@ -52,7 +52,7 @@ impl Training {
                 training.push(&name, step, value);
             }
         });
-        let validation_said = Log::new(validation).gained(|Validated { step, value }| {
+        let validation_said = Log::new(validation).read_new(|Validated { step, value }| {
             training.push(VALIDATION, step as f64, Some(value));
         });
         for (file, said) in [("metrics.jsonl", metrics_said), ("validation.jsonl", validation_said)] {
@@ -63,7 +63,7 @@ impl Training {
             let said = format!("{skipped} updates were skipped, since loss or gradient were not finite");
             training.notes.push(said);
         }
-        training.settle();
+        training.sort_steps();
         Some(training)
     }
 
@@ -75,8 +75,8 @@ impl Training {
         }
     }
 
-    /// Orders what a training that went back has repeated, and says what is not finite.
-    fn settle(&mut self) {
+    /// Sorts the steps that a resumed training repeated, and notes values that are not finite.
+    fn sort_steps(&mut self) {
         for (name, series) in &mut self.series {
             if !series.0.is_sorted_by_key(|entry| entry.step) {
                 self.notes.push(format!("{name}: its steps go back; they are shown in ascending order"));
@@ -91,13 +91,13 @@ impl Training {
 }
 
 impl Series {
-    /// Its finite values.
+    /// Returns the finite values.
     pub fn finite(&self) -> impl DoubleEndedIterator<Item = Entry> + '_ {
         self.0.iter().copied().filter(|entry| entry.value.is_finite())
     }
 
-    /// The series as a curve of at most `points` points for the script of charts: where there are more values, a point is
-    /// the mean of as many that follow each other, at the first of their steps, with their bounds. `of` is its training.
+    /// Returns the series as a curve of at most `points` points for the script of charts. If there are more values, a point is
+    /// the mean of consecutive values at their first step, with their bounds. `of` is the index of the training's name.
     pub fn curve(&self, of: usize, points: usize) -> Value {
         let size = self.0.len().div_ceil(points.max(1)).max(1);
         let x: Vec<f64> = self.0.iter().step_by(size).map(|entry| entry.step).collect();
@@ -105,7 +105,7 @@ impl Series {
         for entries in self.0.chunks(size) {
             let finite: Vec<f64> =
                 entries.iter().map(|entry| entry.value).filter(|value| value.is_finite()).collect();
-            // What is not finite becomes null, which interrupts the line.
+            // A mean that is not finite becomes null, which interrupts the line.
             y.push(short(finite.iter().sum::<f64>() / finite.len() as f64));
             if size > 1 {
                 low.push(short(finite.iter().copied().fold(f64::INFINITY, f64::min)));
@@ -116,7 +116,7 @@ impl Series {
     }
 }
 
-/// The value to six digits, more than a chart shows.
+/// Rounds a value to six digits, more than a chart shows.
 fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }

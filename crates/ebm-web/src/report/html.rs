@@ -1,4 +1,4 @@
-//! The page of runs.
+//! The report page of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use super::run::Run;
 use super::tables::{Cell, Table};
 use crate::page::{CHART, Document, PAGE, escape};
 
-/// Points of all curves of a page together.
+/// Largest number of points of all curves of a page together.
 const POINTS: usize = 150_000;
-/// Points of a curve at most: several for each pixel of a wide screen.
+/// Largest number of points of a curve: several for each pixel of a wide screen.
 const CURVE_POINTS: usize = 5000;
-/// Rows of a table.
+/// Largest number of rows of a table.
 const ROWS: usize = 1000;
-/// Bytes of all pictures together, as they stand in the page.
+/// Largest number of bytes of all pictures together, as encoded in the page.
 const PICTURE_BYTES: usize = 9 << 20;
 
-/// The page of `runs` side by side, which says itself what it leaves out. With `reload` it comes from a server of
-/// [`crate::server`], and the browser loads it anew after so many seconds.
+/// Returns the page of `runs` side by side, with a list of everything left out. With `reload`, the page comes from a
+/// [`crate::server`], and the browser reloads it every `reload` seconds.
 pub fn page(runs: &[Run], reload: Option<u32>) -> String {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     let title = format!("Report of {}", shortened(&names, 4));
@@ -42,8 +42,8 @@ pub fn page(runs: &[Run], reload: Option<u32>) -> String {
     let environments = Comparison::new(runs.iter().flat_map(|run| run.environments.iter().cloned()));
     sections.extend([
         section("differences", "What differs", differences(runs)),
-        section("settings", "Settings", folded(&settings, "every setting")),
-        section("environment", "Environment", folded(&environments, "everything known")),
+        section("settings", "Settings", folded(&settings, "all settings")),
+        section("environment", "Environment", folded(&environments, "all values")),
         section("left-out", "Left out", list(&left_out)),
     ]);
     sections.retain(|[_, _, body]| !body.is_empty());
@@ -57,7 +57,7 @@ pub fn page(runs: &[Run], reload: Option<u32>) -> String {
     document(&title, reload, &contents, &parts, charts.as_ref())
 }
 
-/// The page of a run that has nothing yet, which comes from a server too.
+/// Returns the page of a run without any files yet, which also comes from a server.
 pub fn waiting(name: &str, reload: u32) -> String {
     let said = "<p>The training has not written anything yet.</p>\n";
     document(&format!("Report of {name}"), Some(reload), "", said, None)
@@ -75,7 +75,7 @@ fn document(title: &str, reload: Option<u32>, contents: &str, parts: &str, chart
     Document { title, is_served: reload.is_some(), style: "", body: &body, charts, scripts }.render()
 }
 
-/// What each run is, and what could not be read of it.
+/// Returns the table of runs, with notes about unreadable files.
 fn overview(runs: &[Run]) -> String {
     let row = |run: &Run| {
         let series = run.trainings.iter().flat_map(|training| training.series.values());
@@ -94,13 +94,13 @@ fn overview(runs: &[Run]) -> String {
     table("", &header, &rows) + &list(&noted).replacen("<ul>", "<ul class=\"notes\">", 1)
 }
 
-/// A series of every training that has it, each with the index of the training's name.
+/// A quantity, with the series of every training that has it and the index of the training's name.
 struct Quantity<'a> {
     name: &'a str,
     series: Vec<(usize, &'a Series)>,
 }
 
-/// The most important first.
+/// Collects the quantities of all trainings, the most important first.
 fn quantities(runs: &[Run]) -> Vec<Quantity<'_>> {
     let mut found: BTreeMap<&str, Vec<(usize, &Series)>> = BTreeMap::new();
     for (of, training) in runs.iter().flat_map(|run| &run.trainings).enumerate() {
@@ -114,7 +114,7 @@ fn quantities(runs: &[Run]) -> Vec<Quantity<'_>> {
     all
 }
 
-/// The names of all trainings.
+/// Returns the names of all trainings.
 fn names(runs: &[Run]) -> Vec<String> {
     let name = |run: &Run, name: &str| match name {
         "" => run.name.clone(),
@@ -133,7 +133,7 @@ const CONTROLS: &str = "<div class=\"controls\">\n\
 
 const SUMMARY: [&str; 8] = ["training", "values", "first", "last", "least", "at step", "greatest", "at step"];
 
-/// The charts with their numbers, and the data of their script.
+/// Returns the charts with their numbers, and the data for their script.
 fn curves(runs: &[Run], left_out: &mut Vec<String>) -> Option<(String, Value)> {
     let (quantities, names) = (quantities(runs), names(runs));
     let count: usize = quantities.iter().map(|one| one.series.len()).sum();
@@ -177,7 +177,7 @@ fn summary(name: &str, series: &Series) -> Vec<Cell> {
     ]
 }
 
-/// The report, tables and pictures of a run.
+/// Returns the report, tables and pictures of a run.
 fn results(run: &Run, budget: &mut usize, left_out: &mut Vec<String>) -> String {
     let pictures = Pictures::read(&run.folder, &run.files, budget);
     left_out.extend(pictures.left_out.iter().map(|said| format!("{}: {said}", run.name)));
@@ -195,7 +195,7 @@ fn results(run: &Run, budget: &mut usize, left_out: &mut Vec<String>) -> String 
         }
         body += &details(&format!("{}, {} rows", found.title, found.rows.len()), &data_table(found));
     }
-    // Those that the report does not show already.
+    // Pictures that the report does not show.
     let others = pictures.shown.iter().filter(|picture| !used.contains(&picture.name));
     let figures: String = others.map(figure).collect();
     if figures.is_empty() {
@@ -204,9 +204,9 @@ fn results(run: &Run, budget: &mut usize, left_out: &mut Vec<String>) -> String 
     format!("{body}<h3>Pictures</h3>\n<div class=\"pictures\">\n{figures}</div>\n")
 }
 
-/// What sets runs of one kind apart; nothing where there is nothing to compare.
+/// Returns the differences between the settings and environments of runs; empty if there are none.
 fn differences(runs: &[Run]) -> String {
-    // Several runs say something of themselves as a whole; of one run its trainings are compared.
+    // Several runs are compared as wholes; within a single run its trainings are compared.
     let alike = |of: fn(&Run) -> &[Source]| {
         let sources = runs.iter().flat_map(|run| of(run).iter().map(move |source| (run, source)));
         let alike = sources.filter(|(run, source)| source.names.contains(&run.name) != (runs.len() == 1));
@@ -224,11 +224,11 @@ fn folded(compared: &Comparison, what: &str) -> String {
     let keys = compared.keys();
     match compared.sources.is_empty() {
         true => String::new(),
-        false => details(&format!("{what}, {} of them", keys.len()), &comparison(compared, &keys)),
+        false => details(&format!("{what} ({})", keys.len()), &comparison(compared, &keys)),
     }
 }
 
-/// The values of `keys` in every source.
+/// Returns a table of the values of `keys` in every source.
 fn comparison(compared: &Comparison, keys: &BTreeSet<&str>) -> String {
     let name = |names: &Vec<String>| shortened(&names.iter().map(String::as_str).collect::<Vec<_>>(), 3);
     let sources = compared.sources.iter().map(|source| name(&source.names));
@@ -241,7 +241,7 @@ fn comparison(compared: &Comparison, keys: &BTreeSet<&str>) -> String {
     table("", &header, &rows)
 }
 
-/// The first `most` names, and how many more there are.
+/// Joins the first `most` names, with the number of the others.
 fn shortened(names: &[&str], most: usize) -> String {
     let first = names.iter().take(most).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(most) {
@@ -250,12 +250,12 @@ fn shortened(names: &[&str], most: usize) -> String {
     }
 }
 
-/// The first rows of a run's table.
+/// Returns the first rows of a run's table.
 fn data_table(found: &Table) -> String {
     table(&found.title, &found.header, &found.rows[..found.rows.len().min(ROWS)])
 }
 
-/// A table, which the script of every page makes sortable. The caption may be empty.
+/// Returns a table, which the script of every page makes sortable. The caption may be empty.
 fn table(caption: &str, header: &[impl AsRef<str>], rows: &[Vec<Cell>]) -> String {
     let caption =
         if caption.is_empty() { String::new() } else { format!("<caption>{}</caption>", escape(caption)) };
@@ -269,7 +269,7 @@ fn table(caption: &str, header: &[impl AsRef<str>], rows: &[Vec<Cell>]) -> Strin
     )
 }
 
-/// A cell, with the number in full for those who copy and for scripts.
+/// Returns a cell, with the number in full for copying and for scripts.
 fn element(cell: &Cell) -> String {
     let number = |value: f64, text: &str| {
         format!("<td class=\"number\" data-value=\"{value}\" title=\"{value}\">{}</td>", escape(text))
@@ -282,7 +282,7 @@ fn element(cell: &Cell) -> String {
     }
 }
 
-/// A number to five digits; whole ones in full.
+/// Formats a number with five digits; whole numbers in full.
 fn short(value: f64) -> String {
     let size = value.abs();
     if value.fract() == 0.0 && size < 1e15 {
@@ -295,7 +295,7 @@ fn short(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// What is seen after a click on its summary.
+/// Returns a section that a click on its summary opens.
 fn details(summary: &str, body: &str) -> String {
     format!("<details><summary>{}</summary>\n{body}</details>\n", escape(summary))
 }
@@ -305,7 +305,7 @@ fn figure(picture: &Picture) -> String {
     format!("<figure><img alt=\"{name}\" src=\"{uri}\"><figcaption>{name}</figcaption></figure>\n")
 }
 
-/// A list; nothing where there is nothing.
+/// Returns a list; empty without items.
 fn list(items: &[String]) -> String {
     let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }

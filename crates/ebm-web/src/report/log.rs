@@ -1,24 +1,24 @@
-//! Logs of one JSON object a line, which may still grow.
+//! Logs with one JSON object per line, which may still grow.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 
-/// A log, as far as it was read.
+/// A log, and the number of bytes read so far.
 pub(super) struct Log {
     pub path: PathBuf,
     read: u64,
 }
 
 impl Log {
-    /// The log at `path`, which need not be there, from its beginning.
+    /// Creates the reader of the log at `path`, which need not exist, from its beginning.
     pub fn new(path: PathBuf) -> Self {
         Self { path, read: 0 }
     }
 
-    /// Whether there is less than was read.
-    pub fn is_cut(&self) -> io::Result<bool> {
+    /// Returns whether the log is shorter than the part that was read.
+    pub fn is_truncated(&self) -> io::Result<bool> {
         match std::fs::metadata(&self.path) {
             Ok(found) => Ok(found.len() < self.read),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(self.read > 0),
@@ -26,9 +26,9 @@ impl Log {
         }
     }
 
-    /// Gives each record that was added to `take`, and says how many lines are none. A last line that is not whole is
-    /// read again the next time.
-    pub fn gained<T: DeserializeOwned>(&mut self, mut take: impl FnMut(T)) -> io::Result<Option<String>> {
+    /// Passes each new record to `take`, and returns a note about malformed lines. An incomplete last line is read again
+    /// the next time.
+    pub fn read_new<T: DeserializeOwned>(&mut self, mut take: impl FnMut(T)) -> io::Result<Option<String>> {
         let mut file = match ebm_base::files::open_input(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -67,7 +67,7 @@ mod tests {
         let mut gained = |text: &str| {
             std::fs::write(&path, text).unwrap();
             let mut found: Vec<u32> = Vec::new();
-            let said = log.gained(|number| found.push(number)).unwrap();
+            let said = log.read_new(|number| found.push(number)).unwrap();
             (found, said)
         };
         assert_eq!(gained("1\n\n2\n"), (vec![1, 2], None));
@@ -75,9 +75,9 @@ mod tests {
         assert_eq!(found, [3]);
         assert!(said.unwrap().starts_with("2 of its 3 lines are no records"));
         assert_eq!(gained("1\n\n2\nNaN\n3\n45\n"), (vec![45], None));
-        assert!(!log.is_cut().unwrap());
+        assert!(!log.is_truncated().unwrap());
         std::fs::write(&path, "1\n").unwrap();
-        assert!(log.is_cut().unwrap());
-        assert_eq!(Log::new("/no/such/file".into()).gained(|_: u32| ()).unwrap(), None);
+        assert!(log.is_truncated().unwrap());
+        assert_eq!(Log::new("/no/such/file".into()).read_new(|_: u32| ()).unwrap(), None);
     }
 }

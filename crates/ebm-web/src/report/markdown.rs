@@ -1,16 +1,16 @@
-//! Markdown of a run as HTML.
+//! Conversion of a run's Markdown to HTML.
 
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
 use super::pictures::Pictures;
 use crate::page::escape;
 
-/// `text` as HTML, in which nothing of it runs: HTML in it is shown as it is written, links go to the web or stay
-/// text, and a picture is one of `pictures` or its description. Headings begin at the third level, and tables are
-/// sortable. `used` gains the names of the pictures that are shown.
+/// Converts `text` to HTML without any active content. HTML in it is shown as text, only links to the web become links,
+/// and a picture is one of `pictures` or its description. Headings begin at the third level, and tables are sortable.
+/// The names of the shown pictures are added to `used`.
 pub(super) fn render(text: &str, pictures: &Pictures, used: &mut Vec<String>) -> String {
     let mut events = Vec::new();
-    // Of links within links that are no links, and of pictures, whose description is text until they end.
+    // Whether each open link is kept; and the open picture, whose description is text until it ends.
     let mut links = Vec::new();
     let mut picture: Option<(String, String)> = None;
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
@@ -40,7 +40,7 @@ pub(super) fn render(text: &str, pictures: &Pictures, used: &mut Vec<String>) ->
     }
     let mut out = String::new();
     html::push_html(&mut out, events.into_iter());
-    // Only the writer's own tags are left unescaped.
+    // Only tags of the HTML writer are unescaped here.
     for level in (1..=4).rev() {
         let lower = level + 2;
         out = out.replace(&format!("<h{level}>"), &format!("<h{lower}>"));
@@ -50,13 +50,13 @@ pub(super) fn render(text: &str, pictures: &Pictures, used: &mut Vec<String>) ->
         .replace("</table>", "</table></div>")
 }
 
-/// The event without what the page's policy refuses.
+/// Removes the parts of an event that the page's policy refuses.
 fn plain(event: Event<'_>) -> Event<'_> {
     match event {
         Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),
         Event::Start(Tag::HtmlBlock) => Event::Start(Tag::Paragraph),
         Event::End(TagEnd::HtmlBlock) => Event::End(TagEnd::Paragraph),
-        // Alignment would be a style; the script sees which columns hold numbers.
+        // Alignment would need a style; the script aligns columns of numbers.
         Event::Start(Tag::Table(columns)) => {
             Event::Start(Tag::Table(vec![pulldown_cmark::Alignment::None; columns.len()]))
         }

@@ -1,8 +1,8 @@
-//! Runs as one page.
+//! Reports of runs as a single page.
 //!
-//! A [`Run`] is what its folder holds, whatever a killed training or an older program left of it: what cannot be
-//! read becomes a note in the page. [`page`] shows one or several side by side. [`Follower`] writes a training's curves as
-//! TensorBoard reads them.
+//! A [`Run`] holds the contents of its folder, even if a killed training or an older program left it incomplete.
+//! Unreadable files become notes in the page. [`page`] shows one or several runs side by side. [`Follower`] writes a
+//! training's curves as an event file for TensorBoard.
 
 mod comparison;
 mod curves;

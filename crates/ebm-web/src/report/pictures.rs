@@ -1,4 +1,4 @@
-//! The pictures of a run, as they can stand in a page.
+//! Pictures of a run, encoded for a page.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,24 @@ use crate::page::data_uri;
 /// A picture in a page.
 #[derive(Clone, Debug)]
 pub(super) struct Picture {
-    /// Its path in the run's folder.
+    /// Path in the run's folder.
     pub name: String,
-    /// Its bytes as an address.
+    /// Picture as a data URI.
     pub uri: String,
 }
 
-/// The pictures that a page has room for, and why others are not there.
+/// Pictures that fit in a page, and the reasons for leaving out others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pictures {
     pub shown: Vec<Picture>,
     pub left_out: Vec<String>,
 }
 
-/// A larger file is left out, in bytes.
+/// Largest size of a picture file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 const SVG: &str = "image/svg+xml";
 
-/// The media type of a picture by its name.
+/// Returns the media type of a picture by its name.
 fn kind(name: &str) -> Option<&'static str> {
     let ending = Path::new(name).extension()?.to_str()?.to_ascii_lowercase();
     match ending.as_str() {
@@ -39,8 +39,8 @@ fn kind(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The names of the pictures among `files`, which are paths in a run. Of a figure in several formats it is the vector
-/// graphic.
+/// Returns the names of the pictures among `files`, which are paths in a run. For a figure in several formats it
+/// returns the vector graphic.
 fn among(files: &[String]) -> Vec<&String> {
     let mut best: BTreeMap<PathBuf, &String> = BTreeMap::new();
     for file in files {
@@ -54,8 +54,8 @@ fn among(files: &[String]) -> Vec<&String> {
 }
 
 impl Pictures {
-    /// Reads the pictures among the `files` of the run in `folder` as long as `budget`, in bytes of the page, lasts, and
-    /// takes what they need from it.
+    /// Reads the pictures among the `files` of the run in `folder` while they fit in `budget`, in bytes of the page, and
+    /// subtracts their sizes from it.
     pub fn read(folder: &Path, files: &[String], budget: &mut usize) -> Self {
         let mut pictures = Self::default();
         for name in among(files) {
@@ -71,7 +71,7 @@ impl Pictures {
         pictures
     }
 
-    /// The picture that a text of the run names, in whatever format.
+    /// Returns the picture that a text of the run names, in any format.
     pub fn named(&self, name: &str) -> Option<&Picture> {
         let stem = Path::new(name).with_extension("");
         self.shown.iter().find(|picture| Path::new(&picture.name).with_extension("") == stem)

@@ -1,4 +1,4 @@
-//! A run, as its folder holds it.
+//! A run, read from its folder.
 
 use std::path::{Path, PathBuf};
 
@@ -10,38 +10,38 @@ use super::curves::Training;
 use super::tables::Table;
 use crate::{Error, Result};
 
-/// The content of a run's folder. Nothing of it has to be there.
+/// Contents of a run's folder. Every part may be missing.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// Its name in the page.
+    /// Name of the run in the page.
     pub name: String,
     pub(super) folder: PathBuf,
-    /// The command that made it, where it says so.
+    /// Command that created the run, if it is recorded.
     pub(super) command: Option<String>,
     /// Settings of the run and of every training in it.
     pub(super) settings: Vec<Source>,
-    /// Environments, likewise.
+    /// Environments of the run and of every training in it.
     pub(super) environments: Vec<Source>,
     pub(super) trainings: Vec<Training>,
-    /// The tables of `results.json` and of files that end in `.csv`.
+    /// Tables of `results.json` and of `.csv` files.
     pub(super) tables: Vec<Table>,
-    /// The text of `report.md`.
+    /// Text of `report.md`.
     pub(super) report: Option<String>,
-    /// The paths of all files in it, but for checkpoints.
+    /// Paths of all files in it, without checkpoints.
     pub(super) files: Vec<String>,
-    /// Sentences about what could not be read.
+    /// Notes about files that could not be read.
     pub notes: Vec<String>,
 }
 
-/// How deep below a run its trainings and pictures are looked for.
+/// Depth below a run to which trainings and pictures are searched.
 const DEPTH: usize = 3;
-/// More files than that are not looked at.
+/// Largest number of files that are considered.
 const MAX_FILES: usize = 5000;
-/// The largest file of results that is read, in bytes.
+/// Largest size of a file of results that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 impl Run {
-    /// Reads the run in `folder`, which is called `name`. What is missing or cannot be read is noted.
+    /// Reads the run in `folder` under the name `name`. Missing and unreadable parts become notes.
     ///
     /// # Errors
     /// [`Error::NoFolder`], [`Error::NoRun`].
@@ -68,7 +68,7 @@ impl Run {
         self.files.iter().any(|found| found == path)
     }
 
-    /// Lists the files below `inner`. Links are not followed, hidden files and checkpoints not entered.
+    /// Lists the files below `inner`. Links, hidden files and checkpoints are skipped.
     fn walk(&mut self, inner: &str, depth: usize, folders: &mut Vec<String>) {
         let entries = match std::fs::read_dir(self.folder.join(inner)) {
             Ok(entries) => entries,
@@ -100,7 +100,7 @@ impl Run {
         let label = within(&self.name, inner);
         let label = label.trim_end_matches('/');
         let [config, environment] = ["config.toml", "environment.json"].map(|file| within(inner, file));
-        // A fit to a table has settings of another name.
+        // A fit to a table has a settings file with another name.
         let is_own = |file: &&String| {
             file.rsplit_once('/').map_or("", |(folder, _)| folder) == inner && file.ends_with(".toml")
         };
@@ -129,7 +129,7 @@ impl Run {
         }
     }
 
-    /// Reads the report and the tables, which lie in the run's folder itself.
+    /// Reads the report and the tables from the run's own folder.
     fn read_results(&mut self) {
         let own: Vec<String> = self.files.iter().filter(|file| !file.contains('/')).cloned().collect();
         for file in own {
@@ -147,7 +147,7 @@ impl Run {
         }
     }
 
-    /// What `parse` makes of a file, or a note why there is nothing.
+    /// Reads and parses a file; a failure becomes a note.
     fn parsed<T>(&mut self, file: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let read = read_limited(&self.folder.join(file), MAX_BYTES).map_err(|error| error.to_string());
         let parsed = read.and_then(|bytes| parse(&String::from_utf8_lossy(&bytes)));
@@ -165,7 +165,7 @@ fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// The path of `name` in the folder `inner`, which may be empty.
+/// Returns the path of `name` in the folder `inner`, which may be empty.
 fn within(inner: &str, name: &str) -> String {
     if inner.is_empty() { name.to_owned() } else { format!("{inner}/{name}") }
 }

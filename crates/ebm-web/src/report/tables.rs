@@ -7,43 +7,43 @@ use serde_json::Value;
 
 use super::comparison::{flatten, text};
 
-/// What stands in a table.
+/// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
-    /// Nothing.
+    /// Empty cell.
     Empty,
-    /// A number, shown in short.
+    /// Number, shown with few digits.
     Number(f64),
-    /// A mean with its spread, as text.
+    /// Mean with its spread.
     Spread {
-        /// The mean.
+        /// Mean as a number.
         mean: f64,
-        /// Both.
+        /// Mean and spread as text.
         shown: String,
     },
-    /// A text.
+    /// Text.
     Text(String),
 }
 
-/// A table of a file.
+/// A table of results.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table {
-    /// Where it comes from.
+    /// Source of the table.
     pub title: String,
-    /// The columns' names.
+    /// Names of the columns.
     pub header: Vec<String>,
-    /// Rows of as many cells.
+    /// Rows, with one cell for each column.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// Columns that number repetitions of the same.
+/// Names of columns that number repetitions.
 const REPETITIONS: [&str; 4] = ["seed", "split", "repetition", "fold"];
 
-/// A list of more numbers is counted, not listed.
+/// Length of a list above which only its length is shown.
 const LISTED: usize = 8;
 
 impl Cell {
-    /// The cell of a file of texts.
+    /// Parses a cell of a CSV file.
     fn parse(text: &str) -> Self {
         match text.trim().parse::<f64>() {
             _ if text.trim().is_empty() => Self::Empty,
@@ -75,10 +75,10 @@ impl Cell {
 }
 
 impl Table {
-    /// The table of a CSV file, whose first line names the columns.
+    /// Parses a CSV file, whose first line names the columns.
     ///
     /// # Errors
-    /// The reader's error.
+    /// The errors of the CSV reader.
     pub fn from_csv(title: &str, text: &str) -> Result<Self, csv::Error> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
         let header: Vec<String> = reader.headers()?.iter().map(str::to_owned).collect();
@@ -91,7 +91,7 @@ impl Table {
         Ok(Self { title: title.to_owned(), header, rows })
     }
 
-    /// The tables of a JSON document: each list of objects is one.
+    /// Collects the tables of a JSON document: each list of objects is one.
     pub fn from_json(title: &str, document: &Value) -> Vec<Self> {
         match document {
             Value::Object(object) => {
@@ -128,8 +128,8 @@ impl Table {
         Self { title, header, rows }
     }
 
-    /// Means and sample standard deviations over the repetitions that a column numbers, such as seeds: one row for
-    /// all rows that agree in their texts and whole numbers. None where nothing is repeated.
+    /// Computes means and sample standard deviations over the repetitions that a column numbers, such as seeds. Rows that
+    /// agree in their texts and whole numbers become one row. Returns none if nothing is repeated.
     pub fn spread(&self) -> Option<Self> {
         let repetition = self.header.iter().position(|name| REPETITIONS.contains(&name.as_str()))?;
         let is_key = |column: usize| {
@@ -169,7 +169,7 @@ impl Table {
     }
 }
 
-/// The mean of the values, with their spread to two digits where there are several.
+/// Computes the mean of the values, with the spread to two digits if there are several values.
 fn mean(values: impl Iterator<Item = f64>) -> Cell {
     let values: Vec<f64> = values.collect();
     let Ok(summary) = Summary::new(&values) else { return Cell::Empty };

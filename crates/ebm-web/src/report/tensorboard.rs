@@ -1,8 +1,8 @@
-//! A training's curves as TensorBoard reads them.
+//! A training's curves as an event file for TensorBoard.
 //!
-//! A file of events is a sequence of records: the length of the data, its checksum, the data, their checksum. The data are
-//! a message `Event` of protocol buffers, of which three fields are needed here; so they are written as they are, without
-//! a compiler of such messages.
+//! An event file is a sequence of records: the length of the data, its checksum, the data, their checksum. The data are
+//! a protocol buffers message `Event`. Only three of its fields are needed, so they are encoded here, without a compiler
+//! for such messages.
 
 use std::fs::File;
 use std::io::{Result, Write as _};
@@ -16,14 +16,14 @@ use super::curves::VALIDATION;
 use super::log::Log;
 use crate::Error;
 
-/// The types of protocol buffers' fields.
+/// Wire types of protocol buffers.
 const VARINT: u64 = 0;
 const EIGHT_BYTES: u64 = 1;
 const BYTES: u64 = 2;
 const FOUR_BYTES: u64 = 5;
 
-/// A new file of events at `path`, in the place of one that may be there, with the version that a reader looks for first.
-/// `wall_time` are seconds since 1970.
+/// Creates an event file at `path`, replacing an existing one, with the version that readers expect first.
+/// `wall_time` is in seconds since 1970.
 fn create(path: &Path, wall_time: f64) -> Result<File> {
     ebm_base::files::check_output(path)?;
     let mut file = File::create(path)?;
@@ -31,7 +31,7 @@ fn create(path: &Path, wall_time: f64) -> Result<File> {
     Ok(file)
 }
 
-/// The record of values of one step by their names.
+/// Encodes the named values of one step as a record.
 fn scalars<'a>(wall_time: f64, step: usize, values: impl IntoIterator<Item = (&'a str, f64)>) -> Vec<u8> {
     let value = |(name, value): (&str, f64)| {
         let number = [key(2, FOUR_BYTES), (value as f32).to_le_bytes().to_vec()];
@@ -70,12 +70,12 @@ fn record(data: &[u8]) -> Vec<u8> {
     [&length[..], &masked(&length), data, &masked(data)].concat()
 }
 
-/// The checksum, rotated and moved, as it is where checksums are themselves part of what is summed.
+/// Returns the masked checksum: rotated and shifted, so that checksums of data with checksums stay meaningful.
 fn masked(data: &[u8]) -> [u8; 4] {
     crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
-/// Keeps a file of events beside a training's logs while they grow.
+/// Writer of an event file that follows a training's growing logs.
 pub struct Follower {
     run: PathBuf,
     metrics: Log,
@@ -84,33 +84,33 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// The folder of the events in that of a run.
+    /// Name of the events' folder in a run's folder.
     const FOLDER: &'static str = "tensorboard";
-    /// The file of events in it.
+    /// Name of the event file in this folder.
     const FILE: &'static str = "events.out.tfevents.0.ebm";
 
-    /// Follows the run in this folder, which need not be there yet.
+    /// Creates a follower of the run in this folder, which need not exist yet.
     pub fn new(run: &Path) -> Self {
         let [metrics, validations] =
             ["metrics.jsonl", "validation.jsonl"].map(|file| Log::new(run.join(file)));
         Self { run: run.to_owned(), metrics, validations, events: None }
     }
 
-    /// Writes what the logs have gained. Where one became shorter, as a run that is resumed from a checkpoint lets it, the
-    /// file begins anew.
+    /// Writes the new records of the logs. If a log became shorter, because a run was resumed from a checkpoint, the event
+    /// file starts over.
     ///
     /// # Errors
     /// [`Error::Events`].
     pub fn advance(&mut self, wall_time: f64) -> crate::Result<()> {
         let path = self.run.join(Self::FOLDER);
-        self.written(&path, wall_time).map_err(|source| Error::Events { path, source })
+        self.write_new(&path, wall_time).map_err(|source| Error::Events { path, source })
     }
 
-    fn written(&mut self, folder: &Path, wall_time: f64) -> Result<()> {
+    fn write_new(&mut self, folder: &Path, wall_time: f64) -> Result<()> {
         if !self.metrics.path.exists() {
             return Ok(());
         }
-        if self.metrics.is_cut()? || self.validations.is_cut()? {
+        if self.metrics.is_truncated()? || self.validations.is_truncated()? {
             *self = Self::new(&self.run);
         }
         let events = match &mut self.events {
@@ -121,13 +121,13 @@ impl Follower {
             }
         };
         let mut gained = Vec::new();
-        self.metrics.gained(|record: MetricsRecord| {
+        self.metrics.read_new(|record: MetricsRecord| {
             let own = [("loss", record.loss), ("grad_norm", record.grad_norm)];
             let others = record.scalars.iter().map(|(name, value)| (name.as_str(), *value));
             let finite = own.into_iter().chain(others).filter_map(|(name, value)| Some((name, value?)));
             gained.extend(scalars(wall_time, record.step, finite));
         })?;
-        self.validations.gained(|Validated { step, value }| {
+        self.validations.read_new(|Validated { step, value }| {
             gained.extend(scalars(wall_time, step, [(VALIDATION, value)]));
         })?;
         events.write_all(&gained)

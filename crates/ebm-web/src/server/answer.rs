@@ -1,4 +1,4 @@
-//! What goes back: JSON, a page, a picture, or why not.
+//! Responses: JSON, a page, a picture, or a refusal.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -9,56 +9,56 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-/// A whole response.
+/// A complete response.
 pub type Answer = Response<Full<Bytes>>;
 
-/// A page names its scripts and its style by hash itself; this is what only a header can say.
+/// The part of the policy that only a header can state; a page states the hashes of its scripts and style itself.
 const POLICY: &str = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// An HTTP status and a sentence for the user that say why a request is not served.
+/// A refusal of a request: an HTTP status and a sentence for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
-    /// The status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// What is wrong, and what to do.
+    /// Problem and remedy.
     pub reason: String,
 }
 
 impl Refusal {
-    /// With this status and sentence.
+    /// Creates a refusal with this status and sentence.
     pub fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         Self { status, reason: reason.into() }
     }
 
-    /// A request that says something impossible.
+    /// Creates a refusal of an invalid request.
     pub fn bad(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, reason)
     }
 
-    /// The response.
+    /// Returns the refusal as a response.
     pub(super) fn answer(&self) -> Answer {
         let body = serde_json::json!({"error": self.reason}).to_string();
         bytes(self.status, "application/json", body.into())
     }
 }
 
-/// A value as JSON.
+/// Returns a value as JSON.
 ///
 /// # Errors
-/// [`Refusal`] where the value has no form in JSON.
+/// [`Refusal`] if the value cannot be written as JSON.
 pub fn json(value: &impl Serialize) -> Result<Answer, Refusal> {
     let failed =
         |error: serde_json::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     Ok(bytes(StatusCode::OK, "application/json", serde_json::to_vec(value).map_err(failed)?.into()))
 }
 
-/// A page of HTML that states its own policy.
+/// Returns a page of HTML, which states its own policy.
 pub fn html(text: String) -> Answer {
     bytes(StatusCode::OK, "text/html; charset=utf-8", text.into())
 }
 
-/// A body with the headers that every response has.
+/// Returns a body with the headers of every response.
 pub(crate) fn bytes(status: StatusCode, media_type: &'static str, body: Bytes) -> Answer {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;

@@ -1,37 +1,37 @@
-//! Who is answered: whoever knows the token, from the page itself.
+//! Access control: only requests with the token, from the page itself, are answered.
 
 use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::{Method, StatusCode, Uri};
 
 use super::answer::Refusal;
 
-/// The address that the page has, and the token in it.
+/// Guard of the server: the page's address with its token.
 pub struct Guard {
     /// `127.0.0.1:PORT`.
     authority: String,
-    /// 32 hexadecimal digits.
+    /// Token of 32 hexadecimal digits.
     token: String,
 }
 
 impl Guard {
-    /// For a server at this port, with 16 random bytes.
+    /// Creates the guard of a server at this port, with 16 random bytes.
     pub fn new(port: u16, secret: [u8; 16]) -> Self {
         let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         Self { authority: format!("127.0.0.1:{port}"), token }
     }
 
-    /// The page's address.
+    /// Returns the page's address.
     pub fn address(&self) -> String {
         format!("http://{}/{}/", self.authority, self.token)
     }
 
-    /// The path behind the token, without its slash, and the query of a request that is answered.
+    /// Checks a request, and returns its path after the token, without the slash, and its query.
     ///
-    /// A page elsewhere whose name an attacker lets mean 127.0.0.1 (DNS rebinding) sends its own name as host; another
-    /// origin sends that as origin, or says that it is another site; and neither knows the token.
+    /// It refuses three kinds of foreign pages. A page whose host name an attacker points to 127.0.0.1 (DNS rebinding) sends
+    /// its own host name. A page of another origin sends that origin, or states another site. No foreign page has the token.
     ///
     /// # Errors
-    /// A [`Refusal`] that says nothing of the token.
+    /// A [`Refusal`] that does not reveal the token.
     pub fn admit<'a>(
         &self,
         method: &Method,
@@ -46,15 +46,18 @@ impl Guard {
             ));
         }
         if *method != Method::GET && *method != Method::POST {
-            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "GET and POST alone"));
+            return Err(Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and POST requests are answered",
+            ));
         }
         let own = format!("http://{}", self.authority);
         let is_own = match only(headers, &ORIGIN)? {
             Some(origin) => origin == own,
-            // Browsers name the origin of every POST.
+            // Browsers send the origin with every POST.
             None => *method == Method::GET,
         };
-        // A link to the page may be followed from anywhere: who has it knows the token.
+        // A link to the page may be followed from anywhere, because it contains the token.
         let said = |name: &'static str| only(headers, &HeaderName::from_static(name));
         let is_followed = said("sec-fetch-mode")? == Some("navigate") && *method == Method::GET;
         let site = said("sec-fetch-site")?;
@@ -70,7 +73,7 @@ impl Guard {
     }
 }
 
-/// The one value of a header; none without it.
+/// Returns the only value of a header; none without the header.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(|value| value.to_str());
@@ -81,7 +84,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
     }
 }
 
-/// Whether two texts are the same, in a time that does not tell where they differ.
+/// Compares two texts in a time that does not depend on the position of the first difference.
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differences) == 0

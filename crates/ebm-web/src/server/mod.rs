@@ -1,7 +1,7 @@
 //! A server for pages on this machine.
 //!
-//! [`Server::bind`] listens on 127.0.0.1 alone and [`Server::run`] answers until it is told to stop. What it shows is a
-//! [`Site`]; `guard` says who is answered at all.
+//! [`Server::bind`] listens on 127.0.0.1 alone, and [`Server::run`] answers until it is told to stop. A [`Site`]
+//! computes the answers; `guard` decides which requests are answered.
 
 mod answer;
 mod guard;
@@ -30,35 +30,35 @@ use crate::{Error, Result};
 pub(crate) use self::answer::bytes;
 pub use self::answer::{Answer, Refusal, html, json};
 
-/// Bytes of a request's body at most: a photograph's file.
+/// Largest size of a request's body in bytes: the file of a photograph.
 pub(crate) const BODY_BYTES: usize = 16 << 20;
-/// Bytes of a request's head at most.
+/// Largest size of a request's head in bytes.
 const HEAD_BYTES: usize = 16 << 10;
-/// Time for a request's head, and for the pause before it on a connection that is kept.
+/// Time limit for a request's head, and for the pause before it on an open connection.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// Time for a request's body.
+/// Time limit for a request's body.
 const BODY_TIME: Duration = Duration::from_secs(15);
-/// Connections at once; others wait until one ends.
+/// Largest number of connections at a time; others wait until one ends.
 const CONNECTIONS: usize = 64;
-/// How often a server looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which the server checks whether to stop.
+const STOP_POLL: Duration = Duration::from_millis(50);
 
-/// A page and what it asks for.
+/// A page, and the answers to its requests.
 pub trait Site: Send + Sync + 'static {
-    /// The answer to a request; none where there is nothing of that name. One is computed at a time.
+    /// Answers a request; none for an unknown path. Only one request is answered at a time.
     fn answer(&self, call: &Call) -> Option<Result<Answer, Refusal>>;
 }
 
-/// A request that may be answered.
+/// An admitted request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Whether the page posts something.
+    /// Whether the request is a POST.
     pub is_post: bool,
-    /// The path behind the token, without its slash; the page itself has none.
+    /// Path after the token, without the slash; empty for the page itself.
     pub path: String,
-    /// The text behind the question mark.
+    /// Query, without the question mark.
     pub query: String,
-    /// The body of a post.
+    /// Body of a POST.
     pub body: Vec<u8>,
 }
 
@@ -69,16 +69,16 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// What all requests share.
+/// State that all requests share.
 struct Shared {
     guard: Guard,
     site: Box<dyn Site>,
-    /// One request computes at a time: what it asks for may use all cores.
+    /// Lock for the computation of an answer, which may use all cores.
     turn: Mutex<()>,
 }
 
 impl Server {
-    /// Listens at this port of 127.0.0.1, or at a free one for 0. The address has a random token.
+    /// Listens on this port of 127.0.0.1, or on a free port for 0. The address has a random token.
     ///
     /// # Errors
     /// [`Error::Listen`].
@@ -95,12 +95,12 @@ impl Server {
         Ok(Self { runtime, listener, shared })
     }
 
-    /// The page's address with its token.
+    /// Returns the page's address with its token.
     pub fn address(&self) -> String {
         self.shared.guard.address()
     }
 
-    /// Answers until `is_over` says so.
+    /// Answers requests until `is_over` returns `true`.
     pub fn run(self, is_over: &dyn Fn() -> bool) {
         let Self { runtime, listener, shared } = self;
         let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -110,7 +110,7 @@ impl Server {
                     let place = places.clone().acquire_owned().await;
                     (place, listener.accept().await)
                 };
-                match tokio::time::timeout(LOOK, next).await {
+                match tokio::time::timeout(STOP_POLL, next).await {
                     Ok((place, Ok((stream, _)))) => {
                         let shared = shared.clone();
                         tokio::spawn(async move {
@@ -118,8 +118,8 @@ impl Server {
                             drop(place);
                         });
                     }
-                    // An error of accept is of the client, or of the moment: no descriptor is left.
-                    Ok((_, Err(_))) => tokio::time::sleep(LOOK).await,
+                    // An accept fails because of the client, or while no file descriptor is free.
+                    Ok((_, Err(_))) => tokio::time::sleep(STOP_POLL).await,
                     Err(_) => {}
                 }
             }
@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// Answers the requests of one connection; its errors are the client's.
+/// Answers the requests of one connection; errors of the connection are ignored.
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let service = service_fn(|request| {
         let shared = shared.clone();
@@ -143,7 +143,7 @@ impl Shared {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
         self.served(request).await.unwrap_or_else(|refusal| {
             let mut answer = refusal.answer();
-            // What is left of its body is not read.
+            // The rest of the request's body is not read.
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             answer
         })
@@ -167,7 +167,7 @@ impl Shared {
     }
 }
 
-/// A request's body, no longer than it may be.
+/// Reads a request's body, at most [`BODY_BYTES`] in [`BODY_TIME`].
 async fn read(body: Incoming) -> Result<Vec<u8>, Refusal> {
     let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long");
     let collected = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_BYTES).collect());

@@ -169,7 +169,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     };
     with_box(&[text(&faces[0])], "70,0,20,20", "no pixel of the image");
     with_box(&[text(&faces[0])], "1,2,3", "write x,y,width,height");
-    with_box(&[text(&faces[0]), text(&faces[1])], "0,0,20,20", "of one image, not of 2");
+    with_box(&[text(&faces[0]), text(&faces[1])], "0,0,20,20", "--box applies to one image, and 2 are given");
     refused(&["predict", "head-pose", text(&faces[0])], "give --run");
 
     // Packed in half precision, with the backbone once: nearly the same numbers.

@@ -285,7 +285,7 @@ fn bands_are_calibrated_and_measured() {
     refused(&[&calibrate[..], &["--backbone", text(&model)]].concat(), "model.safetensors");
     // A run that was copied without what it stands on.
     std::fs::remove_file(place("weights/refiner.safetensors")).unwrap();
-    refused(&calibrate, "give its place: --backbone");
+    refused(&calibrate, "give its path: --backbone");
 }
 
 /// The supplement's five proposals, from training to table.

@@ -89,7 +89,10 @@ fn an_address_that_has_gone_is_told() {
     let entry = pinned(server.url("gone"), &whole);
     let error = fetch(&entry, dir.path(), &options()).0.unwrap_err();
     assert!(matches!(error, Error::Failure(..)), "{error}");
-    assert!(error.to_string().contains(&format!("{} answers 404: nothing", server.url("gone"))), "{error}");
+    assert!(
+        error.to_string().contains(&format!("{} answers 404: there is no such file", server.url("gone"))),
+        "{error}"
+    );
     assert_eq!((names(dir.path()), server.requests().len()), (vec![], 1));
     fetch(&pinned(server.url("x"), &whole), dir.path(), &options()).0.unwrap();
     assert_whole(dir.path(), &whole);
@@ -214,7 +217,7 @@ fn offline_lists_and_asks_nobody() {
     let by_hand = State::Missing(Some("go there".into()));
     let found = list().unwrap();
     assert!(
-        matches!(&found[0], State::There(why, hash) if why.contains("nobody publishes") && *hash == sha256(&whole))
+        matches!(&found[0], State::There(why, hash) if why.contains("no complete hash is published") && *hash == sha256(&whole))
     );
     assert_eq!(found[1..], [by_hand.clone(), State::Folder(2)]);
     std::fs::remove_file(dir.path().join("x.bin")).unwrap();

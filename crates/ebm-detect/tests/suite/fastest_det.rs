@@ -164,7 +164,7 @@ fn it_is_opened_alone() {
     let branch = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/detector_mini.safetensors"));
     assert!(refused(&DetectorOptions { branch, ..Default::default() }).contains("give it alone"));
     let file = WeightFile::open(&weights(), &Device::Cpu).unwrap();
-    assert!(file.configuration().unwrap_err().to_string().contains("one of two stages is needed"));
+    assert!(file.configuration().unwrap_err().to_string().contains("give one of two stages"));
     let detector = Detector::open(weights()).unwrap();
     assert!(detector.check_density().unwrap_err().to_string().contains("FastestDet has none"));
     // Another network's names are listed.

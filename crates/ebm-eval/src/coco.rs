@@ -117,11 +117,11 @@ pub struct CategoryFigures {
     pub ap75: f64,
 }
 
-/// Scores detections in memory as [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory) does, and
+/// Scores detections in memory as [`evaluate_coco_in_memory`] does, and
 /// adds the figures of each category.
 ///
 /// # Errors
-/// The errors of [`evaluate_coco_in_memory`](crate::evaluate_coco_in_memory).
+/// The errors of [`evaluate_coco_in_memory`].
 pub fn coco_tables(truth: &GroundTruth, detections: &[Detection]) -> Result<CocoTables> {
     let evaluation = accumulated(truth, detections)?;
     let row = |(place, &id): (usize, &u64)| {

@@ -32,7 +32,7 @@ pub struct DensityPanel<'a> {
     pub title: &'a str,
     /// Columns at equal steps of x, each with p(y | x) at equal steps of y, from bottom to top.
     pub density: &'a [Vec<f64>],
-    /// Observations (x, y). Points outside the axes are left out; at most [`MAX_POINTS`], evenly chosen, are drawn.
+    /// Observations (x, y). Points outside the axes are left out; at most `MAX_POINTS`, evenly chosen, are drawn.
     pub points: &'a [(f64, f64)],
 }
 

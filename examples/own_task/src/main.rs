@@ -44,8 +44,7 @@ fn main() -> Result<()> {
     evaluate(&train(&config, folder.as_ref(), run.as_ref())?, folder.as_ref(), run.as_ref())
 }
 
-/// Trains a network, or continues the training in the folder `run`. Returns the network that was best on the validation
-/// pictures.
+/// Trains a network or continues in the folder `run`. Returns the best network on the validation pictures.
 fn train(config: &Config, folder: &Path, run: &Path) -> Result<network::Counter> {
     let key = ebm_base::Key::new(config.seed);
     let store = ParamStore::new(key.split("initial values"));

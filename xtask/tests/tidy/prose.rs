@@ -59,7 +59,7 @@ fn riddles_are_found_and_plain_sentences_are_not() {
     for bad in [
         "/// What a box is.",
         "//! Of the images.",
-        "    /// The same of each.",
+        "    /// The same, mirrored.",
         "/// Boxes, none of which moves.\nfn f() {}",
     ] {
         assert_eq!(of(bad), 1, "{bad}");

@@ -55,7 +55,7 @@ impl<const N: usize> WeightedSamples<N> {
         self.values.iter().zip(self.weights.iter().copied())
     }
 
-    /// Returns the self-normalised estimate of E[g].
+    /// Returns the self-normalised estimate of E\[g\].
     pub fn expectation(&self, g: impl Fn(&[f64; N]) -> f64) -> f64 {
         self.iter().filter(|(_, weight)| *weight > 0.0).map(|(values, weight)| weight * g(values)).sum()
     }

@@ -47,7 +47,7 @@ pub struct DetectionArgs {
     /// Number of updates of each head, instead of the configuration's. Milestones move in proportion.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
-    /// Trained heads to use: a run of this command, or a folder with runs of `ebm train branch` named <method>-<seed>.
+    /// Trained heads to use: a run of this command, or a folder with runs of `ebm train branch` named METHOD-SEED.
     /// Heads that are missing or were trained otherwise are refused.
     #[arg(long, conflicts_with = "resume")]
     heads: Option<PathBuf>,

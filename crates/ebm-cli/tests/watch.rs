@@ -99,7 +99,7 @@ fn a_report_is_served_while_it_trains_and_tensorboard_has_its_curves() {
         browser.waits(&format!("document.readyState === 'complete' && {steps} > {before}"));
         assert_eq!(browser.errors, Vec::<String>::new());
         watched.stop();
-        browser.waits("document.querySelector('[data-reload]').textContent.includes('is over')");
+        browser.waits("document.querySelector('[data-reload]').textContent.includes('has stopped')");
         assert!(browser.value(steps).as_f64().unwrap() > before);
     } else {
         let steps = || std::fs::read_to_string(case.path("run/metrics.jsonl")).unwrap().lines().count();

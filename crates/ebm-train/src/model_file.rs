@@ -290,17 +290,16 @@ impl ModelFile {
     /// # Errors
     /// [`Error::File`] with both digests.
     pub fn check_base(&self, base: &WeightBytes<'_>) -> Result<()> {
-        let (found, wanted) = (sha256(&base.bytes), self.said.base.as_ref().map(|base| &base.digest));
-        match wanted.filter(|wanted| **wanted != found) {
-            None => Ok(()),
-            Some(wanted) => Err(refusal(
-                &base.path,
-                format!(
-                    "SHA-256 {found} is not {wanted}, the network that {} was trained on; give its place",
-                    self.path.display()
-                ),
-            )),
+        let Some(BaseNetwork { digest: wanted, .. }) = &self.said.base else { return Ok(()) };
+        let found = sha256(&base.bytes);
+        if found == *wanted {
+            return Ok(());
         }
+        let path = self.path.display();
+        let reason = format!(
+            "SHA-256 {found} is not {wanted}, the network that {path} was trained on; give its place"
+        );
+        Err(refusal(&base.path, reason))
     }
 }
 

@@ -188,7 +188,13 @@ impl Setup {
 
     /// Returns the remark for a report on a search for settings: the images that it was made on.
     pub fn search_remark(&self) -> String {
-        search_remark(&self.images.test.name, &self.images.validation.name)
+        let (test, validation) = (&self.images.test.name, &self.images.validation.name);
+        if test == validation {
+            return format!(
+                "The search was made on {test}, on which results are measured too: its best is no result."
+            );
+        }
+        format!("The search was made on {validation}, results are measured on {test}.")
     }
 
     /// Returns the metadata that a branch of the study must have.
@@ -308,15 +314,6 @@ impl Setup {
 /// Returns the placements by trained branches, in their order.
 pub(super) fn placements(trained: &[Trained]) -> Vec<Placement<'_>> {
     trained.iter().filter_map(|one| Placement::of(&one.branch, one.ascent.as_ref())).collect()
-}
-
-fn search_remark(test: &str, validation: &str) -> String {
-    if test == validation {
-        return format!(
-            "The search was made on {test}, on which results are measured too: its best is no result."
-        );
-    }
-    format!("The search was made on {validation}, results are measured on {test}.")
 }
 
 fn remarks(test: &str, images: usize, validation: &str, published: &str, chosen: bool) -> Vec<String> {

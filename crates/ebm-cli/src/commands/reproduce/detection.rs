@@ -133,13 +133,13 @@ impl Reproduction for DetectionArgs {
         let (title, published, table, rows) = if self.figure.is_some() {
             let rows = figure3a(setup, seeds, progress)?;
             tables::plot_figure3a(run.folder, &config.figure3a, &rows)?;
-            ("Figure 3a", "val2017", tables::figure3a(&config.figure3a, &rows)?, to_value(rows)?)
+            ("Figure 3a", Some("val2017"), tables::figure3a(&config.figure3a, &rows)?, to_value(rows)?)
         } else if self.grid.is_some() {
             let rows = step_lengths(setup, &methods, progress)?;
-            ("Step lengths", "", tables::step_lengths(&methods, &rows)?, to_value(rows)?)
+            ("Step lengths", None, tables::step_lengths(&methods, &rows)?, to_value(rows)?)
         } else if self.table == 1 {
             let rows = table1(setup, seeds, progress)?;
-            ("Table 1", "val2017", tables::table1(&rows)?, to_value(rows)?)
+            ("Table 1", Some("val2017"), tables::table1(&rows)?, to_value(rows)?)
         } else {
             let rows = table2(setup, &methods, seeds, progress)?;
             if methods.iter().any(is_energy) {
@@ -148,12 +148,9 @@ impl Reproduction for DetectionArgs {
                 files = "refined.png (boxes before and after refinement), detections, trained heads";
             }
             let title = if self.objectives { "Objectives" } else { "Table 2" };
-            (title, "test-dev", tables::table2(&methods, &rows)?, to_value(rows)?)
+            (title, Some("test-dev"), tables::table2(&methods, &rows)?, to_value(rows)?)
         };
-        let remarks = match published {
-            "" => vec![setup.search_remark()],
-            published => setup.remarks(published),
-        };
+        let remarks = published.map_or_else(|| vec![setup.search_remark()], |split| setup.remarks(split));
         let tables = format!("{table}\n\n{}", remarks.join("\n"));
         Ok(Study { title, document: json!({ "rows": rows, "remarks": remarks }), tables, appendix, files })
     }

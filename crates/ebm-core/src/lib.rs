@@ -7,7 +7,7 @@
 //! |---|---|
 //! | Section 2: direct and probabilistic regression | [`parametric`], one type per family |
 //! | Section 3.1, Eq. 1: the model `f(x, y)` | [`EnergyModel`] |
-//! | Section 3.2, Eq. 3 and 4: the loss `J` | [`MonteCarloNll`] |
+//! | Section 3.2, Eq. 3 and 4: the loss `J`, called ML-IS, `ml_is` in settings | [`MonteCarloNll`] |
 //! | Section 3.2, Eq. 5: the proposal `q(y \| y_i)` | [`GaussianMixture`], a [`Proposal`] |
 //! | Section 3.3, supplement Algorithm S1 | [`refine`] with [`StepRule::Backtracking`] |
 //! | Supplement Algorithm S2 (age, head pose) | [`refine`] with [`StepRule::EarlyStopping`] |
@@ -35,20 +35,23 @@
 //! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`], [`PerturbedBoxes`] |
 //! | An objective or a proposal from a configuration file | [`AnyObjective`], [`AnyProposal`] |
 //!
+//! A new objective is a file in `src/objective/`. A variant of [`AnyObjective`] gives it a name in settings.
+//!
 //! Score matching needs second derivatives in y and their gradient in the parameters, which candle's autograd
 //! cannot compute. [`Derivatives::Exact`] calls [`EnergyModel::derivatives_along`], which the network must
 //! implement. [`Derivatives::Differences`] takes central differences of f and works for every network.
 //! [`Directions`] selects all coordinates or random signs (Hutchinson).
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
+//! [`refine`](fn@refine) and [`langevin`] take and return candidates of this shape; f of candidates is `(B, M)`.
 //! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every function that draws
 //! random numbers takes the generator as an argument. The crate re-exports its versions of [`candle_core`] and
-//! [`rand`].
+//! [`rand`]; the examples also need `rand_chacha` 0.9, a generator with a seed.
 //!
 //! ```
-//! use candle_core::{DType, Device, Tensor, Var};
+//! use ebm_core::candle_core::{DType, Device, Tensor, Var};
+//! use ebm_core::rand::SeedableRng;
 //! use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, MonteCarloNll, Objective, StepRule};
-//! use rand::SeedableRng;
 //!
 //! /// f(x, y) = -(y - w x)^2, with one parameter w.
 //! struct Parabola(Var);

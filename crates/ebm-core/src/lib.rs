@@ -33,9 +33,7 @@
 //! | Self-normalised likelihood | [`SelfNormalized`] |
 //! | AISTATS 2022: a learned proposal | [`JointNce`] with [`parametric::GaussianMixtureDensity`] |
 //! | Other proposals | [`SharedOffsets`], [`Uniform`], [`IouStratified`], [`PerturbedBoxes`] |
-//! | An objective or a proposal from a configuration file | [`AnyObjective`], [`AnyProposal`] |
-//!
-//! A new objective is a file in `src/objective/`. A variant of [`AnyObjective`] gives it a name in settings.
+//! | An objective or a proposal from a configuration file, by the name of a variant | [`AnyObjective`], [`AnyProposal`] |
 //!
 //! Score matching needs second derivatives in y and their gradient in the parameters, which candle's autograd
 //! cannot compute. [`Derivatives::Exact`] calls [`EnergyModel::derivatives_along`], which the network must
@@ -43,10 +41,9 @@
 //! [`Directions`] selects all coordinates or random signs (Hutchinson).
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
-//! [`refine`](fn@refine) and [`langevin`] take and return candidates of this shape; f of candidates is `(B, M)`.
-//! Logarithms are natural. Tensors are `f32` or `f64`, on any device. Every function that draws
-//! random numbers takes the generator as an argument. The crate re-exports its versions of [`candle_core`] and
-//! [`rand`]; the examples also need `rand_chacha` 0.9, a generator with a seed.
+//! [`refine`](fn@refine) and [`langevin`] take and return this shape; f is `(B, M)`. Logarithms are natural.
+//! Tensors are `f32` or `f64`, on any device. Every function that draws random numbers takes the generator as an
+//! argument. The crate re-exports [`candle_core`] and [`rand`]; the examples also need `rand_chacha` 0.9.
 //!
 //! ```
 //! use ebm_core::candle_core::{DType, Device, Tensor, Var};

@@ -6,9 +6,9 @@ use rand::RngCore;
 use crate::model::checked_score_and_grad;
 use crate::{EnergyModel, Error, Result, check, fused, host};
 
-/// Runs one Markov chain of L = `steps` Langevin steps from each candidate of `y0` and returns the final states,
-/// both of shape `(B, M, D)`. A step is `y ← y + (λ²/2) ∇_y f(x, y) + λ ε` with `ε ~ N(0, I)`, where λ > 0 is the
-/// `step_size` in the units of y. The chains converge to p with an error that vanishes with λ.
+/// Runs one Markov chain of L = `steps` Langevin steps from each candidate of `y0` and returns the final
+/// states, both `(B, M, D)`. A step is `y ← y + (λ²/2) ∇_y f(x, y) + λ ε` with `ε ~ N(0, I)`, where λ > 0 is
+/// the `step_size` in the units of y. The chains converge to p with an error that vanishes with λ.
 ///
 /// The states stay on their device. The result has the type and device of `y0` and is detached. f and its
 /// gradient are evaluated L times, but not at the returned states. A step to a non-finite y is rejected. A step

@@ -193,6 +193,52 @@ fn results_are_refined_and_all_else_is_kept() {
 }
 
 #[test]
+fn boxes_of_other_categories_stay_as_they_are() {
+    let place = Place::new();
+    place.train("run", &["--steps", "1", "--step-factor", "1"]);
+    let annotations = place.path("a/annotations.json");
+    let mut named = read(&annotations);
+    let own = named["categories"][0].clone();
+    let entry = |id: u64| json!({ "image_id": 1, "category_id": id, "bbox": [20, 20, 50, 50], "score": 0.9 });
+    let boxes = json!([entry(own["id"].as_u64().unwrap()), entry(900), entry(901), entry(902), entry(901)]);
+    place.write("r.json", &boxes.to_string());
+    let refined = |out: &str| -> Vec<bool> {
+        let out = read(&place.path(out));
+        let is_refined = |(given, entry): (&Value, &Value)| {
+            assert!(entry["f"].is_f64() || given == entry, "{entry}");
+            entry["f"].is_f64()
+        };
+        boxes.as_array().unwrap().iter().zip(out.as_array().unwrap()).map(is_refined).collect()
+    };
+    let said = succeeds(&strs(&place.refine("run", "r.json", "by-id.json", &[])));
+    assert!(
+        said.contains("1 id 900, 2 id 901, 1 id 902; the refiner was trained on ")
+            && said.contains("--any-class")
+    );
+    assert!(said.contains("1 of 5 boxes refined"), "{said}");
+    assert_eq!(refined("by-id.json"), [true, false, false, false, false]);
+    // Names decide where the annotations have them: id 901 is the refiner's class here, and its own id another.
+    let name = |id: u64, name: &Value| json!({ "id": id, "name": name });
+    named["categories"] =
+        json!([name(901, &own["name"]), { "id": own["id"], "name": "cat" }, name(900, &json!("dog"))]);
+    let names = place.write("names.json", &named.to_string());
+    let said =
+        succeeds(&strs(&place.refine("run", "r.json", "by-name.json", &["--annotations", text(&names)])));
+    assert!(said.contains("1 \"cat\", 1 \"dog\", 1 id 902"), "{said}");
+    assert_eq!(refined("by-name.json"), [false, false, true, false, true]);
+    succeeds(&strs(&place.refine("run", "r.json", "all.json", &["--any-class"])));
+    assert_eq!(refined("all.json"), [true; 5]);
+    place.train("by-class", &["--steps", "1", "--step-factor", "1", "--per-class"]);
+    let args = place.refine("by-class", "r.json", "no.json", &["--any-class"]);
+    refused(&strs(&args), 1, &["--any-class", "each of its classes alone"]);
+    let said = succeeds(&strs(&place.refine("by-class", "r.json", "classes.json", &[])));
+    assert!(
+        !said.contains("--any-class") && refined("classes.json") == [true, false, false, false, false],
+        "{said}"
+    );
+}
+
+#[test]
 fn a_calibration_sizes_intervals_and_enters_scores() {
     let place = Place::new();
     place.train("run", &["--steps", "2", "--step-factor", "1"]);
@@ -243,10 +289,6 @@ fn bad_entries_are_named_and_kept_on_request() {
             "image id 9 is not in the annotations",
         ),
         (
-            r#"{"image_id": 1, "category_id": 77, "bbox": [20, 20, 50, 50], "score": 0.9}"#,
-            "category id 77 is not a class",
-        ),
-        (
             r#"{"image_id": 1, "category_id": 1, "bbox": [20, 20, 0, 50], "score": 0.9}"#,
             "width or height is 0",
         ),
@@ -264,8 +306,8 @@ fn bad_entries_are_named_and_kept_on_request() {
         refused(&strs(&args), DATA, &["r.json, detection 1", said]);
     }
     // Without annotations the images themselves tell, when they are read.
-    place.write("r.json", &format!("[{good},\n{}]", cases[5].0));
-    refused(&strs(&place.refine("run", "r.json", "refused.json", &[])), DATA, &["detection 1", cases[5].1]);
+    place.write("r.json", &format!("[{good},\n{}]", cases[4].0));
+    refused(&strs(&place.refine("run", "r.json", "refused.json", &[])), DATA, &["detection 1", cases[4].1]);
     place.write("r.json", &format!("[{good},\n{}]", cases[0].0));
     let called = "image id 9: no image in";
     refused(&strs(&place.refine("run", "r.json", "refused.json", &[])), DATA, &["detection 1", called]);
@@ -281,9 +323,9 @@ fn bad_entries_are_named_and_kept_on_request() {
     for (index, (_, problem)) in cases.iter().enumerate() {
         assert!(said.contains(&format!("detection {}: ", index + 1)) && said.contains(problem), "{said}");
     }
-    assert!(said.contains("1 of 8 boxes refined") && said.contains("7 kept as they are"), "{said}");
+    assert!(said.contains("1 of 7 boxes refined") && said.contains("6 kept as they are"), "{said}");
     let kept = read(&place.path("kept.json"));
-    assert!(kept.as_array().unwrap().len() == 8 && kept[0]["f"].is_f64());
+    assert!(kept.as_array().unwrap().len() == 7 && kept[0]["f"].is_f64());
     assert_eq!(kept[1], serde_json::from_str::<Value>(cases[0].0).unwrap());
 
     // What is no result file at all.

@@ -162,9 +162,6 @@ pub enum BoxProblem {
     /// The image with this id cannot be read, for this reason.
     #[error("image id {0}: {1}")]
     Unreadable(u64, String),
-    /// The refiner has no class for the category with this id.
-    #[error("category id {0} is not a class of the refiner")]
-    UnknownClass(u64),
     /// The score is no probability.
     #[error("score is {0}, not between 0 and 1")]
     NoProbability(f64),
@@ -184,7 +181,7 @@ impl BoxProblem {
             Self::NoProbability(_) => {
                 "only the order of scores counts: map them to 0..1, by a sigmoid or a division by their maximum"
             }
-            Self::Malformed(..) | Self::NoExtent | Self::Outside(..) | Self::UnknownClass(_) => {
+            Self::Malformed(..) | Self::NoExtent | Self::Outside(..) => {
                 "repair it, or keep it as it is with --keep-unrefined"
             }
             Self::Unreadable(..) => "repair the image, or keep its boxes as they are with --keep-unrefined",

@@ -47,6 +47,9 @@ pub struct RefineArgs {
     /// Let refined boxes extend beyond the image, for datasets whose annotations do.
     #[arg(long)]
     no_clip: bool,
+    /// Refine boxes of all categories. By default boxes of categories that the refiner was not trained on stay as they are.
+    #[arg(long)]
+    any_class: bool,
     /// Keep boxes that cannot be refined as they are, report them and continue. By default nothing is written then.
     #[arg(long)]
     keep_unrefined: bool,
@@ -76,6 +79,23 @@ struct File {
     size: Option<[usize; 2]>,
 }
 
+/// Files of the images and names of the categories, by id. Only annotations have names.
+#[derive(Default)]
+struct Dataset {
+    files: BTreeMap<u64, File>,
+    names: BTreeMap<u64, String>,
+}
+
+/// Treatment of an entry.
+enum Treatment {
+    /// The box of the image with this id is refined.
+    Refine(u64, LabelledBox),
+    /// The score is below `--min-score`.
+    BelowMinScore,
+    /// The refiner was not trained on this category.
+    OtherCategory(u64),
+}
+
 pub fn run(args: &RefineArgs) -> Result<()> {
     let (step_factor, clip) = (args.step_factor, !args.no_clip);
     let (device, precision) = (args.device.open_to_refine()?, args.device.precision());
@@ -90,14 +110,19 @@ pub fn run(args: &RefineArgs) -> Result<()> {
             args.refiner.given().display()
         );
     }
+    if args.any_class && !refiner.config().network.is_class_agnostic() {
+        bail!("--any-class: {} has an f for each of its classes alone", args.refiner.given().display());
+    }
     let mut entries = read_entries(&args.results)?;
-    let (files, total) = (args.files()?, entries.len());
+    let (dataset, total) = (args.dataset()?, entries.len());
     // `images` holds each image's boxes with their indices in the file, `problems` the boxes that cannot be refined.
     let (mut images, mut problems, mut below_min_score) = (BTreeMap::<_, Vec<_>>::new(), Vec::new(), 0);
+    let mut others = BTreeMap::<u64, usize>::new();
     for (index, entry) in entries.iter().enumerate() {
-        match args.given(entry, &files, &refiner) {
-            Ok(Some((id, given))) => images.entry(id).or_default().push((index, given)),
-            Ok(None) => below_min_score += 1,
+        match args.treatment(entry, &dataset, &refiner) {
+            Ok(Treatment::Refine(id, given)) => images.entry(id).or_default().push((index, given)),
+            Ok(Treatment::BelowMinScore) => below_min_score += 1,
+            Ok(Treatment::OtherCategory(id)) => *others.entry(id).or_default() += 1,
             Err(problem) => problems.push((index, problem)),
         }
     }
@@ -106,7 +131,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     progress.begin("images", images.len());
     let (mut refined, known) = (0, problems.len());
     for (done, (id, mut boxes)) in (1..).zip(images) {
-        let image = args.image(files.get(&id)).map_err(|reason| BoxProblem::Unreadable(id, reason));
+        let image = args.image(dataset.files.get(&id)).map_err(|reason| BoxProblem::Unreadable(id, reason));
         boxes.retain(|(index, given)| {
             let read = image.as_ref().map_err(BoxProblem::clone);
             let inside = read.and_then(|image| check_inside(given.bbox, [image.width, image.height]));
@@ -123,6 +148,9 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     args.report(&problems);
     write_entries(&args.out, &entries)?;
     let kept = problems.len();
+    if !others.is_empty() {
+        eprintln!("{}", dataset.kept(&others, &refiner));
+    }
     eprintln!(
         "{refined} of {total} boxes refined, {below_min_score} below --min-score, {kept} kept as they are: see above"
     );
@@ -130,10 +158,27 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     Ok(())
 }
 
+impl Dataset {
+    /// Returns a line about the boxes of other categories, of which `others` has the numbers.
+    fn kept(&self, others: &BTreeMap<u64, usize>, refiner: &BoxRefiner) -> String {
+        let category = |id: &u64| self.names.get(id).map_or(format!("id {id}"), |name| format!("{name:?}"));
+        let others: Vec<String> =
+            others.iter().map(|(id, count)| format!("{count} {}", category(id))).collect();
+        let classes: Vec<String> =
+            refiner.classes().iter().map(|class| format!("{:?} (id {})", class.name, class.id)).collect();
+        let remedy =
+            if refiner.config().network.is_class_agnostic() { "; --any-class refines them too" } else { "" };
+        let (others, classes) = (others.join(", "), classes.join(", "));
+        format!(
+            "boxes of other categories stay as they are: {others}; the refiner was trained on {classes}{remedy}"
+        )
+    }
+}
+
 impl RefineArgs {
-    /// Returns the file of each image id.
-    fn files(&self) -> Result<BTreeMap<u64, File>> {
-        let mut files = BTreeMap::new();
+    /// Returns the images and the categories.
+    fn dataset(&self) -> Result<Dataset> {
+        let Dataset { mut files, mut names } = Dataset::default();
         let Some(annotations) = &self.annotations else {
             for path in images_in(&self.images)? {
                 let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
@@ -147,9 +192,13 @@ impl RefineArgs {
                     );
                 }
             }
-            return Ok(files);
+            return Ok(Dataset { files, names });
         };
-        for record in AnnotationFile::read(annotations)?.images {
+        let annotations = AnnotationFile::read(annotations)?;
+        names.extend(
+            annotations.categories.into_iter().filter_map(|category| Some((category.id, category.name?))),
+        );
+        for record in annotations.images {
             // Images without a whole record are unknown.
             if let (Ok(id), Ok(name), Ok(width), Ok(height)) =
                 (record.id, record.file_name, record.width, record.height)
@@ -157,19 +206,19 @@ impl RefineArgs {
                 files.insert(id, File { path: self.images.join(name), size: Some([width, height]) });
             }
         }
-        Ok(files)
+        Ok(Dataset { files, names })
     }
 
-    /// Returns an entry's image id and box, or `None` if its score is below `min_score`.
-    fn given(
+    /// Returns the treatment of an entry.
+    fn treatment(
         &self,
         entry: &ResultEntry,
-        files: &BTreeMap<u64, File>,
+        dataset: &Dataset,
         refiner: &BoxRefiner,
-    ) -> Result<Option<(u64, LabelledBox)>, BoxProblem> {
+    ) -> Result<Treatment, BoxProblem> {
         let found = entry.detection()?;
-        let (id, bbox) = (found.image_id, found.bbox);
-        let file = files.get(&id).ok_or_else(|| match &self.annotations {
+        let (id, bbox, category) = (found.image_id, found.bbox, found.category_id);
+        let file = dataset.files.get(&id).ok_or_else(|| match &self.annotations {
             Some(_) => BoxProblem::UnknownImage(id),
             None => {
                 let reason = format!("no image in {} has this number", self.images.display());
@@ -179,10 +228,13 @@ impl RefineArgs {
         if let Some(size) = file.size {
             check_inside(bbox, size)?;
         }
-        let label = refiner.label(found.category_id);
-        let label = label.ok_or(BoxProblem::UnknownClass(found.category_id))?;
-        let wanted = self.min_score.is_none_or(|least| found.score >= least);
-        Ok(wanted.then_some((id, LabelledBox { bbox, label })))
+        let name = dataset.names.get(&category).map(String::as_str);
+        let label = if self.any_class { refiner.label(category) } else { refiner.label_of(category, name) };
+        Ok(match label {
+            None => Treatment::OtherCategory(category),
+            Some(_) if self.min_score.is_some_and(|least| found.score < least) => Treatment::BelowMinScore,
+            Some(label) => Treatment::Refine(id, LabelledBox { bbox, label }),
+        })
     }
 
     /// Returns an error if boxes have problems, unless `--keep-unrefined` keeps them as they are.

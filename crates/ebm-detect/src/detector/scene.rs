@@ -98,10 +98,11 @@ impl Detector {
     fn labelled(&self, given: LabelledBox) -> Result<LabelledBox> {
         let Some(refiner) = &self.refiner else { return Ok(given) };
         let class = self.classes().iter().find(|class| class.label == given.label);
-        let label = class.and_then(|class| refiner.label_of(class)).ok_or_else(|| {
-            let names: Vec<&str> = refiner.classes().iter().map(|class| class.name.as_str()).collect();
-            no_energy(&format!("the refiner was trained on {} alone", names.join(", ")))
-        })?;
+        let label =
+            class.and_then(|class| refiner.label_of(class.id, Some(&class.name))).ok_or_else(|| {
+                let names: Vec<&str> = refiner.classes().iter().map(|class| class.name.as_str()).collect();
+                no_energy(&format!("the refiner was trained on {} alone", names.join(", ")))
+            })?;
         Ok(LabelledBox { label, ..given })
     }
 }

@@ -188,10 +188,12 @@ impl BoxRefiner {
         self.classes.iter().find(|class| class.id == category_id).map(|class| class.label)
     }
 
-    /// Returns the label of boxes of a detector's class; `None` if the refiner was not trained on that class.
-    pub(crate) fn label_of(&self, class: &Class) -> Option<usize> {
-        let is_known = |known: &Class| known.id == class.id && known.name == class.name;
-        self.classes.iter().any(is_known).then(|| self.label(class.id)).flatten()
+    /// Returns the label of boxes of a category that has this `name`, or this `id` if it has no name; `None` if the
+    /// refiner was not trained on it.
+    pub fn label_of(&self, id: u64, name: Option<&str>) -> Option<usize> {
+        let is_known = |known: &&Class| name.map_or(known.id == id, |name| known.name == name);
+        let class = self.classes.iter().find(is_known)?;
+        Some(if self.config.network.is_class_agnostic() { 0 } else { class.label })
     }
 
     /// Refines, with `refine`, the detections of known classes with a score of at least `min_score`.
@@ -203,7 +205,8 @@ impl BoxRefiner {
     ) -> Result<()> {
         let given = |(place, one): (usize, &Detection)| {
             let [_, _, width, height] = one.bbox;
-            let label = self.label_of(one.class.as_ref()?)?;
+            let class = one.class.as_ref()?;
+            let label = self.label_of(class.id, Some(&class.name))?;
             let is_refinable = one.score >= min_score && width > 0.0 && height > 0.0;
             is_refinable.then_some((place, LabelledBox { bbox: one.bbox, label }))
         };

@@ -90,7 +90,8 @@ pub(crate) struct Destination<'a> {
 /// up to [`most_rows`], because sums stay in registers only if the number is a constant. More rows are not served.
 macro_rules! by_rows {
     ($simd:ident, $count:expr, $rows:ident => $run:expr) => {
-        if $simd::REGISTER_COUNT >= 32 {
+        // Constants in blocks of their own: the other branch is not compiled.
+        if const { $simd::REGISTER_COUNT >= 32 } {
             by_rows!($count, $rows => $run; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
         } else {
             by_rows!($count, $rows => $run; 1 2 3 4 5 6);

@@ -6,10 +6,8 @@ use ebm_data::Image;
 use ebm_detect::{BoxDensity, Corner, Detection, Error};
 
 use crate::contact_sheet::{EM, Mark, with_marks};
-use crate::picture::{AFTER, BEFORE, Canvas, Colour, REGION, TRUTH};
+use crate::picture::{AFTER, BEFORE, Canvas, REGION, TRUTH};
 
-/// Colour of the bands of unreliable densities.
-const DOUBTFUL: Colour = [150, 150, 150];
 /// Side in pixels up to which small images are enlarged, so that moves of less than a pixel can be seen.
 const ROOMY: usize = 640;
 /// Length of an image's longer side, in pixels, at which lines and letters are drawn at their normal size. They grow in
@@ -45,17 +43,16 @@ impl DetectionWithEdges {
     }
 }
 
-/// Draws the boxes into the image, each refined box with its class and score. Boxes with a density get the bands in
-/// which their edges lie. The bands are grey where the density has too few effective samples, and a line at the bottom
-/// says so. `truth` holds labels and boxes.
+/// Draws the boxes into the image, each refined box with its class and score. Boxes with a reliable density get the bands
+/// in which their edges lie. A line at the bottom names the boxes with an unreliable one. `truth` holds labels and boxes.
 pub fn picture(image: &Image, truth: &[(usize, [f64; 4])], found: &[DetectionWithEdges]) -> Result<Image> {
     let longest = image.width.max(image.height);
     let size = (longest as f64 / UNIT).round().max(1.0);
     let mut canvas = Canvas::whole(image.clone()).enlarged((ROOMY / longest).max(1));
     for one in found {
-        let Some(edges) = &one.edges else { continue };
-        let colour = if one.is_reliable() { REGION } else { DOUBTFUL };
-        canvas.bands(edges, one.detection.bbox, colour);
+        if let Some(edges) = one.edges.as_ref().filter(|_| one.is_reliable()) {
+            canvas.bands(edges, one.detection.bbox, REGION);
+        }
     }
     let mark = |bbox, colour, text| Mark { bbox, colour, thickness: 2 * size as usize, text };
     let truth = truth.iter().map(|&(_, bbox)| mark(bbox, TRUTH, String::new()));
@@ -76,7 +73,7 @@ fn warning(found: &[DetectionWithEdges]) -> String {
     let names: Vec<String> = doubtful.map(|found| caption(&found.detection)).collect();
     match names.as_slice() {
         [] => String::new(),
-        names => format!("too few effective samples, do not believe the bands of {}", names.join(", ")),
+        names => format!("no bands, too few effective samples: {}", names.join(", ")),
     }
 }
 

@@ -60,8 +60,8 @@ pub struct DetectionArgs {
     #[arg(long, requires = "out")]
     annotations: Option<PathBuf>,
     /// Compute p(y|x) of each detection. The lines get the intervals that hold its edges with probability 0.9. The
-    /// picture shows them as bands, yellow, or grey if there are too few samples. NAME-INDEX.png shows a detection with
-    /// the density of its upper right corner.
+    /// picture shows reliable ones as yellow bands. NAME-INDEX.png shows a detection with the density of its upper right
+    /// corner.
     #[arg(long)]
     density: bool,
     /// Number of samples for each density.

@@ -142,15 +142,17 @@
     const density = await densityOf(one);
     if (!density || one !== state.chosen) return;
     const ends = sides(one.box.bbox);
-    const intervals = density.edges_90[edge];
+    const place = `${EDGES[edge]} edge of ${one.name}: ${ends[edge].toFixed(1)} px`;
+    // An unreliable interval is not shown.
+    const intervals = density.is_reliable ? density.edges_90[edge] : [];
     at("boxes-band").replaceChildren(...intervals.map(([from, to]) => {
       const [x, width] = edge % 2 ? [ends[0], ends[2] - ends[0]] : [from, to - from];
       const [y, height] = edge % 2 ? [from, to - from] : [ends[1], ends[3] - ends[1]];
       return svg("rect", { class: "interval", x, y, width, height });
     }));
     const between = intervals.map(([from, to]) => `${from.toFixed(1)} to ${to.toFixed(1)}`).join(" or ");
-    const doubt = density.is_reliable ? "" : `; unreliable, ${density.effective_sample_size.toFixed(0)} effective samples are too few`;
-    at("boxes-edge").textContent = `${EDGES[edge]} edge of ${one.name}: ${ends[edge].toFixed(1)} px, with probability 0.9 ${between}${doubt}`;
+    const doubt = `no reliable interval: ${density.effective_sample_size.toFixed(0)} effective samples are too few`;
+    at("boxes-edge").textContent = `${place}, ${density.is_reliable ? `with probability 0.9 ${between}` : doubt}`;
   }
 
   takeFiles("boxes", look);

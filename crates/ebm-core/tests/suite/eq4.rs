@@ -63,7 +63,7 @@ fn an_anisotropic_gaussian_in_four_dimensions() {
 
 #[test]
 fn bimodal_and_skewed_energies() {
-    let bimodal = Function(|y: &Tensor| {
+    let bimodal = Function::new(|y: &Tensor| {
         let mode =
             |at: f64| -> Result<Tensor> { Ok(((y - at)? / 0.2)?.sqr()?.sum(2)?.affine(-0.5, 0.0)?.exp()?) };
         Ok((mode(-1.0)? + mode(1.0)?)?.log()?)
@@ -73,7 +73,7 @@ fn bimodal_and_skewed_energies() {
     assert_estimates(&bimodal, &GaussianMixture::isotropic(&[0.1, 2.0], 1).unwrap(), &y, at_a_mode);
 
     // Gumbel: f = -(y + e^-y), whose integral is 1.
-    let gumbel = Function(|y: &Tensor| Ok((y + y.neg()?.exp()?)?.neg()?.sum(2)?));
+    let gumbel = Function::new(|y: &Tensor| Ok((y + y.neg()?.exp()?)?.neg()?.sum(2)?));
     let y = Tensor::new(&[[0.5]], &Device::Cpu).unwrap();
     let q = GaussianMixture::isotropic(&[1.0, 4.0], 1).unwrap();
     assert_estimates(&gumbel, &q, &y, 0.5 + (-0.5f64).exp());
@@ -84,7 +84,7 @@ fn exact_for_every_sample_if_the_model_is_the_proposal() {
     // Then all weights are e^c, so that a single sample gives -log p(y_i) = -log q(y_i | y_i).
     let q = GaussianMixture::new(vec![vec![0.05, 0.2], vec![0.5, 3.0]]).unwrap();
     let y = Tensor::new(&[[0.4, -2.0]], &Device::Cpu).unwrap();
-    let model = Function(|candidates: &Tensor| Ok((q.log_prob(candidates, &y)? + 12.5)?));
+    let model = Function::new(|candidates: &Tensor| Ok((q.log_prob(candidates, &y)? + 12.5)?));
     let at_center: f64 = (0.5 * (1.0 / (0.05 * 0.2) + 1.0 / (0.5 * 3.0)) / std::f64::consts::TAU).ln();
     for (seed, num_samples) in [(0, 1), (1, 1), (2, 7), (3, 100)] {
         let loss = loss(&model, &q, num_samples, &y, seed);
@@ -109,7 +109,7 @@ fn f32_agrees_with_f64() {
     let q = GaussianMixture::isotropic(&[0.0375, 0.075, 0.15], 4).unwrap();
     let y = Tensor::new(&[[0.5, 0.75, 3.7, 4.4], [2.5, 1.0, 2.0, 5.0]], &Device::Cpu).unwrap();
     for scale in [1.0, 100.0, 1e4] {
-        let model = Function(move |y: &Tensor| Ok((y.sin()?.mean(2)? * scale)?));
+        let model = Function::new(move |y: &Tensor| Ok((y.sin()?.mean(2)? * scale)?));
         let double = loss(&model, &q, 128, &y, 1);
         let single = loss(&model, &q, 128, &y.to_dtype(DType::F32).unwrap(), 1);
         // f itself is rounded: half an ulp of f32 at f, about 6e-8 |f|, and a few for its sine and mean.

@@ -169,8 +169,8 @@ fn score_and_grad_of_a_gaussian_is_its_closed_form() {
 #[test]
 fn a_broken_model_has_a_typed_error() {
     let y = candidates(1, &[&[1.0, 2.0]]);
-    let constant = Function(|y: &Tensor| Ok(y.detach().sum(2)?));
+    let constant = Function::new(|y: &Tensor| Ok(y.detach().sum(2)?));
     assert!(matches!(constant.score_and_grad(&(), &y), Err(Error::NoGradient)));
-    let unsummed = Function(|y: &Tensor| Ok(y.clone()));
+    let unsummed = Function::new(|y: &Tensor| Ok(y.clone()));
     assert!(matches!(unsummed.score_and_grad(&(), &y), Err(Error::Shape { .. })));
 }

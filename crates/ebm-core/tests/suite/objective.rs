@@ -39,7 +39,7 @@ fn eq4_is_the_mean_over_the_batch() {
 #[test]
 fn targets_and_samples_are_scored_in_one_call_and_constant() {
     let calls = std::cell::RefCell::new(Vec::new());
-    let model = Function(|y: &Tensor| {
+    let model = Function::new(|y: &Tensor| {
         calls.borrow_mut().push((y.dims().to_vec(), flat(&y.narrow(1, 0, 1)?)));
         Ok(y.sqr()?.sum(2)?)
     });
@@ -90,7 +90,7 @@ fn squared_quality_regression_golden_value() {
 #[test]
 fn both_objectives_see_the_same_samples() {
     let seen = std::cell::RefCell::new(Vec::new());
-    let model = Function(|y: &Tensor| {
+    let model = Function::new(|y: &Tensor| {
         seen.borrow_mut().push(flat(y));
         Ok(y.sum(2)?)
     });
@@ -124,7 +124,7 @@ fn bad_inputs_have_typed_errors() {
     let nan = Tensor::new(&[[0.0, 1.0], [f64::NAN, 0.0]], &Device::Cpu).unwrap();
     assert!(matches!(loss(4, &nan), Error::NonFinite { index: 2, .. }));
 
-    let wrong = Function(|y: &Tensor| Ok(y.clone()));
+    let wrong = Function::new(|y: &Tensor| Ok(y.clone()));
     let objective = MonteCarloNll { proposal: &proposal, num_samples: 4 };
     let error = objective.loss(&wrong, &(), &y((3, 2)), &mut rng(0)).unwrap_err();
     assert!(matches!(error, Error::Shape { actual, .. } if actual == [3, 5, 2]));
@@ -137,7 +137,7 @@ fn bad_inputs_have_typed_errors() {
 
 #[test]
 fn an_error_of_the_network_passes_through() {
-    let broken = Function(|_: &Tensor| Err(Error::model(std::io::Error::other("no such layer"))));
+    let broken = Function::new(|_: &Tensor| Err(Error::model(std::io::Error::other("no such layer"))));
     let objective =
         MonteCarloNll { proposal: GaussianMixture::isotropic(&[0.1], 1).unwrap(), num_samples: 1 };
     let y = Tensor::new(&[[0.0]], &Device::Cpu).unwrap();

@@ -179,7 +179,7 @@ impl EnergyModel for Odd {
 
 #[test]
 fn a_model_of_the_wrong_shape() {
-    let wrong = Function(|y: &Tensor| Ok(y.clone()));
+    let wrong = Function::new(|y: &Tensor| Ok(y.clone()));
     for (name, loss) in every(4) {
         // The exact derivatives and log Z are not there at all.
         let error = loss(&wrong, &(), &zeros(&[2, 2])).unwrap_err();
@@ -210,7 +210,7 @@ fn a_model_of_the_wrong_shape() {
 
 #[test]
 fn what_is_not_offered_has_a_remedy() {
-    let model = Function(|y: &Tensor| Ok(y.sum(2)?));
+    let model = Function::new(|y: &Tensor| Ok(y.sum(2)?));
     let y = zeros(&[2, 2]);
     let message = |objective: &dyn Fn() -> Result<Tensor>| objective().unwrap_err().to_string();
     let sm = ScoreMatching { derivatives: EXACT, directions: ALL };
@@ -284,7 +284,7 @@ fn kld_is_allows_no_density_where_the_label_has_no_weight() {
         }
     }
     let slope = Var::new(0.5, &Device::Cpu).unwrap();
-    let model = Function(|y: &Tensor| {
+    let model = Function::new(|y: &Tensor| {
         let f = y.squeeze(2)?.broadcast_mul(&slope)?;
         let nowhere = f.zeros_like()?.log()?;
         Ok(y.squeeze(2)?.lt(1.0)?.where_cond(&f, &nowhere)?)

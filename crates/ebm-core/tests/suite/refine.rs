@@ -8,8 +8,8 @@ use ebm_core::{EnergyModel, Error, GradientAscent, Refined, Result, Status, Step
 use crate::zoo::{Counted, Function, assert_close, candidates, flat, gaussian};
 
 /// f = -(y - 2)².
-fn parabola() -> Function<impl Fn(&Tensor) -> Result<Tensor>> {
-    Function(|y: &Tensor| Ok((y - 2.0)?.sqr()?.neg()?.sum(2)?))
+fn parabola() -> Function<'static> {
+    Function::new(|y: &Tensor| Ok((y - 2.0)?.sqr()?.neg()?.sum(2)?))
 }
 
 fn ascent(rule: StepRule, steps: usize, lambda: f64, decay: f64) -> GradientAscent {
@@ -179,7 +179,7 @@ fn f32_agrees_with_f64_and_keeps_its_type() {
 #[test]
 fn the_result_is_detached() {
     let weight = Var::new(1.0, &Device::Cpu).unwrap();
-    let model = Function(|y: &Tensor| Ok(y.sqr()?.neg()?.broadcast_mul(&weight)?.sum(2)?));
+    let model = Function::new(|y: &Tensor| Ok(y.sqr()?.neg()?.broadcast_mul(&weight)?.sum(2)?));
     let y0 = Var::from_tensor(&candidates(1, &[&[1.0]])).unwrap();
     for steps in [0, 3] {
         let refined = refine(&model, &(), &y0, &ascent(StepRule::Backtracking, steps, 0.1, 0.5)).unwrap();
@@ -238,10 +238,10 @@ fn bad_settings_and_inputs_have_typed_errors() {
     assert!(matches!(with_y0(candidates(1, &[&[0.0, f64::NAN]])), Error::NonFinite { index: 1, .. }));
     assert!(matches!(with_y0(Tensor::new(&[[0.0]], &Device::Cpu).unwrap()), Error::Shape { .. }));
 
-    let broken = Function(|y: &Tensor| Ok(y.clone()));
+    let broken = Function::new(|y: &Tensor| Ok(y.clone()));
     let error = refine(&broken, &(), &candidates(1, &[&[0.0]]), &base).unwrap_err();
     assert!(matches!(error, Error::Shape { .. }), "{error}");
-    let constant = Function(|y: &Tensor| Ok(y.detach().sum(2)?));
+    let constant = Function::new(|y: &Tensor| Ok(y.detach().sum(2)?));
     let error = refine(&constant, &(), &candidates(1, &[&[0.0]]), &base).unwrap_err();
     assert!(matches!(error, Error::NoGradient), "{error}");
 }

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use crate::zoo::{assert_close, candidates, flat};
 
 /// Model with f(y) and its derivative from a function of one number; it panics at a non-finite y.
-struct Scalar<F>(F);
+struct Scalar<'a>(&'a dyn Fn(f64) -> (f64, f64));
 
-impl<F: Fn(f64) -> (f64, f64)> EnergyModel for Scalar<F> {
+impl EnergyModel for Scalar<'_> {
     type Features = ();
     fn score(&self, (): &(), y: &Tensor) -> Result<Tensor> {
         Ok(self.score_and_grad(&(), y)?.0)
@@ -37,7 +37,7 @@ fn settings(rule: StepRule) -> GradientAscent {
 fn a_candidate_that_starts_at_a_non_finite_f_stays_and_the_others_go_on() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let model =
-            Scalar(|y: f64| if y < 0.0 { (bad, 1.0) } else { (-(y - 2.0).powi(2), -2.0 * (y - 2.0)) });
+            Scalar(&|y: f64| if y < 0.0 { (bad, 1.0) } else { (-(y - 2.0).powi(2), -2.0 * (y - 2.0)) });
         for rule in [StepRule::Backtracking, S2, StepRule::Plain] {
             let ascent = GradientAscent { step_length: vec![0.25], ..settings(rule) };
             let refined = refine(&model, &(), &candidates(1, &[&[-1.0], &[0.0]]), &ascent).unwrap();
@@ -54,7 +54,7 @@ fn a_candidate_that_starts_at_a_non_finite_f_stays_and_the_others_go_on() {
 #[test]
 fn backtracking_recovers_from_a_step_into_nan() {
     // f = y up to 1, NaN beyond: the steps shrink until they end below 1.
-    let model = Scalar(|y: f64| if y > 1.0 { (f64::NAN, f64::NAN) } else { (y, 1.0) });
+    let model = Scalar(&|y: f64| if y > 1.0 { (f64::NAN, f64::NAN) } else { (y, 1.0) });
     let refined = refine(&model, &(), &candidates(1, &[&[0.3]]), &settings(StepRule::Backtracking)).unwrap();
     let y = flat(&refined.y)[0];
     assert!((0.8..=1.0).contains(&y), "{y}");
@@ -64,7 +64,7 @@ fn backtracking_recovers_from_a_step_into_nan() {
 #[test]
 fn the_other_rules_undo_a_step_into_nan_and_stop() {
     for bad in [f64::NAN, f64::INFINITY] {
-        let model = Scalar(|y: f64| if y > 1.5 { (bad, 1.0) } else { (y, 1.0) });
+        let model = Scalar(&|y: f64| if y > 1.5 { (bad, 1.0) } else { (y, 1.0) });
         for rule in [S2, StepRule::Plain] {
             let refined = refine(&model, &(), &candidates(1, &[&[0.3]]), &settings(rule)).unwrap();
             assert_close(&flat(&refined.y), &[1.3], 1e-15);
@@ -77,7 +77,7 @@ fn the_other_rules_undo_a_step_into_nan_and_stop() {
 
 #[test]
 fn a_step_that_overflows_only_in_f32_is_rejected() {
-    let model = Scalar(|y: f64| (y, 1e38));
+    let model = Scalar(&|y: f64| (y, 1e38));
     let y0 = candidates(1, &[&[0.0f32]]);
     let ascent = GradientAscent { step_length: vec![10.0], ..settings(StepRule::Plain) };
     let refined = refine(&model, &(), &y0, &ascent).unwrap();
@@ -116,7 +116,8 @@ proptest! {
         rule in prop_oneof![Just(StepRule::Backtracking), Just(StepRule::Plain), Just(S2)],
         single in any::<bool>(),
     ) {
-        let model = Scalar(hostile(frequency, slope, patches));
+        let hostile = hostile(frequency, slope, patches);
+        let model = Scalar(&hostile);
         let dtype = if single { DType::F32 } else { DType::F64 };
         let count = y0.len();
         let y0 = Tensor::from_vec(y0, (1, count, 1), &Device::Cpu).unwrap().to_dtype(dtype).unwrap();

@@ -7,10 +7,16 @@ use ebm_core::{DirectionalDerivatives, EnergyModel, Order, Proposal, Result};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// f(x, y) = the closure at y (B, M, D); there is no x.
-pub struct Function<F>(pub F);
+/// f(x, y) = the closure at y (B, M, D); there is no x. One type for all closures: each type is compiled with all that it is given to.
+pub struct Function<'a>(Box<dyn Fn(&Tensor) -> Result<Tensor> + 'a>);
 
-impl<F: Fn(&Tensor) -> Result<Tensor>> EnergyModel for Function<F> {
+impl<'a> Function<'a> {
+    pub fn new(f: impl Fn(&Tensor) -> Result<Tensor> + 'a) -> Self {
+        Self(Box::new(f))
+    }
+}
+
+impl EnergyModel for Function<'_> {
     type Features = ();
     fn score(&self, (): &(), y: &Tensor) -> Result<Tensor> {
         (self.0)(y)
@@ -117,13 +123,9 @@ impl<M: EnergyModel> EnergyModel for Recorded<M> {
 }
 
 /// log N(y; mean, diag(sigma²)) + constant, as a model.
-pub fn gaussian(
-    mean: &'static [f64],
-    sigma: &'static [f64],
-    constant: f64,
-) -> Function<impl Fn(&Tensor) -> Result<Tensor>> {
+pub fn gaussian(mean: &'static [f64], sigma: &'static [f64], constant: f64) -> Function<'static> {
     let log_volume: f64 = sigma.iter().map(|s| s.ln() + 0.5 * std::f64::consts::TAU.ln()).sum();
-    Function(move |y: &Tensor| {
+    Function::new(move |y: &Tensor| {
         let of = |v: &[f64]| Tensor::new(v, y.device())?.to_dtype(y.dtype());
         let z = y.broadcast_sub(&of(mean)?)?.broadcast_div(&of(sigma)?)?;
         Ok(z.sqr()?.sum(2)?.affine(-0.5, constant - log_volume)?)

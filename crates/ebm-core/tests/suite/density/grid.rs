@@ -183,11 +183,11 @@ fn bad_inputs_have_typed_errors() {
         let error = with(bad).unwrap_err();
         assert!(matches!(&error, Error::NonFiniteScore { x: 1, y, .. } if y == &[2.0]), "{error}");
     }
-    let none = Function(|y: &Tensor| Ok(y.log()?.sum(2)?));
+    let none = Function::new(|y: &Tensor| Ok(y.log()?.sum(2)?));
     let negative = Grid::new(-1.0, 1.0, 3).unwrap();
     let error = none.bind(&(), 1).with(DType::F64, &Device::Cpu).grid(&negative).unwrap_err();
     assert!(matches!(&error, Error::NonFiniteScore { x: 0, y, .. } if y == &[-1.0]), "{error}");
-    let zero = Function(|y: &Tensor| Ok((y.sum(2)? * 0.0)?.log()?));
+    let zero = Function::new(|y: &Tensor| Ok((y.sum(2)? * 0.0)?.log()?));
     let error = zero.bind(&(), 2).with(DType::F64, &Device::Cpu).grid(&grid).unwrap_err();
     assert!(matches!(error, Error::NoMass(0)), "{error}");
     let error = none.bind(&(), 0).with(DType::F64, &Device::Cpu).grid(&negative).unwrap_err();

@@ -90,7 +90,7 @@ fn weights_follow_f_and_q_exactly() {
     // log q = (0, log 2, log 4), f = (0, log 6, −∞): w = (1, 3, 0).
     let q = TableProposal(Tensor::new(&[[0.0, 2f64.ln(), 4f64.ln()]], &Device::Cpu).unwrap());
     let f = Tensor::new(&[[0.0, 6f64.ln(), f64::NEG_INFINITY]], &Device::Cpu).unwrap();
-    let model = Function(move |_: &Tensor| Ok(f.clone()));
+    let model = Function::new(move |_: &Tensor| Ok(f.clone()));
     let center = Tensor::new(&[[0.0]], &Device::Cpu).unwrap();
     let p = &ImportanceDensity::from_model(&model, &(), &q, &center, 3, &mut rng(0)).unwrap()[0];
     assert_close(p.weights(), &[0.25, 0.75, 0.0], 1e-14);
@@ -127,7 +127,7 @@ fn f32_agrees_with_f64() {
 fn bad_inputs_have_typed_errors() {
     let q = GaussianMixture::isotropic(&[1.0], 1).unwrap();
     let refuse = |f: fn(&Tensor) -> ebm_core::Result<Tensor>, center: &Tensor, count| {
-        ImportanceDensity::from_model(&Function(f), &(), &q, center, count, &mut rng(0)).unwrap_err()
+        ImportanceDensity::from_model(&Function::new(f), &(), &q, center, count, &mut rng(0)).unwrap_err()
     };
     let center = Tensor::new(&[[3.0], [-3.0]], &Device::Cpu).unwrap();
     let log = |y: &Tensor| Ok(y.sum(2)?.log()?);

@@ -62,8 +62,9 @@ fn the_cost_is_one_gradient_per_step() {
 #[test]
 fn the_result_is_detached_has_the_type_of_y0_and_repeats_with_the_seed() {
     let weight = Var::new(1.0, &Device::Cpu).unwrap();
-    let model =
-        Function(|y: &Tensor| Ok(y.sqr()?.neg()?.broadcast_mul(&weight.to_dtype(y.dtype())?)?.sum(2)?));
+    let model = Function::new(|y: &Tensor| {
+        Ok(y.sqr()?.neg()?.broadcast_mul(&weight.to_dtype(y.dtype())?)?.sum(2)?)
+    });
     let y0 = Var::from_tensor(&candidates(2, &[&[0.1, 0.2], &[0.3, -1.0]])).unwrap();
     let double = run(&model, &y0, 5, 0.2, 1);
     assert!(!double.track_op());
@@ -77,7 +78,7 @@ fn the_result_is_detached_has_the_type_of_y0_and_repeats_with_the_seed() {
 #[test]
 fn no_chain_leaves_the_support_for_long() {
     // f = log of y over (0, 1): NaN or −∞ at y ≤ 0, and −∞ above 1.
-    let model = Function(|y: &Tensor| Ok(y.le(1.0)?.where_cond(&y.log()?, &nowhere(y)?)?.sum(2)?));
+    let model = Function::new(|y: &Tensor| Ok(y.le(1.0)?.where_cond(&y.log()?, &nowhere(y)?)?.sum(2)?));
     let y0 = Tensor::full(0.5, (1, 2000, 1), &Device::Cpu).unwrap();
     // All steps but the last are judged: the chains are inside or one step away.
     let chains = flat(&run(&model, &y0, 50, 0.05, 4));
@@ -88,7 +89,7 @@ fn no_chain_leaves_the_support_for_long() {
 #[test]
 fn a_step_that_overflows_is_not_taken_and_the_model_does_not_see_it() {
     // The gradient is 1e200 y: a step of λ²/2 of it is beyond f64 at the second at the latest.
-    let model = Function(|y: &Tensor| {
+    let model = Function::new(|y: &Tensor| {
         assert!(flat(y).iter().all(|y| y.is_finite()));
         Ok((y * 1e200)?.mul(y)?.sum(2)?)
     });
@@ -101,7 +102,7 @@ fn a_step_that_overflows_is_not_taken_and_the_model_does_not_see_it() {
 
 #[test]
 fn chains_that_start_without_density_find_it() {
-    let model = Function(|y: &Tensor| Ok(y.ge(0.0)?.where_cond(&y.neg()?, &nowhere(y)?)?.sum(2)?));
+    let model = Function::new(|y: &Tensor| Ok(y.ge(0.0)?.where_cond(&y.neg()?, &nowhere(y)?)?.sum(2)?));
     let y0 = Tensor::full(-0.2, (1, 200, 1), &Device::Cpu).unwrap();
     // A random walk of 300 steps misses 0 with a probability of 0.07.
     let inside = flat(&run(&model, &y0, 300, 0.2, 0)).iter().filter(|y| **y > -0.7).count();
@@ -126,7 +127,7 @@ fn bad_settings_and_inputs_have_typed_errors() {
     let bad = candidates(1, &[&[0.0], &[f64::NAN]]);
     assert!(matches!(refuse(&bad, 1, 0.1), Error::NonFinite { index: 1, .. }));
     assert!(matches!(refuse(&Tensor::new(&[[0.0]], &Device::Cpu).unwrap(), 1, 0.1), Error::Shape { .. }));
-    let constant = Function(|y: &Tensor| Ok(y.detach().sum(2)?));
+    let constant = Function::new(|y: &Tensor| Ok(y.detach().sum(2)?));
     let error = langevin(&constant, &(), &y0, 1, 0.1, &mut rng(0)).unwrap_err();
     assert!(matches!(error, Error::NoGradient), "{error}");
 }

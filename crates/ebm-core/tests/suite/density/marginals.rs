@@ -32,7 +32,7 @@ fn independent_coordinates_have_their_own_densities() {
 #[test]
 fn correlated_coordinates_have_the_marginals_of_the_closed_form() {
     // Unit variances and the correlation 0.8: f = −(a² − 1.6 a b + b²) / 0.72, Z = 2π √0.36.
-    let model = Function(|y: &Tensor| -> Result<Tensor> {
+    let model = Function::new(|y: &Tensor| -> Result<Tensor> {
         let (a, b) = (y.narrow(2, 0, 1)?, y.narrow(2, 1, 1)?);
         let square = ((a.sqr()? + b.sqr()?)? - ((a * b)? * 1.6)?)?;
         Ok((square / -0.72)?.squeeze(2)?)
@@ -65,10 +65,10 @@ fn bad_inputs_have_typed_errors() {
         assert!(matches!(refuse(1, grids), Error::Setting { name: "grids", .. }));
     }
     assert!(matches!(refuse(0, &[grid]), Error::Setting { name: "batch", .. }));
-    let root = Function(|y: &Tensor| Ok(y.sum(2)?.sqrt()?));
+    let root = Function::new(|y: &Tensor| Ok(y.sum(2)?.sqrt()?));
     let error = root.bind(&(), 1).with(DType::F64, &Device::Cpu).marginals(&[grid, grid]).unwrap_err();
     assert!(matches!(&error, Error::NonFiniteScore { x: 0, y, .. } if y == &[-1.0, -1.0]), "{error}");
-    let zero = Function(|y: &Tensor| Ok((y.sum(2)? * 0.0)?.log()?));
+    let zero = Function::new(|y: &Tensor| Ok((y.sum(2)? * 0.0)?.log()?));
     let error = zero.bind(&(), 1).with(DType::F64, &Device::Cpu).marginals(&[grid, grid]).unwrap_err();
     assert!(matches!(error, Error::NoMass(0)), "{error}");
 }

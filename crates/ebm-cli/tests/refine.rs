@@ -156,9 +156,9 @@ fn results_are_refined_and_all_else_is_kept() {
     let place = Place::new();
     place.train("run", &["--steps", "2", "--step-factor", "1"]);
     let boxes = json!([
-        { "image_id": 2, "category_id": 44, "bbox": [20, 30.5, 50, 40], "score": 0.91234567890123, "id": 5, "mine": {"a": [1]} },
+        { "image_id": 2, "category_id": 4, "bbox": [20, 30.5, 50, 40], "score": 0.91234567890123, "id": 5, "mine": {"a": [1]} },
         { "image_id": 1, "category_id": 1, "bbox": [-8, 100, 40, 80], "score": 0.5 },
-        { "image_id": 2, "category_id": 44, "bbox": [1, 2, 30, 40], "score": 0.01 },
+        { "image_id": 2, "category_id": 4, "bbox": [1, 2, 30, 40], "score": 0.01 },
     ]);
     place.write("r.json", &boxes.to_string());
     let annotations = place.path("a/annotations.json");

@@ -41,9 +41,9 @@
 //! [`Directions`] selects all coordinates or random signs (Hutchinson).
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
-//! [`refine`](fn@refine) and [`langevin`] take and return this shape; f is `(B, M)`. Logarithms are natural.
-//! Tensors are `f32` or `f64`, on any device. Every function that draws random numbers takes the generator as an
-//! argument. The crate re-exports [`candle_core`] and [`rand`]; the examples also need `rand_chacha` 0.9.
+//! [`refine`](fn@refine) and [`langevin`] take and return this shape; f is `(B, M)`, a loss is a scalar. Logarithms
+//! are natural. Tensors are `f32` or `f64`, on any device of candle. Functions that draw random numbers take the
+//! generator. The crate re-exports [`candle_core`] and [`rand`]; the examples also need `rand_chacha` 0.9.
 //!
 //! ```
 //! use ebm_core::candle_core::{DType, Device, Tensor, Var};
@@ -67,7 +67,7 @@
 //! let y = Tensor::new(&[[3.0], [6.0]], &Device::Cpu)?;
 //! let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(0);
 //!
-//! // Training (Eq. 4): one step of gradient descent on w.
+//! // Training (Eq. 4): one step of gradient descent on w. The proposal has two σ and D = 1 coordinate.
 //! let objective = MonteCarloNll { proposal: GaussianMixture::isotropic(&[0.1, 0.8], 1)?, num_samples: 64 };
 //! let gradients = objective.loss(&model, &x, &y, &mut rng)?.backward()?;
 //! if let Some(gradient) = gradients.get(&model.0) {

@@ -147,12 +147,12 @@ pub fn run(args: &RefineArgs) -> Result<()> {
     progress.end();
     args.report(&problems);
     write_entries(&args.out, &entries)?;
-    let kept = problems.len();
     if !others.is_empty() {
         eprintln!("{}", dataset.kept(&others, &refiner));
     }
+    let (kept, others) = (problems.len(), others.values().sum::<usize>());
     eprintln!(
-        "{refined} of {total} boxes refined, {below_min_score} below --min-score, {kept} kept as they are: see above"
+        "{refined} of {total} boxes refined, {below_min_score} below --min-score, {others} of other categories, {kept} kept as they are: see above"
     );
     println!("{}", args.out.display());
     Ok(())

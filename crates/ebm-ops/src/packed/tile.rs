@@ -87,10 +87,10 @@ pub(crate) struct Destination<'a> {
 }
 
 /// Runs `$run` with the constant `$rows`, which is `$count`, for vectors `$simd`. There is one copy for each number of rows
-/// up to [`most_rows`], because sums stay in registers only if the number is a constant. More rows are not served.
+/// up to [`most_rows`], because sums stay in registers only if the number is a constant. Of a `const` condition one branch
+/// is compiled.
 macro_rules! by_rows {
     ($simd:ident, $count:expr, $rows:ident => $run:expr) => {
-        // Constants in blocks of their own: the other branch is not compiled.
         if const { $simd::REGISTER_COUNT >= 32 } {
             by_rows!($count, $rows => $run; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
         } else {

@@ -117,7 +117,7 @@ impl Table {
 
     /// Returns the line of the file on which a row begins.
     pub fn line(&self, row: usize) -> u64 {
-        self.rows[row].position().map_or(row as u64 + 2, csv::Position::line)
+        self.rows[row].position().map_or(0, csv::Position::line)
     }
 
     /// Returns a table of the rows at these positions, in their order.
@@ -149,7 +149,8 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
     }
     let delimiter = delimiter(bytes);
     let mut reader = ReaderBuilder::new().delimiter(delimiter).from_reader(bytes);
-    let headers = reader.headers().map_err(|error| fail(row_problem(&error, delimiter)))?.clone();
+    let problem = |error: csv::Error| fail(row_problem(&error, delimiter, bytes));
+    let headers = reader.headers().map_err(problem)?.clone();
     let columns: Vec<String> = headers.iter().map(|header| header.trim().to_owned()).collect();
     let mut seen = BTreeSet::new();
     for (place, column) in columns.iter().enumerate() {
@@ -168,9 +169,14 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
         return Err(fail(reason.to_owned()));
     }
     let rows = reader.records().collect::<csv::Result<Vec<StringRecord>>>();
-    let rows = rows.map_err(|error| fail(row_problem(&error, delimiter)))?;
+    let mut rows = rows.map_err(problem)?;
     if rows.is_empty() {
         return Err(fail("it has a line of names, but no rows below it; add rows".to_owned()));
+    }
+    for row in &mut rows {
+        let mut place = row.position().cloned().unwrap_or_default();
+        place.set_line(line(&place, bytes));
+        row.set_position(Some(place));
     }
     let decimal_comma = delimiter != b',' && has_decimal_commas(&rows);
     Ok(Table { name: name.to_owned(), columns, rows, delimiter: char::from(delimiter), decimal_comma })
@@ -197,9 +203,14 @@ fn has_decimal_commas(rows: &[StringRecord]) -> bool {
     count(',', true) > count('.', false)
 }
 
+/// Returns the line of a row at `place`. Of a line end of two bytes, csv leaves the second to the next row.
+fn line(place: &csv::Position, bytes: &[u8]) -> u64 {
+    place.line() + u64::from(bytes.get(place.byte() as usize) == Some(&b'\n'))
+}
+
 /// Returns the message for a malformed row.
-fn row_problem(error: &csv::Error, delimiter: u8) -> String {
-    let place = error.position().map_or_else(String::new, |place| format!("line {}: ", place.line()));
+fn row_problem(error: &csv::Error, delimiter: u8, bytes: &[u8]) -> String {
+    let place = error.position().map_or_else(String::new, |place| format!("line {}: ", line(place, bytes)));
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             let sign = char::from(delimiter);

@@ -33,6 +33,10 @@ fn what_is_no_table_says_where_and_why() {
     assert!(said(Table::read(bytes.path())).contains("UTF-8"));
     let cell = said(Table::parse("t", "a,b\n1,x\n").unwrap().number(0, 1));
     assert!(cell.contains("line 2, column b") && cell.contains("\"x\""), "{cell}");
+    // With line ends of two bytes too.
+    let table = Table::parse("t", "a,b\r\n1,2\r\n3,x\r\n").unwrap();
+    assert_eq!([0, 1].map(|row| table.line(row)), [2, 3]);
+    assert!(Table::parse("t", "a,b\r\n1,2\r\n3\r\n").unwrap_err().to_string().contains("line 3"));
     assert!(said(Table::parse("t", "size,price\n1,2\n").unwrap().column("prize")).contains("price"));
 }
 

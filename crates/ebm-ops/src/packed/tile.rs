@@ -87,8 +87,7 @@ pub(crate) struct Destination<'a> {
 }
 
 /// Runs `$run` with the constant `$rows`, which is `$count`, for vectors `$simd`. There is one copy for each number of rows
-/// up to [`most_rows`], because sums stay in registers only if the number is a constant. Of a `const` condition one branch
-/// is compiled.
+/// up to [`most_rows`], because sums stay in registers only if the number is a constant. More rows are not served.
 macro_rules! by_rows {
     ($simd:ident, $count:expr, $rows:ident => $run:expr) => {
         if const { $simd::REGISTER_COUNT >= 32 } {

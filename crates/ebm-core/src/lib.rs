@@ -100,7 +100,8 @@ mod tempered;
 
 pub use candle_core;
 pub use density::{
-    Conditional, DensityMap, Grid, GridDensity, ImportanceDensity, Region, WeightedSamples, langevin,
+    AdaptiveSampler, Conditional, DensityMap, Grid, GridDensity, ImportanceDensity, Region, WeightedSamples,
+    langevin,
 };
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};

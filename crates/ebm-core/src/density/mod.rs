@@ -5,15 +5,19 @@
 //! coordinates. In any number of dimensions an [`ImportanceDensity`] computes expectations, [`WeightedSamples`]
 //! compute marginals, and [`langevin`] draws samples.
 
+mod adaptive;
 mod conditional;
 mod grid;
 mod grid_density;
 mod importance;
 mod langevin;
+mod mixture_fit;
 mod region;
 mod scores;
+
 mod weighted_samples;
 
+pub use adaptive::AdaptiveSampler;
 pub use conditional::Conditional;
 pub use grid::Grid;
 pub use grid_density::GridDensity;

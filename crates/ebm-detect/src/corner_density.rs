@@ -74,7 +74,7 @@ impl BoxDensity {
         let sampler = AdaptiveSampler::new(num_samples);
         let density = sampler.densities(head, features, proposal, &center, rng)?.swap_remove(0);
         let samples: Vec<f64> = density.samples().flatten().copied().collect();
-        let samples = Tensor::from_vec(samples, (1, density.samples().len(), 4), &Device::Cpu)?;
+        let samples = Tensor::from_vec(samples, (1, (), 4), &Device::Cpu)?;
         let samples = samples.to_dtype(center.dtype())?.to_device(center.device())?;
         let edges =
             features.continuous_corners(&samples)?.squeeze(0)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;

@@ -67,8 +67,7 @@ impl ImportanceDensity {
             .collect()
     }
 
-    /// Normalises the weights of samples that were drawn in `rounds`, so many in each; the logarithm of the sum of
-    /// the weights is log Z.
+    /// Normalises the weights of samples. Their sum is Z, and `rounds` are the numbers of samples of the rounds.
     pub(super) fn weigh(
         x: usize,
         dim: usize,

@@ -22,8 +22,7 @@ pub struct BoxDensity {
 }
 
 impl BoxDensity {
-    /// Draws samples about the box `bbox` of the crop with these features. They [adapt](AdaptiveSampler) to
-    /// the density.
+    /// Draws samples about the box `bbox` of the crop with these features. They [adapt](AdaptiveSampler) to the density.
     pub(super) fn about<B: BoxNetwork>(
         network: &B,
         features: TestFeatures,
@@ -40,8 +39,7 @@ impl BoxDensity {
         let sampler = AdaptiveSampler::new(num_samples);
         let density = sampler.densities(&model, &features, proposal, &center, rng)?.swap_remove(0);
         let y: Vec<f32> = density.samples().flatten().map(|&number| number as f32).collect();
-        let y =
-            Tensor::from_vec(y, (1, density.samples().len(), 4), &Device::Cpu)?.to_device(center.device())?;
+        let y = Tensor::from_vec(y, (1, (), 4), &Device::Cpu)?.to_device(center.device())?;
         let in_image = |boxes: &Tensor| -> Result<Vec<Rect>> {
             let boxes = rects(&boxes.to_dtype(DType::F32)?)?.into_iter();
             Ok(boxes.map(|bbox| Target::of_patch(bbox, geometry).rect()).collect())

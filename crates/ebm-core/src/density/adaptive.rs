@@ -23,7 +23,7 @@ const LEAST_LOG_EXPONENT: f64 = -16.0;
 /// Largest distance of a mean from the centre of q₀, in its largest standard deviations.
 const REACH: f64 = 5.0;
 /// Weight that is too small to count, beside the largest.
-const NEGLIGIBLE: f64 = 1e-8;
+const NEGLIGIBLE: f64 = 1e-4;
 
 /// Adaptive multiple importance sampling (Cornuet et al. 2012) of `p(y | x) = exp f(x, y) / Z(x)`, Eq. 1.
 ///
@@ -143,11 +143,12 @@ impl AdaptiveSampler {
         let max = log_weights(chains).fold(f64::NEG_INFINITY, f64::max);
         let enough = enough.min(log_weights(chains).count() as f64 / 3.0);
         let mut exponents = [LEAST_LOG_EXPONENT, 0.0];
-        for _ in 0..HALVINGS {
+        let tempers = effective_size(chains, 1.0) < enough;
+        for _ in 0..if tempers { HALVINGS } else { 0 } {
             let middle = exponents.iter().sum::<f64>() / 2.0;
             exponents[usize::from(effective_size(chains, middle.exp()) < enough)] = middle;
         }
-        let exponent = if effective_size(chains, 1.0) < enough { exponents[0].exp() } else { 1.0 };
+        let exponent = if tempers { exponents[0].exp() } else { 1.0 };
         let y = chains.iter().flat_map(|chain| chain.y.chunks_exact(dim));
         let weights = log_weights(chains).map(|log_weight| (exponent * (log_weight - max)).exp());
         let near =

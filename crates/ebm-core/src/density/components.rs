@@ -154,8 +154,8 @@ impl Moments {
         for (i, row) in rows(y.len()) {
             let offset = weight * (y[i] - self.origin[i]);
             self.first[i] += offset;
-            for j in 0..=i {
-                self.second[row + j] += offset * (y[j] - self.origin[j]);
+            for ((y, origin), second) in y.iter().zip(&self.origin).zip(&mut self.second[row..=row + i]) {
+                *second += offset * (y - origin);
             }
         }
     }

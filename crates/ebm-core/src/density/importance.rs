@@ -1,16 +1,11 @@
 //! Density in any number of dimensions by importance sampling.
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use rand::RngCore;
 
 use super::scores::scores;
 use crate::log_sum::LogSum;
-use crate::{EnergyModel, Error, GaussianMixture, Proposal, Result, check, host};
-
-/// Number of pilot rounds, each with a quarter of the samples, that locate the density.
-const PILOTS: usize = 3;
-/// Weight of the proposal's own widths, in effective samples.
-const PRIOR: f64 = 4.0;
+use crate::{EnergyModel, Error, Proposal, Result, check, host};
 
 /// Density `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x, by M samples of a [`Proposal`] q with the
 /// weights `w = exp f / q`. It is the estimate of Z inside Eq. 4, used outside training.
@@ -26,6 +21,9 @@ pub struct ImportanceDensity {
     /// Normalised weights, with the sum 1.
     weights: Vec<f64>,
     log_z: f64,
+    /// Number of samples of each round.
+    rounds: Vec<usize>,
+    reached_target: bool,
 }
 
 impl ImportanceDensity {
@@ -61,65 +59,29 @@ impl ImportanceDensity {
         rows.into_iter()
             .zip(parts)
             .enumerate()
-            .map(|(x, (f, (samples, log_q)))| Self::weigh(x, dim, samples.to_vec(), f, log_q))
+            .map(|(x, (f, (samples, log_q)))| {
+                let log_count = (num_samples as f64).ln();
+                let log_weights = f.iter().zip(log_q).map(|(f, log_q)| f - log_q - log_count).collect();
+                Self::weigh(x, dim, samples.to_vec(), log_weights, vec![num_samples], false)
+            })
             .collect()
     }
 
-    /// Estimates the density of one input x near `center`, shape `(1, D)`, with an adapted proposal. Pilot
-    /// samples of `proposal` locate the density, and a mixture around the located density draws the `num_samples`
-    /// samples.
-    ///
-    /// f is reliable only where it was trained, so pass the `proposal` of the training. The standard deviations
-    /// of the adapted mixture never exceed twice the largest one of `proposal`; a density without bounds reaches
-    /// this limit.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for several inputs; otherwise the errors of [`from_model`](Self::from_model).
-    pub fn adaptive<M: EnergyModel>(
-        model: &M,
-        features: &M::Features,
-        proposal: &GaussianMixture,
-        center: &Tensor,
-        num_samples: usize,
-        rng: &mut dyn RngCore,
+    /// Normalises the weights of samples. Their sum is Z, and `rounds` are the numbers of samples of the rounds.
+    pub(super) fn weigh(
+        x: usize,
+        dim: usize,
+        samples: Vec<f64>,
+        log_weights: Vec<f64>,
+        rounds: Vec<usize>,
+        reached_target: bool,
     ) -> Result<Self> {
-        let (_, dim) = check::dims2("the centre", center)?;
-        check::dims("the centre", center, "(1, D), one input,", &[1, dim])?;
-        // One row of centres has one density.
-        let only = |found: Vec<Self>| found.into_iter().next().ok_or(Error::NoMass(0));
-        let (mut center, mut adapted) = (center.clone(), proposal.clone());
-        for _ in 0..PILOTS {
-            let pilot = num_samples.div_ceil(4);
-            let found = only(Self::from_model(model, features, &adapted, &center, pilot, rng)?)?;
-            let mean = Tensor::from_vec(found.mean(), (1, dim), &Device::Cpu)?;
-            center = mean.to_dtype(center.dtype())?.to_device(center.device())?;
-            adapted = found.adapted(proposal)?;
-        }
-        only(Self::from_model(model, features, &adapted, &center, num_samples, rng)?)
-    }
-
-    /// Returns a mixture around the mean with the density's own standard deviations, and with twice these for the
-    /// tails. A few effective samples estimate these deviations badly, so the deviations of `proposal` are
-    /// averaged in with the weight of [`PRIOR`] further samples, and the largest one of `proposal` is the limit.
-    fn adapted(&self, proposal: &GaussianMixture) -> Result<GaussianMixture> {
-        let all: Vec<f64> = proposal.sigmas().iter().flatten().copied().collect();
-        let square = all.iter().map(|sigma| sigma * sigma).sum::<f64>() / all.len() as f64;
-        let most = all.iter().copied().fold(0.0, f64::max);
-        let count = self.effective_sample_size();
-        let own = |variance: &f64| ((count * variance + PRIOR * square) / (count + PRIOR)).sqrt().min(most);
-        let own: Vec<f64> = self.variance().iter().map(own).collect();
-        let wide = own.iter().map(|sigma| 2.0 * sigma).collect();
-        GaussianMixture::new(vec![own, wide])
-    }
-
-    fn weigh(x: usize, dim: usize, samples: Vec<f64>, f: Vec<f64>, log_q: &[f64]) -> Result<Self> {
-        let log_weights: Vec<f64> = f.iter().zip(log_q).map(|(f, log_q)| f - log_q).collect();
-        let log_sum = LogSum::of(&log_weights);
-        if log_sum == f64::NEG_INFINITY {
+        let log_z = LogSum::of(&log_weights);
+        if log_z == f64::NEG_INFINITY {
             return Err(Error::NoMass(x));
         }
-        let weights = log_weights.iter().map(|log_weight| (log_weight - log_sum).exp()).collect();
-        Ok(Self { dim, samples, weights, log_z: log_sum - (log_weights.len() as f64).ln() })
+        let weights = log_weights.iter().map(|log_weight| (log_weight - log_z).exp()).collect();
+        Ok(Self { dim, samples, weights, log_z, rounds, reached_target })
     }
 
     /// Returns the M samples of q, each with D coordinates.
@@ -138,11 +100,23 @@ impl ImportanceDensity {
     }
 
     /// Returns the standard error of [`log_z`](Self::log_z), in nats, by the delta method: the relative standard
-    /// error of the mean weight. It is infinite when M = 1.
+    /// error of the sum of the weights, each round by itself. It is infinite for one sample.
     pub fn standard_error(&self) -> f64 {
-        let count = self.weights.len() as f64;
-        let squares: f64 = self.weights.iter().map(|weight| (count * weight - 1.0).powi(2)).sum();
-        if self.weights.len() == 1 { f64::INFINITY } else { (squares / (count * (count - 1.0))).sqrt() }
+        let (mut variance, mut rest) = (0.0, &self.weights[..]);
+        for &count in &self.rounds {
+            let (round, after) = rest.split_at(count);
+            let (mean, count) = (round.iter().sum::<f64>() / count as f64, count as f64);
+            let squares: f64 = round.iter().map(|weight| (weight - mean).powi(2)).sum();
+            variance += if round.len() == 1 { f64::INFINITY } else { squares * count / (count - 1.0) };
+            rest = after;
+        }
+        variance.sqrt()
+    }
+
+    /// Returns whether the samples have the effective size that an [`AdaptiveSampler`](crate::AdaptiveSampler)
+    /// was asked for. If not, the largest number of samples was drawn.
+    pub fn reached_target(&self) -> bool {
+        self.reached_target
     }
 
     /// Returns the effective sample size (Σ w)² / Σ w², from 1 to M: about as many independent draws from p would

@@ -2,9 +2,11 @@
 //!
 //! A [`GridDensity`] has all of them for a scalar y, and
 //! [`Conditional::marginals`](crate::Conditional::marginals) returns one per coordinate for two or three
-//! coordinates. In any number of dimensions an [`ImportanceDensity`] computes expectations, [`WeightedSamples`]
-//! compute marginals, and [`langevin`] draws samples.
+//! coordinates. In any number of dimensions an [`ImportanceDensity`], of one proposal or of an
+//! [`AdaptiveSampler`], computes expectations, [`WeightedSamples`] compute marginals, and [`langevin`] draws samples.
 
+mod adaptive;
+mod components;
 mod conditional;
 mod grid;
 mod grid_density;
@@ -14,6 +16,7 @@ mod region;
 mod scores;
 mod weighted_samples;
 
+pub use adaptive::AdaptiveSampler;
 pub use conditional::Conditional;
 pub use grid::Grid;
 pub use grid_density::GridDensity;

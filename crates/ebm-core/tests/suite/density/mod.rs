@@ -1,5 +1,6 @@
 //! Normalised densities and a sampler against closed forms.
 
+mod adaptive;
 mod grid;
 mod importance;
 mod langevin;

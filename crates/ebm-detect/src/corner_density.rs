@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{
-    AdaptiveSampler, DensityMap, EnergyModel, GaussianMixture, GridDensity, Region, WeightedSamples,
+    DensityMap, EnergyModel, GaussianMixture, GridDensity, ImportanceDensity, Region, WeightedSamples,
 };
 use ebm_data::loader::Sample;
 use ebm_experiment::{CalibratedEdge, edge_regions};
@@ -57,12 +57,12 @@ impl BoxDensity {
     /// Probability of [`edge_intervals`](Self::edge_intervals).
     pub const LEVEL: f64 = 0.9;
 
-    /// Estimates the density around the one box of `features` by [adaptive](AdaptiveSampler) importance sampling in the
-    /// coordinates of f, `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference. The first samples come
-    /// from `proposal`, the mixture of Eq. 5 used in training.
+    /// Estimates the density around the one box of `features` by [adaptive](ImportanceDensity::adaptive) importance
+    /// sampling in the coordinates of f, `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference. The
+    /// first samples come from `proposal`, the mixture of Eq. 5 used in training.
     ///
     /// # Errors
-    /// As [`AdaptiveSampler::densities`].
+    /// As [`ImportanceDensity::adaptive`].
     pub fn about<M: EnergyModel<Features = BoxFeatures>>(
         head: &M,
         features: &BoxFeatures,
@@ -71,10 +71,9 @@ impl BoxDensity {
         rng: &mut dyn RngCore,
     ) -> Result<Self> {
         let center = features.targets()?.squeeze(1)?;
-        let sampler = AdaptiveSampler::new(num_samples);
-        let density = sampler.densities(head, features, proposal, &center, rng)?.swap_remove(0);
+        let density = ImportanceDensity::adaptive(head, features, proposal, &center, num_samples, rng)?;
         let samples: Vec<f64> = density.samples().flatten().copied().collect();
-        let samples = Tensor::from_vec(samples, (1, (), 4), &Device::Cpu)?;
+        let samples = Tensor::from_vec(samples, (1, num_samples, 4), &Device::Cpu)?;
         let samples = samples.to_dtype(center.dtype())?.to_device(center.device())?;
         let edges =
             features.continuous_corners(&samples)?.squeeze(0)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;

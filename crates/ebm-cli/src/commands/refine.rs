@@ -86,13 +86,10 @@ struct Dataset {
     names: BTreeMap<u64, String>,
 }
 
-/// Treatment of an entry.
+/// Treatment of an entry: image id and box, or the category's id.
 enum Treatment {
-    /// The box of the image with this id is refined.
     Refine(u64, LabelledBox),
-    /// The score is below `--min-score`.
     BelowMinScore,
-    /// The refiner was not trained on this category.
     OtherCategory(u64),
 }
 
@@ -228,8 +225,8 @@ impl RefineArgs {
         if let Some(size) = file.size {
             check_inside(bbox, size)?;
         }
-        let name = dataset.names.get(&category).map(String::as_str);
-        let label = if self.any_class { refiner.label(category) } else { refiner.label_of(category, name) };
+        let known = || refiner.label_of(category, dataset.names.get(&category).map(String::as_str));
+        let label = if self.any_class { refiner.label(category) } else { known() };
         Ok(match label {
             None => Treatment::OtherCategory(category),
             Some(_) if self.min_score.is_some_and(|least| found.score < least) => Treatment::BelowMinScore,

@@ -34,14 +34,16 @@ const NEGLIGIBLE: f64 = 1e-4;
 /// its final weight is `exp f / q`, where q is the mixture of all distributions that samples were drawn from, in
 /// the proportion of their samples (Veach 1995; Owen & Zhou 2000).
 ///
-/// A distribution that is fitted to a sample is too dense there, so that log Z comes out too low. The samples of an
-/// input are therefore two chains of equal size, and each chain draws from fits to the other.
+/// A distribution that is fitted to a sample is too dense there, so that log Z comes out too low. The samples of
+/// an input are therefore two chains of equal size, each with its own q. Once both have found the density, each
+/// draws from fits to the other; before that, both draw from fits to all samples.
 ///
-/// f is reliable only where it was trained. The means of the components are therefore at most five of the largest
-/// standard deviations of q₀ from its centre in each coordinate, and their standard deviations never exceed it.
+/// f is reliable only where it was trained. The means of the components are therefore at most five of the
+/// largest standard deviations of q₀ from its centre in each coordinate, and their standard deviations never
+/// exceed the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdaptiveSampler {
-    /// Largest number M of samples of an input, at each of which f is evaluated; an odd one is rounded down.
+    /// Largest number M of samples of an input, each with one evaluation of f; an odd one from 33 is rounded down.
     pub num_samples: usize,
     /// Number of rounds; fewer if M is small.
     pub rounds: usize,
@@ -125,7 +127,8 @@ impl AdaptiveSampler {
         inputs.into_iter().zip(reached).enumerate().map(density).collect()
     }
 
-    /// Fits a mixture to the samples of the other chain within reach of q₀. It is empty while these have no weight.
+    /// Fits a mixture to samples of the other chain, or of both, within reach of q₀; it is empty while they have
+    /// no weight.
     fn mixture(
         &self,
         input: &[Chain],

@@ -3,7 +3,8 @@
 //! A [`GridDensity`] has all of them for a scalar y, and
 //! [`Conditional::marginals`](crate::Conditional::marginals) returns one per coordinate for two or three
 //! coordinates. In any number of dimensions an [`ImportanceDensity`], of one proposal or of an
-//! [`AdaptiveSampler`], computes expectations, [`WeightedSamples`] compute marginals, and [`langevin`] draws samples.
+//! [`AdaptiveSampler`], computes expectations, [`WeightedSamples`] compute marginals, and [`langevin`] draws
+//! samples.
 
 mod adaptive;
 mod components;

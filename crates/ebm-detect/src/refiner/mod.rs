@@ -179,8 +179,7 @@ impl BoxRefiner {
         self.energy.calibration.as_ref()
     }
 
-    /// Returns the label of boxes of an annotated category; `None` if the refiner is class-specific and does not know
-    /// the category.
+    /// Returns the label of boxes of an annotated category; `None` if a class-specific refiner does not know it.
     pub fn label(&self, category_id: u64) -> Option<usize> {
         if self.config.network.is_class_agnostic() {
             return Some(0);
@@ -188,8 +187,7 @@ impl BoxRefiner {
         self.classes.iter().find(|class| class.id == category_id).map(|class| class.label)
     }
 
-    /// Returns the label of boxes of a category that has this `name`, or this `id` if it has no name; `None` if the
-    /// refiner was not trained on it.
+    /// Returns the label of the category of this name, or else id; `None` if the refiner was not trained on it.
     pub fn label_of(&self, id: u64, name: Option<&str>) -> Option<usize> {
         let is_known = |known: &&Class| name.map_or(known.id == id, |name| known.name == name);
         let class = self.classes.iter().find(is_known)?;

@@ -174,9 +174,8 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
         return Err(fail("it has a line of names, but no rows below it; add rows".to_owned()));
     }
     for row in &mut rows {
-        let mut place = row.position().cloned().unwrap_or_default();
-        place.set_line(line(&place, bytes));
-        row.set_position(Some(place));
+        let place = row.position().cloned();
+        row.set_position(place.map(|mut place| place.set_line(line(&place, bytes)).clone()));
     }
     let decimal_comma = delimiter != b',' && has_decimal_commas(&rows);
     Ok(Table { name: name.to_owned(), columns, rows, delimiter: char::from(delimiter), decimal_comma })

@@ -8,7 +8,9 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// f(x, y) = the closure at y (B, M, D); there is no x. One type for all closures: each type is compiled with all that it is given to.
-pub struct Function<'a>(Box<dyn Fn(&Tensor) -> Result<Tensor> + 'a>);
+pub struct Function<'a>(Closure<'a>);
+
+type Closure<'a> = Box<dyn Fn(&Tensor) -> Result<Tensor> + 'a>;
 
 impl<'a> Function<'a> {
     pub fn new(f: impl Fn(&Tensor) -> Result<Tensor> + 'a) -> Self {

@@ -156,7 +156,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
 }
 
 impl Dataset {
-    /// Returns a line about the boxes of other categories, of which `others` has the numbers.
+    /// Returns a line about the boxes of other categories; `others` has their numbers.
     fn kept(&self, others: &BTreeMap<u64, usize>, refiner: &BoxRefiner) -> String {
         let category = |id: &u64| self.names.get(id).map_or(format!("id {id}"), |name| format!("{name:?}"));
         let others: Vec<String> =

@@ -70,7 +70,7 @@ fn it_opens_on_boxes_that_climb_after_a_drag_and_after_keys() {
     // A band is shown where it is reliable.
     let is_reliable =
         page.value("document.getElementById('boxes-edge').textContent.includes('with probability 0.9')");
-    assert_eq!(page.value("document.querySelectorAll('.interval').length > 0"), is_reliable);
+    assert_eq!(page.value("document.querySelectorAll('#boxes-band .interval').length > 0"), is_reliable);
 
     // The same by the keyboard: to the box, back to where it was found, and away from there.
     page.value("document.getElementById('boxes-file').focus()");

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use ebm_base::Key;
 use ebm_data::Image;
-use ebm_data::coco::AnnotationFile;
+use ebm_data::coco::{AnnotationFile, CategoryRecord};
 use ebm_data::decode::{read_image, read_upright};
 use ebm_detect::{BoxRefiner, LabelledBox, RefinedBox, RefinerOptions};
 use ebm_eval::{BoxProblem, Error, ResultEntry, read_entries, write_entries};
@@ -80,7 +80,6 @@ struct File {
 }
 
 /// Files of the images and names of the categories, by id. Only annotations have names.
-#[derive(Default)]
 struct Dataset {
     files: BTreeMap<u64, File>,
     names: BTreeMap<u64, String>,
@@ -175,7 +174,7 @@ impl Dataset {
 impl RefineArgs {
     /// Returns the images and the categories.
     fn dataset(&self) -> Result<Dataset> {
-        let Dataset { mut files, mut names } = Dataset::default();
+        let mut files = BTreeMap::new();
         let Some(annotations) = &self.annotations else {
             for path in images_in(&self.images)? {
                 let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
@@ -189,12 +188,11 @@ impl RefineArgs {
                     );
                 }
             }
-            return Ok(Dataset { files, names });
+            return Ok(Dataset { files, names: BTreeMap::new() });
         };
         let annotations = AnnotationFile::read(annotations)?;
-        names.extend(
-            annotations.categories.into_iter().filter_map(|category| Some((category.id, category.name?))),
-        );
+        let name = |category: CategoryRecord| Some((category.id, category.name?));
+        let names = annotations.categories.into_iter().filter_map(name).collect();
         for record in annotations.images {
             // Images without a whole record are unknown.
             if let (Ok(id), Ok(name), Ok(width), Ok(height)) =

@@ -7,7 +7,7 @@ use ebm_core::{DirectionalDerivatives, EnergyModel, Order, Proposal, Result};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// f(x, y) = the closure at y (B, M, D); there is no x. One type for all closures: each type is compiled with all that it is given to.
+/// f(x, y) = the closure at y (B, M, D); there is no x. All closures have one type, for which algorithms are compiled once.
 pub struct Function<'a>(Closure<'a>);
 
 type Closure<'a> = Box<dyn Fn(&Tensor) -> Result<Tensor> + 'a>;

@@ -190,8 +190,7 @@ impl BoxRefiner {
     /// Returns the label of the category of this name, or else id; `None` if the refiner was not trained on it.
     pub fn label_of(&self, id: u64, name: Option<&str>) -> Option<usize> {
         let is_known = |known: &&Class| name.map_or(known.id == id, |name| known.name == name);
-        let class = self.classes.iter().find(is_known)?;
-        Some(if self.config.network.is_class_agnostic() { 0 } else { class.label })
+        self.classes.iter().find(is_known).and_then(|class| self.label(class.id))
     }
 
     /// Refines, with `refine`, the detections of known classes with a score of at least `min_score`.

@@ -117,7 +117,7 @@ impl Table {
 
     /// Returns the line of the file on which a row begins.
     pub fn line(&self, row: usize) -> u64 {
-        self.rows[row].position().map_or(0, csv::Position::line)
+        self.rows[row].position().map_or(row as u64 + 2, csv::Position::line)
     }
 
     /// Returns a table of the rows at these positions, in their order.

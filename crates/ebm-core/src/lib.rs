@@ -1,4 +1,4 @@
-//! Section 3 of *Energy-Based Models for Deep Probabilistic Regression* (Gustafsson et al., ECCV 2020).
+//! The method of *Energy-Based Models for Deep Probabilistic Regression* (Gustafsson et al., ECCV 2020).
 //!
 //! A network `f(x, y)` defines `p(y | x) = exp f(x, y) / Z(x)`. This crate trains such a network and
 //! predicts by gradient ascent on it. The network and the data are yours.

@@ -82,6 +82,7 @@
 //! # }
 //! ```
 
+mod anchored;
 mod check;
 mod density;
 mod error;
@@ -98,6 +99,7 @@ mod refine;
 mod target_space;
 mod tempered;
 
+pub use anchored::Anchored;
 pub use candle_core;
 pub use density::{
     AdaptiveSampler, Conditional, DensityMap, Grid, GridDensity, ImportanceDensity, Region, WeightedSamples,

@@ -1,14 +1,14 @@
 //! Energy of boxes in an image: gradient ascent of boxes on f, and p(y | x) around one box.
 
-use candle_core::Tensor;
-use ebm_core::{GaussianMixture, GradientAscent, Stand, Tempered, refine_observed};
+use candle_core::{DType, Tensor};
+use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, Stand, Tempered, refine_observed};
 use ebm_data::loader::Sample;
 use ebm_ops::boxes::{BBox, BoxConvention};
 use rand::RngCore;
 
 use crate::{
     Error, Result,
-    corner_density::BoxDensity,
+    corner_density::{BoxDensity, anchored},
     energy_head::{BoxFeatures, EnergyHead},
     inference::{AscentResult, BoxAscent, climb},
     input::{clipped, to_input, to_original},
@@ -125,6 +125,29 @@ impl BoxEnergy {
             Some(calibration) => density.calibrated(calibration.edges_of(given.bbox)),
             None => density,
         })
+    }
+
+    /// Returns the difference in the coordinates of f of the box `other` and the box `given`, whose corners in the
+    /// network's input are `corners`, and log p(y | x) of `other` under the `density` at `given`.
+    pub(crate) fn log_prob_at(
+        &self,
+        image: &ImageFeatures,
+        given: LabelledBox,
+        corners: BBox,
+        temperature: f64,
+        density: &BoxDensity,
+        other: [f64; 4],
+    ) -> Result<([f64; 4], f64)> {
+        let features = self.features(image, &[given], &[corners])?;
+        let y = features.encode(&[to_input(&other, &image.sample, self.convention)])?;
+        let head = Tempered::new(&self.head, temperature)?;
+        let f = anchored(&head, &features, self.proposal()?)?
+            .score(&features, &y)?
+            .to_dtype(DType::F64)?
+            .flatten_all()?
+            .to_vec1::<f64>()?;
+        let difference = (y - features.targets()?)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
+        Ok(([0, 1, 2, 3].map(|d| difference[d]), density.log_prob(f[0])))
     }
 
     /// Returns the proposal of Eq. 5 that f was trained with.

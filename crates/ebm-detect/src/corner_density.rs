@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use ebm_core::{
-    DensityMap, EnergyModel, GaussianMixture, GridDensity, ImportanceDensity, Region, WeightedSamples,
+    AdaptiveSampler, Anchored, DensityMap, EnergyModel, GaussianMixture, GridDensity, Region, WeightedSamples,
 };
 use ebm_data::loader::Sample;
 use ebm_experiment::{CalibratedEdge, edge_regions};
@@ -43,6 +43,8 @@ impl Corner {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxDensity {
     edges: WeightedSamples<4>,
+    /// Logarithm of Z, in nats.
+    log_z: f64,
     /// Width and height of the image that edges are clipped to; `None` for no clipping.
     bounds: Option<[f64; 2]>,
     /// Calibration of each edge.
@@ -57,12 +59,13 @@ impl BoxDensity {
     /// Probability of [`edge_intervals`](Self::edge_intervals).
     pub const LEVEL: f64 = 0.9;
 
-    /// Estimates the density around the one box of `features` by [adaptive](ImportanceDensity::adaptive) importance
-    /// sampling in the coordinates of f, `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference. The
-    /// first samples come from `proposal`, the mixture of Eq. 5 used in training.
+    /// Estimates the density around the one box of `features` by [adaptive](AdaptiveSampler) importance sampling in the
+    /// coordinates of f, `(c_x/w, c_y/h, log w, log h)` with the box's own size as reference. The first samples come
+    /// from `proposal`, the mixture of Eq. 5 used in training. The density is [`Anchored`] to the box, with the standard
+    /// deviations of the mixture's widest component.
     ///
     /// # Errors
-    /// As [`ImportanceDensity::adaptive`].
+    /// As [`AdaptiveSampler::densities`].
     pub fn about<M: EnergyModel<Features = BoxFeatures>>(
         head: &M,
         features: &BoxFeatures,
@@ -71,14 +74,17 @@ impl BoxDensity {
         rng: &mut dyn RngCore,
     ) -> Result<Self> {
         let center = features.targets()?.squeeze(1)?;
-        let density = ImportanceDensity::adaptive(head, features, proposal, &center, num_samples, rng)?;
+        let sampler = AdaptiveSampler::new(num_samples);
+        let head = anchored(head, features, proposal)?;
+        let density = sampler.densities(&head, features, proposal, &center, rng)?.swap_remove(0);
         let samples: Vec<f64> = density.samples().flatten().copied().collect();
-        let samples = Tensor::from_vec(samples, (1, num_samples, 4), &Device::Cpu)?;
+        let samples = Tensor::from_vec(samples, (1, (), 4), &Device::Cpu)?;
         let samples = samples.to_dtype(center.dtype())?.to_device(center.device())?;
         let edges =
             features.continuous_corners(&samples)?.squeeze(0)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
         let edges = edges.iter().map(|e| [e[0], e[1], e[2], e[3]]).collect();
-        Ok(Self { edges: WeightedSamples::new(&density, edges)?, bounds: None, calibrated: None })
+        let (edges, log_z) = (WeightedSamples::new(&density, edges)?, density.log_z());
+        Ok(Self { edges, log_z, bounds: None, calibrated: None })
     }
 
     /// Converts the samples from the network's input to pixels of the image that `sample` describes, as
@@ -148,6 +154,11 @@ impl BoxDensity {
         self.effective_sample_size() >= Self::ENOUGH
     }
 
+    /// Returns log p(y | x), in nats, of a box in the coordinates of f, given its anchored score `f`.
+    pub(crate) fn log_prob(&self, f: f64) -> f64 {
+        f - self.log_z
+    }
+
     /// Returns the samples with their weights, which sum to 1.
     pub fn samples(&self) -> impl Iterator<Item = (&[f64; 4], f64)> {
         self.edges.iter()
@@ -168,6 +179,15 @@ impl BoxDensity {
     pub fn corner(&self, corner: Corner, size: usize) -> Result<DensityMap> {
         Ok(self.edges.joint(corner.coordinates(), size)?)
     }
+}
+
+/// Returns the model of [`BoxDensity::about`].
+pub(crate) fn anchored<'a, M: EnergyModel>(
+    head: &'a M,
+    features: &BoxFeatures,
+    proposal: &GaussianMixture,
+) -> Result<Anchored<'a, M>> {
+    Ok(Anchored::new(head, &features.targets()?.squeeze(1)?, &proposal.widest())?)
 }
 
 #[cfg(test)]

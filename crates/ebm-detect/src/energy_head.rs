@@ -139,6 +139,12 @@ impl BoxFeatures {
         Ok(self.space.target_space().encode(&self.boxes)?)
     }
 
+    /// Returns other boxes of the objects, one for each, as points of target space, `(B, 1, 4)`.
+    pub(crate) fn encode(&self, boxes: &[BBox]) -> Result<Tensor> {
+        let boxes = rows_of_four(boxes, &Device::Cpu)?.unsqueeze(1)?.broadcast_add(&self.ends)?;
+        Ok(self.space.target_space().encode(&boxes)?)
+    }
+
     /// Returns the corners of `y (B, M, 4)` in the convention, `(B, M, 4)`; differentiable.
     pub fn corners(&self, y: &Tensor) -> Result<Tensor> {
         Ok(self.continuous_corners(y)?.broadcast_sub(&self.ends)?)

@@ -47,7 +47,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     let table = Table::read(&args.data)?;
     let fitted = regressor.fitted();
     for (column, count) in fitted.features.encode(&table)?.unknown {
-        eprintln!("{count} rows have a {column:?} that the fit does not know; it is treated as missing");
+        eprintln!("{count} rows have a {column:?} that the fit has not seen: it counts as no category");
     }
     let predictions = regressor.predict(&table)?;
     let mut writer = csv::Writer::from_writer(vec![]);

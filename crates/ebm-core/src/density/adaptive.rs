@@ -90,8 +90,7 @@ impl AdaptiveSampler {
             Ok(vec![Chain::new(Tensor::from_slice(center, (1, dim), &Device::Cpu)?); chains])
         };
         let mut inputs = all.chunks_exact(dim).map(input).collect::<Result<Vec<_>>>()?;
-        let largest = |d: usize| proposal.sigmas().iter().map(|sigmas| sigmas[d]).fold(0.0, f64::max);
-        let most: Vec<f64> = (0..dim).map(largest).collect();
+        let most = proposal.widest();
         let (mut counts, mut reached) = (Vec::with_capacity(rounds), vec![false; batch]);
         for round in 0..rounds {
             let count = length * (round + 1) / rounds - length * round / rounds;

@@ -111,6 +111,12 @@ impl GaussianMixture {
         &self.sigmas
     }
 
+    /// Returns the largest standard deviation of each coordinate, D numbers.
+    pub fn widest(&self) -> Vec<f64> {
+        let largest = |d: usize| self.sigmas.iter().map(|sigmas| sigmas[d]).fold(0.0, f64::max);
+        (0..self.dim()).map(largest).collect()
+    }
+
     /// Returns D, the number of coordinates.
     pub fn dim(&self) -> usize {
         self.sigmas[0].len()

@@ -10,6 +10,7 @@ use ebm_experiment::{CalibratedEdge, EdgeIntervals, best};
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
+use super::likelihood::Likelihood;
 use super::{BoxRefiner, RefinedBox, RefinedResults};
 use crate::{Error, Result, corner_density::BoxDensity};
 
@@ -68,14 +69,14 @@ impl Calibration {
     pub const TEMPERATURES: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 
     /// Calibrates `refiner` for the detector whose boxes on annotated images are `results`, on the detections that are
-    /// correct after refinement. Returns `None` if these are fewer than [`FEWEST`](Self::FEWEST), or if the refiner
-    /// has no density.
+    /// correct after refinement. Returns it with the likelihood of the annotated boxes. Returns `None` if these are fewer
+    /// than [`FEWEST`](Self::FEWEST), or if the refiner has no density.
     pub(super) fn of(
         refiner: &BoxRefiner,
         results: &RefinedResults<'_>,
         options: &CalibrationOptions,
         progress: &mut dyn Progress,
-    ) -> Result<Option<Self>> {
+    ) -> Result<Option<(Self, Likelihood)>> {
         if refiner.check_density().is_err() {
             return Ok(None);
         }
@@ -87,8 +88,9 @@ impl Calibration {
         }
         let f = right.keys().filter_map(|index| refined.get(index)).map(|refined| f64::from(refined.f));
         let rescoring = Self::rescoring(results, &refined, f.collect())?;
-        let (temperature, factors) = Self::intervals(refiner, results, &right, options, progress)?;
-        Ok(Some(Self { temperature, factors, rescoring }))
+        let (temperature, factors, likelihood) =
+            Self::intervals(refiner, results, &right, options, progress)?;
+        Ok(Some((Self { temperature, factors, rescoring }, likelihood)))
     }
 
     /// Chooses the power with the best AP.
@@ -110,15 +112,16 @@ impl Calibration {
         Ok(with(power))
     }
 
-    /// Chooses the temperature with the narrowest calibrated intervals, and returns it with their factors.
+    /// Chooses the temperature with the narrowest calibrated intervals, and returns it with their factors and the
+    /// likelihood.
     fn intervals(
         refiner: &BoxRefiner,
         results: &RefinedResults<'_>,
         right: &BTreeMap<usize, [f64; 4]>,
         options: &CalibrationOptions,
         progress: &mut dyn Progress,
-    ) -> Result<(f64, [f64; 4])> {
-        let mut found: [EdgeIntervals; Self::TEMPERATURES.len()] = Default::default();
+    ) -> Result<(f64, [f64; 4], Likelihood)> {
+        let mut found: [(EdgeIntervals, Likelihood); Self::TEMPERATURES.len()] = Default::default();
         let of_image = results.of_images(refiner, |index| right.contains_key(&index));
         progress.begin("densities", of_image.len());
         let images =
@@ -126,7 +129,7 @@ impl Calibration {
         for (done, (image, (indices, boxes))) in (1..).zip(images) {
             let features = refiner.features(&read_image(&image.path)?)?;
             let (refined, corners) = refiner.energy.refined(&features, boxes, &refiner.energy.ascent)?;
-            for (found, temperature) in found.iter_mut().zip(Self::TEMPERATURES) {
+            for ((found, likelihood), temperature) in found.iter_mut().zip(Self::TEMPERATURES) {
                 let mut rng = options.key.index(image.id).rng();
                 let each = indices.iter().zip(boxes).zip(&refined).zip(&corners);
                 for (((index, given), refined), &corners) in each {
@@ -139,6 +142,15 @@ impl Calibration {
                         temperature,
                         &mut rng,
                     )?;
+                    let (error, log_prob) = refiner.energy.log_prob_at(
+                        &features,
+                        *given,
+                        corners,
+                        temperature,
+                        &density,
+                        right[index],
+                    )?;
+                    likelihood.push(log_prob, error, density.is_reliable());
                     match density.edge_regions(BoxDensity::LEVEL) {
                         // A density without spread has no intervals.
                         Err(Error::Core(ebm_core::Error::NoSpread { .. })) => {}
@@ -149,11 +161,14 @@ impl Calibration {
             progress.advance(done, "");
         }
         progress.end();
-        let calibrated = found.iter().map(|found| found.calibrated(BoxDensity::LEVEL));
+        let calibrated = found.iter().map(|(found, _)| found.calibrated(BoxDensity::LEVEL));
         let calibrated = calibrated.collect::<Result<Vec<_>>>()?;
-        let tempered = Self::TEMPERATURES.into_iter().zip(calibrated);
-        let narrowest = tempered.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
-        Ok(narrowest.map_or((1.0, [1.0; 4]), |(temperature, (factors, _))| (temperature, factors)))
+        let tempered = Self::TEMPERATURES.into_iter().zip(calibrated).zip(found);
+        let narrowest = tempered.min_by(|((_, (_, a)), _), ((_, (_, b)), _)| a.total_cmp(b));
+        let likelihood = || (1.0, [1.0; 4], Likelihood::default());
+        Ok(narrowest.map_or_else(likelihood, |((temperature, (factors, _)), (_, likelihood))| {
+            (temperature, factors, likelihood)
+        }))
     }
 
     /// Returns the calibration of each edge of a refined box `[x, y, width, height]`.

@@ -151,8 +151,9 @@ impl RefinerFit<'_> {
         said.step_factor = Some(factor);
         if let Some(samples) = &self.samples {
             match Calibration::of(&open(Some(factor))?, results, samples, progress)? {
-                Some(found) => {
+                Some((found, likelihood)) => {
                     progress.message(&found.to_string());
+                    progress.message(&likelihood.to_string());
                     said.calibration =
                         toml::to_string(&found).map_err(|error| Error::config("calibration", error))?;
                 }

@@ -5,6 +5,7 @@
 
 mod calibration;
 mod fit;
+mod likelihood;
 mod network;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Importance sampling against closed forms.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{EnergyModel, Error, GaussianMixture, ImportanceDensity, Tempered};
+use ebm_core::{Anchored, EnergyModel, Error, GaussianMixture, ImportanceDensity, Tempered};
 
 use crate::zoo::{Function, TableProposal, assert_close, candidates, flat, gaussian, rng};
 
@@ -44,6 +44,21 @@ fn a_temperature_multiplies_the_variance() {
     for (hot, cold) in [(hot_f, f), (hot, gradient)] {
         let apart = ((hot * 4.0).unwrap() - cold).unwrap().abs().unwrap().max_all().unwrap();
         assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
+    }
+}
+
+#[test]
+fn a_quadratic_term_multiplies_the_density_by_a_gaussian() {
+    // N(y; μ, s²) exp(−(y − c)² / 2a²) is a Gaussian of precision 1/s² + 1/a² with the integral √(2π) a N(μ; c, s² + a²).
+    let (model, a2) = (gaussian(&[1.0, -1.0], &[0.5, 0.5], 7.0), 0.75);
+    let center = Tensor::new(&[[0.0, 0.0]], &Device::Cpu).unwrap();
+    let q = GaussianMixture::isotropic(&[(1.0f64 / (4.0 + 1.0 / a2)).sqrt()], 2).unwrap();
+    let anchored = Anchored::new(&model, &center, &[f64::sqrt(a2); 2]).unwrap();
+    let p = &draw(&anchored, &q, &[[0.75, -0.75]], 100, 0)[0];
+    assert_close(&[p.effective_sample_size()], &[100.0], 1e-9);
+    assert_close(&[p.log_z()], &[7.0 + a2.ln() - 1.0], 1e-9);
+    for wrong in [&[1.0, 0.0][..], &[1.0]] {
+        assert!(Anchored::new(&model, &center, wrong).is_err());
     }
 }
 

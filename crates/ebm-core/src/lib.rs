@@ -14,7 +14,7 @@
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation, and the rivals IoU-Net and IoU-Net* | [`BoxSpace`], [`EdgeSpace`], [`QualityRegression`] |
 //! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
-//! | Eq. 1, normalised, for a y of any dimension | [`ImportanceDensity`], by an [`AdaptiveSampler`]; [`Conditional::marginals`] for up to three |
+//! | Eq. 1, normalised, for a y of any dimension | [`ImportanceDensity`], by an [`AdaptiveSampler`], [`Anchored`] where f is arbitrary elsewhere; [`Conditional::marginals`] for up to three |
 //! | `p(y \| x)` of a model at given features | [`EnergyModel::bind`] |
 //! | Samples of `p(y \| x)` in any dimension | [`langevin`] |
 //! | Table 2: Direct, Gaussian, Laplace | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`] |

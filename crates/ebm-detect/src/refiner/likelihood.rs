@@ -17,8 +17,11 @@ pub struct Likelihood {
     reliable: usize,
 }
 
-/// Fits a density to numbers, and returns its logarithm at another number.
-type LogDensity = fn(&[f64], f64) -> f64;
+/// Fits a density to numbers, and returns the function from a number to its log density.
+type Fit = fn(&[f64]) -> Box<dyn Fn(f64) -> f64>;
+
+/// Largest number of parts that the boxes are divided into; up to this number each box is a part.
+const PARTS: usize = 512;
 
 impl Likelihood {
     /// Adds an annotated box: log p(y | x), the difference to the refined box, and whether the density is reliable.
@@ -28,35 +31,38 @@ impl Likelihood {
         self.reliable += usize::from(is_reliable);
     }
 
-    /// Returns the log-likelihood of each box's error under independent `densities` of the four coordinates, fitted to
-    /// the errors of the other boxes.
-    fn of_others(&self, density: LogDensity) -> Vec<f64> {
-        let of = |place: usize| {
-            let coordinate = |d: usize| {
-                let others = self.errors.iter().enumerate().filter(|(other, _)| *other != place);
-                density(&others.map(|(_, error)| error[d]).collect::<Vec<_>>(), self.errors[place][d])
-            };
-            (0..4).map(coordinate).sum()
-        };
-        (0..self.errors.len()).map(of).collect()
+    /// Returns the log-likelihood of each box's error under independent densities of the four coordinates, fitted to the
+    /// errors of the other parts.
+    fn of_others(&self, fit: Fit) -> Vec<f64> {
+        let mut found = vec![0.0; self.errors.len()];
+        for part in 0..PARTS.min(found.len()) {
+            for d in 0..4 {
+                let others = self.errors.iter().enumerate().filter(|(place, _)| place % PARTS != part);
+                let density = fit(&others.map(|(_, error)| error[d]).collect::<Vec<_>>());
+                let own = found.iter_mut().zip(&self.errors).skip(part).step_by(PARTS);
+                own.for_each(|(found, error)| *found += density(error[d]));
+            }
+        }
+        found
     }
 }
 
-/// Returns the log density at `x` of the Gaussian of greatest likelihood for `others`.
-fn gaussian(others: &[f64], x: f64) -> f64 {
+/// Fits the Gaussian of greatest likelihood.
+fn gaussian(others: &[f64]) -> Box<dyn Fn(f64) -> f64> {
     let count = others.len() as f64;
     let mean = others.iter().sum::<f64>() / count;
     let variance = others.iter().map(|other| (other - mean).powi(2)).sum::<f64>() / count;
-    -0.5 * ((TAU * variance).ln() + (x - mean).powi(2) / variance)
+    Box::new(move |x| -0.5 * ((TAU * variance).ln() + (x - mean).powi(2) / variance))
 }
 
-/// Returns the log density at `x` of the Laplace distribution of greatest likelihood for `others`.
-fn laplace(others: &[f64], x: f64) -> f64 {
+/// Fits the Laplace distribution of greatest likelihood.
+fn laplace(others: &[f64]) -> Box<dyn Fn(f64) -> f64> {
     let mut sorted = others.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let median = 0.5 * (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]);
+    let middle = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
+    let median = 0.5 * (middle(sorted.len().saturating_sub(1) / 2) + middle(sorted.len() / 2));
     let scale = others.iter().map(|other| (other - median).abs()).sum::<f64>() / others.len() as f64;
-    -(x - median).abs() / scale - scale.ln() - LN_2
+    Box::new(move |x| -(x - median).abs() / scale - scale.ln() - LN_2)
 }
 
 impl fmt::Display for Likelihood {
@@ -67,7 +73,7 @@ impl fmt::Display for Likelihood {
         };
         let count = self.energy.len();
         write!(f, "log p(y|x) of {count} annotated boxes: {} nats a box", cell(&self.energy))?;
-        for (name, density) in [("Gaussian", gaussian as LogDensity), ("Laplace", laplace)] {
+        for (name, density) in [("Gaussian", gaussian as Fit), ("Laplace", laplace)] {
             let other = self.of_others(density);
             let more: Vec<f64> =
                 self.energy.iter().zip(&other).map(|(energy, other)| energy - other).collect();

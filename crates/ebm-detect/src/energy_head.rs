@@ -64,6 +64,11 @@ impl Space {
 /// image.
 const REACH: f32 = 1e7;
 
+/// Returns B boxes in a convention, plus its `ends`, as boxes with exclusive ends, `(B, 1, 4)` on the CPU.
+fn continuous(boxes: &[BBox], ends: &Tensor) -> Result<Tensor> {
+    Ok(rows_of_four(boxes, &Device::Cpu)?.unsqueeze(1)?.broadcast_add(ends)?)
+}
+
 /// Features of images and of B objects, computed once for all y.
 pub struct BoxFeatures {
     /// Pyramid levels, as P2 … P6; on the CPU with the channels innermost, where pooling reads them in place.
@@ -108,10 +113,9 @@ impl BoxFeatures {
         convention: BoxConvention,
     ) -> Result<Self> {
         let pyramid = pyramid.iter().map(|level| Ok(channels_last(level)?)).collect::<Result<_>>()?;
-        let device = &Device::Cpu;
         let end = convention.offset();
-        let ends = Tensor::new(&[0.0, 0.0, end, end], device)?;
-        let boxes = rows_of_four(boxes, device)?.unsqueeze(1)?.broadcast_add(&ends)?;
+        let ends = Tensor::new(&[0.0, 0.0, end, end], &Device::Cpu)?;
+        let boxes = continuous(boxes, &ends)?;
         let space = Space::new(Coordinates::Relative, &boxes)?;
         Ok(Self { pyramid, images, labels, boxes, space, ends })
     }
@@ -141,8 +145,7 @@ impl BoxFeatures {
 
     /// Returns other boxes of the objects, one for each, as points of target space, `(B, 1, 4)`.
     pub(crate) fn encode(&self, boxes: &[BBox]) -> Result<Tensor> {
-        let boxes = rows_of_four(boxes, &Device::Cpu)?.unsqueeze(1)?.broadcast_add(&self.ends)?;
-        Ok(self.space.target_space().encode(&boxes)?)
+        Ok(self.space.target_space().encode(&continuous(boxes, &self.ends)?)?)
     }
 
     /// Returns the corners of `y (B, M, 4)` in the convention, `(B, M, 4)`; differentiable.

@@ -165,8 +165,8 @@ impl Calibration {
         let calibrated = calibrated.collect::<Result<Vec<_>>>()?;
         let tempered = Self::TEMPERATURES.into_iter().zip(calibrated).zip(found);
         let narrowest = tempered.min_by(|((_, (_, a)), _), ((_, (_, b)), _)| a.total_cmp(b));
-        let likelihood = || (1.0, [1.0; 4], Likelihood::default());
-        Ok(narrowest.map_or_else(likelihood, |((temperature, (factors, _)), (_, likelihood))| {
+        let unchanged = || (1.0, [1.0; 4], Likelihood::default());
+        Ok(narrowest.map_or_else(unchanged, |((temperature, (factors, _)), (_, likelihood))| {
             (temperature, factors, likelihood)
         }))
     }

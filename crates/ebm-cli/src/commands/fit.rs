@@ -170,7 +170,7 @@ fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Resul
         .number("RMSE", 4, |line| line.4.rmse)
         .number("refined", 4, |line| line.3)
         .number("CRPS", 4, |line| density(line.4, |density| density.crps))
-        .number("90 % holds", 4, |line| density(line.4, |density| density.conformal_coverage))
+        .number("calibrated", 4, |line| density(line.4, |density| density.conformal_coverage))
         .number("width", 4, |line| density(line.4, |density| density.conformal_width))
         .render(lines)
 }

@@ -13,22 +13,17 @@
 //! | Supplement Algorithm S2 (age, head pose) | [`refine`] with [`StepRule::EarlyStopping`] |
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation, and the rivals IoU-Net and IoU-Net* | [`BoxSpace`], [`EdgeSpace`], [`QualityRegression`] |
-//! | Eq. 1, normalised, for a scalar y | [`GridDensity`] on a [`Grid`]: log Z, moments, quantiles, regions, samples |
-//! | Eq. 1, normalised, for a y of any dimension | [`ImportanceDensity`], by an [`AdaptiveSampler`], [`Anchored`] where f is arbitrary elsewhere; [`Conditional::marginals`] for up to three |
-//! | `p(y \| x)` of a model at given features | [`EnergyModel::bind`] |
+//! | Eq. 1, normalised, for a scalar y | [`EnergyModel::bind`], then [`Conditional::grid`]: a [`GridDensity`] on a [`Grid`] with log Z, moments, quantiles, regions, samples |
+//! | Eq. 1, normalised, for a y of any dimension | [`AdaptiveSampler::densities`]: an [`ImportanceDensity`]; of an [`Anchored`] model if f was trained only near the data; [`Conditional::marginals`] for up to three |
 //! | Samples of `p(y \| x)` in any dimension | [`langevin`] |
-//! | Table 2: Direct, Gaussian, Laplace | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`] |
-//! | Table 2: mixture of 2, 4, 8 Gaussians | [`parametric::MixtureOfGaussians`] |
-//! | Table 2: cVAE | [`parametric::ConditionalVae`] |
+//! | Table 2: Direct, Gaussian, Laplace, mixture of 2, 4, 8 Gaussians, cVAE | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`], [`parametric::MixtureOfGaussians`], [`parametric::ConditionalVae`] |
 //! | Table 4: Niu et al., Cao et al. | [`parametric::Ordinal`] |
-//! | Tables 4 and 5: Softmax (CE, L², Var) | [`parametric::Softmax`] over [`parametric::Bins`] |
-//! | Table 5: Laplace of the head pose | [`parametric::JointLaplace`] |
+//! | Tables 4 and 5: Softmax (CE, L², Var); Laplace of the head pose | [`parametric::Softmax`] over [`parametric::Bins`]; [`parametric::JointLaplace`] |
 //! | Elementwise losses, stable sums | [`loss`], [`math`] |
 //!
 //! | beyond the paper | here |
 //! |---|---|
-//! | BMVC 2020: KLD-IS, NCE, NCE+, ML-MCMC | [`KullbackLeibler`], [`NoiseContrastive`], [`NoiseContrastivePlus`], [`LangevinNll`] |
-//! | BMVC 2020: score matching, denoising score matching | [`ScoreMatching`], [`DenoisingScoreMatching`] |
+//! | BMVC 2020: KLD-IS, NCE, NCE+, ML-MCMC, score matching, denoising score matching | [`KullbackLeibler`], [`NoiseContrastive`], [`NoiseContrastivePlus`], [`LangevinNll`], [`ScoreMatching`], [`DenoisingScoreMatching`] |
 //! | Implicit behavioural cloning: InfoNCE without density correction | [`InfoNce`] |
 //! | Self-normalised likelihood | [`SelfNormalized`] |
 //! | AISTATS 2022: a learned proposal | [`JointNce`] with [`parametric::GaussianMixtureDensity`] |
@@ -44,11 +39,13 @@
 //! [`refine`](fn@refine) and [`langevin`] take and return this shape; f is `(B, M)`, a loss is a scalar. Logarithms
 //! are natural. Tensors are `f32` or `f64`, on any device of candle. Functions that draw random numbers take the
 //! generator. The crate re-exports [`candle_core`] and [`rand`]; the examples also need `rand_chacha` 0.9.
+//! Your program computes the features of a batch of x once, [`EnergyModel::Features`], and passes them to
+//! [`Objective::loss`], [`refine`](fn@refine) and [`EnergyModel::bind`]. In this example they are x itself:
 //!
 //! ```
 //! use ebm_core::candle_core::{DType, Device, Tensor, Var};
 //! use ebm_core::rand::SeedableRng;
-//! use ebm_core::{EnergyModel, GaussianMixture, GradientAscent, MonteCarloNll, Objective, StepRule};
+//! use ebm_core::{AdaptiveSampler, EnergyModel, GaussianMixture, GradientAscent, Grid, MonteCarloNll, Objective, StepRule};
 //!
 //! /// f(x, y) = -(y - w x)^2, with one parameter w.
 //! struct Parabola(Var);
@@ -61,25 +58,28 @@
 //!     }
 //! }
 //!
-//! # fn main() -> ebm_core::Result<()> {
 //! let model = Parabola(Var::new(0.0, &Device::Cpu)?);
 //! let x = Tensor::new(&[[[1.0]], [[2.0]]], &Device::Cpu)?;
 //! let y = Tensor::new(&[[3.0], [6.0]], &Device::Cpu)?;
 //! let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(0);
-//!
 //! // Training (Eq. 4): one step of gradient descent on w. The proposal has two σ and D = 1 coordinate.
 //! let objective = MonteCarloNll { proposal: GaussianMixture::isotropic(&[0.1, 0.8], 1)?, num_samples: 64 };
 //! let gradients = objective.loss(&model, &x, &y, &mut rng)?.backward()?;
 //! if let Some(gradient) = gradients.get(&model.0) {
 //!     model.0.set(&(model.0.as_tensor() - (gradient * 0.1)?)?)?;
 //! }
-//!
 //! // Prediction (Algorithm S1) from one initial estimate for each x.
 //! let ascent = GradientAscent { steps: 10, step_length: vec![0.25], decay: 0.5, rule: StepRule::Backtracking };
 //! let refined = ebm_core::refine(&model, &x, &Tensor::zeros((2, 1, 1), DType::F64, &Device::Cpu)?, &ascent)?;
-//! assert_eq!(refined.y.dims(), [2, 1, 1]);
-//! # Ok(())
-//! # }
+//! // Density of the first x, for D = 1 on a grid: log Z = log √π, and log p(3 | x). `bind` takes B.
+//! let p = &model.bind(&x, 2).with(DType::F64, &Device::Cpu).grid(&Grid::new(-20.0, 20.0, 4001)?)?[0];
+//! assert!((p.log_z() - 0.5 * std::f64::consts::PI.ln()).abs() < 1e-6 && p.log_prob(3.0) < p.log_prob(p.mode()));
+//! // For any D, by samples about the refined y, (B, D). Here `log_prob` takes f(x, y) of the y in question.
+//! let center = refined.y.squeeze(1)?;
+//! let sampled = &AdaptiveSampler::new(4096).densities(&model, &x, &objective.proposal, &center, &mut rng)?[0];
+//! let f = model.score(&x, &y.unsqueeze(1)?)?.flatten_all()?.to_vec1::<f64>()?;
+//! assert!((sampled.log_z() - p.log_z()).abs() < 0.1 && (sampled.log_prob(f[0]) - p.log_prob(3.0)).abs() < 0.1);
+//! # Ok::<(), ebm_core::Error>(())
 //! ```
 
 mod anchored;

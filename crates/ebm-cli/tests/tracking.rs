@@ -274,14 +274,14 @@ fn bands_are_calibrated_and_measured() {
     let eval =
         [&eval[..], &["--out", text(&out), "--repetitions", "1", "--bands", "--samples", "64"]].concat();
     let object = schema::document(&succeeds(&[&eval[..], &["--json"]].concat()).stdout, "eval tracking");
-    let bands = &object["band_coverage"];
+    let bands = &object["band_coverage"][0];
     assert!(bands["frames"].as_u64().unwrap() >= 9 && bands["followed"].as_f64() > Some(0.3), "{bands}");
     for edge in 0..4 {
         assert!(bands["held_followed"][edge].as_f64().unwrap() >= 0.9, "{bands}");
         assert!(bands["widths"][edge].as_f64().unwrap() > 0.0, "{bands}");
     }
     let table = String::from_utf8(succeeds(&eval).stdout).unwrap();
-    assert!(table.contains("frames with bands") && table.contains("bottom"), "{table}");
+    assert!(table.contains("Bands: held in followed frames") && table.contains("deviation"), "{table}");
     refused(&[&calibrate[..], &["--backbone", text(&model)]].concat(), "model.safetensors");
     // A run that was copied without what it stands on.
     std::fs::remove_file(place("weights/refiner.safetensors")).unwrap();

@@ -59,6 +59,16 @@ impl CalibratedEdge {
     }
 }
 
+/// Returns, for each edge of the box `bbox`, half its interval for a factor of 1, given the `regions` under p(y | x):
+/// the distance of the annotated edge in such halves, and the half in sides of the box.
+pub fn edge_distances(regions: &[Region; 4], bbox: [f64; 4], truth: [f64; 4]) -> [(f64, f64); 4] {
+    let (refined, edges) = (CalibratedEdge::of_box(bbox, [1.0; 4]), edges_of(truth));
+    [0, 1, 2, 3].map(|place| {
+        let scale = refined[place].scale(&regions[place]);
+        ((edges[place] - refined[place].edge).abs() / scale, scale / bbox[2 + place % 2])
+    })
+}
+
 /// Edges of boxes with known truth, which give the factors of intervals by locally weighted [`SplitConformal`]
 /// (Lei et al., 2018, Section 5.2).
 #[derive(Clone, Debug, Default)]
@@ -72,11 +82,9 @@ pub struct EdgeIntervals {
 impl EdgeIntervals {
     /// Adds the box `bbox` with the `regions` of its edges under p(y | x) and the annotated box `truth`.
     pub fn push(&mut self, regions: &[Region; 4], bbox: [f64; 4], truth: [f64; 4]) {
-        let refined = CalibratedEdge::of_box(bbox, [1.0; 4]).into_iter().zip(regions);
-        for (place, ((refined, region), edge)) in refined.zip(edges_of(truth)).enumerate() {
-            let scale = refined.scale(region);
-            self.distances[place].push((edge - refined.edge).abs() / scale);
-            self.scales[place] += scale / bbox[2 + place % 2];
+        for (place, (distance, scale)) in edge_distances(regions, bbox, truth).into_iter().enumerate() {
+            self.distances[place].push(distance);
+            self.scales[place] += scale;
         }
     }
 

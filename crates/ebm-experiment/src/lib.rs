@@ -21,7 +21,7 @@ mod training;
 mod validated;
 
 pub use choice::best;
-pub use edges::{CalibratedEdge, EdgeIntervals, edge_regions, edges_of};
+pub use edges::{CalibratedEdge, EdgeIntervals, edge_distances, edge_regions, edges_of};
 pub use error::{Error, Result};
 pub use paired::PairedDifference;
 pub use predictions::{Calibration, Predictions};

@@ -3,7 +3,9 @@
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
 use ebm_core::rand::RngCore;
-use ebm_core::{EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, WeightedSamples};
+use ebm_core::{
+    AdaptiveSampler, EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, WeightedSamples,
+};
 
 use crate::model::{Ensemble, MemberFeatures, StudentProposal};
 use crate::regressor::TabularRegressor;
@@ -204,11 +206,7 @@ fn marginals(
         None => {
             let proposal = GaussianMixture::isotropic(&SEARCH_SIGMAS, dim)?;
             let center = ensemble.location(features)?;
-            let of = |row: usize| {
-                let (features, center) = (ensemble.row(features, row)?, center.narrow(0, row, 1)?);
-                Ok(ImportanceDensity::adaptive(ensemble, &features, &proposal, &center, samples, rng)?)
-            };
-            (0..center.dim(0)?).map(of).collect::<Result<Vec<_>>>()?
+            AdaptiveSampler::new(samples).densities(ensemble, features, &proposal, &center, rng)?
         }
     };
     let marginal = |density: &ImportanceDensity, k: usize| {

@@ -29,7 +29,7 @@ mod trained;
 pub mod training;
 
 pub use backbone::{Backbone, BackboneFeatures};
-pub use bands::{BandCoverage, band_coverage, calibrate_bands};
+pub use bands::{BandCalibration, BandCoverage, band_coverage, calibrate_bands};
 pub use benchmark::{Origin, Repetition, Runs, run_folder, track_dataset, write_submission};
 pub use classifier::{Classifier, ClassifierConfig, Projected};
 pub use ebm_experiment::{Error, Result};

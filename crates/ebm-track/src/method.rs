@@ -70,8 +70,8 @@ impl MethodConfig {
         Ok(Self { objective, ..self.clone() })
     }
 
-    /// Returns the narrowest component of Eq. 5 in training, if exp f is trained as a density. Near a box f is known
-    /// well; far from it, exp f may not fall.
+    /// Returns the proposal of p(y|x) in tracking, if exp f is trained as a density: the narrowest component of Eq. 5 in
+    /// training, and one that is [`WIDER`] times as wide. Near a box f is known well; far from it, exp f may not fall.
     pub fn proposal(&self) -> Option<GaussianMixture> {
         let mixture = match &self.objective {
             AnyObjective::Quality(_) | AnyObjective::SquaredQuality(_) => None,
@@ -79,9 +79,13 @@ impl MethodConfig {
         }?;
         let widest = |sigmas: &&Vec<f64>| sigmas.iter().copied().fold(0.0, f64::max);
         let narrowest = mixture.sigmas().iter().min_by(|a, b| widest(a).total_cmp(&widest(b)))?;
-        GaussianMixture::new(vec![narrowest.clone()]).ok()
+        let wide = narrowest.iter().map(|sigma| WIDER * sigma).collect();
+        GaussianMixture::new(vec![narrowest.clone(), wide]).ok()
     }
 }
+
+/// Chosen on five sequences, by the effective sample size and the widths of calibrated bands.
+const WIDER: f64 = 4.0;
 
 /// Coordinates in which boxes are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -58,7 +58,7 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct DensityConfig {
-        /// Proposal about a box, where f is known well: the narrowest component of Eq. 5 in training.
+        /// [Proposal](crate::MethodConfig::proposal) about a box.
         pub proposal: GaussianMixture,
         /// Temperature T: p is raised to the power 1/T and normalised again ([`Tempered`](ebm_core::Tempered)).
         pub temperature: f64 where 1e-3..=1e3,

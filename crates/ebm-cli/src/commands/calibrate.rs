@@ -11,10 +11,10 @@ use ebm_detect::{Annotated, CalibrationOptions, RefinedResults, RefinerFit};
 use ebm_eval::tracking::TestSet;
 use ebm_eval::{detections::check_ids, read_results};
 use ebm_track::saved::SavedConfig;
-use ebm_track::{Tracker, TrackerOptions, calibrate_bands};
+use ebm_track::{BandCalibration, Tracker, TrackerOptions, calibrate_bands};
 use ebm_train::{ModelFile, ModelMetadata};
 
-use super::eval_tracking::parse_test_set;
+use super::eval_tracking::{bands_table, parse_test_set};
 use super::report_left_out;
 use crate::device::DeviceArgs;
 use crate::model_path::ModelPath;
@@ -124,13 +124,18 @@ fn tracker(args: &TrackerArgs) -> Result<()> {
         .with_context(|| format!("the sequences in {}", args.sequences.display()))?;
     report_left_out(&found.quarantine);
     let samples = args.samples as usize;
-    let density = calibrate_bands(&tracker, &found.sequences, samples, &mut Console::new())
-        .context("the bands are not calibrated")?;
+    let BandCalibration { density, left_out } =
+        calibrate_bands(&tracker, &found.sequences, samples, &mut Console::new())
+            .context("the bands are not calibrated")?;
     let [left, top, right, bottom] = density.factors.unwrap_or([1.0; 4]);
     eprintln!(
         "temperature {}; bands are multiplied by {left:.3}, {top:.3}, {right:.3}, {bottom:.3} (left, top, right, bottom)",
         density.temperature
     );
+    match left_out.len() {
+        0 => eprintln!("a single sequence cannot show what the bands hold in another; give more sequences"),
+        _ => eprint!("By bands that were calibrated on the other sequences: {}", bands_table(&left_out)?),
+    }
     let saved = SavedConfig { density: Some(density), ..tracker.saved.clone() };
     saved.save(&ModelFile::open(&args.run)?.tensors, &args.run)?;
     println!("{}", ModelFile::at(&args.run).display());

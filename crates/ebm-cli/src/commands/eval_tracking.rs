@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use ebm_eval::Summary;
 use ebm_eval::tracking::{
     Annotations, Convention, RunsReport, TestSet, TrackingReport, evaluate_runs, merge,
 };
@@ -83,7 +84,7 @@ impl TrackingArgs {
 pub fn run(args: &TrackingArgs) -> Result<()> {
     let dataset = args.dataset.name();
     let found = match (&args.annotations, &args.results) {
-        (Some(annotations), Some(results)) => Some((score(args, annotations, results)?, None)),
+        (Some(annotations), Some(results)) => Some((score(args, annotations, results)?, vec![])),
         _ => track(&args.track, args.dataset, &args.convention())?,
     };
     let Some((runs, bands)) = found else {
@@ -100,13 +101,15 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     let merged = merge(&runs)?;
     if args.json {
         let mut object = object(dataset, &merged, &runs);
-        if let Some(bands) = &bands {
+        if !bands.is_empty() {
             object["band_coverage"] = json!(bands);
         }
         println!("{}", document(COMMAND, object));
     } else {
         print_table(&merged, &runs);
-        bands.iter().for_each(print_bands);
+        if !bands.is_empty() {
+            print!("\nBands: {}", bands_table(&bands)?);
+        }
     }
     Ok(())
 }
@@ -137,17 +140,31 @@ fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_
     })
 }
 
-fn print_bands(bands: &BandCoverage) {
-    println!(
-        "\n{} frames with bands; edges that they hold, and their mean widths in sides of the box",
-        bands.frames
-    );
-    println!("edge          all  followed   width");
-    for (place, edge) in ["left", "top", "right", "bottom"].iter().enumerate() {
-        let [all, followed] = [bands.held, bands.held_followed].map(|held| 100.0 * held[place]);
-        println!("{edge:<8} {all:6.1} % {followed:7.1} % {:7.3}", bands.widths[place]);
+/// Returns a table of the `bands` of sequences, with the mean and the standard deviation over sequences.
+pub fn bands_table(bands: &[BandCoverage]) -> Result<String> {
+    let mut rows: Vec<(&str, [f64; 10])> = Vec::new();
+    for found in bands {
+        let edges = [0, 1, 2, 3].map(|place| 100.0 * found.held_followed[place]);
+        let [frames, followed] = [found.frames as f64, 100.0 * found.followed];
+        let mut row = [frames, followed, edges[0], edges[1], edges[2], edges[3], 0.0, 0.0, 0.0, 0.0];
+        row[6..].copy_from_slice(&found.widths);
+        rows.push((&found.sequence, row));
     }
-    println!("followed: overlap above 0.5, {:.1} % of these frames", 100.0 * bands.followed);
+    let mut moments = [[0.0; 10]; 2];
+    for place in 0..10 {
+        let found = Summary::new(&rows.iter().map(|(_, row)| row[place]).collect::<Vec<f64>>())?;
+        [moments[0][place], moments[1][place]] = [found.mean, found.standard_deviation.unwrap_or(0.0)];
+    }
+    rows.extend(["mean", "deviation"].into_iter().zip(moments));
+    let mut table = "held in followed frames (overlap above 0.5), in per cent, and widths in sides of the box\n\
+                     sequence          frames followed   left    top  right bottom | left   top right bottom\n"
+        .to_owned();
+    for (name, row) in rows {
+        let edges: String = row[2..6].iter().map(|held| format!(" {held:6.1}")).collect();
+        let widths: String = row[6..].iter().map(|width| format!(" {width:5.2}")).collect();
+        table += &format!("{name:<16} {:7.0} {:8.1}{edges} |{widths}\n", row[0], row[1]);
+    }
+    Ok(table)
 }
 
 fn print_table(merged: &RunsReport, runs: &[TrackingReport]) {

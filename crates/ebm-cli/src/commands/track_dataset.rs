@@ -51,7 +51,7 @@ pub struct TrackArgs {
 }
 
 /// Report of each run, and the coverage of the bands if it was asked for.
-pub type Tracked = (Vec<TrackingReport>, Option<BandCoverage>);
+pub type Tracked = (Vec<TrackingReport>, Vec<BandCoverage>);
 
 /// Tracks the dataset and writes the files that its server or toolkit expects. Returns `None` if only a server has the
 /// annotations.
@@ -101,6 +101,9 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
         return Ok(None);
     }
     let reports = all.iter().map(|run| run.report(&sequences, convention)).collect::<Result<_, _>>()?;
-    let bands = args.bands.then(|| band_coverage(&tracker, &sequences, args.samples, &mut progress));
-    Ok(Some((reports, bands.transpose()?)))
+    let bands = match args.bands {
+        true => band_coverage(&tracker, &sequences, args.samples, &mut progress)?,
+        false => vec![],
+    };
+    Ok(Some((reports, bands)))
 }

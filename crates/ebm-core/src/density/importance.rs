@@ -1,16 +1,11 @@
 //! Density in any number of dimensions by importance sampling.
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use rand::RngCore;
 
 use super::scores::scores;
 use crate::log_sum::LogSum;
-use crate::{EnergyModel, Error, GaussianMixture, Proposal, Result, check, host};
-
-/// Number of pilot rounds, each with a quarter of the samples, that locate the density.
-const PILOTS: usize = 3;
-/// Weight of the proposal's own widths, in effective samples.
-const PRIOR: f64 = 4.0;
+use crate::{EnergyModel, Error, Proposal, Result, check, host};
 
 /// Density `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x, by M samples of a [`Proposal`] q with the
 /// weights `w = exp f / q`. It is the estimate of Z inside Eq. 4, used outside training.
@@ -70,53 +65,6 @@ impl ImportanceDensity {
                 Self::weigh(x, dim, samples.to_vec(), log_weights, vec![num_samples], false)
             })
             .collect()
-    }
-
-    /// Estimates the density of one input x near `center`, shape `(1, D)`, with an adapted proposal. Pilot
-    /// samples of `proposal` locate the density, and a mixture around the located density draws the `num_samples`
-    /// samples.
-    ///
-    /// f is reliable only where it was trained, so pass the `proposal` of the training. The standard deviations
-    /// of the adapted mixture never exceed twice the largest one of `proposal`; a density without bounds reaches
-    /// this limit. [`AdaptiveSampler`](crate::AdaptiveSampler) is better for correlated coordinates.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for several inputs; otherwise the errors of [`from_model`](Self::from_model).
-    pub fn adaptive<M: EnergyModel>(
-        model: &M,
-        features: &M::Features,
-        proposal: &GaussianMixture,
-        center: &Tensor,
-        num_samples: usize,
-        rng: &mut dyn RngCore,
-    ) -> Result<Self> {
-        let (_, dim) = check::dims2("the centre", center)?;
-        check::dims("the centre", center, "(1, D), one input,", &[1, dim])?;
-        // One row of centres has one density.
-        let only = |found: Vec<Self>| found.into_iter().next().ok_or(Error::NoMass(0));
-        let (mut center, mut adapted) = (center.clone(), proposal.clone());
-        for _ in 0..PILOTS {
-            let pilot = num_samples.div_ceil(4);
-            let found = only(Self::from_model(model, features, &adapted, &center, pilot, rng)?)?;
-            let mean = Tensor::from_vec(found.mean(), (1, dim), &Device::Cpu)?;
-            center = mean.to_dtype(center.dtype())?.to_device(center.device())?;
-            adapted = found.adapted(proposal)?;
-        }
-        only(Self::from_model(model, features, &adapted, &center, num_samples, rng)?)
-    }
-
-    /// Returns a mixture around the mean with the density's own standard deviations, and with twice these for the
-    /// tails. A few effective samples estimate these deviations badly, so the deviations of `proposal` are
-    /// averaged in with the weight of [`PRIOR`] further samples, and the largest one of `proposal` is the limit.
-    fn adapted(&self, proposal: &GaussianMixture) -> Result<GaussianMixture> {
-        let all: Vec<f64> = proposal.sigmas().iter().flatten().copied().collect();
-        let square = all.iter().map(|sigma| sigma * sigma).sum::<f64>() / all.len() as f64;
-        let most = all.iter().copied().fold(0.0, f64::max);
-        let count = self.effective_sample_size();
-        let own = |variance: &f64| ((count * variance + PRIOR * square) / (count + PRIOR)).sqrt().min(most);
-        let own: Vec<f64> = self.variance().iter().map(own).collect();
-        let wide = own.iter().map(|sigma| 2.0 * sigma).collect();
-        GaussianMixture::new(vec![own, wide])
     }
 
     /// Normalises the weights of samples. Their sum is Z, and `rounds` are the numbers of samples of the rounds.

@@ -201,20 +201,6 @@ impl Ensemble {
         self.0.iter().map(|network| network.features(x, num_samples, rng)).collect()
     }
 
-    /// Selects one row of a baseline's `features`.
-    ///
-    /// # Errors
-    /// Fails for a row that does not exist, and for an energy-based model.
-    pub fn row(&self, features: &[MemberFeatures], row: usize) -> Result<Vec<MemberFeatures>> {
-        let of = |features: &MemberFeatures| match features {
-            MemberFeatures::Outputs(outputs) => Ok(MemberFeatures::Outputs(outputs.narrow(0, row, 1)?)),
-            MemberFeatures::Energy { .. } => {
-                Err(candle_core::Error::Msg("only a baseline's features have rows".to_owned()).into())
-            }
-        };
-        features.iter().map(of).collect()
-    }
-
     /// Computes the mean of the networks' [`location`](Network::location)s, (B, D).
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! p(y|x) of the target's box in a frame: regions of its edges, and its expected overlap.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_core::{DensityMap, ImportanceDensity, Region, Tempered, WeightedSamples};
+use ebm_core::{AdaptiveSampler, Anchored, DensityMap, Region, Tempered, WeightedSamples};
 use ebm_data::patch::PatchGeometry;
 use ebm_data::rect::overlap;
 use ebm_data::sequences::Rect;
@@ -22,8 +22,8 @@ pub struct BoxDensity {
 }
 
 impl BoxDensity {
-    /// Draws samples about the box `bbox` of the crop with these features. They [adapt](ImportanceDensity::adaptive) to
-    /// the density.
+    /// Draws samples about the box `bbox` of the crop with these features. They [adapt](AdaptiveSampler) to the density,
+    /// which is [`Anchored`] to the box with the standard deviations of the proposal's widest component.
     pub(super) fn about<B: BoxNetwork>(
         network: &B,
         features: TestFeatures,
@@ -37,9 +37,11 @@ impl BoxDensity {
         let center = features.encode(&bbox.unsqueeze(1)?)?.squeeze(1)?;
         let DensityConfig { proposal, temperature, factors } = config;
         let model = Tempered::new(network, *temperature)?;
-        let density = ImportanceDensity::adaptive(&model, &features, proposal, &center, num_samples, rng)?;
+        let model = Anchored::new(&model, &center, &proposal.widest())?;
+        let sampler = AdaptiveSampler::new(num_samples);
+        let density = sampler.densities(&model, &features, proposal, &center, rng)?.swap_remove(0);
         let y: Vec<f32> = density.samples().flatten().map(|&number| number as f32).collect();
-        let y = Tensor::from_vec(y, (1, num_samples, 4), &Device::Cpu)?.to_device(center.device())?;
+        let y = Tensor::from_vec(y, (1, (), 4), &Device::Cpu)?.to_device(center.device())?;
         let in_image = |boxes: &Tensor| -> Result<Vec<Rect>> {
             let boxes = rects(&boxes.to_dtype(DType::F32)?)?.into_iter();
             Ok(boxes.map(|bbox| Target::of_patch(bbox, geometry).rect()).collect())

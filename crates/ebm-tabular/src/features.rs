@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::table::{days, number};
-use crate::{Error, Result, Table};
+use crate::table::{Form, NUMERIC_SHARE};
+use crate::{Error, Result, Table, TargetSpec};
 
 /// Largest number of categories of a column with an input of their own.
 const MAX_LEVELS: usize = 64;
-/// Fraction of numbers above which a column is numeric, and any other text in it an error.
-const NUMERIC_FRACTION: f64 = 0.9;
+/// Share of numbers or dates from which a column is not left out as one of names.
+const MIXED_SHARE: f64 = 0.5;
+/// Largest number of signs of a category's name in a description.
+const MAX_SHOWN: usize = 40;
 /// Limit of standardised numbers, in standard deviations.
 const MAX_DEVIATIONS: f64 = 10.0;
 
@@ -22,6 +24,8 @@ pub struct ColumnRoles {
     pub categories: Vec<String>,
     /// Columns that are left out.
     pub ignored: Vec<String>,
+    /// Columns that are used even if they look like an index.
+    pub kept: Vec<String>,
 }
 
 /// Encoding of all columns, found from the rows to learn from and applied to any rows.
@@ -29,6 +33,21 @@ pub struct ColumnRoles {
 #[serde(deny_unknown_fields)]
 pub struct Features {
     columns: Vec<Column>,
+    described: Vec<Description>,
+}
+
+/// Description of a column of the table, whether it is used or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Name of the column.
+    pub name: String,
+    /// Kind of its values and how they are written.
+    pub kind: String,
+    /// Smallest and largest value or the categories, as they are written; or why the column is left out.
+    pub values: String,
+    /// Number of gaps in the rows to learn from.
+    pub gaps: usize,
 }
 
 /// Encoding of one column.
@@ -47,18 +66,13 @@ pub struct Column {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Kind {
-    /// Numbers, standardised.
+    /// Numbers, or dates as days since 1970-01-01; standardised.
     Number {
+        /// How they are written.
+        form: Form,
         /// Mean of the numbers.
         mean: f64,
         /// Standard deviation of the numbers.
-        deviation: f64,
-    },
-    /// Dates, as standardised days since 1970-01-01.
-    Date {
-        /// Mean of the days.
-        mean: f64,
-        /// Standard deviation of the days.
         deviation: f64,
     },
     /// Texts, with one input for each.
@@ -72,44 +86,73 @@ pub enum Kind {
 pub struct Encoded {
     /// Encoded rows, (B, F).
     pub x: Tensor,
-    /// Number of texts in each column that have no input of their own.
+    /// Number of texts in each column of categories that have no input of their own.
     pub unknown: BTreeMap<String, usize>,
+    /// Number of texts in each column of numbers or dates that cannot be read and count as gaps.
+    pub unreadable: BTreeMap<String, usize>,
 }
 
 impl Features {
-    /// Finds the encoding of the columns of `table`, without the `targets` and the columns that `roles` ignore. Columns
-    /// without information are left out, with a message to `say`.
+    /// Finds the encoding of the columns of `table`, without the `targets`, the columns that `roles` ignore, an index, and
+    /// columns without information.
     ///
     /// # Errors
     /// [`Error::Input`] for a text among numbers, for a role of an unknown column, and if no column is left.
-    pub fn find(
-        table: &Table,
-        targets: &[String],
-        roles: &ColumnRoles,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Self> {
-        for name in roles.categories.iter().chain(&roles.ignored).chain(targets) {
+    pub fn find(table: &Table, targets: &[TargetSpec], roles: &ColumnRoles) -> Result<Self> {
+        let given = targets.iter().map(|target| &target.name);
+        for name in roles.categories.iter().chain(&roles.ignored).chain(&roles.kept).chain(given.clone()) {
             table.column(name)?;
         }
-        let mut columns = Vec::new();
+        let (mut columns, mut described) = (Vec::new(), Vec::new());
+        let is_input =
+            |name: &String| !given.clone().any(|given| given == name) && !roles.ignored.contains(name);
+        // A column that counts may still be all there is.
+        let is_alone = table.columns().iter().filter(|name| is_input(name)).count() == 1;
         for (place, name) in table.columns().iter().enumerate() {
-            if targets.contains(name) || roles.ignored.contains(name) {
+            let is_category = roles.categories.contains(name);
+            let is_index =
+                place == 0 && table.has_index() && !is_alone && !is_category && !roles.kept.contains(name);
+            let found = if let Some(target) = targets.iter().find(|target| target.name == *name) {
+                let form = target.form.map_or_else(|| table.number_form(place, None), Ok)?;
+                let values = table.values(place, form)?;
+                described.push(Description::of_values(table, place, &format!("target: {form}"), &values));
                 continue;
-            }
-            match Column::find(table, place, roles.categories.contains(name))? {
-                Ok(column) => columns.push(column),
-                Err(reason) => say(&format!("column {name:?} is left out: {reason}")),
+            } else if roles.ignored.contains(name) {
+                Err("as --ignore says".to_owned())
+            } else if is_index {
+                Err("it is an index: it has no name, or counts the rows; --keep uses it".to_owned())
+            } else {
+                Column::find(table, place, is_category)?
+            };
+            match found {
+                Ok((column, description)) => {
+                    columns.push(column);
+                    described.push(description);
+                }
+                Err(values) => {
+                    let kind = if is_index { "index, left out" } else { "left out" }.to_owned();
+                    let gaps = (0..table.rows()).filter(|&row| table.text(row, place).is_none()).count();
+                    described.push(Description { name: name.clone(), kind, values, gaps });
+                }
             }
         }
         if columns.is_empty() {
-            return Err(Error::input(table.name(), "no column is left to predict from"));
+            let reasons = described.iter().filter(|column| column.kind.ends_with("left out"));
+            let reasons = reasons.map(|column| format!("{}: {}", column.name, column.values));
+            let reasons = reasons.collect::<Vec<_>>().join("; ");
+            return Err(Error::input(table.name(), format!("no column is left to predict from; {reasons}")));
         }
-        Ok(Self { columns })
+        Ok(Self { columns, described })
     }
 
     /// Returns the encodings of the columns.
     pub fn columns(&self) -> &[Column] {
         &self.columns
+    }
+
+    /// Returns the descriptions of all columns of the table, in its order.
+    pub fn described(&self) -> &[Description] {
+        &self.described
     }
 
     /// Returns F, the length of x.
@@ -122,65 +165,84 @@ impl Features {
     /// # Errors
     /// [`Error::Input`] for a missing column, and for a text in a column of numbers or dates.
     pub fn encode(&self, table: &Table) -> Result<Encoded> {
-        let places =
-            self.columns.iter().map(|column| table.column(&column.name)).collect::<Result<Vec<_>>>()?;
-        let mut x = Vec::with_capacity(table.rows() * self.dim());
-        let mut unknown = BTreeMap::new();
-        for row in 0..table.rows() {
-            for (column, &place) in self.columns.iter().zip(&places) {
-                if !column.encode(table, row, place, &mut x)? {
-                    *unknown.entry(column.name.clone()).or_insert(0) += 1;
-                }
+        let (rows, dim) = (table.rows(), self.dim());
+        let mut x = vec![0.0; rows * dim];
+        let (mut unknown, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
+        let mut offset = 0;
+        for column in &self.columns {
+            let place = table.column(&column.name)?;
+            let lost = column.encode(table, place, offset, dim, &mut x)?;
+            let lost_of =
+                if matches!(column.kind, Kind::Category { .. }) { &mut unknown } else { &mut unreadable };
+            if lost > 0 {
+                lost_of.insert(column.name.clone(), lost);
             }
+            offset += column.parts().len();
         }
-        Ok(Encoded { x: Tensor::from_vec(x, (table.rows(), self.dim()), &Device::Cpu)?, unknown })
+        Ok(Encoded { x: Tensor::from_vec(x, (rows, dim), &Device::Cpu)?, unknown, unreadable })
+    }
+}
+
+impl Description {
+    /// Describes a column of numbers or dates.
+    fn of_values(table: &Table, place: usize, kind: &str, values: &[Option<f64>]) -> Self {
+        let read = || values.iter().enumerate().filter_map(|(row, value)| value.map(|value| (row, value)));
+        let ends = [read().min_by(|a, b| a.1.total_cmp(&b.1)), read().max_by(|a, b| a.1.total_cmp(&b.1))];
+        let ends: Vec<&str> =
+            ends.into_iter().flatten().filter_map(|(row, _)| table.text(row, place)).collect();
+        let (name, kind) = (table.columns()[place].clone(), kind.to_owned());
+        Self { name, kind, values: ends.join(" to "), gaps: values.len() - read().count() }
     }
 }
 
 impl Column {
     /// Finds the encoding of the column at `place`, or the reason for leaving it out.
-    fn find(table: &Table, place: usize, is_category: bool) -> Result<std::result::Result<Self, String>> {
+    fn find(
+        table: &Table,
+        place: usize,
+        is_category: bool,
+    ) -> Result<std::result::Result<(Self, Description), String>> {
         let name = table.columns()[place].clone();
         let texts: Vec<Option<&str>> = (0..table.rows()).map(|row| table.text(row, place)).collect();
-        let there = texts.iter().flatten().count();
-        let gaps = there < texts.len();
-        if there == 0 {
+        let missing = texts.iter().filter(|text| text.is_none()).count();
+        if missing == texts.len() {
             return Ok(Err("it has no value".to_owned()));
         }
-        let comma = table.decimal_comma();
-        let numbers = texts.iter().flatten().filter(|text| number(text, comma).is_some()).count();
-        let moments = |of: &dyn Fn(&str) -> Option<f64>| {
-            let values: Vec<f64> = texts.iter().flatten().filter_map(|text| of(text)).collect();
-            mean_and_deviation(&values)
+        let form = |least| if is_category { Ok(None) } else { table.form(place, least) };
+        let form = match form(NUMERIC_SHARE)? {
+            Some(form) => form,
+            None => match levels(&texts, is_category) {
+                Ok(levels) => {
+                    let shown: Vec<String> =
+                        levels.iter().take(3).map(|level| level.chars().take(MAX_SHOWN).collect()).collect();
+                    let more = if levels.len() > 3 { ", …" } else { "" };
+                    let values = format!("{}: {}{more}", levels.len(), shown.join(", "));
+                    let kind = "category".to_owned();
+                    let description = Description { name: name.clone(), kind, values, gaps: missing };
+                    let column = Self { name, kind: Kind::Category { levels }, gaps: missing > 0 };
+                    return Ok(Ok((column, description)));
+                }
+                // What is mostly numbers is not left out as names.
+                Err(reason) => match form(MIXED_SHARE)? {
+                    Some(form) => form,
+                    None => return Ok(Err(reason)),
+                },
+            },
         };
-        if !is_category && numbers as f64 > NUMERIC_FRACTION * there as f64 {
-            if numbers < there {
-                let wrong =
-                    texts.iter().position(|text| text.is_some_and(|text| number(text, comma).is_none()));
-                let remedy = "is no number, but most values of the column are; mend it, leave the cell empty, or \
-                              say that the column holds categories";
-                return Err(table.cell_error(wrong.unwrap_or_default(), place, remedy.to_owned()));
-            }
-            let (mean, deviation) = moments(&|text| number(text, comma));
-            return Ok(constant(deviation, gaps).map(|deviation| Self {
-                name,
-                kind: Kind::Number { mean, deviation },
-                gaps,
-            }));
-        }
-        if !is_category && texts.iter().flatten().all(|text| days(text).is_some()) {
-            let (mean, deviation) = moments(&days);
-            let kind = |deviation| Self { name, kind: Kind::Date { mean, deviation }, gaps };
-            return Ok(constant(deviation, gaps).map(kind));
-        }
-        Ok(levels(&texts, is_category).map(|levels| Self { name, kind: Kind::Category { levels }, gaps }))
+        let values = table.values(place, form)?;
+        let description = Description::of_values(table, place, &form.to_string(), &values);
+        let gaps = description.gaps > 0;
+        let (mean, deviation) = mean_and_deviation(&values.into_iter().flatten().collect::<Vec<f64>>());
+        Ok(constant(deviation, gaps).map(|deviation| {
+            (Self { name, kind: Kind::Number { form, mean, deviation }, gaps }, description)
+        }))
     }
 
     /// Returns the names of the column's inputs.
     pub fn parts(&self) -> Vec<String> {
         let name = &self.name;
         let mut parts = match &self.kind {
-            Kind::Number { .. } | Kind::Date { .. } => vec![name.clone()],
+            Kind::Number { .. } => vec![name.clone()],
             Kind::Category { levels } => levels.iter().map(|level| format!("{name} = {level}")).collect(),
         };
         if self.gaps {
@@ -189,32 +251,37 @@ impl Column {
         parts
     }
 
-    /// Appends the encoding of a row to `x`; returns `false` for a text without an input of its own.
-    fn encode(&self, table: &Table, row: usize, place: usize, x: &mut Vec<f32>) -> Result<bool> {
-        let text = table.text(row, place);
-        let mut known = true;
-        let standard = |value: Option<f64>, mean: f64, deviation: f64| {
-            let z = value.map_or(0.0, |value| (value - mean) / deviation);
-            z.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS) as f32
+    /// Writes the encoding of the column into `x`, (B, `dim`), from the input `offset` on; returns the number of texts
+    /// without an input or a value.
+    fn encode(&self, table: &Table, place: usize, offset: usize, dim: usize, x: &mut [f32]) -> Result<usize> {
+        let values = match self.kind {
+            Kind::Number { form, .. } => table.values(place, table.form_like(place, form)?)?,
+            Kind::Category { .. } => vec![],
         };
-        match &self.kind {
-            Kind::Number { mean, deviation } => {
-                x.push(standard(table.number(row, place)?, *mean, *deviation));
-            }
-            Kind::Date { mean, deviation } => {
-                let date =
-                    |text| days(text).ok_or_else(|| table.cell_error(row, place, "is no date".to_owned()));
-                x.push(standard(text.map(date).transpose()?, *mean, *deviation));
-            }
-            Kind::Category { levels } => {
-                x.extend(levels.iter().map(|level| f32::from(text == Some(level))));
-                known = text.is_none_or(|text| levels.iter().any(|level| level == text));
+        let mut lost = 0;
+        for (row, x) in x.chunks_exact_mut(dim).enumerate() {
+            let text = table.text(row, place);
+            let (part, mut is_gap) = (&mut x[offset..], text.is_none());
+            let width = match &self.kind {
+                Kind::Number { mean, deviation, .. } => {
+                    let z = values[row].map_or(0.0, |value| (value - mean) / deviation);
+                    part[0] = z.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS) as f32;
+                    lost += usize::from(!is_gap && values[row].is_none());
+                    is_gap = values[row].is_none();
+                    1
+                }
+                Kind::Category { levels } => {
+                    let level = text.and_then(|text| levels.iter().position(|level| level == text));
+                    level.iter().for_each(|&level| part[level] = 1.0);
+                    lost += usize::from(!is_gap && level.is_none());
+                    levels.len()
+                }
+            };
+            if self.gaps {
+                part[width] = f32::from(is_gap);
             }
         }
-        if self.gaps {
-            x.push(f32::from(text.is_none()));
-        }
-        Ok(known)
+        Ok(lost)
     }
 }
 
@@ -240,7 +307,7 @@ fn levels(texts: &[Option<&str>], is_category: bool) -> std::result::Result<Vec<
     }
     if !is_category && counts.len() > MAX_LEVELS && 2 * counts.len() > there {
         return Err(format!(
-            "{} different texts in {there} rows look like names; say that the column holds categories if it does",
+            "{} different texts in {there} rows look like names; --category uses the most frequent",
             counts.len()
         ));
     }

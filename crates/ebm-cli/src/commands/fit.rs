@@ -8,21 +8,22 @@ use clap::Args;
 use ebm_base::Key;
 use ebm_experiment::PairedDifference;
 use ebm_tabular::{
-    ColumnRoles, DensityEvaluation, Evaluation, FitOptions, Support, Table, TabularConfig, TabularRegressor,
-    TargetEvaluation, TargetSpec, evaluate, refined_rmse,
+    ColumnRoles, DensityEvaluation, Description, Evaluation, FitOptions, Support, Table, TabularConfig,
+    TabularRegressor, TargetEvaluation, TargetSpec, evaluate, refined_rmse,
 };
 use rand::seq::SliceRandom;
 
 use super::create_dir;
 use super::settings::SettingsArgs;
 use crate::commands::eval_table::{describe, report};
+use crate::table_file::TableFile;
 use crate::table_spec::TableSpec;
 
 /// Arguments of `ebm fit`.
 #[derive(Args)]
 pub struct FitArgs {
-    /// A CSV file whose first line has the columns' names. Separators and decimal commas are detected.
-    data: PathBuf,
+    #[command(flatten)]
+    file: TableFile,
     /// Column to predict. May be given up to three times, for one joint prediction.
     #[arg(long = "target", required = true, value_name = "COLUMN")]
     targets: Vec<String>,
@@ -38,6 +39,9 @@ pub struct FitArgs {
     /// Column to leave out. May be given several times.
     #[arg(long = "ignore", value_name = "COLUMN")]
     ignored: Vec<String>,
+    /// Column to use although it looks like an index. May be given several times.
+    #[arg(long = "keep", value_name = "COLUMN")]
+    kept: Vec<String>,
     /// Target that is always above 0; its logarithm is learnt. May be given several times.
     #[arg(long, value_name = "COLUMN")]
     positive: Vec<String>,
@@ -86,9 +90,10 @@ impl FitArgs {
                 None if self.positive.contains(name) => Support::Positive,
                 None => Support::Real,
             };
-            TargetSpec { name: name.clone(), support }
+            TargetSpec { support, ..TargetSpec::real(name) }
         };
-        let roles = ColumnRoles { categories: self.categories.clone(), ignored: self.ignored.clone() };
+        let (categories, ignored, kept) = (self.categories.clone(), self.ignored.clone(), self.kept.clone());
+        let roles = ColumnRoles { categories, ignored, kept };
         let (targets, method) = (self.targets.iter().map(target).collect(), self.method.clone());
         Ok(FitOptions { targets, roles, method, seed: self.seed })
     }
@@ -99,10 +104,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     ensure!(!args.run.exists(), "{place} is there already; give another --run, or remove it");
     let config: TabularConfig = args.settings.load("tabular", false)?.settings;
     let options = args.options()?;
-    let table = Table::read(&args.data)?;
-    let decimals = if table.decimal_comma() { ", with decimal commas" } else { "" };
-    let separator = table.delimiter();
-    eprintln!("{} rows, separated by {separator:?}{decimals}", table.rows());
+    let table = args.file.read()?;
     if args.compare {
         println!("{}", compare(&table, &options, &config)?);
     }
@@ -122,8 +124,20 @@ pub fn run(args: &FitArgs) -> Result<()> {
         eprintln!("{}", describe(&found)?);
         report(&regressor, &held_out, &found, &args.run)?;
     }
+    eprintln!("the columns, as they were understood in {} rows to learn from:", fitted.rows);
+    eprintln!("{}", understood(fitted.features.described())?);
     println!("{place}");
     Ok(())
+}
+
+/// Returns a table with a line for each column.
+fn understood(columns: &[Description]) -> Result<String> {
+    TableSpec::new()
+        .text("column", |column: &&Description| column.name.clone())
+        .text("read as", |column| column.kind.clone())
+        .text("values", |column| column.values.clone())
+        .text("gaps", |column| column.gaps)
+        .render(columns)
 }
 
 /// Fits every method to the same rows and returns a table of their metrics.

@@ -1,13 +1,21 @@
 //! Tables of texts, read from CSV files.
 
+mod date;
+mod decode;
+mod form;
 mod number;
 
-pub use number::{days, number};
+pub use date::Order;
+pub use form::{Form, NUMERIC_SHARE};
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use csv::{ByteRecord, ReaderBuilder, StringRecord};
+use form::Evidence;
+use number::number;
+use rayon::prelude::*;
 
 use crate::{Error, Result};
 
@@ -16,11 +24,10 @@ use crate::{Error, Result};
 /// ```
 /// use ebm_tabular::Table;
 ///
-/// let table = Table::parse("prices", "size;price\n70,5;210\n;180\n")?;
+/// let table = Table::parse("prices", "size;price\n70,5;1.210,00\n;180\n")?;
 /// assert_eq!(table.columns(), ["size", "price"]);
-/// assert_eq!((table.rows(), table.decimal_comma()), (2, true));
-/// assert_eq!(table.number(0, 0)?, Some(70.5));
-/// assert_eq!(table.number(1, 0)?, None);
+/// assert_eq!(table.numbers(0)?, [Some(70.5), None]);
+/// assert_eq!(table.numbers(1)?, [Some(1210.0), Some(180.0)]);
 /// # Ok::<(), ebm_tabular::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -29,31 +36,59 @@ pub struct Table {
     columns: Vec<String>,
     rows: Vec<StringRecord>,
     delimiter: char,
-    decimal_comma: bool,
+    encoding: &'static str,
+    has_index: bool,
+    seen: Arc<Vec<Evidence>>,
+    options: ReadOptions,
 }
 
-/// Texts that mark a missing value, in lower case.
-const MISSING: [&str; 8] = ["", "na", "n/a", "nan", "null", "none", "?", "-"];
+/// Options of reading a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Sign at the beginning of lines that are left out.
+    pub comment: Option<u8>,
+    /// Order of dates that the file leaves open.
+    pub dates: Option<Order>,
+    /// Decimal sign of numbers that the file leaves open.
+    pub decimal: Option<char>,
+    /// Whether a text in a column of numbers or dates is a gap, and no error.
+    pub lenient: bool,
+}
+
+/// Texts that mark a missing value, in lower case: those of databases, of statistics programs and of failed formulas.
+const MISSING: [&str; 23] = [
+    "", "na", "n/a", "n.a.", "nan", "-nan", "nat", "<na>", "null", "none", "\\n", "?", "-", "--", ".",
+    "#n/a", "#na", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!",
+];
 
 impl Table {
-    /// Reads a file of comma-, semicolon-, tab- or bar-separated values with a line of names, in UTF-8 with or without a
-    /// byte order mark. The separator and the decimal sign are detected from the file.
+    /// Reads a file of comma-, semicolon-, tab- or bar-separated values with a line of names. The file may be packed by
+    /// gzip. Its encoding, its separator and the form of each column are found from the file.
     ///
     /// # Errors
-    /// [`Error::Input`] for a file without rows, with rows of unequal length, or with a repeated name; an error for a file
-    /// that cannot be read or has more than [`MAX_BYTES`].
-    pub fn read(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
+    /// [`Error::Input`] for a file without rows, with rows of unequal length, with a repeated name or with a second line
+    /// of names; an error for a file that cannot be read or has more than [`MAX_BYTES`].
+    pub fn read(path: &Path, options: &ReadOptions) -> Result<Self> {
         let bytes = ebm_data::files::read_limited(path, MAX_BYTES)?;
-        parse(&name, &bytes)
+        Self::from_bytes(&path.display().to_string(), bytes, options)
     }
 
-    /// Parses a text as [`read`](Self::read) does; `name` names it in errors.
+    /// Parses the bytes of a file as [`read`](Self::read) does; `name` names it in errors.
+    ///
+    /// # Errors
+    /// The errors of [`read`](Self::read).
+    pub fn from_bytes(name: &str, bytes: Vec<u8>, options: &ReadOptions) -> Result<Self> {
+        let decoded = decode::decode(bytes, MAX_BYTES);
+        let (text, encoding) = decoded.map_err(|reason| Error::input(name, reason))?;
+        Ok(Self { encoding, ..parse(name, &text, options)? })
+    }
+
+    /// Parses a text as [`read`](Self::read) does, without options.
     ///
     /// # Errors
     /// The errors of [`read`](Self::read).
     pub fn parse(name: &str, text: &str) -> Result<Self> {
-        parse(name, text.as_bytes())
+        Self::from_bytes(name, text.as_bytes().to_vec(), &ReadOptions::default())
     }
 
     /// Returns the table's name in errors: for a file, its path.
@@ -61,7 +96,7 @@ impl Table {
         &self.name
     }
 
-    /// Returns the names of the columns.
+    /// Returns the names of the columns. A column without a name is called by its place, such as `column 4`.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
@@ -76,9 +111,14 @@ impl Table {
         self.delimiter
     }
 
-    /// Returns whether decimals are written with a comma.
-    pub fn decimal_comma(&self) -> bool {
-        self.decimal_comma
+    /// Returns the name of the file's encoding.
+    pub fn encoding(&self) -> &'static str {
+        self.encoding
+    }
+
+    /// Returns whether the first column is an index: it has no name, or counts the rows of the file from 0 or 1.
+    pub fn has_index(&self) -> bool {
+        self.has_index
     }
 
     /// Returns the position of the column `name`.
@@ -89,24 +129,25 @@ impl Table {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let near = ebm_experiment::config::suggestion(name, self.columns.iter().map(String::as_str));
             let known = self.columns.join(", ");
-            Error::input(&self.name, format!("there is no column {name:?}{near}; there are {known}"))
+            let has_values = self.columns.iter().any(|column| number(column, '.').is_some());
+            let remedy =
+                if has_values { "; if these are values, put a line of names above them" } else { "" };
+            Error::input(&self.name, format!("there is no column {name:?}{near}; there are {known}{remedy}"))
         })
     }
 
     /// Returns the text of a cell without the space around it; none for a missing value.
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
-        let text = self.rows[row].get(column).unwrap_or_default().trim();
-        (!is_missing(text)).then_some(text)
+        text(&self.rows[row], column)
     }
 
-    /// Returns a cell as a number; none for a missing value.
+    /// Returns the numbers of a column, none for missing values.
     ///
     /// # Errors
-    /// [`Error::Input`] for any other text.
-    pub fn number(&self, row: usize, column: usize) -> Result<Option<f64>> {
-        let Some(text) = self.text(row, column) else { return Ok(None) };
-        let found = number(text, self.decimal_comma);
-        found.map(Some).ok_or_else(|| self.cell_error(row, column, "is no number".to_owned()))
+    /// [`Error::Input`] with the first three texts that are no numbers, and if the file does not tell which numbers they
+    /// are.
+    pub fn numbers(&self, column: usize) -> Result<Vec<Option<f64>>> {
+        self.values(column, self.number_form(column, None)?)
     }
 
     /// Creates an error that names a cell.
@@ -123,69 +164,115 @@ impl Table {
     /// Returns a table of the rows at these positions, in their order.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
-        let (name, columns) = (self.name.clone(), self.columns.clone());
-        Self { name, columns, rows: rows.iter().map(|&row| self.rows[row].clone()).collect(), ..*self }
+        let rows = rows.iter().map(|&row| self.rows[row].clone()).collect();
+        let (name, columns, seen) = (self.name.clone(), self.columns.clone(), self.seen.clone());
+        Self { name, columns, rows, seen, options: self.options.clone(), ..*self }
+    }
+
+    /// Returns the texts of the first row if they are names: none is a value, and one stands in a column of values.
+    fn second_names(&self) -> Option<String> {
+        let texts: Vec<(usize, &str)> =
+            (0..self.columns.len()).filter_map(|column| Some((column, self.text(0, column)?))).collect();
+        let is_name = |(_, text): &(usize, &str)| Evidence::of(std::iter::once(*text)).is_text(0);
+        let found =
+            texts.iter().all(is_name) && texts.iter().any(|(column, _)| !self.seen[*column].is_text(1));
+        found.then(|| texts.iter().map(|(_, text)| *text).collect::<Vec<_>>().join(", "))
     }
 }
 
-/// Returns whether a text without space around it marks a missing value.
-fn is_missing(text: &str) -> bool {
-    text.len() <= 4 && MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing))
+/// Returns the text of a cell without the space around it; none for a missing value.
+fn text(row: &StringRecord, column: usize) -> Option<&str> {
+    let text = row.get(column).unwrap_or_default().trim();
+    let is_missing = text.len() <= 7 && MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing));
+    (!is_missing).then_some(text)
 }
 
-/// Largest size of a file in bytes. Reading takes about three times as much memory.
+/// Largest size of a file in bytes, unpacked. Reading takes about three times as much memory.
 pub const MAX_BYTES: u64 = 2 << 30;
 /// Possible separators of values.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// Number of rows from which the decimal sign is detected.
-const SAMPLED_ROWS: usize = 1000;
 
-/// Parses the table in `bytes`.
-fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
-    let fail = |reason: String| Error::input(name, reason);
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-        return Err(fail("it is in UTF-16; save it as UTF-8".to_owned()));
-    }
-    let delimiter = delimiter(bytes);
-    let mut reader = ReaderBuilder::new().delimiter(delimiter).from_reader(bytes);
-    let problem = |error: csv::Error| fail(row_problem(&error, delimiter, bytes));
-    let headers = reader.headers().map_err(problem)?.clone();
-    let columns: Vec<String> = headers.iter().map(|header| header.trim().to_owned()).collect();
-    let mut seen = BTreeSet::new();
-    for (place, column) in columns.iter().enumerate() {
-        if !seen.insert(column) {
-            let reason = if column.is_empty() {
-                format!("column {} has no name, and neither has another; give them names", place + 1)
-            } else {
-                format!("two columns are called {column:?}; give one of them another name")
-            };
-            return Err(fail(reason));
-        }
-    }
-    if columns.len() < 2 {
-        let reason = "it has a single column, but a target and a column to predict it from are needed; \
-                      separate values by commas, semicolons, tabs or bars";
-        return Err(fail(reason.to_owned()));
-    }
+/// Parses the table in `text`.
+fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
+    // Excel reads the separator from a first line such as "sep=;".
+    let sign = text.strip_prefix("sep=").and_then(|rest| rest.bytes().next());
+    let body = if sign.is_some() { &text[text.find(['\r', '\n']).unwrap_or(text.len())..] } else { text };
+    let remedy = match (text.starts_with('#'), options.comment) {
+        (true, None) => "; lines begin with '#': if they are comments, give --comment '#'",
+        _ => "",
+    };
+    let fail = |reason: String| Error::input(name, reason + remedy);
+    let mut builder = ReaderBuilder::new();
+    builder.comment(options.comment);
+    let delimiter = sign.unwrap_or_else(|| delimiter(&mut builder, body.as_bytes()));
+    let mut reader =
+        builder.has_headers(true).flexible(false).delimiter(delimiter).from_reader(body.as_bytes());
+    let before = text.len() - body.len();
+    let start =
+        |place: &csv::Position| start(text.as_bytes(), before + place.byte() as usize, options.comment);
+    let problem = |error: csv::Error| {
+        fail(row_problem(&error, delimiter, |place| 1 + ends(&text.as_bytes()[..start(place)])))
+    };
+    let columns = names(reader.headers().map_err(problem)?).map_err(fail)?;
     let rows = reader.records().collect::<csv::Result<Vec<StringRecord>>>();
     let mut rows = rows.map_err(problem)?;
     if rows.is_empty() {
         return Err(fail("it has a line of names, but no rows below it; add rows".to_owned()));
     }
+    let (mut at, mut line) = (0, 1);
     for row in &mut rows {
-        let place = row.position().cloned();
-        row.set_position(place.map(|mut place| place.set_line(line(&place, bytes)).clone()));
+        if let Some(mut place) = row.position().cloned() {
+            let from = std::mem::replace(&mut at, start(&place));
+            line += ends(&text.as_bytes()[from..at]);
+            row.set_position(Some(place.set_line(line).clone()));
+        }
     }
-    let decimal_comma = delimiter != b',' && has_decimal_commas(&rows);
-    Ok(Table { name: name.to_owned(), columns, rows, delimiter: char::from(delimiter), decimal_comma })
+    let seen = (0..columns.len()).into_par_iter();
+    let seen =
+        seen.map(|column| Evidence::of(rows.iter().filter_map(move |row| self::text(row, column)))).collect();
+    let counts = |first: usize| {
+        let is_next = |(k, row): (usize, &StringRecord)| row[0].trim().parse() == Ok(k + first);
+        rows.iter().enumerate().all(is_next)
+    };
+    let has_index = reader.headers().is_ok_and(|names| names[0].trim().is_empty()) || counts(0) || counts(1);
+    let (name, delimiter, options) = (name.to_owned(), char::from(delimiter), options.clone());
+    let seen = Arc::new(seen);
+    let table = Table { name, columns, rows, delimiter, encoding: "UTF-8", has_index, seen, options };
+    match table.second_names().filter(|_| !table.options.lenient) {
+        Some(names) => {
+            let (line, name) = (table.line(0), &table.name);
+            Err(Error::input(
+                name,
+                format!("line {line} looks like a second line of names: {names}; remove it"),
+            ))
+        }
+        None => Ok(table),
+    }
+}
+
+/// Returns the names of the columns, or why they cannot be used.
+fn names(headers: &StringRecord) -> Result<Vec<String>, String> {
+    let name = |(place, header): (usize, &str)| match header.trim() {
+        "" => format!("column {}", place + 1),
+        name => name.to_owned(),
+    };
+    let columns: Vec<String> = headers.iter().enumerate().map(name).collect();
+    let mut seen = BTreeSet::new();
+    if let Some(column) = columns.iter().find(|column| !seen.insert(*column)) {
+        return Err(format!("two columns are called {column:?}; give one of them another name"));
+    }
+    if columns.len() < 2 {
+        let reason = "it has a single column, but a target and a column to predict it from are needed; \
+                      separate values by commas, semicolons, tabs or bars";
+        return Err(reason.to_owned());
+    }
+    Ok(columns)
 }
 
 /// Returns the one of [`DELIMITERS`] that divides the first line into most parts.
-fn delimiter(bytes: &[u8]) -> u8 {
+fn delimiter(builder: &mut ReaderBuilder, bytes: &[u8]) -> u8 {
     let parts = |delimiter: &u8| {
-        let mut reader =
-            ReaderBuilder::new().has_headers(false).flexible(true).delimiter(*delimiter).from_reader(bytes);
+        let mut reader = builder.has_headers(false).flexible(true).delimiter(*delimiter).from_reader(bytes);
         let mut record = ByteRecord::new();
         reader.read_byte_record(&mut record).map_or(0, |_| record.len())
     };
@@ -193,23 +280,32 @@ fn delimiter(bytes: &[u8]) -> u8 {
     DELIMITERS.into_iter().rev().max_by_key(parts).unwrap_or(b',')
 }
 
-/// Returns whether more cells are numbers with a comma than with a point.
-fn has_decimal_commas(rows: &[StringRecord]) -> bool {
-    let cells = || rows.iter().take(SAMPLED_ROWS).flat_map(StringRecord::iter);
-    let count = |sign: char, comma: bool| {
-        cells().filter(|cell| cell.contains(sign) && number(cell, comma).is_some()).count()
-    };
-    count(',', true) > count('.', false)
+/// Returns where the row at `at` begins: csv leaves the second byte of a line end, blank lines and comments to it.
+fn start(bytes: &[u8], mut at: usize, comment: Option<u8>) -> usize {
+    loop {
+        match bytes.get(at) {
+            Some(b'\r' | b'\n') => at += 1,
+            Some(sign) if Some(*sign) == comment => {
+                let rest = bytes[at..].iter();
+                at += rest.take_while(|byte| !matches!(byte, b'\r' | b'\n')).count();
+            }
+            _ => return at,
+        }
+    }
 }
 
-/// Returns the line of a row at `place`. Of a line end of two bytes, csv leaves the second to the next row.
-fn line(place: &csv::Position, bytes: &[u8]) -> u64 {
-    place.line() + u64::from(bytes.get(place.byte() as usize) == Some(&b'\n'))
+/// Counts the line ends of one or two bytes.
+fn ends(bytes: &[u8]) -> u64 {
+    let is_end = |(place, byte): (usize, &u8)| match byte {
+        b'\r' => bytes.get(place + 1) != Some(&b'\n'),
+        byte => *byte == b'\n',
+    };
+    bytes.iter().enumerate().filter(|found| is_end(*found)).count() as u64
 }
 
 /// Returns the message for a malformed row.
-fn row_problem(error: &csv::Error, delimiter: u8, bytes: &[u8]) -> String {
-    let place = error.position().map_or_else(String::new, |place| format!("line {}: ", line(place, bytes)));
+fn row_problem(error: &csv::Error, delimiter: u8, line: impl Fn(&csv::Position) -> u64) -> String {
+    let place = error.position().map_or_else(String::new, |place| format!("line {}: ", line(place)));
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             let sign = char::from(delimiter);
@@ -218,7 +314,6 @@ fn row_problem(error: &csv::Error, delimiter: u8, bytes: &[u8]) -> String {
                  put quotes about a value that holds that sign"
             )
         }
-        csv::ErrorKind::Utf8 { .. } => format!("{place}it is not in UTF-8; save it as UTF-8"),
         _ => format!("{place}{error}"),
     }
 }

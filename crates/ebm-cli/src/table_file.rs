@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ebm_tabular::{Encoded, MAX_BYTES, Order, ReadOptions, Table, TabularRegressor};
+use ebm_tabular::{Encoded, MAX_BYTES, ReadOptions, Style, Table, TabularRegressor};
 
 /// A table's file and what the file leaves open.
 #[derive(Args)]
@@ -16,52 +16,37 @@ pub struct TableFile {
     /// Sign at the beginning of lines to leave out, such as '#'.
     #[arg(long, value_name = "SIGN", value_parser = parse_comment)]
     comment: Option<u8>,
-    /// Order of dates such as 3/4/2024 in a column that does not tell it: dmy, mdy or ymd.
-    #[arg(long, value_name = "ORDER", value_parser = parse_order)]
-    dates: Option<Order>,
-    /// Decimal sign of numbers such as 1.234 in a file that does not tell it: point or comma.
-    #[arg(long, value_name = "SIGN", value_parser = parse_decimal)]
-    decimal: Option<char>,
+    /// How to read numbers such as 1.234 (point or comma) and dates such as 3/4/2024 (dmy, mdy or ymd) if the file does
+    /// not tell it. May be given several times.
+    #[arg(long = "read-as", value_name = "STYLE", value_parser = parse_style)]
+    preferred: Vec<Style>,
     /// Count cells that cannot be read, in a column of numbers or dates, as gaps.
     #[arg(long)]
     lenient: bool,
 }
 
 fn parse_comment(text: &str) -> Result<u8, String> {
-    match text.as_bytes() {
-        [sign] if sign.is_ascii_graphic() => Ok(*sign),
-        _ => Err(format!("{text:?} is no single sign; write, for instance, '#'")),
-    }
+    let sign = <[u8; 1]>::try_from(text.as_bytes()).map_err(|_| "a single sign such as '#' is needed")?;
+    Ok(sign[0])
 }
 
-fn parse_order(text: &str) -> Result<Order, String> {
-    let found = [Order::Dmy, Order::Mdy, Order::Ymd].into_iter().find(|order| order.name() == text);
-    found.ok_or_else(|| format!("{text:?} is no order; write dmy, mdy or ymd"))
-}
-
-fn parse_decimal(text: &str) -> Result<char, String> {
-    let found = [("point", '.'), ("comma", ',')].into_iter().find(|(name, _)| *name == text);
-    found.map(|(_, sign)| sign).ok_or_else(|| format!("{text:?} is no decimal sign; write point or comma"))
+fn parse_style(text: &str) -> serde_json::Result<Style> {
+    serde_json::from_value(text.into())
 }
 
 impl TableFile {
     /// Reads the table, and says on standard error what was found.
     pub fn read(&self) -> Result<Table> {
-        let Self { comment, dates, decimal, lenient, .. } = *self;
-        let options = ReadOptions { comment, dates, decimal, lenient };
+        let (comment, preferred, lenient) = (self.comment, self.preferred.clone(), self.lenient);
+        let options = ReadOptions { comment, preferred, lenient };
         let table = if self.data.as_os_str() == "-" {
             let mut bytes = Vec::new();
-            let input = std::io::stdin().lock().take(MAX_BYTES + 1);
-            { input }.read_to_end(&mut bytes).context("cannot read standard input")?;
+            std::io::stdin().take(MAX_BYTES + 1).read_to_end(&mut bytes).context("standard input")?;
             Table::from_bytes("standard input", bytes, &options)?
         } else {
             Table::read(&self.data, &options)?
         };
-        let encoding = match table.encoding() {
-            "UTF-8" => String::new(),
-            other => format!(", in {other}"),
-        };
-        eprintln!("{} rows, separated by {:?}{encoding}", table.rows(), table.delimiter());
+        eprintln!("{} rows in {}, separated by {:?}", table.rows(), table.encoding(), table.delimiter());
         Ok(table)
     }
 }

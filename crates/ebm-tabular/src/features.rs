@@ -11,7 +11,7 @@ use crate::{Error, Result, Table, TargetSpec};
 /// Largest number of categories of a column with an input of their own.
 const MAX_LEVELS: usize = 64;
 /// Share of numbers or dates from which a column is not left out as one of names.
-const MIXED_SHARE: f64 = 0.5;
+pub(crate) const MIXED_SHARE: f64 = 0.5;
 /// Largest number of signs of a category's name in a description.
 const MAX_SHOWN: usize = 40;
 /// Limit of standardised numbers, in standard deviations.
@@ -33,24 +33,9 @@ pub struct ColumnRoles {
 #[serde(deny_unknown_fields)]
 pub struct Features {
     columns: Vec<Column>,
-    described: Vec<Description>,
 }
 
-/// Description of a column of the table, whether it is used or not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Description {
-    /// Name of the column.
-    pub name: String,
-    /// Kind of its values and how they are written.
-    pub kind: String,
-    /// Smallest and largest value or the categories, as they are written; or why the column is left out.
-    pub values: String,
-    /// Number of gaps in the rows to learn from.
-    pub gaps: usize,
-}
-
-/// Encoding of one column.
+/// A column of the table of a fit, and its encoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
@@ -58,8 +43,12 @@ pub struct Column {
     pub name: String,
     /// Kind of its values.
     pub kind: Kind,
-    /// Whether it has an indicator of missing values, because some row to learn from has none.
-    pub gaps: bool,
+    /// Kind and form of the values, in words.
+    pub described: String,
+    /// Least and largest value or categories as they are written, or why the column is left out.
+    pub values: String,
+    /// Number of gaps in the rows to learn from. If there are some, an input marks gaps.
+    pub gaps: usize,
 }
 
 /// Kind of a column's values.
@@ -80,6 +69,8 @@ pub enum Kind {
         /// Texts with an input of their own; all other texts have none.
         levels: Vec<String>,
     },
+    /// A target, or a column that is left out; without an input.
+    Unused,
 }
 
 /// Encoded rows.
@@ -103,56 +94,44 @@ impl Features {
         for name in roles.categories.iter().chain(&roles.ignored).chain(&roles.kept).chain(given.clone()) {
             table.column(name)?;
         }
-        let (mut columns, mut described) = (Vec::new(), Vec::new());
         let is_input =
             |name: &String| !given.clone().any(|given| given == name) && !roles.ignored.contains(name);
         // A column that counts may still be all there is.
         let is_alone = table.columns().iter().filter(|name| is_input(name)).count() == 1;
-        for (place, name) in table.columns().iter().enumerate() {
+        let find = |(place, name): (usize, &String)| {
             let is_category = roles.categories.contains(name);
-            let is_index =
-                place == 0 && table.has_index() && !is_alone && !is_category && !roles.kept.contains(name);
-            let found = if let Some(target) = targets.iter().find(|target| target.name == *name) {
-                let form = target.form.map_or_else(|| table.number_form(place, None), Ok)?;
-                let values = table.values(place, form)?;
-                described.push(Description::of_values(table, place, &format!("target: {form}"), &values));
-                continue;
-            } else if roles.ignored.contains(name) {
-                Err("as --ignore says".to_owned())
-            } else if is_index {
-                Err("it is an index: it has no name, or counts the rows; --keep uses it".to_owned())
-            } else {
-                Column::find(table, place, is_category)?
-            };
-            match found {
-                Ok((column, description)) => {
-                    columns.push(column);
-                    described.push(description);
+            let is_index = place == 0 && table.has_index && !is_alone;
+            let left_out = |kind: &str, why: &str| Ok(Column::unused(table, place, kind, why));
+            match targets.iter().find(|target| target.name == *name) {
+                Some(target) => {
+                    let target = Column::of_form(table, place, table.form(place, target.form)?)?;
+                    let described = format!("target: {}", target.described);
+                    Ok(Column { kind: Kind::Unused, described, ..target })
                 }
-                Err(values) => {
-                    let kind = if is_index { "index, left out" } else { "left out" }.to_owned();
-                    let gaps = (0..table.rows()).filter(|&row| table.text(row, place).is_none()).count();
-                    described.push(Description { name: name.clone(), kind, values, gaps });
+                None if roles.ignored.contains(name) => left_out("left out", "as --ignore says"),
+                None if is_index && !is_category && !roles.kept.contains(name) => {
+                    left_out("index, left out", "it has no name or counts the rows; --keep uses it")
                 }
+                None => Column::find(table, place, is_category),
             }
+        };
+        let columns = table.columns().iter().enumerate().map(find).collect::<Result<Vec<Column>>>()?;
+        let found = Self { columns };
+        if found.dim() == 0 {
+            let unused = found.columns.iter().filter(|column| is_input(&column.name));
+            let reasons: Vec<String> =
+                unused.map(|column| format!("; {}: {}", column.name, column.values)).collect();
+            return Err(Error::input(
+                table.name(),
+                format!("no column is left to predict from{}", reasons.concat()),
+            ));
         }
-        if columns.is_empty() {
-            let reasons = described.iter().filter(|column| column.kind.ends_with("left out"));
-            let reasons = reasons.map(|column| format!("{}: {}", column.name, column.values));
-            let reasons = reasons.collect::<Vec<_>>().join("; ");
-            return Err(Error::input(table.name(), format!("no column is left to predict from; {reasons}")));
-        }
-        Ok(Self { columns, described })
+        Ok(found)
     }
 
-    /// Returns the encodings of the columns.
+    /// Returns all columns of the table in its order, also those without an input.
     pub fn columns(&self) -> &[Column] {
         &self.columns
-    }
-
-    /// Returns the descriptions of all columns of the table, in its order.
-    pub fn described(&self) -> &[Description] {
-        &self.described
     }
 
     /// Returns F, the length of x.
@@ -169,7 +148,7 @@ impl Features {
         let mut x = vec![0.0; rows * dim];
         let (mut unknown, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
         let mut offset = 0;
-        for column in &self.columns {
+        for column in self.columns.iter().filter(|column| column.kind != Kind::Unused) {
             let place = table.column(&column.name)?;
             let lost = column.encode(table, place, offset, dim, &mut x)?;
             let lost_of =
@@ -183,69 +162,76 @@ impl Features {
     }
 }
 
-impl Description {
-    /// Describes a column of numbers or dates.
-    fn of_values(table: &Table, place: usize, kind: &str, values: &[Option<f64>]) -> Self {
-        let read = || values.iter().enumerate().filter_map(|(row, value)| value.map(|value| (row, value)));
-        let ends = [read().min_by(|a, b| a.1.total_cmp(&b.1)), read().max_by(|a, b| a.1.total_cmp(&b.1))];
-        let ends: Vec<&str> =
-            ends.into_iter().flatten().filter_map(|(row, _)| table.text(row, place)).collect();
-        let (name, kind) = (table.columns()[place].clone(), kind.to_owned());
-        Self { name, kind, values: ends.join(" to "), gaps: values.len() - read().count() }
-    }
-}
-
 impl Column {
-    /// Finds the encoding of the column at `place`, or the reason for leaving it out.
-    fn find(
-        table: &Table,
-        place: usize,
-        is_category: bool,
-    ) -> Result<std::result::Result<(Self, Description), String>> {
-        let name = table.columns()[place].clone();
+    /// Finds the encoding of the column at `place`.
+    fn find(table: &Table, place: usize, is_category: bool) -> Result<Self> {
         let texts: Vec<Option<&str>> = (0..table.rows()).map(|row| table.text(row, place)).collect();
-        let missing = texts.iter().filter(|text| text.is_none()).count();
-        if missing == texts.len() {
-            return Ok(Err("it has no value".to_owned()));
+        let unused = |reason: &str| Ok(Self::unused(table, place, "left out", reason));
+        if texts.iter().all(Option::is_none) {
+            return unused("it has no value");
         }
-        let form = |least| if is_category { Ok(None) } else { table.form(place, least) };
-        let form = match form(NUMERIC_SHARE)? {
-            Some(form) => form,
-            None => match levels(&texts, is_category) {
+        let share = if is_category { 0.0 } else { table.share(place, 0) };
+        if share < NUMERIC_SHARE {
+            match levels(&texts, is_category) {
                 Ok(levels) => {
-                    let shown: Vec<String> =
-                        levels.iter().take(3).map(|level| level.chars().take(MAX_SHOWN).collect()).collect();
-                    let more = if levels.len() > 3 { ", …" } else { "" };
+                    let shown = levels.iter().take(3).map(|level| level.chars().take(MAX_SHOWN).collect());
+                    let (shown, more) =
+                        (shown.collect::<Vec<String>>(), if levels.len() > 3 { ", …" } else { "" });
                     let values = format!("{}: {}{more}", levels.len(), shown.join(", "));
-                    let kind = "category".to_owned();
-                    let description = Description { name: name.clone(), kind, values, gaps: missing };
-                    let column = Self { name, kind: Kind::Category { levels }, gaps: missing > 0 };
-                    return Ok(Ok((column, description)));
+                    let column = Self::unused(table, place, "category", &values);
+                    return Ok(Self { kind: Kind::Category { levels }, ..column });
                 }
+                Err(reason) if share < MIXED_SHARE => return unused(&reason),
                 // What is mostly numbers is not left out as names.
-                Err(reason) => match form(MIXED_SHARE)? {
-                    Some(form) => form,
-                    None => return Ok(Err(reason)),
-                },
-            },
-        };
+                Err(_) => {}
+            }
+        }
+        let column = Self::of_form(table, place, table.form(place, None)?)?;
+        match column.kind {
+            Kind::Number { deviation, .. } if deviation > 0.0 => Ok(column),
+            // The indicator of missing values may still carry information.
+            Kind::Number { form, mean, .. } if column.gaps > 0 => {
+                Ok(Self { kind: Kind::Number { form, mean, deviation: 1.0 }, ..column })
+            }
+            _ => unused("all its values are the same"),
+        }
+    }
+
+    /// Returns a column without an input.
+    fn unused(table: &Table, place: usize, described: &str, values: &str) -> Self {
+        let (name, described, values) =
+            (table.columns()[place].clone(), described.to_owned(), values.to_owned());
+        let gaps = (0..table.rows()).filter(|&row| table.text(row, place).is_none()).count();
+        Self { name, kind: Kind::Unused, described, values, gaps }
+    }
+
+    /// Reads a column of numbers or dates in this form.
+    fn of_form(table: &Table, place: usize, form: Form) -> Result<Self> {
         let values = table.values(place, form)?;
-        let description = Description::of_values(table, place, &form.to_string(), &values);
-        let gaps = description.gaps > 0;
-        let (mean, deviation) = mean_and_deviation(&values.into_iter().flatten().collect::<Vec<f64>>());
-        Ok(constant(deviation, gaps).map(|deviation| {
-            (Self { name, kind: Kind::Number { form, mean, deviation }, gaps }, description)
-        }))
+        let there: Vec<(usize, f64)> =
+            values.iter().enumerate().filter_map(|(row, value)| Some((row, (*value)?))).collect();
+        let ends = [
+            there.iter().min_by(|a, b| a.1.total_cmp(&b.1)),
+            there.iter().max_by(|a, b| a.1.total_cmp(&b.1)),
+        ];
+        let [low, high] =
+            ends.map(|end| end.and_then(|(row, _)| table.text(*row, place)).unwrap_or_default());
+        let (mean, deviation) =
+            mean_and_deviation(&there.iter().map(|(_, value)| *value).collect::<Vec<f64>>());
+        let (name, kind) = (table.columns()[place].clone(), Kind::Number { form, mean, deviation });
+        let (described, values) = (form.describe(high), format!("{low} to {high}"));
+        Ok(Self { name, kind, described, values, gaps: table.rows() - there.len() })
     }
 
     /// Returns the names of the column's inputs.
     pub fn parts(&self) -> Vec<String> {
         let name = &self.name;
         let mut parts = match &self.kind {
+            Kind::Unused => return vec![],
             Kind::Number { .. } => vec![name.clone()],
             Kind::Category { levels } => levels.iter().map(|level| format!("{name} = {level}")).collect(),
         };
-        if self.gaps {
+        if self.gaps > 0 {
             parts.push(format!("{name} is missing"));
         }
         parts
@@ -255,8 +241,8 @@ impl Column {
     /// without an input or a value.
     fn encode(&self, table: &Table, place: usize, offset: usize, dim: usize, x: &mut [f32]) -> Result<usize> {
         let values = match self.kind {
-            Kind::Number { form, .. } => table.values(place, table.form_like(place, form)?)?,
-            Kind::Category { .. } => vec![],
+            Kind::Number { form, .. } => table.values(place, table.form(place, Some(form))?)?,
+            _ => vec![],
         };
         let mut lost = 0;
         for (row, x) in x.chunks_exact_mut(dim).enumerate() {
@@ -276,22 +262,13 @@ impl Column {
                     lost += usize::from(!is_gap && level.is_none());
                     levels.len()
                 }
+                Kind::Unused => 0,
             };
-            if self.gaps {
+            if self.gaps > 0 {
                 part[width] = f32::from(is_gap);
             }
         }
         Ok(lost)
-    }
-}
-
-/// Returns the deviation to divide by, or the reason for leaving out a constant column.
-fn constant(deviation: f64, gaps: bool) -> std::result::Result<f64, String> {
-    match deviation > 0.0 {
-        true => Ok(deviation),
-        // The indicator of missing values may still carry information.
-        false if gaps => Ok(1.0),
-        false => Err("all its values are the same".to_owned()),
     }
 }
 

@@ -40,10 +40,10 @@ pub use config::{
 };
 pub use ebm_experiment::{Error, Result};
 pub use evaluation::{DensityEvaluation, Evaluation, TargetEvaluation, evaluate, refined_rmse};
-pub use features::{Column, ColumnRoles, Description, Encoded, Features, Kind};
+pub use features::{Column, ColumnRoles, Encoded, Features, Kind};
 pub use prediction::{Prediction, TargetDensity};
 pub use regressor::{FitOptions, Fitted, TabularRegressor};
-pub use table::{Form, MAX_BYTES, Order, ReadOptions, Table};
+pub use table::{Form, MAX_BYTES, ReadOptions, Style, Table};
 pub use target::{Support, Target, TargetSpec};
 pub use training::{Rows, Trained, train};
 

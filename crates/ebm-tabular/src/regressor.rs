@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Built, TabularConfig};
-use crate::features::{ColumnRoles, Encoded, Features};
+use crate::features::{ColumnRoles, Encoded, Features, MIXED_SHARE};
 use crate::model::{Ensemble, Network, Shape};
 use crate::prediction::{Prediction, predict};
 use crate::target::{Target, TargetSpec};
@@ -97,7 +97,7 @@ const FOLDS: usize = 5;
 
 impl TabularRegressor {
     /// Fits the method that `options` name to the rows of `table` that have all targets. Messages about left-out rows and
-    /// about gaps go to `say`; [`Features::described`] has the columns.
+    /// about gaps go to `say`; [`Features::columns`] describes the columns.
     ///
     /// # Errors
     /// [`Error::Input`] for a table that cannot be learnt from, and the errors of training.
@@ -114,7 +114,13 @@ impl TabularRegressor {
         let given = table.rows();
         let mut specs = options.targets.clone();
         for spec in &mut specs {
-            spec.form = Some(table.number_form(table.column(&spec.name)?, None)?);
+            let place = table.column(&spec.name)?;
+            spec.form = Some(table.form(place, None)?).filter(|form| !form.style.is_date());
+            if spec.form.is_none() || table.share(place, 0) < MIXED_SHARE {
+                let reason =
+                    format!("the target {:?} holds dates or texts, and numbers are needed", spec.name);
+                return Err(Error::input(table.name(), reason));
+            }
         }
         let Complete { table, y, rows: places } = complete(table, &specs)?;
         if table.rows() < given {

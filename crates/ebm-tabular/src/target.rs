@@ -134,8 +134,7 @@ impl Target {
     /// [`Error::Input`] for a missing column, and for a value that is no number or outside of the target's support.
     pub fn read(spec: &TargetSpec, table: &Table) -> Result<Vec<Option<f64>>> {
         let place = table.column(&spec.name)?;
-        let form =
-            spec.form.map_or_else(|| table.number_form(place, None), |form| table.form_like(place, form))?;
+        let form = table.form(place, spec.form)?;
         let read = |(row, y)| match y {
             Some(y) if !spec.support.contains(y) => {
                 let reason = match spec.support {

@@ -8,7 +8,7 @@ use clap::Args;
 use ebm_base::Key;
 use ebm_experiment::PairedDifference;
 use ebm_tabular::{
-    ColumnRoles, DensityEvaluation, Description, Evaluation, FitOptions, Support, Table, TabularConfig,
+    Column, ColumnRoles, DensityEvaluation, Evaluation, FitOptions, Support, Table, TabularConfig,
     TabularRegressor, TargetEvaluation, TargetSpec, evaluate, refined_rmse,
 };
 use rand::seq::SliceRandom;
@@ -125,16 +125,16 @@ pub fn run(args: &FitArgs) -> Result<()> {
         report(&regressor, &held_out, &found, &args.run)?;
     }
     eprintln!("the columns, as they were understood in {} rows to learn from:", fitted.rows);
-    eprintln!("{}", understood(fitted.features.described())?);
+    eprintln!("{}", understood(fitted.features.columns())?);
     println!("{place}");
     Ok(())
 }
 
 /// Returns a table with a line for each column.
-fn understood(columns: &[Description]) -> Result<String> {
+fn understood(columns: &[Column]) -> Result<String> {
     TableSpec::new()
-        .text("column", |column: &&Description| column.name.clone())
-        .text("read as", |column| column.kind.clone())
+        .text("column", |column: &&Column| column.name.clone())
+        .text("read as", |column| column.described.clone())
         .text("values", |column| column.values.clone())
         .text("gaps", |column| column.gaps)
         .render(columns)

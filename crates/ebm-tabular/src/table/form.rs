@@ -2,65 +2,92 @@
 //!
 //! All rows of a file show how its columns are written: that is no property of the values, of which a fit learns from its
 //! own rows alone. Each file is looked at anew, because it may be written otherwise than the file of the fit. What a
-//! file leaves open is decided by the options, then by the fit, and is else an error.
+//! file leaves open is decided by the options, by the other columns, then by the fit, and is else an error.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::date::{Order, days};
-use super::number::{DECIMALS, number};
+use super::date::days;
+use super::number::{Number, number};
 use crate::{Error, Result, Table};
 
-/// Share of a column's cells from which numbers or dates make it one of numbers or dates, and other texts errors.
-pub const NUMERIC_SHARE: f64 = 0.9;
+/// Style of numbers or dates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// Numbers with a decimal point.
+    Point,
+    /// Numbers with a decimal comma.
+    Comma,
+    /// Dates of year, month, day, in this order, as days since 1970-01-01.
+    Ymd,
+    /// Dates of day, month, year.
+    Dmy,
+    /// Dates of month, day, year.
+    Mdy,
+    /// Times of day, as parts of a day.
+    Time,
+}
 
 /// Form of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Form {
-    /// Numbers.
-    Number {
-        /// Decimal sign.
-        decimal: char,
-        /// Sign between thousands, if there is one.
-        group: Option<char>,
-        /// Sign of a currency or of per cent, if there is one.
-        unit: Option<char>,
-    },
-    /// Dates, as days since 1970-01-01.
-    Date(Order),
+#[serde(deny_unknown_fields)]
+pub struct Form {
+    /// Style of the numbers or dates.
+    pub style: Style,
+    /// Sign of a currency or of per cent.
+    pub unit: Option<char>,
+}
+
+impl Style {
+    /// All styles.
+    pub(super) const ALL: [Self; 6] = [Self::Point, Self::Comma, Self::Ymd, Self::Dmy, Self::Mdy, Self::Time];
+
+    /// Returns whether it is one of dates.
+    pub(crate) fn is_date(self) -> bool {
+        self as usize > 1
+    }
+
+    /// Reads a text with any unit.
+    pub(super) fn read(self, text: &str) -> Option<Number> {
+        match self {
+            Self::Point => number(text, '.'),
+            Self::Comma => number(text, ','),
+            date => days(text, date).map(|value| Number { value, unit: None, group: None }),
+        }
+    }
+
+    fn value(self, text: &str) -> Option<f64> {
+        self.read(text).map(|number| number.value)
+    }
 }
 
 impl Form {
     /// Returns the value of a text; none for a text of another form.
-    pub fn read(self, text: &str) -> Option<f64> {
-        match self {
-            Self::Date(order) => days(text, order),
-            Self::Number { decimal, unit, .. } => {
-                let found = number(text, decimal)?;
-                // A currency may be left out. 12.5 and 12.5 % differ.
-                let is_same = found.unit == unit
-                    || [found.unit, unit].contains(&None) && ![found.unit, unit].contains(&Some('%'));
-                is_same.then_some(found.value)
-            }
-        }
+    fn read(self, text: &str) -> Option<f64> {
+        let found = self.style.read(text)?;
+        // A currency may be left out. 12.5 and 12.5 % differ.
+        let units = [found.unit, self.unit];
+        let fits = units[0] == units[1] || units.contains(&None) && !units.contains(&Some('%'));
+        fits.then_some(found.value)
+    }
+
+    /// Describes the form of cells such as `text`.
+    pub(crate) fn describe(self, text: &str) -> String {
+        let group = self.style.read(text).and_then(|number| number.group);
+        format!("{self}{}", group.map_or_else(String::new, |group| format!(", thousands {group:?}")))
     }
 }
 
 impl fmt::Display for Form {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Date(Order::Time) => write!(out, "time of day"),
-            Self::Date(order) => write!(out, "date ({})", order.name()),
-            Self::Number { decimal, group, unit } => {
-                write!(out, "number")?;
-                unit.map_or(Ok(()), |unit| write!(out, " in {unit}"))?;
-                if *decimal == ',' {
-                    write!(out, ", decimal comma")?;
-                }
-                group.map_or(Ok(()), |group| write!(out, ", thousands {group:?}"))
-            }
+        let unit = self.unit.map_or_else(String::new, |unit| format!(" in {unit}"));
+        match self.style {
+            Style::Point => write!(out, "number{unit}"),
+            Style::Comma => write!(out, "number{unit}, decimal comma"),
+            Style::Time => write!(out, "time of day"),
+            date => write!(out, "date ({})", format!("{date:?}").to_lowercase()),
         }
     }
 }
@@ -70,163 +97,102 @@ impl fmt::Display for Form {
 pub(super) struct Evidence {
     /// Number of cells that are no gaps.
     there: usize,
-    /// Number of numbers, with either decimal sign.
-    numbers: usize,
-    /// Number of numbers with one of [`DECIMALS`] alone.
-    decided: [usize; 2],
-    /// First text that is another number with the other sign.
-    open: Option<String>,
-    /// First sign of a currency.
-    currency: Option<char>,
+    /// Number of cells that each style reads.
+    counts: [usize; Style::ALL.len()],
+    /// Styles that read most cells, without those that read the same as one before.
+    best: Vec<Style>,
+    /// Text that the last of them reads otherwise.
+    open: String,
     /// Number of numbers in per cent.
     per_cent: usize,
-    /// First sign between thousands, with each decimal sign.
-    groups: [Option<char>; 2],
-    /// Largest number of dates in one order.
-    dates: usize,
-    /// Orders with that number, of which no two give the same dates.
-    orders: Vec<Order>,
-    /// Text that has another date in another order.
-    open_date: String,
+    /// First sign of a currency.
+    currency: Option<char>,
 }
 
 impl Evidence {
     /// Looks at the texts of a column.
     pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Self {
         let mut seen = Self::default();
-        let mut dates = [0; Order::ALL.len()];
         for text in texts.clone() {
             seen.there += 1;
-            let read = DECIMALS.map(|decimal| number(text, decimal));
-            match read {
-                [None, None] => {
-                    for (count, order) in dates.iter_mut().zip(Order::ALL) {
-                        *count += usize::from(days(text, order).is_some());
-                    }
-                    continue;
-                }
-                [Some(_), None] => seen.decided[0] += 1,
-                [None, Some(_)] => seen.decided[1] += 1,
-                [Some(point), Some(comma)] if point.value != comma.value => {
-                    seen.open.get_or_insert_with(|| text.to_owned());
-                }
-                _ => {}
-            }
-            seen.numbers += 1;
-            for (group, number) in seen.groups.iter_mut().zip(read) {
-                *group = group.or(number.and_then(|number| number.group));
-            }
-            match read.into_iter().flatten().find_map(|number| number.unit) {
-                Some('%') => seen.per_cent += 1,
-                unit => seen.currency = seen.currency.or(unit),
+            let numbers = [Style::Point, Style::Comma].map(|style| style.read(text));
+            let unit = numbers.iter().flatten().find_map(|number| number.unit);
+            seen.per_cent += usize::from(unit == Some('%'));
+            seen.currency = seen.currency.or(unit.filter(|unit| *unit != '%'));
+            for (count, style) in seen.counts.iter_mut().zip(Style::ALL) {
+                // No number is a date.
+                let is_read = match numbers {
+                    [None, None] => style.is_date() && style.read(text).is_some(),
+                    numbers => numbers.get(style as usize).is_some_and(Option::is_some),
+                };
+                *count += usize::from(is_read);
             }
         }
-        seen.dates = dates.into_iter().max().unwrap_or_default();
-        for (order, count) in Order::ALL.into_iter().zip(dates) {
-            let differs =
-                |text: &&str| seen.orders.iter().all(|other| days(text, *other) != days(text, order));
-            if count == seen.dates && count > 0 {
-                if let Some(text) = texts.clone().find(differs) {
-                    seen.open_date = text.to_owned();
-                    seen.orders.push(order);
-                }
+        let most = seen.most();
+        for style in Style::ALL.into_iter().filter(|_| most > 0) {
+            let differs = |text: &&str| seen.best.iter().all(|other| other.value(text) != style.value(text));
+            if let Some(text) = texts.clone().find(differs).filter(|_| seen.counts[style as usize] == most) {
+                seen.open = text.to_owned();
+                seen.best.push(style);
             }
         }
         seen
     }
 
-    /// Returns whether less than nine tenths of the texts but `spared` are numbers or dates.
-    pub(super) fn is_text(&self, spared: usize) -> bool {
-        let count = self.numbers.max(self.dates);
-        count == 0 || (count as f64) < NUMERIC_SHARE * (self.there - spared) as f64
+    fn most(&self) -> usize {
+        self.counts.into_iter().max().unwrap_or_default()
     }
 }
 
 impl Table {
-    /// Returns the form of a column of which at least the share `least` is numbers or dates; none for a column of texts.
+    /// Returns the share of a column's cells in the file, but for `spared` ones, that have the commonest style of numbers
+    /// or dates.
+    pub(crate) fn share(&self, column: usize, spared: usize) -> f64 {
+        let seen = &self.seen[column];
+        seen.most() as f64 / seen.there.saturating_sub(spared).max(1) as f64
+    }
+
+    /// Returns the form of a column of numbers or dates: the one that reads most cells. `known` is its form in the file of
+    /// a fit.
     ///
     /// # Errors
-    /// [`Error::Input`] if the file does not tell which of two forms it is.
-    pub(crate) fn form(&self, column: usize, least: f64) -> Result<Option<Form>> {
+    /// [`Error::Input`] if neither the file nor the options nor the fit tell which of two forms it is.
+    pub fn form(&self, column: usize, known: Option<Form>) -> Result<Form> {
         let seen = &self.seen[column];
-        let is_enough = |count: usize| count > 0 && count as f64 >= least * seen.there as f64;
-        if is_enough(seen.numbers) {
-            return self.number_form(column, None).map(Some);
-        }
-        is_enough(seen.dates).then(|| self.date_form(column, None)).transpose()
-    }
-
-    /// Returns the form in this file of a column whose form in the file of a fit is `known`.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if neither this file nor the fit tells which of two forms it is.
-    pub(crate) fn form_like(&self, column: usize, known: Form) -> Result<Form> {
-        match known {
-            Form::Number { .. } => self.number_form(column, Some(known)),
-            Form::Date(order) => self.date_form(column, Some(order)),
-        }
-    }
-
-    /// Returns the form of a column as numbers. Cells with a sign that is possible in one form alone decide, then the
-    /// other columns and the separator if they agree: "1,234" is 1234 between commas, and 1.234 between semicolons.
-    pub(crate) fn number_form(&self, column: usize, known: Option<Form>) -> Result<Form> {
-        let seen = &self.seen[column];
-        if known.is_none() && 2 * seen.numbers < seen.there && self.options.lenient {
-            return Err(self.column_error(column, "it holds texts, and numbers are needed".to_owned()));
-        }
-        let of_file = [0, 1].map(|sign| self.seen.iter().any(|seen| seen.decided[sign] > 0));
-        let of_separator = match (self.delimiter, &seen.open) {
-            (',', _) => Some('.'),
-            (';', Some(text)) if text.contains(',') => Some(','),
+        let of_column = if 2 * seen.per_cent > seen.most() { Some('%') } else { seen.currency };
+        let unit = known.map_or(of_column, |known| known.unit);
+        let known = known.map(|known| known.style);
+        let is_alike = |style: &&Style| known.is_none_or(|known| known.is_date() == style.is_date());
+        let best: Vec<Style> = seen.best.iter().filter(is_alike).copied().collect();
+        // Between commas "1,234" is 1234, and between semicolons 1.234, if no column shows the contrary.
+        let of_separator = match self.delimiter {
+            ',' => Some(0),
+            ';' if seen.open.contains(',') => Some(1),
             _ => None,
         };
-        let of_file = (of_file[0] != of_file[1]).then(|| DECIMALS[usize::from(of_file[1])]);
-        let agreed = if of_file.is_some_and(|file| of_separator.is_some_and(|sign| sign != file)) {
-            None
-        } else {
-            of_file.or(of_separator)
+        let shows = |style| {
+            let decides = |seen: &Evidence| seen.counts[style] > seen.counts[1 - style];
+            of_separator == Some(style) || self.seen.iter().any(decides)
         };
-        let of_fit = match known {
-            Some(Form::Number { decimal, .. }) => Some(decimal),
+        let agreed = match [shows(0), shows(1)] {
+            [true, false] => Some(Style::Point),
+            [false, true] => Some(Style::Comma),
             _ => None,
         };
-        let decimal = match seen.decided {
-            [point, comma] if point != comma => DECIMALS[usize::from(comma > point)],
-            _ => match (self.options.decimal.or(agreed).or(of_fit), &seen.open) {
-                (Some(decimal), _) => decimal,
-                (None, None) => '.',
-                (None, Some(text)) => {
-                    let [a, b] = DECIMALS.map(|sign| number(text, sign).map_or(0.0, |number| number.value));
-                    let reason =
-                        format!("{text:?} may be {a} or {b}; give --decimal point or --decimal comma");
-                    return Err(self.column_error(column, reason));
-                }
-            },
+        let mut hints = self.options.preferred.iter().copied().chain(agreed).chain(known);
+        let style = match best[..] {
+            [] => known.unwrap_or(Style::Point),
+            [style] => style,
+            [a, b, ..] => hints.find(|hint| best.contains(hint)).ok_or_else(|| {
+                let [[a, ours], [b, others]] = [a, b].map(|style| {
+                    [Form { style, unit }.to_string(), format!("--read-as {style:?}").to_lowercase()]
+                });
+                let reason = format!("{:?} may be a {a} or a {b}, and no other cell tells", seen.open);
+                let place = format!("{}, column {}", self.name(), self.columns()[column]);
+                Error::input(place, format!("{reason}; give {ours} or {others}"))
+            })?,
         };
-        let unit = match known {
-            Some(Form::Number { unit, .. }) => unit,
-            _ if 2 * seen.per_cent > seen.numbers => Some('%'),
-            _ => seen.currency,
-        };
-        Ok(Form::Number { decimal, group: seen.groups[usize::from(decimal == ',')], unit })
-    }
-
-    /// Returns the form of a column as dates: the order in which most cells are dates.
-    fn date_form(&self, column: usize, known: Option<Order>) -> Result<Form> {
-        let seen = &self.seen[column];
-        let wanted =
-            [self.options.dates, known].into_iter().flatten().find(|order| seen.orders.contains(order));
-        match (wanted, &seen.orders[..]) {
-            (Some(order), _) | (None, &[order]) => Ok(Form::Date(order)),
-            (None, &[]) => Ok(Form::Date(known.unwrap_or(Order::Ymd))),
-            (None, &[a, b, ..]) => {
-                let (a, b, text) = (a.name(), b.name(), &seen.open_date);
-                let reason = format!(
-                    "{text:?} may be {a} or {b}, and no other row tells; give --dates {a} or --dates {b}"
-                );
-                Err(self.column_error(column, reason))
-            }
-        }
+        Ok(Form { style, unit })
     }
 
     /// Returns the values of a column in its form, none for gaps. Texts of another form are gaps if the options say so.
@@ -234,34 +200,21 @@ impl Table {
     /// # Errors
     /// [`Error::Input`] with the first three texts of another form.
     pub fn values(&self, column: usize, form: Form) -> Result<Vec<Option<f64>>> {
-        let mut wrong = Vec::new();
-        let values = (0..self.rows()).map(|row| {
-            let text = self.text(row, column)?;
-            let value = form.read(text);
-            if value.is_none() {
-                wrong.push((self.line(row), text));
-            }
-            value
-        });
-        let values = values.collect();
-        if wrong.is_empty() || self.options.lenient {
+        let read = |row| self.text(row, column).and_then(|text| form.read(text));
+        let values: Vec<Option<f64>> = (0..self.rows()).map(read).collect();
+        let text = |row| Some((self.line(row), self.text(row, column).filter(|_| values[row].is_none())?));
+        let mut wrong: Vec<(u64, &str)> = (0..self.rows()).filter_map(text).collect();
+        wrong.sort_unstable();
+        let [(line, text), others @ ..] = &wrong[..] else { return Ok(values) };
+        if self.options.lenient {
             return Ok(values);
         }
-        wrong.sort_unstable();
-        let (line, text) = wrong[0];
         let mut reason = format!("{text:?} is no {form}");
-        for (line, text) in wrong.iter().skip(1).take(2) {
-            reason += &format!(", nor is {text:?} in line {line}");
+        others.iter().take(2).for_each(|(line, text)| reason += &format!(", nor is {text:?} in line {line}"));
+        if others.len() > 2 {
+            reason += &format!(", nor are {} others", others.len() - 2);
         }
-        if wrong.len() > 3 {
-            reason += &format!(", nor are {} others", wrong.len() - 3);
-        }
-        reason += "; correct or empty such cells, count them as gaps by --lenient, or give --category for a column of names";
-        let place = format!("{}, line {line}, column {}", self.name(), self.columns()[column]);
-        Err(Error::input(place, reason))
-    }
-
-    fn column_error(&self, column: usize, reason: String) -> Error {
-        Error::input(format!("{}, column {}", self.name(), self.columns()[column]), reason)
+        reason += "; correct or empty these cells, count them as gaps by --lenient, or give --category";
+        Err(Error::input(format!("{}, line {line}, column {}", self.name(), self.columns()[column]), reason))
     }
 }

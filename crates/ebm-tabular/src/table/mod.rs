@@ -5,8 +5,7 @@ mod decode;
 mod form;
 mod number;
 
-pub use date::Order;
-pub use form::{Form, NUMERIC_SHARE};
+pub use form::{Form, Style};
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,8 +25,8 @@ use crate::{Error, Result};
 ///
 /// let table = Table::parse("prices", "size;price\n70,5;1.210,00\n;180\n")?;
 /// assert_eq!(table.columns(), ["size", "price"]);
-/// assert_eq!(table.numbers(0)?, [Some(70.5), None]);
-/// assert_eq!(table.numbers(1)?, [Some(1210.0), Some(180.0)]);
+/// assert_eq!(table.values(0, table.form(0, None)?)?, [Some(70.5), None]);
+/// assert_eq!(table.values(1, table.form(1, None)?)?, [Some(1210.0), Some(180.0)]);
 /// # Ok::<(), ebm_tabular::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -37,7 +36,8 @@ pub struct Table {
     rows: Vec<StringRecord>,
     delimiter: char,
     encoding: &'static str,
-    has_index: bool,
+    /// Whether the first column has no name, or counts the rows of the file from 0 or 1.
+    pub(crate) has_index: bool,
     seen: Arc<Vec<Evidence>>,
     options: ReadOptions,
 }
@@ -47,19 +47,14 @@ pub struct Table {
 pub struct ReadOptions {
     /// Sign at the beginning of lines that are left out.
     pub comment: Option<u8>,
-    /// Order of dates that the file leaves open.
-    pub dates: Option<Order>,
-    /// Decimal sign of numbers that the file leaves open.
-    pub decimal: Option<char>,
+    /// Styles of columns for which the file leaves several open.
+    pub preferred: Vec<Style>,
     /// Whether a text in a column of numbers or dates is a gap, and no error.
     pub lenient: bool,
 }
 
 /// Texts that mark a missing value, in lower case: those of databases, of statistics programs and of failed formulas.
-const MISSING: [&str; 23] = [
-    "", "na", "n/a", "n.a.", "nan", "-nan", "nat", "<na>", "null", "none", "\\n", "?", "-", "--", ".",
-    "#n/a", "#na", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!",
-];
+const MISSING: &str = " na n/a n.a. nan -nan nat <na> null none \\n ? - -- . #n/a #na #div/0! #value! #ref! #name? #num! #null! ";
 
 impl Table {
     /// Reads a file of comma-, semicolon-, tab- or bar-separated values with a line of names. The file may be packed by
@@ -78,9 +73,18 @@ impl Table {
     /// # Errors
     /// The errors of [`read`](Self::read).
     pub fn from_bytes(name: &str, bytes: Vec<u8>, options: &ReadOptions) -> Result<Self> {
-        let decoded = decode::decode(bytes, MAX_BYTES);
-        let (text, encoding) = decoded.map_err(|reason| Error::input(name, reason))?;
-        Ok(Self { encoding, ..parse(name, &text, options)? })
+        let fail = |reason| Error::input(name, reason);
+        let (text, encoding) = decode::decode(bytes, MAX_BYTES).map_err(fail)?;
+        let table = Self { encoding, ..parse(name, &text, options)? };
+        // All texts of the first row are names if none is a value, and one stands in a column of values.
+        let texts = (0..table.columns.len()).filter_map(|column| Some((column, table.text(0, column)?)));
+        let is_name = |(_, text)| Style::ALL.iter().all(|style| style.read(text).is_none());
+        let is_odd = |(column, _)| table.share(column, 1) >= NUMERIC_SHARE;
+        if options.lenient || !texts.clone().all(is_name) || !texts.clone().any(is_odd) {
+            return Ok(table);
+        }
+        let (line, names) = (table.line(0), texts.map(|(_, text)| text).collect::<Vec<_>>().join(", "));
+        Err(fail(format!("line {line} looks like a second line of names: {names}; remove it")))
     }
 
     /// Parses a text as [`read`](Self::read) does, without options.
@@ -116,11 +120,6 @@ impl Table {
         self.encoding
     }
 
-    /// Returns whether the first column is an index: it has no name, or counts the rows of the file from 0 or 1.
-    pub fn has_index(&self) -> bool {
-        self.has_index
-    }
-
     /// Returns the position of the column `name`.
     ///
     /// # Errors
@@ -141,15 +140,6 @@ impl Table {
         text(&self.rows[row], column)
     }
 
-    /// Returns the numbers of a column, none for missing values.
-    ///
-    /// # Errors
-    /// [`Error::Input`] with the first three texts that are no numbers, and if the file does not tell which numbers they
-    /// are.
-    pub fn numbers(&self, column: usize) -> Result<Vec<Option<f64>>> {
-        self.values(column, self.number_form(column, None)?)
-    }
-
     /// Creates an error that names a cell.
     pub fn cell_error(&self, row: usize, column: usize, reason: String) -> Error {
         let place = format!("{}, line {}, column {}", self.name, self.line(row), self.columns[column]);
@@ -168,22 +158,13 @@ impl Table {
         let (name, columns, seen) = (self.name.clone(), self.columns.clone(), self.seen.clone());
         Self { name, columns, rows, seen, options: self.options.clone(), ..*self }
     }
-
-    /// Returns the texts of the first row if they are names: none is a value, and one stands in a column of values.
-    fn second_names(&self) -> Option<String> {
-        let texts: Vec<(usize, &str)> =
-            (0..self.columns.len()).filter_map(|column| Some((column, self.text(0, column)?))).collect();
-        let is_name = |(_, text): &(usize, &str)| Evidence::of(std::iter::once(*text)).is_text(0);
-        let found =
-            texts.iter().all(is_name) && texts.iter().any(|(column, _)| !self.seen[*column].is_text(1));
-        found.then(|| texts.iter().map(|(_, text)| *text).collect::<Vec<_>>().join(", "))
-    }
 }
 
 /// Returns the text of a cell without the space around it; none for a missing value.
 fn text(row: &StringRecord, column: usize) -> Option<&str> {
     let text = row.get(column).unwrap_or_default().trim();
-    let is_missing = text.len() <= 7 && MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing));
+    let is_missing =
+        text.is_empty() || text.len() <= 7 && MISSING.contains(&format!(" {} ", text.to_ascii_lowercase()));
     (!is_missing).then_some(text)
 }
 
@@ -192,81 +173,59 @@ pub const MAX_BYTES: u64 = 2 << 30;
 /// Possible separators of values.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
+/// Share of a column's cells from which numbers or dates make it one of numbers or dates, and other texts errors.
+pub const NUMERIC_SHARE: f64 = 0.9;
+
 /// Parses the table in `text`.
 fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
     // Excel reads the separator from a first line such as "sep=;".
     let sign = text.strip_prefix("sep=").and_then(|rest| rest.bytes().next());
-    let body = if sign.is_some() { &text[text.find(['\r', '\n']).unwrap_or(text.len())..] } else { text };
-    let remedy = match (text.starts_with('#'), options.comment) {
-        (true, None) => "; lines begin with '#': if they are comments, give --comment '#'",
-        _ => "",
-    };
+    let before = if sign.is_some() { text.find(['\r', '\n']).unwrap_or(text.len()) } else { 0 };
+    let is_comment = text.starts_with('#') && options.comment.is_none();
+    let remedy =
+        if is_comment { "; give --comment '#' if lines that begin with '#' are comments" } else { "" };
     let fail = |reason: String| Error::input(name, reason + remedy);
+    let body = &text.as_bytes()[before..];
     let mut builder = ReaderBuilder::new();
     builder.comment(options.comment);
-    let delimiter = sign.unwrap_or_else(|| delimiter(&mut builder, body.as_bytes()));
-    let mut reader =
-        builder.has_headers(true).flexible(false).delimiter(delimiter).from_reader(body.as_bytes());
-    let before = text.len() - body.len();
-    let start =
-        |place: &csv::Position| start(text.as_bytes(), before + place.byte() as usize, options.comment);
-    let problem = |error: csv::Error| {
-        fail(row_problem(&error, delimiter, |place| 1 + ends(&text.as_bytes()[..start(place)])))
+    let delimiter = sign.unwrap_or_else(|| delimiter(&mut builder, body));
+    let mut reader = builder.has_headers(true).flexible(false).delimiter(delimiter).from_reader(body);
+    let ends: Vec<usize> = line_ends(text.as_bytes()).collect();
+    let line = |place: &csv::Position| {
+        let start = start(text, before + place.byte() as usize, options.comment);
+        1 + ends.partition_point(|end| *end < start) as u64
     };
-    let columns = names(reader.headers().map_err(problem)?).map_err(fail)?;
+    let problem = |error: csv::Error| fail(row_problem(&error, delimiter, line));
+    let headers = reader.headers().map_err(problem)?.clone();
+    let name_of = |(place, header): (usize, &str)| match header.trim() {
+        "" => format!("column {}", place + 1),
+        name => name.to_owned(),
+    };
+    let columns: Vec<String> = headers.iter().enumerate().map(name_of).collect();
+    let mut known = BTreeSet::new();
+    if let Some(column) = columns.iter().find(|column| !known.insert(*column)) {
+        return Err(fail(format!("two columns are called {column:?}; give one of them another name")));
+    }
+    if columns.len() < 2 {
+        let reason = "it has a single column, but a target and a column to predict it from are needed; \
+                      separate values by commas, semicolons, tabs or bars";
+        return Err(fail(reason.to_owned()));
+    }
     let rows = reader.records().collect::<csv::Result<Vec<StringRecord>>>();
     let mut rows = rows.map_err(problem)?;
     if rows.is_empty() {
         return Err(fail("it has a line of names, but no rows below it; add rows".to_owned()));
     }
-    let (mut at, mut line) = (0, 1);
     for row in &mut rows {
-        if let Some(mut place) = row.position().cloned() {
-            let from = std::mem::replace(&mut at, start(&place));
-            line += ends(&text.as_bytes()[from..at]);
-            row.set_position(Some(place.set_line(line).clone()));
-        }
+        let place = row.position().cloned();
+        row.set_position(place.map(|mut place| place.set_line(line(&place)).clone()));
     }
-    let seen = (0..columns.len()).into_par_iter();
-    let seen =
-        seen.map(|column| Evidence::of(rows.iter().filter_map(move |row| self::text(row, column)))).collect();
-    let counts = |first: usize| {
-        let is_next = |(k, row): (usize, &StringRecord)| row[0].trim().parse() == Ok(k + first);
-        rows.iter().enumerate().all(is_next)
-    };
-    let has_index = reader.headers().is_ok_and(|names| names[0].trim().is_empty()) || counts(0) || counts(1);
+    let texts = |column| rows.iter().filter_map(move |row| self::text(row, column));
+    let seen = (0..columns.len()).into_par_iter().map(|column| Evidence::of(texts(column))).collect();
+    let counts = |first| rows.iter().enumerate().all(|(k, row)| row[0].trim().parse() == Ok(k + first));
+    let has_index = headers[0].trim().is_empty() || counts(0) || counts(1);
     let (name, delimiter, options) = (name.to_owned(), char::from(delimiter), options.clone());
-    let seen = Arc::new(seen);
-    let table = Table { name, columns, rows, delimiter, encoding: "UTF-8", has_index, seen, options };
-    match table.second_names().filter(|_| !table.options.lenient) {
-        Some(names) => {
-            let (line, name) = (table.line(0), &table.name);
-            Err(Error::input(
-                name,
-                format!("line {line} looks like a second line of names: {names}; remove it"),
-            ))
-        }
-        None => Ok(table),
-    }
-}
-
-/// Returns the names of the columns, or why they cannot be used.
-fn names(headers: &StringRecord) -> Result<Vec<String>, String> {
-    let name = |(place, header): (usize, &str)| match header.trim() {
-        "" => format!("column {}", place + 1),
-        name => name.to_owned(),
-    };
-    let columns: Vec<String> = headers.iter().enumerate().map(name).collect();
-    let mut seen = BTreeSet::new();
-    if let Some(column) = columns.iter().find(|column| !seen.insert(*column)) {
-        return Err(format!("two columns are called {column:?}; give one of them another name"));
-    }
-    if columns.len() < 2 {
-        let reason = "it has a single column, but a target and a column to predict it from are needed; \
-                      separate values by commas, semicolons, tabs or bars";
-        return Err(reason.to_owned());
-    }
-    Ok(columns)
+    Ok(Table { name, columns, rows, delimiter, encoding: "", has_index, seen: Arc::new(seen), options })
 }
 
 /// Returns the one of [`DELIMITERS`] that divides the first line into most parts.
@@ -280,27 +239,22 @@ fn delimiter(builder: &mut ReaderBuilder, bytes: &[u8]) -> u8 {
     DELIMITERS.into_iter().rev().max_by_key(parts).unwrap_or(b',')
 }
 
-/// Returns where the row at `at` begins: csv leaves the second byte of a line end, blank lines and comments to it.
-fn start(bytes: &[u8], mut at: usize, comment: Option<u8>) -> usize {
-    loop {
-        match bytes.get(at) {
-            Some(b'\r' | b'\n') => at += 1,
-            Some(sign) if Some(*sign) == comment => {
-                let rest = bytes[at..].iter();
-                at += rest.take_while(|byte| !matches!(byte, b'\r' | b'\n')).count();
-            }
-            _ => return at,
-        }
-    }
+/// Returns the places of line ends of one or two bytes.
+fn line_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let is_end = |at: usize| match bytes[at] {
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        byte => byte == b'\n',
+    };
+    (0..bytes.len()).filter(move |at| is_end(*at))
 }
 
-/// Counts the line ends of one or two bytes.
-fn ends(bytes: &[u8]) -> u64 {
-    let is_end = |(place, byte): (usize, &u8)| match byte {
-        b'\r' => bytes.get(place + 1) != Some(&b'\n'),
-        byte => *byte == b'\n',
-    };
-    bytes.iter().enumerate().filter(|found| is_end(*found)).count() as u64
+/// Returns where the row at `at` begins: csv leaves the second byte of a line end, blank lines and comments to it.
+fn start(text: &str, at: usize, comment: Option<u8>) -> usize {
+    let mut rest = text[at..].trim_start_matches(['\r', '\n']);
+    while comment.is_some() && rest.bytes().next() == comment {
+        rest = rest.trim_start_matches(|sign| sign != '\r' && sign != '\n').trim_start_matches(['\r', '\n']);
+    }
+    text.len() - rest.len()
 }
 
 /// Returns the message for a malformed row.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ebm_tabular::{ColumnRoles, Error, Features, Form, Kind, Order, ReadOptions, Table, TargetSpec};
+use ebm_tabular::{ColumnRoles, Error, Features, Form, Kind, ReadOptions, Style, Table, TargetSpec};
 use flate2::{Compression, write::GzEncoder};
 
 /// Rows of a number in thousandths, a word, and a target in hundredths.
@@ -47,7 +47,7 @@ pub fn refused(bytes: impl AsRef<[u8]>) -> String {
 
 /// What each column is read as.
 pub fn kinds(features: &Features) -> Vec<(&str, &str)> {
-    features.described().iter().map(|column| (&*column.name, &*column.kind)).collect()
+    features.columns().iter().map(|column| (&*column.name, &*column.described)).collect()
 }
 
 /// The values of a column in the form that was found.
@@ -56,7 +56,7 @@ pub fn values(table: &Table, features: &Features, name: &str) -> Vec<Option<f64>
     match features.columns().iter().find(|column| column.name == name).map(|column| &column.kind) {
         Some(Kind::Number { form, .. }) => table.values(place, *form).unwrap(),
         Some(Kind::Category { .. }) => panic!("{name} holds categories"),
-        None => table.numbers(place).unwrap(),
+        _ => table.values(place, table.form(place, None).unwrap()).unwrap(),
     }
 }
 
@@ -115,7 +115,7 @@ fn numbers_have_the_signs_of_their_country() {
     let [a, b, _] = USUAL;
     let text = file("a,b,t\n", |_, a, b, t| format!("{a},{b},\"${}\"\n", money(t)));
     let (_, features) = is_read("money", text, &[a, b, ("t", "target: number in $, thousands ','")], 100.0);
-    assert_eq!(features.described()[2].values, "$5,001.00 to $23,769.00");
+    assert_eq!(features.columns()[2].values, "$5,001.00 to $23,769.00");
     let text = file("a,b,t\n", |_, a, b, t| format!("{a},{b},\"{}\"\n", money(t)));
     is_read("thousands", text, &[a, b, ("t", "target: number, thousands ','")], 100.0);
     let text = file("a;b;t\n", |_, a, b, t| {
@@ -184,10 +184,11 @@ fn dates_are_read_in_the_order_that_the_column_shows() {
         file("when,b,t\n", |k, _, b, t| format!("{}/{}/2024,{b},{t}\n", 1 + k % 12, 1 + k * 5 % 11));
     let said = refused(&open_dates);
     assert!(
-        said.contains("--dates dmy or --dates mdy") && said.contains("/2024\" may be dmy or mdy"),
+        said.contains("--read-as dmy or --read-as mdy")
+            && said.contains("/2024\" may be a date (dmy) or a date (mdy)"),
         "{said}"
     );
-    let options = ReadOptions { dates: Some(Order::Dmy), ..ReadOptions::default() };
+    let options = ReadOptions { preferred: vec![Style::Dmy], ..ReadOptions::default() };
     let (_, features) = open(&open_dates, &options).unwrap();
     assert_eq!(kinds(&features)[0], ("when", "date (dmy)"));
     // What the fit knows decides a file that leaves it open, and a file that tells is read as it tells.
@@ -203,12 +204,12 @@ fn gaps_words_and_lines_that_are_no_rows() {
     let [a, b, t] = USUAL;
     let (table, features) =
         read(file("a,b,t\n", |k, a, b, t| format!("{},{b},{t}\n", if k % 7 == 0 { "#N/A" } else { a })));
-    assert_eq!((kinds(&features), features.described()[0].gaps), (USUAL.to_vec(), 18));
+    assert_eq!((kinds(&features), features.columns()[0].gaps), (USUAL.to_vec(), 18));
     let found = values(&table, &features, "a");
     assert!((0..120).all(|k| found[k].is_none() == (k % 7 == 0)));
     let (table, features) =
         read(file("a,b,t\n", |k, a, b, t| format!("{a},{b},{}\n", if k % 10 == 0 { "" } else { t })));
-    assert_eq!((kinds(&features), features.described()[2].gaps), (USUAL.to_vec(), 12));
+    assert_eq!((kinds(&features), features.columns()[2].gaps), (USUAL.to_vec(), 12));
     assert_eq!(values(&table, &features, "t").iter().flatten().count(), 108);
     let infinite = file("a,b,t\n", |k, a, b, t| format!("{},{b},{t}\n", if k == 5 { "inf" } else { a }));
     let said = refused(&infinite);
@@ -216,16 +217,16 @@ fn gaps_words_and_lines_that_are_no_rows() {
     let lenient = ReadOptions { lenient: true, ..ReadOptions::default() };
     let (table, features) = open(&infinite, &lenient).unwrap();
     assert_eq!(features.encode(&table).unwrap().unreadable["a"], 1);
-    assert_eq!(features.described()[0].gaps, 1);
+    assert_eq!(features.columns()[0].gaps, 1);
     let text =
         file("a,flag,t\n", |k, a, _, t| format!("{a},{},{t}\n", if k % 3 == 0 { "TRUE" } else { "FALSE" }));
     let (_, features) = is_read("bool", text, &[a, ("flag", "category"), t], 1.0);
-    assert_eq!(features.described()[1].values, "2: FALSE, TRUE");
+    assert_eq!(features.columns()[1].values, "2: FALSE, TRUE");
     is_read("spaces", file(" a , b , t \n", |_, a, b, t| format!(" {a} , {b} , {t} \n")), &USUAL, 1.0);
     let quoted = file("a,b,t\r\n", |_, a, b, t| format!("{a},\"multi\r\nline {b}\",{t}\r\n"));
     let (table, features) = is_read("crlf_quotes", quoted, &USUAL, 1.0);
     assert_eq!((table.line(0), table.line(119)), (2, 240));
-    assert!(features.described()[1].values.contains("multi\r\nline east"));
+    assert!(features.columns()[1].values.contains("multi\r\nline east"));
 
     let commented = file("# exported 2024\n# unit kg\na,b,t\n", |_, a, b, t| format!("{a},{b},{t}\n"));
     assert!(refused(&commented).contains("give --comment '#'"));
@@ -257,11 +258,8 @@ fn encodings_are_found() {
     let latin: Vec<u8> = text.chars().map(|sign| sign as u8).collect();
     let (table, features) = is_read("latin1", latin, &[("größe", "number"), USUAL[1], USUAL[2]], 1.0);
     assert_eq!(table.encoding(), "windows-1252");
-    assert!(features.described()[1].values.contains("süd"));
-    assert_eq!(
-        table.values(0, Form::Number { decimal: '.', group: None, unit: None }).unwrap()[0],
-        Some(30.001)
-    );
+    assert!(features.columns()[1].values.contains("süd"));
+    assert_eq!(table.values(0, Form { style: Style::Point, unit: None }).unwrap()[0], Some(30.001));
 }
 
 #[test]
@@ -278,14 +276,14 @@ fn what_is_mostly_numbers_is_never_left_out_as_names() {
         assert!(said.contains(&third) && said.contains("others; correct"), "{said}");
         let lenient = ReadOptions { lenient: true, ..ReadOptions::default() };
         let (_, features) = open(mixed(every), &lenient).unwrap();
-        assert_eq!(features.described()[0].gaps, (0..120).filter(|k| k % every == 1).count());
+        assert_eq!(features.columns()[0].gaps, (0..120).filter(|k| k % every == 1).count());
     }
     // Below half they are names, and the description says why they are left out.
     let (_, features) = read(file("a,b,t\n", |k, a, b, t| {
         format!("{},{b},{t}\n", if k % 3 > 0 { format!("~{a}") } else { a.to_owned() })
     }));
     assert_eq!(kinds(&features)[0], ("a", "left out"));
-    assert!(features.described()[0].values.contains("look like names"));
+    assert!(features.columns()[0].values.contains("look like names"));
 }
 
 #[test]
@@ -303,5 +301,5 @@ fn a_file_to_predict_may_be_written_otherwise() {
     let said = x("a,b\n50%,north\n").err().unwrap().to_string();
     assert!(said.contains("line 2, column a: \"50%\" is no number"), "{said}");
     let said = refused(file("a;b;t\n", |_, a, b, t| format!("{a};{b};{}\n", t.replace('.', ""))));
-    assert!(said.contains("may be 30.001 or 30001; give --decimal point or --decimal comma"), "{said}");
+    assert!(said.contains("\"30.001\" may be a number or a number, decimal comma, and no other cell tells; give --read-as point or --read-as comma"), "{said}");
 }

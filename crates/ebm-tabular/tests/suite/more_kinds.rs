@@ -1,7 +1,7 @@
 //! Further forms that people report trouble with, in issues of pandas, polars, DuckDB and scikit-learn: each is read right
 //! or refused with what to do.
 
-use ebm_tabular::ReadOptions;
+use ebm_tabular::{Kind, ReadOptions, Style};
 
 use crate::kinds::{kinds, open, read, refused, values};
 
@@ -14,8 +14,8 @@ fn column(name: &str, cells: &[&str]) -> String {
 /// The kind of the first column and its first values.
 fn found(cells: &[&str]) -> (String, Vec<Option<f64>>) {
     let (table, features) = read(column("a", cells));
-    let kind = features.described()[0].kind.clone();
-    let is_value = features.columns().iter().any(|column| column.parts()[0] == "a");
+    let kind = features.columns()[0].described.clone();
+    let is_value = matches!(features.columns()[0].kind, Kind::Number { .. });
     let values = if is_value { values(&table, &features, "a") } else { vec![] };
     (kind, values.into_iter().take(cells.len()).collect())
 }
@@ -64,8 +64,8 @@ fn numbers_of_many_countries_and_programs() {
     // Nothing tells whether it is 1.234 or 1234: a tab separates both kinds of files.
     for cells in [["1.234", "5.678"], ["1,234", "5,678"]] {
         let decided = column("a", &cells).replace(".5\n", "\n");
-        assert!(refused(&decided).contains("give --decimal point or --decimal comma"));
-        let options = ReadOptions { decimal: Some(','), ..ReadOptions::default() };
+        assert!(refused(&decided).contains("give --read-as point or --read-as comma"));
+        let options = ReadOptions { preferred: vec![Style::Comma], ..ReadOptions::default() };
         let (table, features) = open(&decided, &options).unwrap();
         let expected = if cells[0] == "1.234" { 1234.0 } else { 1.234 };
         assert_eq!(values(&table, &features, "a")[0], Some(expected));
@@ -95,7 +95,9 @@ fn dates_of_many_programs() {
     }
     let said = refused(column("a", &["03/04/05", "04/05/06"]));
     assert!(
-        said.contains("may be ymd or dmy, and no other row tells; give --dates ymd or --dates dmy"),
+        said.contains(
+            "may be a date (ymd) or a date (dmy), and no other cell tells; give --read-as ymd or --read-as dmy"
+        ),
         "{said}"
     );
     let rows = ["2024-03-01", "2024-02-30", "2024-03-02", "2024-03-05", "2024-03-09"];

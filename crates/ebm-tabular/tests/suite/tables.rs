@@ -8,13 +8,17 @@ fn said(result: Result<impl Sized, Error>) -> String {
     result.err().map(|error| error.to_string()).unwrap()
 }
 
+fn numbers(table: &Table, column: usize) -> Result<Vec<Option<f64>>, Error> {
+    table.values(column, table.form(column, None)?)
+}
+
 #[test]
 fn separators_commas_quotes_and_marks_are_found() {
     let table = Table::parse("t", "\u{feff}name;size\n\"a;b\";1,5\nc;-2\n").unwrap();
     assert_eq!((table.columns(), table.delimiter()), (&["name".to_owned(), "size".to_owned()][..], ';'));
     assert_eq!(table.text(0, 0), Some("a;b"));
-    assert_eq!(table.numbers(1).unwrap(), [Some(1.5), Some(-2.0)]);
-    assert_eq!(Table::parse("t", "a,b\n1,2\n").unwrap().numbers(1).unwrap(), [Some(2.0)]);
+    assert_eq!(numbers(&table, 1).unwrap(), [Some(1.5), Some(-2.0)]);
+    assert_eq!(numbers(&Table::parse("t", "a,b\n1,2\n").unwrap(), 1).unwrap(), [Some(2.0)]);
 }
 
 #[test]
@@ -25,7 +29,7 @@ fn what_is_no_table_says_where_and_why() {
     assert!(said(Table::parse("t", "a\n1\n")).contains("single column"));
     let unequal = said(Table::parse("t", "a,b\n1,2\n1,2,3\n"));
     assert!(unequal.contains("line 3") && unequal.contains("3 values where the names are 2"), "{unequal}");
-    let cell = said(Table::parse("t", "a,b\n1,x\n").unwrap().numbers(1));
+    let cell = said(numbers(&Table::parse("t", "a,b\n1,x\n").unwrap(), 1));
     assert!(cell.contains("line 2, column b") && cell.contains("\"x\""), "{cell}");
     // With line ends of two bytes too.
     let table = Table::parse("t", "a,b\r\n1,2\r\n3,x\r\n").unwrap();
@@ -43,12 +47,12 @@ fn columns_are_typed_by_what_they_hold() {
     let text = "y,number,gap,day,kind,same,code\n1,1,,2024-01-01,a,7,1\n2,3,5,2024-01-03,b,7,2\n3,5,NA,2024-01-05,a,7,1\n";
     let roles = ColumnRoles { categories: vec!["code".to_owned()], ..ColumnRoles::default() };
     let features = find(text, &roles).unwrap();
-    let kinds: Vec<&str> = features.described().iter().map(|column| &*column.kind).collect();
+    let kinds: Vec<&str> = features.columns().iter().map(|column| &*column.described).collect();
     assert_eq!(
         kinds,
         ["target: number", "number", "number", "date (ymd)", "category", "left out", "category"]
     );
-    assert_eq!(features.described()[5].values, "all its values are the same");
+    assert_eq!(features.columns()[5].values, "all its values are the same");
     let root = 1.5f32.sqrt();
     let encoded = features.encode(&Table::parse("t", text).unwrap()).unwrap();
     let x = encoded.x.to_vec2::<f32>().unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ebm_tabular::{Encoded, MAX_BYTES, ReadOptions, Style, Table, TabularRegressor};
+use ebm_tabular::{MAX_BYTES, ReadOptions, Style, Table, TabularRegressor};
 
 /// A table's file and what the file leaves open.
 #[derive(Args)]
@@ -14,24 +14,15 @@ pub struct TableFile {
     /// encoding and the forms of numbers and dates are found from the file.
     pub data: PathBuf,
     /// Sign at the beginning of lines to leave out, such as '#'.
-    #[arg(long, value_name = "SIGN", value_parser = parse_comment)]
-    comment: Option<u8>,
+    #[arg(long, value_name = "SIGN")]
+    comment: Option<char>,
     /// How to read numbers such as 1.234 (point or comma) and dates such as 3/4/2024 (dmy, mdy or ymd) if the file does
     /// not tell it. May be given several times.
-    #[arg(long = "read-as", value_name = "STYLE", value_parser = parse_style)]
+    #[arg(long = "read-as", value_name = "STYLE", value_parser = |text: &str| serde_json::from_value::<Style>(text.into()))]
     preferred: Vec<Style>,
     /// Count cells that cannot be read, in a column of numbers or dates, as gaps.
     #[arg(long)]
     lenient: bool,
-}
-
-fn parse_comment(text: &str) -> Result<u8, String> {
-    let sign = <[u8; 1]>::try_from(text.as_bytes()).map_err(|_| "a single sign such as '#' is needed")?;
-    Ok(sign[0])
-}
-
-fn parse_style(text: &str) -> serde_json::Result<Style> {
-    serde_json::from_value(text.into())
 }
 
 impl TableFile {
@@ -49,16 +40,13 @@ impl TableFile {
         eprintln!("{} rows in {}, separated by {:?}", table.rows(), table.encoding(), table.delimiter());
         Ok(table)
     }
-}
 
-/// Says which cells of `table` count as gaps or as no category.
-pub fn say_lost(regressor: &TabularRegressor, table: &Table) -> Result<()> {
-    let Encoded { unknown, unreadable, .. } = regressor.fitted().features.encode(table)?;
-    for (column, count) in unknown {
-        eprintln!("{count} rows have a {column:?} that the fit has not seen: it counts as no category");
+    /// Reads the table for a fit, and says on standard error what the fit cannot use.
+    pub fn read_for(&self, regressor: &TabularRegressor) -> Result<Table> {
+        let table = self.read()?;
+        for (column, count) in regressor.fitted().features.encode(&table)?.unknown {
+            eprintln!("{count} rows have a {column:?} that the fit does not know: it counts as none");
+        }
+        Ok(table)
     }
-    for (column, count) in unreadable {
-        eprintln!("{count} cells of {column:?} cannot be read and count as gaps");
-    }
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Encoding of a table's columns as the network's input x.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use candle_core::{Device, Tensor};
@@ -11,9 +12,7 @@ use crate::{Error, Result, Table, TargetSpec};
 /// Largest number of categories of a column with an input of their own.
 const MAX_LEVELS: usize = 64;
 /// Share of numbers or dates from which a column is not left out as one of names.
-pub(crate) const MIXED_SHARE: f64 = 0.5;
-/// Largest number of signs of a category's name in a description.
-const MAX_SHOWN: usize = 40;
+const MIXED_SHARE: f64 = 0.5;
 /// Limit of standardised numbers, in standard deviations.
 const MAX_DEVIATIONS: f64 = 10.0;
 
@@ -24,8 +23,6 @@ pub struct ColumnRoles {
     pub categories: Vec<String>,
     /// Columns that are left out.
     pub ignored: Vec<String>,
-    /// Columns that are used even if they look like an index.
-    pub kept: Vec<String>,
 }
 
 /// Encoding of all columns, found from the rows to learn from and applied to any rows.
@@ -77,10 +74,8 @@ pub enum Kind {
 pub struct Encoded {
     /// Encoded rows, (B, F).
     pub x: Tensor,
-    /// Number of texts in each column of categories that have no input of their own.
+    /// Number of texts in each column that have no input of their own, or are no numbers or dates and count as gaps.
     pub unknown: BTreeMap<String, usize>,
-    /// Number of texts in each column of numbers or dates that cannot be read and count as gaps.
-    pub unreadable: BTreeMap<String, usize>,
 }
 
 impl Features {
@@ -91,7 +86,7 @@ impl Features {
     /// [`Error::Input`] for a text among numbers, for a role of an unknown column, and if no column is left.
     pub fn find(table: &Table, targets: &[TargetSpec], roles: &ColumnRoles) -> Result<Self> {
         let given = targets.iter().map(|target| &target.name);
-        for name in roles.categories.iter().chain(&roles.ignored).chain(&roles.kept).chain(given.clone()) {
+        for name in roles.categories.iter().chain(&roles.ignored).chain(given.clone()) {
             table.column(name)?;
         }
         let is_input =
@@ -109,9 +104,10 @@ impl Features {
                     Ok(Column { kind: Kind::Unused, described, ..target })
                 }
                 None if roles.ignored.contains(name) => left_out("left out", "as --ignore says"),
-                None if is_index && !is_category && !roles.kept.contains(name) => {
-                    left_out("index, left out", "it has no name or counts the rows; --keep uses it")
-                }
+                None if is_index && !is_category => left_out(
+                    "index, left out",
+                    "it has no name or counts the rows; move it behind another column to use it",
+                ),
                 None => Column::find(table, place, is_category),
             }
         };
@@ -119,12 +115,9 @@ impl Features {
         let found = Self { columns };
         if found.dim() == 0 {
             let unused = found.columns.iter().filter(|column| is_input(&column.name));
-            let reasons: Vec<String> =
+            let reasons: String =
                 unused.map(|column| format!("; {}: {}", column.name, column.values)).collect();
-            return Err(Error::input(
-                table.name(),
-                format!("no column is left to predict from{}", reasons.concat()),
-            ));
+            return Err(Error::input(table.name(), format!("no column is left to predict from{reasons}")));
         }
         Ok(found)
     }
@@ -144,21 +137,13 @@ impl Features {
     /// # Errors
     /// [`Error::Input`] for a missing column, and for a text in a column of numbers or dates.
     pub fn encode(&self, table: &Table) -> Result<Encoded> {
-        let (rows, dim) = (table.rows(), self.dim());
-        let mut x = vec![0.0; rows * dim];
-        let (mut unknown, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
-        let mut offset = 0;
+        let (mut x, mut unknown) = (Vec::new(), BTreeMap::new());
         for column in self.columns.iter().filter(|column| column.kind != Kind::Unused) {
-            let place = table.column(&column.name)?;
-            let lost = column.encode(table, place, offset, dim, &mut x)?;
-            let lost_of =
-                if matches!(column.kind, Kind::Category { .. }) { &mut unknown } else { &mut unreadable };
-            if lost > 0 {
-                lost_of.insert(column.name.clone(), lost);
-            }
-            offset += column.parts().len();
+            let (part, lost) = column.encode(table)?;
+            x.push(Tensor::from_vec(part, (table.rows(), column.parts().len()), &Device::Cpu)?);
+            unknown.extend((lost > 0).then(|| (column.name.clone(), lost)));
         }
-        Ok(Encoded { x: Tensor::from_vec(x, (rows, dim), &Device::Cpu)?, unknown, unreadable })
+        Ok(Encoded { x: Tensor::cat(&x, 1)?, unknown })
     }
 }
 
@@ -174,10 +159,8 @@ impl Column {
         if share < NUMERIC_SHARE {
             match levels(&texts, is_category) {
                 Ok(levels) => {
-                    let shown = levels.iter().take(3).map(|level| level.chars().take(MAX_SHOWN).collect());
-                    let (shown, more) =
-                        (shown.collect::<Vec<String>>(), if levels.len() > 3 { ", …" } else { "" });
-                    let values = format!("{}: {}{more}", levels.len(), shown.join(", "));
+                    let shown: String = levels.iter().take(3).map(|level| format!(" {level:.40},")).collect();
+                    let values = format!("{}:{}", levels.len(), shown.trim_end_matches(','));
                     let column = Self::unused(table, place, "category", &values);
                     return Ok(Self { kind: Kind::Category { levels }, ..column });
                 }
@@ -208,19 +191,16 @@ impl Column {
     /// Reads a column of numbers or dates in this form.
     fn of_form(table: &Table, place: usize, form: Form) -> Result<Self> {
         let values = table.values(place, form)?;
-        let there: Vec<(usize, f64)> =
-            values.iter().enumerate().filter_map(|(row, value)| Some((row, (*value)?))).collect();
-        let ends = [
-            there.iter().min_by(|a, b| a.1.total_cmp(&b.1)),
-            there.iter().max_by(|a, b| a.1.total_cmp(&b.1)),
-        ];
-        let [low, high] =
-            ends.map(|end| end.and_then(|(row, _)| table.text(*row, place)).unwrap_or_default());
-        let (mean, deviation) =
-            mean_and_deviation(&there.iter().map(|(_, value)| *value).collect::<Vec<f64>>());
-        let (name, kind) = (table.columns()[place].clone(), Kind::Number { form, mean, deviation });
-        let (described, values) = (form.describe(high), format!("{low} to {high}"));
-        Ok(Self { name, kind, described, values, gaps: table.rows() - there.len() })
+        let there: Vec<f64> = values.iter().flatten().copied().collect();
+        let (mean, deviation) = mean_and_deviation(&there);
+        let mut rows: Vec<usize> = (0..values.len()).filter(|&row| values[row].is_some()).collect();
+        rows.sort_by(|&a, &b| values[a].partial_cmp(&values[b]).unwrap_or(Ordering::Equal));
+        let end = |row: Option<&usize>| row.and_then(|&row| table.text(row, place)).unwrap_or_default();
+        let (low, high) = (end(rows.first()), end(rows.last()));
+        let (described, range) = (form.describe(high), format!("{low} to {high}"));
+        let column = Self::unused(table, place, &described, &range);
+        let gaps = values.len() - there.len();
+        Ok(Self { kind: Kind::Number { form, mean, deviation }, gaps, ..column })
     }
 
     /// Returns the names of the column's inputs.
@@ -237,38 +217,35 @@ impl Column {
         parts
     }
 
-    /// Writes the encoding of the column into `x`, (B, `dim`), from the input `offset` on; returns the number of texts
-    /// without an input or a value.
-    fn encode(&self, table: &Table, place: usize, offset: usize, dim: usize, x: &mut [f32]) -> Result<usize> {
+    /// Encodes the rows, and counts the texts without an input or a value.
+    fn encode(&self, table: &Table) -> Result<(Vec<f32>, usize)> {
+        let place = table.column(&self.name)?;
         let values = match self.kind {
             Kind::Number { form, .. } => table.values(place, table.form(place, Some(form))?)?,
             _ => vec![],
         };
-        let mut lost = 0;
-        for (row, x) in x.chunks_exact_mut(dim).enumerate() {
+        let (mut x, mut lost) = (Vec::new(), 0);
+        for row in 0..table.rows() {
             let text = table.text(row, place);
-            let (part, mut is_gap) = (&mut x[offset..], text.is_none());
-            let width = match &self.kind {
+            let is_known = match &self.kind {
                 Kind::Number { mean, deviation, .. } => {
                     let z = values[row].map_or(0.0, |value| (value - mean) / deviation);
-                    part[0] = z.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS) as f32;
-                    lost += usize::from(!is_gap && values[row].is_none());
-                    is_gap = values[row].is_none();
-                    1
+                    x.push(z.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS) as f32);
+                    values[row].is_some()
                 }
                 Kind::Category { levels } => {
-                    let level = text.and_then(|text| levels.iter().position(|level| level == text));
-                    level.iter().for_each(|&level| part[level] = 1.0);
-                    lost += usize::from(!is_gap && level.is_none());
-                    levels.len()
+                    x.extend(levels.iter().map(|level| f32::from(text == Some(level))));
+                    text.is_some_and(|text| levels.iter().any(|level| level == text))
                 }
-                Kind::Unused => 0,
+                Kind::Unused => false,
             };
+            lost += usize::from(text.is_some() && !is_known);
             if self.gaps > 0 {
-                part[width] = f32::from(is_gap);
+                let is_gap = text.is_none() || !is_known && matches!(self.kind, Kind::Number { .. });
+                x.push(f32::from(is_gap));
             }
         }
-        Ok(lost)
+        Ok((x, lost))
     }
 }
 

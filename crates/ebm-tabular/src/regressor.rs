@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Built, TabularConfig};
-use crate::features::{ColumnRoles, Encoded, Features, MIXED_SHARE};
+use crate::features::{ColumnRoles, Encoded, Features};
 use crate::model::{Ensemble, Network, Shape};
 use crate::prediction::{Prediction, predict};
 use crate::target::{Target, TargetSpec};
@@ -114,13 +114,7 @@ impl TabularRegressor {
         let given = table.rows();
         let mut specs = options.targets.clone();
         for spec in &mut specs {
-            let place = table.column(&spec.name)?;
-            spec.form = Some(table.form(place, None)?).filter(|form| !form.style.is_date());
-            if spec.form.is_none() || table.share(place, 0) < MIXED_SHARE {
-                let reason =
-                    format!("the target {:?} holds dates or texts, and numbers are needed", spec.name);
-                return Err(Error::input(table.name(), reason));
-            }
+            spec.form = Some(table.form(table.column(&spec.name)?, None)?);
         }
         let Complete { table, y, rows: places } = complete(table, &specs)?;
         if table.rows() < given {
@@ -145,9 +139,9 @@ impl TabularRegressor {
                 "{name:?} has values in steps of {step}; training spreads each value evenly over one step"
             ));
         }
-        let Encoded { x, unreadable, .. } = features.encode(&table)?;
-        for (column, count) in unreadable {
-            say(&format!("{count} cells of {column:?} cannot be read and count as gaps"));
+        let Encoded { x, unknown } = features.encode(&table)?;
+        for (column, count) in unknown {
+            say(&format!("{count} rows have a {column:?} that is rare or cannot be read: it counts as none"));
         }
         let rows = Rows { x: &x, y: &y, targets: &targets };
         let member = |index: usize| {

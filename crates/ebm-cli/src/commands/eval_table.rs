@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{create_dir, dataset_name};
 use crate::model_path::ModelPath;
 use crate::schema::document;
-use crate::table_file::{TableFile, say_lost};
+use crate::table_file::TableFile;
 use crate::table_spec::TableSpec;
 
 /// Arguments of `ebm eval table`.
@@ -38,8 +38,7 @@ pub struct TableArgs {
 
 pub fn run(args: &TableArgs) -> Result<()> {
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let table = args.file.read()?;
-    say_lost(&regressor, &table)?;
+    let table = args.file.read_for(&regressor)?;
     let found = evaluate(&regressor, &table)?;
     if let Some(out) = &args.out {
         create_dir(out)?;

@@ -39,9 +39,6 @@ pub struct FitArgs {
     /// Column to leave out. May be given several times.
     #[arg(long = "ignore", value_name = "COLUMN")]
     ignored: Vec<String>,
-    /// Column to use although it looks like an index. May be given several times.
-    #[arg(long = "keep", value_name = "COLUMN")]
-    kept: Vec<String>,
     /// Target that is always above 0; its logarithm is learnt. May be given several times.
     #[arg(long, value_name = "COLUMN")]
     positive: Vec<String>,
@@ -92,8 +89,7 @@ impl FitArgs {
             };
             TargetSpec { support, ..TargetSpec::real(name) }
         };
-        let (categories, ignored, kept) = (self.categories.clone(), self.ignored.clone(), self.kept.clone());
-        let roles = ColumnRoles { categories, ignored, kept };
+        let roles = ColumnRoles { categories: self.categories.clone(), ignored: self.ignored.clone() };
         let (targets, method) = (self.targets.iter().map(target).collect(), self.method.clone());
         Ok(FitOptions { targets, roles, method, seed: self.seed })
     }
@@ -125,19 +121,15 @@ pub fn run(args: &FitArgs) -> Result<()> {
         report(&regressor, &held_out, &found, &args.run)?;
     }
     eprintln!("the columns, as they were understood in {} rows to learn from:", fitted.rows);
-    eprintln!("{}", understood(fitted.features.columns())?);
-    println!("{place}");
-    Ok(())
-}
-
-/// Returns a table with a line for each column.
-fn understood(columns: &[Column]) -> Result<String> {
-    TableSpec::new()
+    let columns = TableSpec::new()
         .text("column", |column: &&Column| column.name.clone())
         .text("read as", |column| column.described.clone())
         .text("values", |column| column.values.clone())
         .text("gaps", |column| column.gaps)
-        .render(columns)
+        .render(fitted.features.columns())?;
+    eprintln!("{columns}");
+    println!("{place}");
+    Ok(())
 }
 
 /// Fits every method to the same rows and returns a table of their metrics.

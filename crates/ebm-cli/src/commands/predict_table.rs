@@ -9,7 +9,7 @@ use ebm_data::files::write_atomic;
 use ebm_tabular::{Prediction, TabularRegressor, TargetDensity};
 
 use crate::model_path::ModelPath;
-use crate::table_file::{TableFile, say_lost};
+use crate::table_file::TableFile;
 
 /// Arguments of `ebm predict table`.
 #[derive(Args)]
@@ -45,8 +45,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     let bad = args.quantiles.iter().find(|probability| !(0.0..=1.0).contains(*probability));
     ensure!(bad.is_none(), "--quantiles {bad:?}: probabilities are from 0 to 1");
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let table = args.file.read()?;
-    say_lost(&regressor, &table)?;
+    let table = args.file.read_for(&regressor)?;
     let predictions = regressor.predict(&table)?;
     let mut writer = csv::Writer::from_writer(vec![]);
     writer.write_record(header(args, &regressor, &predictions))?;

@@ -17,8 +17,8 @@ pub fn days(text: &str, style: Style) -> Option<f64> {
         return of_day(time).filter(|_| date.is_empty() && style == Style::Time);
     }
     let date = date.trim_end_matches('T');
-    let words: Vec<&str> = date.split(['-', '/', '.', ' ', ',']).filter(|word| !word.is_empty()).collect();
-    let &[a, b, c] = &words[..] else { return None };
+    let mut words = date.split(['-', '/', '.', ' ', ',']).filter(|word| !word.is_empty());
+    let [a, b, c] = [words.next()?, words.next()?, words.next().filter(|_| words.next().is_none())?];
     let [year, month, day] = match style {
         Style::Ymd => [a, b, c],
         Style::Dmy => [c, b, a],
@@ -47,23 +47,11 @@ fn of_day(time: &str) -> Option<f64> {
     let (&[hour, minute], second) = (parts.first_chunk()?, parts.get(2).unwrap_or(&0.0));
     let shift = match zone.as_str() {
         "" | "Z" | "UTC" | "GMT" => 0.0,
-        "AM" => {
-            if hour < 12.0 {
-                0.0
-            } else {
-                -12.0
-            }
-        }
-        "PM" => {
-            if hour < 12.0 {
-                12.0
-            } else {
-                0.0
-            }
-        }
+        "AM" | "PM" => 12.0 * (f64::from(zone == "PM") - f64::from(hour >= 12.0)),
         zone => {
             let digits = format!("{:0<4}", zone.replace(['+', '-', ':'], ""));
-            let ahead: u32 = digits.parse().ok().filter(|_| digits.len() == 4)?;
+            let ahead: u32 =
+                digits.parse().ok().filter(|_| digits.len() == 4 && zone.starts_with(['+', '-']))?;
             let hours = f64::from(ahead / 100) + f64::from(ahead % 100) / 60.0;
             if zone.starts_with('+') { -hours } else { hours }
         }

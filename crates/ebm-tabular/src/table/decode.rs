@@ -1,12 +1,11 @@
 //! Texts of files: unpacked and decoded.
 
-use std::borrow::Cow;
 use std::io::Read;
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use flate2::read::MultiGzDecoder;
 
-/// Unpacks gzip and decodes the text. Returns the text and its encoding's name: that of a byte order mark, UTF-16 where a
+/// Unpacks gzip and decodes the text. Returns the text, with line ends of one byte, and its encoding's name: that of a byte order mark, UTF-16 where a
 /// zero is beside the first letter, UTF-8 where the bytes are valid, and else Windows-1252. An error says why not.
 pub fn decode(mut bytes: Vec<u8>, limit: u64) -> Result<(String, &'static str), String> {
     if bytes.starts_with(b"\x1f\x8b") {
@@ -35,7 +34,9 @@ pub fn decode(mut bytes: Vec<u8>, limit: u64) -> Result<(String, &'static str), 
         let (line, name) = (line + 1, encoding.name());
         return Err(format!("line {line} has a zero byte, or bytes that are no {name}; save it as UTF-8"));
     }
-    Ok((Cow::into_owned(text), encoding.name()))
+    let text =
+        if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text.into_owned() };
+    Ok((text, encoding.name()))
 }
 
 #[cfg(test)]

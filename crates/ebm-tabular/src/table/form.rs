@@ -4,7 +4,7 @@
 //! own rows alone. Each file is looked at anew, because it may be written otherwise than the file of the fit. What a
 //! file leaves open is decided by the options, by the other columns, then by the fit, and is else an error.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,11 +44,6 @@ impl Style {
     /// All styles.
     pub(super) const ALL: [Self; 6] = [Self::Point, Self::Comma, Self::Ymd, Self::Dmy, Self::Mdy, Self::Time];
 
-    /// Returns whether it is one of dates.
-    pub(crate) fn is_date(self) -> bool {
-        self as usize > 1
-    }
-
     /// Reads a text with any unit.
     pub(super) fn read(self, text: &str) -> Option<Number> {
         match self {
@@ -56,10 +51,6 @@ impl Style {
             Self::Comma => number(text, ','),
             date => days(text, date).map(|value| Number { value, unit: None, group: None }),
         }
-    }
-
-    fn value(self, text: &str) -> Option<f64> {
-        self.read(text).map(|number| number.value)
     }
 }
 
@@ -75,19 +66,14 @@ impl Form {
 
     /// Describes the form of cells such as `text`.
     pub(crate) fn describe(self, text: &str) -> String {
-        let group = self.style.read(text).and_then(|number| number.group);
-        format!("{self}{}", group.map_or_else(String::new, |group| format!(", thousands {group:?}")))
-    }
-}
-
-impl fmt::Display for Form {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.unit.map_or_else(String::new, |unit| format!(" in {unit}"));
+        let group = self.style.read(text).and_then(|number| number.group);
+        let group = group.map_or_else(String::new, |group| format!(", thousands {group:?}"));
         match self.style {
-            Style::Point => write!(out, "number{unit}"),
-            Style::Comma => write!(out, "number{unit}, decimal comma"),
-            Style::Time => write!(out, "time of day"),
-            date => write!(out, "date ({})", format!("{date:?}").to_lowercase()),
+            Style::Point => format!("number{unit}{group}"),
+            Style::Comma => format!("number{unit}, decimal comma{group}"),
+            Style::Time => "time of day".to_owned(),
+            date => format!("date ({date:?})").to_lowercase(),
         }
     }
 }
@@ -95,18 +81,14 @@ impl fmt::Display for Form {
 /// What the cells of a column show.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
-    /// Number of cells that are no gaps.
-    there: usize,
-    /// Number of cells that each style reads.
+    /// Number of texts with each unit.
+    units: BTreeMap<Option<char>, usize>,
+    /// Number of texts that each style reads.
     counts: [usize; Style::ALL.len()],
     /// Styles that read most cells, without those that read the same as one before.
     best: Vec<Style>,
     /// Text that the last of them reads otherwise.
     open: String,
-    /// Number of numbers in per cent.
-    per_cent: usize,
-    /// First sign of a currency.
-    currency: Option<char>,
 }
 
 impl Evidence {
@@ -114,23 +96,16 @@ impl Evidence {
     pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Self {
         let mut seen = Self::default();
         for text in texts.clone() {
-            seen.there += 1;
-            let numbers = [Style::Point, Style::Comma].map(|style| style.read(text));
-            let unit = numbers.iter().flatten().find_map(|number| number.unit);
-            seen.per_cent += usize::from(unit == Some('%'));
-            seen.currency = seen.currency.or(unit.filter(|unit| *unit != '%'));
-            for (count, style) in seen.counts.iter_mut().zip(Style::ALL) {
-                // No number is a date.
-                let is_read = match numbers {
-                    [None, None] => style.is_date() && style.read(text).is_some(),
-                    numbers => numbers.get(style as usize).is_some_and(Option::is_some),
-                };
-                *count += usize::from(is_read);
-            }
+            let read = Style::ALL.map(|style| style.read(text));
+            let unit = read.iter().flatten().find_map(|number| number.unit);
+            *seen.units.entry(unit).or_default() += 1;
+            seen.counts.iter_mut().zip(read).for_each(|(count, read)| *count += usize::from(read.is_some()));
         }
         let most = seen.most();
+        let value = |style: &Style, text: &str| style.read(text).map(|number| number.value);
         for style in Style::ALL.into_iter().filter(|_| most > 0) {
-            let differs = |text: &&str| seen.best.iter().all(|other| other.value(text) != style.value(text));
+            let differs =
+                |text: &&str| seen.best.iter().all(|other| value(other, text) != value(&style, text));
             if let Some(text) = texts.clone().find(differs).filter(|_| seen.counts[style as usize] == most) {
                 seen.open = text.to_owned();
                 seen.best.push(style);
@@ -149,7 +124,7 @@ impl Table {
     /// or dates.
     pub(crate) fn share(&self, column: usize, spared: usize) -> f64 {
         let seen = &self.seen[column];
-        seen.most() as f64 / seen.there.saturating_sub(spared).max(1) as f64
+        seen.most() as f64 / seen.units.values().sum::<usize>().saturating_sub(spared).max(1) as f64
     }
 
     /// Returns the form of a column of numbers or dates: the one that reads most cells. `known` is its form in the file of
@@ -159,33 +134,28 @@ impl Table {
     /// [`Error::Input`] if neither the file nor the options nor the fit tell which of two forms it is.
     pub fn form(&self, column: usize, known: Option<Form>) -> Result<Form> {
         let seen = &self.seen[column];
-        let of_column = if 2 * seen.per_cent > seen.most() { Some('%') } else { seen.currency };
-        let unit = known.map_or(of_column, |known| known.unit);
+        let commonest = || seen.units.iter().max_by_key(|(_, count)| **count).and_then(|(unit, _)| *unit);
+        let unit = known.map_or_else(commonest, |known| known.unit);
         let known = known.map(|known| known.style);
-        let is_alike = |style: &&Style| known.is_none_or(|known| known.is_date() == style.is_date());
+        // The first two styles are of numbers.
+        let is_alike =
+            |style: &&Style| known.is_none_or(|known| (known as usize > 1) == (**style as usize > 1));
         let best: Vec<Style> = seen.best.iter().filter(is_alike).copied().collect();
-        // Between commas "1,234" is 1234, and between semicolons 1.234, if no column shows the contrary.
-        let of_separator = match self.delimiter {
-            ',' => Some(0),
-            ';' if seen.open.contains(',') => Some(1),
-            _ => None,
+        let shows = |style: &Style| match (self.delimiter, *style as usize) {
+            // Between commas "1,234" is 1234, and between semicolons 1.234, if no column shows the contrary.
+            (',', 0) => true,
+            (';', 1) if seen.open.contains(',') => true,
+            (_, style) => self.seen.iter().any(|seen| seen.counts[style] > seen.counts[1 - style]),
         };
-        let shows = |style| {
-            let decides = |seen: &Evidence| seen.counts[style] > seen.counts[1 - style];
-            of_separator == Some(style) || self.seen.iter().any(decides)
-        };
-        let agreed = match [shows(0), shows(1)] {
-            [true, false] => Some(Style::Point),
-            [false, true] => Some(Style::Comma),
-            _ => None,
-        };
+        let mut shown = [Style::Point, Style::Comma].into_iter().filter(shows);
+        let agreed = shown.next().filter(|_| shown.next().is_none());
         let mut hints = self.options.preferred.iter().copied().chain(agreed).chain(known);
         let style = match best[..] {
             [] => known.unwrap_or(Style::Point),
             [style] => style,
             [a, b, ..] => hints.find(|hint| best.contains(hint)).ok_or_else(|| {
                 let [[a, ours], [b, others]] = [a, b].map(|style| {
-                    [Form { style, unit }.to_string(), format!("--read-as {style:?}").to_lowercase()]
+                    [Form { style, unit }.describe(""), format!("--read-as {style:?}").to_lowercase()]
                 });
                 let reason = format!("{:?} may be a {a} or a {b}, and no other cell tells", seen.open);
                 let place = format!("{}, column {}", self.name(), self.columns()[column]);
@@ -209,7 +179,7 @@ impl Table {
         if self.options.lenient {
             return Ok(values);
         }
-        let mut reason = format!("{text:?} is no {form}");
+        let mut reason = format!("{text:?} is no {}", form.describe(""));
         others.iter().take(2).for_each(|(line, text)| reason += &format!(", nor is {text:?} in line {line}"));
         if others.len() > 2 {
             reason += &format!(", nor are {} others", others.len() - 2);

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use csv::{ByteRecord, ReaderBuilder, StringRecord};
 use form::Evidence;
-use number::number;
 use rayon::prelude::*;
 
 use crate::{Error, Result};
@@ -45,8 +44,8 @@ pub struct Table {
 /// Options of reading a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// Sign at the beginning of lines that are left out.
-    pub comment: Option<u8>,
+    /// Sign of ASCII at the beginning of lines that are left out.
+    pub comment: Option<char>,
     /// Styles of columns for which the file leaves several open.
     pub preferred: Vec<Style>,
     /// Whether a text in a column of numbers or dates is a gap, and no error.
@@ -54,7 +53,8 @@ pub struct ReadOptions {
 }
 
 /// Texts that mark a missing value, in lower case: those of databases, of statistics programs and of failed formulas.
-const MISSING: &str = " na n/a n.a. nan -nan nat <na> null none \\n ? - -- . #n/a #na #div/0! #value! #ref! #name? #num! #null! ";
+const MISSING: &str = " na n/a n.a. nan -nan nat <na> null none \\n ? - -- . #n/a #na \
+                       #div/0! #value! #ref! #name? #num! #null! ";
 
 impl Table {
     /// Reads a file of comma-, semicolon-, tab- or bar-separated values with a line of names. The file may be packed by
@@ -128,16 +128,15 @@ impl Table {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let near = ebm_experiment::config::suggestion(name, self.columns.iter().map(String::as_str));
             let known = self.columns.join(", ");
-            let has_values = self.columns.iter().any(|column| number(column, '.').is_some());
-            let remedy =
-                if has_values { "; if these are values, put a line of names above them" } else { "" };
-            Error::input(&self.name, format!("there is no column {name:?}{near}; there are {known}{remedy}"))
+            Error::input(&self.name, format!("there is no column {name:?}{near}; there are {known}"))
         })
     }
 
     /// Returns the text of a cell without the space around it; none for a missing value.
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
-        text(&self.rows[row], column)
+        let text = self.rows[row].get(column).unwrap_or_default().trim();
+        let is_missing = || MISSING.contains(&format!(" {} ", text.to_ascii_lowercase()));
+        (!text.is_empty() && (text.len() > 7 || !is_missing())).then_some(text)
     }
 
     /// Creates an error that names a cell.
@@ -160,14 +159,6 @@ impl Table {
     }
 }
 
-/// Returns the text of a cell without the space around it; none for a missing value.
-fn text(row: &StringRecord, column: usize) -> Option<&str> {
-    let text = row.get(column).unwrap_or_default().trim();
-    let is_missing =
-        text.is_empty() || text.len() <= 7 && MISSING.contains(&format!(" {} ", text.to_ascii_lowercase()));
-    (!is_missing).then_some(text)
-}
-
 /// Largest size of a file in bytes, unpacked. Reading takes about three times as much memory.
 pub const MAX_BYTES: u64 = 2 << 30;
 /// Possible separators of values.
@@ -178,22 +169,24 @@ pub const NUMERIC_SHARE: f64 = 0.9;
 
 /// Parses the table in `text`.
 fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
-    // Excel reads the separator from a first line such as "sep=;".
-    let sign = text.strip_prefix("sep=").and_then(|rest| rest.bytes().next());
-    let before = if sign.is_some() { text.find(['\r', '\n']).unwrap_or(text.len()) } else { 0 };
     let is_comment = text.starts_with('#') && options.comment.is_none();
     let remedy =
         if is_comment { "; give --comment '#' if lines that begin with '#' are comments" } else { "" };
     let fail = |reason: String| Error::input(name, reason + remedy);
-    let body = &text.as_bytes()[before..];
+    // Excel reads the separator from a first line such as "sep=;".
+    let sign = text.strip_prefix("sep=").and_then(|rest| rest.bytes().next());
+    let body = if sign.is_some() { text.trim_start_matches(|sign| sign != '\n') } else { text };
     let mut builder = ReaderBuilder::new();
-    builder.comment(options.comment);
-    let delimiter = sign.unwrap_or_else(|| delimiter(&mut builder, body));
-    let mut reader = builder.has_headers(true).flexible(false).delimiter(delimiter).from_reader(body);
-    let ends: Vec<usize> = line_ends(text.as_bytes()).collect();
+    builder.comment(options.comment.and_then(|sign| u8::try_from(sign).ok()));
+    let delimiter = sign.unwrap_or_else(|| delimiter(&mut builder, body.as_bytes()));
+    let mut reader =
+        builder.has_headers(true).flexible(false).delimiter(delimiter).from_reader(body.as_bytes());
     let line = |place: &csv::Position| {
-        let start = start(text, before + place.byte() as usize, options.comment);
-        1 + ends.partition_point(|end| *end < start) as u64
+        // csv begins a row before the blank lines and comments above it.
+        let is_skipped =
+            |line: &&str| line.is_empty() || options.comment.is_some_and(|sign| line.starts_with(sign));
+        let rest = body.get(place.byte() as usize..).unwrap_or_default();
+        place.line() + rest.lines().take_while(is_skipped).count() as u64
     };
     let problem = |error: csv::Error| fail(row_problem(&error, delimiter, line));
     let headers = reader.headers().map_err(problem)?.clone();
@@ -220,12 +213,16 @@ fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
         let place = row.position().cloned();
         row.set_position(place.map(|mut place| place.set_line(line(&place)).clone()));
     }
-    let texts = |column| rows.iter().filter_map(move |row| self::text(row, column));
-    let seen = (0..columns.len()).into_par_iter().map(|column| Evidence::of(texts(column))).collect();
     let counts = |first| rows.iter().enumerate().all(|(k, row)| row[0].trim().parse() == Ok(k + first));
     let has_index = headers[0].trim().is_empty() || counts(0) || counts(1);
     let (name, delimiter, options) = (name.to_owned(), char::from(delimiter), options.clone());
-    Ok(Table { name, columns, rows, delimiter, encoding: "", has_index, seen: Arc::new(seen), options })
+    let seen = Arc::default();
+    let mut table = Table { name, columns, rows, delimiter, encoding: "", has_index, seen, options };
+    let of = &table;
+    let texts = |column| (0..of.rows()).filter_map(move |row| of.text(row, column));
+    let seen = (0..of.columns.len()).into_par_iter().map(|column| Evidence::of(texts(column)));
+    table.seen = Arc::new(seen.collect());
+    Ok(table)
 }
 
 /// Returns the one of [`DELIMITERS`] that divides the first line into most parts.
@@ -237,24 +234,6 @@ fn delimiter(builder: &mut ReaderBuilder, bytes: &[u8]) -> u8 {
     };
     // `max_by_key` takes the last of equals; reversing makes it the first.
     DELIMITERS.into_iter().rev().max_by_key(parts).unwrap_or(b',')
-}
-
-/// Returns the places of line ends of one or two bytes.
-fn line_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    let is_end = |at: usize| match bytes[at] {
-        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
-        byte => byte == b'\n',
-    };
-    (0..bytes.len()).filter(move |at| is_end(*at))
-}
-
-/// Returns where the row at `at` begins: csv leaves the second byte of a line end, blank lines and comments to it.
-fn start(text: &str, at: usize, comment: Option<u8>) -> usize {
-    let mut rest = text[at..].trim_start_matches(['\r', '\n']);
-    while comment.is_some() && rest.bytes().next() == comment {
-        rest = rest.trim_start_matches(|sign| sign != '\r' && sign != '\n').trim_start_matches(['\r', '\n']);
-    }
-    text.len() - rest.len()
 }
 
 /// Returns the message for a malformed row.

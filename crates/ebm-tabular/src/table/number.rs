@@ -1,7 +1,5 @@
 //! Conversion of texts to numbers.
 
-/// Signs between the whole part of a number and its decimals.
-pub const DECIMALS: [char; 2] = ['.', ','];
 /// Signs of currencies, and the per cent sign.
 const UNITS: &str = "$€£¥%";
 
@@ -17,7 +15,7 @@ pub struct Number {
 }
 
 /// Parses a finite number with this decimal sign. Thousands may be grouped by spaces, apostrophes, underscores and the
-/// other of [`DECIMALS`], also as in India. A minus may stand behind the number, or be parentheses about it.
+/// other of point and comma, also as in India. A minus may stand behind the number, or be parentheses about it.
 pub fn number(text: &str, decimal: char) -> Option<Number> {
     // Rust would parse words such as "inf" and "nan" as numbers.
     let is_plain = text.ends_with(|sign: char| sign.is_ascii_digit() || sign == '.');
@@ -66,15 +64,13 @@ fn simple(sign: char) -> char {
 
 /// Returns whether `sign` groups the digits of `whole` by threes, or as in India by twos before the last three.
 fn is_grouped(whole: &str, sign: char) -> bool {
-    let groups: Vec<&str> = whole.split(sign).collect();
-    let inner = groups[1..groups.len() - 1].first().map_or(3, |group| group.len());
-    [' ', '\'', '_', '.', ','].contains(&sign)
-        && groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_digit()))
-        && (1..=inner).contains(&groups[0].len())
-        && !groups[0].starts_with('0')
-        && matches!(inner, 2 | 3)
-        && groups[1..groups.len() - 1].iter().all(|group| group.len() == inner)
-        && groups[groups.len() - 1].len() == 3
+    let groups: Vec<usize> = whole.split(sign).map(str::len).collect();
+    let [first, inner @ .., 3] = &groups[..] else { return false };
+    let size = inner.first().unwrap_or(&3);
+    let is_known = [' ', '\'', '_', '.', ','].contains(&sign) && matches!(size, 2 | 3);
+    let fits = (1..=*size).contains(first) && inner.iter().all(|group| group == size);
+    let is_plain = whole.chars().all(|other| other == sign || other.is_ascii_digit());
+    is_known && fits && is_plain && !whole.starts_with('0')
 }
 
 #[cfg(test)]

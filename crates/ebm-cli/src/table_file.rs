@@ -45,7 +45,7 @@ impl TableFile {
     pub fn read_for(&self, regressor: &TabularRegressor) -> Result<Table> {
         let table = self.read()?;
         for (column, count) in regressor.fitted().features.encode(&table)?.unknown {
-            eprintln!("{count} rows have a {column:?} that the fit does not know: it counts as none");
+            eprintln!("{count} rows have a {column:?} that is unknown or unreadable: it counts as none");
         }
         Ok(table)
     }

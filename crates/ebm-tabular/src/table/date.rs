@@ -26,10 +26,13 @@ pub fn days(text: &str, style: Style) -> Option<f64> {
     };
     let short = |word: &str| word.parse::<i64>().ok().filter(|_| word.len() <= 2);
     let named = MONTHS.iter().position(|name| month.to_lowercase().starts_with(name));
+    // Dots stand between day, month and year in this order; and nobody writes 24-Mar-03 with the year in front.
+    let is_dotted = date.contains('.') && named.is_none();
     let year = match (year.len(), year.parse::<i64>().ok()?) {
-        (4, year) => year,
-        // Nobody writes 24-Mar-03 with the year in front.
-        (2, year) if style != Style::Ymd || named.is_none() => year + if year < 69 { 2000 } else { 1900 },
+        (4, year) if style != Style::Mdy || !is_dotted => year,
+        (2, year) if style == Style::Dmy || !is_dotted && (style == Style::Mdy || named.is_none()) => {
+            year + if year < 69 { 2000 } else { 1900 }
+        }
         _ => return None,
     };
     let (month, day) = (named.map(|place| place as i64 + 1).or_else(|| short(month))?, short(day)?);
@@ -83,6 +86,9 @@ mod tests {
             ("3/14/2024", 19_796.0, Style::Mdy),
             ("03-Mar-2024", 19_785.0, Style::Dmy),
             ("Sept 3, 2024", 19_969.0, Style::Mdy),
+            ("Sept. 3, 2024", 19_969.0, Style::Mdy),
+            ("03.03.24", 19_785.0, Style::Dmy),
+            ("2024.03.03", 19_785.0, Style::Ymd),
             ("3 September 2024", 19_969.0, Style::Dmy),
             ("01/02/70", 1.0, Style::Mdy),
             ("1/2/00", 10_958.0, Style::Mdy),
@@ -116,6 +122,9 @@ mod tests {
             "100-01-02",
         ] {
             assert_eq!(days(text, Style::Ymd), None, "{text}");
+        }
+        for style in [Style::Ymd, Style::Mdy] {
+            assert_eq!((days("01.03.24", style), days("03.04.2024", style)), (None, None));
         }
     }
 }

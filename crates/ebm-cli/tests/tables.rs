@@ -48,9 +48,9 @@ fn from_a_file_to_a_report_and_predictions() {
     assert!(done.status.success(), "{said}");
     for found in [
         "240 rows in UTF-8, separated by ';'",
-        "| make      |                      category |                 3: ",
-        "| first day |                    date (dmy) | 01.03.2005 to 01.03.2021 |",
-        "| km        |                        number |",
+        "|                      category |   3: Fiat, VW, BMW; used |    0 |",
+        "| first day |                    date (dmy) | 01.03.2005 to 01.03.2021 |    0 |",
+        "|                        number |               0 to 96000 |   23 |",
         "| price     | target: number, decimal comma |",
     ] {
         assert!(said.contains(found), "{said}");

@@ -222,16 +222,16 @@ impl Column {
         let place = table.column(&self.name)?;
         let values = match self.kind {
             Kind::Number { form, .. } => table.values(place, table.form(place, Some(form))?)?,
-            _ => vec![],
+            _ => vec![None; table.rows()],
         };
         let (mut x, mut lost) = (Vec::new(), 0);
-        for row in 0..table.rows() {
+        for (row, value) in values.into_iter().enumerate() {
             let text = table.text(row, place);
             let is_known = match &self.kind {
                 Kind::Number { mean, deviation, .. } => {
-                    let z = values[row].map_or(0.0, |value| (value - mean) / deviation);
+                    let z = value.map_or(0.0, |value| (value - mean) / deviation);
                     x.push(z.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS) as f32);
-                    values[row].is_some()
+                    value.is_some()
                 }
                 Kind::Category { levels } => {
                     x.extend(levels.iter().map(|level| f32::from(text == Some(level))));

@@ -96,17 +96,24 @@ impl Evidence {
     pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Self {
         let mut seen = Self::default();
         for text in texts.clone() {
-            let read = Style::ALL.map(|style| style.read(text));
+            let mut is_number = false;
+            let read = Style::ALL.map(|style| {
+                // No number is a date.
+                let read = if is_number && style as usize > 1 { None } else { style.read(text) };
+                is_number |= read.is_some() && style as usize <= 1;
+                read
+            });
             let unit = read.iter().flatten().find_map(|number| number.unit);
             *seen.units.entry(unit).or_default() += 1;
             seen.counts.iter_mut().zip(read).for_each(|(count, read)| *count += usize::from(read.is_some()));
         }
         let most = seen.most();
         let value = |style: &Style, text: &str| style.read(text).map(|number| number.value);
-        for style in Style::ALL.into_iter().filter(|_| most > 0) {
+        for style in Style::ALL {
             let differs =
                 |text: &&str| seen.best.iter().all(|other| value(other, text) != value(&style, text));
-            if let Some(text) = texts.clone().find(differs).filter(|_| seen.counts[style as usize] == most) {
+            let is_best = most > 0 && seen.counts[style as usize] == most;
+            if let Some(text) = texts.clone().filter(|_| is_best).find(differs) {
                 seen.open = text.to_owned();
                 seen.best.push(style);
             }

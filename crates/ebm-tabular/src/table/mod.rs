@@ -135,8 +135,9 @@ impl Table {
     /// Returns the text of a cell without the space around it; none for a missing value.
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
         let text = self.rows[row].get(column).unwrap_or_default().trim();
-        let is_missing = || MISSING.contains(&format!(" {} ", text.to_ascii_lowercase()));
-        (!text.is_empty() && (text.len() > 7 || !is_missing())).then_some(text)
+        let may_be_missing = text.len() <= 7 && !text.starts_with(|sign: char| sign.is_ascii_digit());
+        let is_missing = may_be_missing && MISSING.contains(&format!(" {} ", text.to_ascii_lowercase()));
+        (!text.is_empty() && !is_missing).then_some(text)
     }
 
     /// Creates an error that names a cell.

@@ -47,6 +47,7 @@ impl Style {
     /// Reads a text with any unit.
     pub(super) fn read(self, text: &str) -> Option<Number> {
         match self {
+            _ if text.is_ascii() && !text.bytes().any(|byte| byte.is_ascii_digit()) => None,
             Self::Point => number(text, '.'),
             Self::Comma => number(text, ','),
             date => days(text, date).map(|value| Number { value, unit: None, group: None }),

@@ -53,8 +53,10 @@ pub struct ReadOptions {
 }
 
 /// Texts that mark a missing value, in lower case: those of databases, of statistics programs and of failed formulas.
-const MISSING: &str = " na n/a n.a. nan -nan nat <na> null none \\n ? - -- . #n/a #na \
-                       #div/0! #value! #ref! #name? #num! #null! ";
+const MISSING: [&str; 22] = [
+    "", "na", "n/a", "n.a.", "nan", "-nan", "nat", "<na>", "null", "none", "\\n", "?", "-", "--", ".",
+    "#n/a", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!",
+];
 
 impl Table {
     /// Reads a file of comma-, semicolon-, tab- or bar-separated values with a line of names. The file may be packed by
@@ -135,9 +137,8 @@ impl Table {
     /// Returns the text of a cell without the space around it; none for a missing value.
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
         let text = self.rows[row].get(column).unwrap_or_default().trim();
-        let may_be_missing = text.len() <= 7 && !text.starts_with(|sign: char| sign.is_ascii_digit());
-        let is_missing = may_be_missing && MISSING.contains(&format!(" {} ", text.to_ascii_lowercase()));
-        (!text.is_empty() && !is_missing).then_some(text)
+        let is_missing = text.len() <= 7 && MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing));
+        (!is_missing).then_some(text)
     }
 
     /// Creates an error that names a cell.

@@ -25,8 +25,10 @@ pub fn number(text: &str, decimal: char) -> Option<Number> {
     let text: String = text.chars().map(simple).collect();
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
     let (text, mut sign) = (inner.unwrap_or(&text), inner.map(|_| -1.0));
-    let digits = text.trim_matches(|sign| sign == ' ' || sign == '-' || sign == '+' || UNITS.contains(sign));
-    let (before, after) = text.split_once(digits).filter(|_| !digits.is_empty())?;
+    let is_mark = |sign| sign == ' ' || sign == '-' || sign == '+' || UNITS.contains(sign);
+    let rest = text.trim_start_matches(is_mark);
+    let digits = rest.trim_end_matches(is_mark);
+    let (before, after) = (&text[..text.len() - rest.len()], &rest[digits.len()..]);
     let mut unit = None;
     for (place, mark) in before.chars().chain(after.chars()).filter(|mark| *mark != ' ').enumerate() {
         match mark {

@@ -16,8 +16,8 @@ pub struct TableFile {
     /// Sign at the beginning of lines to leave out, such as '#'.
     #[arg(long, value_name = "SIGN")]
     comment: Option<char>,
-    /// How to read numbers such as 1.234 (point or comma) and dates such as 3/4/2024 (dmy, mdy or ymd) if the file does
-    /// not tell it. May be given several times.
+    /// Reading of numbers such as 1.234 (point or comma) or of dates such as 3/4/2024 (dmy, mdy or ymd) that the file
+    /// leaves open. May be given several times.
     #[arg(long = "read-as", value_name = "STYLE", value_parser = |text: &str| serde_json::from_value::<Style>(text.into()))]
     preferred: Vec<Style>,
     /// Count cells that cannot be read, in a column of numbers or dates, as gaps.

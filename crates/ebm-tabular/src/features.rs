@@ -54,7 +54,7 @@ pub struct Column {
 pub enum Kind {
     /// Numbers, or dates as days since 1970-01-01; standardised.
     Number {
-        /// How they are written.
+        /// Form of their texts.
         form: Form,
         /// Mean of the numbers.
         mean: f64,

@@ -74,7 +74,7 @@ pub struct TargetSpec {
     pub name: String,
     /// Possible values of the target.
     pub support: Support,
-    /// How it is written in the file of the fit; found there if none.
+    /// Form in the file of the fit; found there if none.
     pub form: Option<Form>,
 }
 
@@ -94,7 +94,7 @@ pub struct Target {
     pub name: String,
     /// Possible values of the target.
     pub support: Support,
-    /// How it is written in the file of the fit.
+    /// Form in the file of the fit.
     pub form: Option<Form>,
     /// Mean of t(y).
     mean: f64,

@@ -1,8 +1,8 @@
-//! How the columns of a file are written.
+//! Forms of the columns of a file.
 //!
-//! All rows of a file show how its columns are written: that is no property of the values, of which a fit learns from its
-//! own rows alone. Each file is looked at anew, because it may be written otherwise than the file of the fit. What a
-//! file leaves open is decided by the options, by the other columns, then by the fit, and is else an error.
+//! All rows of a file show the form of its columns: it is no property of the values, which a fit learns from its own rows
+//! alone. Each file is looked at anew, because it may have other forms than the file of the fit. What a file leaves open
+//! is decided by the options, by the other columns, then by the fit, and is else an error.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ impl Form {
     }
 }
 
-/// What the cells of a column show.
+/// Evidence for the form of a column.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
     /// Number of texts with each unit.

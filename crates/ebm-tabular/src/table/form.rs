@@ -97,13 +97,7 @@ impl Evidence {
     pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Self {
         let mut seen = Self::default();
         for text in texts.clone() {
-            let mut is_number = false;
-            let read = Style::ALL.map(|style| {
-                // No number is a date.
-                let read = if is_number && style as usize > 1 { None } else { style.read(text) };
-                is_number |= read.is_some() && style as usize <= 1;
-                read
-            });
+            let read = Style::ALL.map(|style| style.read(text));
             let unit = read.iter().flatten().find_map(|number| number.unit);
             *seen.units.entry(unit).or_default() += 1;
             seen.counts.iter_mut().zip(read).for_each(|(count, read)| *count += usize::from(read.is_some()));

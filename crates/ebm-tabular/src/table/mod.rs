@@ -176,7 +176,8 @@ fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
         if is_comment { "; give --comment '#' if lines that begin with '#' are comments" } else { "" };
     let fail = |reason: String| Error::input(name, reason + remedy);
     // Excel reads the separator from a first line such as "sep=;".
-    let sign = text.strip_prefix("sep=").and_then(|rest| rest.bytes().next());
+    let sign =
+        DELIMITERS.into_iter().find(|sign| text.as_bytes().starts_with(&[b's', b'e', b'p', b'=', *sign]));
     let body = if sign.is_some() { text.trim_start_matches(|sign| sign != '\n') } else { text };
     let mut builder = ReaderBuilder::new();
     builder.comment(options.comment.and_then(|sign| u8::try_from(sign).ok()));

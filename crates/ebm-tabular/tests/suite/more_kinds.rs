@@ -47,13 +47,7 @@ fn numbers_of_many_countries_and_programs() {
             "number in €, decimal comma, thousands '.'",
             &[1234.5, 12.0, -3.5],
         ),
-        (&["¥1,500", "-¥20", "£3.5e2"], "number in ¥, thousands ','", &[1500.0, -20.0, 350.0]),
     ] {
-        if cells[0] == "¥1,500" {
-            let said = refused(column("a", cells));
-            assert!(said.contains("line 4, column a: \"£3.5e2\" is no number in ¥"), "{said}");
-            continue;
-        }
         let (found_kind, found_values) = found(cells);
         assert_eq!(
             (&*found_kind, found_values),
@@ -61,6 +55,8 @@ fn numbers_of_many_countries_and_programs() {
             "{cells:?}"
         );
     }
+    let said = refused(column("a", &["¥1,500", "-¥20", "£3.5e2"]));
+    assert!(said.contains("line 4, column a: \"£3.5e2\" is no number in ¥"), "{said}");
     // Nothing tells whether it is 1.234 or 1234: a tab separates both kinds of files.
     for cells in [["1.234", "5.678"], ["1,234", "5,678"]] {
         let decided = column("a", &cells).replace(".5\n", "\n");
@@ -168,8 +164,8 @@ fn lines_and_names_of_many_programs() {
     assert_eq!(table.columns()[0], "price [€]");
     let long = "x".repeat(1 << 20);
     read_t(format!("{long},t\n{}", small("\n")).as_bytes());
-    let table = read_t(format!("\"a\nb\",t\n{}", small("\n")).replace("\"a\nb\"", "\"a b\"").as_bytes());
-    assert_eq!(table.columns()[0], "a b");
+    let (table, features) = read(format!("\"a\r\nb\",t\r\n{}", small("\r\n")));
+    assert_eq!((table.columns()[0].as_str(), table.line(0), features.dim()), ("a\nb", 3, 1));
 
     for (text, reason) in [
         (format!("a, a ,t\n{}", small("\n")), "two columns are called \"a\""),

@@ -165,6 +165,13 @@ fn what_is_wrong_is_named() {
         .collect();
     assert!(said(&format!("x,y\n{rows}"), &["--target", "y"]).contains("line 9, column y: \"ten\""));
     assert!(said(&format!("x,price\n{rows}"), &["--target", "prize"]).contains("price"));
+    // The table of the columns shows the beginning of a long name.
+    let long: String = (0..40).map(|k| format!("{}.5,{}\n", k * 7 % 11, k * k)).collect();
+    std::fs::write(&data, format!("{},y\n{long}", "x".repeat(100_000))).unwrap();
+    let short = ["--target", "y", "--set", "training.steps=5", "--set", "members=1"];
+    let other = folder.path().join("long").display().to_string();
+    let done = ebm(&[&["fit", &data, "--run", &other][..], &short].concat());
+    assert!(done.status.success() && done.stderr.len() < 4000, "{}", done.stderr.len());
     assert!(said("x,y\n1,2\n", &["--target", "y"]).contains("at least 20"));
     assert!(said("x,y\n1,2\n", &["--target", "y", "--positive", "x"]).contains("no target"));
     assert!(said("x,y\n1,2\n", &["--target", "y", "--bounded", "y=3"]).contains("COLUMN=LOW,HIGH"));

@@ -122,9 +122,9 @@ pub fn run(args: &FitArgs) -> Result<()> {
     }
     eprintln!("the columns, as they were understood in {} rows to learn from:", fitted.rows);
     let columns = TableSpec::new()
-        .text("column", |column: &&Column| column.name.clone())
+        .text("column", |column: &&Column| format!("{:.40}", column.name))
         .text("read as", |column| column.described.clone())
-        .text("values", |column| column.values.clone())
+        .text("values", |column| format!("{:.120}", column.values))
         .text("gaps", |column| column.gaps)
         .render(fitted.features.columns())?;
     eprintln!("{columns}");

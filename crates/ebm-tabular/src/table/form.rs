@@ -157,9 +157,13 @@ impl Table {
             [style] => style,
             [a, b, ..] => hints.find(|hint| best.contains(hint)).ok_or_else(|| {
                 let [[a, ours], [b, others]] = [a, b].map(|style| {
-                    [Form { style, unit }.describe(""), format!("--read-as {style:?}").to_lowercase()]
+                    let reading = match style.read(&seen.open) {
+                        Some(number) if style as usize <= 1 => number.value.to_string(),
+                        _ => format!("a {}", Form { style, unit }.describe("")),
+                    };
+                    [reading, format!("--read-as {style:?}").to_lowercase()]
                 });
-                let reason = format!("{:?} may be a {a} or a {b}, and no other cell tells", seen.open);
+                let reason = format!("{:?} may be {a} or {b}, and no other cell tells", seen.open);
                 let place = format!("{}, column {}", self.name(), self.columns()[column]);
                 Error::input(place, format!("{reason}; give {ours} or {others}"))
             })?,

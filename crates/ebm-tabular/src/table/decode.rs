@@ -5,8 +5,8 @@ use std::io::Read;
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use flate2::read::MultiGzDecoder;
 
-/// Unpacks gzip and decodes the text. Returns the text, with line ends of one byte, and its encoding's name: that of a byte order mark, UTF-16 where a
-/// zero is beside the first letter, UTF-8 where the bytes are valid, and else Windows-1252. An error says why not.
+/// Unpacks gzip and decodes the text. Returns the text, with line ends of one byte, and the name of its encoding: that of
+/// a byte order mark, UTF-16 where a zero is beside the first letter, UTF-8 where the bytes are valid, else Windows-1252.
 pub fn decode(mut bytes: Vec<u8>, limit: u64) -> Result<(String, &'static str), String> {
     if bytes.starts_with(b"\x1f\x8b") {
         let mut unpacked = Vec::new();

@@ -17,6 +17,7 @@ mod placement;
 mod progress;
 mod schema;
 mod signals;
+mod table_file;
 mod table_spec;
 mod video;
 mod weights_path;

@@ -2,8 +2,9 @@
 
 use crate::common::schema;
 
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
@@ -45,7 +46,15 @@ fn from_a_file_to_a_report_and_predictions() {
     );
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
-    assert!(said.contains("separated by ';', with decimal commas"), "{said}");
+    for found in [
+        "240 rows in UTF-8, separated by ';'",
+        "|                      category |   3: Fiat, VW, BMW; used |    0 |",
+        "| first day |                    date (dmy) | 01.03.2005 to 01.03.2021 |    0 |",
+        "|                        number |               0 to 96000 |   23 |",
+        "| price     | target: number, decimal comma |",
+    ] {
+        assert!(said.contains(found), "{said}");
+    }
     for name in [
         "report.md",
         "regressor.json",
@@ -102,6 +111,44 @@ fn from_a_file_to_a_report_and_predictions() {
         && number(row, 4) > 0.0));
 }
 
+/// From standard input, with comments, a date that only the option decides, and a cell that cannot be read.
+#[test]
+fn what_a_file_leaves_open_is_an_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run").display().to_string();
+    let rows: String =
+        (0..60).map(|k| format!("{}/{}/2024,{}\n", k % 12 + 1, k % 11 + 1, k * k % 37)).collect();
+    let text = format!("# exported\nday,y\n{rows}5/6/2024,many\n");
+    let ebm = |args: &[&str]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ebm"))
+            .args(args)
+            .args(["-", "--run", &run])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let done = child.wait_with_output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let short = ["fit", "--target", "y", "--set", "training.steps=20", "--set", "members=1"];
+    let options = ["--comment", "#", "--lenient", "--read-as", "dmy"];
+    for (count, remedy) in [(0, "--comment '#'"), (2, "--lenient"), (3, "--read-as dmy or --read-as mdy")] {
+        let (code, said) = ebm(&[&short[..], &options[..count]].concat());
+        assert!(
+            code == Some(3) && said.contains("standard input") && said.contains(remedy),
+            "{code:?} {said}"
+        );
+    }
+    let (code, said) = ebm(&[&short[..], &options].concat());
+    assert!(code == Some(0) && said.contains("1 rows without a target are left out"), "{said}");
+    assert!(said.contains("date (dmy)"), "{said}");
+    let (code, said) = ebm(&[&["eval", "table"][..], &options].concat());
+    assert!(code == Some(0), "{said}");
+    assert_eq!(ebm(&[&short[..], &["--read-as", "ydm"]].concat()).0, Some(2));
+}
+
 #[test]
 fn what_is_wrong_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,6 +165,13 @@ fn what_is_wrong_is_named() {
         .collect();
     assert!(said(&format!("x,y\n{rows}"), &["--target", "y"]).contains("line 9, column y: \"ten\""));
     assert!(said(&format!("x,price\n{rows}"), &["--target", "prize"]).contains("price"));
+    // The table of the columns shows the beginning of a long name.
+    let long: String = (0..40).map(|k| format!("{}.5,{}\n", k * 7 % 11, k * k)).collect();
+    std::fs::write(&data, format!("{},y\n{long}", "x".repeat(100_000))).unwrap();
+    let short = ["--target", "y", "--set", "training.steps=5", "--set", "members=1"];
+    let other = folder.path().join("long").display().to_string();
+    let done = ebm(&[&["fit", &data, "--run", &other][..], &short].concat());
+    assert!(done.status.success() && done.stderr.len() < 4000, "{}", done.stderr.len());
     assert!(said("x,y\n1,2\n", &["--target", "y"]).contains("at least 20"));
     assert!(said("x,y\n1,2\n", &["--target", "y", "--positive", "x"]).contains("no target"));
     assert!(said("x,y\n1,2\n", &["--target", "y", "--bounded", "y=3"]).contains("COLUMN=LOW,HIGH"));

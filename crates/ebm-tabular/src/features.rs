@@ -1,17 +1,18 @@
 //! Encoding of a table's columns as the network's input x.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::table::{days, number};
-use crate::{Error, Result, Table};
+use crate::table::{Form, NUMERIC_SHARE};
+use crate::{Error, Result, Table, TargetSpec};
 
 /// Largest number of categories of a column with an input of their own.
 const MAX_LEVELS: usize = 64;
-/// Fraction of numbers above which a column is numeric, and any other text in it an error.
-const NUMERIC_FRACTION: f64 = 0.9;
+/// Share of numbers or dates from which a column is not left out as one of names.
+const MIXED_SHARE: f64 = 0.5;
 /// Limit of standardised numbers, in standard deviations.
 const MAX_DEVIATIONS: f64 = 10.0;
 
@@ -31,7 +32,7 @@ pub struct Features {
     columns: Vec<Column>,
 }
 
-/// Encoding of one column.
+/// A column of the table of a fit, and its encoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
@@ -39,26 +40,25 @@ pub struct Column {
     pub name: String,
     /// Kind of its values.
     pub kind: Kind,
-    /// Whether it has an indicator of missing values, because some row to learn from has none.
-    pub gaps: bool,
+    /// Kind and form of the values, in words.
+    pub described: String,
+    /// Least and largest value or categories as they are written, or why the column is left out.
+    pub values: String,
+    /// Number of gaps in the rows to learn from. If there are some, an input marks gaps.
+    pub gaps: usize,
 }
 
 /// Kind of a column's values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Kind {
-    /// Numbers, standardised.
+    /// Numbers, or dates as days since 1970-01-01; standardised.
     Number {
+        /// Form of their texts.
+        form: Form,
         /// Mean of the numbers.
         mean: f64,
         /// Standard deviation of the numbers.
-        deviation: f64,
-    },
-    /// Dates, as standardised days since 1970-01-01.
-    Date {
-        /// Mean of the days.
-        mean: f64,
-        /// Standard deviation of the days.
         deviation: f64,
     },
     /// Texts, with one input for each.
@@ -66,48 +66,63 @@ pub enum Kind {
         /// Texts with an input of their own; all other texts have none.
         levels: Vec<String>,
     },
+    /// A target, or a column that is left out; without an input.
+    Unused,
 }
 
 /// Encoded rows.
 pub struct Encoded {
     /// Encoded rows, (B, F).
     pub x: Tensor,
-    /// Number of texts in each column that have no input of their own.
+    /// Number of texts in each column that have no input of their own, or are no numbers or dates and count as gaps.
     pub unknown: BTreeMap<String, usize>,
 }
 
 impl Features {
-    /// Finds the encoding of the columns of `table`, without the `targets` and the columns that `roles` ignore. Columns
-    /// without information are left out, with a message to `say`.
+    /// Finds the encoding of the columns of `table`, without the `targets`, the columns that `roles` ignore, an index, and
+    /// columns without information.
     ///
     /// # Errors
     /// [`Error::Input`] for a text among numbers, for a role of an unknown column, and if no column is left.
-    pub fn find(
-        table: &Table,
-        targets: &[String],
-        roles: &ColumnRoles,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Self> {
-        for name in roles.categories.iter().chain(&roles.ignored).chain(targets) {
+    pub fn find(table: &Table, targets: &[TargetSpec], roles: &ColumnRoles) -> Result<Self> {
+        let given = targets.iter().map(|target| &target.name);
+        for name in roles.categories.iter().chain(&roles.ignored).chain(given.clone()) {
             table.column(name)?;
         }
-        let mut columns = Vec::new();
-        for (place, name) in table.columns().iter().enumerate() {
-            if targets.contains(name) || roles.ignored.contains(name) {
-                continue;
+        let is_input =
+            |name: &String| !given.clone().any(|given| given == name) && !roles.ignored.contains(name);
+        // A column that counts may still be all there is.
+        let is_alone = table.columns().iter().filter(|name| is_input(name)).count() == 1;
+        let find = |(place, name): (usize, &String)| {
+            let is_category = roles.categories.contains(name);
+            let is_index = place == 0 && table.has_index && !is_alone;
+            let left_out = |kind: &str, why: &str| Ok(Column::unused(table, place, kind, why));
+            match targets.iter().find(|target| target.name == *name) {
+                Some(target) => {
+                    let target = Column::of_form(table, place, table.form(place, target.form)?)?;
+                    let described = format!("target: {}", target.described);
+                    Ok(Column { kind: Kind::Unused, described, ..target })
+                }
+                None if roles.ignored.contains(name) => left_out("left out", "as --ignore says"),
+                None if is_index && !is_category => left_out(
+                    "index, left out",
+                    "it has no name or counts the rows; move it behind another column to use it",
+                ),
+                None => Column::find(table, place, is_category),
             }
-            match Column::find(table, place, roles.categories.contains(name))? {
-                Ok(column) => columns.push(column),
-                Err(reason) => say(&format!("column {name:?} is left out: {reason}")),
-            }
+        };
+        let columns = table.columns().iter().enumerate().map(find).collect::<Result<Vec<Column>>>()?;
+        let found = Self { columns };
+        if found.dim() == 0 {
+            let unused = found.columns.iter().filter(|column| is_input(&column.name));
+            let reasons: String =
+                unused.map(|column| format!("; {}: {}", column.name, column.values)).collect();
+            return Err(Error::input(table.name(), format!("no column is left to predict from{reasons}")));
         }
-        if columns.is_empty() {
-            return Err(Error::input(table.name(), "no column is left to predict from"));
-        }
-        Ok(Self { columns })
+        Ok(found)
     }
 
-    /// Returns the encodings of the columns.
+    /// Returns all columns of the table in its order, also those without an input.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
@@ -122,109 +137,115 @@ impl Features {
     /// # Errors
     /// [`Error::Input`] for a missing column, and for a text in a column of numbers or dates.
     pub fn encode(&self, table: &Table) -> Result<Encoded> {
-        let places =
-            self.columns.iter().map(|column| table.column(&column.name)).collect::<Result<Vec<_>>>()?;
-        let mut x = Vec::with_capacity(table.rows() * self.dim());
-        let mut unknown = BTreeMap::new();
-        for row in 0..table.rows() {
-            for (column, &place) in self.columns.iter().zip(&places) {
-                if !column.encode(table, row, place, &mut x)? {
-                    *unknown.entry(column.name.clone()).or_insert(0) += 1;
-                }
-            }
+        let (mut x, mut unknown) = (Vec::new(), BTreeMap::new());
+        for column in self.columns.iter().filter(|column| column.kind != Kind::Unused) {
+            let (part, lost) = column.encode(table)?;
+            x.push(Tensor::from_vec(part, (table.rows(), column.parts().len()), &Device::Cpu)?);
+            unknown.extend((lost > 0).then(|| (column.name.clone(), lost)));
         }
-        Ok(Encoded { x: Tensor::from_vec(x, (table.rows(), self.dim()), &Device::Cpu)?, unknown })
+        Ok(Encoded { x: Tensor::cat(&x, 1)?, unknown })
     }
 }
 
 impl Column {
-    /// Finds the encoding of the column at `place`, or the reason for leaving it out.
-    fn find(table: &Table, place: usize, is_category: bool) -> Result<std::result::Result<Self, String>> {
-        let name = table.columns()[place].clone();
+    /// Finds the encoding of the column at `place`.
+    fn find(table: &Table, place: usize, is_category: bool) -> Result<Self> {
         let texts: Vec<Option<&str>> = (0..table.rows()).map(|row| table.text(row, place)).collect();
-        let there = texts.iter().flatten().count();
-        let gaps = there < texts.len();
-        if there == 0 {
-            return Ok(Err("it has no value".to_owned()));
+        let unused = |reason: &str| Ok(Self::unused(table, place, "left out", reason));
+        if texts.iter().all(Option::is_none) {
+            return unused("it has no value");
         }
-        let comma = table.decimal_comma();
-        let numbers = texts.iter().flatten().filter(|text| number(text, comma).is_some()).count();
-        let moments = |of: &dyn Fn(&str) -> Option<f64>| {
-            let values: Vec<f64> = texts.iter().flatten().filter_map(|text| of(text)).collect();
-            mean_and_deviation(&values)
-        };
-        if !is_category && numbers as f64 > NUMERIC_FRACTION * there as f64 {
-            if numbers < there {
-                let wrong =
-                    texts.iter().position(|text| text.is_some_and(|text| number(text, comma).is_none()));
-                let remedy = "is no number, but most values of the column are; mend it, leave the cell empty, or \
-                              say that the column holds categories";
-                return Err(table.cell_error(wrong.unwrap_or_default(), place, remedy.to_owned()));
+        let share = if is_category { 0.0 } else { table.share(place, 0) };
+        if share < NUMERIC_SHARE {
+            match levels(&texts, is_category) {
+                Ok(levels) => {
+                    let shown: String = levels.iter().take(3).map(|level| format!(" {level:.40},")).collect();
+                    let values = format!("{}:{}", levels.len(), shown.trim_end_matches(','));
+                    let column = Self::unused(table, place, "category", &values);
+                    return Ok(Self { kind: Kind::Category { levels }, ..column });
+                }
+                Err(reason) if share < MIXED_SHARE => return unused(&reason),
+                // What is mostly numbers is not left out as names.
+                Err(_) => {}
             }
-            let (mean, deviation) = moments(&|text| number(text, comma));
-            return Ok(constant(deviation, gaps).map(|deviation| Self {
-                name,
-                kind: Kind::Number { mean, deviation },
-                gaps,
-            }));
         }
-        if !is_category && texts.iter().flatten().all(|text| days(text).is_some()) {
-            let (mean, deviation) = moments(&days);
-            let kind = |deviation| Self { name, kind: Kind::Date { mean, deviation }, gaps };
-            return Ok(constant(deviation, gaps).map(kind));
+        let column = Self::of_form(table, place, table.form(place, None)?)?;
+        match column.kind {
+            Kind::Number { deviation, .. } if deviation > 0.0 => Ok(column),
+            // The indicator of missing values may still carry information.
+            Kind::Number { form, mean, .. } if column.gaps > 0 => {
+                Ok(Self { kind: Kind::Number { form, mean, deviation: 1.0 }, ..column })
+            }
+            _ => unused("all its values are the same"),
         }
-        Ok(levels(&texts, is_category).map(|levels| Self { name, kind: Kind::Category { levels }, gaps }))
+    }
+
+    /// Returns a column without an input.
+    fn unused(table: &Table, place: usize, described: &str, values: &str) -> Self {
+        let (name, described, values) =
+            (table.columns()[place].clone(), described.to_owned(), values.to_owned());
+        let gaps = (0..table.rows()).filter(|&row| table.text(row, place).is_none()).count();
+        Self { name, kind: Kind::Unused, described, values, gaps }
+    }
+
+    /// Reads a column of numbers or dates in this form.
+    fn of_form(table: &Table, place: usize, form: Form) -> Result<Self> {
+        let values = table.values(place, form)?;
+        let there: Vec<f64> = values.iter().flatten().copied().collect();
+        let (mean, deviation) = mean_and_deviation(&there);
+        let mut rows: Vec<usize> = (0..values.len()).filter(|&row| values[row].is_some()).collect();
+        rows.sort_by(|&a, &b| values[a].partial_cmp(&values[b]).unwrap_or(Ordering::Equal));
+        let end = |row: Option<&usize>| row.and_then(|&row| table.text(row, place)).unwrap_or_default();
+        let (low, high) = (end(rows.first()), end(rows.last()));
+        let (described, range) = (form.describe(high), format!("{low} to {high}"));
+        let column = Self::unused(table, place, &described, &range);
+        let gaps = values.len() - there.len();
+        Ok(Self { kind: Kind::Number { form, mean, deviation }, gaps, ..column })
     }
 
     /// Returns the names of the column's inputs.
     pub fn parts(&self) -> Vec<String> {
         let name = &self.name;
         let mut parts = match &self.kind {
-            Kind::Number { .. } | Kind::Date { .. } => vec![name.clone()],
+            Kind::Unused => return vec![],
+            Kind::Number { .. } => vec![name.clone()],
             Kind::Category { levels } => levels.iter().map(|level| format!("{name} = {level}")).collect(),
         };
-        if self.gaps {
+        if self.gaps > 0 {
             parts.push(format!("{name} is missing"));
         }
         parts
     }
 
-    /// Appends the encoding of a row to `x`; returns `false` for a text without an input of its own.
-    fn encode(&self, table: &Table, row: usize, place: usize, x: &mut Vec<f32>) -> Result<bool> {
-        let text = table.text(row, place);
-        let mut known = true;
-        let standard = |value: Option<f64>, mean: f64, deviation: f64| {
-            let z = value.map_or(0.0, |value| (value - mean) / deviation);
-            z.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS) as f32
+    /// Encodes the rows, and counts the texts without an input or a value.
+    fn encode(&self, table: &Table) -> Result<(Vec<f32>, usize)> {
+        let place = table.column(&self.name)?;
+        let values = match self.kind {
+            Kind::Number { form, .. } => table.values(place, table.form(place, Some(form))?)?,
+            _ => vec![None; table.rows()],
         };
-        match &self.kind {
-            Kind::Number { mean, deviation } => {
-                x.push(standard(table.number(row, place)?, *mean, *deviation));
-            }
-            Kind::Date { mean, deviation } => {
-                let date =
-                    |text| days(text).ok_or_else(|| table.cell_error(row, place, "is no date".to_owned()));
-                x.push(standard(text.map(date).transpose()?, *mean, *deviation));
-            }
-            Kind::Category { levels } => {
-                x.extend(levels.iter().map(|level| f32::from(text == Some(level))));
-                known = text.is_none_or(|text| levels.iter().any(|level| level == text));
+        let (mut x, mut lost) = (Vec::new(), 0);
+        for (row, value) in values.into_iter().enumerate() {
+            let text = table.text(row, place);
+            let is_known = match &self.kind {
+                Kind::Number { mean, deviation, .. } => {
+                    let z = value.map_or(0.0, |value| (value - mean) / deviation);
+                    x.push(z.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS) as f32);
+                    value.is_some()
+                }
+                Kind::Category { levels } => {
+                    x.extend(levels.iter().map(|level| f32::from(text == Some(level))));
+                    text.is_some_and(|text| levels.iter().any(|level| level == text))
+                }
+                Kind::Unused => false,
+            };
+            lost += usize::from(text.is_some() && !is_known);
+            if self.gaps > 0 {
+                let is_gap = text.is_none() || !is_known && matches!(self.kind, Kind::Number { .. });
+                x.push(f32::from(is_gap));
             }
         }
-        if self.gaps {
-            x.push(f32::from(text.is_none()));
-        }
-        Ok(known)
-    }
-}
-
-/// Returns the deviation to divide by, or the reason for leaving out a constant column.
-fn constant(deviation: f64, gaps: bool) -> std::result::Result<f64, String> {
-    match deviation > 0.0 {
-        true => Ok(deviation),
-        // The indicator of missing values may still carry information.
-        false if gaps => Ok(1.0),
-        false => Err("all its values are the same".to_owned()),
+        Ok((x, lost))
     }
 }
 
@@ -240,7 +261,7 @@ fn levels(texts: &[Option<&str>], is_category: bool) -> std::result::Result<Vec<
     }
     if !is_category && counts.len() > MAX_LEVELS && 2 * counts.len() > there {
         return Err(format!(
-            "{} different texts in {there} rows look like names; say that the column holds categories if it does",
+            "{} different texts in {there} rows look like names; --category uses the most frequent",
             counts.len()
         ));
     }

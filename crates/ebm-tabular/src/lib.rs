@@ -43,7 +43,7 @@ pub use evaluation::{DensityEvaluation, Evaluation, TargetEvaluation, evaluate, 
 pub use features::{Column, ColumnRoles, Encoded, Features, Kind};
 pub use prediction::{Prediction, TargetDensity};
 pub use regressor::{FitOptions, Fitted, TabularRegressor};
-pub use table::{MAX_BYTES, Table, days, number};
+pub use table::{Form, MAX_BYTES, ReadOptions, Style, Table};
 pub use target::{Support, Target, TargetSpec};
 pub use training::{Rows, Trained, train};
 

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Built, TabularConfig};
-use crate::features::{ColumnRoles, Features};
+use crate::features::{ColumnRoles, Encoded, Features};
 use crate::model::{Ensemble, Network, Shape};
 use crate::prediction::{Prediction, predict};
 use crate::target::{Target, TargetSpec};
@@ -66,11 +66,11 @@ pub struct Fitted {
 /// A fitted model.
 ///
 /// ```no_run
-/// use ebm_tabular::{FitOptions, Table, TabularConfig, TabularRegressor};
+/// use ebm_tabular::{FitOptions, ReadOptions, Table, TabularConfig, TabularRegressor};
 ///
-/// let table = Table::read("houses.csv".as_ref())?;
+/// let table = Table::read("houses.csv".as_ref(), &ReadOptions::default())?;
 /// let regressor = TabularRegressor::fit(&table, &FitOptions::new("price"), &TabularConfig::new()?, &mut |_| {})?;
-/// for prediction in regressor.predict(&Table::read("new.csv".as_ref())?)? {
+/// for prediction in regressor.predict(&Table::read("new.csv".as_ref(), &ReadOptions::default())?)? {
 ///     let price = &prediction.targets[0];
 ///     println!("{} {:?}", price.quantile(0.5)?, price.region(regressor.mass(0, 0.9)?)?);
 /// }
@@ -97,7 +97,7 @@ const FOLDS: usize = 5;
 
 impl TabularRegressor {
     /// Fits the method that `options` name to the rows of `table` that have all targets. Messages about left-out rows and
-    /// columns go to `say`.
+    /// about gaps go to `say`; [`Features::columns`] describes the columns.
     ///
     /// # Errors
     /// [`Error::Input`] for a table that cannot be learnt from, and the errors of training.
@@ -112,7 +112,11 @@ impl TabularRegressor {
             return Err(Error::input(table.name(), reason));
         }
         let given = table.rows();
-        let Complete { table, y, rows: places } = complete(table, &options.targets)?;
+        let mut specs = options.targets.clone();
+        for spec in &mut specs {
+            spec.form = Some(table.form(table.column(&spec.name)?, None)?);
+        }
+        let Complete { table, y, rows: places } = complete(table, &specs)?;
         if table.rows() < given {
             say(&format!("{} rows without a target are left out", given - table.rows()));
         }
@@ -123,20 +127,22 @@ impl TabularRegressor {
         let key = Key::new(options.seed);
         let [held_out, learnt] = parts(table.rows(), config.calibration, key, say);
         let known = table.select(&learnt);
-        let names: Vec<String> = options.targets.iter().map(|target| target.name.clone()).collect();
-        let features = Features::find(&known, &names, &options.roles, say)?;
+        let features = Features::find(&known, &specs, &options.roles)?;
         let scale = |(k, spec): (usize, &TargetSpec)| {
             let y: Vec<f64> = learnt.iter().map(|&row| y[row][k]).collect();
             Target::find(spec, &y, table.name())
         };
-        let targets = options.targets.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
+        let targets = specs.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
         for target in targets.iter().filter(|target| target.relative_resolution() > COARSE_RESOLUTION) {
             let (name, step) = (&target.name, target.resolution());
             say(&format!(
                 "{name:?} has values in steps of {step}; training spreads each value evenly over one step"
             ));
         }
-        let x = features.encode(&table)?.x;
+        let Encoded { x, unknown } = features.encode(&table)?;
+        for (column, count) in unknown {
+            say(&format!("{count} rows have a {column:?} that is rare or cannot be read: it counts as none"));
+        }
         let rows = Rows { x: &x, y: &y, targets: &targets };
         let member = |index: usize| {
             let method = &build(config, &options.method, &targets, key)?;
@@ -271,7 +277,7 @@ impl TabularRegressor {
         let text = ebm_data::files::read_settings(&path)
             .map_err(|error| fail(format!("{error}; give the folder of a run of `ebm fit`")))?;
         let fitted: Fitted = serde_json::from_str(&text)
-            .map_err(|error| fail(format!("not what `ebm fit` writes: {error}")))?;
+            .map_err(|error| fail(format!("not what this version's `ebm fit` writes: {error}; fit again")))?;
         let config = TabularConfig::read(&run.join(SETTINGS))?;
         if fitted.masses.len() != fitted.targets.len() || fitted.targets.is_empty() {
             return Err(fail("its targets and its calibration do not fit together".to_owned()));

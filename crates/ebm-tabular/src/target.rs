@@ -5,6 +5,7 @@ use rand::{Rng, RngCore};
 use serde::{Deserialize, Serialize};
 
 use crate::features::mean_and_deviation;
+use crate::table::Form;
 use crate::{Error, Result, Table};
 
 settings! {
@@ -73,12 +74,14 @@ pub struct TargetSpec {
     pub name: String,
     /// Possible values of the target.
     pub support: Support,
+    /// Form in the file of the fit; found there if none.
+    pub form: Option<Form>,
 }
 
 impl TargetSpec {
     /// Creates a target that can be any number.
     pub fn real(name: &str) -> Self {
-        Self { name: name.to_owned(), support: Support::Real }
+        Self { name: name.to_owned(), support: Support::Real, form: None }
     }
 }
 
@@ -91,6 +94,8 @@ pub struct Target {
     pub name: String,
     /// Possible values of the target.
     pub support: Support,
+    /// Form in the file of the fit.
+    pub form: Option<Form>,
     /// Mean of t(y).
     mean: f64,
     /// Standard deviation of t(y).
@@ -119,8 +124,8 @@ impl Target {
         }
         let z = || t.iter().map(|t| (t - mean) / deviation);
         let range = [z().fold(f64::INFINITY, f64::min), z().fold(f64::NEG_INFINITY, f64::max)];
-        let (name, support) = (spec.name.clone(), spec.support);
-        Ok(Self { name, support, mean, deviation, range, resolution: resolution(y) })
+        let TargetSpec { name, support, form } = spec.clone();
+        Ok(Self { name, support, form, mean, deviation, range, resolution: resolution(y) })
     }
 
     /// Reads the target's values in every row, none for a missing value.
@@ -129,25 +134,23 @@ impl Target {
     /// [`Error::Input`] for a missing column, and for a value that is no number or outside of the target's support.
     pub fn read(spec: &TargetSpec, table: &Table) -> Result<Vec<Option<f64>>> {
         let place = table.column(&spec.name)?;
-        let read = |row| {
-            let y = table.number(row, place)?;
-            match y {
-                Some(y) if !spec.support.contains(y) => {
-                    let reason = match spec.support {
-                        Support::Bounded { low, high } => format!("is not between {low} and {high}"),
-                        _ => "is not above 0".to_owned(),
-                    };
-                    Err(table.cell_error(row, place, reason))
-                }
-                y => Ok(y),
+        let form = table.form(place, spec.form)?;
+        let read = |(row, y)| match y {
+            Some(y) if !spec.support.contains(y) => {
+                let reason = match spec.support {
+                    Support::Bounded { low, high } => format!("is not between {low} and {high}"),
+                    _ => "is not above 0".to_owned(),
+                };
+                Err(table.cell_error(row, place, reason))
             }
+            y => Ok(y),
         };
-        (0..table.rows()).map(read).collect()
+        table.values(place, form)?.into_iter().enumerate().map(read).collect()
     }
 
     /// Returns the column and support of the target.
     pub fn spec(&self) -> TargetSpec {
-        TargetSpec { name: self.name.clone(), support: self.support }
+        TargetSpec { name: self.name.clone(), support: self.support, form: self.form }
     }
 
     /// Returns the step of the training values if all are multiples of one step, as numbers with few digits are, else 0.
@@ -225,7 +228,7 @@ mod tests {
     fn a_density_of_z_is_one_of_y() {
         let supports = [Support::Real, Support::Positive, Support::Bounded { low: -1.0, high: 3.0 }];
         for support in supports {
-            let spec = TargetSpec { name: "y".to_owned(), support };
+            let spec = TargetSpec { support, ..TargetSpec::real("y") };
             let target = Target::find(&spec, &[0.5, 1.0, 2.0, 2.5], "test").unwrap();
             let place = |k: u32| -8.0 + 16.0 * f64::from(k) / 40_000.0;
             let cell = |k: u32| {

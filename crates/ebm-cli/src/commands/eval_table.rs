@@ -9,21 +9,22 @@ use ebm_data::files::write_atomic;
 use ebm_eval::calibration::calibration_curve;
 use ebm_plot::{DensityCurves, LinePlot, PointPanel, PointPlot};
 use ebm_tabular::{
-    DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, TargetDensity, TargetEvaluation,
-    evaluate,
+    DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, Target, TargetDensity,
+    TargetEvaluation, evaluate,
 };
 use serde_json::json;
 
 use super::{create_dir, dataset_name};
 use crate::model_path::ModelPath;
 use crate::schema::document;
+use crate::table_file::TableFile;
 use crate::table_spec::TableSpec;
 
 /// Arguments of `ebm eval table`.
 #[derive(Args)]
 pub struct TableArgs {
-    /// A CSV file with the columns of the fit and its targets.
-    data: PathBuf,
+    #[command(flatten)]
+    file: TableFile,
     /// Folder of a fit, or hub:OWNER/NAME.
     #[arg(long)]
     run: ModelPath,
@@ -37,7 +38,7 @@ pub struct TableArgs {
 
 pub fn run(args: &TableArgs) -> Result<()> {
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let table = Table::read(&args.data)?;
+    let table = args.file.read_for(&regressor)?;
     let found = evaluate(&regressor, &table)?;
     if let Some(out) = &args.out {
         create_dir(out)?;
@@ -46,7 +47,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     if args.json {
         let fitted = regressor.fitted();
         let body = json!({
-            "dataset": dataset_name(&args.data), "method": fitted.method, "samples": found.samples,
+            "dataset": dataset_name(&args.file.data), "method": fitted.method, "samples": found.samples,
             "log_likelihood": found.log_likelihood, "log_likelihood_error": found.log_likelihood_error,
             "targets": found.targets, "calibrated": regressor.is_calibrated(),
         });
@@ -102,7 +103,7 @@ pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, o
             writeln!(text, "![p(y|x) of line {}, of {name} region]({stem}_{name}.png)\n", table.line(row))?;
         }
         draw_calibration(density, &place("calibration"))?;
-        draw_residuals(&predictions, table, k, target, &widths, &place("residuals"))?;
+        draw_residuals(&predictions, table, &regressor.fitted().targets[k], k, &widths, &place("residuals"))?;
         writeln!(text, "![Calibration]({stem}_calibration.png)\n\n![Residuals]({stem}_residuals.png)\n")?;
     }
     Ok(write_atomic(&out.join("report.md"), text.as_bytes())?)
@@ -132,15 +133,15 @@ const MAX_RESIDUALS: usize = 200;
 fn draw_residuals(
     predictions: &[Prediction],
     table: &Table,
+    target: &Target,
     k: usize,
-    target: &TargetEvaluation,
     widths: &[f64],
     place: &Path,
 ) -> Result<()> {
-    let column = table.column(&target.name)?;
+    let y = Target::read(&target.spec(), table)?;
     let mut points = vec![];
     for row in (0..predictions.len()).step_by(predictions.len().div_ceil(MAX_RESIDUALS).max(1)) {
-        let Some(y) = table.number(row, column)? else { continue };
+        let Some(y) = y[row] else { continue };
         let median = predictions[row].targets[k].quantile(0.5)?;
         points.push([median, y - median, 0.5 * widths[row]]);
     }

@@ -8,21 +8,22 @@ use clap::Args;
 use ebm_base::Key;
 use ebm_experiment::PairedDifference;
 use ebm_tabular::{
-    ColumnRoles, DensityEvaluation, Evaluation, FitOptions, Support, Table, TabularConfig, TabularRegressor,
-    TargetEvaluation, TargetSpec, evaluate, refined_rmse,
+    Column, ColumnRoles, DensityEvaluation, Evaluation, FitOptions, Support, Table, TabularConfig,
+    TabularRegressor, TargetEvaluation, TargetSpec, evaluate, refined_rmse,
 };
 use rand::seq::SliceRandom;
 
 use super::create_dir;
 use super::settings::SettingsArgs;
 use crate::commands::eval_table::{describe, report};
+use crate::table_file::TableFile;
 use crate::table_spec::TableSpec;
 
 /// Arguments of `ebm fit`.
 #[derive(Args)]
 pub struct FitArgs {
-    /// A CSV file whose first line has the columns' names. Separators and decimal commas are detected.
-    data: PathBuf,
+    #[command(flatten)]
+    file: TableFile,
     /// Column to predict. May be given up to three times, for one joint prediction.
     #[arg(long = "target", required = true, value_name = "COLUMN")]
     targets: Vec<String>,
@@ -86,7 +87,7 @@ impl FitArgs {
                 None if self.positive.contains(name) => Support::Positive,
                 None => Support::Real,
             };
-            TargetSpec { name: name.clone(), support }
+            TargetSpec { support, ..TargetSpec::real(name) }
         };
         let roles = ColumnRoles { categories: self.categories.clone(), ignored: self.ignored.clone() };
         let (targets, method) = (self.targets.iter().map(target).collect(), self.method.clone());
@@ -99,10 +100,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     ensure!(!args.run.exists(), "{place} is there already; give another --run, or remove it");
     let config: TabularConfig = args.settings.load("tabular", false)?.settings;
     let options = args.options()?;
-    let table = Table::read(&args.data)?;
-    let decimals = if table.decimal_comma() { ", with decimal commas" } else { "" };
-    let separator = table.delimiter();
-    eprintln!("{} rows, separated by {separator:?}{decimals}", table.rows());
+    let table = args.file.read()?;
     if args.compare {
         println!("{}", compare(&table, &options, &config)?);
     }
@@ -122,6 +120,14 @@ pub fn run(args: &FitArgs) -> Result<()> {
         eprintln!("{}", describe(&found)?);
         report(&regressor, &held_out, &found, &args.run)?;
     }
+    eprintln!("the columns, as they were understood in {} rows to learn from:", fitted.rows);
+    let columns = TableSpec::new()
+        .text("column", |column: &&Column| format!("{:.40}", column.name))
+        .text("read as", |column| column.described.clone())
+        .text("values", |column| format!("{:.120}", column.values))
+        .text("gaps", |column| column.gaps)
+        .render(fitted.features.columns())?;
+    eprintln!("{columns}");
     println!("{place}");
     Ok(())
 }

@@ -6,15 +6,16 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use ebm_base::Key;
 use ebm_data::files::write_atomic;
-use ebm_tabular::{Prediction, Table, TabularRegressor, TargetDensity};
+use ebm_tabular::{Prediction, TabularRegressor, TargetDensity};
 
 use crate::model_path::ModelPath;
+use crate::table_file::TableFile;
 
 /// Arguments of `ebm predict table`.
 #[derive(Args)]
 pub struct TableArgs {
-    /// A CSV file with the columns of the fit.
-    data: PathBuf,
+    #[command(flatten)]
+    file: TableFile,
     /// Folder of a fit, or hub:OWNER/NAME.
     #[arg(long)]
     run: ModelPath,
@@ -44,11 +45,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     let bad = args.quantiles.iter().find(|probability| !(0.0..=1.0).contains(*probability));
     ensure!(bad.is_none(), "--quantiles {bad:?}: probabilities are from 0 to 1");
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let table = Table::read(&args.data)?;
-    let fitted = regressor.fitted();
-    for (column, count) in fitted.features.encode(&table)?.unknown {
-        eprintln!("{count} rows have a {column:?} that the fit has not seen: it counts as no category");
-    }
+    let table = args.file.read_for(&regressor)?;
     let predictions = regressor.predict(&table)?;
     let mut writer = csv::Writer::from_writer(vec![]);
     writer.write_record(header(args, &regressor, &predictions))?;

@@ -1,13 +1,19 @@
 //! Tables of texts, read from CSV files.
 
+mod date;
+mod decode;
+mod form;
 mod number;
 
-pub use number::{days, number};
+pub use form::{Form, Style};
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use csv::{ByteRecord, ReaderBuilder, StringRecord};
+use form::Evidence;
+use rayon::prelude::*;
 
 use crate::{Error, Result};
 
@@ -16,11 +22,10 @@ use crate::{Error, Result};
 /// ```
 /// use ebm_tabular::Table;
 ///
-/// let table = Table::parse("prices", "size;price\n70,5;210\n;180\n")?;
+/// let table = Table::parse("prices", "size;price\n70,5;1.210,00\n;180\n")?;
 /// assert_eq!(table.columns(), ["size", "price"]);
-/// assert_eq!((table.rows(), table.decimal_comma()), (2, true));
-/// assert_eq!(table.number(0, 0)?, Some(70.5));
-/// assert_eq!(table.number(1, 0)?, None);
+/// assert_eq!(table.values(0, table.form(0, None)?)?, [Some(70.5), None]);
+/// assert_eq!(table.values(1, table.form(1, None)?)?, [Some(1210.0), Some(180.0)]);
 /// # Ok::<(), ebm_tabular::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -29,31 +34,67 @@ pub struct Table {
     columns: Vec<String>,
     rows: Vec<StringRecord>,
     delimiter: char,
-    decimal_comma: bool,
+    encoding: &'static str,
+    /// Whether the first column has no name, or counts the rows of the file from 0 or 1.
+    pub(crate) has_index: bool,
+    seen: Arc<Vec<Evidence>>,
+    options: ReadOptions,
 }
 
-/// Texts that mark a missing value, in lower case.
-const MISSING: [&str; 8] = ["", "na", "n/a", "nan", "null", "none", "?", "-"];
+/// Options of reading a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Sign of ASCII at the beginning of lines that are left out.
+    pub comment: Option<char>,
+    /// Styles of columns for which the file leaves several open.
+    pub preferred: Vec<Style>,
+    /// Whether a text in a column of numbers or dates is a gap, and no error.
+    pub lenient: bool,
+}
+
+/// Texts that mark a missing value, in lower case: those of databases, of statistics programs and of failed formulas.
+const MISSING: [&str; 22] = [
+    "", "na", "n/a", "n.a.", "nan", "-nan", "nat", "<na>", "null", "none", "\\n", "?", "-", "--", ".",
+    "#n/a", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!",
+];
 
 impl Table {
-    /// Reads a file of comma-, semicolon-, tab- or bar-separated values with a line of names, in UTF-8 with or without a
-    /// byte order mark. The separator and the decimal sign are detected from the file.
+    /// Reads a file of comma-, semicolon-, tab- or bar-separated values with a line of names. The file may be packed by
+    /// gzip. Its encoding, its separator and the form of each column are found from the file.
     ///
     /// # Errors
-    /// [`Error::Input`] for a file without rows, with rows of unequal length, or with a repeated name; an error for a file
-    /// that cannot be read or has more than [`MAX_BYTES`].
-    pub fn read(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
+    /// [`Error::Input`] for a file without rows, with rows of unequal length, with a repeated name or with a second line
+    /// of names; an error for a file that cannot be read or has more than [`MAX_BYTES`].
+    pub fn read(path: &Path, options: &ReadOptions) -> Result<Self> {
         let bytes = ebm_data::files::read_limited(path, MAX_BYTES)?;
-        parse(&name, &bytes)
+        Self::from_bytes(&path.display().to_string(), bytes, options)
     }
 
-    /// Parses a text as [`read`](Self::read) does; `name` names it in errors.
+    /// Parses the bytes of a file as [`read`](Self::read) does; `name` names it in errors.
+    ///
+    /// # Errors
+    /// The errors of [`read`](Self::read).
+    pub fn from_bytes(name: &str, bytes: Vec<u8>, options: &ReadOptions) -> Result<Self> {
+        let fail = |reason| Error::input(name, reason);
+        let (text, encoding) = decode::decode(bytes, MAX_BYTES).map_err(fail)?;
+        let table = Self { encoding, ..parse(name, &text, options)? };
+        // All texts of the first row are names if none is a value, and one stands in a column of values.
+        let texts = (0..table.columns.len()).filter_map(|column| Some((column, table.text(0, column)?)));
+        let is_name = |(_, text)| Style::ALL.iter().all(|style| style.read(text).is_none());
+        let is_odd = |(column, _)| table.share(column, 1) >= NUMERIC_SHARE;
+        if options.lenient || !texts.clone().all(is_name) || !texts.clone().any(is_odd) {
+            return Ok(table);
+        }
+        let (line, names) = (table.line(0), texts.map(|(_, text)| text).collect::<Vec<_>>().join(", "));
+        Err(fail(format!("line {line} looks like a second line of names: {names}; remove it")))
+    }
+
+    /// Parses a text as [`read`](Self::read) does, without options.
     ///
     /// # Errors
     /// The errors of [`read`](Self::read).
     pub fn parse(name: &str, text: &str) -> Result<Self> {
-        parse(name, text.as_bytes())
+        Self::from_bytes(name, text.as_bytes().to_vec(), &ReadOptions::default())
     }
 
     /// Returns the table's name in errors: for a file, its path.
@@ -61,7 +102,7 @@ impl Table {
         &self.name
     }
 
-    /// Returns the names of the columns.
+    /// Returns the names of the columns. A column without a name is called by its place, such as `column 4`.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
@@ -76,9 +117,9 @@ impl Table {
         self.delimiter
     }
 
-    /// Returns whether decimals are written with a comma.
-    pub fn decimal_comma(&self) -> bool {
-        self.decimal_comma
+    /// Returns the name of the file's encoding.
+    pub fn encoding(&self) -> &'static str {
+        self.encoding
     }
 
     /// Returns the position of the column `name`.
@@ -96,17 +137,8 @@ impl Table {
     /// Returns the text of a cell without the space around it; none for a missing value.
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
         let text = self.rows[row].get(column).unwrap_or_default().trim();
-        (!is_missing(text)).then_some(text)
-    }
-
-    /// Returns a cell as a number; none for a missing value.
-    ///
-    /// # Errors
-    /// [`Error::Input`] for any other text.
-    pub fn number(&self, row: usize, column: usize) -> Result<Option<f64>> {
-        let Some(text) = self.text(row, column) else { return Ok(None) };
-        let found = number(text, self.decimal_comma);
-        found.map(Some).ok_or_else(|| self.cell_error(row, column, "is no number".to_owned()))
+        let is_missing = text.len() <= 7 && MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing));
+        (!is_missing).then_some(text)
     }
 
     /// Creates an error that names a cell.
@@ -123,45 +155,52 @@ impl Table {
     /// Returns a table of the rows at these positions, in their order.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
-        let (name, columns) = (self.name.clone(), self.columns.clone());
-        Self { name, columns, rows: rows.iter().map(|&row| self.rows[row].clone()).collect(), ..*self }
+        let rows = rows.iter().map(|&row| self.rows[row].clone()).collect();
+        let (name, columns, seen) = (self.name.clone(), self.columns.clone(), self.seen.clone());
+        Self { name, columns, rows, seen, options: self.options.clone(), ..*self }
     }
 }
 
-/// Returns whether a text without space around it marks a missing value.
-fn is_missing(text: &str) -> bool {
-    text.len() <= 4 && MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing))
-}
-
-/// Largest size of a file in bytes. Reading takes about three times as much memory.
+/// Largest size of a file in bytes, unpacked. Reading takes about three times as much memory.
 pub const MAX_BYTES: u64 = 2 << 30;
 /// Possible separators of values.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// Number of rows from which the decimal sign is detected.
-const SAMPLED_ROWS: usize = 1000;
 
-/// Parses the table in `bytes`.
-fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
-    let fail = |reason: String| Error::input(name, reason);
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-        return Err(fail("it is in UTF-16; save it as UTF-8".to_owned()));
-    }
-    let delimiter = delimiter(bytes);
-    let mut reader = ReaderBuilder::new().delimiter(delimiter).from_reader(bytes);
-    let problem = |error: csv::Error| fail(row_problem(&error, delimiter, bytes));
+/// Share of a column's cells from which numbers or dates make it one of numbers or dates, and other texts errors.
+pub const NUMERIC_SHARE: f64 = 0.9;
+
+/// Parses the table in `text`.
+fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
+    let is_comment = text.starts_with('#') && options.comment.is_none();
+    let remedy =
+        if is_comment { "; give --comment '#' if lines that begin with '#' are comments" } else { "" };
+    let fail = |reason: String| Error::input(name, reason + remedy);
+    // Excel reads the separator from a first line such as "sep=;".
+    let sign =
+        DELIMITERS.into_iter().find(|sign| text.as_bytes().starts_with(&[b's', b'e', b'p', b'=', *sign]));
+    let body = if sign.is_some() { text.trim_start_matches(|sign| sign != '\n') } else { text };
+    let mut builder = ReaderBuilder::new();
+    builder.comment(options.comment.and_then(|sign| u8::try_from(sign).ok()));
+    let delimiter = sign.unwrap_or_else(|| delimiter(&mut builder, body.as_bytes()));
+    let mut reader =
+        builder.has_headers(true).flexible(false).delimiter(delimiter).from_reader(body.as_bytes());
+    let line = |place: &csv::Position| {
+        // csv begins a row before the blank lines and comments above it.
+        let is_skipped =
+            |line: &&str| line.is_empty() || options.comment.is_some_and(|sign| line.starts_with(sign));
+        let rest = body.get(place.byte() as usize..).unwrap_or_default();
+        place.line() + rest.lines().take_while(is_skipped).count() as u64
+    };
+    let problem = |error: csv::Error| fail(row_problem(&error, delimiter, line));
     let headers = reader.headers().map_err(problem)?.clone();
-    let columns: Vec<String> = headers.iter().map(|header| header.trim().to_owned()).collect();
-    let mut seen = BTreeSet::new();
-    for (place, column) in columns.iter().enumerate() {
-        if !seen.insert(column) {
-            let reason = if column.is_empty() {
-                format!("column {} has no name, and neither has another; give them names", place + 1)
-            } else {
-                format!("two columns are called {column:?}; give one of them another name")
-            };
-            return Err(fail(reason));
-        }
+    let name_of = |(place, header): (usize, &str)| match header.trim() {
+        "" => format!("column {}", place + 1),
+        name => name.to_owned(),
+    };
+    let columns: Vec<String> = headers.iter().enumerate().map(name_of).collect();
+    let mut known = BTreeSet::new();
+    if let Some(column) = columns.iter().find(|column| !known.insert(*column)) {
+        return Err(fail(format!("two columns are called {column:?}; give one of them another name")));
     }
     if columns.len() < 2 {
         let reason = "it has a single column, but a target and a column to predict it from are needed; \
@@ -175,17 +214,24 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Table> {
     }
     for row in &mut rows {
         let place = row.position().cloned();
-        row.set_position(place.map(|mut place| place.set_line(line(&place, bytes)).clone()));
+        row.set_position(place.map(|mut place| place.set_line(line(&place)).clone()));
     }
-    let decimal_comma = delimiter != b',' && has_decimal_commas(&rows);
-    Ok(Table { name: name.to_owned(), columns, rows, delimiter: char::from(delimiter), decimal_comma })
+    let counts = |first| rows.iter().enumerate().all(|(k, row)| row[0].trim().parse() == Ok(k + first));
+    let has_index = headers[0].trim().is_empty() || counts(0) || counts(1);
+    let (name, delimiter, options) = (name.to_owned(), char::from(delimiter), options.clone());
+    let seen = Arc::default();
+    let mut table = Table { name, columns, rows, delimiter, encoding: "", has_index, seen, options };
+    let of = &table;
+    let texts = |column| (0..of.rows()).filter_map(move |row| of.text(row, column));
+    let seen = (0..of.columns.len()).into_par_iter().map(|column| Evidence::of(texts(column)));
+    table.seen = Arc::new(seen.collect());
+    Ok(table)
 }
 
 /// Returns the one of [`DELIMITERS`] that divides the first line into most parts.
-fn delimiter(bytes: &[u8]) -> u8 {
+fn delimiter(builder: &mut ReaderBuilder, bytes: &[u8]) -> u8 {
     let parts = |delimiter: &u8| {
-        let mut reader =
-            ReaderBuilder::new().has_headers(false).flexible(true).delimiter(*delimiter).from_reader(bytes);
+        let mut reader = builder.has_headers(false).flexible(true).delimiter(*delimiter).from_reader(bytes);
         let mut record = ByteRecord::new();
         reader.read_byte_record(&mut record).map_or(0, |_| record.len())
     };
@@ -193,23 +239,9 @@ fn delimiter(bytes: &[u8]) -> u8 {
     DELIMITERS.into_iter().rev().max_by_key(parts).unwrap_or(b',')
 }
 
-/// Returns whether more cells are numbers with a comma than with a point.
-fn has_decimal_commas(rows: &[StringRecord]) -> bool {
-    let cells = || rows.iter().take(SAMPLED_ROWS).flat_map(StringRecord::iter);
-    let count = |sign: char, comma: bool| {
-        cells().filter(|cell| cell.contains(sign) && number(cell, comma).is_some()).count()
-    };
-    count(',', true) > count('.', false)
-}
-
-/// Returns the line of a row at `place`. Of a line end of two bytes, csv leaves the second to the next row.
-fn line(place: &csv::Position, bytes: &[u8]) -> u64 {
-    place.line() + u64::from(bytes.get(place.byte() as usize) == Some(&b'\n'))
-}
-
 /// Returns the message for a malformed row.
-fn row_problem(error: &csv::Error, delimiter: u8, bytes: &[u8]) -> String {
-    let place = error.position().map_or_else(String::new, |place| format!("line {}: ", line(place, bytes)));
+fn row_problem(error: &csv::Error, delimiter: u8, line: impl Fn(&csv::Position) -> u64) -> String {
+    let place = error.position().map_or_else(String::new, |place| format!("line {}: ", line(place)));
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             let sign = char::from(delimiter);
@@ -218,7 +250,6 @@ fn row_problem(error: &csv::Error, delimiter: u8, bytes: &[u8]) -> String {
                  put quotes about a value that holds that sign"
             )
         }
-        csv::ErrorKind::Utf8 { .. } => format!("{place}it is not in UTF-8; save it as UTF-8"),
         _ => format!("{place}{error}"),
     }
 }

@@ -1,62 +1,78 @@
 //! Conversion of texts to numbers.
 
-/// Parses a finite number, with a decimal comma if `decimal_comma` is set.
-pub fn number(text: &str, decimal_comma: bool) -> Option<f64> {
-    let text = text.trim();
+/// Signs of currencies, and the per cent sign.
+const UNITS: &str = "$€£¥%";
+
+/// A number as it is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number {
+    /// Value, in per cent if the unit is `%`.
+    pub value: f64,
+    /// Sign of a currency or of per cent.
+    pub unit: Option<char>,
+    /// Sign between thousands.
+    pub group: Option<char>,
+}
+
+/// Parses a finite number with this decimal sign. Thousands may be grouped by spaces, apostrophes, underscores and the
+/// other of point and comma, also as in India. A minus may stand behind the number, or be parentheses about it.
+pub fn number(text: &str, decimal: char) -> Option<Number> {
     // Rust would parse words such as "inf" and "nan" as numbers.
-    if !text.bytes().next_back()?.is_ascii_digit() && !text.ends_with('.') {
-        return None;
+    let is_plain = text.ends_with(|sign: char| sign.is_ascii_digit() || sign == '.');
+    if let Some(value) = text.parse().ok().filter(|_| is_plain && (decimal == '.' || !text.contains('.'))) {
+        return f64::is_finite(value).then_some(Number { value, unit: None, group: None });
     }
-    let value = if decimal_comma { text.replace(',', ".").parse() } else { text.parse() };
-    value.ok().filter(|value: &f64| value.is_finite())
-}
-
-/// Parses a date as the number of days since 1970-01-01. Dates look like `2024-03-01`, `2024/03/01` or `01.03.2024`,
-/// optionally followed by a time of day such as `T13:45`, ` 13:45` or ` 13:45:10`.
-pub fn days(text: &str) -> Option<f64> {
-    let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, ""));
-    let whole = |words: [&str; 3]| {
-        let mut numbers = [0i64; 3];
-        for (number, word) in numbers.iter_mut().zip(words) {
-            let plain = !word.is_empty() && word.len() <= 4 && word.bytes().all(|byte| byte.is_ascii_digit());
-            *number = word.parse().ok().filter(|_| plain)?;
+    let text: String = text.chars().map(simple).collect();
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let (text, mut sign) = (inner.unwrap_or(&text), inner.map(|_| -1.0));
+    let is_mark = |sign| sign == ' ' || sign == '-' || sign == '+' || UNITS.contains(sign);
+    let rest = text.trim_start_matches(is_mark);
+    let digits = rest.trim_end_matches(is_mark);
+    let (before, after) = (&text[..text.len() - rest.len()], &rest[digits.len()..]);
+    let mut unit = None;
+    for (place, mark) in before.chars().chain(after.chars()).filter(|mark| *mark != ' ').enumerate() {
+        match mark {
+            '-' if sign.is_none() => sign = Some(-1.0),
+            // "65+" is no number.
+            '+' if sign.is_none() && place == 0 && !before.is_empty() => sign = Some(1.0),
+            mark if UNITS.contains(mark) && unit.is_none() => unit = Some(mark),
+            _ => return None,
         }
-        Some(numbers)
-    };
-    let parts = |separator| <[&str; 3]>::try_from(date.split(separator).collect::<Vec<_>>()).ok();
-    let [year, month, day] = match (parts('-').or_else(|| parts('/')), parts('.')) {
-        (Some(words), _) if words[0].len() == 4 => whole(words)?,
-        (_, Some([day, month, year])) if year.len() == 4 => whole([year, month, day])?,
-        _ => return None,
-    };
-    let known = (1..=12).contains(&month) && (1..=31).contains(&day);
-    Some(days_from_civil(year, month, day) as f64 + of_day(time)?).filter(|_| known)
-}
-
-/// Parses a time of day, `13:45` or `13:45:10` with optional fractions of a second and `Z`, as a fraction of a day.
-fn of_day(time: &str) -> Option<f64> {
-    let time = time.trim().trim_end_matches('Z');
-    if time.is_empty() {
-        return Some(0.0);
     }
-    let mut seconds = 0.0;
-    let words: Vec<&str> = time.split(':').collect();
-    if !(2..=3).contains(&words.len()) {
+    let (mantissa, exponent) = digits.split_once(['e', 'E']).unwrap_or((digits, "0"));
+    let (whole, fraction) = mantissa.split_once(decimal).unwrap_or((mantissa, ""));
+    let group = whole.chars().find(|sign| !sign.is_ascii_digit());
+    let is_whole = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_whole(fraction) || group.is_some_and(|sign| sign == decimal || !is_grouped(whole, sign)) {
         return None;
     }
-    for (word, (size, most)) in words.into_iter().zip([(3600.0, 24.0), (60.0, 60.0), (1.0, 61.0)]) {
-        let number: f64 = word.parse().ok()?;
-        seconds += size * (0.0..most).contains(&number).then_some(number)?;
-    }
-    Some(seconds / 86_400.0)
+    let whole: String = whole.chars().filter(char::is_ascii_digit).collect();
+    let size: f64 =
+        format!("{whole}.{fraction}e{exponent}").parse().ok().filter(|size: &f64| size.is_finite())?;
+    Some(Number { value: sign.unwrap_or(1.0) * size, unit, group })
 }
 
-/// Returns the days of the Gregorian calendar since 1970-01-01, counted in years that begin with March.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // 719 468 days lie between 0000-03-01 and 1970-01-01.
-    365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
+/// Returns the ASCII sign of the same meaning.
+fn simple(sign: char) -> char {
+    match sign {
+        '−' => '-',
+        '’' => '\'',
+        '\u{a0}' | '\u{2009}' | '\u{202f}' => ' ',
+        '０'..='９' => char::from(b'0' + (sign as u32 - '０' as u32) as u8),
+        '．' => '.',
+        other => other,
+    }
+}
+
+/// Returns whether `sign` groups the digits of `whole` by threes, or as in India by twos before the last three.
+fn is_grouped(whole: &str, sign: char) -> bool {
+    let groups: Vec<usize> = whole.split(sign).map(str::len).collect();
+    let [first, inner @ .., 3] = &groups[..] else { return false };
+    let size = inner.first().unwrap_or(&3);
+    let is_known = [' ', '\'', '_', '.', ','].contains(&sign) && matches!(size, 2 | 3);
+    let fits = (1..=*size).contains(first) && inner.iter().all(|group| group == size);
+    let is_plain = whole.chars().all(|other| other == sign || other.is_ascii_digit());
+    is_known && fits && is_plain && !whole.starts_with('0')
 }
 
 #[cfg(test)]
@@ -65,27 +81,79 @@ mod tests {
 
     #[test]
     fn numbers_are_numbers_and_words_are_not() {
-        for (text, value) in [("1.5", 1.5), ("-2e3", -2000.0), ("7.", 7.0), (".5", 0.5), ("+3", 3.0)] {
-            assert_eq!(number(text, false), Some(value), "{text}");
+        let read = |text, decimal| number(text, decimal).map(|number| number.value);
+        let points = [
+            ("1.5", 1.5),
+            ("-2e3", -2000.0),
+            ("7.", 7.0),
+            (".5", 0.5),
+            ("+3", 3.0),
+            ("1,234", 1234.0),
+            ("12,34,567.5", 1_234_567.5),
+            ("1'234.5", 1234.5),
+            ("1_234", 1234.0),
+            ("$1,200.50", 1200.5),
+            ("-$5", -5.0),
+            ("$-5", -5.0),
+            ("5 €", 5.0),
+            ("(1,234)", -1234.0),
+            ("($5)", -5.0),
+            ("5-", -5.0),
+            ("12.5%", 12.5),
+            ("−5", -5.0),
+            ("１２．５", 12.5),
+            ("1.2E+3 %", 1200.0),
+            ("£1.5e3", 1500.0),
+            ("1\u{202f}234", 1234.0),
+        ];
+        for (text, value) in points {
+            assert_eq!(read(text, '.'), Some(value), "{text}");
         }
-        assert_eq!(number("1,5", true), Some(1.5));
-        for text in ["1,5", "inf", "nan", "1e999", "", "1 2", "0x10", "12b"] {
-            assert_eq!(number(text, false), None, "{text}");
+        let commas = [
+            ("1,5", 1.5),
+            ("20.589,28", 20_589.28),
+            ("1 234,5", 1234.5),
+            ("1.234", 1234.0),
+            ("-3,5 %", -3.5),
+        ];
+        for (text, value) in commas {
+            assert_eq!(read(text, ','), Some(value), "{text}");
         }
-    }
-
-    /// Against `datetime.date.toordinal` of Python, less that of 1970-01-01.
-    #[test]
-    fn dates_are_days() {
-        let dates =
-            [("1970-01-01", 0.0), ("2000-02-29", 11_016.0), ("2024/03/01", 19_783.0), ("31.12.1969", -1.0)];
-        for (text, value) in dates {
-            assert_eq!(days(text), Some(value), "{text}");
+        let words = [
+            "1,5",
+            "inf",
+            "nan",
+            "1e999",
+            "",
+            "1 2",
+            "0x10",
+            "12b",
+            "65+",
+            ".",
+            "-",
+            "$",
+            "1,2345",
+            "0,123",
+            "--5",
+            "(-5)",
+            "$5€",
+            "1/2",
+            "e5",
+            "1e",
+            "1,234'567",
+            "1__000",
+            "1,23,45",
+            "()",
+            "1.5.2",
+            "+-5",
+        ];
+        for text in words {
+            assert_eq!(read(text, '.'), None, "{text}");
         }
-        assert_eq!(days("1970-01-02T12:00"), Some(1.5));
-        assert_eq!(days("1970-01-02 06:00:00Z"), Some(1.25));
-        for text in ["2024-13-01", "2024-3", "01-02-2024", "1970-01-01 25:00", "12.5", "a.b.2020"] {
-            assert_eq!(days(text), None, "{text}");
-        }
+        assert_eq!((read("1.5", ','), read("1.23,4", ',')), (None, None));
+        assert_eq!(
+            number("€1.234,5", ','),
+            Some(Number { value: 1234.5, unit: Some('€'), group: Some('.') })
+        );
     }
 }

@@ -104,7 +104,14 @@ fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
     assert_eq!(log_probs(&first), log_probs(&again));
     assert_eq!(log_probs(&first), log_probs(&fit()));
     assert!(again.is_calibrated() && again.fitted() == first.fitted());
-    std::fs::remove_file(folder.path().join("regressor.json")).unwrap();
+    // Fits of versions without the forms of columns are refused in words.
+    let path = folder.path().join("regressor.json");
+    let mut old: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    old["features"]["columns"][0]["kind"]["number"].as_object_mut().unwrap().remove("form").unwrap();
+    std::fs::write(&path, old.to_string()).unwrap();
+    let said = TabularRegressor::open(folder.path()).err().unwrap().to_string();
+    assert!(said.contains("regressor.json") && said.contains("fit again"), "{said}");
+    std::fs::remove_file(&path).unwrap();
     let missing = TabularRegressor::open(folder.path()).err().unwrap().to_string();
     assert!(missing.contains("regressor.json") && missing.contains("ebm fit"), "{missing}");
 }

@@ -3,6 +3,8 @@
 
 mod fits;
 mod head;
+mod kinds;
+mod more_kinds;
 mod tables;
 
 use ebm_tabular::{Table, TabularConfig};

@@ -1,6 +1,6 @@
 //! Files as they are found, and columns as they are understood.
 
-use ebm_tabular::{ColumnRoles, Error, Features, FitOptions, Kind, Table, TabularRegressor, TargetSpec};
+use ebm_tabular::{ColumnRoles, Error, Features, FitOptions, Table, TabularRegressor, TargetSpec};
 
 use crate::small;
 
@@ -8,16 +8,17 @@ fn said(result: Result<impl Sized, Error>) -> String {
     result.err().map(|error| error.to_string()).unwrap()
 }
 
+fn numbers(table: &Table, column: usize) -> Result<Vec<Option<f64>>, Error> {
+    table.values(column, table.form(column, None)?)
+}
+
 #[test]
 fn separators_commas_quotes_and_marks_are_found() {
     let table = Table::parse("t", "\u{feff}name;size\n\"a;b\";1,5\nc;-2\n").unwrap();
     assert_eq!((table.columns(), table.delimiter()), (&["name".to_owned(), "size".to_owned()][..], ';'));
-    assert!(table.decimal_comma());
     assert_eq!(table.text(0, 0), Some("a;b"));
-    assert_eq!(table.number(0, 1).unwrap(), Some(1.5));
-    // In a table with decimal points, a comma is no decimal sign.
-    assert!(!Table::parse("t", "name\tsize\na,b\t1.5\n").unwrap().decimal_comma());
-    assert_eq!(Table::parse("t", "a,b\n1,2\n").unwrap().number(0, 1).unwrap(), Some(2.0));
+    assert_eq!(numbers(&table, 1).unwrap(), [Some(1.5), Some(-2.0)]);
+    assert_eq!(numbers(&Table::parse("t", "a,b\n1,2\n").unwrap(), 1).unwrap(), [Some(2.0)]);
 }
 
 #[test]
@@ -28,10 +29,7 @@ fn what_is_no_table_says_where_and_why() {
     assert!(said(Table::parse("t", "a\n1\n")).contains("single column"));
     let unequal = said(Table::parse("t", "a,b\n1,2\n1,2,3\n"));
     assert!(unequal.contains("line 3") && unequal.contains("3 values where the names are 2"), "{unequal}");
-    let bytes = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(bytes.path(), b"a,b\n1,\xff\n").unwrap();
-    assert!(said(Table::read(bytes.path())).contains("UTF-8"));
-    let cell = said(Table::parse("t", "a,b\n1,x\n").unwrap().number(0, 1));
+    let cell = said(numbers(&Table::parse("t", "a,b\n1,x\n").unwrap(), 1));
     assert!(cell.contains("line 2, column b") && cell.contains("\"x\""), "{cell}");
     // With line ends of two bytes too.
     let table = Table::parse("t", "a,b\r\n1,2\r\n3,x\r\n").unwrap();
@@ -40,30 +38,21 @@ fn what_is_no_table_says_where_and_why() {
     assert!(said(Table::parse("t", "size,price\n1,2\n").unwrap().column("prize")).contains("price"));
 }
 
-fn find(text: &str, roles: &ColumnRoles) -> (Result<Features, Error>, Vec<String>) {
-    let table = Table::parse("t", text).unwrap();
-    let mut told = Vec::new();
-    let found = Features::find(&table, &["y".to_owned()], roles, &mut |text| told.push(text.to_owned()));
-    (found, told)
+fn find(text: &str, roles: &ColumnRoles) -> Result<Features, Error> {
+    Features::find(&Table::parse("t", text).unwrap(), &[TargetSpec::real("y")], roles)
 }
 
 #[test]
 fn columns_are_typed_by_what_they_hold() {
     let text = "y,number,gap,day,kind,same,code\n1,1,,2024-01-01,a,7,1\n2,3,5,2024-01-03,b,7,2\n3,5,NA,2024-01-05,a,7,1\n";
-    let roles = ColumnRoles { categories: vec!["code".to_owned()], ignored: vec![] };
-    let (features, told) = find(text, &roles);
-    let features = features.unwrap();
-    let kinds: Vec<&str> = features
-        .columns()
-        .iter()
-        .map(|column| match column.kind {
-            Kind::Number { .. } => "number",
-            Kind::Date { .. } => "date",
-            Kind::Category { .. } => "category",
-        })
-        .collect();
-    assert_eq!(kinds, ["number", "number", "date", "category", "category"]);
-    assert!(told.len() == 1 && told[0].contains("\"same\""), "{told:?}");
+    let roles = ColumnRoles { categories: vec!["code".to_owned()], ..ColumnRoles::default() };
+    let features = find(text, &roles).unwrap();
+    let kinds: Vec<&str> = features.columns().iter().map(|column| &*column.described).collect();
+    assert_eq!(
+        kinds,
+        ["target: number", "number", "number", "date (ymd)", "category", "left out", "category"]
+    );
+    assert_eq!(features.columns()[5].values, "all its values are the same");
     let root = 1.5f32.sqrt();
     let encoded = features.encode(&Table::parse("t", text).unwrap()).unwrap();
     let x = encoded.x.to_vec2::<f32>().unwrap();
@@ -87,12 +76,10 @@ fn a_text_among_numbers_is_named() {
     let rows: String = (0..30)
         .map(|k| format!("{k},{}\n", if k == 20 { "twelve".to_owned() } else { k.to_string() }))
         .collect();
-    let (found, _) = find(&format!("y,size\n{rows}"), &ColumnRoles::default());
-    let said = said(found);
+    let said = said(find(&format!("y,size\n{rows}"), &ColumnRoles::default()));
     assert!(said.contains("line 22, column size") && said.contains("twelve"), "{said}");
-    let (found, _) =
-        find("y,a\n1,2\n2,3\n", &ColumnRoles { ignored: vec!["a".to_owned()], ..ColumnRoles::default() });
-    assert!(self::said(found).contains("no column is left"));
+    let ignored = ColumnRoles { ignored: vec!["a".to_owned()], ..ColumnRoles::default() };
+    assert!(self::said(find("y,a\n1,2\n2,3\n", &ignored)).contains("no column is left"));
 }
 
 #[test]
@@ -107,6 +94,6 @@ fn too_little_and_too_equal_is_refused() {
     let text: String = (0..30).map(|k| format!("{k},{}\n", if k == 3 { "high" } else { "1" })).collect();
     assert!(said(fit(&format!("x,y\n{text}"))).contains("line 5, column y"));
     let table = Table::parse("t", "x,y\n1,0\n2,3\n").unwrap();
-    let spec = TargetSpec { name: "y".to_owned(), support: ebm_tabular::Support::Positive };
+    let spec = TargetSpec { support: ebm_tabular::Support::Positive, ..TargetSpec::real("y") };
     assert!(said(ebm_tabular::Target::read(&spec, &table)).contains("not above 0"));
 }

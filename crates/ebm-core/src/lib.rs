@@ -14,7 +14,7 @@
 //! | Supplement, visual tracking: ATOM's ascent | [`refine`] with [`StepRule::Plain`] |
 //! | Section 4.1: the box parametrisation, and the rivals IoU-Net and IoU-Net* | [`BoxSpace`], [`EdgeSpace`], [`QualityRegression`] |
 //! | Eq. 1, normalised, for a scalar y | [`EnergyModel::bind`], then [`Conditional::grid`]: a [`GridDensity`] on a [`Grid`] with log Z, moments, quantiles, regions, samples |
-//! | Eq. 1, normalised, for a y of any dimension | [`AdaptiveSampler::densities`]: an [`ImportanceDensity`]; of an [`Anchored`] model if f was trained only near the data; [`Conditional::marginals`] for up to three |
+//! | Eq. 1, normalised, for a y of any dimension | [`AdaptiveSampler::densities`]: an [`ImportanceDensity`]. Give it an [`Anchored`] model if f was trained only near the data. For up to three coordinates of y also [`Conditional::marginals`] |
 //! | Samples of `p(y \| x)` in any dimension | [`langevin`] |
 //! | Table 2: Direct, Gaussian, Laplace, mixture of 2, 4, 8 Gaussians, cVAE | [`parametric::Direct`], [`parametric::Gaussian`], [`parametric::Laplace`], [`parametric::MixtureOfGaussians`], [`parametric::ConditionalVae`] |
 //! | Table 4: Niu et al., Cao et al. | [`parametric::Ordinal`] |

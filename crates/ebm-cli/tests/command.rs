@@ -178,6 +178,8 @@ fn every_study_of_detection_runs_and_prints_one_object() {
         }
         assert!(row["frames_per_second"].as_f64().unwrap() > 0.0, "{row}");
         assert_eq!(row["boxes_per_second"].is_f64(), row["step_factor"].is_f64(), "{row}");
+        let has_density = !["direct", "iou_net", "iou_net_star"].contains(&row["method"].as_str().unwrap());
+        assert_eq!(row["log_prob"].is_f64(), has_density, "{row}");
     }
 
     // What ran, and where.

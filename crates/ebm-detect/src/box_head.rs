@@ -142,6 +142,13 @@ pub struct ScoredProposals {
     batch: usize,
 }
 
+impl ScoredProposals {
+    /// Returns the image of a pair and its proposal.
+    pub(crate) fn proposal(&self, pair: &Pair) -> (u32, BBox) {
+        (self.images[pair.row], self.boxes[pair.row])
+    }
+}
+
 /// Box head of Faster-RCNN, which predicts the class and a class-specific box of each proposal.
 pub struct BoxHead {
     pooler: Pooler,
@@ -212,6 +219,11 @@ impl BoxHead {
             pairs.extend(sure.map(|label| Pair { row, label, score: scores[label] }));
         }
         Ok(ScoredProposals { hidden, boxes, images, pairs, batch: proposals.len() })
+    }
+
+    /// Returns the coder of offsets from proposals.
+    pub(crate) fn coder(&self) -> &BoxCoder {
+        &self.coder
     }
 
     /// Returns Faster-RCNN's regressed offsets, one for each pair.

@@ -119,6 +119,10 @@ impl FasterRcnn {
         self.box_head.score(pyramid, proposals)
     }
 
+    pub(crate) fn box_head(&self) -> &BoxHead {
+        &self.box_head
+    }
+
     /// Returns the boxes of each image's pairs, before suppression, by the `offsets` of a
     /// [`ParametricHead`](crate::ParametricHead), or else Faster-RCNN's own.
     pub fn decode(

@@ -14,14 +14,14 @@
 
 use std::borrow::Borrow;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_core::parametric::{Baseline, ConditionalVae, LatentVariableModel, Parametric};
 use rand::RngCore;
 
 use crate::{
     Error, Result,
-    box_head::ScoredProposals,
+    box_head::{Pair, ScoredProposals},
     config::DetectorConfig,
     layers::{Linear, rows_of_four},
     matcher::{BalancedSampler, Match},
@@ -136,16 +136,39 @@ impl ParametricHead {
         if scored.pairs.is_empty() {
             return Ok(vec![]);
         }
-        let rows = scored.pairs.iter().map(|pair| pair.row as u32);
-        let hidden = scored.hidden.index_select(&Tensor::from_iter(rows, scored.hidden.device())?, 0)?;
-        let labels: Vec<u32> = scored.pairs.iter().map(|pair| pair.label as u32).collect();
-        let features = &ClassFeatures { hidden: &hidden, labels: &labels };
-        let outputs = match &self.latent {
-            None => self.outputs(features)?,
-            Some(latent) => latent.model.prediction_outputs(&OfClass(self, latent, features), &(), rng)?,
-        };
-        let mean = self.density.predict(&outputs)?;
+        let mean = self.density.predict(&self.predicted(scored, &scored.pairs, rng)?)?;
         Ok(mean.flatten_all()?.to_vec1::<f32>()?.as_chunks::<4>().0.to_vec())
+    }
+
+    /// Returns the log density of offsets of the pairs at these places, at least one, in nats. The cVAE's z is drawn from
+    /// `rng`.
+    pub(crate) fn log_prob(
+        &self,
+        scored: &ScoredProposals,
+        offsets: &[(usize, [f32; 4])],
+        rng: &mut dyn RngCore,
+    ) -> Result<Vec<f64>> {
+        let pairs: Vec<Pair> = offsets.iter().map(|(place, _)| scored.pairs[*place]).collect();
+        let y: Vec<[f32; 4]> = offsets.iter().map(|(_, offsets)| *offsets).collect();
+        let y = rows_of_four(&y, scored.hidden.device())?.unsqueeze(1)?;
+        let reason = || Error::config("density", "it has no log density");
+        let log_prob =
+            self.density.log_prob(&self.predicted(scored, &pairs, rng)?, &y)?.ok_or_else(reason)?;
+        Ok(log_prob.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?)
+    }
+
+    /// Returns the parameters of the density of `pairs`, at least one, in the layout of its family.
+    fn predicted(&self, scored: &ScoredProposals, pairs: &[Pair], rng: &mut dyn RngCore) -> Result<Tensor> {
+        let rows = pairs.iter().map(|pair| pair.row as u32);
+        let hidden = scored.hidden.index_select(&Tensor::from_iter(rows, scored.hidden.device())?, 0)?;
+        let labels: Vec<u32> = pairs.iter().map(|pair| pair.label as u32).collect();
+        let features = &ClassFeatures { hidden: &hidden, labels: &labels };
+        match &self.latent {
+            None => self.outputs(features),
+            Some(latent) => {
+                Ok(latent.model.prediction_outputs(&OfClass(self, latent, features), &(), rng)?)
+            }
+        }
     }
 
     /// Returns the parameters of the density, `(R, P)`, in the layout of its family.

@@ -15,6 +15,7 @@ pub fn reproduced() -> [f64; 2] {
         "reproduce",
         "toy",
         "--smoke",
+        "--set=schedule.epochs=2",
         "--problem",
         "dataset1",
         "--methods",

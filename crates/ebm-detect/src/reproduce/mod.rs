@@ -3,6 +3,7 @@
 
 mod figure3a;
 mod images;
+mod likelihood;
 mod setup;
 mod step_lengths;
 mod table1;

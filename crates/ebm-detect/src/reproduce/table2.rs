@@ -1,10 +1,12 @@
 //! Table 2: ten methods of placing a box; and the energy model with every objective.
 
+use ebm_eval::Summary;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{
     AveragePrecision,
+    likelihood::log_probs,
     setup::{BranchSpec, Setup, Trained, placements},
 };
 use crate::{
@@ -31,6 +33,11 @@ pub struct Row {
     pub boxes_per_second: Option<f64>,
     /// Factor of the configured step lengths that was chosen on the validation images.
     pub step_factor: Option<f64>,
+    /// Mean log p(y | x) of annotated boxes in test images, in nats; `None` for a method without a density.
+    pub log_prob: Option<f64>,
+    /// Mean difference of the energy model's log p(y | x) with the same seed to this one's, over the same boxes, and its
+    /// standard error.
+    pub log_prob_behind: Option<[f64; 2]>,
 }
 
 /// Trains each of `methods`, the rows of a table, with seeds 0 … `seeds` − 1, measures them on the test images, and
@@ -56,6 +63,8 @@ pub fn table2(
             frames_per_second: evaluation.frames_per_second(found),
             boxes_per_second: found.boxes_per_second(),
             step_factor,
+            log_prob: None,
+            log_prob_behind: None,
         })
     };
     let (mut rows, direct) = (Vec::new(), &evaluation.direct);
@@ -64,9 +73,27 @@ pub fn table2(
         let row = row(ExperimentConfig::DIRECT, 0, None, direct)?;
         rows.extend((0..seeds).map(|seed| Row { seed, ..row.clone() }));
     }
-    for (Trained { method, seed, step_factor, .. }, found) in trained.iter().zip(&evaluation.placed) {
+    let log_probs = log_probs(setup, &trained, progress)?;
+    for ((one, found), log_prob) in trained.iter().zip(&evaluation.placed).zip(&log_probs) {
+        let Trained { method, seed, step_factor, .. } = one;
         setup.write_detections(&format!("{}-{seed}", method.key), found)?;
-        rows.push(row(&method.key, *seed, *step_factor, found)?);
+        let is_energy =
+            |other: &Trained| (other.method.key.as_str(), other.seed) == (ExperimentConfig::ENERGY, *seed);
+        let energy = trained.iter().zip(&log_probs).find(|(other, _)| is_energy(other));
+        let behind = energy.and_then(|(_, energy)| energy.as_ref().zip(log_prob.as_ref())).and_then(
+            |(energy, own)| {
+                let differences: Vec<f64> =
+                    energy.iter().zip(own).map(|(energy, own)| energy - own).collect();
+                let found = Summary::new(&differences).ok()?;
+                Some([found.mean, found.standard_error()?])
+            },
+        );
+        let mean = log_prob.as_ref().and_then(|own| Summary::new(own).ok()).map(|found| found.mean);
+        rows.push(Row {
+            log_prob: mean,
+            log_prob_behind: behind,
+            ..row(&method.key, *seed, *step_factor, found)?
+        });
     }
     Ok(rows)
 }

@@ -33,6 +33,7 @@ pub fn table2(methods: &[MethodConfig], rows: &[Row]) -> Result<String> {
         .spread("AP75", 1, |group| group.each(|row| 100.0 * row.precision.ap75))
         .spread("AP90", 1, |group| group.each(|row| 100.0 * row.precision.ap90))
         .spread("AP before", 1, |group| group.each(|row| row.ap_before.map(|ap| 100.0 * ap)))
+        .spread("log p", 2, |group| group.each(|row| row.log_prob))
         .spread("frames/s", 1, |group| group.each(|row| row.frames_per_second))
         .spread("boxes/s", 0, |group| group.each(|row| row.boxes_per_second))
         .numbers(["paper: AP", "AP50", "AP75"], 1, |group, k| group.key.published.map(|found| found.ap[k]))

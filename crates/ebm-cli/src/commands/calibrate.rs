@@ -134,7 +134,7 @@ fn tracker(args: &TrackerArgs) -> Result<()> {
     );
     match left_out.len() {
         0 => eprintln!("a single sequence cannot show what the bands hold in another; give more sequences"),
-        _ => eprint!("By bands that were calibrated on the other sequences: {}", bands_table(&left_out)?),
+        _ => eprintln!("By bands that were calibrated on the other sequences: {}", bands_table(&left_out)),
     }
     let saved = SavedConfig { density: Some(density), ..tracker.saved.clone() };
     saved.save(&ModelFile::open(&args.run)?.tensors, &args.run)?;

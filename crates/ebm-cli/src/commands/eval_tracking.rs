@@ -108,7 +108,7 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
     } else {
         print_table(&merged, &runs);
         if !bands.is_empty() {
-            print!("\nBands: {}", bands_table(&bands)?);
+            println!("\nBands: {}", bands_table(&bands));
         }
     }
     Ok(())
@@ -141,7 +141,7 @@ fn object(dataset: &str, merged: &RunsReport, runs: &[TrackingReport]) -> serde_
 }
 
 /// Returns a table of the `bands` of sequences, with the mean and the standard deviation over sequences.
-pub fn bands_table(bands: &[BandCoverage]) -> Result<String> {
+pub fn bands_table(bands: &[BandCoverage]) -> String {
     let mut rows: Vec<(&str, [f64; 10])> = Vec::new();
     for found in bands {
         let edges = [0, 1, 2, 3].map(|place| 100.0 * found.held_followed[place]);
@@ -152,19 +152,23 @@ pub fn bands_table(bands: &[BandCoverage]) -> Result<String> {
     }
     let mut moments = [[0.0; 10]; 2];
     for place in 0..10 {
-        let found = Summary::new(&rows.iter().map(|(_, row)| row[place]).collect::<Vec<f64>>())?;
-        [moments[0][place], moments[1][place]] = [found.mean, found.standard_deviation.unwrap_or(0.0)];
+        // A target that was never followed has no edges to hold.
+        let counted = rows.iter().filter(|(_, row)| place < 2 || row[1] > 0.0);
+        if let Ok(found) = Summary::new(&counted.map(|(_, row)| row[place]).collect::<Vec<f64>>()) {
+            [moments[0][place], moments[1][place]] = [found.mean, found.standard_deviation.unwrap_or(0.0)];
+        }
     }
-    rows.extend(["mean", "deviation"].into_iter().zip(moments));
-    let mut table = "held in followed frames (overlap above 0.5), in per cent, and widths in sides of the box\n\
-                     sequence          frames followed   left    top  right bottom | left   top right bottom\n"
-        .to_owned();
-    for (name, row) in rows {
+    // One sequence has no deviation.
+    let shown = if bands.len() > 1 { 2 } else { 1 };
+    rows.extend(["mean", "deviation"].into_iter().zip(moments).take(shown));
+    let head = "held in followed frames (overlap above 0.5), in per cent, and widths in sides of the box\n\
+                sequence          frames followed   left    top  right bottom | left   top right bottom";
+    let line = |(name, row): (&str, [f64; 10])| {
         let edges: String = row[2..6].iter().map(|held| format!(" {held:6.1}")).collect();
         let widths: String = row[6..].iter().map(|width| format!(" {width:5.2}")).collect();
-        table += &format!("{name:<16} {:7.0} {:8.1}{edges} |{widths}\n", row[0], row[1]);
-    }
-    Ok(table)
+        format!("\n{name:<16} {:7.0} {:8.1}{edges} |{widths}", row[0], row[1])
+    };
+    head.to_owned() + &rows.into_iter().map(line).collect::<String>()
 }
 
 fn print_table(merged: &RunsReport, runs: &[TrackingReport]) {

@@ -1,7 +1,7 @@
 //! The method of *Energy-Based Models for Deep Probabilistic Regression* (Gustafsson et al., ECCV 2020).
 //!
-//! A network `f(x, y)` defines `p(y | x) = exp f(x, y) / Z(x)`. This crate trains such a network and
-//! predicts by gradient ascent on it. The network and the data are yours.
+//! A network `f(x, y)` defines `p(y | x) = exp f(x, y) / Z(x)`. This crate has the losses that train such a
+//! network, its densities, and prediction by gradient ascent on it. The network, the data and the loop are yours.
 //!
 //! | in the paper | here |
 //! |---|---|

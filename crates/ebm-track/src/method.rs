@@ -73,10 +73,7 @@ impl MethodConfig {
     /// Returns the proposal of p(y|x) in tracking, if exp f is trained as a density: the narrowest component of Eq. 5 in
     /// training, and one that is [`WIDER`] times as wide. Near a box f is known well; far from it, exp f may not fall.
     pub fn proposal(&self) -> Option<GaussianMixture> {
-        let mixture = match &self.objective {
-            AnyObjective::Quality(_) | AnyObjective::SquaredQuality(_) => None,
-            objective => objective.gaussian(),
-        }?;
+        let mixture = self.objective.density_proposal()?;
         let widest = |sigmas: &&Vec<f64>| sigmas.iter().copied().fold(0.0, f64::max);
         let narrowest = mixture.sigmas().iter().min_by(|a, b| widest(a).total_cmp(&widest(b)))?;
         let wide = narrowest.iter().map(|sigma| WIDER * sigma).collect();

@@ -132,6 +132,15 @@ impl AnyObjective {
         }
     }
 
+    /// Returns [`gaussian`](Self::gaussian) if the objective trains exp f as a density of y. Regression of a quality does not.
+    #[must_use]
+    pub fn density_proposal(&self) -> Option<GaussianMixture> {
+        match self {
+            Self::Quality(_) | Self::SquaredQuality(_) => None,
+            objective => objective.gaussian(),
+        }
+    }
+
     /// Replaces the proposal by `mixture`. An objective without a proposal stays unchanged.
     #[must_use]
     pub fn with_gaussian(mut self, mixture: GaussianMixture) -> Self {

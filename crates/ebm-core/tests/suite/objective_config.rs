@@ -163,6 +163,10 @@ fn one_deviation_for_all_coordinates_is_written_once() {
     let objective: AnyObjective = toml::from_str(short).unwrap();
     let mixture = GaussianMixture::isotropic(&[0.1, 0.8], 2).unwrap();
     assert_eq!(objective.gaussian(), Some(mixture.clone()));
+    assert_eq!(objective.density_proposal(), Some(mixture.clone()));
+    let quality = short.replace("ml_is", "squared_quality");
+    let quality: AnyObjective = toml::from_str(&quality).unwrap();
+    assert_eq!((quality.gaussian(), quality.density_proposal()), (Some(mixture.clone()), None));
     assert!(toml::to_string(&objective).unwrap().contains("dim = 2"));
     assert_eq!(objective.with_gaussian(mixture.scaled(2.0).unwrap()).gaussian(), mixture.scaled(2.0).ok());
     for wrong in ["sigmas = [0.1]", "sigmas = [[0.1]]\ndim = 1", "sigmas = [0.1]\ndim = 0"] {

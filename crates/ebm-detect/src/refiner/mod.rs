@@ -156,7 +156,7 @@ impl BoxRefiner {
         let energy = BoxEnergy {
             head: network.head().clone().in_precision(options.precision),
             ascent: ascent.scaled(options.step_factor.or(said.step_factor).unwrap_or(1.0)),
-            proposal: config.objective.gaussian(),
+            proposal: config.objective.density_proposal(),
             convention: CONVENTION,
             clips: options.clip,
             clips_edges: options.clip,

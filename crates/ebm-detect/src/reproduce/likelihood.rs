@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Tensor};
 use ebm_base::Key;
-use ebm_core::{AdaptiveSampler, AnyObjective, EnergyModel, GaussianMixture};
+use ebm_core::{AdaptiveSampler, EnergyModel, GaussianMixture};
 use ebm_ops::boxes::{BBox, area, iou};
 use ebm_train::Progress;
 use rand::RngCore;
@@ -107,11 +107,7 @@ pub(super) fn log_probs(
 /// Returns an energy model whose exp f was trained as a density, with its proposal.
 fn energy_density(one: &Trained) -> Option<(&EnergyHead, &BoxAscent, GaussianMixture)> {
     let (head, ascent) = one.climbing()?;
-    let objective = &one.method.confidence.as_ref()?.objective;
-    match objective {
-        AnyObjective::Quality(_) | AnyObjective::SquaredQuality(_) => None,
-        objective => Some((head, ascent, objective.gaussian()?)),
-    }
+    Some((head, ascent, one.method.confidence.as_ref()?.objective.density_proposal()?))
 }
 
 /// Returns, for each of the `annotated` boxes with its image and class, the pair with the best score whose box has that

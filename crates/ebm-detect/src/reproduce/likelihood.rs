@@ -56,8 +56,8 @@ pub(super) fn log_probs(
     if all.iter().all(Option::is_none) {
         return Ok(all);
     }
-    let (images, detector, mut count) = (&setup.images.test, &setup.detector, 0);
-    progress.begin("log-likelihoods", BOXES);
+    let (images, detector, mut seen, mut count) = (&setup.images.test, &setup.detector, 0, 0);
+    progress.begin("log-likelihoods", images.dataset.images.len());
     for (number, batch) in (0u64..).zip(images.loader(&detector.config().input)?.epoch(0)?) {
         if count >= BOXES {
             break;
@@ -73,10 +73,12 @@ pub(super) fn log_probs(
         });
         let mut found = found_boxes(detector, &scored, annotated)?;
         found.truncate(BOXES - count);
+        count += found.len();
+        seen += batch.samples.len();
+        progress.advance(seen, "");
         if found.is_empty() {
             continue;
         }
-        count += found.len();
         for (one, all) in trained.iter().zip(&mut all) {
             let Some(all) = all else { continue };
             let mut rng = Key::new(one.seed).split("likelihood").index(number).rng();
@@ -98,7 +100,6 @@ pub(super) fn log_probs(
             };
             all.extend(log_probs);
         }
-        progress.advance(count, "");
     }
     progress.end();
     Ok(all)

@@ -1,5 +1,4 @@
 //! Small runs of the experiment: every method trains, and results depend on the seed alone.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use ebm_base::Key;
 use ebm_core::Grid;

@@ -1,6 +1,5 @@
 //! Short trainings against theory: bounds that no model passes, and cases where an objective has nothing to learn
 //! from.
-#![allow(clippy::unwrap_used)]
 
 use candle_core::{Device, Tensor};
 use ebm_base::Key;

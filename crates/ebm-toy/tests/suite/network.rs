@@ -1,5 +1,4 @@
 //! Comparison of the networks with golden values, and of the kernel with tensor operations in f64.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_base::Key;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ebm_tabular::{MAX_BYTES, ReadOptions, Style, Table, TabularRegressor};
+use ebm_tabular::{Encoded, MAX_BYTES, ReadOptions, Style, Table, TabularRegressor};
 
 /// A table's file and what the file leaves open.
 #[derive(Args)]
@@ -41,12 +41,13 @@ impl TableFile {
         Ok(table)
     }
 
-    /// Reads the table for a fit, and says on standard error what the fit cannot use.
-    pub fn read_for(&self, regressor: &TabularRegressor) -> Result<Table> {
+    /// Reads and encodes the table for a fit, and says on standard error what the fit cannot use.
+    pub fn read_for(&self, regressor: &TabularRegressor) -> Result<(Table, Encoded)> {
         let table = self.read()?;
-        for (column, count) in regressor.fitted().features.encode(&table)?.unknown {
+        let encoded = regressor.encode(&table)?;
+        for (column, count) in &encoded.unknown {
             eprintln!("{count} rows have a {column:?} that is unknown or unreadable: it counts as none");
         }
-        Ok(table)
+        Ok((table, encoded))
     }
 }

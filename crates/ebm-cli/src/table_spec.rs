@@ -64,14 +64,18 @@ impl<'a, R> TableSpec<'a, R> {
         self.with(title, move |row| Ok(value(row).into().map_or(Cell::None, Cell::Number)))
     }
 
-    /// Adds a column of numbers with `decimals` decimals.
+    /// Adds a column of numbers with `decimals` decimals; a smaller number than these can show has an exponent.
     pub fn number<V: Into<Option<f64>>>(
         self,
         title: impl Into<String>,
         decimals: usize,
         value: impl Fn(&R) -> V + 'a,
     ) -> Self {
-        let text = move |value: f64| Cell::Text(format!("{value:.decimals$}"));
+        let least = 10f64.powi(-(decimals as i32));
+        let text = move |value: f64| {
+            let is_small = value != 0.0 && value.abs() < least;
+            Cell::Text(if is_small { format!("{value:.2e}") } else { format!("{value:.decimals$}") })
+        };
         self.with(title, move |row| Ok(value(row).into().map_or(Cell::None, text)))
     }
 
@@ -237,7 +241,7 @@ mod tests {
             .exact("full", |row| row.1)
             .numbers(["one", "two"], 1, |row, k| row.1.map(|value| value + k as f64));
         table.write_csv(&path, &[("a,b", Some(1.0)), ("c", Some(1e-7)), ("d", None)]).unwrap();
-        let expected = "name,full,one,two\n\"a,b\",1.0,1.0,2.0\nc,1e-7,0.0,1.0\nd,,,\n";
+        let expected = "name,full,one,two\n\"a,b\",1.0,1.0,2.0\nc,1e-7,1.00e-7,1.0\nd,,,\n";
         assert_eq!(std::fs::read_to_string(path).unwrap(), expected);
     }
 

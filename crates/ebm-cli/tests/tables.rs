@@ -6,6 +6,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use ebm_base::Key;
+use ebm_tabular::benchmark::Generated;
+
 fn ebm(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
 }
@@ -97,7 +100,9 @@ fn from_a_file_to_a_report_and_predictions() {
         "price_mode",
         "price_q0.1",
         "price_q0.9",
-        "price_region0.9",
+        "price_low_0.9",
+        "price_high_0.9",
+        "price_intervals_0.9",
         "price_sample1",
         "price_sample2",
         "log_prob",
@@ -109,6 +114,126 @@ fn from_a_file_to_a_report_and_predictions() {
     assert!((0..60).all(|row| number(row, 4) < number(row, 2)
         && number(row, 2) < number(row, 5)
         && number(row, 4) > 0.0));
+}
+
+/// y = ±x with equal probability, beside columns that say nothing: a number, and names with commas, quotes and gaps.
+fn fork(rows: std::ops::Range<usize>) -> String {
+    let mut rng = Key::new(rows.start as u64).rng();
+    let mut row = |k: usize| {
+        let (numbers, _) = Generated::Fork.draw(&mut rng);
+        let name = if k.is_multiple_of(50) { " NA".to_owned() } else { format!("\"no. {k}, \"\"so\"\"\"") };
+        format!("{k},{name},{:.4},{:.4}\n", numbers[0], numbers[1])
+    };
+    let rows: String = rows.map(&mut row).collect();
+    format!("id,name,x,y\n{rows}")
+}
+
+#[test]
+fn columns_are_kept_and_regions_are_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (data, new, run) = (at("fork.csv"), at("new.csv"), at("run"));
+    std::fs::write(&data, fork(0..1000)).unwrap();
+    std::fs::write(&new, fork(1000..1130)).unwrap();
+    let short = ["--set", "training.steps=1200", "--set", "training.batch=64", "--set", "members=1"];
+    let done = ebm(&[&["fit", &data, "--target", "y", "--run", &run][..], &short].concat());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+
+    let predict = |more: &[&str]| ebm(&[&["predict", "table", &new, "--run", &run][..], more].concat());
+    let options = ["--keep", "name,id", "--region", "0.5,0.9", "--quantiles", "0.5"];
+    let done = predict(&options);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = String::from_utf8(done.stdout).unwrap();
+    let names = "name,id,line,y_mean,y_median,y_mode,y_q0.5,y_low_0.5,y_high_0.5,y_intervals_0.5,\
+                 y_low_0.9,y_high_0.9,y_intervals_0.9,log_prob";
+    assert_eq!(text.lines().next(), Some(names));
+    // A file has the same as standard output.
+    let out = at("out.csv");
+    assert!(predict(&[&options[..], &["--out", &out]].concat()).status.success());
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), text);
+    let records = |text: &str| {
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        reader.records().map(Result::unwrap).collect::<Vec<csv::StringRecord>>()
+    };
+    let (rows, given) = (records(&text), records(&fork(1000..1130)));
+    assert_eq!((rows.len(), &rows[0][0], &rows[1][0]), (130, " NA", "no. 1001, \"so\""));
+    for (place, (row, given)) in rows.iter().zip(&given).enumerate() {
+        assert_eq!((&row[0], &row[1], &row[2]), (&given[1], &given[0], &*(place + 2).to_string()));
+    }
+    let numbers: Vec<Vec<f64>> =
+        rows.iter().map(|row| row.iter().skip(3).map(|cell| cell.parse().unwrap()).collect()).collect();
+    let [mut forked, mut held] = [0, 0];
+    for (row, given) in numbers.iter().zip(&given) {
+        assert!(row.iter().all(|number| number.is_finite()), "{row:?}");
+        let (x, y): (f64, f64) = (given[2].parse().unwrap(), given[3].parse().unwrap());
+        let &[low, high, intervals] = row[7..].first_chunk().unwrap();
+        assert!(low <= row[4] && row[5] <= high && low <= row[2] && row[2] <= high, "{row:?}");
+        if intervals == 2.0 {
+            assert!(low < -x && x < high, "x = {x}: {row:?}");
+            forked += 1;
+        }
+        held += usize::from(low <= y && y <= high);
+    }
+    assert!(forked > 117 && held > 104, "{forked} and {held} of 130");
+
+    // JSON has the same numbers, and the ends of all intervals.
+    let done = predict(&[&options[..], &["--json", "--samples", "3"]].concat());
+    let lines = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(lines.lines().count(), 130);
+    for ((line, row), numbers) in lines.lines().zip(&rows).zip(&numbers) {
+        let document = schema::document(line.as_bytes(), "predict table");
+        assert_eq!(
+            (&document["kept"]["name"], &document["line"].to_string()),
+            (&row[0].into(), &row[2].into())
+        );
+        assert_eq!(document["kept"].as_object().unwrap().len(), 2);
+        let target = &document["targets"][0];
+        let close = |value: &serde_json::Value, number: f64| (value.as_f64().unwrap() - number).abs() < 1e-9;
+        assert!(target["name"] == "y" && close(&target["mean"], numbers[0]), "{line}");
+        assert!(target["draws"].as_array().unwrap().len() == 3 && close(&document["log_prob"], numbers[10]));
+        assert_eq!(document["mass"], serde_json::json!([0.5, 0.9]));
+        for (regions, numbers) in [&numbers[4..], &numbers[7..]].into_iter().enumerate() {
+            let intervals = target["regions"][regions].as_array().unwrap();
+            assert_eq!(intervals.len() as f64, numbers[2], "{line}");
+            let ends = [&intervals[0][0], &intervals[intervals.len() - 1][1]];
+            assert!(close(ends[0], numbers[0]) && close(ends[1], numbers[1]), "{line}");
+        }
+    }
+
+    // What cannot be kept, and numbers that are no shares.
+    let refused = |more: &[&str], reasons: &[&str]| {
+        let done = predict(more);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(2) && done.stdout.is_empty(), "{more:?}: {said}");
+        assert!(reasons.iter().all(|reason| said.contains(reason)), "{more:?}: {said}");
+    };
+    refused(&["--keep", "id,nane"], &["--keep", "\"nane\"; did you mean `name`?", "id, name, x, y"]);
+    refused(&["--keep", "id,id"], &["two columns would be called \"id\"", "leave it out of --keep"]);
+    // 100 calibration rows promise 100/101.
+    for (more, ends, others) in [
+        (&["--strict"][..], ["-inf", "inf"], "larger ones have no bounds"),
+        (&[], ["", ""], "larger ones are the density's own"),
+    ] {
+        let done = predict(&[&["--region", "0.9,0.999", "--quantiles", "0.5"], more].concat());
+        let (text, said) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+        assert!(
+            said.contains("100 calibration rows promise regions of up to 99.0 %") && said.contains(others),
+            "{said}"
+        );
+        for row in records(&text) {
+            let is_finite = |cell: &str| cell.parse::<f64>().unwrap().is_finite();
+            assert!(is_finite(&row[5]) && is_finite(&row[6]), "{row:?}");
+            assert!(if more.is_empty() { is_finite(&row[8]) } else { [&row[8], &row[9]] == ends }, "{row:?}");
+        }
+    }
+    refused(&["--region", "0.5,1"], &["--region: 0.5, 1: shares"]);
+    refused(&["--quantiles", "0.5,2"], &["--quantiles: 0.5, 2: probabilities"]);
+    std::fs::write(&new, fork(1000..1130).replace("name", "line")).unwrap();
+    refused(&["--keep", "line"], &["\"line\"", "rename the column in the data"]);
+    // A name with a comma is one column.
+    std::fs::write(&new, fork(1000..1030).replace("name", "\"name, first\"")).unwrap();
+    let done = predict(&["--keep", "name, first"]);
+    assert!(done.stdout.starts_with(b"\"name, first\",line,"), "{}", String::from_utf8_lossy(&done.stdout));
 }
 
 /// From standard input, with comments, a date that only the option decides, and a cell that cannot be read.

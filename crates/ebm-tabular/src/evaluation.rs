@@ -156,7 +156,7 @@ pub fn refined_rmse(
         return Err(Error::input(format!("the baseline {}", baseline.fitted().method), reason));
     }
     let Complete { table, y, .. } = complete_rows(targets, table)?;
-    let x = energy.inputs(&table)?;
+    let x = energy.encode(&table)?.x;
     let mut rng = ebm_base::Key::new(energy.fitted().seed).split("refinement").rng();
     let features = energy.ensemble().features(&x, energy.config().density.samples, &mut rng)?;
     let initial = baseline.predict(&table)?;

@@ -13,6 +13,8 @@ use crate::{Error, Result, Table, TargetSpec};
 const MAX_LEVELS: usize = 64;
 /// Share of numbers or dates from which a column is not left out as one of names.
 const MIXED_SHARE: f64 = 0.5;
+/// Distance from the middle values from which on a value says nothing of their scale, in spreads of these.
+const FAR: f64 = 30.0;
 /// Limit of standardised numbers, in standard deviations.
 const MAX_DEVIATIONS: f64 = 10.0;
 
@@ -192,7 +194,7 @@ impl Column {
     fn of_form(table: &Table, place: usize, form: Form) -> Result<Self> {
         let values = table.values(place, form)?;
         let there: Vec<f64> = values.iter().flatten().copied().collect();
-        let (mean, deviation) = mean_and_deviation(&there);
+        let (mean, deviation) = scale(&there);
         let mut rows: Vec<usize> = (0..values.len()).filter(|&row| values[row].is_some()).collect();
         rows.sort_by(|&a, &b| values[a].partial_cmp(&values[b]).unwrap_or(Ordering::Equal));
         let end = |row: Option<&usize>| row.and_then(|&row| table.text(row, place)).unwrap_or_default();
@@ -270,8 +272,31 @@ fn levels(texts: &[Option<&str>], is_category: bool) -> std::result::Result<Vec<
     Ok(counts.into_iter().take(MAX_LEVELS).map(|(text, _)| text.to_owned()).collect())
 }
 
+/// Returns the smallest and the largest value of those within [`FAR`] spreads of the middle ones. The spread is the distance
+/// of the quartiles, or, where these are equal, of quantiles further out.
+pub fn ends(values: &[f64]) -> [f64; 2] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    let quantile =
+        |share: f64| sorted.get((share * last as f64).round() as usize).copied().unwrap_or(f64::NAN);
+    let pairs = [0.25, 0.05, 0.01, 0.0].map(|share| [quantile(share), quantile(1.0 - share)]);
+    let [low, high] = pairs.into_iter().find(|[low, high]| high > low).unwrap_or(pairs[3]);
+    let margin = FAR * (high - low);
+    let mut near = sorted.iter().copied().filter(|value| (low - margin..=high + margin).contains(value));
+    let least = near.next().unwrap_or(f64::NAN);
+    [least, near.next_back().unwrap_or(least)]
+}
+
+/// Computes the mean and the standard deviation of the values, moved to their [`ends`].
+pub fn scale(values: &[f64]) -> (f64, f64) {
+    let [low, high] = ends(values);
+    let near: Vec<f64> = values.iter().map(|value| value.max(low).min(high)).collect();
+    mean_and_deviation(&near)
+}
+
 /// Computes the mean and the standard deviation, both divided by n.
-pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;

@@ -10,7 +10,7 @@ use ebm_core::{
 use crate::model::{Ensemble, MemberFeatures, StudentProposal};
 use crate::regressor::TabularRegressor;
 use crate::target::Target;
-use crate::{Error, Result, Table};
+use crate::{Encoded, Error, Result, Table};
 
 /// Number of rows that are predicted together.
 const BATCH_ROWS: usize = 64;
@@ -41,6 +41,11 @@ pub struct TargetDensity {
 }
 
 impl TargetDensity {
+    /// Returns the target.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// Returns the mean E\[Y\].
     pub fn mean(&self) -> f64 {
         self.z.expectation(|z| self.target.decode(z))
@@ -112,25 +117,37 @@ impl TargetDensity {
     }
 }
 
-/// Implements [`TabularRegressor::predict`].
-pub(crate) fn predict(regressor: &TabularRegressor, table: &Table) -> Result<Vec<Prediction>> {
-    let x = regressor.inputs(table)?;
-    let targets = &regressor.fitted().targets;
-    let known = |target: &Target| match table.column(&target.name) {
-        Ok(_) => Target::read(&target.spec(), table).map(Some),
-        Err(_) => Ok(None),
-    };
-    let known = targets.iter().map(known).collect::<Result<Option<Vec<_>>>>();
-    let known = known?.unwrap_or_default();
-    let mut predictions = Vec::with_capacity(table.rows());
-    for start in (0..table.rows()).step_by(BATCH_ROWS) {
-        let count = BATCH_ROWS.min(table.rows() - start);
-        let y = |row: usize| known.iter().map(|column| column[start + row]).collect::<Option<Vec<f64>>>();
-        let y: Vec<Option<Vec<f64>>> =
-            (0..count).map(|row| if known.is_empty() { None } else { y(row) }).collect();
-        predictions.extend(predict_batch(regressor, &x.narrow(0, start, count)?, &y)?);
+impl TabularRegressor {
+    /// Predicts as [`predict`](Self::predict) does, a batch of rows at a time. `rows` is the encoded table.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a text in the column of a target.
+    pub fn predictions(
+        &self,
+        table: &Table,
+        rows: &Encoded,
+    ) -> Result<impl Iterator<Item = Result<Prediction>>> {
+        let targets = &self.fitted().targets;
+        let known = |target: &Target| match table.column(&target.name) {
+            Ok(_) => Target::read(&target.spec(), table).map(Some),
+            Err(_) => Ok(None),
+        };
+        let known = targets.iter().map(known).collect::<Result<Option<Vec<_>>>>();
+        let known = known?.unwrap_or_default();
+        let (x, total) = (&rows.x, table.rows());
+        let batch = move |start: usize| {
+            let count = BATCH_ROWS.min(total - start);
+            let y = |row: usize| known.iter().map(|column| column[start + row]).collect::<Option<Vec<f64>>>();
+            let y: Vec<Option<Vec<f64>>> =
+                (0..count).map(|row| if known.is_empty() { None } else { y(row) }).collect();
+            predict_batch(self, &x.narrow(0, start, count)?, &y)
+        };
+        let each = move |start| match batch(start) {
+            Ok(found) => found.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        Ok((0..total).step_by(BATCH_ROWS).flat_map(each))
     }
-    Ok(predictions)
 }
 
 /// Predicts a batch of rows, with log p of the rows that have targets.
@@ -145,7 +162,7 @@ fn predict_batch(
     let mut rng = Key::new(fitted.seed).split("prediction").rng();
     let samples = config.density.samples * if dim == 1 { 1 } else { JOINT_FACTOR };
     let features = ensemble.features(x, samples, &mut rng)?;
-    if !config.method(&fitted.method)?.model.has_density() {
+    if !regressor.has_density()? {
         let location = ensemble.location(&features)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
         let decoded = |z: Vec<f64>| targets.iter().zip(z).map(|(target, z)| target.decode(z)).collect();
         let predictions =
@@ -156,7 +173,7 @@ fn predict_batch(
     let densities = if dim == 1 {
         let [low, high] = targets[0].shown();
         let grid = Grid::new(low, high, config.density.points)?;
-        ensemble.bind(&features, y.len()).grid(&grid)?.into_iter().map(|density| vec![density]).collect()
+        ensemble.bind(&features, y.len()).own_grids(&grid)?.into_iter().map(|density| vec![density]).collect()
     } else {
         marginals(ensemble, &features, samples, dim, &mut rng)?
     };
@@ -234,4 +251,38 @@ fn proposal(features: &[MemberFeatures]) -> Result<Option<StudentProposal>> {
     let between = locations.broadcast_sub(&location)?.sqr()?.mean(0)?;
     let within = (Tensor::stack(&log_scales, 0)? * 2.0)?.exp()?.mean(0)?;
     Ok(Some(StudentProposal { location, log_scale: ((between + within)?.log()? * 0.5)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Support, TargetSpec};
+
+    /// A standard normal z of a target above 0, so that log y is normal: closed forms of each figure.
+    #[test]
+    fn figures_of_a_log_normal_target_have_closed_forms() {
+        let spec = TargetSpec { support: Support::Positive, ..TargetSpec::real("y") };
+        // log y is −1 and 1 as often: z = log y.
+        let target = Target::find(&spec, &[(-1f64).exp(), 1f64.exp()], "test").unwrap();
+        let grid = Grid::new(-9.0, 9.0, 4001).unwrap();
+        let f: Vec<f64> = grid.points().iter().map(|z| -0.5 * z * z).collect();
+        let density = TargetDensity { z: GridDensity::from_scores(&grid, &f).unwrap(), target };
+        let close =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 2e-3, "{found} {expected}");
+        close(density.mean(), 0.5f64.exp());
+        close(density.quantile(0.5).unwrap(), 1.0);
+        // P(|Z| < 1), P(Z < 1) and P(Z < −1).
+        close(density.mass_of(1f64.exp()), 0.682_689);
+        close(density.mass_of((-1f64).exp()), 0.682_689);
+        close(density.cdf(1f64.exp()), 0.841_345);
+        close(density.cdf((-1f64).exp()), 0.158_655);
+        close(density.width(0.682_689).unwrap(), 1f64.exp() - (-1f64).exp());
+        let curve = density.curve();
+        let area: f64 =
+            curve.windows(2).map(|ends| 0.5 * (ends[1][0] - ends[0][0]) * (ends[0][1] + ends[1][1])).sum();
+        close(area, 1.0);
+        // The density of y at 1, whose z is 0.
+        let [_, p] = curve[2000];
+        close(p, 1.0 / std::f64::consts::TAU.sqrt());
+    }
 }

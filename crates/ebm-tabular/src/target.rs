@@ -4,7 +4,7 @@ use ebm_experiment::config::settings;
 use rand::{Rng, RngCore};
 use serde::{Deserialize, Serialize};
 
-use crate::features::mean_and_deviation;
+use crate::features::{ends, scale};
 use crate::table::Form;
 use crate::{Error, Result, Table};
 
@@ -58,6 +58,15 @@ impl Support {
         }
     }
 
+    /// Returns the bounds of y, which may be infinite.
+    pub fn bounds(self) -> [f64; 2] {
+        match self {
+            Self::Real => [f64::NEG_INFINITY, f64::INFINITY],
+            Self::Positive => [0.0, f64::INFINITY],
+            Self::Bounded { low, high } => [low, high],
+        }
+    }
+
     fn contains(self, y: f64) -> bool {
         match self {
             Self::Real => true,
@@ -100,7 +109,7 @@ pub struct Target {
     mean: f64,
     /// Standard deviation of t(y).
     deviation: f64,
-    /// Smallest and largest z of the training rows.
+    /// Smallest and largest z of the training rows, without those [far](Target::is_far) from the others.
     range: [f64; 2],
     /// Step between the values, or 0; see [`Target::resolution`].
     resolution: f64,
@@ -113,7 +122,7 @@ impl Target {
     /// [`Error::Input`] if all values are the same; `table` is the table's name in the message.
     pub fn find(spec: &TargetSpec, y: &[f64], table: &str) -> Result<Self> {
         let t: Vec<f64> = y.iter().map(|&y| spec.support.free(y)).collect();
-        let (mean, deviation) = mean_and_deviation(&t);
+        let (mean, deviation) = scale(&t);
         if !(deviation > 0.0 && deviation.is_finite()) {
             let value = y.first().copied().unwrap_or(f64::NAN);
             let reason = format!(
@@ -122,10 +131,12 @@ impl Target {
             );
             return Err(Error::input(table, reason));
         }
-        let z = || t.iter().map(|t| (t - mean) / deviation);
-        let range = [z().fold(f64::INFINITY, f64::min), z().fold(f64::NEG_INFINITY, f64::max)];
+        let [low, high] = ends(&t);
+        let range = [low, high].map(|t| (t - mean) / deviation);
         let TargetSpec { name, support, form } = spec.clone();
-        Ok(Self { name, support, form, mean, deviation, range, resolution: resolution(y) })
+        let near = y.iter().zip(&t).filter(|(_, t)| (low..=high).contains(*t));
+        let resolution = resolution(&near.map(|(y, _)| *y).collect::<Vec<f64>>());
+        Ok(Self { name, support, form, mean, deviation, range, resolution })
     }
 
     /// Reads the target's values in every row, none for a missing value.
@@ -171,6 +182,17 @@ impl Target {
         (self.support.free(y) - self.mean) / self.deviation
     }
 
+    /// Returns whether the `y` of a training row is far from the others: 30 times the spread of the middle ones.
+    pub fn is_far(&self, y: f64) -> bool {
+        let z = self.encode(y);
+        z < self.range[0] || z > self.range[1]
+    }
+
+    /// Returns the `y` to learn from in its place: the end of the others' range if it is far from them.
+    pub fn near(&self, y: f64) -> f64 {
+        if self.is_far(y) { self.decode(self.encode(y).clamp(self.range[0], self.range[1])) } else { y }
+    }
+
     /// Returns the z of a value drawn at random from those that are rounded to `y`.
     pub fn encode_spread(&self, y: f64, rng: &mut dyn RngCore) -> f64 {
         let moved = y + self.resolution * (rng.random::<f64>() - 0.5);
@@ -195,20 +217,29 @@ impl Target {
     }
 }
 
-/// Returns the smallest distance of two values if all values differ by multiples of it, else 0.
+/// Returns the largest step that all differences of the values are multiples of, else 0. A step of less than a thousandth of
+/// the smallest difference is none.
 fn resolution(y: &[f64]) -> f64 {
     let mut sorted = y.to_vec();
     sorted.sort_by(f64::total_cmp);
     let size =
         sorted.first().map_or(0.0, |first| first.abs()).max(sorted.last().map_or(0.0, |last| last.abs()));
-    let steps = sorted.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 1e-9 * size);
-    let least = steps.fold(f64::INFINITY, f64::min);
+    let gaps = sorted.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 1e-9 * size);
+    let least = gaps.clone().fold(f64::INFINITY, f64::min);
+    let is_step = |step: f64| step >= least / 1000.0;
+    let step = gaps.fold(least, |step, gap| if is_step(step) { common_step(gap, step) } else { step });
     let first = sorted.first().copied().unwrap_or_default();
     let is_multiple = |y: &f64| {
-        let multiple = (y - first) / least;
+        let multiple = (y - first) / step;
         (multiple - multiple.round()).abs() < 0.01
     };
-    if least.is_finite() && sorted.iter().all(is_multiple) { least } else { 0.0 }
+    if step.is_finite() && is_step(step) && sorted.iter().all(is_multiple) { step } else { 0.0 }
+}
+
+/// Returns the largest step that two distances are multiples of, within a hundredth of the step (Euclid's algorithm).
+fn common_step(a: f64, b: f64) -> f64 {
+    let rest = (a - b * (a / b).round()).abs();
+    if rest < 0.01 * b { b } else { common_step(b, rest) }
 }
 
 #[cfg(test)]
@@ -219,8 +250,43 @@ mod tests {
     fn values_on_a_lattice_have_its_resolution() {
         assert_eq!(resolution(&[5.0, 3.0, 7.0, 3.0]), 2.0);
         assert!((resolution(&[0.1, 0.2, 24.0, 50.0]) - 0.1).abs() < 1e-9);
+        assert_eq!(resolution(&[0.0, 2.0, 5.0]), 1.0);
+        assert!((resolution(&[19.99, 24.95, 3.51, 7.0]) - 0.01).abs() < 1e-9);
         assert_eq!(resolution(&[0.0, 1.0, std::f64::consts::E]), 0.0);
         assert_eq!(resolution(&[4.0, 4.0]), 0.0);
+    }
+
+    #[test]
+    fn a_value_far_from_all_others_changes_no_scale() {
+        let y: Vec<f64> = (0..100).map(|k| 20.0 + f64::from(k % 10)).collect();
+        let with = |more: &[f64]| Target::find(&TargetSpec::real("y"), &[&y, more].concat(), "test").unwrap();
+        let (plain, far) = (with(&[]), with(&[1e12, -1e12]));
+        assert!(!y.iter().any(|y| far.is_far(*y) || far.near(*y) != *y));
+        assert!(
+            far.is_far(1e12) && (far.near(1e12) - 29.0).abs() < 1e-9 && (far.near(-1e12) - 20.0).abs() < 1e-9
+        );
+        assert_eq!((far.resolution(), plain.resolution()), (1.0, 1.0));
+        assert!((far.encode(29.0) / plain.encode(29.0) - 1.0).abs() < 0.05);
+        // Where most values are the same, the middle is taken further out.
+        let counts: Vec<f64> = (0..100).map(|k| f64::from(k / 90)).chain([1e9]).collect();
+        let found = Target::find(&TargetSpec::real("y"), &counts, "test").unwrap();
+        assert!(found.is_far(1e9) && !found.is_far(1.0));
+        // Long tails are not far.
+        let tails: Vec<f64> = (0..100).map(|k| (0.05 * f64::from(k)).exp()).collect();
+        let found = Target::find(&TargetSpec::real("y"), &tails, "test").unwrap();
+        assert!(!tails.iter().any(|y| found.is_far(*y)));
+    }
+
+    /// A value on a lattice is spread evenly over one step about it.
+    #[test]
+    fn spreading_is_even_on_both_sides() {
+        let target = Target::find(&TargetSpec::real("y"), &[0.0, 1.0, 2.0, 3.0], "test").unwrap();
+        let mut rng = ebm_base::Key::new(0).rng();
+        let moved: Vec<f64> =
+            (0..4000).map(|_| target.decode(target.encode_spread(2.0, &mut rng)) - 2.0).collect();
+        assert!(moved.iter().all(|by| by.abs() <= 0.5));
+        let [mean, square] = [1, 2].map(|power| moved.iter().map(|by| by.powi(power)).sum::<f64>() / 4000.0);
+        assert!(mean.abs() < 0.02 && (square - 1.0 / 12.0).abs() < 0.005, "{mean} {square}");
     }
 
     /// ∫ p(y) dy = 1 for every support if p(z) is standard normal.

@@ -41,8 +41,8 @@ impl Rows<'_> {
         for &row in rows {
             for (target, y) in self.targets.iter().zip(&self.y[row]) {
                 z.push(match &mut spread {
-                    Some(rng) => target.encode_spread(*y, *rng) as f32,
-                    None => target.encode(*y) as f32,
+                    Some(rng) => target.encode_spread(target.near(*y), *rng) as f32,
+                    None => target.encode(target.near(*y)) as f32,
                 });
             }
         }

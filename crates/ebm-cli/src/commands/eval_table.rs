@@ -38,7 +38,7 @@ pub struct TableArgs {
 
 pub fn run(args: &TableArgs) -> Result<()> {
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let table = args.file.read_for(&regressor)?;
+    let (table, _) = args.file.read_for(&regressor)?;
     let found = evaluate(&regressor, &table)?;
     if let Some(out) = &args.out {
         create_dir(out)?;

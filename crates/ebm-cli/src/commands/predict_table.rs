@@ -1,15 +1,19 @@
 //! `ebm predict table`: predictions for the rows of a table.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
 use ebm_base::Key;
-use ebm_data::files::write_atomic;
-use ebm_tabular::{Prediction, TabularRegressor, TargetDensity};
+use ebm_data::{Error, files::write_atomic};
+use ebm_tabular::{Prediction, Table, TabularRegressor, TargetDensity};
+use serde_json::{Value, json};
 
 use crate::model_path::ModelPath;
+use crate::schema::document;
 use crate::table_file::TableFile;
+use crate::table_spec::joined;
 
 /// Arguments of `ebm predict table`.
 #[derive(Args)]
@@ -19,87 +23,181 @@ pub struct TableArgs {
     /// Folder of a fit, or hub:OWNER/NAME.
     #[arg(long)]
     run: ModelPath,
-    /// CSV file for the predictions, one row for each row of the data; by default standard output.
+    /// File for the predictions, one row for each row of the data; by default standard output.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Columns of the data to copy before the predictions, separated by commas.
+    #[arg(long, value_name = "COLUMNS")]
+    keep: Vec<String>,
     /// Probabilities of the quantiles.
     #[arg(long, value_delimiter = ',', default_values_t = [0.05, 0.25, 0.75, 0.95])]
     quantiles: Vec<f64>,
-    /// Probability mass of the regions.
-    #[arg(long, default_value_t = 0.9)]
-    region: f64,
+    /// Probability masses of the regions.
+    #[arg(long, value_delimiter = ',', default_values_t = [0.9])]
+    region: Vec<f64>,
+    /// Give no bounds to a region that the calibration rows cannot promise.
+    #[arg(long)]
+    strict: bool,
     /// Number of samples from each density.
     #[arg(long, default_value_t = 0)]
     samples: usize,
     /// Seed of the samples.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Write one JSON object for each row, with all intervals of the regions, in place of CSV.
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: &TableArgs) -> Result<()> {
-    ensure!(
-        args.region > 0.0 && args.region < 1.0,
-        "--region {}: a share between 0 and 1 is needed",
-        args.region
-    );
-    let bad = args.quantiles.iter().find(|probability| !(0.0..=1.0).contains(*probability));
-    ensure!(bad.is_none(), "--quantiles {bad:?}: probabilities are from 0 to 1");
+    let refused = |name, numbers, reason| usage(name, format!("{}: {reason}", joined(numbers, ", ")));
+    let are_shares = args.region.iter().all(|&mass| mass > 0.0 && mass < 1.0);
+    ensure!(are_shares, refused("--region", &args.region, "shares between 0 and 1 are needed"));
+    let are_probabilities = args.quantiles.iter().all(|probability| (0.0..=1.0).contains(probability));
+    ensure!(are_probabilities, refused("--quantiles", &args.quantiles, "probabilities are from 0 to 1"));
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let table = args.file.read_for(&regressor)?;
-    let predictions = regressor.predict(&table)?;
-    let mut writer = csv::Writer::from_writer(vec![]);
-    writer.write_record(header(args, &regressor, &predictions))?;
+    let (table, encoded) = args.file.read_for(&regressor)?;
+    let kept = kept(args, &table)?;
+    let names = names(args, &regressor, &table, &kept)?;
+    let targets = &regressor.fitted().targets;
+    let masses = (0..targets.len()).map(|k| masses(args, &regressor, k)).collect::<Result<Vec<_>>>()?;
+    let promised = regressor.largest_level();
+    if regressor.has_density()? && args.region.iter().any(|&level| level > promised) {
+        let (rows, percent) = (regressor.fitted().masses[0].len(), 100.0 * promised);
+        let others = if args.strict { "have no bounds" } else { "are the density's own" };
+        eprintln!("{rows} calibration rows promise regions of up to {percent:.1} %; larger ones {others}");
+    }
     let key = Key::new(args.seed).split("samples");
-    for (row, prediction) in predictions.iter().enumerate() {
-        let mut cells = vec![table.line(row).to_string()];
-        for (k, mean) in prediction.mean.iter().enumerate() {
-            cells.push(mean.to_string());
-            if let Some(density) = prediction.targets.get(k) {
-                let mass = regressor.mass(k, args.region)?;
-                cells.extend(density_cells(args, density, mass, key.index(row as u64).index(k as u64))?);
-            }
-        }
-        if predictions.iter().any(|prediction| prediction.log_prob.is_some()) {
-            cells.push(prediction.log_prob.map_or_else(String::new, |log_p| log_p.to_string()));
-        }
-        writer.write_record(cells)?;
+    let mut text = String::new();
+    let mut write = |line: &str| match &args.out {
+        Some(_) => text.push_str(line),
+        None => print!("{line}"),
+    };
+    if !args.json {
+        write(&csv_line(&names)?);
     }
-    let text = String::from_utf8(writer.into_inner().map_err(|error| error.into_error())?)?;
-    match &args.out {
-        Some(out) => write_atomic(out, text.as_bytes())?,
-        None => print!("{text}"),
+    for (row, prediction) in regressor.predictions(&table, &encoded)?.enumerate() {
+        let Prediction { targets: densities, mean, log_prob } = prediction?;
+        let key = key.index(row as u64);
+        let copied = kept.iter().map(|&column| (&table.columns()[column], table.cell(row, column)));
+        let mut cells: Vec<String> = copied.clone().map(|(_, cell)| cell.to_owned()).collect();
+        cells.push(table.line(row).to_string());
+        let mut objects = vec![];
+        for (k, mean) in mean.into_iter().enumerate() {
+            let key = key.index(k as u64);
+            let (numbers, mut object) = figures(args, mean, densities.get(k), &masses[k], key)?;
+            object["name"] = targets[k].name.as_str().into();
+            cells.extend(numbers.iter().map(f64::to_string));
+            objects.push(object);
+        }
+        if args.json {
+            let kept: BTreeMap<&String, &str> = copied.collect();
+            let body = json!({
+                "line": table.line(row), "kept": kept, "probabilities": args.quantiles, "mass": args.region,
+                "targets": objects, "log_prob": log_prob,
+            });
+            write(&format!("{}\n", document("predict table", body)));
+            continue;
+        }
+        // The last name may be log_prob.
+        if cells.len() < names.len() {
+            cells.push(log_prob.map_or_else(String::new, |log_p| log_p.to_string()));
+        }
+        write(&csv_line(&cells)?);
     }
-    Ok(())
+    Ok(args.out.as_ref().map_or(Ok(()), |out| write_atomic(out, text.as_bytes()))?)
 }
 
-fn header(args: &TableArgs, regressor: &TabularRegressor, predictions: &[Prediction]) -> Vec<String> {
-    let mut names = vec!["line".to_owned()];
-    let has_density = predictions.first().is_some_and(|prediction| !prediction.targets.is_empty());
-    for target in &regressor.fitted().targets {
+fn usage(name: &'static str, detail: String) -> Error {
+    Error::Argument { name, detail }
+}
+
+/// Returns the places of the columns to copy.
+fn kept(args: &TableArgs, table: &Table) -> Result<Vec<usize>> {
+    // The name of a column may have a comma.
+    let named = |given: &String| match table.column(given) {
+        Ok(place) => vec![Ok(place)],
+        Err(_) => given.split(',').map(|name| table.column(name.trim())).collect(),
+    };
+    let places = args.keep.iter().flat_map(named).collect::<ebm_tabular::Result<_>>();
+    Ok(places.map_err(|error| usage("--keep", error.to_string()))?)
+}
+
+/// Returns the masses of the regions of a target, none for one without bounds.
+fn masses(args: &TableArgs, regressor: &TabularRegressor, target: usize) -> Result<Vec<Option<f64>>> {
+    let is_unbounded = |level: f64| args.strict && level > regressor.largest_level();
+    let mass = |&level: &f64| (!is_unbounded(level)).then(|| regressor.mass(target, level)).transpose();
+    Ok(args.region.iter().map(mass).collect::<ebm_tabular::Result<_>>()?)
+}
+
+/// Returns the names of the columns of a CSV file.
+fn names(
+    args: &TableArgs,
+    regressor: &TabularRegressor,
+    table: &Table,
+    kept: &[usize],
+) -> Result<Vec<String>> {
+    let mut names: Vec<String> = kept.iter().map(|&column| table.columns()[column].clone()).collect();
+    names.push("line".to_owned());
+    let (targets, has_density) = (&regressor.fitted().targets, regressor.has_density()?);
+    for target in targets {
         let name = &target.name;
         names.push(format!("{name}_mean"));
         if has_density {
             names.extend(["median", "mode"].map(|what| format!("{name}_{what}")));
             names.extend(args.quantiles.iter().map(|probability| format!("{name}_q{probability}")));
-            names.push(format!("{name}_region{}", args.region));
+            let region = |mass| ["low", "high", "intervals"].map(|what| format!("{name}_{what}_{mass}"));
+            names.extend(args.region.iter().flat_map(region));
             names.extend((1..=args.samples).map(|sample| format!("{name}_sample{sample}")));
         }
     }
-    if predictions.iter().any(|prediction| prediction.log_prob.is_some()) {
+    if has_density && targets.iter().all(|target| table.column(&target.name).is_ok()) {
         names.push("log_prob".to_owned());
     }
-    names
+    let mut known = BTreeSet::new();
+    if let Some(name) = names.iter().find(|name| !known.insert(*name)) {
+        let remedy = "rename the column in the data or leave it out of --keep, and give each number once";
+        let detail = format!("two columns would be called {name:?}; {remedy}");
+        return Err(usage("the predictions", detail).into());
+    }
+    Ok(names)
 }
 
-/// Returns a density's median, mode, quantiles, region and samples. The intervals of a region are separated by bars.
-fn density_cells(args: &TableArgs, density: &TargetDensity, mass: f64, key: Key) -> Result<Vec<String>> {
-    let mode = density.modes().first().copied().unwrap_or(f64::NAN);
-    let mut cells = vec![density.quantile(0.5)?.to_string(), mode.to_string()];
-    for probability in &args.quantiles {
-        cells.push(density.quantile(*probability)?.to_string());
+/// Returns the mean of a target and the figures of its density, with regions of these calibrated masses, of all y without a
+/// mass: as the cells of a CSV file, and as an object.
+fn figures(
+    args: &TableArgs,
+    mean: f64,
+    density: Option<&TargetDensity>,
+    masses: &[Option<f64>],
+    key: Key,
+) -> ebm_tabular::Result<(Vec<f64>, Value)> {
+    let mut cells = vec![mean];
+    let Some(density) = density else { return Ok((cells, json!({ "mean": mean }))) };
+    let (median, modes) = (density.quantile(0.5)?, density.modes());
+    cells.extend([median, modes.first().copied().unwrap_or(f64::NAN)]);
+    for &probability in &args.quantiles {
+        cells.push(density.quantile(probability)?);
     }
-    let intervals = density.region(mass)?;
-    cells.push(intervals.iter().map(|[from, to]| format!("{from} to {to}")).collect::<Vec<_>>().join(" | "));
-    cells.extend(density.sample(args.samples, &mut key.rng()).iter().map(f64::to_string));
-    Ok(cells)
+    let quantiles = cells[3..].to_vec();
+    let mut regions = vec![];
+    for &mass in masses {
+        let region =
+            mass.map_or_else(|| Ok(vec![density.target().support.bounds()]), |mass| density.region(mass))?;
+        cells.extend(region.first().zip(region.last()).map_or([f64::NAN; 2], |(a, b)| [a[0], b[1]]));
+        cells.push(region.len() as f64);
+        regions.push(region);
+    }
+    let draws = density.sample(args.samples, &mut key.rng());
+    cells.extend(&draws);
+    let object = json!({
+        "mean": mean, "median": median, "modes": modes, "quantiles": quantiles, "regions": regions, "draws": draws,
+    });
+    Ok((cells, object))
+}
+
+fn csv_line(cells: &[String]) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(vec![]);
+    writer.write_record(cells)?;
+    Ok(String::from_utf8(writer.into_inner()?)?)
 }

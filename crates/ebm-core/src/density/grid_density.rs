@@ -7,6 +7,11 @@ use super::scores::is_score;
 use crate::log_sum::LogSum;
 use crate::{Error, Result, check};
 
+/// Share of the mass in one step from which on a grid is too coarse: a Gaussian's deviation is then four steps or less.
+const COARSE: f64 = 0.1;
+/// Drop of log p, in nats, beyond which no mass is left.
+const TAIL: f64 = 30.0;
+
 /// Density `p(y | x) = exp f(x, y) / Z(x)` (Eq. 1) of one input x and a scalar y, evaluated on a [`Grid`].
 ///
 /// Between the points the density is the linear interpolant of `exp f / Z`; outside the grid it is zero. The
@@ -74,6 +79,21 @@ impl GridDensity {
     /// Returns log Z(x), in nats, by the trapezoid rule.
     pub fn log_z(&self) -> f64 {
         self.log_z
+    }
+
+    /// Returns the part of the grid that holds the mass, if a step holds more than [`COARSE`] of it, else the grid.
+    pub(super) fn narrowed(&self) -> Grid {
+        let most = self.log_prob.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if (most + self.grid.step().ln()).exp() < COARSE {
+            return self.grid;
+        }
+        let holds = |log_prob: &f64| *log_prob > most - TAIL;
+        let first = self.log_prob.iter().position(holds).unwrap_or(0);
+        let last = self.log_prob.iter().rposition(holds).unwrap_or(first);
+        let end = self.grid.num_points() - 1;
+        let [low, high] = [first.saturating_sub(1), (last + 1).min(end)].map(|index| self.grid.point(index));
+        // Points that f64 cannot tell apart stay as they are.
+        Grid::new(low, high, end + 1).unwrap_or(self.grid)
     }
 
     /// Returns log p at the N points.

@@ -73,8 +73,7 @@ pub(super) fn log_probs(
         });
         let mut found = found_boxes(detector, &scored, annotated)?;
         found.truncate(BOXES - count);
-        count += found.len();
-        seen += batch.samples.len();
+        (seen, count) = (seen + batch.samples.len(), count + found.len());
         progress.advance(seen, "");
         if found.is_empty() {
             continue;

@@ -134,9 +134,14 @@ impl Table {
         })
     }
 
+    /// Returns the content of a cell as the file has it, without the quotes about it.
+    pub fn cell(&self, row: usize, column: usize) -> &str {
+        self.rows[row].get(column).unwrap_or_default()
+    }
+
     /// Returns the text of a cell without the space around it; none for a missing value.
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
-        let text = self.rows[row].get(column).unwrap_or_default().trim();
+        let text = self.cell(row, column).trim();
         let is_missing = text.len() <= 7 && MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing));
         (!is_missing).then_some(text)
     }
@@ -144,7 +149,7 @@ impl Table {
     /// Creates an error that names a cell.
     pub fn cell_error(&self, row: usize, column: usize, reason: String) -> Error {
         let place = format!("{}, line {}, column {}", self.name, self.line(row), self.columns[column]);
-        Error::input(place, format!("{:?} {reason}", self.rows[row].get(column).unwrap_or_default()))
+        Error::input(place, format!("{:?} {reason}", self.cell(row, column)))
     }
 
     /// Returns the line of the file on which a row begins.

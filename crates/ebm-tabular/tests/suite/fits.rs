@@ -1,7 +1,10 @@
 //! Fits to data whose truth is known.
 
+use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
+use ebm_core::EnergyModel;
 use ebm_tabular::benchmark::Generated;
+use ebm_tabular::model::{Ensemble, MemberFeatures};
 use ebm_tabular::{FitOptions, Support, Table, TabularRegressor, TargetSpec, evaluate, refined_rmse};
 use rand::Rng;
 use rand_distr::StandardNormal;
@@ -104,6 +107,40 @@ fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
     assert_eq!(log_probs(&first), log_probs(&again));
     assert_eq!(log_probs(&first), log_probs(&fit()));
     assert!(again.is_calibrated() && again.fitted() == first.fitted());
+    // The density is the mean of the members'.
+    let (x, members) = (first.encode(&learnt).unwrap().x, &first.ensemble().0);
+    let features = first.ensemble().features(&x, 64, &mut Key::new(0).rng()).unwrap();
+    let z = Tensor::zeros((200, 1, 1), DType::F32, &Device::Cpu).unwrap();
+    let p = |ensemble: &Ensemble, features: &[MemberFeatures]| {
+        let p = ensemble.score(&features.to_vec(), &z).unwrap().exp().unwrap();
+        p.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+    };
+    let all = p(first.ensemble(), &features);
+    let each: Vec<Vec<f32>> =
+        (0..2).map(|k| p(&Ensemble(vec![members[k].clone()]), &features[k..=k])).collect();
+    assert!((0..200).all(|row| (all[row] / (0.5 * (each[0][row] + each[1][row])) - 1.0).abs() < 1e-4));
+    // Regions are calibrated by their masses on rows that are kept apart.
+    let (fitted, held_out) = (first.fitted(), learnt.select(&first.fitted().held_out));
+    assert_eq!((fitted.rows, held_out.rows(), first.largest_level()), (180, 20, 20.0 / 21.0));
+    let y = |row| held_out.text(row, 1).unwrap().parse().unwrap();
+    let densities = first.predict(&held_out).unwrap().into_iter().enumerate();
+    let mut masses: Vec<f64> = densities.map(|(row, found)| found.targets[0].mass_of(y(row))).collect();
+    masses.sort_by(f64::total_cmp);
+    assert_eq!(masses, fitted.masses[0]);
+    // A member or settings of another fit are noticed.
+    let others = tempfile::tempdir().unwrap();
+    let options = FitOptions { seed: 1, ..FitOptions::new("y") };
+    TabularRegressor::fit(&learnt, &options, &config, &mut |_| {}).unwrap().save(others.path()).unwrap();
+    for name in ["member-1.safetensors", "tabular.toml"] {
+        let place = folder.path().join(name);
+        let own = std::fs::read(&place).unwrap();
+        let mut other = std::fs::read(others.path().join(name)).unwrap();
+        other.extend((name == "tabular.toml").then_some(b'\n'));
+        std::fs::write(&place, other).unwrap();
+        let said = TabularRegressor::open(folder.path()).err().unwrap().to_string();
+        assert!(said.contains(name) && said.contains("fit again"), "{said}");
+        std::fs::write(&place, own).unwrap();
+    }
     // Fits of versions without the forms of columns are refused in words.
     let path = folder.path().join("regressor.json");
     let mut old: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -114,6 +151,29 @@ fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
     std::fs::remove_file(&path).unwrap();
     let missing = TabularRegressor::open(folder.path()).err().unwrap().to_string();
     assert!(missing.contains("regressor.json") && missing.contains("ebm fit"), "{missing}");
+}
+
+/// A single wrong value of the target, a million times too large, and one of a column leave the fit of the others as it was.
+#[test]
+fn a_wrong_value_spoils_no_fit() {
+    let mut rng = Key::new(9).rng();
+    let mut draw = |count: usize| -> Vec<[f64; 2]> {
+        let row = |_| {
+            let x: f64 = rng.random_range(-1.0..1.0);
+            [x, 2.0 * x + 0.1 * rng.sample::<f64, _>(StandardNormal)]
+        };
+        (0..count).map(row).collect()
+    };
+    let (mut rows, judged) = (draw(400), table("x,y", draw(200)));
+    (rows[7][1], rows[9][0]) = (1e12, -1e12);
+    let mut said = vec![];
+    let mut say = |text: &str| said.push(text.to_owned());
+    let regressor =
+        TabularRegressor::fit(&table("x,y", rows), &FitOptions::new("y"), &small(), &mut say).unwrap();
+    let found = evaluate(&regressor, &judged).unwrap();
+    assert!(found.targets[0].rmse < 0.15, "{}", found.targets[0].rmse);
+    let far = "1 rows have a \"y\" far from all others, such as 1000000000000";
+    assert!(said.iter().any(|text| text.starts_with(far)), "{said:?}");
 }
 
 /// The mean of the true log p over many rows is minus the theoretical entropy.

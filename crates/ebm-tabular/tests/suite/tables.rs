@@ -17,6 +17,8 @@ fn separators_commas_quotes_and_marks_are_found() {
     let table = Table::parse("t", "\u{feff}name;size\n\"a;b\";1,5\nc;-2\n").unwrap();
     assert_eq!((table.columns(), table.delimiter()), (&["name".to_owned(), "size".to_owned()][..], ';'));
     assert_eq!(table.text(0, 0), Some("a;b"));
+    let spaced = Table::parse("t", "a,b\n NA ,2\n").unwrap();
+    assert_eq!((spaced.cell(0, 0), spaced.text(0, 0)), (" NA ", None));
     assert_eq!(numbers(&table, 1).unwrap(), [Some(1.5), Some(-2.0)]);
     assert_eq!(numbers(&Table::parse("t", "a,b\n1,2\n").unwrap(), 1).unwrap(), [Some(2.0)]);
 }

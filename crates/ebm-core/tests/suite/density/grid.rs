@@ -145,6 +145,41 @@ fn a_batch_of_inputs_has_each_its_own_density_in_f32_and_f64() {
     }
 }
 
+/// f = log N(y; 0.3, σ²), with a σ for each input (B, 1).
+struct Widths;
+
+impl EnergyModel for Widths {
+    type Features = Tensor;
+    fn score(&self, sigma: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let z = (y.squeeze(2)? - 0.3)?.broadcast_div(sigma)?;
+        Ok((z.sqr()? * -0.5)?.broadcast_sub(&sigma.log()?)?)
+    }
+}
+
+/// A density that is narrower than the grid's steps gets a grid about its mass; wide ones keep theirs.
+#[test]
+fn narrow_densities_have_grids_of_their_own() {
+    let sigmas = [1.0, 0.05, 1e-3, 1e-5];
+    let features = Tensor::new(&sigmas, &Device::Cpu).unwrap().reshape((4, 1)).unwrap();
+    let grid = Grid::new(-7.0, 7.0, 2048).unwrap();
+    let conditional = Widths.bind(&features, 4).with(DType::F64, &Device::Cpu);
+    let found = conditional.own_grids(&grid).unwrap();
+    let same = conditional.grid(&grid).unwrap();
+    assert_eq!(found[..2], same[..2]);
+    for (density, sigma) in found.iter().zip(sigmas) {
+        let half_log = 0.5 * std::f64::consts::TAU.ln();
+        assert_close(&[density.log_z(), (density.mean() - 0.3) / sigma], &[half_log, 0.0], 1e-9);
+        let region = density.highest_density_region(0.9).unwrap().intervals;
+        let expected = [0.3 - 1.644_853_626_951_473 * sigma, 0.3 + 1.644_853_626_951_473 * sigma];
+        for (end, expected) in region[0].iter().zip(expected) {
+            assert!((end - expected).abs() < 0.01 * sigma, "{end} {expected}");
+        }
+        assert!((density.entropy() - (half_log + 0.5 + sigma.ln())).abs() < 1e-3);
+    }
+    // Without, the region of the third is off by more than its width.
+    assert!((same[2].variance().sqrt() / 1e-3 - 1.0).abs() > 0.5);
+}
+
 #[test]
 fn bad_inputs_have_typed_errors() {
     for (lo, hi, n, name) in [

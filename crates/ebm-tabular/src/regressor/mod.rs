@@ -1,11 +1,11 @@
 //! Fitting: from a table to densities.
 
-use std::path::Path;
+mod folder;
 
-use candle_core::Tensor;
+use std::collections::BTreeMap;
+
 use ebm_base::Key;
 use ebm_eval::calibration::SplitConformal;
-use ebm_experiment::config::Settings;
 use ebm_nn::params::ParamStore;
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Built, TabularConfig};
 use crate::features::{ColumnRoles, Encoded, Features};
 use crate::model::{Ensemble, Network, Shape};
-use crate::prediction::{Prediction, predict};
+use crate::prediction::Prediction;
 use crate::target::{Target, TargetSpec};
 use crate::training::{Rows, train};
 use crate::{Error, Result, Table};
@@ -61,6 +61,9 @@ pub struct Fitted {
     pub held_out: Vec<usize>,
     /// Number of updates of each network at its best validation.
     pub steps: Vec<usize>,
+    /// SHA-256 of the other files in the folder of a fit, by name; none in memory.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
 }
 
 /// A fitted model.
@@ -133,11 +136,8 @@ impl TabularRegressor {
             Target::find(spec, &y, table.name())
         };
         let targets = specs.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
-        for target in targets.iter().filter(|target| target.relative_resolution() > COARSE_RESOLUTION) {
-            let (name, step) = (&target.name, target.resolution());
-            say(&format!(
-                "{name:?} has values in steps of {step}; training spreads each value evenly over one step"
-            ));
+        for (k, target) in targets.iter().enumerate() {
+            say_about(target, learnt.iter().map(|&row| y[row][k]), say);
         }
         let Encoded { x, unknown } = features.encode(&table)?;
         for (column, count) in unknown {
@@ -168,6 +168,7 @@ impl TabularRegressor {
             rows: learnt.len(),
             held_out: held_out.iter().map(|&row| places[row]).collect(),
             steps,
+            files: BTreeMap::new(),
         };
         let mut regressor = Self::assemble(config.clone(), fitted, stores)?;
         if !held_out.is_empty() {
@@ -190,7 +191,7 @@ impl TabularRegressor {
 
     /// Computes the masses of regions that contain y on rows that were not learnt from.
     fn calibrate(&mut self, table: &Table, y: &[Vec<f64>]) -> Result<()> {
-        if !self.config.method(&self.fitted.method)?.model.has_density() {
+        if !self.has_density()? {
             return Ok(());
         }
         for (prediction, y) in self.predict(table)?.iter().zip(y) {
@@ -217,12 +218,20 @@ impl TabularRegressor {
         &self.ensemble
     }
 
+    /// Returns whether the method has a density.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the settings lack the method.
+    pub fn has_density(&self) -> Result<bool> {
+        Ok(self.config.method(&self.fitted.method)?.model.has_density())
+    }
+
     /// Encodes the rows as x, (B, F).
     ///
     /// # Errors
     /// The errors of [`Features::encode`].
-    pub fn inputs(&self, table: &Table) -> Result<Tensor> {
-        Ok(self.fitted.features.encode(table)?.x)
+    pub fn encode(&self, table: &Table) -> Result<Encoded> {
+        self.fitted.features.encode(table)
     }
 
     /// Predicts p(y | x) of every row. The target columns may be missing; a row with all targets also gets its log p.
@@ -230,7 +239,7 @@ impl TabularRegressor {
     /// # Errors
     /// [`Error::Input`] for a missing column of x, and for a text in a column of numbers.
     pub fn predict(&self, table: &Table) -> Result<Vec<Prediction>> {
-        predict(self, table)
+        self.predictions(table, &self.encode(table)?)?.collect()
     }
 
     /// Returns the mass of a target's highest-density regions that contain y with probability `level`, calibrated on rows
@@ -247,68 +256,16 @@ impl TabularRegressor {
         }
     }
 
+    /// Returns the largest level at which [`mass`](Self::mass) is calibrated; 0 without calibration rows.
+    pub fn largest_level(&self) -> f64 {
+        let count = self.fitted.masses[0].len() as f64;
+        count / (count + 1.0)
+    }
+
     /// Returns whether [`mass`](Self::mass) is calibrated on rows that were not learnt from.
     pub fn is_calibrated(&self) -> bool {
         self.fitted.masses.iter().all(|masses| !masses.is_empty())
     }
-
-    /// Writes the fit into the existing folder `run`: `regressor.json`, `tabular.toml` and a file of weights for each
-    /// network.
-    ///
-    /// # Errors
-    /// Fails if a file cannot be written.
-    pub fn save(&self, run: &Path) -> Result<()> {
-        for (index, store) in self.stores.iter().enumerate() {
-            store.save(&member_file(run, index))?;
-        }
-        ebm_data::files::write_atomic(&run.join(SETTINGS), self.config.to_toml()?.as_bytes())?;
-        let text = serde_json::to_vec_pretty(&self.fitted)
-            .map_err(|error| Error::input(run.join(FITTED).display(), error))?;
-        Ok(ebm_data::files::write_atomic(&run.join(FITTED), &text)?)
-    }
-
-    /// Loads a fit that [`save`](Self::save) wrote.
-    ///
-    /// # Errors
-    /// [`Error::Input`] for a folder without a fit.
-    pub fn open(run: &Path) -> Result<Self> {
-        let path = run.join(FITTED);
-        let fail = |reason: String| Error::input(path.display(), reason);
-        let text = ebm_data::files::read_settings(&path)
-            .map_err(|error| fail(format!("{error}; give the folder of a run of `ebm fit`")))?;
-        let fitted: Fitted = serde_json::from_str(&text)
-            .map_err(|error| fail(format!("not what this version's `ebm fit` writes: {error}; fit again")))?;
-        let config = TabularConfig::read(&run.join(SETTINGS))?;
-        if fitted.masses.len() != fitted.targets.len() || fitted.targets.is_empty() {
-            return Err(fail("its targets and its calibration do not fit together".to_owned()));
-        }
-        let stores = (0..config.members).map(|index| {
-            let store = ParamStore::new(Key::new(fitted.seed));
-            store.preload(ebm_nn::import::load(&member_file(run, index), &candle_core::Device::Cpu)?);
-            Ok(store)
-        });
-        let stores = stores.collect::<Result<Vec<_>>>()?;
-        let method = build(&config, &fitted.method, &fitted.targets, Key::new(fitted.seed))?;
-        let (inputs, dim) = (fitted.features.dim(), fitted.targets.len());
-        let shape = Shape { inputs, dim, network: &config.network, method: &method };
-        for (index, store) in stores.iter().enumerate() {
-            Network::new(&shape, store)?;
-            let report = store.preload_report();
-            if !report.missing.is_empty() || !report.unexpected.is_empty() {
-                let reason = format!("it holds another network: {report:?}");
-                return Err(Error::input(member_file(run, index).display(), reason));
-            }
-        }
-        Self::assemble(config, fitted, stores)
-    }
-}
-
-/// Files of a run.
-const FITTED: &str = "regressor.json";
-const SETTINGS: &str = "tabular.toml";
-
-fn member_file(run: &Path, index: usize) -> std::path::PathBuf {
-    run.join(format!("member-{index}.safetensors"))
 }
 
 /// Builds the method for these targets.
@@ -340,6 +297,23 @@ pub(crate) fn complete(table: &Table, specs: &[TargetSpec]) -> Result<Complete> 
     Ok(Complete { table: table.select(&rows), y, rows })
 }
 
+/// Says what training does with the values `y` of a target that are far from all others, and with those on a lattice.
+fn say_about(target: &Target, y: impl Iterator<Item = f64>, say: &mut dyn FnMut(&str)) {
+    let (name, step) = (&target.name, target.resolution());
+    let far: Vec<f64> = y.filter(|y| target.is_far(*y)).collect();
+    if let Some(first) = far.first() {
+        let count = far.len();
+        say(&format!(
+            "{count} rows have a {name:?} far from all others, such as {first}: it is learnt as the nearest of these"
+        ));
+    }
+    if target.relative_resolution() > COARSE_RESOLUTION {
+        say(&format!(
+            "{name:?} has values in steps of {step}; training spreads each value evenly over one step"
+        ));
+    }
+}
+
 /// Divides the rows at random into calibration rows and rows to learn from.
 fn parts(rows: usize, share: f64, key: Key, say: &mut dyn FnMut(&str)) -> [Vec<usize>; 2] {
     let mut order: Vec<usize> = (0..rows).collect();
@@ -353,4 +327,20 @@ fn parts(rows: usize, share: f64, key: Key, say: &mut dyn FnMut(&str)) -> [Vec<u
     }
     let learnt = order.split_off(count);
     [order, learnt]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_row_is_both_learnt_from_and_calibrated_on() {
+        for (rows, share, expected) in [(300, 0.1, 30), (100, 0.1, 0), (100, 0.0, 0), (50_000, 0.2, 2000)] {
+            let [held_out, learnt] = parts(rows, share, Key::new(0), &mut |_| {});
+            assert_eq!(held_out.len(), expected);
+            let mut all = [held_out, learnt].concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..rows).collect::<Vec<_>>());
+        }
+    }
 }

@@ -1,0 +1,84 @@
+//! The folder of a fit.
+
+use std::path::Path;
+
+use ebm_base::Key;
+use ebm_data::fetch::sha256_of;
+use ebm_experiment::config::Settings;
+use ebm_nn::params::ParamStore;
+
+use super::{Fitted, TabularRegressor, build};
+use crate::config::TabularConfig;
+use crate::model::{Network, Shape};
+use crate::{Error, Result};
+
+impl TabularRegressor {
+    /// Writes the fit into the existing folder `run`: `regressor.json`, `tabular.toml` and a file of weights for each
+    /// network.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be written.
+    pub fn save(&self, run: &Path) -> Result<()> {
+        for (index, store) in self.stores.iter().enumerate() {
+            store.save(&run.join(member_file(index)))?;
+        }
+        ebm_data::files::write_atomic(&run.join(SETTINGS), self.config.to_toml()?.as_bytes())?;
+        let mut fitted = self.fitted.clone();
+        for name in (0..self.stores.len()).map(member_file).chain([SETTINGS.to_owned()]) {
+            fitted.files.insert(name.clone(), sha256_of(&run.join(name))?);
+        }
+        let text = serde_json::to_vec_pretty(&fitted)
+            .map_err(|error| Error::input(run.join(FITTED).display(), error))?;
+        Ok(ebm_data::files::write_atomic(&run.join(FITTED), &text)?)
+    }
+
+    /// Loads a fit that [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a folder without a fit.
+    pub fn open(run: &Path) -> Result<Self> {
+        let path = run.join(FITTED);
+        let fail = |reason: String| Error::input(path.display(), reason);
+        let text = ebm_data::files::read_settings(&path)
+            .map_err(|error| fail(format!("{error}; give the folder of a run of `ebm fit`")))?;
+        let mut fitted: Fitted = serde_json::from_str(&text)
+            .map_err(|error| fail(format!("not what this version's `ebm fit` writes: {error}; fit again")))?;
+        for (name, hash) in std::mem::take(&mut fitted.files) {
+            let place = run.join(name);
+            if sha256_of(&place)? != hash {
+                let reason = "it is not the file that this fit wrote; put that back, or fit again";
+                return Err(Error::input(place.display(), reason));
+            }
+        }
+        let config = TabularConfig::read(&run.join(SETTINGS))?;
+        if fitted.masses.len() != fitted.targets.len() || fitted.targets.is_empty() {
+            return Err(fail("its targets and its calibration do not fit together".to_owned()));
+        }
+        let stores = (0..config.members).map(|index| {
+            let store = ParamStore::new(Key::new(fitted.seed));
+            store.preload(ebm_nn::import::load(&run.join(member_file(index)), &candle_core::Device::Cpu)?);
+            Ok(store)
+        });
+        let stores = stores.collect::<Result<Vec<_>>>()?;
+        let method = build(&config, &fitted.method, &fitted.targets, Key::new(fitted.seed))?;
+        let (inputs, dim) = (fitted.features.dim(), fitted.targets.len());
+        let shape = Shape { inputs, dim, network: &config.network, method: &method };
+        for (index, store) in stores.iter().enumerate() {
+            Network::new(&shape, store)?;
+            let report = store.preload_report();
+            if !report.missing.is_empty() || !report.unexpected.is_empty() {
+                let reason = format!("it holds another network: {report:?}");
+                return Err(Error::input(run.join(member_file(index)).display(), reason));
+            }
+        }
+        Self::assemble(config, fitted, stores)
+    }
+}
+
+/// Files of a run.
+const FITTED: &str = "regressor.json";
+const SETTINGS: &str = "tabular.toml";
+
+fn member_file(index: usize) -> String {
+    format!("member-{index}.safetensors")
+}

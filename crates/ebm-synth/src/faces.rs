@@ -79,11 +79,8 @@ pub fn poses(size: usize, count: usize, key: Key) -> Result<Vec<Face>> {
 }
 
 fn check_faces(size: usize, count: usize) -> Result<()> {
-    let fields = [
-        ("size", (16..=1024).contains(&size), "be in 16..=1024 pixels"),
-        ("count", (1..=999_999).contains(&count), "be in 1..=999999"),
-    ];
-    check("faces", fields)
+    check("faces", [("size", (16..=1024).contains(&size), "be in 16..=1024 pixels")])?;
+    check("faces", [("count", (1..=999_999).contains(&count), "be in 1..=999999")])
 }
 
 /// Draws a disc of this radius, in units of the side, near the middle of a noisy picture.

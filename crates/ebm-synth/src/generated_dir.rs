@@ -55,7 +55,10 @@ pub(crate) fn make(
 ) -> Result<()> {
     let fail = |error: serde_json::Error| Error::Argument { name: "config", detail: error.to_string() };
     let digest = digest(kind, &serde_json::to_string(config).map_err(fail)?, count, key);
-    let size = |dir: &Path| size_of(&files(dir));
+    // Too small if a file is missing or cut short.
+    let size = |dir: &Path| -> u64 {
+        files(dir).par_iter().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
+    };
     let whole = || holds(dir, kind, &digest, &size);
     if whole()? {
         return Ok(());
@@ -81,11 +84,6 @@ pub(crate) fn make(
     made
 }
 
-/// Returns the total size of the files in bytes, which is too small if a file is missing or cut short.
-fn size_of(files: &[PathBuf]) -> u64 {
-    files.par_iter().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
-}
-
 /// Writes `value` as JSON, atomically.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let fail = |error: serde_json::Error| Error::io("write", path, error.into());
@@ -107,14 +105,11 @@ fn holds(dir: &Path, kind: &Kind, digest: &str, size: &impl Fn(&Path) -> u64) ->
         name: "dir",
         detail: format!("{} holds {why}; remove it or choose another directory", dir.display()),
     };
-    match fs::read_dir(dir) {
+    match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+        Ok(false) => {}
+        Ok(true) => return Ok(false),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(source) => return Err(Error::io("list", dir, source)),
-        Ok(mut entries) => {
-            if entries.next().is_none() {
-                return Ok(false);
-            }
-        }
     }
     let manifest = read_limited(&dir.join(kind.manifest), MANIFEST_LIMIT)
         .map_err(|_| occupied(format!("files but no generated {what}")))?;
@@ -123,9 +118,8 @@ fn holds(dir: &Path, kind: &Kind, digest: &str, size: &impl Fn(&Path) -> u64) ->
     if manifest.digest != digest {
         return Err(occupied(format!("{what} of another configuration, count, seed or version")));
     }
-    if size(dir) == manifest.bytes {
-        Ok(true)
-    } else {
-        Err(occupied(format!("these {what}, but files are missing or cut short")))
+    if size(dir) != manifest.bytes {
+        return Err(occupied(format!("these {what}, but files are missing or cut short")));
     }
+    Ok(true)
 }

@@ -121,10 +121,8 @@ impl Scene<'_> {
         pixels().filter_map(|(x, y, _)| self.shown[y * width + x]).for_each(|index| hidden[index] += 1);
         let (whole, own) = (mask.size(), pixels().count());
         let enough = |whole: usize, seen: usize| seen as f32 >= LEAST_SEEN * whole as f32;
-        let others = self.placed.iter().zip(&hidden);
-        if !enough(whole, own)
-            || others.clone().any(|((_, whole, seen), hidden)| !enough(*whole, seen - hidden))
-        {
+        let mut others = self.placed.iter().zip(&hidden);
+        if !enough(whole, own) || others.any(|((_, whole, seen), hidden)| !enough(*whole, seen - hidden)) {
             return false;
         }
         self.placed.iter_mut().zip(hidden).for_each(|((.., seen), hidden)| *seen -= hidden);

@@ -156,11 +156,8 @@ impl Target<'_> {
         let wait = wait.map(Duration::from_secs);
         let advice = match (status, wait) {
             (408 | 425 | 429 | 500 | 502..=504, wait) if wait.is_none_or(|wait| wait <= LONGEST_WAIT) => {
-                return Error::Network(
-                    self.path.into(),
-                    format!("{} answers {status}", redacted(self.url)),
-                    wait,
-                );
+                let answer = format!("{} answers {status}", redacted(self.url));
+                return Error::Network(self.path.into(), answer, wait);
             }
             (401 | 403, _) => {
                 "it is not for everybody; for a repository of the Hub accept its terms on its page, and set \

@@ -129,13 +129,10 @@ pub fn snapshot(model: &HubModel, hub: &Hub, options: &FetchOptions, report: Rep
     // Joining an empty path would add a slash at the end.
     let found = kept.get(file).or_else(of_commit).map(|path| path.components().collect());
     found.ok_or_else(|| {
-        let why = match hub.offline {
-            true => "it is not in the cache below HF_HOME; unset HF_HUB_OFFLINE and run again".into(),
-            false => {
-                format!("the repository has no such file or folder; only {} are taken", ENDINGS.join(", "))
-            }
-        };
-        Error::Failure(model.to_string().into(), why)
+        let absent = "it is not in the cache below HF_HOME; unset HF_HUB_OFFLINE and run again".to_owned();
+        let taken =
+            || format!("the repository has no such file or folder; only {} are taken", ENDINGS.join(", "));
+        Error::Failure(model.to_string().into(), if hub.offline { absent } else { taken() })
     })
 }
 

@@ -151,20 +151,18 @@ fn check_existing(entry: &Entry, path: &Path) -> Result<Option<State>> {
         if !sha256.starts_with(expected) {
             return wrong(format!("the file has SHA-256 {sha256} where {expected} is expected; {advice}"));
         }
-        let whole = expected.len() == 64;
-        let said = if whole { "verified" } else { "there; no complete hash is published" };
+        let said = if expected.len() == 64 { "verified" } else { "there; no complete hash is published" };
         return Ok(Some(State::There(said, sha256)));
     }
     let Some(instruction) = &entry.by_hand else {
         return wrong("is a folder where a file is to be; move it away and run again".into());
     };
     let entries = fs::read_dir(path).map_err(io_error("list", path))?.count() as u64;
-    match entry.entries.unwrap_or(1) {
-        least if entries < least => {
-            wrong(format!("holds {entries} files where at least {least} are expected: {instruction}"))
-        }
-        _ => Ok(Some(State::Folder(entries))),
+    let least = entry.entries.unwrap_or(1);
+    if entries < least {
+        return wrong(format!("holds {entries} files where at least {least} are expected: {instruction}"));
     }
+    Ok(Some(State::Folder(entries)))
 }
 
 /// Returns bytes as hexadecimal digits.

@@ -19,6 +19,7 @@ mod schema;
 mod signals;
 mod table_file;
 mod table_spec;
+mod tolerance;
 mod video;
 mod weights_path;
 mod workers;

@@ -157,6 +157,44 @@ fn a_result_file_says_what_is_wrong_with_it() {
     succeeds(&problem.args(&["--per-class", "--errors"]));
 }
 
+/// An annotation that cannot be used is no reason to stop if the user accepts its share; what is left is scored.
+#[test]
+fn defective_annotations_are_left_out_if_they_may_be() {
+    let problem = Problem::new();
+    let with = |key: &str, value: Value| {
+        let mut file: Value = serde_json::from_slice(&std::fs::read(&problem.annotations).unwrap()).unwrap();
+        file["annotations"][2][key] = value;
+        let path = problem.annotations.with_file_name("defective.json");
+        std::fs::write(&path, file.to_string()).unwrap();
+        path
+    };
+    let ap = |annotations: &Path, more: &[&str]| {
+        let args =
+            ["eval", "detection", "--annotations", text(annotations), "--results", text(&problem.results)];
+        let output = ebm(&[&args[..], &["--json"], more].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let ap = output.status.success().then(|| schema::document(&output.stdout, "eval detection"));
+        (ap.map(|object| object["rows"][0]["ap"].as_f64().unwrap()), output.status.code(), said)
+    };
+    let whole = ap(&problem.annotations, &[]).0.unwrap();
+    // Nothing of category 7 is found: without its only object AP is the mean over one category in place of two.
+    for (key, value, part) in
+        [("category_id", json!(9), "category_id 9"), ("bbox", json!([1, 2, 3, -4]), "[1, 2, 3, -4]")]
+    {
+        let path = with(key, value);
+        let (none, code, said) = ap(&path, &[]);
+        assert!(none.is_none() && code == Some(3) && said.contains("--max-bad-fraction 0.4"), "{said}");
+        assert!(said.contains("defective.json: annotation 3") && said.contains(part), "{said}");
+        let (found, _, said) = ap(&path, &["--max-bad-fraction", "0.4"]);
+        assert!((found.unwrap() - 2.0 * whole).abs() < 1e-9, "{found:?} {whole}");
+        assert!(said.contains("1 records are left out, the first because") && said.contains(part), "{said}");
+    }
+    // An id as a text is an id, and a box without a side stays as COCO's own evaluation has it.
+    let (found, _, said) = ap(&with("id", json!("3")), &[]);
+    assert!(found == Some(whole) && !said.contains("left out"), "{said}");
+    assert_eq!(ap(&with("bbox", json!([100, 10, 40, 0])), &[]).0, Some(whole));
+}
+
 /// Generated scenes, and their annotation file as JSON.
 fn scenes(dir: &Path) -> (PathBuf, PathBuf, Value) {
     let scenes = dir.join("scenes");

@@ -107,7 +107,5 @@ fn what_to_do(bad: usize, total: usize, report: &Option<PathBuf>) -> String {
     let fraction = bad as f64 / total as f64;
     let scale = (1..).map(|digits| 10f64.powi(digits)).find(|scale| fraction * scale >= 1.).unwrap_or(1.);
     let fraction = (fraction * scale).ceil() / scale;
-    format!(
-        "{list}, or go on without them: max_bad_fraction = {fraction}, `ebm train … --max-bad-fraction {fraction}`"
-    )
+    format!("{list}, or go on without them: max_bad_fraction = {fraction}, `--max-bad-fraction {fraction}`")
 }

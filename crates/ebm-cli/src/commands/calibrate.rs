@@ -19,6 +19,7 @@ use super::report_left_out;
 use crate::device::DeviceArgs;
 use crate::model_path::ModelPath;
 use crate::progress::Console;
+use crate::tolerance::ToleranceArgs;
 
 /// Models that can be calibrated.
 #[derive(Subcommand)]
@@ -66,6 +67,8 @@ pub struct RefinerArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
+    tolerance: ToleranceArgs,
+    #[command(flatten)]
     device: DeviceArgs,
 }
 
@@ -75,7 +78,9 @@ fn refiner(args: &RefinerArgs) -> Result<()> {
     }
     let device = args.device.open_single()?;
     let found = read_results(&args.results)?;
-    let dataset = CocoDataset::load(&args.annotations, &args.images, &LoadOptions::new(Purpose::Eval))?;
+    let options = LoadOptions { tolerance: args.tolerance.tolerance(), ..LoadOptions::new(Purpose::Eval) };
+    let dataset = CocoDataset::load(&args.annotations, &args.images, &options)?;
+    report_left_out("records", &dataset.quarantine);
     let images = Annotated::new("validation images", dataset, 0);
     check_ids(&found, &images.truth, &args.results.display().to_string())?;
     let key = Key::new(args.seed).split("calibration");
@@ -122,7 +127,7 @@ fn tracker(args: &TrackerArgs) -> Result<()> {
     let tracker = Tracker::open_with(&args.run, &options)?;
     let found = (args.dataset.load(&args.sequences))
         .with_context(|| format!("the sequences in {}", args.sequences.display()))?;
-    report_left_out(&found.quarantine);
+    report_left_out("sequences", &found.quarantine);
     let samples = args.samples as usize;
     let BandCalibration { density, left_out } =
         calibrate_bands(&tracker, &found.sequences, samples, &mut Console::new())

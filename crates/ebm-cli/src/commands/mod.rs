@@ -104,9 +104,9 @@ pub fn fresh_run(root: &Path, name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Prints how many sequences of a dataset are missing or defective.
-pub fn report_left_out(quarantine: &Quarantine) {
+/// Prints how many of a dataset's sequences or records (`what`) are missing or defective.
+pub fn report_left_out(what: &str, quarantine: &Quarantine) {
     if let Some(first) = quarantine.defects.first() {
-        eprintln!("{} sequences are left out, the first because: {first}", quarantine.defects.len());
+        eprintln!("{} {what} are left out, the first because: {first}", quarantine.defects.len());
     }
 }

@@ -72,7 +72,7 @@ pub fn track(args: &TrackArgs, set: TestSet, convention: &Convention) -> Result<
     origin.claim(out)?;
 
     let found = set.load(root).with_context(|| format!("the dataset in {}", root.display()))?;
-    report_left_out(&found.quarantine);
+    report_left_out("sequences", &found.quarantine);
     let sequences = found.sequences;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runs =

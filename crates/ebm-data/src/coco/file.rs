@@ -152,8 +152,10 @@ impl From<AnnotationFields> for AnnotationRecord {
     }
 }
 
+/// Reads an id; some tools write it as a text.
 fn integer(name: &str, value: &Value) -> Field<u64> {
-    value.as_u64().ok_or_else(|| misfit(name, value))
+    let id = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    id.ok_or_else(|| misfit(name, value))
 }
 
 /// Reads `iscrowd`: COCO writes 0 and 1, some tools write false and true.

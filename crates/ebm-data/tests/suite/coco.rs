@@ -88,12 +88,12 @@ fn every_annotation_defect_has_its_code() {
         (bbox(json!([0, 60, 10, 4])), BadBox),
         (bbox(json!([0, 0, 1001, 4])), BadBox),
         (with("image_id", json!(6)), UnknownImage),
-        (with("image_id", json!("5")), BadAnnotation),
+        (with("image_id", json!("5.jpg")), BadAnnotation),
         (with("category_id", json!(21)), UnknownCategory),
         (with("category_id", json!(20.5)), BadAnnotation),
         (with("id", json!(1.5)), BadAnnotation),
         (with("id", json!(-1)), BadAnnotation),
-        (with("id", json!("1")), BadAnnotation),
+        (with("id", json!("-1")), BadAnnotation),
         (with("iscrowd", json!(2)), BadAnnotation),
         (with("iscrowd", json!("0")), BadAnnotation),
         (with("area", json!(-1)), BadAnnotation),
@@ -257,6 +257,22 @@ fn too_many_defects_are_an_error_with_a_report() {
     assert_eq!(dataset.quarantine.counts()[&DefectCode::BadBox], 4);
     options.tolerance.max_bad_fraction = f64::NAN;
     assert!(matches!(CocoDataset::load(&json, dir.path(), &options), Err(Error::Argument { .. })));
+}
+
+/// COCO's train2017 has two boxes without a height; some tools write ids as texts.
+#[test]
+fn known_defects_of_coco_stop_nothing() {
+    let load = |heights: &[u64]| {
+        let annotations: Vec<_> =
+            heights.iter().zip(1..).map(|(height, id)| annotation(id, json!([1, 2, 3, height]))).collect();
+        let mut file = file(json!(annotations));
+        file["annotations"][0]["id"] = json!("1");
+        load(&file, &LoadOptions { tolerance: tolerance(0.0), ..options(Purpose::Eval) })
+    };
+    let dataset = load(&[4, 0, 4, 0]).unwrap();
+    let ids: Vec<u64> = dataset.images[0].objects.iter().map(|object| object.annotation_id).collect();
+    assert_eq!((ids, dataset.quarantine.counts()[&DefectCode::BadBox]), (vec![1, 3], 2));
+    assert!(matches!(load(&[4, 0, 0, 0]), Err(Error::TooManyDefects { bad: 3, total: 4, .. })));
 }
 
 #[test]

@@ -18,9 +18,10 @@ use ebm_train::Progress;
 use serde_json::json;
 
 use self::report::{Report, ReportOptions, worst};
-use super::{create_dir, dataset_name};
+use super::{create_dir, dataset_name, report_left_out};
 use crate::progress::Console;
 use crate::schema::document;
+use crate::tolerance::ToleranceArgs;
 use crate::workers::WorkersArgs;
 
 const COMMAND: &str = "eval detection";
@@ -63,6 +64,8 @@ pub struct DetectionArgs {
     #[command(flatten)]
     model: super::predict::ModelArgs,
     #[command(flatten)]
+    tolerance: ToleranceArgs,
+    #[command(flatten)]
     workers: WorkersArgs,
     /// Print one JSON object.
     #[arg(long)]
@@ -85,23 +88,33 @@ impl DetectionArgs {
     }
 
     /// Loads the annotated images, whose files are in --data or --images.
-    fn dataset(&self, options: &LoadOptions) -> Result<CocoDataset, ebm_data::Error> {
+    fn dataset(&self, options: LoadOptions) -> Result<CocoDataset, ebm_data::Error> {
+        let options = LoadOptions { tolerance: self.tolerance.tolerance(), ..options };
         match &self.data {
-            Some(folder) => DetectionFolder::open(folder)?.load(self.split, options),
+            Some(folder) => DetectionFolder::open(folder)?.load(self.split, &options),
             None => {
-                CocoDataset::load(self.source(), self.images.as_deref().unwrap_or(Path::new("")), options)
+                CocoDataset::load(self.source(), self.images.as_deref().unwrap_or(Path::new("")), &options)
             }
         }
     }
 
     /// Loads the annotated images without checking that their files exist.
     fn named(&self) -> Result<CocoDataset, ebm_data::Error> {
-        self.dataset(&LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) })
+        self.dataset(LoadOptions { check_files: false, ..LoadOptions::new(Purpose::Eval) })
     }
 
     fn truth(&self) -> Result<GroundTruth, Error> {
         match &self.data {
-            None => GroundTruth::read(self.source()),
+            None => GroundTruth::read(self.source()).or_else(|error| match (error, self.named()) {
+                (error @ Error::NotAnnotated { .. }, _) => Err(error),
+                // Without the defective records, which a training leaves out too.
+                (_, Ok(dataset)) => {
+                    report_left_out("records", &dataset.quarantine);
+                    Ok(GroundTruth::from(&dataset))
+                }
+                (_, Err(too_many @ ebm_data::Error::TooManyDefects { .. })) => Err(too_many.into()),
+                (error, _) => Err(error),
+            }),
             Some(_) => Ok(GroundTruth::from(&self.named()?)),
         }
     }
@@ -172,9 +185,10 @@ fn sets(args: &DetectionArgs, truth: &mut GroundTruth) -> Result<Vec<Set>> {
 /// and after refinement by a confidence, or from a density under its method's name.
 fn detections(args: &DetectionArgs) -> Result<(Vec<Set>, BTreeSet<u64>)> {
     let detector = args.model.open(0.0)?;
-    let dataset = args.dataset(&LoadOptions { labels: detector.labels(), ..LoadOptions::new(Purpose::Eval) });
+    let dataset = args.dataset(LoadOptions { labels: detector.labels(), ..LoadOptions::new(Purpose::Eval) });
     let mut dataset =
         dataset.with_context(|| format!("{} on these annotations", args.model.weights_name()))?;
+    report_left_out("records", &dataset.quarantine);
     detector.check_classes(args.source(), &dataset)?;
     dataset.images.truncate(args.limit.unwrap_or(usize::MAX));
     let dataset = Arc::new(dataset);

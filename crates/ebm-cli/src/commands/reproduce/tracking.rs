@@ -155,7 +155,7 @@ impl TrackingArgs {
                 let found = Dataset::Otb100
                     .load(root, &SequenceOptions::benchmark())
                     .with_context(|| format!("the sequences in {}", root.display()))?;
-                report_left_out(&found.quarantine);
+                report_left_out("sequences", &found.quarantine);
                 let (name, convention) = ("real".to_owned(), Convention::pytracking());
                 vec![Test { name, sequences: found.sequences, convention }]
             }

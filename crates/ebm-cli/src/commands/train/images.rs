@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use candle_core::Device;
 use clap::Args;
-use ebm_data::quarantine::Tolerance;
 use ebm_detect::config::{ExperimentConfig, Settings, TrainingConfig};
 use ebm_detect::training::{ImageFiles, TrainingOptions};
 use ebm_detect::weights::WeightFile;
 use ebm_experiment::config::check_ranges;
 
 use super::run::RunArgs;
+use crate::tolerance::ToleranceArgs;
 use crate::workers::WorkersArgs;
 
 /// Data and length of a training on annotated images.
@@ -58,13 +58,8 @@ struct DataArgs {
     /// Train only on the first LIMIT images, by id.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Fraction of samples that may be defective, 0 to 1. They are left out.
-    #[arg(long, value_name = "FRACTION", default_value_t = Tolerance::default().max_bad_fraction)]
-    max_bad_fraction: f64,
-    /// File for a list of defective samples, one JSON object in each line. Images that cannot be decoded are listed in
-    /// a file with this name followed by `.images`.
-    #[arg(long, value_name = "FILE")]
-    defects: Option<PathBuf>,
+    #[command(flatten)]
+    tolerance: ToleranceArgs,
 }
 
 impl CommonArgs {
@@ -94,7 +89,7 @@ impl CommonArgs {
 
     /// Returns the training's options. The result is written to `file`.
     pub fn options(&self, file: PathBuf) -> Result<TrainingOptions> {
-        let DataArgs { data, annotations, images, limit, max_bad_fraction, defects } = &self.data;
+        let DataArgs { data, annotations, images, limit, tolerance } = &self.data;
         let (files, folders) = (annotations.len(), images.len());
         ensure!(
             files == folders,
@@ -105,7 +100,7 @@ impl CommonArgs {
                 folder: data.clone(),
                 coco: annotations.iter().cloned().zip(images.iter().cloned()).collect(),
                 limit: limit.map(|limit| limit as usize),
-                tolerance: Tolerance { max_bad_fraction: *max_bad_fraction, report: defects.clone() },
+                tolerance: tolerance.tolerance(),
             },
             validation: self.val_annotations.clone().zip(self.val_images.clone()),
             seed: self.run.seed,

@@ -74,7 +74,7 @@
 //! // Density of the first x, for D = 1 on a grid: log Z = log √π, and log p(3 | x). `bind` takes B.
 //! let p = &model.bind(&x, 2).with(DType::F64, &Device::Cpu).grid(&Grid::new(-20.0, 20.0, 4001)?)?[0];
 //! assert!((p.log_z() - 0.5 * std::f64::consts::PI.ln()).abs() < 1e-6 && p.log_prob(3.0) < p.log_prob(p.mode()));
-//! // For any D, by samples about the refined y, (B, D). Here `log_prob` takes f(x, y) of the y in question.
+//! // Density for any D, by samples about the refined y, (B, D). Its `log_prob` takes f(x, y), not y.
 //! let center = refined.y.squeeze(1)?;
 //! let sampled = &AdaptiveSampler::new(4096).densities(&model, &x, &objective.proposal, &center, &mut rng)?[0];
 //! let f = model.score(&x, &y.unsqueeze(1)?)?.flatten_all()?.to_vec1::<f64>()?;

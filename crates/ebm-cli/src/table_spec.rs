@@ -71,10 +71,12 @@ impl<'a, R> TableSpec<'a, R> {
         decimals: usize,
         value: impl Fn(&R) -> V + 'a,
     ) -> Self {
-        let least = 10f64.powi(-(decimals as i32));
         let text = move |value: f64| {
-            let is_small = value != 0.0 && value.abs() < least;
-            Cell::Text(if is_small { format!("{value:.2e}") } else { format!("{value:.decimals$}") })
+            Cell::Text(if is_small(value, decimals) {
+                format!("{value:.2e}")
+            } else {
+                format!("{value:.decimals$}")
+            })
         };
         self.with(title, move |row| Ok(value(row).into().map_or(Cell::None, text)))
     }
@@ -104,7 +106,13 @@ impl<'a, R> TableSpec<'a, R> {
             if values.is_empty() {
                 return Ok(Cell::None);
             }
-            Ok(Cell::Text(Summary::new(&values)?.cell(Spread::StandardDeviation, decimals)))
+            let found = Summary::new(&values)?;
+            Ok(Cell::Text(match found.standard_deviation {
+                Some(spread) if is_small(found.mean, decimals) => {
+                    format!("{:.2e} ± {spread:.2e}", found.mean)
+                }
+                _ => found.cell(Spread::StandardDeviation, decimals),
+            }))
         })
     }
 
@@ -158,6 +166,11 @@ impl<'a, R> TableSpec<'a, R> {
         }
         Ok(write_atomic(path, &file.into_inner()?)?)
     }
+}
+
+/// Returns whether `decimals` decimals show nothing of a number but 0.
+fn is_small(value: f64, decimals: usize) -> bool {
+    value != 0.0 && value.abs() < 10f64.powi(-(decimals as i32))
 }
 
 /// Joins numbers to a text.
@@ -229,6 +242,8 @@ mod tests {
 | Ours \\| EBM x | 39.40 ± 0.10 |    – |
 ";
         assert_eq!(table.render(rows.clone()).unwrap(), expected);
+        let small = table.render([("", vec![1e-5, 3e-5], None)]).unwrap();
+        assert!(small.contains("| 2.00e-5 ± 1.41e-5 |"), "{small}");
         assert!(table.render([("", vec![f64::NAN], None)]).is_err());
     }
 

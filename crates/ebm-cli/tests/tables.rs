@@ -275,6 +275,75 @@ fn what_a_file_leaves_open_is_an_option() {
 }
 
 #[test]
+fn folds_judge_the_method_before_the_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("cars.csv").display().to_string();
+    cars(Path::new(&data), 0..150);
+    let short = ["--target", "price", "--set", "training.steps=20", "--set", "members=1"];
+    let fit = |name: &str, more: &[&str]| {
+        let run = folder.path().join(name).display().to_string();
+        let done = ebm(&[&["fit", &data, "--run", &run][..], &short, more].concat());
+        let [out, said] = [done.stdout, done.stderr].map(|text| String::from_utf8(text).unwrap());
+        (done.status.code(), out, said)
+    };
+    for (more, found) in [
+        (&["--group", "make"][..], "fold 3 of 3: 50 rows judged by a fit to 100 others"),
+        (&["--time", "first day"], "fold 1 of 3: 36 rows judged by a fit to 35 others"),
+    ] {
+        let (code, out, said) = fit(more[0], &[&["--folds", "3"], more].concat());
+        assert!(code == Some(0) && said.contains(found) && said.contains("one seed"), "{code:?} {said}");
+        let column = format!("| {:<9} |", more[1]);
+        let is_left_out = said.lines().any(|line| line.starts_with(&column) && line.contains("left out"));
+        assert_eq!(is_left_out, more[0] == "--group", "{said}");
+        assert!(out.starts_with("| target |") && out.matches(" ± ").count() == 6, "{out}");
+    }
+    for (code, more, reason) in [
+        (3, &["--folds", "4", "--group", "make"][..], "too few groups for 4 folds"),
+        (3, &["--folds", "4", "--time", "km"], "line 2, column km: \"\" is no number or date"),
+        (3, &["--folds", "8", "--time", "first day"], "at least 20 are needed"),
+        (1, &["--folds", "4", "--time", "price"], "is a target"),
+        (2, &["--folds", "4", "--time", "km", "--group", "make"], "--group"),
+        (2, &["--folds", "4", "--compare"], "--compare"),
+        (2, &["--folds", "21"], "2..=20"),
+        (2, &["--group", "make"], "--folds"),
+    ] {
+        let (found, out, said) = fit("refused", more);
+        assert!(found == Some(code) && out.is_empty() && said.contains(reason), "{more:?}: {found:?} {said}");
+    }
+}
+
+#[test]
+fn a_fit_with_weights_is_a_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (data, run) = (at("cars.csv"), at("run"));
+    cars(Path::new(&data), 0..240);
+    let fit = |target: &str, more: &[&str]| {
+        let short = ["--set", "training.steps=20", "--set", "members=1", "--json"];
+        ebm(&[&["fit", &data, "--run", &run, "--target", target][..], &short, more].concat())
+    };
+    let refused = fit("price", &["--weight", "km"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        refused.status.code() == Some(3) && said.contains("line 2, column km: \"\" is no weight"),
+        "{said}"
+    );
+    // The price is there in every row.
+    let done = fit("km", &["--weight", "price", "--folds", "2"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("price weighs the rows") && said.contains("count every row once"), "{said}");
+    let document = schema::document(&done.stdout, "fit");
+    let rows = |key: &str| document[key].as_u64().unwrap();
+    assert_eq!((&document["folder"], &document["method"]), (&run.into(), &"ebm".into()));
+    assert_eq!((rows("learnt"), &document["evaluation"]["samples"]), (192, &21.into()));
+    assert_eq!(document["folds"].as_array().unwrap().len(), 2);
+    let columns = document["columns"].as_array().unwrap();
+    let names: Vec<&str> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["make", "first day", "km", "price"]);
+    assert_eq!((&columns[3]["read_as"], &columns[2]["gaps"]), (&"left out".into(), &0.into()));
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let (data, run) =

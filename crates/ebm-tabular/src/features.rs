@@ -105,7 +105,7 @@ impl Features {
                     let described = format!("target: {}", target.described);
                     Ok(Column { kind: Kind::Unused, described, ..target })
                 }
-                None if roles.ignored.contains(name) => left_out("left out", "as --ignore says"),
+                None if roles.ignored.contains(name) => left_out("left out", "as an option says"),
                 None if is_index && !is_category => left_out(
                     "index, left out",
                     "it has no name or counts the rows; move it behind another column to use it",

@@ -9,11 +9,13 @@ use ebm_nn::schedule::{Decay, Schedule};
 use ebm_ops::optim::{Adam, ParamGroup};
 use ebm_train::{NonFiniteGuard, Updater};
 use rand::Rng;
+use rand::distr::Distribution;
+use rand::distr::weighted::WeightedIndex;
 
-use crate::Result;
 use crate::config::TrainingConfig;
 use crate::model::{Ensemble, Network, Shape};
 use crate::target::Target;
+use crate::{Error, Result};
 
 /// Largest norm of the gradient; longer gradients are clipped.
 const MAX_NORM: f64 = 10.0;
@@ -30,6 +32,8 @@ pub struct Rows<'a> {
     pub y: &'a [Vec<f64>],
     /// Scales of the targets.
     pub targets: &'a [Target],
+    /// Weight of each row, from 0 on; none if all weigh the same.
+    pub weights: Option<&'a [f64]>,
 }
 
 impl Rows<'_> {
@@ -49,6 +53,13 @@ impl Rows<'_> {
         let z = Tensor::from_vec(z, (rows.len(), self.targets.len()), &Device::Cpu)?;
         Ok((self.x.index_select(&places, 0)?, z))
     }
+
+    /// Returns the weights of some rows as parts of their sum.
+    fn shares(&self, rows: &[usize]) -> Option<Vec<f64>> {
+        let weights = self.weights?;
+        let total: f64 = rows.iter().map(|&row| weights[row]).sum();
+        Some(rows.iter().map(|&row| weights[row] / total).collect())
+    }
 }
 
 /// The network with the best validation value.
@@ -60,10 +71,12 @@ pub struct Trained {
 }
 
 /// Trains the network of `shape` on the rows `learnt` and returns it at its best validation on the rows `judged`, by
-/// −log p, or by its loss if it has no density.
+/// −log p, or by its loss if it has no density. Weights decide how often a row is drawn, and how much it counts in the
+/// validation.
 ///
 /// # Errors
-/// [`ebm_train::Error::NonFinite`] if the loss is repeatedly not finite, and the errors of tensor operations.
+/// [`Error::Input`] if all weights are 0, [`ebm_train::Error::NonFinite`] if the loss is repeatedly not finite, and the
+/// errors of tensor operations.
 pub fn train(
     shape: &Shape<'_>,
     config: &TrainingConfig,
@@ -79,12 +92,18 @@ pub fn train(
     let schedule = Schedule { base: config.learning_rate, warmup: None, decay };
     let mut updater = Updater::new(Box::new(adam), schedule, Some(MAX_NORM));
     let mut guard = NonFiniteGuard::default();
-    let (validation_x, validation_z) = rows.take(&judged[..judged.len().min(MAX_VALIDATION)], None)?;
+    let judged = &judged[..judged.len().min(MAX_VALIDATION)];
+    let validation = (rows.take(judged, None)?, rows.shares(judged));
+    let drawn = rows.shares(learnt).map(WeightedIndex::new).transpose();
+    let drawn = drawn.map_err(|error| Error::input("the weights of the rows to learn from", error))?;
     let mut best = (f64::INFINITY, 0, store.tensors()?);
     for step in 0..config.steps {
         let mut rng = key.split("batch").index(step as u64).rng();
-        let batch: Vec<usize> =
-            (0..config.batch.min(learnt.len())).map(|_| learnt[rng.random_range(0..learnt.len())]).collect();
+        let mut draw = || match &drawn {
+            None => rng.random_range(0..learnt.len()),
+            Some(drawn) => drawn.sample(&mut rng),
+        };
+        let batch: Vec<usize> = (0..config.batch.min(learnt.len())).map(|_| learnt[draw()]).collect();
         let (x, z) = rows.take(&batch, Some(&mut rng))?;
         let loss = network.loss(shape.method, &x, &z, &mut key.split("proposal").index(step as u64).rng())?;
         let (report, gradients) = updater.gradients(loss, step)?;
@@ -92,7 +111,7 @@ pub fn train(
             updater.apply(step, &gradients)?;
         }
         if (step + 1).is_multiple_of(config.validate_every) || step + 1 == config.steps {
-            let value = validation_loss(shape, &store, &validation_x, &validation_z, key)?;
+            let value = validation_loss(shape, &store, &validation, key)?;
             if value < best.0 {
                 best = (value, step + 1, store.tensors()?);
             } else if step + 1 - best.1 >= config.patience {
@@ -104,16 +123,29 @@ pub fn train(
     Ok(Trained { store, step: best.1 })
 }
 
-/// Returns the mean of −log p(z | x), or the loss if there is no density.
-fn validation_loss(shape: &Shape<'_>, store: &ParamStore, x: &Tensor, z: &Tensor, key: Key) -> Result<f64> {
+/// Returns the weighted mean of −log p(z | x) of x, z and their shares, or the loss if there is no density.
+fn validation_loss(
+    shape: &Shape<'_>,
+    store: &ParamStore,
+    ((x, z), shares): &((Tensor, Tensor), Option<Vec<f64>>),
+    key: Key,
+) -> Result<f64> {
     let network = Network::new(shape, &store.constants()?)?;
     let mut rng = key.split("validation").rng();
     if !network.has_density() {
-        return Ok(f64::from(network.loss(shape.method, x, z, &mut rng)?.to_scalar::<f32>()?));
+        let mut loss = |x: &Tensor, z: &Tensor| {
+            Ok(f64::from(network.loss(shape.method, x, z, &mut rng)?.to_scalar::<f32>()?))
+        };
+        let Some(shares) = shares else { return loss(x, z) };
+        let part = |(row, share)| Ok(share * loss(&x.narrow(0, row, 1)?, &z.narrow(0, row, 1)?)?);
+        return shares.iter().enumerate().map(part).sum();
     }
     let ensemble = Ensemble(vec![network]);
     let features = ensemble.features(x, SAMPLES, &mut rng)?;
     let log_p = ensemble.score(&features, &z.unsqueeze(1)?)?.to_dtype(DType::F64)?;
-    let mean = -log_p.mean_all()?.to_scalar::<f64>()?;
-    Ok(if mean.is_nan() { f64::INFINITY } else { mean })
+    let mean = match shares {
+        None => log_p.mean_all()?.to_scalar::<f64>()?,
+        Some(shares) => log_p.squeeze(1)?.to_vec1::<f64>()?.iter().zip(shares).map(|(a, b)| a * b).sum(),
+    };
+    Ok(if mean.is_nan() { f64::INFINITY } else { -mean })
 }

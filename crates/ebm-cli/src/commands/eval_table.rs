@@ -12,7 +12,7 @@ use ebm_tabular::{
     DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, Target, TargetDensity,
     TargetEvaluation, evaluate,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{create_dir, dataset_name};
 use crate::model_path::ModelPath;
@@ -45,17 +45,22 @@ pub fn run(args: &TableArgs) -> Result<()> {
         report(&regressor, &table, &found, out)?;
     }
     if args.json {
-        let fitted = regressor.fitted();
-        let body = json!({
-            "dataset": dataset_name(&args.file.data), "method": fitted.method, "samples": found.samples,
-            "log_likelihood": found.log_likelihood, "log_likelihood_error": found.log_likelihood_error,
-            "targets": found.targets, "calibrated": regressor.is_calibrated(),
-        });
+        let mut body = figures(&regressor, &found);
+        body["dataset"] = dataset_name(&args.file.data).into();
         println!("{}", document("eval table", body));
     } else {
         println!("{}", describe(&found)?);
     }
     Ok(())
+}
+
+/// Returns the metrics as an object.
+pub fn figures(regressor: &TabularRegressor, found: &Evaluation) -> Value {
+    json!({
+        "method": regressor.fitted().method, "samples": found.samples, "log_likelihood": found.log_likelihood,
+        "log_likelihood_error": found.log_likelihood_error, "targets": found.targets,
+        "calibrated": regressor.is_calibrated(),
+    })
 }
 
 /// Returns the metrics as a Markdown table.

@@ -8,14 +8,16 @@ use clap::Args;
 use ebm_base::Key;
 use ebm_experiment::PairedDifference;
 use ebm_tabular::{
-    Column, ColumnRoles, DensityEvaluation, Evaluation, FitOptions, Support, Table, TabularConfig,
-    TabularRegressor, TargetEvaluation, TargetSpec, evaluate, refined_rmse,
+    Column, ColumnRoles, DensityEvaluation, Division, Evaluation, FitOptions, Support, Table, TabularConfig,
+    TabularRegressor, TargetEvaluation, TargetSpec, cross_validate, evaluate, refined_rmse,
 };
 use rand::seq::SliceRandom;
+use serde_json::{Value, json};
 
 use super::create_dir;
 use super::settings::SettingsArgs;
-use crate::commands::eval_table::{describe, report};
+use crate::commands::eval_table::{describe, figures, report};
+use crate::schema::document;
 use crate::table_file::TableFile;
 use crate::table_spec::TableSpec;
 
@@ -48,6 +50,21 @@ pub struct FitArgs {
     /// First fit every method to four fifths of the rows, evaluate it on the others, and print the table.
     #[arg(long)]
     compare: bool,
+    /// First evaluate the method by cross-validation with this number of folds, from 2 to 20, and print the table.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(2..=20), conflicts_with = "compare")]
+    folds: Option<u8>,
+    /// Column whose equal texts share a fold. It is no input.
+    #[arg(long, value_name = "COLUMN", requires = "folds", conflicts_with = "time")]
+    group: Option<String>,
+    /// Column of numbers or dates that orders the rows: each fold is judged by a fit to all rows before it.
+    #[arg(long, value_name = "COLUMN", requires = "folds")]
+    time: Option<String>,
+    /// Column of weights from 0 on, in proportion to which training draws rows. It is no input.
+    #[arg(long, value_name = "COLUMN")]
+    weight: Option<String>,
+    /// Print one JSON object in place of the folder's name.
+    #[arg(long, conflicts_with = "compare")]
+    json: bool,
     /// Seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -89,10 +106,43 @@ impl FitArgs {
             };
             TargetSpec { support, ..TargetSpec::real(name) }
         };
-        let roles = ColumnRoles { categories: self.categories.clone(), ignored: self.ignored.clone() };
+        let others = [&self.group, &self.time, &self.weight];
+        if let Some(name) = others.into_iter().flatten().find(|name| is_target(name)) {
+            bail!("{name:?} is a target; --group, --time and --weight take other columns");
+        }
+        let ignored = self.ignored.iter().chain(&self.group).cloned().collect();
+        let roles = ColumnRoles { categories: self.categories.clone(), ignored };
         let (targets, method) = (self.targets.iter().map(target).collect(), self.method.clone());
-        Ok(FitOptions { targets, roles, method, seed: self.seed })
+        Ok(FitOptions { targets, roles, weight: self.weight.clone(), method, seed: self.seed })
     }
+
+    /// Evaluates the method by `count` folds, and returns their figures and a table of these.
+    fn folds(&self, table: &Table, config: &TabularConfig, count: u8) -> Result<(Vec<Evaluation>, String)> {
+        let division = self.group.clone().map(Division::Group).or(self.time.clone().map(Division::Time));
+        let (options, division, say) = (self.options()?, division.unwrap_or_default(), &mut say);
+        let folds = cross_validate(table, &options, config, count.into(), &division, say)?;
+        eprintln!("{count} folds, one seed: means ± sample standard deviations over the folds");
+        let each = |value: &dyn Fn(&Evaluation) -> Option<f64>| {
+            let finite = folds.iter().map(|fold| value(fold).filter(|value| value.is_finite()));
+            finite.collect::<Option<Vec<f64>>>().unwrap_or_default()
+        };
+        let text = TableSpec::new()
+            .text("target", |k: &usize| self.targets[*k].clone())
+            .spread("log-likelihood", 3, |_| each(&|fold| fold.log_likelihood))
+            .spread("RMSE", 4, |k| each(&|fold| Some(fold.targets[*k].rmse)))
+            .spread("MAE", 4, |k| each(&|fold| Some(fold.targets[*k].mae)))
+            .spread("CRPS", 4, |k| each(&|fold| Some(fold.targets[*k].density.as_ref()?.crps)))
+            .spread("calibrated", 4, |k| {
+                each(&|fold| Some(fold.targets[*k].density.as_ref()?.conformal_coverage))
+            })
+            .spread("width", 4, |k| each(&|fold| Some(fold.targets[*k].density.as_ref()?.conformal_width)))
+            .render(0..self.targets.len())?;
+        Ok((folds, text))
+    }
+}
+
+fn say(text: &str) {
+    eprintln!("{text}");
 }
 
 pub fn run(args: &FitArgs) -> Result<()> {
@@ -104,13 +154,23 @@ pub fn run(args: &FitArgs) -> Result<()> {
     if args.compare {
         println!("{}", compare(&table, &options, &config)?);
     }
+    if let Some(name) = &args.weight {
+        eprintln!("{name} weighs the rows to learn from; calibration and all figures count every row once");
+    }
+    let folds = args.folds.map(|count| args.folds(&table, &config, count)).transpose()?;
+    match &folds {
+        Some((_, text)) if args.json => eprintln!("{text}"),
+        Some((_, text)) => println!("{text}"),
+        None => {}
+    }
     let start = Instant::now();
-    let regressor = TabularRegressor::fit(&table, &options, &config, &mut |text| eprintln!("{text}"))?;
+    let regressor = TabularRegressor::fit(&table, &options, &config, &mut say)?;
     let fitted = regressor.fitted();
     let seconds = start.elapsed().as_secs_f64();
     eprintln!("{} networks fitted to {} rows in {seconds:.1} s", config.members, fitted.rows);
     create_dir(&args.run)?;
     regressor.save(&args.run)?;
+    let mut evaluation = None;
     if fitted.held_out.is_empty() {
         eprintln!("no rows were held out; evaluate the fit on other rows with `ebm eval table`");
     } else {
@@ -119,6 +179,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
         eprintln!("{} rows that nothing was learnt from, on which regions are calibrated:", found.samples);
         eprintln!("{}", describe(&found)?);
         report(&regressor, &held_out, &found, &args.run)?;
+        evaluation = Some(figures(&regressor, &found));
     }
     eprintln!("the columns, as they were understood in {} rows to learn from:", fitted.rows);
     let columns = TableSpec::new()
@@ -128,7 +189,17 @@ pub fn run(args: &FitArgs) -> Result<()> {
         .text("gaps", |column| column.gaps)
         .render(fitted.features.columns())?;
     eprintln!("{columns}");
-    println!("{place}");
+    if args.json {
+        let column = |Column { name, described, values, gaps, .. }: &Column| json!({ "name": name, "read_as": described, "values": values, "gaps": gaps });
+        let body = json!({
+            "folder": place.to_string(), "method": fitted.method, "learnt": fitted.rows, "seconds": seconds,
+            "columns": fitted.features.columns().iter().map(column).collect::<Vec<Value>>(), "folds": folds.map(|(folds, _)| folds),
+            "evaluation": evaluation,
+        });
+        println!("{}", document("fit", body));
+    } else {
+        println!("{place}");
+    }
     Ok(())
 }
 

@@ -26,6 +26,8 @@ pub struct FitOptions {
     pub targets: Vec<TargetSpec>,
     /// Roles of the other columns.
     pub roles: ColumnRoles,
+    /// Column of weights, which is no input. Training draws rows with probabilities in proportion to these.
+    pub weight: Option<String>,
     /// Key of the method.
     pub method: String,
     /// Seed of all random choices.
@@ -36,7 +38,7 @@ impl FitOptions {
     /// Creates the options of an energy-based model for a real-valued target, predicted from all other columns.
     pub fn new(target: &str) -> Self {
         let targets = vec![TargetSpec::real(target)];
-        Self { targets, roles: ColumnRoles::default(), method: "ebm".to_owned(), seed: 0 }
+        Self { targets, roles: ColumnRoles::default(), weight: None, method: "ebm".to_owned(), seed: 0 }
     }
 }
 
@@ -128,9 +130,19 @@ impl TabularRegressor {
             return Err(Error::input("a fit", reason));
         }
         let key = Key::new(options.seed);
-        let [held_out, learnt] = parts(table.rows(), config.calibration, key, say);
+        let reason = "is no weight; weights are numbers from 0 on";
+        let weights = |name: &String| table.all_values(name, |weight| weight >= 0.0, reason);
+        let weights = options.weight.as_ref().map(weights).transpose()?;
+        let [held_out, mut learnt] = parts(table.rows(), config.calibration, key, say);
+        learnt.retain(|&row| weights.as_ref().is_none_or(|weights| weights[row] > 0.0));
+        if learnt.len() < MIN_ROWS / 2 {
+            let reason = format!("{} rows to learn from with a weight above 0 are too few", learnt.len());
+            return Err(Error::input(table.name(), reason));
+        }
         let known = table.select(&learnt);
-        let features = Features::find(&known, &specs, &options.roles)?;
+        let mut roles = options.roles.clone();
+        roles.ignored.extend(options.weight.clone());
+        let features = Features::find(&known, &specs, &roles)?;
         let scale = |(k, spec): (usize, &TargetSpec)| {
             let y: Vec<f64> = learnt.iter().map(|&row| y[row][k]).collect();
             Target::find(spec, &y, table.name())
@@ -143,7 +155,7 @@ impl TabularRegressor {
         for (column, count) in unknown {
             say(&format!("{count} rows have a {column:?} that is rare or cannot be read: it counts as none"));
         }
-        let rows = Rows { x: &x, y: &y, targets: &targets };
+        let rows = Rows { x: &x, y: &y, targets: &targets, weights: weights.as_deref() };
         let member = |index: usize| {
             let method = &build(config, &options.method, &targets, key)?;
             let (inputs, dim) = (features.dim(), targets.len());

@@ -193,4 +193,18 @@ impl Table {
         reason += "; correct or empty these cells, count them as gaps by --lenient, or give --category";
         Err(Error::input(format!("{}, line {line}, column {}", self.name(), self.columns()[column]), reason))
     }
+
+    /// Returns the values of the column `name`, which every row must have.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a cell without a value that `fits`; `reason` says why it is none.
+    pub(crate) fn all_values(&self, name: &str, fits: fn(f64) -> bool, reason: &str) -> Result<Vec<f64>> {
+        let column = self.column(name)?;
+        let form = self.form(column, None)?;
+        let read = |row| {
+            let value = self.text(row, column).and_then(|text| form.read(text)).filter(|value| fits(*value));
+            value.ok_or_else(|| self.cell_error(row, column, reason.to_owned()))
+        };
+        (0..self.rows()).map(read).collect()
+    }
 }

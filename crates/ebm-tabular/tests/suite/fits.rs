@@ -209,3 +209,61 @@ fn baselines_have_marginals() {
         assert!((density.coverage - 0.9).abs() < 0.12, "{}", density.coverage);
     }
 }
+
+/// Rows that contradict each other: y is about 0 with weight 3 and about 10 with weight 1, as often for each x. The density
+/// has the mass 3/4 at 0, and the mean of an L2 regression is 10/4. Rows of weight 0 say 20.
+#[test]
+fn weights_are_the_masses_of_contradicting_rows() {
+    let mut rng = Key::new(3).rng();
+    let rows = (0..600).map(|k| {
+        let (y, weight) = [(0.0, 3.0), (10.0, 1.0), (20.0, 0.0)][k % 3];
+        [f64::from(u8::from(k % 2 == 0)), weight, y + rng.sample::<f64, _>(StandardNormal)]
+    });
+    let learnt = table("x,w,y", rows);
+    let mut config = small();
+    config.calibration = 0.0;
+    let judged = table("x,w", [[0.0, 1.0], [1.0, 1.0]]);
+    let predict = |method: &str, weight: Option<&str>| {
+        let mut options = FitOptions {
+            method: method.to_owned(),
+            weight: weight.map(str::to_owned),
+            ..FitOptions::new("y")
+        };
+        options.roles.ignored.push("w".to_owned());
+        TabularRegressor::fit(&learnt, &options, &config, &mut |_| {}).unwrap().predict(&judged).unwrap()
+    };
+    for method in ["ebm", "mixture"] {
+        for prediction in predict(method, Some("w")) {
+            let masses = [5.0, 15.0].map(|y| prediction.targets[0].cdf(y));
+            assert!((masses[0] - 0.75).abs() < 0.08 && masses[1] > 0.97, "{method}: {masses:?}");
+        }
+        for prediction in predict(method, None) {
+            let masses = [5.0, 15.0].map(|y| prediction.targets[0].cdf(y));
+            assert!(
+                (masses[0] - 1.0 / 3.0).abs() < 0.08 && (masses[1] - 2.0 / 3.0).abs() < 0.08,
+                "{method}: {masses:?}"
+            );
+        }
+    }
+    for prediction in predict("direct", Some("w")) {
+        assert!((prediction.mean[0] - 2.5).abs() < 0.8, "{}", prediction.mean[0]);
+    }
+}
+
+#[test]
+fn what_is_no_weight_is_named() {
+    let fit = |weight: &str| {
+        let rows: String = (0..40)
+            .map(|k| format!("{},{},{}\n", k * 7 % 11, if k == 5 { weight } else { "0" }, k * k))
+            .collect();
+        let options = FitOptions { weight: Some("w".to_owned()), ..FitOptions::new("y") };
+        let table = Table::parse("cars", &format!("x,w,y\n{rows}")).unwrap();
+        TabularRegressor::fit(&table, &options, &small(), &mut |_| {}).map(|_| ()).unwrap_err().to_string()
+    };
+    for weight in ["", "-1", "many"] {
+        let error = fit(weight);
+        assert!(error.contains("cars, line 7, column w") && error.contains("numbers from 0 on"), "{error}");
+    }
+    assert!(fit("0").contains("0 rows to learn from with a weight above 0 are too few"), "{}", fit("0"));
+    assert!(fit("2").contains("1 rows to learn from with a weight above 0 are too few"), "{}", fit("2"));
+}

@@ -16,7 +16,7 @@ use crate::features::{ColumnRoles, Encoded, Features};
 use crate::model::{Ensemble, Network, Shape};
 use crate::prediction::Prediction;
 use crate::target::{Target, TargetSpec};
-use crate::training::{Rows, train};
+use crate::training::{Rows, Trained, train};
 use crate::{Error, Result, Table};
 
 /// Options of a fit: the targets, the roles of the other columns, and the method.
@@ -156,19 +156,7 @@ impl TabularRegressor {
             say(&format!("{count} rows have a {column:?} that is rare or cannot be read: it counts as none"));
         }
         let rows = Rows { x: &x, y: &y, targets: &targets, weights: weights.as_deref() };
-        let member = |index: usize| {
-            let method = &build(config, &options.method, &targets, key)?;
-            let (inputs, dim) = (features.dim(), targets.len());
-            let shape = Shape { inputs, dim, network: &config.network, method };
-            let fold = index % FOLDS;
-            let [judged, others] = [true, false].map(|is_judged| {
-                let chosen =
-                    learnt.iter().enumerate().filter(|(place, _)| (place % FOLDS == fold) == is_judged);
-                chosen.map(|(_, row)| *row).collect::<Vec<_>>()
-            });
-            train(&shape, &config.training, &rows, &others, &judged, key.split("member").index(index as u64))
-        };
-        let trained = (0..config.members).into_par_iter().map(member).collect::<Result<Vec<_>>>()?;
+        let trained = members(config, options, &rows, &learnt, features.dim())?;
         let steps = trained.iter().map(|member| member.step).collect();
         let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();
         let fitted = Fitted {
@@ -278,6 +266,28 @@ impl TabularRegressor {
     pub fn is_calibrated(&self) -> bool {
         self.fitted.masses.iter().all(|masses| !masses.is_empty())
     }
+}
+
+/// Trains the networks, each validated on its part of the rows `learnt`.
+fn members(
+    config: &TabularConfig,
+    options: &FitOptions,
+    rows: &Rows<'_>,
+    learnt: &[usize],
+    inputs: usize,
+) -> Result<Vec<Trained>> {
+    let key = Key::new(options.seed);
+    let member = |index: usize| {
+        let method = &build(config, &options.method, rows.targets, key)?;
+        let shape = Shape { inputs, dim: rows.targets.len(), network: &config.network, method };
+        let [judged, others] = [true, false].map(|is_judged| {
+            let is_chosen = |place: usize| (place % FOLDS == index % FOLDS) == is_judged;
+            let chosen = learnt.iter().enumerate().filter(|(place, _)| is_chosen(*place));
+            chosen.map(|(_, row)| *row).collect::<Vec<_>>()
+        });
+        train(&shape, &config.training, rows, &others, &judged, key.split("member").index(index as u64))
+    };
+    (0..config.members).into_par_iter().map(member).collect()
 }
 
 /// Builds the method for these targets.

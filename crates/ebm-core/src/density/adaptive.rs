@@ -248,3 +248,61 @@ fn effective_size(chains: &[Chain], exponent: f64) -> f64 {
     let (sum, squares) = powers.fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
     sum * sum / squares
 }
+
+#[cfg(test)]
+mod tests {
+    use ebm_base::Key;
+
+    use super::*;
+
+    /// Points a unit apart with the weights of a Gaussian.
+    fn chain(mean: f64, sigma: f64) -> Chain {
+        let mut chain = Chain::new(Tensor::zeros((1, 1), candle_core::DType::F64, &Device::Cpu).unwrap());
+        chain.y = (-200..=200).map(f64::from).collect();
+        chain.log_weights = chain.y.iter().map(|y| -0.5 * ((y - mean) / sigma).powi(2)).collect();
+        chain
+    }
+
+    /// Density at `y` of the mixture that chain 0 draws from.
+    fn density(chains: &[Chain], center: f64, most: f64, y: f64) -> f64 {
+        let sampler = AdaptiveSampler { components: 1, ..AdaptiveSampler::new(64) };
+        let mixture = sampler.mixture(chains, 0, &[center], &[most], &mut Key::new(0).rng());
+        mixture.iter().map(|(share, component)| share * component.density(&[y], &mut [0.0])).sum()
+    }
+
+    /// The powers of a Gaussian are Gaussians. An effective size of 2, as many as a component has numbers, is
+    /// the deviation 1/√π of points a unit apart, because the size is 2 √π σ.
+    #[test]
+    fn tempered_weights_leave_as_many_points_as_a_component_has_numbers() {
+        let variance = 1.5 / std::f64::consts::PI;
+        let wanted = (0.8 / std::f64::consts::TAU.sqrt() + 0.2 * 0.367_552_597) / variance.sqrt();
+        let nothing = Chain { y: Vec::new(), log_weights: Vec::new(), ..chain(0.0, 1.0) };
+        for sigma in [0.05, 0.001] {
+            let found = density(&[chain(3.0, sigma), nothing.clone()], 0.0, 100.0, 3.0);
+            assert!((found / wanted - 1.0).abs() < 0.05, "{sigma}: {found}, not {wanted}");
+        }
+        // Enough weights stay as they are.
+        let found = density(&[0; 2].map(|_| chain(3.0, 5.0)), 0.0, 100.0, 3.0);
+        assert!((0.065..0.085).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_chain_that_has_found_the_density_draws_from_fits_to_the_other() {
+        let both = [chain(-40.0, 3.0), chain(40.0, 3.0)];
+        let [own, other] = [-40.0, 40.0].map(|y| density(&both, 0.0, 100.0, y));
+        assert!(own < 1e-3 * other && other > 0.05, "{own} {other}");
+        // Before that, it draws from fits to all samples.
+        let before = [chain(-40.0, 3.0), chain(40.0, 0.1)];
+        let [own, other] = [-40.0, 40.0].map(|y| density(&before, 0.0, 100.0, y));
+        assert!(own > 0.05 * other, "{own} {other}");
+    }
+
+    /// Points beyond five of the largest deviations do not count.
+    #[test]
+    fn means_stay_within_reach() {
+        let chains = [0; 2].map(|_| chain(49.5, 20.0));
+        assert!(density(&chains, 0.0, 10.0, 30.0) > density(&chains, 0.0, 10.0, 50.0));
+        assert_eq!(density(&chains, -200.0, 10.0, 0.0), 0.0);
+        assert!(density(&chains, -200.0, 50.0, 30.0) > 0.0);
+    }
+}

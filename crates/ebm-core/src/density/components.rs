@@ -180,3 +180,114 @@ impl Moments {
         (self.share, Component::new(mean, self.second))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ebm_base::Key;
+
+    use super::*;
+
+    /// Density of the tails in up to three dimensions at a squared distance: Student's t with three degrees
+    /// of freedom.
+    fn student(dim: usize, distance: f64) -> f64 {
+        let pi = std::f64::consts::PI;
+        let peak = [2.0 / (pi * 3f64.sqrt()), 0.5 / pi, 4.0 / (pi.sqrt() * (3.0 * pi).powf(1.5))][dim - 1];
+        peak * (1.0 + distance / 3.0).powf(-0.5 * (3.0 + dim as f64))
+    }
+
+    fn mixed(dim: usize, distance: f64) -> f64 {
+        let body = (-0.5 * distance).exp() * std::f64::consts::TAU.powf(-0.5 * dim as f64);
+        0.8 * body + 0.2 * student(dim, distance)
+    }
+
+    /// Squared Mahalanobis distance by the inverse of Σ, which has the variances 4 and 1 and the covariance
+    /// 1.2.
+    fn distance(y: &[f64]) -> f64 {
+        let (a, b) = (y[0] - 5.0, y[1] + 1.0);
+        (a * a - 2.4 * a * b + 4.0 * b * b) / 2.56
+    }
+
+    #[test]
+    fn a_component_is_a_gaussian_with_the_tails_of_students_t() {
+        for at in [0.0, 0.5, 2.0, 9.0, 60.0] {
+            let one = Component::new(vec![5.0], vec![4.0]).density(&[5.0 + 2.0 * at], &mut [0.0]);
+            assert!((2.0 * one / mixed(1, at * at) - 1.0).abs() < 1e-12, "{at}: {one}");
+            let y = [5.0 + 2.0 * at, -1.0 - at];
+            let two = Component::new(vec![5.0, -1.0], vec![4.0, 1.2, 1.0]).density(&y, &mut [0.0; 2]);
+            assert!((1.6 * two / mixed(2, distance(&y)) - 1.0).abs() < 1e-12, "{at}: {two}");
+            let sides = Component::new(vec![0.0; 3], vec![1.0, 0.0, 4.0, 0.0, 0.0, 0.25]);
+            let three = sides.density(&[at, -2.0 * at, 0.5 * at], &mut [0.0; 3]);
+            assert!((three / mixed(3, 3.0 * at * at) - 1.0).abs() < 1e-12, "{at}: {three}");
+        }
+    }
+
+    /// Beyond a distance r lie `exp(−r²/2)` of a Gaussian in the plane and `(1 + r²/3)^(−3/2)` of Student's
+    /// t.
+    #[test]
+    fn draws_have_the_density() {
+        let component = Component::new(vec![5.0, -1.0], vec![4.0, 1.2, 1.0]);
+        let (mut rng, mut drawn, count) = (Key::new(1).rng(), Vec::new(), 40_000);
+        (0..count).for_each(|_| component.draw(&mut drawn, &mut rng));
+        let judge = |what: &str, holds: &dyn Fn(&[f64]) -> bool, p: f64| {
+            let share = drawn.chunks_exact(2).filter(|y| holds(y)).count() as f64 / f64::from(count);
+            let error = (p * (1.0 - p) / f64::from(count)).sqrt();
+            assert!((share - p).abs() < 4.0 * error, "{what}: {share}, not {p}");
+        };
+        for r in [0.5, 1.0, 2.0, 4.0, 8.0f64] {
+            let p = 0.8 * (-0.5 * r * r).exp() + 0.2 * (1.0 + r * r / 3.0).powf(-1.5);
+            judge(&format!("beyond {r}"), &|y| distance(y) > r * r, p);
+        }
+        // The correlation is 0.6.
+        judge("same sign", &|y| (y[0] > 5.0) == (y[1] > -1.0), 0.5 + 0.6f64.asin() / std::f64::consts::PI);
+        judge("right", &|y| y[0] > 5.0, 0.5);
+        judge("above", &|y| y[1] > -1.0, 0.5);
+    }
+
+    /// Returns the density of the only component at its mean, by the root of the determinant of Σ.
+    fn peak(points: &[(&[f64], f64)], size: f64, most: &[f64], mean: &[f64]) -> f64 {
+        let mixture = fit(points, size, 1, most, &mut Key::new(2).rng());
+        let [(share, component)] = &mixture[..] else { panic!("{} components", mixture.len()) };
+        assert!((share - 1.0).abs() < 1e-12, "{share}");
+        component.density(mean, &mut vec![0.0; mean.len()]) / mixed(mean.len(), 0.0)
+    }
+
+    /// Points of one distance from the mean all have the same part in Σ, whatever the tails take of it.
+    #[test]
+    fn one_component_has_the_moments_of_few_points() {
+        let points = [(&[2.0][..], 0.5), (&[4.0][..], 0.5)];
+        // Four points of variance 1 give the variance 1 + 1/4, and the limit is a variance of 0.25.
+        assert!((peak(&points, 4.0, &[10.0], &[3.0]) - 1.25f64.sqrt().recip()).abs() < 1e-12);
+        assert!((peak(&points, 4.0, &[0.5], &[3.0]) - 2.0).abs() < 1e-12);
+        // Variances of 1 + 2/4, and a correlation of 4/4.5 instead of 1.
+        let points = [(&[2.0, 7.0][..], 0.5), (&[4.0, 9.0][..], 0.5)];
+        let root = 1.5 * (1.0 - (4.0f64 / 4.5).powi(2)).sqrt();
+        assert!((peak(&points, 4.0, &[10.0; 2], &[3.0, 8.0]) - root.recip()).abs() < 1e-12);
+    }
+
+    /// A point far from the others has the part `ν + D` over `ν` times `1 + d/ν` in Σ if the tails explain
+    /// it.
+    #[test]
+    fn outliers_hardly_widen_a_component() {
+        let near: Vec<[f64; 1]> = (0..200).map(|k| [0.01 * f64::from(k) - 0.995]).collect();
+        let mut points: Vec<(&[f64], f64)> = near.iter().map(|y| (&y[..], 0.0049)).collect();
+        points.extend([(&[-30.0][..], 0.01), (&[30.0][..], 0.01)]);
+        // The variance of all points is 18.3, and that of the others 1/3.
+        let spread = 1.0 / peak(&points, 1e6, &[100.0], &[0.0]);
+        assert!(spread < 1.5, "{spread}");
+    }
+
+    #[test]
+    fn two_groups_of_points_have_a_component_each() {
+        let points = [(&[-5.2][..], 0.15), (&[-4.8][..], 0.15), (&[4.8][..], 0.35), (&[5.2][..], 0.35)];
+        for seed in 0..20 {
+            let mut mixture = fit(&points, 1e3, 2, &[10.0], &mut Key::new(seed).rng());
+            mixture.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let [(low, few), (high, many)] = &mixture[..] else { panic!("{} components", mixture.len()) };
+            assert!((low - 0.3).abs() < 0.05 && (high - 0.7).abs() < 0.05, "{seed}: {low} {high}");
+            for (component, at) in [(few, -5.0), (many, 5.0)] {
+                let [near, far] = [at, -at].map(|y| component.density(&[y], &mut [0.0]));
+                assert!(near > 10.0 * far, "{seed}: {near} at {at}, {far} at {}", -at);
+            }
+        }
+    }
+}

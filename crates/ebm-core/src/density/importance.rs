@@ -148,3 +148,21 @@ impl ImportanceDensity {
         (0..self.dim).map(|d| self.expectation(|y| (y[d] - mean[d]).powi(2))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The weights of one round vary about its own mean: 2 about (1, 3), with the variance 2 of two draws,
+    /// over 10².
+    #[test]
+    fn the_standard_error_is_that_of_each_round_by_itself() {
+        let error = |weights: [f64; 4]| {
+            let log_weights = weights.map(f64::ln).to_vec();
+            let density = ImportanceDensity::weigh(0, 1, vec![0.0; 4], log_weights, vec![2; 2], false);
+            density.unwrap().standard_error()
+        };
+        assert!((error([1.0, 3.0, 3.0, 3.0]) - 0.2).abs() < 1e-12);
+        assert!(error([1.0, 1.0, 4.0, 4.0]) < 1e-12);
+    }
+}

@@ -2,7 +2,8 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_core::{
-    Error, GaussianMixture, MonteCarloNll, Objective, QualityRegression, Result, SquaredQualityRegression,
+    DenoisingScoreMatching, Derivatives, Directions, Error, GaussianMixture, KullbackLeibler, MonteCarloNll,
+    Objective, QualityRegression, Result, ScoreMatching, SquaredQualityRegression,
 };
 use rand::RngCore;
 
@@ -144,4 +145,44 @@ fn an_error_of_the_network_passes_through() {
     let rng: &mut dyn RngCore = &mut rng(0);
     let error = objective.loss(&broken, &(), &y, rng).unwrap_err();
     assert!(matches!(error, Error::Model(_)) && error.to_string().contains("no such layer"), "{error}");
+}
+
+/// A random direction in one dimension is a sign v with v² = 1, so that the mean over any number of them is
+/// the loss along the coordinate.
+#[test]
+fn random_directions_are_averaged() {
+    let model = gaussian(&[0.4], &[0.8], 0.0);
+    let y = Tensor::new(&[[0.1], [-0.9], [2.0]], &Device::Cpu).unwrap();
+    let derivatives = Derivatives::Differences { step: 1e-3 };
+    let losses = |directions| {
+        let noisy = DenoisingScoreMatching { sigma: 0.4, num_samples: 6, derivatives, directions };
+        [
+            ScoreMatching { derivatives, directions }.loss(&model, &(), &y, &mut rng(3)),
+            noisy.loss(&model, &(), &y, &mut rng(3)),
+        ]
+        .map(|loss| loss.unwrap().to_scalar::<f64>().unwrap())
+    };
+    let coordinate = losses(Directions::Coordinates);
+    assert!(coordinate.iter().all(|loss| loss.abs() > 0.1), "{coordinate:?}");
+    for count in [1, 3, 8] {
+        assert_close(&losses(Directions::Random { count }), &coordinate, 1e-8);
+    }
+}
+
+/// A sample that the label excludes has the weight 0, even where f is −∞.
+#[test]
+fn kld_is_counts_no_sample_that_the_label_excludes() {
+    let table = |values: [f64; 2]| Tensor::new(&[values], &Device::Cpu).unwrap();
+    let f = table([f64::NEG_INFINITY, 0.5]);
+    let model = Function::new(move |_: &Tensor| Ok(f.clone()));
+    let objective = KullbackLeibler {
+        proposal: TableProposal(table([0.0, 2f64.ln()])),
+        num_samples: 2,
+        label: TableProposal(table([f64::NEG_INFINITY, 3f64.ln()])),
+        normalize_weights: false,
+    };
+    let y = Tensor::new(&[[0.0]], &Device::Cpu).unwrap();
+    let loss = objective.loss(&model, &(), &y, &mut rng(0)).unwrap().to_scalar::<f64>().unwrap();
+    // log Z is log (e^½/2)/2, and the weight 3/2 of the other sample gives (3/2 · 1/2)/2.
+    assert_close(&[loss], &[0.5 - 4f64.ln() - 0.375], 1e-14);
 }

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 
 use candle_core::{DType, Device, Tensor, Var};
-use ebm_core::{EnergyModel, Error, GradientAscent, Refined, Result, Status, StepRule, Tempered, refine};
+use ebm_core::{
+    EnergyModel, Error, GradientAscent, Refined, Result, Status, StepRule, Tempered, refine, refine_observed,
+};
 
 use crate::zoo::{Counted, Function, assert_close, candidates, flat, gaussian};
 
@@ -296,4 +298,32 @@ fn gradients_are_read_where_a_step_was_kept() {
             assert!(model.1.get() <= most && model.1.get() + 4 >= most, "{} of {most}", model.1.get());
         }
     }
+}
+
+/// With λ = 1 the distance d from 2 becomes −d, and f stays; with λ = 3/2 it becomes −2 d.
+#[test]
+fn algorithm_s2_stops_below_its_bounds_and_keeps_the_first_best() {
+    let rule = |change_threshold, degeneration_tolerance, keep_best| {
+        ascent(
+            StepRule::EarlyStopping { change_threshold, degeneration_tolerance, keep_best },
+            3,
+            if keep_best { 1.0 } else { 1.5 },
+            1.0,
+        )
+    };
+    // f falls from −1 to −4 and to −16. A change that equals a bound is not below it.
+    assert_ends(&climb(3.0, &rule(0.5, -3.0, false)), 6.0, 2, 0, Status::Degenerated);
+    assert_ends(&climb(3.0, &rule(3.0, -100.0, false)), -6.0, 3, 0, Status::Completed);
+    assert_ends(&climb(3.0, &rule(0.0, -1.0, true)), 3.0, 3, 0, Status::Completed);
+}
+
+#[test]
+fn an_observer_sees_no_step_of_a_candidate_that_has_stopped() {
+    let (mut seen, y0) = ([0; 2], candidates(1, &[&[2.0], &[3.0]]));
+    let observe = &mut |stand: ebm_core::Stand<'_>| seen[stand.candidate] += 1;
+    // The first candidate starts at the maximum, so that its first step changes nothing.
+    let refined = refine_observed(&parabola(), &(), &y0, &ascent(S2, 5, 0.01, 1.0), observe).unwrap();
+    let status: Vec<Status> = refined.outcome.candidates.iter().map(|candidate| candidate.status).collect();
+    assert_eq!(status, [Status::Converged, Status::Completed]);
+    assert_eq!(seen, [2, 6]);
 }

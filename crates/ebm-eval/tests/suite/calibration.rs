@@ -86,10 +86,10 @@ fn crps_refuses_what_is_no_distribution() {
     assert!(matches!(refuse(&[0.0, f64::NAN], &[0.0, 1.0], 0.0), Error::Value { index: 1, .. }));
     assert!(matches!(refuse(&[0.0, 1.0], &[0.5, 0.4], 0.0), Error::Value { index: 1, .. }));
     assert!(matches!(refuse(&[0.0, 1.0], &[0.0, 1.1], 0.0), Error::Value { index: 1, .. }));
-    assert!(matches!(
-        refuse(&[0.0, 1.0], &[0.0, 1.0], f64::NAN),
-        Error::Value { what: "the observed y", .. }
-    ));
+    for y in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let error = refuse(&[0.0, 1.0], &[0.0, 1.0], y);
+        assert!(matches!(error, Error::Value { what: "the observed y", .. }), "{error}");
+    }
 }
 
 #[test]
@@ -113,9 +113,18 @@ fn coverage_and_width_of_unions_of_intervals() {
         vec![[f64::NAN, 1.0]],
         vec![[0.0, f64::NAN]],
         vec![[f64::INFINITY; 2]],
+        vec![[f64::NEG_INFINITY; 2]],
     ] {
-        assert!(matches!(mean_width(&[vec![], bad]), Err(Error::Value { what: "regions", index: 1, .. })));
+        let regions = [vec![], bad];
+        assert!(matches!(mean_width(&regions), Err(Error::Value { what: "regions", index: 1, .. })));
+        assert!(matches!(coverage(&regions, &[0.0; 2]), Err(Error::Value { what: "regions", index: 1, .. })));
     }
+    // The value that an error names is the end that does not ascend.
+    let error = mean_width(&[[[0.0, 2.0], [1.0, 3.0]]]).unwrap_err();
+    assert!(matches!(error, Error::Value { value: 1.0, .. }), "{error}");
+    // A region includes both ends, and may be all numbers.
+    assert_eq!(coverage(&[[[0.0, 1.0]]; 2], &[0.0, 1.0]).unwrap(), 1.0);
+    assert_eq!(coverage(&[[[f64::NEG_INFINITY, f64::INFINITY]]], &[9.0]).unwrap(), 1.0);
 }
 
 #[test]
@@ -126,7 +135,11 @@ fn errors_are_averaged_over_the_most_certain() {
     // At least one, and never fewer than the share.
     assert_eq!(risk(&[1e-9, 0.26]).unwrap(), [1.0, 1.5]);
     // Equal widths keep their order.
-    assert_eq!(risk_at_coverage(&errors, &[5.0; 4], &[0.5]).unwrap(), [2.5]);
+    assert_eq!(risk_at_coverage(&errors, &[5.0; 4], &[0.25, 0.5]).unwrap(), [4.0, 2.5]);
+    // 0.07 · 100 is above 7 in floating point.
+    let ascending: Vec<f64> = (0..100).map(f64::from).collect();
+    assert_eq!(risk_at_coverage(&ascending, &ascending, &[0.07]).unwrap(), [3.0]);
+    assert!(matches!(risk_at_coverage(&[f64::INFINITY], &[1.0], &[0.5]), Err(Error::Value { .. })));
     // An ideal uncertainty of |N(0, 1)| errors: over the half below the median m of |z|, E = 2 (φ(0) − φ(m))
     // / 0.5.
     let mut rng = Key::new(5).rng();
@@ -152,6 +165,8 @@ fn exact_transforms_have_no_calibration_error() {
     // All predictions too high: every transform is 0. The error is the mean level.
     assert_eq!(calibration_curve(&[0.0; 5], &[0.0, 0.5, 1.0]).unwrap(), [1.0, 1.0, 1.0]);
     assert!((calibration_error(&[0.0; 5], &[0.25, 0.5]).unwrap() - 0.625).abs() < 1e-15);
+    // All too low: every transform is 1, and the error is the mean of the levels' distances from 0.
+    assert!((calibration_error(&[1.0; 5], &[0.25, 0.5]).unwrap() - 0.375).abs() < 1e-15);
     assert_eq!(PitHistogram::new(&[0.0, 1.0, 0.6, 0.5], 2).unwrap().counts, [1, 3]);
 
     for bad in [-0.1, 1.1, f64::NAN] {
@@ -200,6 +215,11 @@ fn the_conformal_rank_is_that_of_finite_samples() {
     let refuse = |n: usize, alpha| SplitConformal::calibrate(&scores[..n], alpha).unwrap_err();
     assert!(matches!(refuse(8, 0.1), Error::TooFew(_, 8, 9)));
     assert!(matches!(refuse(18, 0.05), Error::TooFew(_, 18, 19)));
+    // (1 − 1/3) / (1/3) is above 2 in floating point.
+    assert!(matches!(refuse(1, 1.0 / 3.0), Error::TooFew(_, 1, 2)));
+    // A score that equals the threshold is in the region, one that is larger is not.
+    let conformal = SplitConformal { threshold: 2.0 };
+    assert!(conformal.contains(2.0) && !conformal.contains(2.0 + 1e-12));
     assert!(matches!(refuse(0, 0.1), Error::Empty("scores")));
     for alpha in [0.0, 1.0, -0.1, f64::NAN] {
         assert!(matches!(refuse(9, alpha), Error::Value { what: "alpha", .. }));

@@ -209,6 +209,10 @@ fn sampling_ends_at_the_effective_size_or_with_the_samples() {
         assert!(p.reached_target() && p.effective_sample_size() >= 200.0);
         assert!(p.samples().len() < 1500, "{}", p.samples().len());
     }
+    // Both chains count together: none of 1024 samples has this effective size alone.
+    for p in inputs(&sampler(700.0), DType::F64, 0) {
+        assert!(p.reached_target() && p.effective_sample_size() >= 700.0, "{}", p.effective_sample_size());
+    }
     for p in inputs(&sampler(2000.0), DType::F64, 0) {
         assert!(!p.reached_target() && p.samples().len() == 2048);
     }
@@ -224,6 +228,22 @@ fn the_standard_error_is_the_spread_of_repeated_estimates() {
     let spread = (runs.iter().map(|p| (p.log_z() - LOG_Z - mean).powi(2)).sum::<f64>() / 99.0).sqrt();
     let claimed = runs.iter().map(ImportanceDensity::standard_error).sum::<f64>() / 100.0;
     assert!((0.6..1.4).contains(&(claimed / spread)) && mean.abs() < 0.02, "{claimed}, {spread}, {mean}");
+}
+
+/// A narrow density leaves nothing far from it but samples of the proposal: 13 of the 128 in a round.
+#[test]
+fn a_tenth_of_the_later_samples_comes_from_the_proposal() {
+    let narrow: LogDensity = Box::new(|y| log_normal_density(y[0], 0.5, 0.01));
+    let q = GaussianMixture::isotropic(&[1.0], 1).unwrap();
+    let center = Tensor::zeros((1, 1), DType::F64, &Device::Cpu).unwrap();
+    let sampler = AdaptiveSampler::new(4096);
+    let p = sampler.densities(&model(&narrow), &(), &q, &center, &mut rng(4)).unwrap().remove(0);
+    // The last four rounds of each of the two chains. P(|N(0, 1) − 0.5| > 0.3) is 0.791.
+    let samples: Vec<f64> = p.samples().map(|y| y[0]).collect();
+    let late = samples.chunks_exact(2048).flat_map(|chain| &chain[1536..]);
+    let far = late.filter(|y| (**y - 0.5).abs() > 0.3).count();
+    assert!((65..=100).contains(&far), "{far} of 1024, not about 82");
+    assert!((p.log_z() - LOG_Z).abs() < 0.05, "{}", p.log_z());
 }
 
 /// f is constant, so that only the limits of the components, here with a largest σ of 1, hold the samples.

@@ -101,6 +101,23 @@ fn a_step_that_overflows_is_not_taken_and_the_model_does_not_see_it() {
 }
 
 #[test]
+fn a_chain_beside_one_that_overflows_moves_as_it_does_alone() {
+    // The slope is 1e110 above 1, where λ²/2 times it is beyond f64, and 0.3 below.
+    let model = Function::new(|y: &Tensor| Ok(y.gt(1.0)?.where_cond(&(y * 1e110)?, &(y * 0.3)?)?.sum(2)?));
+    let second = |first: f64| flat(&run(&model, &candidates(1, &[&[first], &[0.5]]), 1, 1e100, 3));
+    let (beside, alone) = (second(2.0), second(0.0));
+    assert_eq!((beside[0], beside[1]), (2.0, alone[1]));
+    assert_close(&[alone[1] / 1e199], &[1.5], 1e-12);
+}
+
+#[test]
+fn chains_without_density_follow_the_noise_alone() {
+    let model = Function::new(|y: &Tensor| Ok(y.ge(1e9)?.where_cond(&y.neg()?, &nowhere(y)?)?.sum(2)?));
+    let y0 = Tensor::zeros((1, 4000, 1), DType::F64, &Device::Cpu).unwrap();
+    assert_moments(&flat(&run(&model, &y0, 4, 0.5, 2)), 0.0, 1.0);
+}
+
+#[test]
 fn chains_that_start_without_density_find_it() {
     let model = Function::new(|y: &Tensor| Ok(y.ge(0.0)?.where_cond(&y.neg()?, &nowhere(y)?)?.sum(2)?));
     let y0 = Tensor::full(-0.2, (1, 200, 1), &Device::Cpu).unwrap();

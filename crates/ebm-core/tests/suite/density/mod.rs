@@ -6,6 +6,7 @@ mod importance;
 mod langevin;
 mod marginals;
 mod regions;
+mod weighted_samples;
 
 use ebm_core::{Grid, GridDensity};
 

@@ -60,6 +60,11 @@ fn a_plateau_is_taken_whole() {
     let region = steps.highest_density_region(0.6).unwrap();
     assert_close(&region.intervals[0], &[2.0, 4.0], 1e-3);
     assert_close(&[region.mass], &[0.75], 1e-3);
+    // A third step, of height 2, between them: 0.6 is reached inside it, and the lowest stays outside.
+    let steps = density(0.0, 6.0, 60_001, |y| ((0.5 * y.min(5.9)).floor() + 1.0).ln());
+    let region = steps.highest_density_region(0.6).unwrap();
+    assert_close(&region.intervals[0], &[2.0, 6.0], 1e-3);
+    assert_close(&[region.mass], &[5.0 / 6.0], 1e-3);
 }
 
 #[test]
@@ -96,6 +101,20 @@ fn modes_are_listed_by_height_and_ripples_left_out() {
     assert!(rippled.modes(0.0).len() > 100);
     assert_close(&rippled.modes(0.5), &[3.0, 7.0, 1.0, 5.0], 1e-2);
     assert_eq!(rippled.modes(0.0)[0], rippled.mode());
+}
+
+#[test]
+fn peaks_of_equal_height_are_all_highest() {
+    let grid = Grid::new(0.0, 8.0, 9).unwrap();
+    let p = GridDensity::from_scores(&grid, &[0.0, 5.0, 1.0, 5.0, 5.0, 0.0, 3.0, 2.0, 4.0]).unwrap();
+    // No way leads from them to a higher point, so that no prominence removes them. A plateau counts at its
+    // middle.
+    assert_eq!(p.modes(1e9), [1.0, 3.5]);
+    assert_eq!((p.modes(0.0), p.mode()), (vec![1.0, 3.5, 8.0, 6.0], 1.0));
+    // The saddle of the peak at 6 is 2 and that of the end at 8 is 0. A mode stays if log p falls by just its
+    // prominence.
+    assert_eq!((p.modes(1.0).len(), p.modes(1.0 + 1e-9).len()), (4, 3));
+    assert_eq!((p.modes(4.0 - 1e-9).len(), p.modes(4.0 + 1e-9).len()), (3, 2));
 }
 
 proptest! {

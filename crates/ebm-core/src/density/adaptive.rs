@@ -270,8 +270,8 @@ mod tests {
         mixture.iter().map(|(share, component)| share * component.density(&[y], &mut [0.0])).sum()
     }
 
-    /// The powers of a Gaussian are Gaussians. An effective size of 2, as many as a component has numbers, is
-    /// the deviation 1/√π of points a unit apart, because the size is 2 √π σ.
+    /// The powers of a Gaussian are Gaussians. A component has two numbers, a mean and a variance, so the effective size is
+    /// tempered to 2. Points a unit apart have this size, 2 √π σ, at the deviation 1/√π.
     #[test]
     fn tempered_weights_leave_as_many_points_as_a_component_has_numbers() {
         let variance = 1.5 / std::f64::consts::PI;

@@ -251,7 +251,7 @@ mod tests {
         component.density(mean, &mut vec![0.0; mean.len()]) / mixed(mean.len(), 0.0)
     }
 
-    /// Points of one distance from the mean all have the same part in Σ, whatever the tails take of it.
+    /// Points of one distance from the mean all have the same part in Σ.
     #[test]
     fn one_component_has_the_moments_of_few_points() {
         let points = [(&[2.0][..], 0.5), (&[4.0][..], 0.5)];

@@ -194,7 +194,7 @@ impl Column {
     fn of_form(table: &Table, place: usize, form: Form) -> Result<Self> {
         let values = table.values(place, form)?;
         let there: Vec<f64> = values.iter().flatten().copied().collect();
-        let (mean, deviation) = scale(&there);
+        let (mean, deviation) = scale(&there, ends(&there));
         let mut rows: Vec<usize> = (0..values.len()).filter(|&row| values[row].is_some()).collect();
         rows.sort_by(|&a, &b| values[a].partial_cmp(&values[b]).unwrap_or(Ordering::Equal));
         let end = |row: Option<&usize>| row.and_then(|&row| table.text(row, place)).unwrap_or_default();
@@ -289,8 +289,7 @@ pub fn ends(values: &[f64]) -> [f64; 2] {
 }
 
 /// Computes the mean and the standard deviation of the values, moved to their [`ends`].
-pub fn scale(values: &[f64]) -> (f64, f64) {
-    let [low, high] = ends(values);
+pub fn scale(values: &[f64], [low, high]: [f64; 2]) -> (f64, f64) {
     let near: Vec<f64> = values.iter().map(|value| value.max(low).min(high)).collect();
     mean_and_deviation(&near)
 }

@@ -122,7 +122,8 @@ impl Target {
     /// [`Error::Input`] if all values are the same; `table` is the table's name in the message.
     pub fn find(spec: &TargetSpec, y: &[f64], table: &str) -> Result<Self> {
         let t: Vec<f64> = y.iter().map(|&y| spec.support.free(y)).collect();
-        let (mean, deviation) = scale(&t);
+        let [low, high] = ends(&t);
+        let (mean, deviation) = scale(&t, [low, high]);
         if !(deviation > 0.0 && deviation.is_finite()) {
             let value = y.first().copied().unwrap_or(f64::NAN);
             let reason = format!(
@@ -131,7 +132,6 @@ impl Target {
             );
             return Err(Error::input(table, reason));
         }
-        let [low, high] = ends(&t);
         let range = [low, high].map(|t| (t - mean) / deviation);
         let TargetSpec { name, support, form } = spec.clone();
         let near = y.iter().zip(&t).filter(|(_, t)| (low..=high).contains(*t));

@@ -105,16 +105,18 @@ impl DetectionArgs {
 
     fn truth(&self) -> Result<GroundTruth, Error> {
         match &self.data {
-            None => GroundTruth::read(self.source()).or_else(|error| match (error, self.named()) {
-                (error @ Error::NotAnnotated { .. }, _) => Err(error),
+            None => match GroundTruth::read(self.source()) {
                 // Without the defective records, which a training leaves out too.
-                (_, Ok(dataset)) => {
-                    report_left_out("records", &dataset.quarantine);
-                    Ok(GroundTruth::from(&dataset))
-                }
-                (_, Err(too_many @ ebm_data::Error::TooManyDefects { .. })) => Err(too_many.into()),
-                (error, _) => Err(error),
-            }),
+                Err(error) if !matches!(error, Error::NotAnnotated { .. }) => match self.named() {
+                    Ok(dataset) => {
+                        report_left_out("records", &dataset.quarantine);
+                        Ok(GroundTruth::from(&dataset))
+                    }
+                    Err(too_many @ ebm_data::Error::TooManyDefects { .. }) => Err(too_many.into()),
+                    Err(_) => Err(error),
+                },
+                read => read,
+            },
             Some(_) => Ok(GroundTruth::from(&self.named()?)),
         }
     }

@@ -42,7 +42,7 @@ pub fn run(args: &TableArgs) -> Result<()> {
     let found = evaluate(&regressor, &table)?;
     if let Some(out) = &args.out {
         create_dir(out)?;
-        report(&regressor, &table, &found, out)?;
+        report(&regressor, &table, &found, "", out)?;
     }
     if args.json {
         let mut body = figures(&regressor, &found);
@@ -80,8 +80,15 @@ pub fn describe(found: &Evaluation) -> Result<String> {
         .render(&found.targets)
 }
 
-/// Writes `report.md` and its pictures into `out`: metrics, the densities of three rows, calibration and residuals.
-pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, out: &Path) -> Result<()> {
+/// Writes `report.md` and its pictures into `out`: metrics, the densities of three rows, calibration and residuals, and the
+/// table `importance` of the columns' importance, if it is not empty.
+pub fn report(
+    regressor: &TabularRegressor,
+    table: &Table,
+    found: &Evaluation,
+    importance: &str,
+    out: &Path,
+) -> Result<()> {
     let predictions = regressor.predict(table)?;
     let calibrated = if regressor.is_calibrated() {
         "calibrated on rows that nothing was learnt from"
@@ -110,6 +117,11 @@ pub fn report(regressor: &TabularRegressor, table: &Table, found: &Evaluation, o
         draw_calibration(density, &place("calibration"))?;
         draw_residuals(&predictions, table, &regressor.fitted().targets[k], k, &widths, &place("residuals"))?;
         writeln!(text, "![Calibration]({stem}_calibration.png)\n\n![Residuals]({stem}_residuals.png)\n")?;
+    }
+    if !importance.is_empty() {
+        let meaning = "Rise of the mean of −log p, in nats, if the cells of a column are permuted among the rows: the mean, \
+                       the least and the largest of five permutations.";
+        writeln!(text, "\n## Importance of the columns\n\n{meaning}\n\n{importance}")?;
     }
     Ok(write_atomic(&out.join("report.md"), text.as_bytes())?)
 }

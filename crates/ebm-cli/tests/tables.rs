@@ -65,6 +65,8 @@ fn from_a_file_to_a_report_and_predictions() {
         "target1_calibration.png",
         "target1_widest.png",
         "target1_residuals.png",
+        "target1_pit.png",
+        "target1_tenths.png",
     ] {
         assert!(folder.path().join("run").join(name).is_file(), "{name}");
     }

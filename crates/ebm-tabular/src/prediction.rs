@@ -127,13 +127,7 @@ impl TabularRegressor {
         table: &Table,
         rows: &Encoded,
     ) -> Result<impl Iterator<Item = Result<Prediction>>> {
-        let targets = &self.fitted().targets;
-        let known = |target: &Target| match table.column(&target.name) {
-            Ok(_) => Target::read(&target.spec(), table).map(Some),
-            Err(_) => Ok(None),
-        };
-        let known = targets.iter().map(known).collect::<Result<Option<Vec<_>>>>();
-        let known = known?.unwrap_or_default();
+        let known = self.known_targets(table)?;
         let (x, total) = (&rows.x, table.rows());
         let batch = move |start: usize| {
             let count = BATCH_ROWS.min(total - start);
@@ -147,6 +141,19 @@ impl TabularRegressor {
             Err(error) => vec![Err(error)],
         };
         Ok((0..total).step_by(BATCH_ROWS).flat_map(each))
+    }
+
+    /// Reads the targets of the rows, a list for each target; none if the table lacks one.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a text in the column of a target.
+    pub fn known_targets(&self, table: &Table) -> Result<Vec<Vec<Option<f64>>>> {
+        let known = |target: &Target| match table.column(&target.name) {
+            Ok(_) => Target::read(&target.spec(), table).map(Some),
+            Err(_) => Ok(None),
+        };
+        let known = self.fitted().targets.iter().map(known).collect::<Result<Option<Vec<_>>>>();
+        Ok(known?.unwrap_or_default())
     }
 
     /// Computes log p(y | x) of rows x (B, F) by `ensemble`, some of the networks, in nats and y's own units.

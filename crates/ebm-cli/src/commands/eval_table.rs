@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{create_dir, dataset_name};
 use crate::model_path::ModelPath;
 use crate::schema::document;
-use crate::table_file::TableFile;
+use crate::table_file::{TableFile, say_unknown};
 use crate::table_spec::TableSpec;
 
 /// Arguments of `ebm eval table`.
@@ -38,7 +38,8 @@ pub struct TableArgs {
 
 pub fn run(args: &TableArgs) -> Result<()> {
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let (table, _) = args.file.read_for(&regressor)?;
+    let table = args.file.read()?;
+    say_unknown(&regressor.encode(&table)?.unknown);
     let found = evaluate(&regressor, &table)?;
     if let Some(out) = &args.out {
         create_dir(out)?;

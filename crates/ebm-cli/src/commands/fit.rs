@@ -63,6 +63,9 @@ pub struct FitArgs {
     /// Column of weights from 0 on, in proportion to which training draws rows. It is no input.
     #[arg(long, value_name = "COLUMN")]
     weight: Option<String>,
+    /// Take this number of rows at random, also from a file that is too large for memory.
+    #[arg(long, value_name = "N")]
+    max_rows: Option<usize>,
     /// After the fit, measure on the rows that were held out how much each column helps: its cells are permuted.
     #[arg(long)]
     importance: bool,
@@ -158,7 +161,10 @@ pub fn run(args: &FitArgs) -> Result<()> {
         let has_density = config.method(&options.method)?.model.has_density();
         ensure!(has_density, "--importance needs a density, and {} has none", options.method);
     }
-    let table = args.file.read()?;
+    let table = match args.max_rows {
+        Some(count) => args.file.sample(count, Key::new(args.seed).split("rows"))?,
+        None => args.file.read()?,
+    };
     if args.compare {
         println!("{}", compare(&table, &options, &config)?);
     }
@@ -207,7 +213,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     Ok(())
 }
 
-/// Evaluates the fit on the rows that were held out, and writes its report. Returns the figures, and those of `--importance`.
+/// Evaluates the fit on the rows that were held out, and writes its report. Returns the figures, and the columns by `--importance`.
 fn judge(args: &FitArgs, regressor: &TabularRegressor, held_out: &Table) -> Result<Judged> {
     let found = evaluate(regressor, held_out)?;
     eprintln!("{} rows that nothing was learnt from, on which regions are calibrated:", found.samples);

@@ -1,10 +1,12 @@
+//! Convolutions with packed weights.
+
 use candle_core::{DType, Device, Tensor};
+use ebm_ops::internals::PackedConv2d;
+use ebm_ops::{Activation, Error, Result, Workspace};
 use proptest::prelude::*;
 
-use super::super::tests::naive;
-use super::winograd::TileSize;
-use super::*;
-use crate::tests::noise_tensor;
+use crate::conv2d::naive;
+use crate::differences::noise_tensor;
 
 /// Geometry: N, C, (H, W), O, (kh, kw), stride, padding.
 type Case = (usize, usize, (usize, usize), usize, (usize, usize), usize, usize);
@@ -97,16 +99,12 @@ proptest! {
         n in 1usize..4, c in prop::sample::select(vec![16usize, 48]), o in prop::sample::select(vec![16usize, 64]),
         large in any::<bool>(), h in 0usize..7, w in 0usize..7, padding in 0usize..3,
     ) {
-        // Two maps of 9 to 12 outputs along each side have at least 50 small tiles and at most 18 large ones.
-        let (n, [h, w], padding, tile_size) = match large {
-            true => (n, [27 + h, 27 + w], padding, TileSize::Large),
-            false => (2, [11 + h % 2, 11 + w % 2], padding % 2, TileSize::Small),
+        // `winograd/mod.rs` tests that these sizes have large tiles and small ones.
+        let (n, [h, w], padding) = match large {
+            true => (n, [27 + h, 27 + w], padding),
+            false => (2, [11 + h % 2, 11 + w % 2], padding % 2),
         };
-        let case = (n, c, (h, w), o, (3, 3), 1, padding);
-        let x = Tensor::zeros((n, h, w, c), DType::F32, &Device::Cpu).unwrap();
-        let conv = PackedConv2d::new(&Tensor::zeros((o, c, 3, 3), DType::F32, &Device::Cpu).unwrap(), None, 1, padding);
-        prop_assert_eq!(TileSize::for_convolution(&conv.unwrap().geometry(&x).unwrap(), true), Some(tile_size));
-        let errors = errors(case);
+        let errors = errors((n, c, (h, w), o, (3, 3), 1, padding));
         prop_assert!(errors.iter().all(|e| *e < 1e-4), "{errors:?}");
     }
 }

@@ -1,11 +1,13 @@
-use candle_core::{DType, Device};
+//! Inverted residuals in one pass.
+
+use candle_core::{DType, Device, Tensor};
+use ebm_ops::internals::{PackedConv2d, PackedInverted, Parameters};
+use ebm_ops::nhwc::{conv2d, depthwise_conv2d};
+use ebm_ops::{Activation, Padding};
 use proptest::prelude::*;
 
-use super::*;
-use crate::conv2d::conv2d_channels_last;
-use crate::depthwise::depthwise_conv2d_channels_last;
-use crate::tests::{distance, noise_tensor};
-use crate::{PackedConv2d, PackedDepthwise};
+use crate::depthwise::{along, constant};
+use crate::differences::{distance, noise_tensor};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -51,15 +53,13 @@ impl Case {
     /// Computes layer after layer, from the definitions in f64.
     fn expected(self, t: &[Tensor]) -> Tensor {
         let add = |y: Tensor, bias: &Tensor| y.broadcast_add(bias).unwrap();
-        let pointwise =
-            |x: &Tensor, i: usize| add(conv2d_channels_last(x, &t[i], None, 1, 0).unwrap(), &t[i + 1]);
+        let pointwise = |x: &Tensor, i: usize| add(conv2d(x, &t[i], None, 1, 0).unwrap(), &t[i + 1]);
         let expanded = if self.expands {
             Activation::Relu6.apply(&pointwise(&t[0], 1), None).unwrap()
         } else {
             t[0].clone()
         };
-        let middle =
-            depthwise_conv2d_channels_last(&expanded, &t[3], None, self.stride, self.padding).unwrap();
+        let middle = depthwise_conv2d(&expanded, &t[3], None, self.stride, self.padding).unwrap();
         let y = pointwise(&Activation::Relu6.apply(&add(middle, &t[4]), None).unwrap(), 5);
         if self.residual() { (y + &t[0]).unwrap() } else { y }
     }
@@ -71,8 +71,8 @@ impl Case {
             true => pointwise(1).forward(&t[0], None, Activation::Relu6).unwrap(),
             false => t[0].clone(),
         };
-        let depthwise = PackedDepthwise::new(&t[3], Some(&t[4]), self.stride, self.padding).unwrap();
-        let middle = depthwise.forward(&expanded, Activation::Relu6).unwrap();
+        let depthwise = constant(&t[3], &t[4], self.stride, self.padding).relu6();
+        let middle = depthwise.forward_channels_last(&expanded, None, true, false).unwrap();
         pointwise(5).forward(&middle, self.residual().then_some(&t[0]), Activation::None).unwrap()
     }
 }
@@ -95,7 +95,7 @@ proptest! {
         stride in 1usize..3,
         padding in prop::sample::select(vec![Padding::Same, Padding::Each(0), Padding::Each(1), Padding::Each(2)]),
     ) {
-        prop_assume!(padding.along(h.min(w), kernel, stride).is_some());
+        prop_assume!(along(padding, h.min(w), kernel, stride).is_some());
         let channels = if expands { channels } else { inputs };
         let case = Case { input: [n, h, w, inputs], expands, channels, outputs, kernel, stride, padding };
         let t = case.tensors();

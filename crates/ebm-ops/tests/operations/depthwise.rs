@@ -7,11 +7,12 @@ use candle_nn::VarBuilder;
 use ebm_ops::nhwc::depthwise_conv2d;
 use ebm_ops::nn::{Conv2d, Conv2dConfig};
 use ebm_ops::{Activation, Error, Padding};
-use proptest::prelude::*;
+use proptest::{prop_assert, prop_assume};
 
 use crate::differences::{check_devices, check_gradients, distance, noise_tensor};
+use crate::sizes::{for_all, to};
 
-const PADDINGS: [Padding; 4] = [Padding::Same, Padding::Each(0), Padding::Each(1), Padding::Each(2)];
+pub const PADDINGS: [Padding; 4] = [Padding::Same, Padding::Each(0), Padding::Each(1), Padding::Each(2)];
 
 /// Returns the zeros before an axis and the number of outputs along it, or `None` if the kernel does not fit.
 pub fn along(padding: Padding, size: usize, kernel: usize, stride: usize) -> Option<(usize, usize)> {
@@ -52,14 +53,19 @@ fn expected(x: &Tensor, w: &Tensor, stride: usize, padding: Padding) -> Tensor {
     y.permute((0, 2, 3, 1)).unwrap()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-    #[test]
-    fn values_and_gradients(
-        n in 1usize..3, c in prop::sample::select(vec![1usize, 3, 17]), h in 3usize..7, w in 3usize..7,
-        kernel in prop::sample::select(vec![[3usize, 3], [3, 1], [5, 5]]), stride in 1usize..4,
-        padding in prop::sample::select(PADDINGS.to_vec()),
-    ) {
+#[test]
+fn values_and_gradients() {
+    let choices = [
+        to(2),
+        vec![1, 3, 17],
+        (3..7).collect(),
+        (3..7).collect(),
+        vec![0, 1, 2],
+        to(3),
+        (0..PADDINGS.len()).collect(),
+    ];
+    for_all(24, choices, |[n, c, h, w, kernel, stride, padding]| {
+        let (kernel, padding) = ([[3, 3], [3, 1], [5, 5]][kernel], PADDINGS[padding]);
         prop_assume!(along(padding, h.min(w), kernel[0], stride).is_some());
         let x = noise_tensor(&[n, h, w, c], 1).unwrap();
         let weight = noise_tensor(&[c, 1, kernel[0], kernel[1]], 2).unwrap();
@@ -69,7 +75,8 @@ proptest! {
         let bias = noise_tensor(&[c], 3).unwrap();
         let checked = check_gradients(|t| wrapped(t, true, stride, padding), &[x, weight, bias], 1e-4, 1e-8);
         prop_assert!(checked.is_ok(), "{}", checked.unwrap_err());
-    }
+        Ok(())
+    });
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn assert_close(a: &Tensor, b: &Tensor, bound: f64) {
 /// Returns f, and the gradients of `sum(f * noise)` in all arguments.
 fn run(
     arguments: &[Tensor],
-    forward: impl Fn(&LateFusion, &Tensor, &Tensor) -> Result<Tensor>,
+    forward: fn(&LateFusion, &Tensor, &Tensor) -> Result<Tensor>,
 ) -> (Tensor, Vec<Tensor>) {
     let vars: Vec<Var> = arguments.iter().map(|t| Var::from_tensor(t).unwrap()).collect();
     let tracked: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();

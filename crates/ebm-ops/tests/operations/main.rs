@@ -32,6 +32,7 @@ mod relu;
 mod roi_align;
 mod roi_prroi_pool;
 mod roi_robustness;
+mod sizes;
 mod sum_of_losses;
 mod sum_taps;
 mod upsample;

@@ -3,9 +3,10 @@
 use candle_core::{DType, Device, Result as CandleResult, Tensor, Var};
 use ebm_ops::nhwc::{from_nchw, max_pool2d, to_nchw};
 use ebm_ops::{Error, Result};
-use proptest::prelude::*;
+use proptest::prop_assert;
 
 use crate::differences::{check_gradients, noise_tensor};
+use crate::sizes::{for_all, to};
 
 /// Pools maps (N, C, H, W).
 fn first(x: &Tensor, kernel: usize, stride: usize, padding: usize) -> Result<Tensor> {
@@ -25,17 +26,16 @@ fn gradient(x: &Tensor, weights: &Tensor, (k, s, p): (usize, usize, usize)) -> V
 
 const POOLS: [(usize, usize, usize); 6] = [(3, 2, 1), (1, 2, 0), (2, 2, 0), (3, 1, 1), (3, 3, 0), (2, 3, 1)];
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn gradients_match_central_differences(
-        n in 1usize..3, c in 1usize..4, h in 3usize..10, w in 3usize..10,
-        (kernel, stride, padding) in prop::sample::select(POOLS.to_vec()),
-    ) {
+#[test]
+fn gradients_match_central_differences() {
+    let choices = [to(2), to(3), (3..10).collect(), (3..10).collect(), (0..POOLS.len()).collect()];
+    for_all(64, choices, |[n, c, h, w, pool]| {
+        let (kernel, stride, padding) = POOLS[pool];
         let x = noise_tensor(&[n, c, h, w], 7).unwrap();
         let checked = check_gradients(|t| wrapped(&t[0], kernel, stride, padding), &[x], 1e-7, 1e-6);
         prop_assert!(checked.is_ok(), "{}", checked.unwrap_err());
-    }
+        Ok(())
+    });
 }
 
 #[test]

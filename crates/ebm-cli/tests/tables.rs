@@ -65,6 +65,8 @@ fn from_a_file_to_a_report_and_predictions() {
         "target1_calibration.png",
         "target1_widest.png",
         "target1_residuals.png",
+        "target1_pit.png",
+        "target1_tenths.png",
     ] {
         assert!(folder.path().join("run").join(name).is_file(), "{name}");
     }
@@ -329,7 +331,7 @@ fn a_fit_with_weights_is_a_document() {
         "{said}"
     );
     // The price is there in every row.
-    let done = fit("km", &["--weight", "price", "--folds", "2"]);
+    let done = fit("km", &["--weight", "price", "--folds", "2", "--importance"]);
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("price weighs the rows") && said.contains("count every row once"), "{said}");
     let document = schema::document(&done.stdout, "fit");
@@ -341,6 +343,20 @@ fn a_fit_with_weights_is_a_document() {
     let names: Vec<&str> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["make", "first day", "km", "price"]);
     assert_eq!((&columns[3]["read_as"], &columns[2]["gaps"]), (&"left out".into(), &0.into()));
+    // The inputs have an importance: printed, in a file and in the report.
+    let important = document["importance"].as_array().unwrap();
+    let mut names: Vec<&str> = important.iter().map(|column| column["name"].as_str().unwrap()).collect();
+    let number = |place: usize, key: &str| important[place][key].as_f64().unwrap();
+    assert!(number(0, "rise") >= number(1, "rise") && number(0, "rise_low") <= number(0, "rise_high"));
+    let [table, report] = ["importance.csv", "report.md"]
+        .map(|name| std::fs::read_to_string(folder.path().join("run").join(name)).unwrap());
+    assert!(table.starts_with(&format!("column,rise,least,largest\n{},", names[0])), "{table}");
+    assert!([&*said, &report].iter().all(|text| text.contains(&format!("| {:<9} | ", names[1]))), "{said}");
+    names.sort_unstable();
+    assert_eq!(names, ["first day", "make"]);
+    let said =
+        ebm(&["fit", &data, "--run", &at("x"), "--target", "km", "--method", "direct", "--importance"]);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("--importance needs a density"));
 }
 
 #[test]

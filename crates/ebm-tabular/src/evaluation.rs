@@ -68,9 +68,6 @@ pub struct DensityEvaluation {
 pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluation> {
     let targets = &regressor.fitted().targets;
     let Complete { table, y, .. } = complete_rows(targets, table)?;
-    if y.is_empty() {
-        return Err(Error::input("an evaluation", "0 rows, and at least 1 are needed"));
-    }
     let predictions = regressor.predict(&table)?;
     let log_probs: Vec<f64> = predictions.iter().filter_map(|prediction| prediction.log_prob).collect();
     let count = y.len() as f64;
@@ -105,9 +102,13 @@ pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluatio
     })
 }
 
-/// Selects the rows that have all targets.
-fn complete_rows(targets: &[Target], table: &Table) -> Result<Complete> {
-    complete(table, &targets.iter().map(Target::spec).collect::<Vec<TargetSpec>>())
+/// Selects the rows that have all targets, at least one.
+pub(crate) fn complete_rows(targets: &[Target], table: &Table) -> Result<Complete> {
+    let found = complete(table, &targets.iter().map(Target::spec).collect::<Vec<TargetSpec>>())?;
+    if found.y.is_empty() {
+        return Err(Error::input("an evaluation", "0 rows, and at least 1 are needed"));
+    }
+    Ok(found)
 }
 
 fn density_figures(

@@ -5,7 +5,7 @@
 //! | a table of texts, read from a CSV file | [`Table`] |
 //! | a fit, saved to and loaded from a folder | [`TabularRegressor`] |
 //! | the prediction for a row | [`Prediction`], [`TargetDensity`] |
-//! | figures of predictions | [`evaluate`], [`cross_validate`], [`refined_rmse`] |
+//! | figures of predictions | [`evaluate`], [`cross_validate`], [`refined_rmse`], [`importance`] |
 //! | the settings | [`TabularConfig`] |
 //! | the network of f(x, y) | [`model::EnergyHead`] |
 //! | data sets for comparing methods | [`benchmark`] |
@@ -29,6 +29,7 @@ mod config;
 mod evaluation;
 mod features;
 mod folds;
+mod importance;
 pub mod model;
 mod prediction;
 mod regressor;
@@ -43,6 +44,7 @@ pub use ebm_experiment::{Error, Result};
 pub use evaluation::{DensityEvaluation, Evaluation, TargetEvaluation, evaluate, refined_rmse};
 pub use features::{Column, ColumnRoles, Encoded, Features, Kind};
 pub use folds::{Division, cross_validate};
+pub use importance::{Importance, importance};
 pub use prediction::{Prediction, TargetDensity};
 pub use regressor::{FitOptions, Fitted, TabularRegressor};
 pub use table::{Form, MAX_BYTES, ReadOptions, Style, Table};

@@ -148,6 +148,24 @@ impl TabularRegressor {
         };
         Ok((0..total).step_by(BATCH_ROWS).flat_map(each))
     }
+
+    /// Computes log p(y | x) of rows x (B, F) by `ensemble`, some of the networks, in nats and y's own units.
+    pub(crate) fn log_probs(&self, ensemble: &Ensemble, x: &Tensor, y: &[Vec<f64>]) -> Result<Vec<f64>> {
+        let batch = |(place, y): (usize, &[Vec<f64>])| {
+            let x = x.narrow(0, place * BATCH_ROWS, y.len())?;
+            let mut rng = Key::new(self.fitted().seed).split("prediction").rng();
+            let features = ensemble.features(&x, num_samples(self), &mut rng)?;
+            let y: Vec<Option<Vec<f64>>> = y.iter().cloned().map(Some).collect();
+            log_probs(ensemble, &features, &self.fitted().targets, &y)
+        };
+        let found = y.chunks(BATCH_ROWS).enumerate().map(batch).collect::<Result<Vec<_>>>()?;
+        Ok(found.into_iter().flatten().flatten().collect())
+    }
+}
+
+/// Returns the number of samples for the estimate of Z.
+fn num_samples(regressor: &TabularRegressor) -> usize {
+    regressor.config().density.samples * if regressor.fitted().targets.len() == 1 { 1 } else { JOINT_FACTOR }
 }
 
 /// Predicts a batch of rows, with log p of the rows that have targets.
@@ -160,7 +178,7 @@ fn predict_batch(
     let fitted = regressor.fitted();
     let (targets, dim) = (&fitted.targets, fitted.targets.len());
     let mut rng = Key::new(fitted.seed).split("prediction").rng();
-    let samples = config.density.samples * if dim == 1 { 1 } else { JOINT_FACTOR };
+    let samples = num_samples(regressor);
     let features = ensemble.features(x, samples, &mut rng)?;
     if !regressor.has_density()? {
         let location = ensemble.location(&features)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;

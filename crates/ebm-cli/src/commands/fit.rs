@@ -8,8 +8,9 @@ use clap::Args;
 use ebm_base::Key;
 use ebm_experiment::PairedDifference;
 use ebm_tabular::{
-    Column, ColumnRoles, DensityEvaluation, Division, Evaluation, FitOptions, Support, Table, TabularConfig,
-    TabularRegressor, TargetEvaluation, TargetSpec, cross_validate, evaluate, refined_rmse,
+    Column, ColumnRoles, DensityEvaluation, Division, Evaluation, FitOptions, Importance, Support, Table,
+    TabularConfig, TabularRegressor, TargetEvaluation, TargetSpec, cross_validate, evaluate, importance,
+    refined_rmse,
 };
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
@@ -32,7 +33,7 @@ pub struct FitArgs {
     /// Folder for the fit; must not exist.
     #[arg(long)]
     run: PathBuf,
-    /// Method to fit, by its key in the settings.
+    /// Method to fit, by its key in the settings; auto fits ebm and mixture, and keeps the better on validation rows.
     #[arg(long, default_value = "ebm")]
     method: String,
     /// Column to treat as categories although it holds numbers. May be given several times.
@@ -62,6 +63,9 @@ pub struct FitArgs {
     /// Column of weights from 0 on, in proportion to which training draws rows. It is no input.
     #[arg(long, value_name = "COLUMN")]
     weight: Option<String>,
+    /// After the fit, measure on the rows that were held out how much each column helps: its cells are permuted.
+    #[arg(long)]
+    importance: bool,
     /// Print one JSON object in place of the folder's name.
     #[arg(long, conflicts_with = "compare")]
     json: bool,
@@ -150,6 +154,10 @@ pub fn run(args: &FitArgs) -> Result<()> {
     ensure!(!args.run.exists(), "{place} is there already; give another --run, or remove it");
     let config: TabularConfig = args.settings.load("tabular", false)?.settings;
     let options = args.options()?;
+    if args.importance && options.method != "auto" {
+        let has_density = config.method(&options.method)?.model.has_density();
+        ensure!(has_density, "--importance needs a density, and {} has none", options.method);
+    }
     let table = args.file.read()?;
     if args.compare {
         println!("{}", compare(&table, &options, &config)?);
@@ -170,17 +178,12 @@ pub fn run(args: &FitArgs) -> Result<()> {
     eprintln!("{} networks fitted to {} rows in {seconds:.1} s", config.members, fitted.rows);
     create_dir(&args.run)?;
     regressor.save(&args.run)?;
-    let mut evaluation = None;
-    if fitted.held_out.is_empty() {
+    let judged = if fitted.held_out.is_empty() {
         eprintln!("no rows were held out; evaluate the fit on other rows with `ebm eval table`");
+        None
     } else {
-        let held_out = table.select(&fitted.held_out);
-        let found = evaluate(&regressor, &held_out)?;
-        eprintln!("{} rows that nothing was learnt from, on which regions are calibrated:", found.samples);
-        eprintln!("{}", describe(&found)?);
-        report(&regressor, &held_out, &found, &args.run)?;
-        evaluation = Some(figures(&regressor, &found));
-    }
+        Some(judge(args, &regressor, &table.select(&fitted.held_out))?)
+    };
     eprintln!("the columns, as they were understood in {} rows to learn from:", fitted.rows);
     let columns = TableSpec::new()
         .text("column", |column: &&Column| format!("{:.40}", column.name))
@@ -191,17 +194,41 @@ pub fn run(args: &FitArgs) -> Result<()> {
     eprintln!("{columns}");
     if args.json {
         let column = |Column { name, described, values, gaps, .. }: &Column| json!({ "name": name, "read_as": described, "values": values, "gaps": gaps });
-        let body = json!({
+        let mut body = json!({
             "folder": place.to_string(), "method": fitted.method, "learnt": fitted.rows, "seconds": seconds,
             "columns": fitted.features.columns().iter().map(column).collect::<Vec<Value>>(), "folds": folds.map(|(folds, _)| folds),
-            "evaluation": evaluation,
         });
+        let (evaluation, importance) = judged.unzip();
+        (body["evaluation"], body["importance"]) = (json!(evaluation), json!(importance.flatten()));
         println!("{}", document("fit", body));
     } else {
         println!("{place}");
     }
     Ok(())
 }
+
+/// Evaluates the fit on the rows that were held out, and writes its report. Returns the figures, and those of `--importance`.
+fn judge(args: &FitArgs, regressor: &TabularRegressor, held_out: &Table) -> Result<Judged> {
+    let found = evaluate(regressor, held_out)?;
+    eprintln!("{} rows that nothing was learnt from, on which regions are calibrated:", found.samples);
+    eprintln!("{}", describe(&found)?);
+    let important = args.importance.then(|| importance(regressor, held_out)).transpose()?;
+    let mut text = String::new();
+    if let Some(columns) = &important {
+        let table = TableSpec::new()
+            .text("column", |column: &Importance| column.name.clone())
+            .number("rise", 4, |column| column.rise)
+            .number("least", 4, |column| column.rise_low)
+            .number("largest", 4, |column| column.rise_high);
+        table.write_csv(&args.run.join("importance.csv"), columns)?;
+        text = table.render(columns.iter().cloned())?;
+        eprintln!("rise of the mean of -log p, in nats, if a column is permuted; 5 permutations:\n{text}");
+    }
+    report(regressor, held_out, &found, &text, &args.run)?;
+    Ok((figures(regressor, &found), important))
+}
+
+type Judged = (Value, Option<Vec<Importance>>);
 
 /// Fits every method to the same rows and returns a table of their metrics.
 fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Result<String> {

@@ -1,23 +1,25 @@
 //! Fitting: from a table to densities.
 
+mod choice;
 mod folder;
+mod prepared;
 
 use std::collections::BTreeMap;
 
 use ebm_base::Key;
 use ebm_eval::calibration::SplitConformal;
 use ebm_nn::params::ParamStore;
-use rand::seq::SliceRandom;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+
+use prepared::Prepared;
+pub(crate) use prepared::{Complete, complete};
 
 use crate::config::{Built, TabularConfig};
 use crate::features::{ColumnRoles, Encoded, Features};
 use crate::model::{Ensemble, Network, Shape};
 use crate::prediction::Prediction;
 use crate::target::{Target, TargetSpec};
-use crate::training::{Rows, Trained, train};
-use crate::{Error, Result, Table};
+use crate::{Result, Table};
 
 /// Options of a fit: the targets, the roles of the other columns, and the method.
 #[derive(Clone, Debug)]
@@ -28,7 +30,7 @@ pub struct FitOptions {
     pub roles: ColumnRoles,
     /// Column of weights, which is no input. Training draws rows with probabilities in proportion to these.
     pub weight: Option<String>,
-    /// Key of the method.
+    /// Key of the method, or `auto`.
     pub method: String,
     /// Seed of all random choices.
     pub seed: u64,
@@ -89,95 +91,25 @@ pub struct TabularRegressor {
     stores: Vec<ParamStore>,
 }
 
-/// Smallest number of rows for a fit.
-const MIN_ROWS: usize = 20;
-/// Smallest number of rows for the calibration of 90 % regions; with fewer, regions stay uncalibrated.
-const MIN_CALIBRATION: usize = 19;
-/// Largest number of calibration rows. More rows hardly improve the calibration, and each costs a prediction.
-const MAX_CALIBRATION: usize = 2000;
-/// Resolution, in standard deviations, above which a message is given.
-const COARSE_RESOLUTION: f64 = 0.05;
-/// Number of parts of the rows. Each network is validated on one part and learns from the others.
-const FOLDS: usize = 5;
+/// Method that fits the energy-based model and the mixture, and keeps the better.
+const AUTO: &str = "auto";
 
 impl TabularRegressor {
-    /// Fits the method that `options` name to the rows of `table` that have all targets. Messages about left-out rows and
-    /// about gaps go to `say`; [`Features::columns`] describes the columns.
+    /// Fits the method that `options` name to the rows of `table` that have all targets. `auto` fits the energy-based model
+    /// (`ebm`) and the mixture (`mixture`): it keeps the mixture unless the energy-based model has the higher mean log p on
+    /// validation rows, by more than one standard error of the paired difference. Messages about left-out rows, about gaps
+    /// and about the kept method go to `say`; [`Features::columns`] describes the columns.
     ///
     /// # Errors
-    /// [`Error::Input`] for a table that cannot be learnt from, and the errors of training.
+    /// [`Error::Input`](crate::Error::Input) for a table that cannot be learnt from, and the errors of training.
     pub fn fit(
         table: &Table,
         options: &FitOptions,
         config: &TabularConfig,
         say: &mut dyn FnMut(&str),
     ) -> Result<Self> {
-        if !(1..=3).contains(&options.targets.len()) {
-            let reason = format!("{} targets; one, two or three are possible", options.targets.len());
-            return Err(Error::input(table.name(), reason));
-        }
-        let given = table.rows();
-        let mut specs = options.targets.clone();
-        for spec in &mut specs {
-            spec.form = Some(table.form(table.column(&spec.name)?, None)?);
-        }
-        let Complete { table, y, rows: places } = complete(table, &specs)?;
-        if table.rows() < given {
-            say(&format!("{} rows without a target are left out", given - table.rows()));
-        }
-        if table.rows() < MIN_ROWS {
-            let reason = format!("{} rows, and at least {MIN_ROWS} are needed", table.rows());
-            return Err(Error::input("a fit", reason));
-        }
-        let key = Key::new(options.seed);
-        let reason = "is no weight; weights are numbers from 0 on";
-        let weights = |name: &String| table.all_values(name, |weight| weight >= 0.0, reason);
-        let weights = options.weight.as_ref().map(weights).transpose()?;
-        let [held_out, mut learnt] = parts(table.rows(), config.calibration, key, say);
-        learnt.retain(|&row| weights.as_ref().is_none_or(|weights| weights[row] > 0.0));
-        if learnt.len() < MIN_ROWS / 2 {
-            let reason = format!("{} rows to learn from with a weight above 0 are too few", learnt.len());
-            return Err(Error::input(table.name(), reason));
-        }
-        let known = table.select(&learnt);
-        let mut roles = options.roles.clone();
-        roles.ignored.extend(options.weight.clone());
-        let features = Features::find(&known, &specs, &roles)?;
-        let scale = |(k, spec): (usize, &TargetSpec)| {
-            let y: Vec<f64> = learnt.iter().map(|&row| y[row][k]).collect();
-            Target::find(spec, &y, table.name())
-        };
-        let targets = specs.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
-        for (k, target) in targets.iter().enumerate() {
-            say_about(target, learnt.iter().map(|&row| y[row][k]), say);
-        }
-        let Encoded { x, unknown } = features.encode(&table)?;
-        for (column, count) in unknown {
-            say(&format!("{count} rows have a {column:?} that is rare or cannot be read: it counts as none"));
-        }
-        let rows = Rows { x: &x, y: &y, targets: &targets, weights: weights.as_deref() };
-        let trained = members(config, options, &rows, &learnt, features.dim())?;
-        let steps = trained.iter().map(|member| member.step).collect();
-        let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();
-        let fitted = Fitted {
-            method: options.method.clone(),
-            seed: options.seed,
-            features,
-            masses: vec![vec![]; targets.len()],
-            targets,
-            rows: learnt.len(),
-            held_out: held_out.iter().map(|&row| places[row]).collect(),
-            steps,
-            files: BTreeMap::new(),
-        };
-        let mut regressor = Self::assemble(config.clone(), fitted, stores)?;
-        if !held_out.is_empty() {
-            regressor.calibrate(
-                &table.select(&held_out),
-                &held_out.iter().map(|&row| y[row].clone()).collect::<Vec<_>>(),
-            )?;
-        }
-        Ok(regressor)
+        let prepared = Prepared::new(table, options, config, say)?;
+        if options.method == AUTO { prepared.better(say) } else { prepared.fit(&options.method) }
     }
 
     fn assemble(config: TabularConfig, fitted: Fitted, stores: Vec<ParamStore>) -> Result<Self> {
@@ -221,7 +153,7 @@ impl TabularRegressor {
     /// Returns whether the method has a density.
     ///
     /// # Errors
-    /// [`Error::Config`] if the settings lack the method.
+    /// [`Error::Config`](crate::Error::Config) if the settings lack the method.
     pub fn has_density(&self) -> Result<bool> {
         Ok(self.config.method(&self.fitted.method)?.model.has_density())
     }
@@ -237,7 +169,7 @@ impl TabularRegressor {
     /// Predicts p(y | x) of every row. The target columns may be missing; a row with all targets also gets its log p.
     ///
     /// # Errors
-    /// [`Error::Input`] for a missing column of x, and for a text in a column of numbers.
+    /// [`Error::Input`](crate::Error::Input) for a missing column of x, and for a text in a column of numbers.
     pub fn predict(&self, table: &Table) -> Result<Vec<Prediction>> {
         self.predictions(table, &self.encode(table)?)?.collect()
     }
@@ -268,101 +200,8 @@ impl TabularRegressor {
     }
 }
 
-/// Trains the networks, each validated on its part of the rows `learnt`.
-fn members(
-    config: &TabularConfig,
-    options: &FitOptions,
-    rows: &Rows<'_>,
-    learnt: &[usize],
-    inputs: usize,
-) -> Result<Vec<Trained>> {
-    let key = Key::new(options.seed);
-    let member = |index: usize| {
-        let method = &build(config, &options.method, rows.targets, key)?;
-        let shape = Shape { inputs, dim: rows.targets.len(), network: &config.network, method };
-        let [judged, others] = [true, false].map(|is_judged| {
-            let is_chosen = |place: usize| (place % FOLDS == index % FOLDS) == is_judged;
-            let chosen = learnt.iter().enumerate().filter(|(place, _)| is_chosen(*place));
-            chosen.map(|(_, row)| *row).collect::<Vec<_>>()
-        });
-        train(&shape, &config.training, rows, &others, &judged, key.split("member").index(index as u64))
-    };
-    (0..config.members).into_par_iter().map(member).collect()
-}
-
 /// Builds the method for these targets.
 fn build(config: &TabularConfig, method: &str, targets: &[Target], key: Key) -> Result<Built> {
     let shown: Vec<[f64; 2]> = targets.iter().map(Target::shown).collect();
     config.method(method)?.model.build(&shown, &mut key.split("pool").rng())
-}
-
-/// Rows of a table that have all targets.
-pub(crate) struct Complete {
-    pub(crate) table: Table,
-    /// D target values of each row.
-    pub(crate) y: Vec<Vec<f64>>,
-    /// Positions of the rows in the original table.
-    rows: Vec<usize>,
-}
-
-/// Selects the rows of `table` that have all targets.
-pub(crate) fn complete(table: &Table, specs: &[TargetSpec]) -> Result<Complete> {
-    let columns = specs.iter().map(|spec| Target::read(spec, table)).collect::<Result<Vec<_>>>()?;
-    let mut rows = Vec::new();
-    let mut y = Vec::new();
-    for row in 0..table.rows() {
-        if let Some(values) = columns.iter().map(|column| column[row]).collect::<Option<Vec<f64>>>() {
-            rows.push(row);
-            y.push(values);
-        }
-    }
-    Ok(Complete { table: table.select(&rows), y, rows })
-}
-
-/// Says what training does with the values `y` of a target that are far from all others, and with those on a lattice.
-fn say_about(target: &Target, y: impl Iterator<Item = f64>, say: &mut dyn FnMut(&str)) {
-    let (name, step) = (&target.name, target.resolution());
-    let far: Vec<f64> = y.filter(|y| target.is_far(*y)).collect();
-    if let Some(first) = far.first() {
-        let count = far.len();
-        say(&format!(
-            "{count} rows have a {name:?} far from all others, such as {first}: it is learnt as the nearest of these"
-        ));
-    }
-    if target.relative_resolution() > COARSE_RESOLUTION {
-        say(&format!(
-            "{name:?} has values in steps of {step}; training spreads each value evenly over one step"
-        ));
-    }
-}
-
-/// Divides the rows at random into calibration rows and rows to learn from.
-fn parts(rows: usize, share: f64, key: Key, say: &mut dyn FnMut(&str)) -> [Vec<usize>; 2] {
-    let mut order: Vec<usize> = (0..rows).collect();
-    order.shuffle(&mut key.split("parts").rng());
-    let mut count = ((rows as f64 * share).round() as usize).min(MAX_CALIBRATION);
-    if share > 0.0 && count < MIN_CALIBRATION {
-        say(&format!(
-            "{count} of {rows} rows are too few to calibrate regions on, {MIN_CALIBRATION} are needed; all rows are learnt from"
-        ));
-        count = 0;
-    }
-    let learnt = order.split_off(count);
-    [order, learnt]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_row_is_both_learnt_from_and_calibrated_on() {
-        for (rows, share, expected) in [(300, 0.1, 30), (100, 0.1, 0), (100, 0.0, 0), (50_000, 0.2, 2000)] {
-            let [held_out, learnt] = parts(rows, share, Key::new(0), &mut |_| {});
-            assert_eq!(held_out.len(), expected);
-            let mut all = [held_out, learnt].concat();
-            all.sort_unstable();
-            assert_eq!(all, (0..rows).collect::<Vec<_>>());
-        }
-    }
 }

@@ -5,7 +5,9 @@ use ebm_base::Key;
 use ebm_core::EnergyModel;
 use ebm_tabular::benchmark::Generated;
 use ebm_tabular::model::{Ensemble, MemberFeatures};
-use ebm_tabular::{FitOptions, Support, Table, TabularRegressor, TargetSpec, evaluate, refined_rmse};
+use ebm_tabular::{
+    FitOptions, ModelConfig, Support, Table, TabularRegressor, TargetSpec, evaluate, refined_rmse,
+};
 use rand::Rng;
 use rand_distr::StandardNormal;
 
@@ -266,4 +268,31 @@ fn what_is_no_weight_is_named() {
     }
     assert!(fit("0").contains("0 rows to learn from with a weight above 0 are too few"), "{}", fit("0"));
     assert!(fit("2").contains("1 rows to learn from with a weight above 0 are too few"), "{}", fit("2"));
+}
+
+/// The fork is two Gaussians. One alone loses more than a nat to the energy-based model.
+#[test]
+fn auto_keeps_the_mixture_where_it_suffices_and_else_the_energy_model() {
+    let learnt = fork(300, 6);
+    let mut config = small();
+    config.training.steps = 250;
+    for (components, expected) in [(4, "mixture"), (1, "ebm")] {
+        for method in config.methods.iter_mut().filter(|method| method.key == "mixture") {
+            method.model = ModelConfig::Mixture { components };
+        }
+        let mut said = vec![];
+        let mut fit = |method: &str| {
+            let options = FitOptions { method: method.to_owned(), ..FitOptions::new("y") };
+            TabularRegressor::fit(&learnt, &options, &config, &mut |text| said.push(text.to_owned())).unwrap()
+        };
+        // The fit is that of the method alone.
+        let [found, alone] = [fit("auto"), fit(expected)];
+        assert_eq!((found.fitted(), &*found.fitted().method), (alone.fitted(), expected));
+        // The network judges a fifth of the 270 rows that are learnt from.
+        let kept = format!(
+            "{} is kept: on 54 validation rows the mean log p is",
+            config.method(expected).unwrap().title
+        );
+        assert!(said.iter().any(|text| text.starts_with(&kept)), "{said:?}");
+    }
 }

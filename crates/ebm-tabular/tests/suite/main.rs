@@ -3,6 +3,7 @@
 
 mod fits;
 mod head;
+mod importance;
 mod kinds;
 mod more_kinds;
 mod tables;

@@ -1,0 +1,216 @@
+//! The rows of a table, divided and encoded, to which any method can be fitted.
+
+use std::collections::BTreeMap;
+
+use candle_core::Tensor;
+use ebm_base::Key;
+use ebm_nn::params::ParamStore;
+use rand::seq::SliceRandom;
+use rayon::prelude::*;
+
+use super::{FitOptions, Fitted, TabularRegressor, build};
+use crate::config::TabularConfig;
+use crate::features::{Encoded, Features};
+use crate::model::Shape;
+use crate::target::{Target, TargetSpec};
+use crate::training::{Rows, Trained, train};
+use crate::{Error, Result, Table};
+
+/// Smallest number of rows for a fit.
+const MIN_ROWS: usize = 20;
+/// Smallest number of rows for the calibration of 90 % regions; with fewer, regions stay uncalibrated.
+const MIN_CALIBRATION: usize = 19;
+/// Largest number of calibration rows. More rows hardly improve the calibration, and each costs a prediction.
+const MAX_CALIBRATION: usize = 2000;
+/// Resolution, in standard deviations, above which a message is given.
+const COARSE_RESOLUTION: f64 = 0.05;
+/// Number of parts of the rows. Each network is validated on one part and learns from the others.
+pub(super) const FOLDS: usize = 5;
+
+/// Rows of a table that have all targets, divided and encoded.
+pub(super) struct Prepared<'a> {
+    pub(super) config: &'a TabularConfig,
+    pub(super) options: &'a FitOptions,
+    rows: Complete,
+    pub(super) x: Tensor,
+    weights: Option<Vec<f64>>,
+    features: Features,
+    targets: Vec<Target>,
+    held_out: Vec<usize>,
+    learnt: Vec<usize>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Divides the rows of `table` that have all targets, and finds the encoding on those to learn from.
+    pub(super) fn new(
+        table: &Table,
+        options: &'a FitOptions,
+        config: &'a TabularConfig,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        if !(1..=3).contains(&options.targets.len()) {
+            let reason = format!("{} targets; one, two or three are possible", options.targets.len());
+            return Err(Error::input(table.name(), reason));
+        }
+        let mut specs = options.targets.clone();
+        for spec in &mut specs {
+            spec.form = Some(table.form(table.column(&spec.name)?, None)?);
+        }
+        let rows = complete(table, &specs)?;
+        let Complete { table: complete, y, .. } = &rows;
+        if complete.rows() < table.rows() {
+            say(&format!("{} rows without a target are left out", table.rows() - complete.rows()));
+        }
+        if complete.rows() < MIN_ROWS {
+            let reason = format!("{} rows, and at least {MIN_ROWS} are needed", complete.rows());
+            return Err(Error::input("a fit", reason));
+        }
+        let reason = "is no weight; weights are numbers from 0 on";
+        let weights = |name: &String| complete.all_values(name, |weight| weight >= 0.0, reason);
+        let weights = options.weight.as_ref().map(weights).transpose()?;
+        let [held_out, mut learnt] = parts(complete.rows(), config.calibration, Key::new(options.seed), say);
+        learnt.retain(|&row| weights.as_ref().is_none_or(|weights| weights[row] > 0.0));
+        if learnt.len() < MIN_ROWS / 2 {
+            let reason = format!("{} rows to learn from with a weight above 0 are too few", learnt.len());
+            return Err(Error::input(table.name(), reason));
+        }
+        let mut roles = options.roles.clone();
+        roles.ignored.extend(options.weight.clone());
+        let features = Features::find(&complete.select(&learnt), &specs, &roles)?;
+        let scale = |(k, spec): (usize, &TargetSpec)| {
+            let y: Vec<f64> = learnt.iter().map(|&row| y[row][k]).collect();
+            Target::find(spec, &y, table.name())
+        };
+        let targets = specs.iter().enumerate().map(scale).collect::<Result<Vec<_>>>()?;
+        for (k, target) in targets.iter().enumerate() {
+            say_about(target, learnt.iter().map(|&row| y[row][k]), say);
+        }
+        let Encoded { x, unknown } = features.encode(complete)?;
+        for (column, count) in unknown {
+            say(&format!("{count} rows have a {column:?} that is rare or cannot be read: it counts as none"));
+        }
+        Ok(Self { config, options, rows, x, weights, features, targets, held_out, learnt })
+    }
+
+    /// Fits the method of this key, and calibrates its regions.
+    pub(super) fn fit(&self, method: &str) -> Result<TabularRegressor> {
+        let trained = (0..self.config.members).into_par_iter().map(|index| self.member(method, index));
+        let trained = trained.collect::<Result<Vec<Trained>>>()?;
+        let steps = trained.iter().map(|member| member.step).collect();
+        let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();
+        let Complete { table, y, rows } = &self.rows;
+        let fitted = Fitted {
+            method: method.to_owned(),
+            seed: self.options.seed,
+            features: self.features.clone(),
+            masses: vec![vec![]; self.targets.len()],
+            targets: self.targets.clone(),
+            rows: self.learnt.len(),
+            held_out: self.held_out.iter().map(|&row| rows[row]).collect(),
+            steps,
+            files: BTreeMap::new(),
+        };
+        let mut regressor = TabularRegressor::assemble(self.config.clone(), fitted, stores)?;
+        if !self.held_out.is_empty() {
+            let y: Vec<Vec<f64>> = self.held_out.iter().map(|&row| y[row].clone()).collect();
+            regressor.calibrate(&table.select(&self.held_out), &y)?;
+        }
+        Ok(regressor)
+    }
+
+    /// Trains a network, validated on its part of the rows.
+    fn member(&self, method: &str, index: usize) -> Result<Trained> {
+        let key = Key::new(self.options.seed);
+        let method = &build(self.config, method, &self.targets, key)?;
+        let (inputs, dim) = (self.features.dim(), self.targets.len());
+        let shape = Shape { inputs, dim, network: &self.config.network, method };
+        let (weights, targets) = (self.weights.as_deref(), &*self.targets);
+        let rows = Rows { x: &self.x, y: &self.rows.y, targets, weights };
+        let [judged, others] = [true, false].map(|is_judged| self.part(index, is_judged));
+        let key = key.split("member").index(index as u64);
+        train(&shape, &self.config.training, &rows, &others, &judged, key)
+    }
+
+    /// Returns the rows that validate the network `index`, or those that it learns from.
+    pub(super) fn part(&self, index: usize, is_judged: bool) -> Vec<usize> {
+        let is_chosen = |place: usize| (place % FOLDS == index % FOLDS) == is_judged;
+        let chosen = self.learnt.iter().enumerate().filter(|(place, _)| is_chosen(*place));
+        chosen.map(|(_, row)| *row).collect()
+    }
+
+    /// Returns the targets of a row, with those far from all others at the nearest of these.
+    pub(super) fn near(&self, row: usize) -> Vec<f64> {
+        self.targets.iter().zip(&self.rows.y[row]).map(|(target, y)| target.near(*y)).collect()
+    }
+}
+
+/// Rows of a table that have all targets.
+pub(crate) struct Complete {
+    pub(crate) table: Table,
+    /// D target values of each row.
+    pub(crate) y: Vec<Vec<f64>>,
+    /// Positions of the rows in the original table.
+    rows: Vec<usize>,
+}
+
+/// Selects the rows of `table` that have all targets.
+pub(crate) fn complete(table: &Table, specs: &[TargetSpec]) -> Result<Complete> {
+    let columns = specs.iter().map(|spec| Target::read(spec, table)).collect::<Result<Vec<_>>>()?;
+    let mut rows = Vec::new();
+    let mut y = Vec::new();
+    for row in 0..table.rows() {
+        if let Some(values) = columns.iter().map(|column| column[row]).collect::<Option<Vec<f64>>>() {
+            rows.push(row);
+            y.push(values);
+        }
+    }
+    Ok(Complete { table: table.select(&rows), y, rows })
+}
+
+/// Says what training does with the values `y` of a target that are far from all others, and with those on a lattice.
+fn say_about(target: &Target, y: impl Iterator<Item = f64>, say: &mut dyn FnMut(&str)) {
+    let (name, step) = (&target.name, target.resolution());
+    let far: Vec<f64> = y.filter(|y| target.is_far(*y)).collect();
+    if let Some(first) = far.first() {
+        let count = far.len();
+        say(&format!(
+            "{count} rows have a {name:?} far from all others, such as {first}: it is learnt as the nearest of these"
+        ));
+    }
+    if target.relative_resolution() > COARSE_RESOLUTION {
+        say(&format!(
+            "{name:?} has values in steps of {step}; training spreads each value evenly over one step"
+        ));
+    }
+}
+
+/// Divides the rows at random into calibration rows and rows to learn from.
+fn parts(rows: usize, share: f64, key: Key, say: &mut dyn FnMut(&str)) -> [Vec<usize>; 2] {
+    let mut order: Vec<usize> = (0..rows).collect();
+    order.shuffle(&mut key.split("parts").rng());
+    let mut count = ((rows as f64 * share).round() as usize).min(MAX_CALIBRATION);
+    if share > 0.0 && count < MIN_CALIBRATION {
+        say(&format!(
+            "{count} of {rows} rows are too few to calibrate regions on, {MIN_CALIBRATION} are needed; all rows are learnt from"
+        ));
+        count = 0;
+    }
+    let learnt = order.split_off(count);
+    [order, learnt]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_row_is_both_learnt_from_and_calibrated_on() {
+        for (rows, share, expected) in [(300, 0.1, 30), (100, 0.1, 0), (100, 0.0, 0), (50_000, 0.2, 2000)] {
+            let [held_out, learnt] = parts(rows, share, Key::new(0), &mut |_| {});
+            assert_eq!(held_out.len(), expected);
+            let mut all = [held_out, learnt].concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..rows).collect::<Vec<_>>());
+        }
+    }
+}

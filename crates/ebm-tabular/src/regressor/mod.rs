@@ -3,6 +3,8 @@
 mod folder;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ebm_base::Key;
 use ebm_eval::calibration::SplitConformal;
@@ -32,13 +34,18 @@ pub struct FitOptions {
     pub method: String,
     /// Seed of all random choices.
     pub seed: u64,
+    /// Smallest number of rows for a fit; by default 20.
+    pub min_rows: usize,
+    /// Ends the fit with an error once it is true.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl FitOptions {
     /// Creates the options of an energy-based model for a real-valued target, predicted from all other columns.
     pub fn new(target: &str) -> Self {
         let targets = vec![TargetSpec::real(target)];
-        Self { targets, roles: ColumnRoles::default(), weight: None, method: "ebm".to_owned(), seed: 0 }
+        let (roles, method, min_rows) = (ColumnRoles::default(), "ebm".to_owned(), MIN_ROWS);
+        Self { targets, roles, weight: None, method, seed: 0, min_rows, stop: Arc::default() }
     }
 }
 
@@ -89,7 +96,7 @@ pub struct TabularRegressor {
     stores: Vec<ParamStore>,
 }
 
-/// Smallest number of rows for a fit.
+/// Smallest number of rows for a fit, unless the options have another.
 const MIN_ROWS: usize = 20;
 /// Smallest number of rows for the calibration of 90 % regions; with fewer, regions stay uncalibrated.
 const MIN_CALIBRATION: usize = 19;
@@ -125,8 +132,9 @@ impl TabularRegressor {
         if table.rows() < given {
             say(&format!("{} rows without a target are left out", given - table.rows()));
         }
-        if table.rows() < MIN_ROWS {
-            let reason = format!("{} rows, and at least {MIN_ROWS} are needed", table.rows());
+        let least = options.min_rows;
+        if table.rows() < least {
+            let reason = format!("{} rows, and at least {least} are needed", table.rows());
             return Err(Error::input("a fit", reason));
         }
         let key = Key::new(options.seed);
@@ -135,7 +143,7 @@ impl TabularRegressor {
         let weights = options.weight.as_ref().map(weights).transpose()?;
         let [held_out, mut learnt] = parts(table.rows(), config.calibration, key, say);
         learnt.retain(|&row| weights.as_ref().is_none_or(|weights| weights[row] > 0.0));
-        if learnt.len() < MIN_ROWS / 2 {
+        if learnt.len() < least / 2 {
             let reason = format!("{} rows to learn from with a weight above 0 are too few", learnt.len());
             return Err(Error::input(table.name(), reason));
         }
@@ -155,7 +163,7 @@ impl TabularRegressor {
         for (column, count) in unknown {
             say(&format!("{count} rows have a {column:?} that is rare or cannot be read: it counts as none"));
         }
-        let rows = Rows { x: &x, y: &y, targets: &targets, weights: weights.as_deref() };
+        let rows = Rows { x: &x, y: &y, targets: &targets, weights: weights.as_deref(), stop: &options.stop };
         let trained = members(config, options, &rows, &learnt, features.dim())?;
         let steps = trained.iter().map(|member| member.step).collect();
         let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();

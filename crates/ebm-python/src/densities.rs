@@ -38,7 +38,9 @@ impl Densities {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let y: Vec<f64> = floats(y).collect();
         let width = y.len() / self.0.len().max(1);
-        self.each(py, |row, density| Ok(y[row * width..(row + 1) * width].iter().map(|y| of(density, *y))))
+        self.each(py, |row, density| {
+            Ok(y[row * width..(row + 1) * width].iter().map(|y| of(density, *y)).collect::<Vec<_>>())
+        })
     }
 }
 

@@ -1,11 +1,13 @@
 //! A fit.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
+use candle_core::Tensor;
 use ebm_experiment::config::{Configured, Overrides};
 use ebm_tabular::{
-    ColumnRoles, Error, FitOptions, Kind, Prediction, Result, Support, TabularConfig, TabularRegressor,
-    TargetSpec,
+    ColumnRoles, Encoded, Error, FitOptions, Kind, Prediction, Result, Support, TabularConfig,
+    TabularRegressor, TargetSpec,
 };
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
@@ -16,6 +18,10 @@ use crate::densities::Densities;
 
 /// Smallest number of rows for a fit: one for each part that a network is validated on.
 const MIN_ROWS: usize = 5;
+
+/// Rows are predicted in multiples of this number. In other batches products of matrices sum in another order, and the
+/// prediction for a row would depend on the rows beside it.
+const GROUP: usize = 8;
 
 /// A fit, as `ebm fit` makes it.
 #[pyclass(frozen)]
@@ -71,10 +77,16 @@ impl Regressor {
     ) -> PyResult<Vec<T>> {
         let (found, unknown) = watched(py, |stop| {
             let table = x.table()?;
-            let encoded = self.0.encode(&table)?;
-            let mut found = Vec::with_capacity(table.rows());
-            for prediction in self.0.predictions(&table, &encoded)? {
-                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            let Encoded { x, unknown } = self.0.encode(&table)?;
+            let count = table.rows();
+            let places = (0..count.next_multiple_of(GROUP)).map(|row| row.min(count - 1));
+            let table = table.select(&places.clone().collect::<Vec<_>>());
+            let places: Vec<u32> = places.map(|row| row as u32).collect();
+            let x = x.index_select(&Tensor::from_vec(places, table.rows(), x.device())?, 0)?;
+            let encoded = Encoded { x, unknown };
+            let mut found = Vec::with_capacity(count);
+            for prediction in self.0.predictions(&table, &encoded)?.take(count) {
+                if stop.load(Ordering::Relaxed) {
                     break;
                 }
                 found.push(of(prediction?)?);

@@ -332,7 +332,9 @@ def _merged(table: list[Column], weight: Floats | None) -> tuple[list[Column], F
             first.setdefault(key, place)
     if len(set(weights.values())) == 1 and len(weights) == len(rows):
         return table, None
-    order = [first[key] for key in sorted(first)]
+    # Each of the five parts that networks are validated on needs a row.
+    copies = 1 if len(first) >= 5 else 5
+    order = [first[key] for key in sorted(first)] * copies
     take = [column[order] if isinstance(column, np.ndarray) else [column[k] for k in order] for column in table]
-    merged = np.array([weights[key] for key in sorted(first)])
+    merged = np.array([weights[key] for key in sorted(first)] * copies)
     return take, merged if len(set(weights.values())) > 1 else None

@@ -97,7 +97,7 @@ impl Table {
         Self::from_bytes(name, text.as_bytes().to_vec(), &ReadOptions::default())
     }
 
-    /// Creates a table of columns in memory, with their names; an empty text is a gap. Errors count its rows as lines, from 0.
+    /// Creates a table of columns in memory, with their names; an empty text is a gap. Errors count its rows as lines, from 1.
     ///
     /// # Errors
     /// [`Error::Input`] for no column, no row, a repeated name, and for columns of unequal length.
@@ -115,7 +115,7 @@ impl Table {
         }
         let row = |row: usize| {
             let mut record: StringRecord = cells.iter().map(|texts| texts[row].as_str()).collect();
-            record.set_position(Some(csv::Position::new().set_line(row as u64).clone()));
+            record.set_position(Some(csv::Position::new().set_line(row as u64 + 1).clone()));
             record
         };
         let rows = (0..count).map(row).collect();

@@ -97,7 +97,7 @@ impl Regressor {
             let text =
                 format!("{count} rows have a {column:?} that is unknown or unreadable: it counts as none");
             let text = std::ffi::CString::new(text)?;
-            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 3)?;
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
         }
         Ok(found)
     }

@@ -155,7 +155,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Floats:
         """Returns the mean of each row's density, of shape (n,)."""
-        return unpacked(self._native_for(X).mean(self._rows(X)), -1)
+        return unpacked(self._fitted().mean(self._rows(X)), -1)
 
     def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.25, 0.5, 0.75, 0.95)) -> Floats:
         """Returns the y below which each density has the mass `q`; these are not calibrated.
@@ -170,7 +170,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
         -------
         ndarray of shape (n,) or (n, k)
         """
-        native, q = self._native_for(X), probabilities(q, "q")
+        native, q = self._fitted(), probabilities(q, "q")
         return unpacked(native.quantiles(self._rows(X), q.ravel().tolist()), -1, *q.shape)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
@@ -195,7 +195,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
         UserWarning
             If the calibration rows are too few for this coverage. The intervals are then the density's own.
         """
-        native, coverage = self._native_for(X), share(coverage, "coverage")
+        native, coverage = self._fitted(), share(coverage, "coverage")
         largest = native.largest_level()
         if coverage > largest:
             why = f"calibration rows promise up to {largest:.3f}" if largest else "the fit has no calibration rows"
@@ -204,7 +204,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
 
     def predict_distribution(self, X: Any) -> PredictedDistribution:
         """Returns the densities p(y | x) of the rows."""
-        return PredictedDistribution(self._native_for(X).densities(self._rows(X)))
+        return PredictedDistribution(self._fitted().densities(self._rows(X)))
 
     def save(self, folder: str | Path) -> None:
         """Writes the fit into a new folder, which `ebm predict table --run` and `load` read.
@@ -214,9 +214,9 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
         FileExistsError
             If the folder is there already.
         """
-        check_is_fitted(self)
+        native = self._fitted()
         Path(folder).mkdir(parents=True)
-        self._native.save(folder)
+        native.save(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> EnergyRegressor:
@@ -267,7 +267,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
         found = self._columns(X, reset=False)
         return self._frame("X", self._names(), found)
 
-    def _native_for(self, X: Any) -> _native.Regressor:
+    def _fitted(self) -> _native.Regressor:
         check_is_fitted(self)
         return self._native
 

@@ -1,4 +1,4 @@
-//! What goes between Python and `ebm-tabular`: columns, numbers, errors and interrupts.
+//! Columns, numbers, errors and interrupts between Python and `ebm-tabular`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ impl Frame {
             let found: serde_json::Result<Style> = serde_json::from_value(name.as_str().into());
             found.map_err(|error| Error::config("read_as", error))
         };
-        // Of numbers in memory nobody asks whether 1.234 is more than a thousand.
+        // A number in memory has a decimal point.
         let preferred = self.read_as.iter().map(style).chain([Ok(Style::Point)]).collect::<Result<_>>()?;
         let texts = |(name, cells)| match cells {
             Cells::Texts(texts) => (name, texts),

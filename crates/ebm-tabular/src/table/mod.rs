@@ -97,6 +97,50 @@ impl Table {
         Self::from_bytes(name, text.as_bytes().to_vec(), &ReadOptions::default())
     }
 
+    /// Creates a table of columns in memory, with their names; an empty text is a gap. Errors count its rows as lines, from 1.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for no column, no row, a repeated name, and for columns of unequal length.
+    pub fn from_columns(
+        name: &str,
+        columns: Vec<(String, Vec<String>)>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let (names, cells): (Vec<String>, Vec<Vec<String>>) = columns.into_iter().unzip();
+        let columns = names_of(name, names.iter().map(String::as_str))?;
+        let count = cells.first().map_or(0, Vec::len);
+        if count == 0 || cells.iter().any(|texts| texts.len() != count) {
+            let reason = "its columns must have the same number of rows, at least one";
+            return Err(Error::input(name, reason));
+        }
+        let row = |row: usize| {
+            let mut record: StringRecord = cells.iter().map(|texts| texts[row].as_str()).collect();
+            record.set_position(Some(csv::Position::new().set_line(row as u64 + 1).clone()));
+            record
+        };
+        let rows = (0..count).map(row).collect();
+        Ok(Self { encoding: "UTF-8", ..Self::looked_at(name, columns, rows, b',', options) })
+    }
+
+    /// Looks for the forms of the columns. None counts as an index.
+    fn looked_at(
+        name: &str,
+        columns: Vec<String>,
+        rows: Vec<StringRecord>,
+        delimiter: u8,
+        options: &ReadOptions,
+    ) -> Self {
+        let (name, delimiter, options) = (name.to_owned(), char::from(delimiter), options.clone());
+        let seen = Arc::default();
+        let mut table =
+            Self { name, columns, rows, delimiter, encoding: "", has_index: false, seen, options };
+        let of = &table;
+        let texts = |column| (0..of.rows()).filter_map(move |row| of.text(row, column));
+        let seen = (0..of.columns.len()).into_par_iter().map(|column| Evidence::of(texts(column)));
+        table.seen = Arc::new(seen.collect());
+        table
+    }
+
     /// Returns the table's name in errors: for a file, its path.
     pub fn name(&self) -> &str {
         &self.name
@@ -198,15 +242,7 @@ fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
     };
     let problem = |error: csv::Error| fail(row_problem(&error, delimiter, line));
     let headers = reader.headers().map_err(problem)?.clone();
-    let name_of = |(place, header): (usize, &str)| match header.trim() {
-        "" => format!("column {}", place + 1),
-        name => name.to_owned(),
-    };
-    let columns: Vec<String> = headers.iter().enumerate().map(name_of).collect();
-    let mut known = BTreeSet::new();
-    if let Some(column) = columns.iter().find(|column| !known.insert(*column)) {
-        return Err(fail(format!("two columns are called {column:?}; give one of them another name")));
-    }
+    let columns = names_of(name, headers.iter())?;
     if columns.len() < 2 {
         let reason = "it has a single column, but a target and a column to predict it from are needed; \
                       separate values by commas, semicolons, tabs or bars";
@@ -223,14 +259,24 @@ fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
     }
     let counts = |first| rows.iter().enumerate().all(|(k, row)| row[0].trim().parse() == Ok(k + first));
     let has_index = headers[0].trim().is_empty() || counts(0) || counts(1);
-    let (name, delimiter, options) = (name.to_owned(), char::from(delimiter), options.clone());
-    let seen = Arc::default();
-    let mut table = Table { name, columns, rows, delimiter, encoding: "", has_index, seen, options };
-    let of = &table;
-    let texts = |column| (0..of.rows()).filter_map(move |row| of.text(row, column));
-    let seen = (0..of.columns.len()).into_par_iter().map(|column| Evidence::of(texts(column)));
-    table.seen = Arc::new(seen.collect());
-    Ok(table)
+    Ok(Table { has_index, ..Table::looked_at(name, columns, rows, delimiter, options) })
+}
+
+/// Returns the names of the columns under these headers; `table` is the table's name in errors.
+fn names_of<'a>(table: &str, headers: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
+    let name_of = |(place, header): (usize, &str)| match header.trim() {
+        "" => format!("column {}", place + 1),
+        name => name.to_owned(),
+    };
+    let columns: Vec<String> = headers.enumerate().map(name_of).collect();
+    let mut known = BTreeSet::new();
+    match columns.iter().find(|column| !known.insert(*column)) {
+        None => Ok(columns),
+        Some(column) => {
+            let reason = format!("two columns are called {column:?}; give one of them another name");
+            Err(Error::input(table, reason))
+        }
+    }
 }
 
 /// Returns the one of [`DELIMITERS`] that divides the first line into most parts.

@@ -208,7 +208,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     Ok(())
 }
 
-/// Evaluates the fit on the rows that were held out, and writes its report. Returns the figures, and those of `--importance`.
+/// Evaluates the fit on the rows that were held out, and writes its report. Returns the figures, and the columns by `--importance`.
 fn judge(args: &FitArgs, regressor: &TabularRegressor, held_out: &Table) -> Result<Judged> {
     let found = evaluate(regressor, held_out)?;
     eprintln!("{} rows that nothing was learnt from, on which regions are calibrated:", found.samples);

@@ -34,7 +34,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
     ----------
     method : str, default="ebm"
         "ebm", or one of the methods that it is compared with: "direct", "gaussian", "laplace", "mixture", "quantile",
-        "softmax". "direct" has no density.
+        "softmax". "direct" has no density. "auto" fits "ebm" and "mixture", and keeps the better.
     support : {"real", "positive"} or (low, high), default="real"
         Possible values of y: all numbers, those above 0, or those between two bounds.
     members : int, default=5

@@ -53,7 +53,12 @@ mod tests {
     /// Every work runs, at its tiny size.
     #[test]
     fn all_works_answer() {
-        for work in [false, true].into_iter().flat_map(|gpu| work::works(true, gpu)) {
+        let mut works = work::works(true, false);
+        // In small a work of both lists is the same one.
+        let on_gpu =
+            work::works(true, true).into_iter().filter(|work| works.iter().all(|w| w.name != work.name));
+        works.extend(on_gpu.collect::<Vec<_>>());
+        for work in works {
             let mut answers = Vec::new();
             let folder = tempfile::tempdir().unwrap();
             let folder = folder.path().join("scenes");

@@ -11,7 +11,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 use files::{read, root};
 
 /// Crates that are for this repository alone.
-const PRIVATE: [&str; 4] = ["ebm-bench", "ebm-testing", "own-task", "xtask"];
+const PRIVATE: [&str; 5] = ["ebm-bench", "ebm-python", "ebm-testing", "own-task", "xtask"];
 
 fn packages() -> Vec<Package> {
     MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap().packages

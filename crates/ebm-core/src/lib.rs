@@ -36,10 +36,10 @@
 //! [`Directions`] selects all coordinates or random signs (Hutchinson).
 //!
 //! Shapes are written `(B, M, D)`: B inputs x, M candidate targets y for each, D coordinates of a target.
-//! [`refine`](fn@refine) and [`langevin`] take and return this shape; f is `(B, M)`, a loss is a scalar. Logarithms
-//! are natural. Tensors are `f32` or `f64`, on any device of candle. Functions that draw random numbers take the
-//! generator. The crate re-exports [`candle_core`] and [`rand`]; the examples also need `rand_chacha` 0.9.
-//! Your program computes the features of a batch of x once, [`EnergyModel::Features`], and passes them to
+//! [`refine`](fn@refine) and [`langevin`] take and return this shape, [`Objective::loss`] takes the true y, `(B, D)`;
+//! f is `(B, M)`, a loss is a scalar. Logarithms are natural. Tensors are `f32` or `f64`, on any device of candle.
+//! Functions that draw random numbers take the generator. The crate re-exports [`candle_core`] and [`rand`]; the
+//! examples also need `rand_chacha` 0.9. Your program computes the features of x once, [`EnergyModel::Features`], for
 //! [`Objective::loss`], [`refine`](fn@refine) and [`EnergyModel::bind`]. In this example they are x itself:
 //!
 //! ```
@@ -71,7 +71,7 @@
 //! // Prediction (Algorithm S1) from one initial estimate for each x.
 //! let ascent = GradientAscent { steps: 10, step_length: vec![0.25], decay: 0.5, rule: StepRule::Backtracking };
 //! let refined = ebm_core::refine(&model, &x, &Tensor::zeros((2, 1, 1), DType::F64, &Device::Cpu)?, &ascent)?;
-//! // Density of the first x, for D = 1 on a grid: log Z = log √π, and log p(3 | x). `bind` takes B.
+//! // Density of the first x, for D = 1 on a grid: log Z = log √π, and log p(3 | x). `bind` takes x and B.
 //! let p = &model.bind(&x, 2).with(DType::F64, &Device::Cpu).grid(&Grid::new(-20.0, 20.0, 4001)?)?[0];
 //! assert!((p.log_z() - 0.5 * std::f64::consts::PI.ln()).abs() < 1e-6 && p.log_prob(3.0) < p.log_prob(p.mode()));
 //! // Density for any D, by samples about the refined y, (B, D). Its `log_prob` takes f(x, y), not y.

@@ -377,6 +377,3 @@ impl EnergyModel for EnergyHead {
         features.overlap(y, y_i).map_err(ebm_core::Error::model)
     }
 }
-
-#[cfg(test)]
-mod tests;

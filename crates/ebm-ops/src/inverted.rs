@@ -27,18 +27,20 @@ const OP: &str = "inverted residual";
 /// Numbers of the map that a task expands. They stay in the second-level cache.
 const BAND: usize = 96 << 10;
 
-/// Weight (O, I, k, k), or depthwise (O, 1, k, k), and bias (O) of a layer, f32.
+/// Parameters of a layer, f32.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parameters<'a> {
-    pub(crate) weight: &'a Tensor,
-    pub(crate) bias: Option<&'a Tensor>,
+pub struct Parameters<'a> {
+    /// Weight (O, I, k, k), or depthwise (O, 1, k, k).
+    pub weight: &'a Tensor,
+    /// Bias (O).
+    pub bias: Option<&'a Tensor>,
 }
 
 /// Inverted residual `y = project(activation(depthwise(activation(expand(x))))) [+ x]` on maps with the channels innermost.
 /// It is for inference and has no gradient. Results have the same bits for every number of threads, and the bits of layer
 /// after layer.
 #[derive(Clone, Debug)]
-pub(crate) struct PackedInverted {
+pub struct PackedInverted {
     /// Panels (inputs × channels) and bias of the expansion, or `None` if x is not expanded.
     expand: Option<(Panels, Vec<f32>)>,
     /// Depthwise weights (k·k, width), panel after panel of the channels. They and the bias are padded with zeros.
@@ -64,8 +66,8 @@ impl PackedInverted {
     /// (O, C, 1, 1). `activation` follows the first two.
     ///
     /// # Errors
-    /// [`Error::Argument`] if shapes do not fit, or if k and the stride have [no loop](Self::serves).
-    pub(crate) fn new(
+    /// [`Error::Argument`] if shapes do not fit, or if k and the stride have no loop.
+    pub fn new(
         expand: Option<Parameters<'_>>,
         depthwise: Parameters<'_>,
         project: Parameters<'_>,
@@ -130,7 +132,7 @@ impl PackedInverted {
     /// # Errors
     /// [`Error::Argument`] if x has another number of channels or is smaller than the kernel, or if `residual` is set and the
     /// result has another shape than x.
-    pub(crate) fn forward(&self, x: &Tensor, residual: bool) -> Result<Tensor> {
+    pub fn forward(&self, x: &Tensor, residual: bool) -> Result<Tensor> {
         let &[batch, height, width, inputs] = x.dims() else {
             return refuse(format!("expected x (N, H, W, C), got {:?}", x.dims()));
         };
@@ -217,6 +219,3 @@ impl Layer<'_> {
 fn refuse<T>(reason: String) -> Result<T> {
     Err(Error::Argument { op: OP, reason })
 }
-
-#[cfg(test)]
-mod tests;

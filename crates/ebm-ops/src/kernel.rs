@@ -4,7 +4,6 @@
 //! result, on the CPU and perhaps on a GPU, and its gradients. This file has the rest of a candle operation: the choice of
 //! the element type, contiguous arguments, and errors that name the operation. [`super::graph`] has the operations of
 //! candle's graph.
-//! the operations of its graph.
 
 use std::ops::Deref;
 

@@ -45,9 +45,15 @@ mod simd;
 mod storage;
 mod sum_of_losses;
 mod sum_taps;
-#[cfg(test)]
-mod tests;
 mod upsample;
+#[cfg(test)]
+extern crate self as ebm_ops;
+#[cfg(test)]
+#[path = "../tests/common/older_processor.rs"]
+mod older_processor;
+#[cfg(test)]
+#[path = "../tests/common/differences.rs"]
+mod tests;
 
 pub use conv2d::conv2d;
 pub(crate) use conv2d::{PackedConv2d, conv2d_layer, in_order};
@@ -82,6 +88,16 @@ pub mod heads {
     pub use crate::late_fusion::LateFusion;
     pub use crate::linear::{linear_at, linear_at_gradient, linear_weight_gradient};
     pub use crate::sum_taps::{spread_taps, sum_taps};
+}
+
+/// Parts without a public face, for the tests in `tests/operations`.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::conv2d::PackedConv2d;
+    pub use crate::inverted::{PackedInverted, Parameters};
+    pub use crate::nn::norm::{NormEpilogue, rows::fused};
+    pub use crate::packed::{Epilogue, Left, Output, Panels, Right, Sizes, dense};
+    pub use crate::prelu::prelu_in_place;
 }
 
 /// README of the crate, whose examples are tests.

@@ -100,23 +100,6 @@ impl<L: Vectorized> WithSimd for Compiled<L> {
 mod tests {
     use super::*;
 
-    /// Runs the tests of the kernels again, in a process that is restricted to AVX2.
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn kernels_are_right_without_newer_instructions() {
-        let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
-        tests.args(["--skip", "kernels_are_right_without"]);
-        let output = tests.env(LIMIT, "avx2").output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("held_to_avx2 ... ok"), "{text}");
-    }
-
-    #[test]
-    fn what_is_used_is_held_to_avx2() {
-        let sets = instruction_sets().unwrap();
-        assert!(!sets.is_limited || sets.newest != "AVX-512");
-    }
-
     #[test]
     fn an_unknown_limit_is_refused() {
         let error = limits(Some("avx9")).unwrap_err().to_string();

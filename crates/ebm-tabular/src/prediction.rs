@@ -88,7 +88,17 @@ impl TargetDensity {
 
     /// Returns P(Y ≤ y).
     pub fn cdf(&self, y: f64) -> f64 {
-        self.z.cdf(self.target.encode(y))
+        let [low, high] = self.target.support.bounds();
+        self.z.cdf(self.target.encode(y.clamp(low, high)))
+    }
+
+    /// Returns log p(y), in nats and the units of y; −∞ beyond the grid and outside of the target's support.
+    pub fn log_prob(&self, y: f64) -> f64 {
+        let [low, high] = self.target.support.bounds();
+        if y <= low || y >= high {
+            return f64::NEG_INFINITY;
+        }
+        self.z.log_prob(self.target.encode(y)) + self.target.log_slope(y)
     }
 
     /// Computes the continuous ranked probability score (CRPS), ∫ (F(t) − 1{t ≥ y})² dt, in y's own units.
@@ -306,6 +316,9 @@ mod tests {
         let area: f64 =
             curve.windows(2).map(|ends| 0.5 * (ends[1][0] - ends[0][0]) * (ends[0][1] + ends[1][1])).sum();
         close(area, 1.0);
+        close(density.log_prob(1.0), -0.5 * std::f64::consts::TAU.ln());
+        assert_eq!([0.0, -1.0, f64::INFINITY].map(|y| density.log_prob(y)), [f64::NEG_INFINITY; 3]);
+        assert_eq!([-1.0, 0.0, f64::INFINITY].map(|y| density.cdf(y)), [0.0, 0.0, 1.0]);
         // The density of y at 1, whose z is 0.
         let [_, p] = curve[2000];
         close(p, 1.0 / std::f64::consts::TAU.sqrt());

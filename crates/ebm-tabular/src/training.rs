@@ -1,5 +1,7 @@
 //! Training of one network.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
 use ebm_core::EnergyModel;
@@ -34,6 +36,8 @@ pub struct Rows<'a> {
     pub targets: &'a [Target],
     /// Weight of each row, from 0 on; none if all weigh the same.
     pub weights: Option<&'a [f64]>,
+    /// Ends the training with an error once it is true.
+    pub stop: &'a AtomicBool,
 }
 
 impl Rows<'_> {
@@ -75,8 +79,8 @@ pub struct Trained {
 /// validation.
 ///
 /// # Errors
-/// [`Error::Input`] if all weights are 0, [`ebm_train::Error::NonFinite`] if the loss is repeatedly not finite, and the
-/// errors of tensor operations.
+/// [`Error::Input`] if all weights are 0 or the training is stopped, [`ebm_train::Error::NonFinite`] if the loss is
+/// repeatedly not finite, and the errors of tensor operations.
 pub fn train(
     shape: &Shape<'_>,
     config: &TrainingConfig,
@@ -98,6 +102,9 @@ pub fn train(
     let drawn = drawn.map_err(|error| Error::input("the weights of the rows to learn from", error))?;
     let mut best = (f64::INFINITY, 0, store.tensors()?);
     for step in 0..config.steps {
+        if rows.stop.load(Ordering::Relaxed) {
+            return Err(Error::input("the fit", format!("it was stopped after {step} steps")));
+        }
         let mut rng = key.split("batch").index(step as u64).rng();
         let mut draw = || match &drawn {
             None => rng.random_range(0..learnt.len()),

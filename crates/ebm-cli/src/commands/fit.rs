@@ -120,7 +120,8 @@ impl FitArgs {
         let ignored = self.ignored.iter().chain(&self.group).cloned().collect();
         let roles = ColumnRoles { categories: self.categories.clone(), ignored };
         let (targets, method) = (self.targets.iter().map(target).collect(), self.method.clone());
-        Ok(FitOptions { targets, roles, weight: self.weight.clone(), method, seed: self.seed })
+        let weight = self.weight.clone();
+        Ok(FitOptions { targets, roles, weight, method, seed: self.seed, ..FitOptions::new("") })
     }
 
     /// Evaluates the method by `count` folds, and returns their figures and a table of these.

@@ -16,6 +16,8 @@ mod faces_split;
 mod faces_utkface;
 mod injected;
 mod loader;
+mod otb;
 mod patch;
 mod plain;
+mod rect;
 mod transform;

@@ -18,8 +18,6 @@ mod epilogue;
 mod geometry;
 mod op;
 mod packed;
-#[cfg(test)]
-mod tests;
 
 use candle_core::{DType, Tensor};
 
@@ -31,7 +29,7 @@ use crate::kernel::Apply;
 use crate::layout::{channels_first, to_channels_last};
 use crate::relu::Activation;
 use crate::{Error, Result};
-pub(crate) use packed::PackedConv2d;
+pub use packed::PackedConv2d;
 
 /// Computes the convolution `y[n, o, i, j] = bias[o] + Σ_{c, u, v} w[o, c, u, v] · x[n, c, i·stride + u - padding, j·stride +
 /// v - padding]`, where x is zero outside the image.

@@ -11,8 +11,6 @@ mod cpu;
 mod geometry;
 mod kernels;
 mod packed;
-#[cfg(test)]
-mod tests;
 
 use candle_core::{CpuStorage, DType, Result as CandleResult, Shape, Tensor};
 

@@ -22,8 +22,6 @@ mod kernel;
 mod network;
 mod packed;
 mod product;
-#[cfg(test)]
-mod tests;
 
 use std::sync::{Arc, OnceLock};
 
@@ -108,7 +106,7 @@ impl LateFusion {
         }
         let (a, here) = (a.to_device(device)?, y.to_device(device)?);
         if !device.is_cpu() || !self.has_kernels() || y.elem_count() == 0 {
-            return Ok(self.composed(&self.theta, &a, &here)?.to_device(y.device())?);
+            return Ok(self.composed(&a, &here)?.to_device(y.device())?);
         }
         let op = Score { sizes: self.sizes.clone(), open: OnceLock::new() };
         Ok(op.apply([&a, &here, &self.theta])?.to_device(y.device())?)
@@ -120,13 +118,14 @@ impl LateFusion {
     /// The errors of [`forward`](Self::forward).
     pub fn score_and_grad(&self, a: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         self.check(a, y)?;
-        let (a, y, theta) = (a.detach(), y.detach(), self.theta.detach());
+        let (a, y) = (a.detach(), y.detach());
         if self.is_served(&y)? {
             return self.packed()?.run(&self.sizes, &a, &y, true);
         }
-        let (device, back) = (theta.device(), y.device());
+        let head = Self { theta: self.theta.detach(), ..self.clone() };
+        let (device, back) = (head.theta.device(), y.device());
         let (a, y) = (a.to_device(device)?, Var::from_tensor(&y.to_device(device)?)?);
-        let f = self.composed(&theta, &a, &y)?;
+        let f = head.composed(&a, &y)?;
         let gradient = f.sum_all()?.backward()?.get(&y).map_or_else(|| y.zeros_like(), |g| Ok(g.detach()))?;
         Ok((f.detach().to_device(back)?, gradient.to_device(back)?))
     }
@@ -168,13 +167,14 @@ impl LateFusion {
         Ok(())
     }
 
-    /// Computes [`forward`](Self::forward) as tensor operations, with the parameters `theta`.
-    fn composed(&self, theta: &Tensor, a: &Tensor, y: &Tensor) -> Result<Tensor> {
+    /// Computes [`forward`](Self::forward) as tensor operations.
+    #[doc(hidden)]
+    pub fn composed(&self, a: &Tensor, y: &Tensor) -> Result<Tensor> {
         let (batch, count, dim) = y.dims3()?;
         let mut start = 0;
         let mut take = |len: usize| {
             start += len;
-            theta.narrow(0, start - len, len)
+            self.theta.narrow(0, start - len, len)
         };
         let mut features = y.reshape((batch * count, dim))?;
         for pair in self.sizes.layers.windows(2) {

@@ -3,7 +3,7 @@
 mod chain;
 mod conv;
 mod init;
-mod norm;
+pub(crate) mod norm;
 mod prepared;
 
 pub use chain::Chain;

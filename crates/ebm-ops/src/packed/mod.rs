@@ -20,11 +20,13 @@ mod product;
 mod tile;
 mod workspace;
 
-pub(super) use dense::{Left, Output, Right, Sizes, dense};
+pub use dense::{Left, Output, Right, Sizes, dense};
 pub(super) use outer::{Segment, accumulate};
 pub(super) use pairs::{halves, pair, round};
-pub(super) use panels::{Panels, panel_width};
-pub(super) use product::{Epilogue, Strided, finish, product, product_here, tile, tiles};
+pub use panels::Panels;
+pub(super) use panels::panel_width;
+pub use product::Epilogue;
+pub(super) use product::{Strided, finish, product, product_here, tile, tiles};
 pub(super) use tile::{MOST_ROWS, Rows, Sums, VECTORS, multiply};
 pub use workspace::Workspace;
 pub(super) use workspace::{line_start, room};

@@ -14,7 +14,7 @@ const SIDE: usize = 16;
 /// Matrix B (depth × columns), cut into panels with the columns of a tile. Within a panel, rows lie end to end. The last
 /// panel is padded with zeros.
 #[derive(Clone, Debug)]
-pub(crate) struct Panels {
+pub struct Panels {
     depth: usize,
     columns: usize,
     /// Columns of a panel on this processor.
@@ -43,7 +43,7 @@ impl Panels {
     }
 
     /// Packs lines of (channels × taps) numbers as columns. Number (c, t) goes to row t · channels + c.
-    pub(crate) fn transposed(lines: &[f32], channels: usize, taps: usize) -> Self {
+    pub fn transposed(lines: &[f32], channels: usize, taps: usize) -> Self {
         let len = channels * taps;
         let mut panels = Self::zeros(len, lines.len() / len);
         let width = panels.width;

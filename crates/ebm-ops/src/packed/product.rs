@@ -45,13 +45,13 @@ pub(crate) fn tiles<S: Simd>(count: usize) -> usize {
 
 /// Epilogue `C ← activation(A · B + bias + residual)`.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Epilogue<'a> {
+pub struct Epilogue<'a> {
     /// One number for each column, or none.
-    pub(crate) bias: &'a [f32],
+    pub bias: &'a [f32],
     /// Matrix of the size of C, or none.
-    pub(crate) residual: Option<&'a [f32]>,
+    pub residual: Option<&'a [f32]>,
     /// Activation after the sum.
-    pub(crate) activation: Activation,
+    pub activation: Activation,
 }
 
 /// Computes `c ← epilogue(A · B)`, c (rows × columns of B), in parallel.

@@ -5,14 +5,16 @@ mod folder;
 mod prepared;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ebm_base::Key;
 use ebm_eval::calibration::SplitConformal;
 use ebm_nn::params::ParamStore;
 use serde::{Deserialize, Serialize};
 
-use prepared::Prepared;
 pub(crate) use prepared::{Complete, complete};
+use prepared::{MIN_ROWS, Prepared};
 
 use crate::config::{Built, TabularConfig};
 use crate::features::{ColumnRoles, Encoded, Features};
@@ -34,13 +36,18 @@ pub struct FitOptions {
     pub method: String,
     /// Seed of all random choices.
     pub seed: u64,
+    /// Smallest number of rows for a fit; by default 20.
+    pub min_rows: usize,
+    /// Ends the fit with an error once it is true.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl FitOptions {
     /// Creates the options of an energy-based model for a real-valued target, predicted from all other columns.
     pub fn new(target: &str) -> Self {
         let targets = vec![TargetSpec::real(target)];
-        Self { targets, roles: ColumnRoles::default(), weight: None, method: "ebm".to_owned(), seed: 0 }
+        let (roles, method, min_rows) = (ColumnRoles::default(), "ebm".to_owned(), MIN_ROWS);
+        Self { targets, roles, weight: None, method, seed: 0, min_rows, stop: Arc::default() }
     }
 }
 

@@ -16,8 +16,8 @@ use crate::target::{Target, TargetSpec};
 use crate::training::{Rows, Trained, train};
 use crate::{Error, Result, Table};
 
-/// Smallest number of rows for a fit.
-const MIN_ROWS: usize = 20;
+/// Smallest number of rows for a fit, unless the options have another.
+pub(super) const MIN_ROWS: usize = 20;
 /// Smallest number of rows for the calibration of 90 % regions; with fewer, regions stay uncalibrated.
 const MIN_CALIBRATION: usize = 19;
 /// Largest number of calibration rows. More rows hardly improve the calibration, and each costs a prediction.
@@ -61,8 +61,9 @@ impl<'a> Prepared<'a> {
         if complete.rows() < table.rows() {
             say(&format!("{} rows without a target are left out", table.rows() - complete.rows()));
         }
-        if complete.rows() < MIN_ROWS {
-            let reason = format!("{} rows, and at least {MIN_ROWS} are needed", complete.rows());
+        let least = options.min_rows;
+        if complete.rows() < least {
+            let reason = format!("{} rows, and at least {least} are needed", complete.rows());
             return Err(Error::input("a fit", reason));
         }
         let reason = "is no weight; weights are numbers from 0 on";
@@ -70,7 +71,7 @@ impl<'a> Prepared<'a> {
         let weights = options.weight.as_ref().map(weights).transpose()?;
         let [held_out, mut learnt] = parts(complete.rows(), config.calibration, Key::new(options.seed), say);
         learnt.retain(|&row| weights.as_ref().is_none_or(|weights| weights[row] > 0.0));
-        if learnt.len() < MIN_ROWS / 2 {
+        if learnt.len() < least / 2 {
             let reason = format!("{} rows to learn from with a weight above 0 are too few", learnt.len());
             return Err(Error::input(table.name(), reason));
         }
@@ -125,7 +126,7 @@ impl<'a> Prepared<'a> {
         let (inputs, dim) = (self.features.dim(), self.targets.len());
         let shape = Shape { inputs, dim, network: &self.config.network, method };
         let (weights, targets) = (self.weights.as_deref(), &*self.targets);
-        let rows = Rows { x: &self.x, y: &self.rows.y, targets, weights };
+        let rows = Rows { x: &self.x, y: &self.rows.y, targets, weights, stop: &self.options.stop };
         let [judged, others] = [true, false].map(|is_judged| self.part(index, is_judged));
         let key = key.split("member").index(index as u64);
         train(&shape, &self.config.training, &rows, &others, &judged, key)

@@ -1,6 +1,5 @@
 //! Tables in blocks of rows, for files that memory does not hold.
 
-use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use rayon::prelude::*;
 
 use super::decode::{Source, Text};
 use super::form::Evidence;
-use super::{MAX_BYTES, ReadOptions, Table};
+use super::{MAX_BYTES, ReadOptions, Table, names_of};
 use crate::{Error, Result};
 
 /// A table that is read in blocks of rows, so that memory holds one block at a time.
@@ -218,17 +217,7 @@ impl Blocks {
 
     /// Returns the names of the columns.
     fn names(&self, headers: &StringRecord) -> Result<Vec<String>> {
-        let name_of = |(place, header): (usize, &str)| match header.trim() {
-            "" => format!("column {}", place + 1),
-            name => name.to_owned(),
-        };
-        let columns: Vec<String> = headers.iter().enumerate().map(name_of).collect();
-        let mut known = BTreeSet::new();
-        if let Some(column) = columns.iter().find(|column| !known.insert(*column)) {
-            return Err(
-                self.fail(format!("two columns are called {column:?}; give one of them another name"))
-            );
-        }
+        let columns = names_of(headers.iter()).map_err(|reason| self.fail(reason))?;
         if columns.len() < 2 {
             let reason = "it has a single column, but a target and a column to predict it from are needed; \
                           separate values by commas, semicolons, tabs or bars";

@@ -10,11 +10,13 @@ pub use blocks::Blocks;
 pub use decode::Source;
 pub use form::{Form, Style};
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use csv::StringRecord;
 use form::Evidence;
+use rayon::prelude::*;
 
 use crate::{Error, Result};
 
@@ -103,6 +105,41 @@ impl Table {
         Self::from_bytes(name, text.as_bytes().to_vec(), &ReadOptions::default())
     }
 
+    /// Creates a table of columns in memory, with their names; an empty text is a gap. Errors count its rows as lines, from 1.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for no column, no row, a repeated name, and for columns of unequal length.
+    pub fn from_columns(
+        name: &str,
+        columns: Vec<(String, Vec<String>)>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let (names, cells): (Vec<String>, Vec<Vec<String>>) = columns.into_iter().unzip();
+        let fail = |reason: String| Error::input(name, reason);
+        let columns = names_of(names.iter().map(String::as_str)).map_err(fail)?;
+        let count = cells.first().map_or(0, Vec::len);
+        if count == 0 || cells.iter().any(|texts| texts.len() != count) {
+            return Err(fail("its columns must have the same number of rows, at least one".to_owned()));
+        }
+        let row = |row: usize| {
+            let mut record: StringRecord = cells.iter().map(|texts| texts[row].as_str()).collect();
+            record.set_position(Some(csv::Position::new().set_line(row as u64 + 1).clone()));
+            record
+        };
+        let (rows, seen) = ((0..count).map(row).collect(), Arc::default());
+        let (name, options) = (name.to_owned(), options.clone());
+        let mut table =
+            Self { name, columns, rows, delimiter: ',', encoding: "UTF-8", has_index: false, seen, options };
+        let find = |column| {
+            let mut seen = Evidence::default();
+            (0..count).filter_map(|row| table.text(row, column)).for_each(|text| seen.see(text));
+            seen.found()
+        };
+        let seen = (0..cells.len()).into_par_iter().map(find).collect();
+        table.seen = Arc::new(seen);
+        Ok(table)
+    }
+
     /// Returns the table's name in errors: for a file, its path.
     pub fn name(&self) -> &str {
         &self.name
@@ -176,3 +213,17 @@ impl Table {
 pub const MAX_BYTES: u64 = 2 << 30;
 /// Share of a column's cells from which numbers or dates make it one of numbers or dates, and other texts errors.
 pub const NUMERIC_SHARE: f64 = 0.9;
+
+/// Returns the names of the columns under these headers, or why they cannot be names.
+fn names_of<'a>(headers: impl Iterator<Item = &'a str>) -> std::result::Result<Vec<String>, String> {
+    let name_of = |(place, header): (usize, &str)| match header.trim() {
+        "" => format!("column {}", place + 1),
+        name => name.to_owned(),
+    };
+    let columns: Vec<String> = headers.enumerate().map(name_of).collect();
+    let mut known = BTreeSet::new();
+    match columns.iter().find(|column| !known.insert(*column)) {
+        None => Ok(columns),
+        Some(column) => Err(format!("two columns are called {column:?}; give one of them another name")),
+    }
+}

@@ -1,6 +1,8 @@
 //! Files as they are found, and columns as they are understood.
 
-use ebm_tabular::{ColumnRoles, Error, Features, FitOptions, Table, TabularRegressor, TargetSpec};
+use ebm_tabular::{
+    ColumnRoles, Error, Features, FitOptions, ReadOptions, Table, TabularRegressor, TargetSpec,
+};
 
 use crate::small;
 
@@ -38,6 +40,45 @@ fn what_is_no_table_says_where_and_why() {
     assert_eq!([0, 1].map(|row| table.line(row)), [2, 3]);
     assert!(Table::parse("t", "a,b\r\n1,2\r\n3\r\n").unwrap_err().to_string().contains("line 3"));
     assert!(said(Table::parse("t", "size,price\n1,2\n").unwrap().column("prize")).contains("price"));
+}
+
+fn in_memory(columns: &[(&str, &[&str])]) -> Result<Table, Error> {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let columns = columns.iter().map(|(name, texts)| ((*name).to_owned(), owned(texts))).collect();
+    Table::from_columns("memory", columns, &ReadOptions::default())
+}
+
+#[test]
+fn columns_in_memory_are_read_as_their_file_is() {
+    let table =
+        in_memory(&[(" count", &["0", "1", "2"]), ("b", &["1,234", "", "5"]), ("y", &["3", "1", "2"])]);
+    let table = table.unwrap();
+    assert_eq!(numbers(&table, 1).unwrap(), [Some(1234.0), None, Some(5.0)]);
+    // A column that counts the rows is an index in a file alone.
+    let targets = [TargetSpec::real("y")];
+    assert_eq!(Features::find(&table, &targets, &ColumnRoles::default()).unwrap().dim(), 3);
+    assert_eq!(find("count,b,y\n0,1234,3\n1,,1\n2,5,2\n", &ColumnRoles::default()).unwrap().dim(), 2);
+    let cell = said(numbers(&in_memory(&[("a", &["1", "x"])]).unwrap(), 0));
+    assert!(cell.contains("memory, line 2, column a"), "{cell}");
+    assert!(said(in_memory(&[("a", &["1"]), ("a ", &["1"])])).contains("two columns are called \"a\""));
+    for wrong in [&[][..], &[("a", &[][..])], &[("a", &["1"][..]), ("b", &["1", "2"][..])]] {
+        assert!(said(in_memory(wrong)).contains("the same number of rows"));
+    }
+}
+
+#[test]
+fn a_fit_ends_when_it_is_stopped_and_takes_the_rows_that_its_caller_allows() {
+    let texts: Vec<String> = (0..6).map(|k| k.to_string()).collect();
+    let columns = vec![("x".to_owned(), texts.clone()), ("y".to_owned(), texts)];
+    let table = Table::from_columns("memory", columns, &ReadOptions::default()).unwrap();
+    let mut options = FitOptions::new("y");
+    let fit = |options: &FitOptions| TabularRegressor::fit(&table, options, &small(), &mut |_| {});
+    assert!(said(fit(&options)).contains("at least 20 are needed"));
+    options.min_rows = 6;
+    options.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(said(fit(&options)).contains("stopped after 0 steps"));
+    options.stop.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(fit(&options).unwrap().fitted().rows, 6);
 }
 
 fn find(text: &str, roles: &ColumnRoles) -> Result<Features, Error> {

@@ -3,5 +3,8 @@
 
 mod backbone;
 mod box_module;
+mod classifier;
+mod config;
+mod localize;
 mod tracker;
 mod training;

@@ -14,8 +14,6 @@ mod border;
 mod filters;
 mod input_gradient;
 mod stored;
-#[cfg(test)]
-mod tests;
 mod weight_gradient;
 mod weights;
 mod winograd;
@@ -55,7 +53,7 @@ fn weights<'a>(data: &'a [f32], g: &Geometry) -> Weights<'a> {
 /// Maps have the channels innermost. It is for inference and has no gradient. Results have the same bits for every number of
 /// threads.
 #[derive(Clone, Debug)]
-pub(crate) struct PackedConv2d {
+pub struct PackedConv2d {
     /// Shape (O, C, kh, kw) of the weight.
     weight: [usize; 4],
     stride: usize,
@@ -69,7 +67,7 @@ impl PackedConv2d {
     ///
     /// # Errors
     /// [`Error::Argument`] if a rank or size does not fit, or an extent or the stride is zero.
-    pub(crate) fn new(weight: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Self> {
+    pub fn new(weight: &Tensor, bias: Option<&Tensor>, stride: usize, padding: usize) -> Result<Self> {
         let &[filters, channels, kernel_h, kernel_w] = weight.dims() else {
             return refuse(format!("expected a weight (O, C, kh, kw), got {:?}", weight.dims()));
         };
@@ -91,12 +89,7 @@ impl PackedConv2d {
     /// # Errors
     /// [`Error::Argument`] if x has another number of channels, no pixels or fewer than the kernel, or if `residual` has
     /// another shape than the result.
-    pub(crate) fn forward(
-        &self,
-        x: &Tensor,
-        residual: Option<&Tensor>,
-        activation: Activation,
-    ) -> Result<Tensor> {
+    pub fn forward(&self, x: &Tensor, residual: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
         let geometry = self.geometry(x)?;
         let [height, width] = geometry.output();
         let shape = [geometry.batch, height, width, geometry.filters];

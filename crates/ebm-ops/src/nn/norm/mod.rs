@@ -2,7 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod gpu;
-mod rows;
+pub(crate) mod rows;
 
 use candle_core::{DType, Tensor, Var};
 use candle_nn::{Init, VarBuilder};
@@ -182,15 +182,18 @@ impl BatchNorm {
 /// Operations after a normalisation: the sum with a residual of the same shape, and an activation or PReLU with these slopes
 /// (C).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NormEpilogue<'a> {
-    pub(crate) residual: Option<&'a Tensor>,
-    pub(crate) activation: Activation,
-    pub(crate) slope: Option<&'a Tensor>,
+pub struct NormEpilogue<'a> {
+    /// Map that is added.
+    pub residual: Option<&'a Tensor>,
+    /// Activation after the sum.
+    pub activation: Activation,
+    /// Slopes of PReLU (C).
+    pub slope: Option<&'a Tensor>,
 }
 
 impl NormEpilogue<'_> {
     /// Applies the operations to the normalised map.
-    fn apply(self, y: &Tensor) -> Result<Tensor> {
+    pub fn apply(self, y: &Tensor) -> Result<Tensor> {
         match self.slope {
             Some(slope) => prelu(&Activation::None.apply(y, self.residual)?, slope),
             None => self.activation.apply(y, self.residual),

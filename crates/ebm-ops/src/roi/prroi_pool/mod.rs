@@ -14,8 +14,6 @@
 
 mod levels;
 mod pyramid;
-#[cfg(test)]
-mod tests;
 mod weights;
 
 use candle_core::Tensor;

@@ -92,30 +92,3 @@ impl<'a, T: Float> Pyramid<'a, T> {
         Ok(boxes)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::noise_tensor;
-
-    fn map(side: usize, seed: u64) -> ChannelsLast<'static, f64> {
-        let data: Vec<f64> =
-            noise_tensor(&[2, side, side, 3], seed).unwrap().flatten_all().unwrap().to_vec1().unwrap();
-        ChannelsLast::new(data, (2, 3, side, side)).unwrap()
-    }
-
-    #[test]
-    fn bad_arguments_are_errors() {
-        assert!(Pyramid::new(vec![(map(16, 1), 0.0)], (7, 7)).is_err());
-        assert!(Pyramid::<f64>::new(vec![], (7, 7)).is_err());
-        let pyramid = Pyramid::new(vec![(map(16, 1), 0.5)], (1, 1)).unwrap();
-        let pool =
-            |rois: &[f64], levels: &[usize], len: usize| pyramid.pool(rois, levels, &mut vec![0.0; len]);
-        assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[0], 3).is_ok());
-        assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[1], 3).is_err());
-        assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[], 3).is_err());
-        assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[0], 4).is_err());
-        assert!(pool(&[2.0, 1.0, 1.0, 2.0, 2.0], &[0], 3).is_err());
-        assert!(pool(&[0.0, f64::NAN, 1.0, 2.0, 2.0], &[0], 3).is_err());
-    }
-}

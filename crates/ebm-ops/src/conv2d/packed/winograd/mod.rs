@@ -287,3 +287,28 @@ impl<'a> Task<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes with which `tests/operations/conv2d_packed.rs` reaches both forms.
+    #[test]
+    fn many_tiles_are_large_and_few_are_small() {
+        let tiles = |batch, [height, width]: [usize; 2], padding| {
+            let geometry = |channels| {
+                Geometry::new([batch, height, width, channels], [64, channels, 3, 3], 1, padding).unwrap()
+            };
+            let sizes = [16, 48].map(|channels| TileSize::for_convolution(&geometry(channels), true));
+            assert_eq!(sizes[0], sizes[1]);
+            sizes[0]
+        };
+        for (h, w) in (0..7).flat_map(|h| (0..7).map(move |w| (h, w))) {
+            for (batch, padding) in (1..4).flat_map(|batch| (0..3).map(move |padding| (batch, padding))) {
+                assert_eq!(tiles(batch, [27 + h, 27 + w], padding), Some(TileSize::Large));
+            }
+            // Maps of 9 to 12 outputs along each side have at least 50 small tiles and at most 18 large ones.
+            assert_eq!(tiles(2, [11 + h % 2, 11 + w % 2], (h + w) % 2), Some(TileSize::Small));
+        }
+    }
+}

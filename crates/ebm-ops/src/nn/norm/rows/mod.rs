@@ -5,8 +5,6 @@
 //! for the gradient in it. z is computed again where its sign matters, because this is cheaper than a pass over memory.
 
 mod activation_fn;
-#[cfg(test)]
-mod tests;
 
 use candle_core::{CpuStorage, DType, Result, Shape, Tensor};
 
@@ -18,7 +16,7 @@ use crate::{Activation, Float};
 
 /// Returns y of x (…, C), and the batch's mean and biased variance, each (C) in f64. The caller applies PReLU after a
 /// residual.
-pub(super) fn fused<'a>(
+pub fn fused<'a>(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],
     epilogue: NormEpilogue<'a>,

@@ -1,10 +1,21 @@
-use super::*;
-use candle_core::DType;
+//! The head f(x, y) of boxes: its gradient, packed and in bf16.
+
+use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
+use ebm_core::EnergyModel;
+use ebm_detect::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};
+use ebm_detect::{BoxFeatures, Coordinates, EnergyHead, HeadSizes, Pooler};
 use ebm_nn::params::ParamStore;
+use ebm_ops::boxes::BoxConvention;
+use ebm_ops::device::Precision;
 use rand::Rng;
 
-use crate::config::{ExperimentConfig, RefinerConfig, Settings, ViewConfig};
+/// A head whose parameters are variables, the same head with constant parameters, and features of boxes.
+struct Heads {
+    tracked: EnergyHead,
+    constant: EnergyHead,
+    features: BoxFeatures,
+}
 
 /// Energy model with f and its gradient by autograd alone.
 struct ByAutograd<'a>(&'a EnergyHead);
@@ -19,9 +30,9 @@ impl EnergyModel for ByAutograd<'_> {
 
 #[test]
 fn the_gradient_by_hand_is_autograds() {
-    for (head, features) in [small(), of_several_views()] {
-        agree(&head, &features);
-        agree(&head, &features.in_coordinates(Coordinates::Edges).unwrap());
+    for Heads { tracked, features, .. } in [small(), of_several_views()] {
+        agree(&tracked, &features);
+        agree(&tracked, &features.in_coordinates(Coordinates::Edges).unwrap());
     }
 }
 
@@ -39,46 +50,54 @@ fn agree(head: &EnergyHead, features: &BoxFeatures) {
 /// A step of any length gives a finite f: the width of log w = 3e4 is infinite.
 #[test]
 fn boxes_without_bounds_have_a_finite_f() {
-    let (head, features) = small();
+    let Heads { tracked, constant, features } = small();
     let wide = Tensor::new(&[[[0f32, 0., 3e4, 3e4], [1e30, -1e30, 0.1, 90.]]], &Device::Cpu).unwrap();
     let y = features.targets().unwrap().broadcast_add(&wide).unwrap();
-    for f in [head.score(&features, &y), constant(&head).score(&features, &y)] {
+    for f in [tracked.score(&features, &y), constant.score(&features, &y)] {
         assert!(f.unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|f| f.is_finite()));
     }
     let rule = ebm_core::StepRule::Backtracking;
     let ascent = ebm_core::GradientAscent { steps: 10, step_length: vec![1e4; 4], decay: 0.9, rule };
-    let head = constant(&head);
-    let refined = ebm_core::refine(&head, &features, &features.targets().unwrap(), &ascent).unwrap();
+    let refined = ebm_core::refine(&constant, &features, &features.targets().unwrap(), &ascent).unwrap();
     let pair = [&refined.f_init, &refined.f].map(|f| f.flatten_all().unwrap().to_vec1::<f32>().unwrap());
     assert!(pair[0].iter().zip(&pair[1]).all(|(before, after)| after >= before));
 }
 
 /// Returns a branch with four channels, and the features of two images with two boxes and one box.
-fn small() -> (EnergyHead, BoxFeatures) {
+fn small() -> Heads {
     let mut config = ExperimentConfig::embedded("mini").unwrap().detector;
     (config.backbone.fpn_channels, config.roi.representation) = (4, 16);
-    let store = ParamStore::new(Key::new(1));
-    (large(EnergyHead::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap()), features())
+    both(|store| EnergyHead::new(&config, store.var_builder(DType::F32, &Device::Cpu)).unwrap())
 }
 
 /// Returns a branch whose boxes are pooled in three views, on two or three levels by their size.
-fn of_several_views() -> (EnergyHead, BoxFeatures) {
+fn of_several_views() -> Heads {
     let mut config = RefinerConfig::embedded("refiner").unwrap().network;
     (config.strides, config.coarsest_level, config.canonical_size) = (vec![4, 8, 16, 32], 1, 50.0);
     let view = |(level, context, bins)| ViewConfig { level, context, bins };
     config.views = [(0, 1.0, 3), (1, 1.5, 2), (3, 0.5, 1)].map(view).to_vec();
-    let store = ParamStore::new(Key::new(1));
     let sizes = HeadSizes { channels: 4, representation: 16, classes: 7 };
-    let vb = store.var_builder(DType::F32, &Device::Cpu);
-    (large(EnergyHead::over(Pooler::of_refiner(&config), sizes, vb).unwrap()), features())
+    both(|store| {
+        let vb = store.var_builder(DType::F32, &Device::Cpu);
+        EnergyHead::over(Pooler::of_refiner(&config), sizes, vb).unwrap()
+    })
 }
 
-fn large(mut head: EnergyHead) -> EnergyHead {
-    head.weight = (head.weight * 1000.0).unwrap();
-    head
+/// Returns the head of a store with large weights, and the same head with constant parameters.
+fn both(head: impl Fn(&ParamStore) -> EnergyHead) -> Heads {
+    let store = ParamStore::new(Key::new(1));
+    let tracked = head(&store);
+    let weight = store.var("energy_predictor.weight").unwrap();
+    weight.set(&(weight.as_detached_tensor() * 1000.0).unwrap()).unwrap();
+    Heads { tracked, constant: head(&store.constants().unwrap()), features: features() }
 }
 
 fn features() -> BoxFeatures {
+    features_of([2, 1, 5])
+}
+
+/// Returns features of boxes of these classes.
+fn features_of(classes: [u32; 3]) -> BoxFeatures {
     let device = Device::Cpu;
     let mut rng = Key::new(2).rng();
     let pyramid: Vec<Tensor> = [40, 20, 10, 5]
@@ -89,15 +108,7 @@ fn features() -> BoxFeatures {
         .to_vec();
     // Three sizes, so that more than one level is pooled from, out of order.
     let boxes = [[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 90., 140.]];
-    BoxFeatures::new(&pyramid, vec![0, 1, 1], vec![2, 1, 5], &boxes, BoxConvention::HalfOpen).unwrap()
-}
-
-/// Returns the branch with constant parameters.
-fn constant(head: &EnergyHead) -> EnergyHead {
-    let [weight, bias] = [&head.weight, &head.bias].map(Tensor::detach);
-    let (pooler, mlp) = (head.pooler.clone(), head.mlp.detached());
-    let (prepared, innermost) = (Prepared::new(), Prepared::new());
-    EnergyHead { pooler, mlp, weight, bias, precision: Precision::Full, prepared, innermost }
+    BoxFeatures::new(&pyramid, vec![0, 1, 1], classes.to_vec(), &boxes, BoxConvention::HalfOpen).unwrap()
 }
 
 fn difference(a: &Tensor, b: &Tensor) -> f32 {
@@ -110,19 +121,19 @@ fn largest(a: &Tensor) -> f32 {
 
 #[test]
 fn with_constant_parameters_it_is_the_same_function() {
-    for (head, features) in [small(), of_several_views()] {
-        the_same_with_constant_parameters(&head, &features);
+    for heads in [small(), of_several_views()] {
+        the_same_with_constant_parameters(&heads);
     }
 }
 
-fn the_same_with_constant_parameters(head: &EnergyHead, features: &BoxFeatures) {
-    let packed = constant(head);
+fn the_same_with_constant_parameters(heads: &Heads) {
+    let Heads { tracked, constant: packed, features } = heads;
     // Enough candidates for several chunks.
     let mut rng = Key::new(3).rng();
     let shift: Vec<f32> = (0..3 * 200 * 4).map(|_| rng.random_range(-0.3..0.3)).collect();
     let shift = Tensor::from_vec(shift, (3, 200, 4), &Device::Cpu).unwrap();
     let y = features.targets().unwrap().broadcast_add(&shift).unwrap();
-    let (f, gradient) = head.score_and_grad(features, &y).unwrap();
+    let (f, gradient) = tracked.score_and_grad(features, &y).unwrap();
     let (packed_f, packed_gradient) = packed.score_and_grad(features, &y).unwrap();
     assert!(largest(&f) > 0.1 && largest(&gradient) > 0.1);
     assert!(difference(&f, &packed_f) < 1e-4 * largest(&f));
@@ -149,8 +160,7 @@ fn the_same_with_constant_parameters(head: &EnergyHead, features: &BoxFeatures) 
 
 #[test]
 fn in_bf16_it_is_almost_the_same_function() {
-    for (head, features) in [small(), of_several_views()] {
-        let single = constant(&head);
+    for Heads { constant: single, features, .. } in [small(), of_several_views()] {
         let y = features.targets().unwrap();
         let (f, gradient) = single.score_and_grad(&features, &y).unwrap();
         // Weights packed before in single precision are dropped.
@@ -165,7 +175,7 @@ fn in_bf16_it_is_almost_the_same_function() {
 
 #[test]
 fn a_class_that_the_branch_does_not_know_is_an_error() {
-    let (head, mut features) = small();
-    features.labels[1] = 10_000;
-    assert!(constant(&head).score(&features, &features.targets().unwrap()).is_err());
+    let Heads { constant, .. } = small();
+    let features = features_of([2, 10_000, 5]);
+    assert!(constant.score(&features, &features.targets().unwrap()).is_err());
 }

@@ -1,7 +1,10 @@
-use candle_core::{D, Var};
+//! Normalisation by the batch on the CPU, with what follows in the same pass.
 
-use super::*;
-use crate::tests::{check_gradients_there, noise_tensor};
+use candle_core::{D, DType, Device, Result, Tensor, Var};
+use ebm_ops::Activation;
+use ebm_ops::internals::{NormEpilogue, fused};
+
+use crate::differences::{check_gradients_there, noise_tensor};
 
 /// Computes [`fused`] as tensor operations, with candle's gradients.
 fn composed(
@@ -73,11 +76,14 @@ fn only_prelu_behind_a_residual_is_left() {
 fn a_mean_far_from_zero_leaves_the_variance_exact() {
     // 1 000 rows around 1 000 with a variance of about 1/12, in single precision.
     let x: Vec<f32> = (0..3000).map(|i| 1000.0 + (i * 7919 % 1009) as f32 / 1009.0).collect();
-    let x = Tensor::from_vec(x, (1000, 3), &candle_core::Device::Cpu).unwrap();
+    let x = Tensor::from_vec(x, (1000, 3), &Device::Cpu).unwrap();
     let wide = x.to_dtype(DType::F64).unwrap();
     let mean = wide.mean_keepdim(0).unwrap();
     let var = wide.broadcast_sub(&mean).unwrap().sqr().unwrap().mean(0).unwrap();
-    let found = Moments.run([&x]).unwrap().to_vec2::<f64>().unwrap();
+    let affine = Tensor::ones(3, DType::F32, &Device::Cpu).unwrap();
+    let ((_, found_mean, found_var), _) =
+        fused(&x, [&affine, &affine], NormEpilogue::default(), 1e-3).unwrap();
+    let found = [found_mean, found_var].map(|moment| moment.to_vec1::<f64>().unwrap());
     for (found, expected) in found.iter().zip([mean.flatten_all().unwrap(), var]) {
         for (found, expected) in found.iter().zip(expected.to_vec1::<f64>().unwrap()) {
             assert!((found - expected).abs() < 1e-5 * expected, "{found} {expected}");

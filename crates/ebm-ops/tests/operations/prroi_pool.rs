@@ -1,9 +1,10 @@
-use candle_core::{DType, Device, Result, Tensor, Var};
+//! Gradients of PrRoIPool, and several levels at once.
 
-use super::Levels;
-use super::prroi_pool;
-use crate::layout::channels_last;
-use crate::tests::{check_devices, check_gradients, devices, distance, noise_tensor};
+use candle_core::{DType, Device, Result, Tensor, Var};
+use ebm_ops::nhwc::{ChannelsLast, channels_last};
+use ebm_ops::roi::{Levels, Pyramid, prroi_pool};
+
+use crate::differences::{check_devices, check_gradients, devices, distance, noise_tensor};
 
 /// Makes rows (image, x0, y0, x1, y1) from coordinates (R, 4), with the images 0 and 1 in turn.
 fn with_images(coordinates: &Tensor) -> Result<Tensor> {
@@ -189,4 +190,24 @@ fn levels_refuse_what_does_not_fit() {
             assert_eq!(distance(&pooled, &pooled.zeros_like().unwrap()).unwrap(), 0.0);
         }
     }
+}
+
+fn map(side: usize, seed: u64) -> ChannelsLast<'static, f64> {
+    let data: Vec<f64> =
+        noise_tensor(&[2, side, side, 3], seed).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+    ChannelsLast::new(data, (2, 3, side, side)).unwrap()
+}
+
+#[test]
+fn bad_arguments_are_errors() {
+    assert!(Pyramid::new(vec![(map(16, 1), 0.0)], (7, 7)).is_err());
+    assert!(Pyramid::<f64>::new(vec![], (7, 7)).is_err());
+    let pyramid = Pyramid::new(vec![(map(16, 1), 0.5)], (1, 1)).unwrap();
+    let pool = |rois: &[f64], levels: &[usize], len: usize| pyramid.pool(rois, levels, &mut vec![0.0; len]);
+    assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[0], 3).is_ok());
+    assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[1], 3).is_err());
+    assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[], 3).is_err());
+    assert!(pool(&[0.0, 1.0, 1.0, 2.0, 2.0], &[0], 4).is_err());
+    assert!(pool(&[2.0, 1.0, 1.0, 2.0, 2.0], &[0], 3).is_err());
+    assert!(pool(&[0.0, f64::NAN, 1.0, 2.0, 2.0], &[0], 3).is_err());
 }

@@ -1,14 +1,41 @@
-use candle_core::Device;
-use proptest::prelude::*;
+//! Depthwise convolutions.
 
-use super::*;
-use crate::tests::{check_devices, check_gradients, distance, noise_tensor};
+use std::collections::HashMap;
 
-const PADDINGS: [Padding; 4] = [Padding::Same, Padding::Each(0), Padding::Each(1), Padding::Each(2)];
+use candle_core::{DType, Device, Result as CandleResult, Tensor};
+use candle_nn::VarBuilder;
+use ebm_ops::nhwc::depthwise_conv2d;
+use ebm_ops::nn::{Conv2d, Conv2dConfig};
+use ebm_ops::{Activation, Error, Padding};
+use proptest::{prop_assert, prop_assume};
+
+use crate::differences::{check_devices, check_gradients, distance, noise_tensor};
+use crate::sizes::{for_all, to};
+
+pub const PADDINGS: [Padding; 4] = [Padding::Same, Padding::Each(0), Padding::Each(1), Padding::Each(2)];
+
+/// Returns the zeros before an axis and the number of outputs along it, or `None` if the kernel does not fit.
+pub fn along(padding: Padding, size: usize, kernel: usize, stride: usize) -> Option<(usize, usize)> {
+    match padding {
+        Padding::Same => {
+            let outputs = size.div_ceil(stride);
+            Some((((outputs - 1) * stride + kernel).saturating_sub(size) / 2, outputs))
+        }
+        Padding::Each(zeros) => Some((zeros, (size + 2 * zeros).checked_sub(kernel)? / stride + 1)),
+    }
+}
+
+/// Returns a layer with constant parameters, which are packed if they are f32.
+pub fn constant(weight: &Tensor, bias: &Tensor, stride: usize, padding: Padding) -> Conv2d {
+    let (channels, _, kernel, _) = weight.dims4().unwrap();
+    let parameters =
+        HashMap::from([("weight", weight), ("bias", bias)].map(|(k, t)| (k.to_owned(), t.clone())));
+    let vb = VarBuilder::from_tensors(parameters, weight.dtype(), &Device::Cpu);
+    Conv2d::new(Conv2dConfig { stride, padding, ..Conv2dConfig::depthwise(channels, kernel) }, vb).unwrap()
+}
 
 fn wrapped(t: &[Tensor], bias: bool, stride: usize, padding: Padding) -> CandleResult<Tensor> {
-    depthwise_conv2d_channels_last(&t[0], &t[1], bias.then(|| &t[2]), stride, padding)
-        .map_err(candle_core::Error::wrap)
+    depthwise_conv2d(&t[0], &t[1], bias.then(|| &t[2]), stride, padding).map_err(candle_core::Error::wrap)
 }
 
 /// Computes the convolution by candle, whose values for groups are right, of a map with the zeros written out.
@@ -17,7 +44,7 @@ fn expected(x: &Tensor, w: &Tensor, stride: usize, padding: Padding) -> Tensor {
     let mut x = x.clone();
     for (axis, kernel) in sizes {
         let size = x.dim(axis).unwrap();
-        let (before, output) = padding.along(size, kernel, stride).unwrap();
+        let (before, output) = along(padding, size, kernel, stride).unwrap();
         let behind = ((output - 1) * stride + kernel).saturating_sub(before + size);
         x = x.pad_with_zeros(axis, before, behind).unwrap();
     }
@@ -26,15 +53,20 @@ fn expected(x: &Tensor, w: &Tensor, stride: usize, padding: Padding) -> Tensor {
     y.permute((0, 2, 3, 1)).unwrap()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-    #[test]
-    fn values_and_gradients(
-        n in 1usize..3, c in prop::sample::select(vec![1usize, 3, 17]), h in 3usize..7, w in 3usize..7,
-        kernel in prop::sample::select(vec![[3usize, 3], [3, 1], [5, 5]]), stride in 1usize..4,
-        padding in prop::sample::select(PADDINGS.to_vec()),
-    ) {
-        prop_assume!(padding.along(h.min(w), kernel[0], stride).is_some());
+#[test]
+fn values_and_gradients() {
+    let choices = [
+        to(2),
+        vec![1, 3, 17],
+        (3..7).collect(),
+        (3..7).collect(),
+        vec![0, 1, 2],
+        to(3),
+        (0..PADDINGS.len()).collect(),
+    ];
+    for_all(24, choices, |[n, c, h, w, kernel, stride, padding]| {
+        let (kernel, padding) = ([[3, 3], [3, 1], [5, 5]][kernel], PADDINGS[padding]);
+        prop_assume!(along(padding, h.min(w), kernel[0], stride).is_some());
         let x = noise_tensor(&[n, h, w, c], 1).unwrap();
         let weight = noise_tensor(&[c, 1, kernel[0], kernel[1]], 2).unwrap();
         let y = wrapped(&[x.clone(), weight.clone()], false, stride, padding).unwrap();
@@ -43,7 +75,8 @@ proptest! {
         let bias = noise_tensor(&[c], 3).unwrap();
         let checked = check_gradients(|t| wrapped(t, true, stride, padding), &[x, weight, bias], 1e-4, 1e-8);
         prop_assert!(checked.is_ok(), "{}", checked.unwrap_err());
-    }
+        Ok(())
+    });
 }
 
 #[test]
@@ -60,9 +93,12 @@ fn constants_give_the_same_in_one_pass() {
             let [x, weight, bias] = [&x, &weight, &bias].map(|t| (t * scale).unwrap());
             let [x32, weight32, bias32] = narrow.each_ref().map(|t| (t * scale).unwrap());
             let padding = Padding::Same;
-            let expected = depthwise_layer(&x, &weight, Some(&bias), stride, padding, activation).unwrap();
-            let packed = PackedDepthwise::new(&weight32, Some(&bias32), stride, padding).unwrap();
-            let found = distance(&packed.forward(&x32, activation).unwrap(), &expected).unwrap();
+            let run = |x: &Tensor, weight: &Tensor, bias: &Tensor| {
+                let layer = constant(weight, bias, stride, padding);
+                let layer = if activation == Activation::Relu6 { layer.relu6() } else { layer };
+                layer.forward_channels_last(x, None, activation != Activation::None, false).unwrap()
+            };
+            let found = distance(&run(&x32, &weight32, &bias32), &run(&x, &weight, &bias)).unwrap();
             assert!(found < 1e-5, "{channels} {activation:?}: {found}");
         }
     }
@@ -107,13 +143,12 @@ fn half_precision_is_rounded_at_the_end() {
 fn unusable_arguments_are_refused_with_a_reason() {
     let t = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     let (x, w) = (t(&[1, 4, 4, 2]), t(&[2, 1, 3, 3]));
-    let refused =
-        |x: &Tensor, w: &Tensor, b: Option<&Tensor>, stride, padding| match depthwise_conv2d_channels_last(
-            x, w, b, stride, padding,
-        ) {
-            Err(Error::Argument { op: "depthwise conv2d", reason }) => reason,
-            other => panic!("{other:?}"),
-        };
+    let refused = |x: &Tensor, w: &Tensor, b: Option<&Tensor>, stride, padding| match depthwise_conv2d(
+        x, w, b, stride, padding,
+    ) {
+        Err(Error::Argument { op: "depthwise conv2d", reason }) => reason,
+        other => panic!("{other:?}"),
+    };
     let same = Padding::Same;
     assert!(refused(&x, &t(&[2, 2, 3, 3]), None, 1, same).contains("(C, 1, kh, kw)"));
     assert!(refused(&t(&[4, 4, 2]), &w, None, 1, same).contains("(N, H, W, C)"));

@@ -1,11 +1,14 @@
-use candle_core::{DType, Device};
-use proptest::prelude::*;
+//! Inverted residuals in one pass.
 
-use super::*;
-use crate::conv2d::conv2d_channels_last;
-use crate::depthwise::depthwise_conv2d_channels_last;
-use crate::tests::{distance, noise_tensor};
-use crate::{PackedConv2d, PackedDepthwise};
+use candle_core::{DType, Device, Tensor};
+use ebm_ops::internals::{PackedConv2d, PackedInverted, Parameters};
+use ebm_ops::nhwc::{conv2d, depthwise_conv2d};
+use ebm_ops::{Activation, Padding};
+use proptest::{prop_assert, prop_assert_eq, prop_assume};
+
+use crate::depthwise::{PADDINGS, along, constant};
+use crate::differences::{distance, noise_tensor};
+use crate::sizes::{for_all, to};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -51,15 +54,13 @@ impl Case {
     /// Computes layer after layer, from the definitions in f64.
     fn expected(self, t: &[Tensor]) -> Tensor {
         let add = |y: Tensor, bias: &Tensor| y.broadcast_add(bias).unwrap();
-        let pointwise =
-            |x: &Tensor, i: usize| add(conv2d_channels_last(x, &t[i], None, 1, 0).unwrap(), &t[i + 1]);
+        let pointwise = |x: &Tensor, i: usize| add(conv2d(x, &t[i], None, 1, 0).unwrap(), &t[i + 1]);
         let expanded = if self.expands {
             Activation::Relu6.apply(&pointwise(&t[0], 1), None).unwrap()
         } else {
             t[0].clone()
         };
-        let middle =
-            depthwise_conv2d_channels_last(&expanded, &t[3], None, self.stride, self.padding).unwrap();
+        let middle = depthwise_conv2d(&expanded, &t[3], None, self.stride, self.padding).unwrap();
         let y = pointwise(&Activation::Relu6.apply(&add(middle, &t[4]), None).unwrap(), 5);
         if self.residual() { (y + &t[0]).unwrap() } else { y }
     }
@@ -71,8 +72,8 @@ impl Case {
             true => pointwise(1).forward(&t[0], None, Activation::Relu6).unwrap(),
             false => t[0].clone(),
         };
-        let depthwise = PackedDepthwise::new(&t[3], Some(&t[4]), self.stride, self.padding).unwrap();
-        let middle = depthwise.forward(&expanded, Activation::Relu6).unwrap();
+        let depthwise = constant(&t[3], &t[4], self.stride, self.padding).relu6();
+        let middle = depthwise.forward_channels_last(&expanded, None, true, false).unwrap();
         pointwise(5).forward(&middle, self.residual().then_some(&t[0]), Activation::None).unwrap()
     }
 }
@@ -85,17 +86,23 @@ fn numbers_of(y: &Tensor) -> Vec<f32> {
     y.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-    #[test]
-    fn as_the_layers_one_after_the_other(
-        n in 1usize..3, h in 1usize..15, w in 1usize..23, inputs in prop::sample::select(vec![1usize, 8, 33]),
-        channels in prop::sample::select(vec![1usize, 24, 40, 97]), expands in any::<bool>(),
-        outputs in prop::sample::select(vec![1usize, 8, 33, 40]), kernel in prop::sample::select(vec![3usize, 5]),
-        stride in 1usize..3,
-        padding in prop::sample::select(vec![Padding::Same, Padding::Each(0), Padding::Each(1), Padding::Each(2)]),
-    ) {
-        prop_assume!(padding.along(h.min(w), kernel, stride).is_some());
+#[test]
+fn as_the_layers_one_after_the_other() {
+    let choices = [
+        to(2),
+        to(14),
+        to(22),
+        vec![1, 8, 33],
+        vec![1, 24, 40, 97],
+        vec![0, 1],
+        vec![1, 8, 33, 40],
+        vec![3, 5],
+        to(2),
+        (0..PADDINGS.len()).collect(),
+    ];
+    for_all(48, choices, |[n, h, w, inputs, channels, expands, outputs, kernel, stride, padding]| {
+        let (expands, padding) = (expands == 1, PADDINGS[padding]);
+        prop_assume!(along(padding, h.min(w), kernel, stride).is_some());
         let channels = if expands { channels } else { inputs };
         let case = Case { input: [n, h, w, inputs], expands, channels, outputs, kernel, stride, padding };
         let t = case.tensors();
@@ -103,7 +110,8 @@ proptest! {
         let found = distance(&y, &case.expected(&t)).unwrap();
         prop_assert!(found < 1e-5, "{case:?}: {found}");
         prop_assert_eq!(numbers_of(&y), numbers_of(&case.layers(&narrow(&t))), "{:?}", case);
-    }
+        Ok(())
+    });
 }
 
 #[test]

@@ -1,10 +1,13 @@
-use candle_core::{DType, Device, Tensor};
-use proptest::prelude::*;
+//! Convolutions with packed weights.
 
-use super::super::tests::naive;
-use super::winograd::TileSize;
-use super::*;
-use crate::tests::noise_tensor;
+use candle_core::{DType, Device, Tensor};
+use ebm_ops::internals::PackedConv2d;
+use ebm_ops::{Activation, Error, Result, Workspace};
+use proptest::{prop_assert, prop_assume};
+
+use crate::conv2d::naive;
+use crate::differences::noise_tensor;
+use crate::sizes::{for_all, to};
 
 /// Geometry: N, C, (H, W), O, (kh, kw), stride, padding.
 type Case = (usize, usize, (usize, usize), usize, (usize, usize), usize, usize);
@@ -59,21 +62,25 @@ fn errors(case: Case) -> [f64; 2] {
     [first, relative_difference(&y, &expected)]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn agrees_with_the_definition(
-        n in prop::sample::select(vec![1usize, 3]),
-        c in prop::sample::select(vec![1usize, 3, 5, 17, 64]),
-        o in prop::sample::select(vec![1usize, 3, 5, 17, 33, 64]),
-        h in 1usize..19, w in 1usize..37,
-        kh in prop::sample::select(vec![1usize, 3, 7]), kw in prop::sample::select(vec![1usize, 3, 7]),
-        stride in 1usize..3, padding in 0usize..4,
-    ) {
+#[test]
+fn agrees_with_the_definition() {
+    let choices = [
+        vec![1, 3],
+        vec![1, 3, 5, 17, 64],
+        vec![1, 3, 5, 17, 33, 64],
+        to(18),
+        to(36),
+        vec![1, 3, 7],
+        vec![1, 3, 7],
+        to(2),
+        (0..4).collect(),
+    ];
+    for_all(64, choices, |[n, c, o, h, w, kh, kw, stride, padding]| {
         prop_assume!(h + 2 * padding >= kh && w + 2 * padding >= kw);
         let errors = errors((n, c, (h, w), o, (kh, kw), stride, padding));
         prop_assert!(errors.iter().all(|e| *e < 1e-5), "{errors:?}");
-    }
+        Ok(())
+    });
 }
 
 #[test]
@@ -90,25 +97,20 @@ fn large_and_small_products_are_cut_and_right() {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-    #[test]
-    fn winograd_agrees_with_the_definition(
-        n in 1usize..4, c in prop::sample::select(vec![16usize, 48]), o in prop::sample::select(vec![16usize, 64]),
-        large in any::<bool>(), h in 0usize..7, w in 0usize..7, padding in 0usize..3,
-    ) {
-        // Two maps of 9 to 12 outputs along each side have at least 50 small tiles and at most 18 large ones.
-        let (n, [h, w], padding, tile_size) = match large {
-            true => (n, [27 + h, 27 + w], padding, TileSize::Large),
-            false => (2, [11 + h % 2, 11 + w % 2], padding % 2, TileSize::Small),
+#[test]
+fn winograd_agrees_with_the_definition() {
+    let choices =
+        [to(3), vec![16, 48], vec![16, 64], vec![0, 1], (0..7).collect(), (0..7).collect(), vec![0, 1, 2]];
+    for_all(24, choices, |[n, c, o, large, h, w, padding]| {
+        // `winograd/mod.rs` tests that these sizes have large tiles and small ones.
+        let (n, [h, w], padding) = match large {
+            1 => (n, [27 + h, 27 + w], padding),
+            _ => (2, [11 + h % 2, 11 + w % 2], padding % 2),
         };
-        let case = (n, c, (h, w), o, (3, 3), 1, padding);
-        let x = Tensor::zeros((n, h, w, c), DType::F32, &Device::Cpu).unwrap();
-        let conv = PackedConv2d::new(&Tensor::zeros((o, c, 3, 3), DType::F32, &Device::Cpu).unwrap(), None, 1, padding);
-        prop_assert_eq!(TileSize::for_convolution(&conv.unwrap().geometry(&x).unwrap(), true), Some(tile_size));
-        let errors = errors(case);
+        let errors = errors((n, c, (h, w), o, (3, 3), 1, padding));
         prop_assert!(errors.iter().all(|e| *e < 1e-4), "{errors:?}");
-    }
+        Ok(())
+    });
 }
 
 #[test]

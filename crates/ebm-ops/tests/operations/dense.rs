@@ -1,9 +1,13 @@
-use super::*;
-use crate::relu::Activation;
-use crate::tests::noise_tensor;
+//! Products of matrices in every form.
+
+use candle_core::DType;
+use ebm_ops::Activation;
+use ebm_ops::internals::{Epilogue, Left, Output, Panels, Right, Sizes, dense};
+
+use crate::differences::noise_tensor;
 
 fn numbers(rows: usize, columns: usize, seed: u64) -> Vec<f32> {
-    let noise = noise_tensor(&[rows, columns], seed).unwrap().to_dtype(candle_core::DType::F32).unwrap();
+    let noise = noise_tensor(&[rows, columns], seed).unwrap().to_dtype(DType::F32).unwrap();
     noise.flatten_all().unwrap().to_vec1().unwrap()
 }
 
@@ -25,15 +29,6 @@ fn expected(a: &[f32], b: &[f32], sizes: Sizes) -> Vec<f64> {
     c
 }
 
-fn in_panels(b: &[f32], sizes: Sizes) -> Panels {
-    let mut panels = Panels::zeros(sizes.depth, sizes.columns);
-    let width = panels.width();
-    for (panel, to) in panels.panels_mut_in_order().enumerate() {
-        pack(b, sizes.columns, 0..sizes.depth, panel..panel + 1, width, to);
-    }
-    panels
-}
-
 #[test]
 fn it_is_the_product_in_every_form_for_every_number_of_threads() {
     // One task, cut by rows, cut by panels, one part of the depth, several parts, and sizes that are multiples of nothing.
@@ -41,7 +36,8 @@ fn it_is_the_product_in_every_form_for_every_number_of_threads() {
         let sizes = Sizes { rows, depth, columns };
         let (a, b, bias) = (numbers(rows, depth, 1), numbers(depth, columns, 2), numbers(1, columns, 3));
         let wanted = expected(&a, &b, sizes);
-        let (a_t, panels) = (transposed(&a, rows, depth), in_panels(&b, sizes));
+        let (a_t, panels) =
+            (transposed(&a, rows, depth), Panels::transposed(&transposed(&b, depth, columns), depth, 1));
         let scale = wanted.iter().chain(&[1.0]).fold(0.0f64, |m, v| m.max(v.abs()));
         // Rounding errors add up as a random walk does.
         let bound = f64::from(f32::EPSILON) * scale * (1.0 + (depth as f64).sqrt());

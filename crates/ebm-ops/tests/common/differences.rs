@@ -1,9 +1,10 @@
 //! Finite differences for the gradient tests of the operations, on every available device.
+#![allow(dead_code)]
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 
 /// Returns fixed numbers in [-1, 1) that look random: the bits of a counter, mixed with the bits of `salt`.
-pub(crate) fn noise(len: usize, salt: u64) -> Vec<f64> {
+pub fn noise(len: usize, salt: u64) -> Vec<f64> {
     (0..len as u64)
         .map(|i| {
             let mut z =
@@ -16,14 +17,14 @@ pub(crate) fn noise(len: usize, salt: u64) -> Vec<f64> {
 }
 
 /// Returns [`noise`] as an f64 tensor of `shape` on the CPU.
-pub(crate) fn noise_tensor(shape: &[usize], salt: u64) -> Result<Tensor> {
+pub fn noise_tensor(shape: &[usize], salt: u64) -> Result<Tensor> {
     Tensor::from_vec(noise(shape.iter().product(), salt), shape, &Device::Cpu)
 }
 
 /// Returns the devices that the tests run on: the CPU, and with the feature `cuda` the first GPU if there is one.
-pub(crate) fn devices() -> Vec<Device> {
+pub fn devices() -> Vec<Device> {
     let mut devices = vec![Device::Cpu];
-    if let Ok(opened) = crate::device::open(crate::device::Choice::Auto)
+    if let Ok(opened) = ebm_ops::device::open(ebm_ops::device::Choice::Auto)
         && !opened.device.is_cpu()
     {
         devices.push(opened.device);
@@ -33,7 +34,7 @@ pub(crate) fn devices() -> Vec<Device> {
 
 /// Returns the largest difference of two tensors, which may be on different devices, over the largest magnitude of the second
 /// (at least 1).
-pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
+pub fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     let values =
         |t: &Tensor| t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
     if a.dims() != b.dims() {
@@ -46,13 +47,20 @@ pub(crate) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     Ok(a.iter().zip(&b).map(far).fold(0.0, f64::max) / scale)
 }
 
+/// Function that is checked. Behind a pointer, because the checks would be compiled for each function otherwise.
+type Checked<'a> = &'a dyn Fn(&[Tensor]) -> Result<Tensor>;
+
 /// Fails if `f` of f32 or f64 inputs gives, on another device, values or gradients of their weighted sum that differ from the
 /// CPU's by more than `tolerance` of the largest.
-pub(crate) fn check_devices(
+pub fn check_devices(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[Tensor],
     tolerance: f64,
 ) -> Result<()> {
+    by_device(&f, inputs, tolerance)
+}
+
+fn by_device(f: Checked<'_>, inputs: &[Tensor], tolerance: f64) -> Result<()> {
     let run = |device: &Device| -> Result<Vec<Tensor>> {
         let vars: Vec<Var> =
             inputs.iter().map(|t| Var::from_tensor(&t.to_device(device)?)).collect::<Result<_>>()?;
@@ -94,23 +102,27 @@ pub(crate) fn check_devices(
 /// differences of step `eps`, then values and gradients on each other device with the CPU's. The weights differ per output
 /// element, so that a gradient at the wrong place shows. Fails with the input's number, the element and both values if they
 /// differ by more than `tol * max(1, |numeric|)`, or if an input gets no gradient.
-pub(crate) fn check_gradients(
+pub fn check_gradients(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[Tensor],
     eps: f64,
     tol: f64,
 ) -> Result<()> {
-    check_gradients_there(&f, inputs, eps, tol)?;
-    check_devices(f, inputs, 1e-9)
+    by_differences(&f, inputs, eps, tol)?;
+    by_device(&f, inputs, 1e-9)
 }
 
 /// Runs the central differences of [`check_gradients`] on the inputs' device.
-pub(crate) fn check_gradients_there(
+pub fn check_gradients_there(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[Tensor],
     eps: f64,
     tol: f64,
 ) -> Result<()> {
+    by_differences(&f, inputs, eps, tol)
+}
+
+fn by_differences(f: Checked<'_>, inputs: &[Tensor], eps: f64, tol: f64) -> Result<()> {
     let Some(device) = inputs.first().map(|t| t.device().clone()) else { return Ok(()) };
     let vars = inputs.iter().map(Var::from_tensor).collect::<Result<Vec<_>>>()?;
     let tracked: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();

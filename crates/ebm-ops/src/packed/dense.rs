@@ -5,9 +5,6 @@
 //! B is read from memory once for every [`TILES`] tiles of rows, and A once for every [`PANELS`] panels. Each number of C is
 //! summed in the order of the depth, however the tasks are cut.
 
-#[cfg(test)]
-mod tests;
-
 use std::ops::Range;
 
 use candle_core::{Result, bail};
@@ -37,7 +34,7 @@ const TASK: usize = 1 << 18;
 
 /// Matrix A, (rows × depth).
 #[derive(Clone, Copy)]
-pub(crate) enum Left<'a> {
+pub enum Left<'a> {
     /// Row after row.
     Rows(&'a [f32]),
     /// Row after row, in [pairs](super::pairs), like the panels of B. The depth is counted in pairs.
@@ -48,7 +45,7 @@ pub(crate) enum Left<'a> {
 
 /// Matrix B, (depth × columns).
 #[derive(Clone, Copy)]
-pub(crate) enum Right<'a> {
+pub enum Right<'a> {
     /// Packed before, to be used often.
     Panels(&'a Panels),
     /// Row after row. Each task packs the part that it needs.
@@ -57,14 +54,17 @@ pub(crate) enum Right<'a> {
 
 /// Sizes of a product.
 #[derive(Clone, Copy)]
-pub(crate) struct Sizes {
-    pub(crate) rows: usize,
-    pub(crate) depth: usize,
-    pub(crate) columns: usize,
+pub struct Sizes {
+    /// Rows of A and C.
+    pub rows: usize,
+    /// Columns of A, rows of B.
+    pub depth: usize,
+    /// Columns of B and C.
+    pub columns: usize,
 }
 
 /// Destination of C.
-pub(crate) enum Output<'a> {
+pub enum Output<'a> {
     /// (rows × columns), after the epilogue.
     Rows(&'a mut [f32], Epilogue<'a>),
     /// Transposed, (columns × rows).
@@ -72,7 +72,7 @@ pub(crate) enum Output<'a> {
 }
 
 /// Computes `C = A · B` in parallel.
-pub(crate) fn dense(left: Left<'_>, right: Right<'_>, sizes: Sizes, output: Output<'_>) -> Result<()> {
+pub fn dense(left: Left<'_>, right: Right<'_>, sizes: Sizes, output: Output<'_>) -> Result<()> {
     let Sizes { rows, depth, columns } = sizes;
     let (Left::Rows(a) | Left::Pairs(a) | Left::Columns(a)) = left;
     let fits = match right {

@@ -1,0 +1,26 @@
+//! Settings of refiners.
+
+use ebm_detect::config::{RefinerConfig, Settings};
+
+#[test]
+fn every_embedded_configuration_survives_a_round_trip() {
+    for (name, _) in RefinerConfig::EMBEDDED {
+        let config = RefinerConfig::embedded(name).unwrap();
+        assert_eq!(RefinerConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
+    }
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let refused = |text: &str| {
+        RefinerConfig::parse("mine", &format!("extends = 'refiner'\n{text}")).unwrap_err().to_string()
+    };
+    assert!(refused("network.strides = [4, 16]").contains("in a row"));
+    assert!(refused("network.strides = [2, 4]").contains("in a row"));
+    assert!(refused("network.map_scales = [1.0]").contains("network.map_scales needs one entry"));
+    assert!(refused("network.kernel = 2").contains("network.kernel is 2"));
+    assert!(refused("network.views = []").contains("network.views is empty"));
+    assert!(refused("network.coarsest_level = 3").contains("network.coarsest_level is no index"));
+    assert!(refused("input.long_side = 32").contains("input.long_side"));
+    assert!(refused("training.step = 1").contains("did you mean `steps`"));
+}

@@ -160,12 +160,20 @@ def test_supports_and_weights_are_kept():
     assert fit.predict(X).mean() > 9
 
 
-def test_a_keyboard_interrupt_stops_a_fit():
+@pytest.fixture
+def interrupts():
+    """SIGINT raises KeyboardInterrupt, also where a shell has told the programs that it starts to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_keyboard_interrupt_stops_a_fit(interrupts):
     X, y = line(500)
     timer = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        EnergyRegressor(max_steps=1_000_000, settings={"training.patience": 1_000_000}).fit(X, y)
+        EnergyRegressor(max_steps=20_000, settings={"training.patience": 1_000_000}).fit(X, y)
     assert not timer.is_alive()
 
 

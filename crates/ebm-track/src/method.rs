@@ -71,7 +71,7 @@ impl MethodConfig {
     }
 
     /// Returns the proposal of p(y|x) in tracking, if exp f is trained as a density: the narrowest component of Eq. 5 in
-    /// training, and one that is [`WIDER`] times as wide. Near a box f is known well; far from it, exp f may not fall.
+    /// training, and one that is four times as wide. Near a box f is known well; far from it, exp f may not fall.
     pub fn proposal(&self) -> Option<GaussianMixture> {
         let mixture = self.objective.density_proposal()?;
         let widest = |sigmas: &&Vec<f64>| sigmas.iter().copied().fold(0.0, f64::max);

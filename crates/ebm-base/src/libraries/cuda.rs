@@ -79,8 +79,9 @@ libraries! {
         cublasCreate_v2 cublasDestroy_v2 cublasDgemmStridedBatched cublasGemmStridedBatchedEx
         cublasSetStream_v2;
     CURAND, else 101:
-        curandCreateGenerator curandDestroyGenerator curandSetPseudoRandomGeneratorSeed
-        curandSetStream;
+        curandCreateGenerator curandDestroyGenerator curandGenerateNormal
+        curandGenerateNormalDouble curandGenerateUniform curandGenerateUniformDouble
+        curandSetPseudoRandomGeneratorSeed curandSetStream;
     NVRTC, else 11:
         nvrtcCompileProgram nvrtcCreateProgram nvrtcDestroyProgram nvrtcGetPTX nvrtcGetPTXSize
         nvrtcGetProgramLog nvrtcGetProgramLogSize;

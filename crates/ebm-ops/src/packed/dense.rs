@@ -37,7 +37,7 @@ const TASK: usize = 1 << 18;
 pub enum Left<'a> {
     /// Row after row.
     Rows(&'a [f32]),
-    /// Row after row, in [pairs](super::pairs), like the panels of B. The depth is counted in pairs.
+    /// Row after row, in pairs as `packed::pairs` has them, like the panels of B. The depth is counted in pairs.
     Pairs(&'a [f32]),
     /// Column after column.
     Columns(&'a [f32]),

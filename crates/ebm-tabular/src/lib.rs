@@ -41,7 +41,9 @@ pub use config::{
     Built, DensityConfig, MethodConfig, ModelConfig, NetworkConfig, TabularConfig, TrainingConfig,
 };
 pub use ebm_experiment::{Error, Result};
-pub use evaluation::{DensityEvaluation, Evaluation, TargetEvaluation, evaluate, refined_rmse};
+pub use evaluation::{
+    DensityEvaluation, Evaluation, TargetEvaluation, evaluate, evaluate_predictions, refined_rmse,
+};
 pub use features::{Column, ColumnRoles, Encoded, Features, Kind};
 pub use folds::{Division, cross_validate};
 pub use importance::{Importance, importance};

@@ -10,7 +10,7 @@ use ebm_eval::calibration::calibration_curve;
 use ebm_plot::{DensityCurves, DensityMaps, DensityPanel, LinePlot, PointPanel, PointPlot};
 use ebm_tabular::{
     DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, Target, TargetDensity,
-    TargetEvaluation, evaluate,
+    TargetEvaluation, evaluate_predictions,
 };
 use serde_json::{Value, json};
 
@@ -39,11 +39,13 @@ pub struct TableArgs {
 pub fn run(args: &TableArgs) -> Result<()> {
     let regressor = TabularRegressor::open(&args.run.local()?)?;
     let table = args.file.read()?;
-    say_unknown(&regressor.encode(&table)?.unknown);
-    let found = evaluate(&regressor, &table)?;
+    let encoded = regressor.encode(&table)?;
+    say_unknown(&encoded.unknown);
+    let predictions = regressor.predictions(&table, &encoded)?.collect::<ebm_tabular::Result<Vec<_>>>()?;
+    let found = evaluate_predictions(&regressor, &table, &predictions)?;
     if let Some(out) = &args.out {
         create_dir(out)?;
-        report(&regressor, &table, &found, "", out)?;
+        report(&regressor, &table, &predictions, &found, "", out)?;
     }
     if args.json {
         let mut body = figures(&regressor, &found);
@@ -86,11 +88,11 @@ pub fn describe(found: &Evaluation) -> Result<String> {
 pub fn report(
     regressor: &TabularRegressor,
     table: &Table,
+    predictions: &[Prediction],
     found: &Evaluation,
     importance: &str,
     out: &Path,
 ) -> Result<()> {
-    let predictions = regressor.predict(table)?;
     let calibrated = if regressor.is_calibrated() {
         "calibrated on rows that nothing was learnt from"
     } else {
@@ -116,10 +118,10 @@ pub fn report(
             writeln!(text, "![p(y|x) of line {}, of {name} region]({stem}_{name}.png)\n", table.line(row))?;
         }
         let y = Target::read(&regressor.fitted().targets[k].spec(), table)?;
-        draw_tenths(&predictions, &y, k, &place("tenths"))?;
+        draw_tenths(predictions, &y, k, &place("tenths"))?;
         draw_calibration(density, &place("calibration"))?;
         draw_histogram(&density.pit, &place("pit"))?;
-        draw_residuals(&predictions, &y, k, &widths, &place("residuals"))?;
+        draw_residuals(predictions, &y, k, &widths, &place("residuals"))?;
         for (name, meaning) in PICTURES {
             writeln!(text, "{meaning}\n\n![{name}]({stem}_{name}.png)\n")?;
         }

@@ -1,11 +1,13 @@
 //! The file of a table as an argument of a command.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ebm_tabular::{Encoded, MAX_BYTES, ReadOptions, Style, Table, TabularRegressor};
+use ebm_base::Key;
+use ebm_tabular::{Blocks, MAX_BYTES, ReadOptions, Source, Style, Table};
 
 /// A table's file and what the file leaves open.
 #[derive(Args)]
@@ -26,28 +28,59 @@ pub struct TableFile {
 }
 
 impl TableFile {
+    /// Returns the name of the file in messages, and its bytes. Memory holds those of standard input.
+    fn source(&self) -> Result<(String, Source)> {
+        if self.data.as_os_str() != "-" {
+            return Ok((self.data.display().to_string(), Source::File(self.data.clone())));
+        }
+        let mut bytes = Vec::new();
+        std::io::stdin().take(MAX_BYTES + 1).read_to_end(&mut bytes).context("standard input")?;
+        ensure!(bytes.len() as u64 <= MAX_BYTES, "standard input has more than {MAX_BYTES} bytes");
+        Ok(("standard input".to_owned(), Source::Bytes(bytes)))
+    }
+
+    fn options(&self) -> ReadOptions {
+        let (comment, preferred, lenient) = (self.comment, self.preferred.clone(), self.lenient);
+        ReadOptions { comment, preferred, lenient }
+    }
+
     /// Reads the table, and says on standard error what was found.
     pub fn read(&self) -> Result<Table> {
-        let (comment, preferred, lenient) = (self.comment, self.preferred.clone(), self.lenient);
-        let options = ReadOptions { comment, preferred, lenient };
-        let table = if self.data.as_os_str() == "-" {
-            let mut bytes = Vec::new();
-            std::io::stdin().take(MAX_BYTES + 1).read_to_end(&mut bytes).context("standard input")?;
-            Table::from_bytes("standard input", bytes, &options)?
-        } else {
-            Table::read(&self.data, &options)?
+        let table = match self.source()? {
+            (name, Source::Bytes(bytes)) => Table::from_bytes(&name, bytes, &self.options())?,
+            (_, Source::File(path)) => Table::read(&path, &self.options())?,
         };
-        eprintln!("{} rows in {}, separated by {:?}", table.rows(), table.encoding(), table.delimiter());
+        say(table.rows(), &table);
         Ok(table)
     }
 
-    /// Reads and encodes the table for a fit, and says on standard error what the fit cannot use.
-    pub fn read_for(&self, regressor: &TabularRegressor) -> Result<(Table, Encoded)> {
-        let table = self.read()?;
-        let encoded = regressor.encode(&table)?;
-        for (column, count) in &encoded.unknown {
-            eprintln!("{count} rows have a {column:?} that is unknown or unreadable: it counts as none");
+    /// Reads `count` rows of the table at random, and says on standard error what was found.
+    pub fn sample(&self, count: usize, key: Key) -> Result<Table> {
+        let (name, source) = self.source()?;
+        let (table, rows) = Blocks::sample(&name, source, &self.options(), count, key)?;
+        say(rows, &table);
+        if rows > count {
+            eprintln!("{count} rows are taken at random");
         }
-        Ok((table, encoded))
+        Ok(table)
+    }
+
+    /// Reads the table in blocks, and says on standard error what was found.
+    pub fn open(&self) -> Result<Blocks> {
+        let (name, source) = self.source()?;
+        let blocks = Blocks::open(&name, source, &self.options())?;
+        say(blocks.rows(), blocks.table());
+        Ok(blocks)
+    }
+}
+
+fn say(rows: usize, table: &Table) {
+    eprintln!("{rows} rows in {}, separated by {:?}", table.encoding(), table.delimiter());
+}
+
+/// Says on standard error in how many rows a text of a column counts as none.
+pub fn say_unknown(unknown: &BTreeMap<String, usize>) {
+    for (column, count) in unknown {
+        eprintln!("{count} rows have a {column:?} that is unknown or unreadable: it counts as none");
     }
 }

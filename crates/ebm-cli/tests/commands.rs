@@ -43,6 +43,7 @@ mod refine;
 mod report;
 mod settings;
 mod tables;
+mod tables_large;
 mod track_dataset;
 mod tracking;
 mod train_face;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::regressor::{Complete, TabularRegressor, complete};
 use crate::target::{Target, TargetSpec};
-use crate::{Error, Result, Table};
+use crate::{Error, Prediction, Result, Table};
 
 /// Figures of a fit on some rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,9 +66,21 @@ pub struct DensityEvaluation {
 /// # Errors
 /// [`Error::Input`] without such a row, and the errors of [`TabularRegressor::predict`].
 pub fn evaluate(regressor: &TabularRegressor, table: &Table) -> Result<Evaluation> {
+    evaluate_predictions(regressor, table, &regressor.predict(table)?)
+}
+
+/// Evaluates `predictions`, one for each row of `table`, on the rows that have all targets.
+///
+/// # Errors
+/// [`Error::Input`] without such a row.
+pub fn evaluate_predictions(
+    regressor: &TabularRegressor,
+    table: &Table,
+    predictions: &[Prediction],
+) -> Result<Evaluation> {
     let targets = &regressor.fitted().targets;
-    let Complete { table, y, .. } = complete_rows(targets, table)?;
-    let predictions = regressor.predict(&table)?;
+    let Complete { y, rows, .. } = complete_rows(targets, table)?;
+    let predictions: Vec<&Prediction> = rows.iter().map(|row| &predictions[*row]).collect();
     let log_probs: Vec<f64> = predictions.iter().filter_map(|prediction| prediction.log_prob).collect();
     let count = y.len() as f64;
     let mut found = Vec::new();

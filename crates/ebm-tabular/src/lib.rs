@@ -2,7 +2,7 @@
 //!
 //! | Contents | Item |
 //! |---|---|
-//! | a table of texts, read from a CSV file | [`Table`] |
+//! | a table of texts, read from a CSV file at once or in blocks | [`Table`], [`Blocks`] |
 //! | a fit, saved to and loaded from a folder | [`TabularRegressor`] |
 //! | the prediction for a row | [`Prediction`], [`TargetDensity`] |
 //! | figures of predictions | [`evaluate`], [`cross_validate`], [`refined_rmse`], [`importance`] |
@@ -41,13 +41,15 @@ pub use config::{
     Built, DensityConfig, MethodConfig, ModelConfig, NetworkConfig, TabularConfig, TrainingConfig,
 };
 pub use ebm_experiment::{Error, Result};
-pub use evaluation::{DensityEvaluation, Evaluation, TargetEvaluation, evaluate, refined_rmse};
+pub use evaluation::{
+    DensityEvaluation, Evaluation, TargetEvaluation, evaluate, evaluate_predictions, refined_rmse,
+};
 pub use features::{Column, ColumnRoles, Encoded, Features, Kind};
 pub use folds::{Division, cross_validate};
 pub use importance::{Importance, importance};
 pub use prediction::{Prediction, TargetDensity};
 pub use regressor::{FitOptions, Fitted, TabularRegressor};
-pub use table::{Form, MAX_BYTES, ReadOptions, Style, Table};
+pub use table::{Blocks, Form, MAX_BYTES, ReadOptions, Source, Style, Table};
 pub use target::{Support, Target, TargetSpec};
 pub use training::{Rows, Trained, train};
 

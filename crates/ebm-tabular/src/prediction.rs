@@ -6,6 +6,7 @@ use ebm_core::rand::RngCore;
 use ebm_core::{
     AdaptiveSampler, EnergyModel, GaussianMixture, Grid, GridDensity, ImportanceDensity, WeightedSamples,
 };
+use rayon::prelude::*;
 
 use crate::model::{Ensemble, MemberFeatures, StudentProposal};
 use crate::regressor::TabularRegressor;
@@ -128,7 +129,7 @@ impl TargetDensity {
 }
 
 impl TabularRegressor {
-    /// Predicts as [`predict`](Self::predict) does, a batch of rows at a time. `rows` is the encoded table.
+    /// Predicts as [`predict`](Self::predict) does, a batch of rows on each core at a time. `rows` is the encoded table.
     ///
     /// # Errors
     /// [`Error::Input`] for a text in the column of a target.
@@ -137,13 +138,7 @@ impl TabularRegressor {
         table: &Table,
         rows: &Encoded,
     ) -> Result<impl Iterator<Item = Result<Prediction>>> {
-        let targets = &self.fitted().targets;
-        let known = |target: &Target| match table.column(&target.name) {
-            Ok(_) => Target::read(&target.spec(), table).map(Some),
-            Err(_) => Ok(None),
-        };
-        let known = targets.iter().map(known).collect::<Result<Option<Vec<_>>>>();
-        let known = known?.unwrap_or_default();
+        let known = self.known_targets(table)?;
         let (x, total) = (&rows.x, table.rows());
         let batch = move |start: usize| {
             let count = BATCH_ROWS.min(total - start);
@@ -152,11 +147,30 @@ impl TabularRegressor {
                 (0..count).map(|row| if known.is_empty() { None } else { y(row) }).collect();
             predict_batch(self, &x.narrow(0, start, count)?, &y)
         };
-        let each = move |start| match batch(start) {
+        let each = move |start: &usize| match batch(*start) {
             Ok(found) => found.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error)],
         };
-        Ok((0..total).step_by(BATCH_ROWS).flat_map(each))
+        let starts: Vec<usize> = (0..total).step_by(BATCH_ROWS).collect();
+        let together = rayon::current_num_threads() * BATCH_ROWS;
+        let several = move |first| {
+            let starts = &starts[first / BATCH_ROWS..];
+            starts.par_iter().take(together / BATCH_ROWS).map(&each).collect::<Vec<_>>()
+        };
+        Ok((0..total).step_by(together).flat_map(several).flatten())
+    }
+
+    /// Reads the targets of the rows, a list for each target; none if the table lacks one.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a text in the column of a target.
+    pub fn known_targets(&self, table: &Table) -> Result<Vec<Vec<Option<f64>>>> {
+        let known = |target: &Target| match table.column(&target.name) {
+            Ok(_) => Target::read(&target.spec(), table).map(Some),
+            Err(_) => Ok(None),
+        };
+        let known = self.fitted().targets.iter().map(known).collect::<Result<Option<Vec<_>>>>();
+        Ok(known?.unwrap_or_default())
     }
 
     /// Computes log p(y | x) of rows x (B, F) by `ensemble`, some of the networks, in nats and y's own units.

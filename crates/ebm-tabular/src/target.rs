@@ -277,6 +277,16 @@ mod tests {
         assert!(!tails.iter().any(|y| found.is_far(*y)));
     }
 
+    /// The standardised values of −1 and 1 are themselves; half of their range 2 is the margin on each side.
+    #[test]
+    fn densities_are_shown_half_a_range_further() {
+        let target = Target::find(&TargetSpec::real("y"), &[-1.0, 1.0, 1.0, -1.0], "test").unwrap();
+        assert_eq!(target.shown(), [-2.0, 2.0]);
+        let skewed = Target::find(&TargetSpec::real("y"), &[0.0, 0.0, 0.0, 4.0], "test").unwrap();
+        let [low, high] = skewed.shown().map(|z| skewed.decode(z));
+        assert!((low + 2.0).abs() < 1e-12 && (high - 6.0).abs() < 1e-12, "{low} {high}");
+    }
+
     /// A value on a lattice is spread evenly over one step about it.
     #[test]
     fn spreading_is_even_on_both_sides() {

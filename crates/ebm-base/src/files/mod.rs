@@ -99,6 +99,18 @@ pub fn check_output(path: &Path) -> io::Result<()> {
 /// The errors of [`check_output`] and of the operating system. The old file then stays, and no unfinished file is
 /// left.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+    replace_with(path, durability, |file| file.write_all(bytes))
+}
+
+/// Writes a file as [`replace`] does, with the content that `write` writes.
+///
+/// # Errors
+/// The errors of [`replace`] and of `write`.
+pub fn replace_with<E: From<io::Error>>(
+    path: &Path,
+    durability: Durability,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
     check_output(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut aside = tempfile::Builder::new();
@@ -106,11 +118,11 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<
     #[cfg(unix)]
     aside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut file = aside.tempfile_in(folder)?;
-    file.write_all(bytes)?;
+    write(file.as_file_mut())?;
     if durability == Durability::Synced {
         file.as_file().sync_all()?;
     }
-    file.persist(path)?;
+    file.persist(path).map_err(io::Error::from)?;
     Ok(())
 }
 

@@ -10,14 +10,14 @@ use ebm_eval::calibration::calibration_curve;
 use ebm_plot::{DensityCurves, DensityMaps, DensityPanel, LinePlot, PointPanel, PointPlot};
 use ebm_tabular::{
     DensityEvaluation, Evaluation, Prediction, Table, TabularRegressor, Target, TargetDensity,
-    TargetEvaluation, evaluate,
+    TargetEvaluation, evaluate_predictions,
 };
 use serde_json::{Value, json};
 
 use super::{create_dir, dataset_name};
 use crate::model_path::ModelPath;
 use crate::schema::document;
-use crate::table_file::TableFile;
+use crate::table_file::{TableFile, say_unknown};
 use crate::table_spec::TableSpec;
 
 /// Arguments of `ebm eval table`.
@@ -38,11 +38,14 @@ pub struct TableArgs {
 
 pub fn run(args: &TableArgs) -> Result<()> {
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let (table, _) = args.file.read_for(&regressor)?;
-    let found = evaluate(&regressor, &table)?;
+    let table = args.file.read()?;
+    let encoded = regressor.encode(&table)?;
+    say_unknown(&encoded.unknown);
+    let predictions = regressor.predictions(&table, &encoded)?.collect::<ebm_tabular::Result<Vec<_>>>()?;
+    let found = evaluate_predictions(&regressor, &table, &predictions)?;
     if let Some(out) = &args.out {
         create_dir(out)?;
-        report(&regressor, &table, &found, "", out)?;
+        report(&regressor, &table, &predictions, &found, "", out)?;
     }
     if args.json {
         let mut body = figures(&regressor, &found);
@@ -85,11 +88,11 @@ pub fn describe(found: &Evaluation) -> Result<String> {
 pub fn report(
     regressor: &TabularRegressor,
     table: &Table,
+    predictions: &[Prediction],
     found: &Evaluation,
     importance: &str,
     out: &Path,
 ) -> Result<()> {
-    let predictions = regressor.predict(table)?;
     let calibrated = if regressor.is_calibrated() {
         "calibrated on rows that nothing was learnt from"
     } else {
@@ -115,10 +118,10 @@ pub fn report(
             writeln!(text, "![p(y|x) of line {}, of {name} region]({stem}_{name}.png)\n", table.line(row))?;
         }
         let y = Target::read(&regressor.fitted().targets[k].spec(), table)?;
-        draw_tenths(&predictions, &y, k, &place("tenths"))?;
+        draw_tenths(predictions, &y, k, &place("tenths"))?;
         draw_calibration(density, &place("calibration"))?;
         draw_histogram(&density.pit, &place("pit"))?;
-        draw_residuals(&predictions, &y, k, &widths, &place("residuals"))?;
+        draw_residuals(predictions, &y, k, &widths, &place("residuals"))?;
         for (name, meaning) in PICTURES {
             writeln!(text, "{meaning}\n\n![{name}]({stem}_{name}.png)\n")?;
         }

@@ -9,8 +9,8 @@ use ebm_base::Key;
 use ebm_experiment::PairedDifference;
 use ebm_tabular::{
     Column, ColumnRoles, DensityEvaluation, Division, Evaluation, FitOptions, Importance, Support, Table,
-    TabularConfig, TabularRegressor, TargetEvaluation, TargetSpec, cross_validate, evaluate, importance,
-    refined_rmse,
+    TabularConfig, TabularRegressor, TargetEvaluation, TargetSpec, cross_validate, evaluate,
+    evaluate_predictions, importance, refined_rmse,
 };
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
@@ -63,6 +63,9 @@ pub struct FitArgs {
     /// Column of weights from 0 on, in proportion to which training draws rows. It is no input.
     #[arg(long, value_name = "COLUMN")]
     weight: Option<String>,
+    /// Take this number of rows at random, also from a file that is too large for memory.
+    #[arg(long, value_name = "N")]
+    max_rows: Option<usize>,
     /// After the fit, measure on the rows that were held out how much each column helps: its cells are permuted.
     #[arg(long)]
     importance: bool,
@@ -159,7 +162,10 @@ pub fn run(args: &FitArgs) -> Result<()> {
         let has_density = config.method(&options.method)?.model.has_density();
         ensure!(has_density, "--importance needs a density, and {} has none", options.method);
     }
-    let table = args.file.read()?;
+    let table = match args.max_rows {
+        Some(count) => args.file.sample(count, Key::new(args.seed).split("rows"))?,
+        None => args.file.read()?,
+    };
     if args.compare {
         println!("{}", compare(&table, &options, &config)?);
     }
@@ -210,7 +216,8 @@ pub fn run(args: &FitArgs) -> Result<()> {
 
 /// Evaluates the fit on the rows that were held out, and writes its report. Returns the figures, and the columns by `--importance`.
 fn judge(args: &FitArgs, regressor: &TabularRegressor, held_out: &Table) -> Result<Judged> {
-    let found = evaluate(regressor, held_out)?;
+    let predictions = regressor.predict(held_out)?;
+    let found = evaluate_predictions(regressor, held_out, &predictions)?;
     eprintln!("{} rows that nothing was learnt from, on which regions are calibrated:", found.samples);
     eprintln!("{}", describe(&found)?);
     let important = args.importance.then(|| importance(regressor, held_out)).transpose()?;
@@ -225,7 +232,7 @@ fn judge(args: &FitArgs, regressor: &TabularRegressor, held_out: &Table) -> Resu
         text = table.render(columns.iter().cloned())?;
         eprintln!("rise of the mean of -log p, in nats, if a column is permuted; 5 permutations:\n{text}");
     }
-    report(regressor, held_out, &found, &text, &args.run)?;
+    report(regressor, held_out, &predictions, &found, &text, &args.run)?;
     Ok((figures(regressor, &found), important))
 }
 

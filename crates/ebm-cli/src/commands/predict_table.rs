@@ -1,18 +1,21 @@
 //! `ebm predict table`: predictions for the rows of a table.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ebm_base::Key;
-use ebm_data::{Error, files::write_atomic};
-use ebm_tabular::{Prediction, Table, TabularRegressor, TargetDensity};
+use ebm_base::files::{Durability, replace_with};
+use ebm_data::Error;
+use ebm_tabular::{Blocks, Prediction, Table, TabularRegressor, TargetDensity};
 use serde_json::{Value, json};
 
+use super::create_dir;
 use crate::model_path::ModelPath;
 use crate::schema::document;
-use crate::table_file::TableFile;
+use crate::table_file::{TableFile, say_unknown};
 use crate::table_spec::joined;
 
 /// Arguments of `ebm predict table`.
@@ -56,9 +59,18 @@ pub fn run(args: &TableArgs) -> Result<()> {
     let are_probabilities = args.quantiles.iter().all(|probability| (0.0..=1.0).contains(probability));
     ensure!(are_probabilities, refused("--quantiles", &args.quantiles, "probabilities are from 0 to 1"));
     let regressor = TabularRegressor::open(&args.run.local()?)?;
-    let (table, encoded) = args.file.read_for(&regressor)?;
-    let kept = kept(args, &table)?;
-    let names = names(args, &regressor, &table, &kept)?;
+    let blocks = args.file.open()?;
+    // Nothing is written if a row cannot be read.
+    let mut unknown = BTreeMap::new();
+    blocks.each(|block| {
+        let encoded = regressor.encode(&block)?;
+        encoded.unknown.into_iter().for_each(|(column, count)| *unknown.entry(column).or_default() += count);
+        regressor.known_targets(&block).map(|_| ())
+    })?;
+    say_unknown(&unknown);
+    let table = blocks.table();
+    let kept = kept(args, table)?;
+    let names = names(args, &regressor, table, &kept)?;
     let targets = &regressor.fitted().targets;
     let masses = (0..targets.len()).map(|k| masses(args, &regressor, k)).collect::<Result<Vec<_>>>()?;
     let promised = regressor.largest_level();
@@ -67,25 +79,65 @@ pub fn run(args: &TableArgs) -> Result<()> {
         let others = if args.strict { "have no bounds" } else { "are the density's own" };
         eprintln!("{rows} calibration rows promise regions of up to {percent:.1} %; larger ones {others}");
     }
-    let key = Key::new(args.seed).split("samples");
-    let mut text = String::new();
-    let mut write = |line: &str| match &args.out {
-        Some(_) => text.push_str(line),
-        None => print!("{line}"),
+    let job = Job { args, regressor: &regressor, kept, names, masses };
+    let Some(out) = &args.out else {
+        return job.write(&blocks, &mut |line| {
+            print!("{line}");
+            Ok(())
+        });
     };
-    if !args.json {
-        write(&csv_line(&names)?);
+    if let Some(folder) = out.parent() {
+        create_dir(folder)?;
     }
-    for (row, prediction) in regressor.predictions(&table, &encoded)?.enumerate() {
-        let Prediction { targets: densities, mean, log_prob } = prediction?;
-        let key = key.index(row as u64);
-        let copied = kept.iter().map(|&column| (&table.columns()[column], table.cell(row, column)));
+    let written: Result<()> = replace_with(out, Durability::Atomic, |file| {
+        let mut file = BufWriter::new(file);
+        job.write(&blocks, &mut |line| Ok(file.write_all(line.as_bytes())?))?;
+        Ok(file.flush()?)
+    });
+    written.with_context(|| format!("write {}", out.display()))
+}
+
+/// Predictions to write.
+struct Job<'a> {
+    args: &'a TableArgs,
+    regressor: &'a TabularRegressor,
+    /// Columns to copy.
+    kept: Vec<usize>,
+    /// Names of the columns of a CSV file.
+    names: Vec<String>,
+    /// Masses of the regions of each target.
+    masses: Vec<Vec<Option<f64>>>,
+}
+
+impl Job<'_> {
+    /// Predicts block by block, and passes a line for each row to `write`.
+    fn write(&self, blocks: &Blocks, write: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        if !self.args.json {
+            write(&csv_line(&self.names)?)?;
+        }
+        let mut first = 0;
+        blocks.each(|block| {
+            let encoded = self.regressor.encode(&block)?;
+            for (row, prediction) in self.regressor.predictions(&block, &encoded)?.enumerate() {
+                write(&self.line(&block, row, first + row, prediction?)?)?;
+            }
+            first += block.rows();
+            Ok(())
+        })
+    }
+
+    /// Returns the line of a row of `block`, which is row `place` of the file.
+    fn line(&self, block: &Table, row: usize, place: usize, prediction: Prediction) -> Result<String> {
+        let (args, targets) = (self.args, &self.regressor.fitted().targets);
+        let Prediction { targets: densities, mean, log_prob } = prediction;
+        let key = Key::new(args.seed).split("samples").index(place as u64);
+        let copied = self.kept.iter().map(|&column| (&block.columns()[column], block.cell(row, column)));
         let mut cells: Vec<String> = copied.clone().map(|(_, cell)| cell.to_owned()).collect();
-        cells.push(table.line(row).to_string());
+        cells.push(block.line(row).to_string());
         let mut objects = vec![];
         for (k, mean) in mean.into_iter().enumerate() {
             let key = key.index(k as u64);
-            let (numbers, mut object) = figures(args, mean, densities.get(k), &masses[k], key)?;
+            let (numbers, mut object) = figures(args, mean, densities.get(k), &self.masses[k], key)?;
             object["name"] = targets[k].name.as_str().into();
             cells.extend(numbers.iter().map(f64::to_string));
             objects.push(object);
@@ -93,19 +145,17 @@ pub fn run(args: &TableArgs) -> Result<()> {
         if args.json {
             let kept: BTreeMap<&String, &str> = copied.collect();
             let body = json!({
-                "line": table.line(row), "kept": kept, "probabilities": args.quantiles, "mass": args.region,
+                "line": block.line(row), "kept": kept, "probabilities": args.quantiles, "mass": args.region,
                 "targets": objects, "log_prob": log_prob,
             });
-            write(&format!("{}\n", document("predict table", body)));
-            continue;
+            return Ok(format!("{}\n", document("predict table", body)));
         }
         // The last name may be log_prob.
-        if cells.len() < names.len() {
+        if cells.len() < self.names.len() {
             cells.push(log_prob.map_or_else(String::new, |log_p| log_p.to_string()));
         }
-        write(&csv_line(&cells)?);
+        csv_line(&cells)
     }
-    Ok(args.out.as_ref().map_or(Ok(()), |out| write_atomic(out, text.as_bytes()))?)
 }
 
 fn usage(name: &'static str, detail: String) -> Error {

@@ -116,7 +116,10 @@ impl TabularRegressor {
         say: &mut dyn FnMut(&str),
     ) -> Result<Self> {
         let prepared = Prepared::new(table, options, config, say)?;
-        if options.method == AUTO { prepared.better(say) } else { prepared.fit(&options.method) }
+        prepared.calibrated(match &*options.method {
+            AUTO => prepared.better(say)?,
+            method => prepared.train(method)?,
+        })
     }
 
     fn assemble(config: TabularConfig, fitted: Fitted, stores: Vec<ParamStore>) -> Result<Self> {

@@ -93,13 +93,12 @@ impl<'a> Prepared<'a> {
         Ok(Self { config, options, rows, x, weights, features, targets, held_out, learnt })
     }
 
-    /// Fits the method of this key, and calibrates its regions.
-    pub(super) fn fit(&self, method: &str) -> Result<TabularRegressor> {
+    /// Fits the method of this key; its regions are not calibrated.
+    pub(super) fn train(&self, method: &str) -> Result<TabularRegressor> {
         let trained = (0..self.config.members).into_par_iter().map(|index| self.member(method, index));
         let trained = trained.collect::<Result<Vec<Trained>>>()?;
         let steps = trained.iter().map(|member| member.step).collect();
         let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();
-        let Complete { table, y, rows } = &self.rows;
         let fitted = Fitted {
             method: method.to_owned(),
             seed: self.options.seed,
@@ -107,14 +106,18 @@ impl<'a> Prepared<'a> {
             masses: vec![vec![]; self.targets.len()],
             targets: self.targets.clone(),
             rows: self.learnt.len(),
-            held_out: self.held_out.iter().map(|&row| rows[row]).collect(),
+            held_out: self.held_out.iter().map(|&row| self.rows.rows[row]).collect(),
             steps,
             files: BTreeMap::new(),
         };
-        let mut regressor = TabularRegressor::assemble(self.config.clone(), fitted, stores)?;
+        TabularRegressor::assemble(self.config.clone(), fitted, stores)
+    }
+
+    /// Calibrates the regions of a fit.
+    pub(super) fn calibrated(&self, mut regressor: TabularRegressor) -> Result<TabularRegressor> {
         if !self.held_out.is_empty() {
-            let y: Vec<Vec<f64>> = self.held_out.iter().map(|&row| y[row].clone()).collect();
-            regressor.calibrate(&table.select(&self.held_out), &y)?;
+            let y: Vec<Vec<f64>> = self.held_out.iter().map(|&row| self.rows.y[row].clone()).collect();
+            regressor.calibrate(&self.rows.table.select(&self.held_out), &y)?;
         }
         Ok(regressor)
     }
@@ -151,7 +154,7 @@ pub(crate) struct Complete {
     /// D target values of each row.
     pub(crate) y: Vec<Vec<f64>>,
     /// Positions of the rows in the original table.
-    rows: Vec<usize>,
+    pub(crate) rows: Vec<usize>,
 }
 
 /// Selects the rows of `table` that have all targets.

@@ -86,6 +86,8 @@ pub(super) struct Evidence {
     units: BTreeMap<Option<char>, usize>,
     /// Number of texts that each style reads.
     counts: [usize; Style::ALL.len()],
+    /// The first text that a style reads otherwise than these styles before it do (a bit for each), in the order of texts.
+    differing: Vec<(Style, u8, String)>,
     /// Styles that read most cells, without those that read the same as one before.
     best: Vec<Style>,
     /// Text that the last of them reads otherwise.
@@ -93,27 +95,34 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Looks at the texts of a column.
-    pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Self {
-        let mut seen = Self::default();
-        for text in texts.clone() {
-            let read = Style::ALL.map(|style| style.read(text));
-            let unit = read.iter().flatten().find_map(|number| number.unit);
-            *seen.units.entry(unit).or_default() += 1;
-            seen.counts.iter_mut().zip(read).for_each(|(count, read)| *count += usize::from(read.is_some()));
-        }
-        let most = seen.most();
-        let value = |style: &Style, text: &str| style.read(text).map(|number| number.value);
-        for style in Style::ALL {
-            let differs =
-                |text: &&str| seen.best.iter().all(|other| value(other, text) != value(&style, text));
-            let is_best = most > 0 && seen.counts[style as usize] == most;
-            if let Some(text) = texts.clone().filter(|_| is_best).find(differs) {
-                seen.open = text.to_owned();
-                seen.best.push(style);
+    /// Looks at a text of the column.
+    pub(super) fn see(&mut self, text: &str) {
+        let read = Style::ALL.map(|style| style.read(text));
+        let unit = read.iter().flatten().find_map(|number| number.unit);
+        *self.units.entry(unit).or_default() += 1;
+        let values = read.map(|number| number.map(|number| number.value));
+        for (style, value) in Style::ALL.into_iter().zip(values) {
+            self.counts[style as usize] += usize::from(value.is_some());
+            let before = values[..style as usize].iter().enumerate();
+            let others = before.map(|(bit, other)| u8::from(*other != value) << bit).sum();
+            if !self.differing.iter().any(|(known, mask, _)| (*known, *mask) == (style, others)) {
+                self.differing.push((style, others, text.to_owned()));
             }
         }
-        seen
+    }
+
+    /// Finds the best styles, when all texts were seen.
+    pub(super) fn found(mut self) -> Self {
+        let (most, mut found) = (self.most(), 0);
+        for style in Style::ALL.into_iter().filter(|style| most > 0 && self.counts[*style as usize] == most) {
+            let differs = |(other, mask, _): &&(Style, u8, String)| *other == style && mask & found == found;
+            if let Some((.., text)) = self.differing.iter().find(differs) {
+                self.open.clone_from(text);
+                self.best.push(style);
+                found |= 1 << style as u8;
+            }
+        }
+        self
     }
 
     fn most(&self) -> usize {

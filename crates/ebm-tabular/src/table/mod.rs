@@ -1,17 +1,20 @@
 //! Tables of texts, read from CSV files.
 
+mod blocks;
 mod date;
 mod decode;
 mod form;
 mod number;
 
+pub use blocks::Blocks;
+pub use decode::Source;
 pub use form::{Form, Style};
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use csv::{ByteRecord, ReaderBuilder, StringRecord};
+use csv::StringRecord;
 use form::Evidence;
 use rayon::prelude::*;
 
@@ -75,18 +78,23 @@ impl Table {
     /// # Errors
     /// The errors of [`read`](Self::read).
     pub fn from_bytes(name: &str, bytes: Vec<u8>, options: &ReadOptions) -> Result<Self> {
-        let fail = |reason| Error::input(name, reason);
-        let (text, encoding) = decode::decode(bytes, MAX_BYTES).map_err(fail)?;
-        let table = Self { encoding, ..parse(name, &text, options)? };
-        // All texts of the first row are names if none is a value, and one stands in a column of values.
-        let texts = (0..table.columns.len()).filter_map(|column| Some((column, table.text(0, column)?)));
+        let mut rows = Vec::new();
+        let keep = &mut |block: Self| rows.extend(block.rows);
+        let blocks = Blocks::new(name, Source::Bytes(bytes), options, MAX_BYTES, keep)?;
+        Ok(Self { rows, ..blocks.table })
+    }
+
+    /// Refuses a first row of names: none of its texts is a value, and one stands in a column of values.
+    fn check_names(&self) -> Result<()> {
+        let texts = (0..self.columns.len()).filter_map(|column| Some((column, self.text(0, column)?)));
         let is_name = |(_, text)| Style::ALL.iter().all(|style| style.read(text).is_none());
-        let is_odd = |(column, _)| table.share(column, 1) >= NUMERIC_SHARE;
-        if options.lenient || !texts.clone().all(is_name) || !texts.clone().any(is_odd) {
-            return Ok(table);
+        let is_odd = |(column, _)| self.share(column, 1) >= NUMERIC_SHARE;
+        if self.options.lenient || !texts.clone().all(is_name) || !texts.clone().any(is_odd) {
+            return Ok(());
         }
-        let (line, names) = (table.line(0), texts.map(|(_, text)| text).collect::<Vec<_>>().join(", "));
-        Err(fail(format!("line {line} looks like a second line of names: {names}; remove it")))
+        let (line, names) = (self.line(0), texts.map(|(_, text)| text).collect::<Vec<_>>().join(", "));
+        let reason = format!("line {line} looks like a second line of names: {names}; remove it");
+        Err(Error::input(&self.name, reason))
     }
 
     /// Parses a text as [`read`](Self::read) does, without options.
@@ -107,38 +115,29 @@ impl Table {
         options: &ReadOptions,
     ) -> Result<Self> {
         let (names, cells): (Vec<String>, Vec<Vec<String>>) = columns.into_iter().unzip();
-        let columns = names_of(name, names.iter().map(String::as_str))?;
+        let fail = |reason: String| Error::input(name, reason);
+        let columns = names_of(names.iter().map(String::as_str)).map_err(fail)?;
         let count = cells.first().map_or(0, Vec::len);
         if count == 0 || cells.iter().any(|texts| texts.len() != count) {
-            let reason = "its columns must have the same number of rows, at least one";
-            return Err(Error::input(name, reason));
+            return Err(fail("its columns must have the same number of rows, at least one".to_owned()));
         }
         let row = |row: usize| {
             let mut record: StringRecord = cells.iter().map(|texts| texts[row].as_str()).collect();
             record.set_position(Some(csv::Position::new().set_line(row as u64 + 1).clone()));
             record
         };
-        let rows = (0..count).map(row).collect();
-        Ok(Self { encoding: "UTF-8", ..Self::looked_at(name, columns, rows, b',', options) })
-    }
-
-    /// Looks for the forms of the columns. None counts as an index.
-    fn looked_at(
-        name: &str,
-        columns: Vec<String>,
-        rows: Vec<StringRecord>,
-        delimiter: u8,
-        options: &ReadOptions,
-    ) -> Self {
-        let (name, delimiter, options) = (name.to_owned(), char::from(delimiter), options.clone());
-        let seen = Arc::default();
+        let (rows, seen) = ((0..count).map(row).collect(), Arc::default());
+        let (name, options) = (name.to_owned(), options.clone());
         let mut table =
-            Self { name, columns, rows, delimiter, encoding: "", has_index: false, seen, options };
-        let of = &table;
-        let texts = |column| (0..of.rows()).filter_map(move |row| of.text(row, column));
-        let seen = (0..of.columns.len()).into_par_iter().map(|column| Evidence::of(texts(column)));
-        table.seen = Arc::new(seen.collect());
-        table
+            Self { name, columns, rows, delimiter: ',', encoding: "UTF-8", has_index: false, seen, options };
+        let find = |column| {
+            let mut seen = Evidence::default();
+            (0..count).filter_map(|row| table.text(row, column)).for_each(|text| seen.see(text));
+            seen.found()
+        };
+        let seen = (0..cells.len()).into_par_iter().map(find).collect();
+        table.seen = Arc::new(seen);
+        Ok(table)
     }
 
     /// Returns the table's name in errors: for a file, its path.
@@ -210,60 +209,13 @@ impl Table {
     }
 }
 
-/// Largest size of a file in bytes, unpacked. Reading takes about three times as much memory.
+/// Largest size in bytes, unpacked, of a file that is read at once. It takes about three times as much memory.
 pub const MAX_BYTES: u64 = 2 << 30;
-/// Possible separators of values.
-const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-
 /// Share of a column's cells from which numbers or dates make it one of numbers or dates, and other texts errors.
 pub const NUMERIC_SHARE: f64 = 0.9;
 
-/// Parses the table in `text`.
-fn parse(name: &str, text: &str, options: &ReadOptions) -> Result<Table> {
-    let is_comment = text.starts_with('#') && options.comment.is_none();
-    let remedy =
-        if is_comment { "; give --comment '#' if lines that begin with '#' are comments" } else { "" };
-    let fail = |reason: String| Error::input(name, reason + remedy);
-    // Excel reads the separator from a first line such as "sep=;".
-    let sign =
-        DELIMITERS.into_iter().find(|sign| text.as_bytes().starts_with(&[b's', b'e', b'p', b'=', *sign]));
-    let body = if sign.is_some() { text.trim_start_matches(|sign| sign != '\n') } else { text };
-    let mut builder = ReaderBuilder::new();
-    builder.comment(options.comment.and_then(|sign| u8::try_from(sign).ok()));
-    let delimiter = sign.unwrap_or_else(|| delimiter(&mut builder, body.as_bytes()));
-    let mut reader =
-        builder.has_headers(true).flexible(false).delimiter(delimiter).from_reader(body.as_bytes());
-    let line = |place: &csv::Position| {
-        // csv begins a row before the blank lines and comments above it.
-        let is_skipped =
-            |line: &&str| line.is_empty() || options.comment.is_some_and(|sign| line.starts_with(sign));
-        let rest = body.get(place.byte() as usize..).unwrap_or_default();
-        place.line() + rest.lines().take_while(is_skipped).count() as u64
-    };
-    let problem = |error: csv::Error| fail(row_problem(&error, delimiter, line));
-    let headers = reader.headers().map_err(problem)?.clone();
-    let columns = names_of(name, headers.iter())?;
-    if columns.len() < 2 {
-        let reason = "it has a single column, but a target and a column to predict it from are needed; \
-                      separate values by commas, semicolons, tabs or bars";
-        return Err(fail(reason.to_owned()));
-    }
-    let rows = reader.records().collect::<csv::Result<Vec<StringRecord>>>();
-    let mut rows = rows.map_err(problem)?;
-    if rows.is_empty() {
-        return Err(fail("it has a line of names, but no rows below it; add rows".to_owned()));
-    }
-    for row in &mut rows {
-        let place = row.position().cloned();
-        row.set_position(place.map(|mut place| place.set_line(line(&place)).clone()));
-    }
-    let counts = |first| rows.iter().enumerate().all(|(k, row)| row[0].trim().parse() == Ok(k + first));
-    let has_index = headers[0].trim().is_empty() || counts(0) || counts(1);
-    Ok(Table { has_index, ..Table::looked_at(name, columns, rows, delimiter, options) })
-}
-
-/// Returns the names of the columns under these headers; `table` is the table's name in errors.
-fn names_of<'a>(table: &str, headers: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
+/// Returns the names of the columns under these headers, or why they cannot be names.
+fn names_of<'a>(headers: impl Iterator<Item = &'a str>) -> std::result::Result<Vec<String>, String> {
     let name_of = |(place, header): (usize, &str)| match header.trim() {
         "" => format!("column {}", place + 1),
         name => name.to_owned(),
@@ -272,35 +224,6 @@ fn names_of<'a>(table: &str, headers: impl Iterator<Item = &'a str>) -> Result<V
     let mut known = BTreeSet::new();
     match columns.iter().find(|column| !known.insert(*column)) {
         None => Ok(columns),
-        Some(column) => {
-            let reason = format!("two columns are called {column:?}; give one of them another name");
-            Err(Error::input(table, reason))
-        }
-    }
-}
-
-/// Returns the one of [`DELIMITERS`] that divides the first line into most parts.
-fn delimiter(builder: &mut ReaderBuilder, bytes: &[u8]) -> u8 {
-    let parts = |delimiter: &u8| {
-        let mut reader = builder.has_headers(false).flexible(true).delimiter(*delimiter).from_reader(bytes);
-        let mut record = ByteRecord::new();
-        reader.read_byte_record(&mut record).map_or(0, |_| record.len())
-    };
-    // `max_by_key` takes the last of equals; reversing makes it the first.
-    DELIMITERS.into_iter().rev().max_by_key(parts).unwrap_or(b',')
-}
-
-/// Returns the message for a malformed row.
-fn row_problem(error: &csv::Error, delimiter: u8, line: impl Fn(&csv::Position) -> u64) -> String {
-    let place = error.position().map_or_else(String::new, |place| format!("line {}: ", line(place)));
-    match error.kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            let sign = char::from(delimiter);
-            format!(
-                "{place}{len} values where the names are {expected_len}, separated by {sign:?}; \
-                 put quotes about a value that holds that sign"
-            )
-        }
-        _ => format!("{place}{error}"),
+        Some(column) => Err(format!("two columns are called {column:?}; give one of them another name")),
     }
 }

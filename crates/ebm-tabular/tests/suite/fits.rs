@@ -296,3 +296,24 @@ fn auto_keeps_the_mixture_where_it_suffices_and_else_the_energy_model() {
         assert!(said.iter().any(|text| text.starts_with(&kept)), "{said:?}");
     }
 }
+
+/// Few rows in an update and a high rate make the validation rise and fall, step by step the same in all fits. A fit ends
+/// that many updates after its best one, so that the best one of a more patient fit comes later by more than that.
+#[test]
+fn training_ends_when_patience_is_spent() {
+    let learnt = fork(60, 3);
+    let best = |patience: usize| {
+        let mut config = small();
+        let training = &mut config.training;
+        (training.steps, training.batch, training.learning_rate) = (60, 2, 0.05);
+        (training.validate_every, training.patience) = (1, patience);
+        let options = FitOptions { method: "direct".to_owned(), ..FitOptions::new("y") };
+        TabularRegressor::fit(&learnt, &options, &config, &mut |_| {}).unwrap().fitted().steps[0]
+    };
+    let best = [1, 2, 4, 8, 16, 60].map(|patience| (patience, best(patience)));
+    for pair in best.windows(2) {
+        let [(patience, less), (_, more)] = [pair[0], pair[1]];
+        assert!(more == less || more > less + patience, "{best:?}");
+    }
+    assert!(best[0].1 < best[5].1, "{best:?}");
+}

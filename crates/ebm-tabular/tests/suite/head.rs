@@ -75,3 +75,26 @@ fn f_falls_in_the_tails() {
         assert!(slope > 2.0 - 1e-3, "{f:?}");
     }
 }
+
+/// As its parameter goes to −∞, ν goes to 1 and f falls with 2 log |u|: exp f stays integrable, as it would
+/// not for ν = 0. At its start ν is 4.
+#[test]
+fn the_degrees_of_freedom_stay_above_one() {
+    for (log_tails, nu) in [(3f64.ln(), 4.0), (-50.0, 1.0), (0.0, 2.0)] {
+        let (head, store) = head(1);
+        for (name, var) in store.trainable() {
+            match name.as_str() {
+                "log_tails" => var.set(&Tensor::new(&[log_tails], &Device::Cpu).unwrap()).unwrap(),
+                _ => var.set(&var.zeros_like().unwrap()).unwrap(),
+            }
+        }
+        // All else is 0: μ = 0, s = 1, and f = −(ν + 1)/2 log(1 + y²/ν).
+        let y = Tensor::new(&[[[0.0f64], [1.0], [-3.0], [1e6]]], &Device::Cpu).unwrap();
+        let features = head.features(&drawn(&[1, 6], 6)).unwrap();
+        let f = head.score(&features, &y).unwrap().to_vec2::<f64>().unwrap().remove(0);
+        for (f, y) in f.into_iter().zip([0.0f64, 1.0, 3.0, 1e6]) {
+            let expected = -0.5 * (nu + 1.0) * (y * y / nu).ln_1p();
+            assert!((f - expected).abs() < 1e-9 * (1.0 + expected.abs()), "{nu}, {y}: {f} not {expected}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The crate's tests as one program.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod blocks;
 mod fits;
 mod head;
 mod importance;

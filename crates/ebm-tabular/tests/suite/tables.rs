@@ -85,6 +85,15 @@ fn find(text: &str, roles: &ColumnRoles) -> Result<Features, Error> {
     Features::find(&Table::parse("t", text).unwrap(), &[TargetSpec::real("y")], roles)
 }
 
+/// The column has the mean 1 and the deviation 1.
+#[test]
+fn inputs_are_at_most_ten_deviations_from_the_mean() {
+    let features = find("y,a\n1,0\n2,2\n3,0\n4,2\n", &ColumnRoles::default()).unwrap();
+    let new = Table::parse("new", "a,b\n0,\n10.5,\n-8.5,\n11.5,\n1e300,\n-1e9,\n").unwrap();
+    let x = features.encode(&new).unwrap().x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    assert_eq!(x, [-1.0, 9.5, -9.5, 10.0, 10.0, -10.0]);
+}
+
 #[test]
 fn columns_are_typed_by_what_they_hold() {
     let text = "y,number,gap,day,kind,same,code\n1,1,,2024-01-01,a,7,1\n2,3,5,2024-01-03,b,7,2\n3,5,NA,2024-01-05,a,7,1\n";

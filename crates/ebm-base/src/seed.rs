@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn the_stream_is_pinned() {
-        // Published results name a seed: a change of this number is a breaking change.
+        // Published results name a seed: a change of this number is a breaking change. It is from
+        // crates/ebm-core/tests/golden/streams.py.
         assert_eq!(Key::new(0).split("test").index(1).rng().next_u64(), PINNED);
     }
 

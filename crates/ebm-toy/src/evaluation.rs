@@ -124,7 +124,7 @@ mod tests {
     fn reference_points() {
         // The truth itself, up to the rounding of x and y; a constant does not matter.
         assert!(of(Problem::Dataset1, |x, y| 7.0 + Problem::Dataset1.log_prob(x, y).max(-60.0)) < 1e-5);
-        // Computed independently: the uniform density, and the best Gaussian for each x.
+        // From tests/golden/networks.py: the uniform density, and the best Gaussian for each x.
         let uniform = of(Problem::Dataset1, |_, _| 0.0);
         assert!((uniform - 2.11883).abs() < 1e-5, "{uniform}");
         let gaussian = |x: f64, y: f64| {

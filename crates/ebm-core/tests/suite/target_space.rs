@@ -11,11 +11,12 @@ fn golden_box() {
     let rect = candidates(1, &[&[10.0, 20.0, 50.0, 100.0]]);
     let space = BoxSpace::new(&rect).unwrap();
     let y = space.encode(&rect).unwrap();
-    assert_close(&flat(&y), &[0.75, 0.75, 3.68887945, 4.38202663], 1e-9);
+    assert_close(&flat(&y), &[0.75, 0.75, 40f64.ln(), 80f64.ln()], 1e-14);
 
     let moved = y.broadcast_add(&Tensor::new(&[0.1, -0.05, 0.2, -0.1], &Device::Cpu).unwrap()).unwrap();
-    let [x, top, w, h] = [9.57194484, 19.80650328, 48.85611033, 72.38699344];
-    assert_close(&flat(&space.decode(&moved).unwrap()), &[x, top, x + w, top + h], 1e-9);
+    // The centre (34, 56), and half of each side on both sides of it.
+    let [w, h] = [20.0 * 0.2f64.exp(), 40.0 * (-0.1f64).exp()];
+    assert_close(&flat(&space.decode(&moved).unwrap()), &[34.0 - w, 56.0 - h, 34.0 + w, 56.0 + h], 1e-14);
 }
 
 #[test]

@@ -42,7 +42,8 @@ fn a_draw_is_a_partition_that_depends_on_seed_and_names_alone() {
 
 #[test]
 fn the_draw_is_pinned() {
-    // Published results name a seed: a change of these names is a breaking change.
+    // Published results name a seed: a change of these names is a breaking change. They are from
+    // crates/ebm-core/tests/golden/streams.py.
     let split = Split::whole("train", &names(20), 0).unwrap().draw("train", "validation", 4).unwrap();
     assert_eq!(split.part("validation").unwrap(), PINNED);
 }

@@ -224,7 +224,7 @@ proptest! {
     }
 }
 
-/// The numbers agree with TIDE's definitions, counted by another implementation.
+/// The numbers are those of golden/count_errors.py, which counts by TIDE's definitions with numpy.
 #[test]
 fn the_errors_of_published_results_are_counted() {
     let dir = fixture("coco_eval");

@@ -58,3 +58,14 @@ def optimisers():
 if __name__ == "__main__":
     batch_norm()
     optimisers()
+    for make, gradients in [
+        (lambda p: torch.optim.Adam(p, 1e-3), [0.5, -0.2, 0.1]),
+        (lambda p: torch.optim.Adam(p, 1e-3, weight_decay=1e-3), [0.5, -0.2, 0.1]),
+        (lambda p: torch.optim.SGD(p, 1e-3, 0.9, weight_decay=1e-4), [0.5, 0.5]),
+    ]:
+        p = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+        optimiser = make([p])
+        for gradient in gradients:
+            p.grad = torch.full_like(p, gradient)
+            optimiser.step()
+        print(p.item())

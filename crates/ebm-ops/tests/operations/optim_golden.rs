@@ -56,7 +56,8 @@ fn ten_steps_are_torchs() {
 }
 
 #[test]
-fn the_published_single_values() {
+fn single_values_are_torchs() {
+    // Printed by golden/norm_optim.py.
     let run = |make: &dyn Fn(Vec<(String, Var)>) -> Box<dyn Optimizer>, grads: &[f64]| {
         let p = Var::new(&[1f64], &CPU).unwrap();
         let mut optimiser = make(vec![("p".to_owned(), p.clone())]);

@@ -1,4 +1,4 @@
-//! PrRoIPool against tabulated values, the original operator's files and numerical integration.
+//! PrRoIPool against tabulated values (golden/prroi_table.py), the original operator's files and numerical integration.
 
 use candle_core::{Device, Tensor, Var};
 use ebm_ops::nhwc::channels_last;

@@ -37,7 +37,7 @@ fn golden_parameters(network: Network) -> Vec<f32> {
     theta
 }
 
-/// (x, y, f, f_y, f_yy), computed in float64 elsewhere.
+/// (x, y, f, f_y, f_yy), from golden/networks.py.
 fn golden_values(network: Network) -> [[f64; 5]; 3] {
     match network {
         Network::Eccv => [

@@ -34,8 +34,8 @@ fn a_marginal_has_a_kernel_at_each_sample() {
     let p = samples.marginal(1).unwrap();
     assert_close(&ends(&p), &[-1.0 - 3.0 * w, 1.0 + 3.0 * w], 1e-12);
     // A kernel ends at three standard deviations. Its variance is that of a normal distribution cut off
-    // there.
-    assert_close(&[p.mean(), p.variance()], &[0.0, 1.0 + 0.973_310_96 * w * w], 1e-4);
+    // there: 1 − 6 φ(3) / (2 Φ(3) − 1).
+    assert_close(&[p.mean(), p.variance()], &[0.0, 1.0 + 0.973_336_92 * w * w], 1e-4);
     let kernel = |y: f64| super::log_normal_density(y, 1.0, w).exp() / 0.997_300_2;
     for y in [1.0, 1.5, 2.5] {
         let beside =

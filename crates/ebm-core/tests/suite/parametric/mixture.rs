@@ -80,14 +80,15 @@ fn samples_depend_on_the_seed_alone() {
 
 #[test]
 fn the_streams_are_pinned() {
-    // A change of these numbers changes every result that names a seed.
-    assert_eq!(flat(&two_peaks().sample(3, &mut rng(0)).unwrap()), PINNED);
+    // From golden/streams.py. A change of these numbers changes every result that names a seed.
+    assert_close(&flat(&two_peaks().sample(3, &mut rng(0)).unwrap()), &PINNED, 1e-10);
     let vae = ConditionalVae::new(1, 1, 3).unwrap();
-    assert_eq!(flat(&vae.sample_latents(&rows(&[&[0.0, 0.0]]), &mut rng(0)).unwrap()), PINNED_LATENTS);
+    let latents = vae.sample_latents(&rows(&[&[0.0, 0.0]]), &mut rng(0)).unwrap();
+    assert_close(&flat(&latents), &PINNED_LATENTS, 1e-10);
 }
 
-const PINNED: [f64; 3] = [0.9639845911430381, 0.6563715250425073, 1.0276953389587857];
-const PINNED_LATENTS: [f64; 3] = [0.6999607946268154, -0.14406163542784764, 0.30288628024558556];
+const PINNED: [f64; 3] = [0.963_984_591_143, 0.656_371_525_042, 1.027_695_338_959];
+const PINNED_LATENTS: [f64; 3] = [0.699_960_794_628, -0.144_061_635_428, 0.302_886_280_249];
 
 #[test]
 fn a_learned_proposal_is_trained_by_its_density_and_not_through_its_samples() {

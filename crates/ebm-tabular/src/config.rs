@@ -43,6 +43,10 @@ settings! {
         pub depth: usize where 1..=16,
         /// Number of units that join x and y.
         pub hidden: usize where 1..=4096,
+        /// Largest number of bins of each column of numbers, with the same number of rows in each and at least ten; f bends
+        /// at their ends. 0 for none.
+        #[serde(default)]
+        pub bins: usize where 0..=1024,
     }
 }
 
@@ -59,6 +63,9 @@ settings! {
         pub learning_rate: f64 where 1e-9..=1.0,
         /// Coefficient of the L2 penalty.
         pub weight_decay: f64 where 0.0..=1.0,
+        /// Share of the units of each layer of x that an update leaves out.
+        #[serde(default)]
+        pub dropout: f64 where 0.0..=0.9,
         /// Number of updates between two validations; the network with the best validation is kept.
         pub validate_every: usize where 1..=1_000_000 => "updates",
         /// Number of updates without a better validation after which training ends.
@@ -129,6 +136,7 @@ settings! {
 impl Settings for TabularConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("tabular", include_str!("../configs/tabular.toml")),
+        ("bins", include_str!("../configs/bins.toml")),
         ("choices", include_str!("../configs/choices.toml")),
     ];
 }

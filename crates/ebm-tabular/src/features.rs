@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
+use crate::model::Bin;
 use crate::table::{Form, NUMERIC_SHARE};
 use crate::{Error, Result, Table, TargetSpec};
 
@@ -15,6 +16,8 @@ const MAX_LEVELS: usize = 64;
 const MIXED_SHARE: f64 = 0.5;
 /// Distance from the middle values from which on a value says nothing of their scale, in spreads of these.
 const FAR: f64 = 30.0;
+/// Least number of values in a bin.
+const MIN_IN_BIN: usize = 10;
 /// Limit of standardised numbers, in standard deviations.
 const MAX_DEVIATIONS: f64 = 10.0;
 
@@ -62,6 +65,9 @@ pub enum Kind {
         mean: f64,
         /// Standard deviation of the numbers.
         deviation: f64,
+        /// Ends of the bins, ascending; none without bins.
+        #[serde(default)]
+        bins: Vec<f64>,
     },
     /// Texts, with one input for each.
     Category {
@@ -82,11 +88,11 @@ pub struct Encoded {
 
 impl Features {
     /// Finds the encoding of the columns of `table`, without the `targets`, the columns that `roles` ignore, an index, and
-    /// columns without information.
+    /// columns without information. Columns of numbers get up to `bins` bins.
     ///
     /// # Errors
     /// [`Error::Input`] for a text among numbers, for a role of an unknown column, and if no column is left.
-    pub fn find(table: &Table, targets: &[TargetSpec], roles: &ColumnRoles) -> Result<Self> {
+    pub fn find(table: &Table, targets: &[TargetSpec], roles: &ColumnRoles, bins: usize) -> Result<Self> {
         let given = targets.iter().map(|target| &target.name);
         for name in roles.categories.iter().chain(&roles.ignored).chain(given.clone()) {
             table.column(name)?;
@@ -110,7 +116,7 @@ impl Features {
                     "index, left out",
                     "it has no name or counts the rows; move it behind another column to use it",
                 ),
-                None => Column::find(table, place, is_category),
+                None => Column::find(table, place, is_category, bins),
             }
         };
         let columns = table.columns().iter().enumerate().map(find).collect::<Result<Vec<Column>>>()?;
@@ -134,6 +140,35 @@ impl Features {
         self.columns.iter().map(|column| column.parts().len()).sum()
     }
 
+    /// Leaves out all bins.
+    pub fn without_bins(mut self) -> Self {
+        for column in &mut self.columns {
+            if let Kind::Number { bins, .. } = &mut column.kind {
+                bins.clear();
+            }
+        }
+        self
+    }
+
+    /// Returns the bins of all columns of numbers, in units of x.
+    pub fn bins(&self) -> Vec<Bin> {
+        let (mut found, mut input) = (Vec::new(), 0);
+        for column in &self.columns {
+            if let Kind::Number { mean, deviation, bins: ends, .. } = &column.kind {
+                let count = ends.len().saturating_sub(1);
+                let bin = |(place, pair): (usize, &[f64])| Bin {
+                    input,
+                    ends: [pair[0], pair[1]].map(|end| (end - mean) / deviation),
+                    is_outer: [place == 0, place + 1 == count],
+                    mean: 1.0 - (place as f64 + 0.5) / count as f64,
+                };
+                found.extend(ends.windows(2).enumerate().map(bin));
+            }
+            input += column.parts().len();
+        }
+        found
+    }
+
     /// Encodes every row of `table`.
     ///
     /// # Errors
@@ -151,7 +186,7 @@ impl Features {
 
 impl Column {
     /// Finds the encoding of the column at `place`.
-    fn find(table: &Table, place: usize, is_category: bool) -> Result<Self> {
+    fn find(table: &Table, place: usize, is_category: bool, bins: usize) -> Result<Self> {
         let texts: Vec<Option<&str>> = (0..table.rows()).map(|row| table.text(row, place)).collect();
         let unused = |reason: &str| Ok(Self::unused(table, place, "left out", reason));
         if texts.iter().all(Option::is_none) {
@@ -171,15 +206,20 @@ impl Column {
                 Err(_) => {}
             }
         }
-        let column = Self::of_form(table, place, table.form(place, None)?)?;
-        match column.kind {
-            Kind::Number { deviation, .. } if deviation > 0.0 => Ok(column),
+        let mut column = Self::of_form(table, place, table.form(place, None)?)?;
+        let Kind::Number { form, deviation, bins: found, .. } = &mut column.kind else {
+            return unused("all its values are the same");
+        };
+        if *deviation > 0.0 {
+            let there = table.values(place, *form)?.into_iter().flatten().collect();
+            *found = bin_ends(there, bins);
+        } else if column.gaps > 0 {
             // The indicator of missing values may still carry information.
-            Kind::Number { form, mean, .. } if column.gaps > 0 => {
-                Ok(Self { kind: Kind::Number { form, mean, deviation: 1.0 }, ..column })
-            }
-            _ => unused("all its values are the same"),
+            *deviation = 1.0;
+        } else {
+            return unused("all its values are the same");
         }
+        Ok(column)
     }
 
     /// Returns a column without an input.
@@ -202,7 +242,7 @@ impl Column {
         let (described, range) = (form.describe(high), format!("{low} to {high}"));
         let column = Self::unused(table, place, &described, &range);
         let gaps = values.len() - there.len();
-        Ok(Self { kind: Kind::Number { form, mean, deviation }, gaps, ..column })
+        Ok(Self { kind: Kind::Number { form, mean, deviation, bins: vec![] }, gaps, ..column })
     }
 
     /// Returns the names of the column's inputs.
@@ -270,6 +310,17 @@ fn levels(texts: &[Option<&str>], is_category: bool) -> std::result::Result<Vec<
     let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
     counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     Ok(counts.into_iter().take(MAX_LEVELS).map(|(text, _)| text.to_owned()).collect())
+}
+
+/// Returns the ends of up to `count` bins with the same number of values in each and at least [`MIN_IN_BIN`]; none for fewer
+/// than two bins.
+fn bin_ends(mut values: Vec<f64>, count: usize) -> Vec<f64> {
+    let count = count.min(values.len() / MIN_IN_BIN);
+    values.sort_by(f64::total_cmp);
+    let end = |k: usize| values[k * (values.len() - 1) / count];
+    let mut ends: Vec<f64> = if count == 0 { vec![] } else { (0..=count).map(end).collect() };
+    ends.dedup();
+    if ends.len() < 3 { vec![] } else { ends }
 }
 
 /// Returns the smallest and the largest value of those within [`FAR`] spreads of the middle ones. The spread is the distance

@@ -72,6 +72,8 @@ pub struct Trained {
     pub store: ParamStore,
     /// Number of updates before that validation.
     pub step: usize,
+    /// Value of that validation, lower is better.
+    pub value: f64,
 }
 
 /// Trains the network of `shape` on the rows `learnt` and returns it at its best validation on the rows `judged`, by
@@ -112,7 +114,8 @@ pub fn train(
         };
         let batch: Vec<usize> = (0..config.batch.min(learnt.len())).map(|_| learnt[draw()]).collect();
         let (x, z) = rows.take(&batch, Some(&mut rng))?;
-        let loss = network.loss(shape.method, &x, &z, &mut key.split("proposal").index(step as u64).rng())?;
+        let mut rng = key.split("proposal").index(step as u64).rng();
+        let loss = network.loss(shape.method, &x, &z, config.dropout, &mut rng)?;
         let (report, gradients) = updater.gradients(loss, step)?;
         if guard.check(step, report.loss, report.grad_norm)? {
             updater.apply(step, &gradients)?;
@@ -127,7 +130,7 @@ pub fn train(
         }
     }
     store.load(&best.2, LoadPolicy::Strict)?;
-    Ok(Trained { store, step: best.1 })
+    Ok(Trained { store, step: best.1, value: best.0 })
 }
 
 /// Returns the weighted mean of −log p(z | x) of x, z and their shares, or the loss if there is no density.
@@ -141,7 +144,7 @@ fn validation_loss(
     let mut rng = key.split("validation").rng();
     if !network.has_density() {
         let mut loss = |x: &Tensor, z: &Tensor| {
-            Ok(f64::from(network.loss(shape.method, x, z, &mut rng)?.to_scalar::<f32>()?))
+            Ok(f64::from(network.loss(shape.method, x, z, 0.0, &mut rng)?.to_scalar::<f32>()?))
         };
         let Some(shares) = shares else { return loss(x, z) };
         let part = |(row, share)| Ok(share * loss(&x.narrow(0, row, 1)?, &z.narrow(0, row, 1)?)?);

@@ -72,6 +72,9 @@ pub struct FitArgs {
     /// Print one JSON object in place of the folder's name.
     #[arg(long, conflicts_with = "compare")]
     json: bool,
+    /// Settings: `tabular`, `bins` (columns of numbers in bins, and ten networks), or a TOML file.
+    #[arg(long, default_value = "tabular")]
+    config: String,
     /// Seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -156,7 +159,7 @@ fn say(text: &str) {
 pub fn run(args: &FitArgs) -> Result<()> {
     let place = args.run.display();
     ensure!(!args.run.exists(), "{place} is there already; give another --run, or remove it");
-    let config: TabularConfig = args.settings.load("tabular", false)?.settings;
+    let config: TabularConfig = args.settings.load(&args.config, false)?.settings;
     let options = args.options()?;
     if args.importance && options.method != "auto" {
         let has_density = config.method(&options.method)?.model.has_density();

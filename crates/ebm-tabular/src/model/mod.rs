@@ -2,6 +2,7 @@
 
 mod energy;
 mod proposal;
+mod ramps;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{Linear, VarBuilder};
@@ -12,12 +13,15 @@ use ebm_core::{EnergyModel, Objective, Proposal};
 use ebm_nn::init;
 use ebm_nn::params::ParamStore;
 use ebm_ops::linear;
+use rand::Rng;
 
 pub use energy::{EnergyFeatures, EnergyHead};
 pub use proposal::StudentProposal;
+pub use ramps::{Bin, Ramps};
 
 use crate::Result;
 use crate::config::{Built, NetworkConfig};
+use crate::features::Features;
 
 /// One network of an ensemble.
 #[derive(Clone, Debug)]
@@ -38,8 +42,8 @@ pub enum Head {
 /// Sizes and method of a network.
 #[derive(Clone, Copy)]
 pub struct Shape<'a> {
-    /// Number F of inputs.
-    pub inputs: usize,
+    /// Encoding of the inputs x.
+    pub features: &'a Features,
     /// Number D of targets.
     pub dim: usize,
     /// Sizes of the layers.
@@ -55,14 +59,14 @@ impl Network {
     /// Fails if a tensor in `store` has another shape.
     pub fn new(shape: &Shape<'_>, store: &ParamStore) -> Result<Self> {
         let vb = store.var_builder(DType::F32, &Device::Cpu);
-        let &NetworkConfig { width, depth, hidden } = shape.network;
+        let &NetworkConfig { width, hidden, .. } = shape.network;
         let head = match shape.method {
             Built::Energy(_) => Head::Energy(EnergyHead::new(shape.dim, width, hidden, vb.pp("head"))?),
             Built::Baseline(baseline) => {
                 Head::Baseline(baseline.clone(), init::linear(width, baseline.num_outputs(), vb.pp("head"))?)
             }
         };
-        Ok(Self { trunk: Trunk::new(shape.inputs, width, depth, vb.pp("trunk"))?, head })
+        Ok(Self { trunk: Trunk::new(shape, vb.pp("trunk"))?, head })
     }
 
     /// Returns whether the method has a density.
@@ -70,12 +74,20 @@ impl Network {
         !matches!(self.head, Head::Baseline(Baseline::Direct(_), _))
     }
 
-    /// Computes the loss of a batch, x (B, F) and y (B, D): Eq. 4 or the loss of another objective or baseline.
+    /// Computes the loss of a batch, x (B, F) and y (B, D): Eq. 4 or the loss of another objective or baseline. A share
+    /// `dropout` of the units is left out.
     ///
     /// # Errors
     /// Fails if a shape is wrong, or if the objective needs something that this network does not offer.
-    pub fn loss(&self, method: &Built, x: &Tensor, y: &Tensor, rng: &mut dyn RngCore) -> Result<Tensor> {
-        let h = self.trunk.forward(x)?;
+    pub fn loss(
+        &self,
+        method: &Built,
+        x: &Tensor,
+        y: &Tensor,
+        dropout: f64,
+        rng: &mut dyn RngCore,
+    ) -> Result<Tensor> {
+        let h = self.trunk.forward(x, dropout, rng)?;
         Ok(match (&self.head, method) {
             (Head::Energy(head), Built::Energy(objective)) => {
                 objective.loss(head, &head.features(&h)?, y, rng)? // Eq. 4
@@ -95,7 +107,7 @@ impl Network {
     /// # Errors
     /// Fails if a shape is wrong.
     pub fn features(&self, x: &Tensor, num_samples: usize, rng: &mut dyn RngCore) -> Result<MemberFeatures> {
-        let h = self.trunk.forward(x)?;
+        let h = self.trunk.forward(x, 0.0, rng)?;
         match &self.head {
             Head::Energy(head) => {
                 let features = head.features(&h)?;
@@ -144,25 +156,36 @@ fn forward(layer: &Linear, x: &Tensor) -> Result<Tensor> {
     Ok(linear(x, layer.weight(), layer.bias())?)
 }
 
-/// Fully-connected layers, each followed by SiLU, `z · sigmoid(z)`.
+/// Ramps of the inputs, then fully-connected layers, each followed by SiLU, `z · sigmoid(z)`.
 #[derive(Clone, Debug)]
-struct Trunk(Vec<Linear>);
+struct Trunk {
+    ramps: Option<Ramps>,
+    layers: Vec<Linear>,
+}
 
 impl Trunk {
-    /// Creates `depth` layers of `width` units on `inputs` numbers.
-    fn new(inputs: usize, width: usize, depth: usize, vb: VarBuilder) -> Result<Self> {
+    /// Creates the layers of this shape.
+    fn new(shape: &Shape<'_>, vb: VarBuilder) -> Result<Self> {
+        let &NetworkConfig { width, depth, .. } = shape.network;
+        let bins = shape.features.bins();
+        let first = shape.features.dim() + bins.len();
         let layer = |index: usize| {
-            let inputs = if index == 0 { inputs } else { width };
+            let inputs = if index == 0 { first } else { width };
             Ok(init::linear(inputs, width, vb.pp(format!("layer{}", index + 1)))?)
         };
-        Ok(Self((0..depth).map(layer).collect::<Result<_>>()?))
+        Ok(Self { ramps: Ramps::new(&bins)?, layers: (0..depth).map(layer).collect::<Result<_>>()? })
     }
 
-    /// Applies the layers: x (B, F) -> (B, width).
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let mut h = x.clone();
-        for layer in &self.0 {
+    /// Applies the layers: x (B, F) -> (B, width). A share `dropout` of each layer's units is 0, and the others are larger.
+    fn forward(&self, x: &Tensor, dropout: f64, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let mut h = self.ramps.as_ref().map_or_else(|| Ok(x.clone()), |ramps| ramps.forward(x))?;
+        for layer in &self.layers {
             h = forward(layer, &h)?.silu()?;
+            if dropout > 0.0 {
+                let kept = |_| if rng.random_bool(dropout) { 0.0 } else { (1.0 / (1.0 - dropout)) as f32 };
+                let kept = (0..h.elem_count()).map(kept).collect();
+                h = (&h * Tensor::from_vec(kept, h.shape(), h.device())?)?;
+            }
         }
         Ok(h)
     }

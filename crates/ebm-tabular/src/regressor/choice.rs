@@ -4,7 +4,7 @@ use candle_core::{Device, Tensor};
 use ebm_eval::Summary;
 
 use super::TabularRegressor;
-use super::prepared::{FOLDS, Prepared};
+use super::prepared::Prepared;
 use crate::Result;
 use crate::model::Ensemble;
 
@@ -22,7 +22,7 @@ impl Prepared<'_> {
     /// Computes log p of validation rows by the networks that have not learnt from them, each row once.
     fn validation(&self, regressor: &TabularRegressor) -> Result<Vec<f64>> {
         let mut found = Vec::new();
-        for (index, network) in regressor.ensemble().0.iter().take(FOLDS).enumerate() {
+        for (index, network) in regressor.ensemble().0.iter().take(self.folds()).enumerate() {
             let rows = self.part(index, true);
             let y: Vec<Vec<f64>> = rows.iter().map(|&row| self.near(row)).collect();
             let places: Vec<u32> = rows.iter().map(|&row| row as u32).collect();

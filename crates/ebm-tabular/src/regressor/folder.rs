@@ -61,8 +61,8 @@ impl TabularRegressor {
         });
         let stores = stores.collect::<Result<Vec<_>>>()?;
         let method = build(&config, &fitted.method, &fitted.targets, Key::new(fitted.seed))?;
-        let (inputs, dim) = (fitted.features.dim(), fitted.targets.len());
-        let shape = Shape { inputs, dim, network: &config.network, method: &method };
+        let (features, dim) = (&fitted.features, fitted.targets.len());
+        let shape = Shape { features, dim, network: &config.network, method: &method };
         for (index, store) in stores.iter().enumerate() {
             Network::new(&shape, store)?;
             let report = store.preload_report();

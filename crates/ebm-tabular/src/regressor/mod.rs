@@ -124,8 +124,8 @@ impl TabularRegressor {
 
     fn assemble(config: TabularConfig, fitted: Fitted, stores: Vec<ParamStore>) -> Result<Self> {
         let method = build(&config, &fitted.method, &fitted.targets, Key::new(fitted.seed))?;
-        let (inputs, dim) = (fitted.features.dim(), fitted.targets.len());
-        let shape = Shape { inputs, dim, network: &config.network, method: &method };
+        let (features, dim) = (&fitted.features, fitted.targets.len());
+        let shape = Shape { features, dim, network: &config.network, method: &method };
         let networks = stores.iter().map(|store| Network::new(&shape, &store.constants()?));
         let ensemble = Ensemble(networks.collect::<Result<_>>()?);
         Ok(Self { config, fitted, ensemble, stores })

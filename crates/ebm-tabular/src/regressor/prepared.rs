@@ -24,8 +24,8 @@ const MIN_CALIBRATION: usize = 19;
 const MAX_CALIBRATION: usize = 2000;
 /// Resolution, in standard deviations, above which a message is given.
 const COARSE_RESOLUTION: f64 = 0.05;
-/// Number of parts of the rows. Each network is validated on one part and learns from the others.
-pub(super) const FOLDS: usize = 5;
+/// Least number of parts of the rows. Each network is validated on one part and learns from the others.
+const MIN_FOLDS: usize = 5;
 
 /// Rows of a table that have all targets, divided and encoded.
 pub(super) struct Prepared<'a> {
@@ -77,7 +77,7 @@ impl<'a> Prepared<'a> {
         }
         let mut roles = options.roles.clone();
         roles.ignored.extend(options.weight.clone());
-        let features = Features::find(&complete.select(&learnt), &specs, &roles)?;
+        let features = Features::find(&complete.select(&learnt), &specs, &roles, config.network.bins)?;
         let scale = |(k, spec): (usize, &TargetSpec)| {
             let y: Vec<f64> = learnt.iter().map(|&row| y[row][k]).collect();
             Target::find(spec, &y, table.name())
@@ -93,16 +93,26 @@ impl<'a> Prepared<'a> {
         Ok(Self { config, options, rows, x, weights, features, targets, held_out, learnt })
     }
 
-    /// Fits the method of this key; its regions are not calibrated.
+    /// Fits the method of this key; its regions are not calibrated. Columns of numbers have bins in all networks, or in none
+    /// if the first network has the better validation without them.
     pub(super) fn train(&self, method: &str) -> Result<TabularRegressor> {
-        let trained = (0..self.config.members).into_par_iter().map(|index| self.member(method, index));
-        let trained = trained.collect::<Result<Vec<Trained>>>()?;
+        let plain = self.features.clone().without_bins();
+        let encodings = if plain == self.features { vec![plain] } else { vec![self.features.clone(), plain] };
+        let first =
+            encodings.into_par_iter().map(|features| Ok((self.member(method, 0, &features)?, features)));
+        let first = first.collect::<Result<Vec<(Trained, Features)>>>()?.into_iter();
+        let best = first.min_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
+        let (first, features) = best.ok_or_else(|| Error::config("members", "a fit needs a network"))?;
+        let others =
+            (1..self.config.members).into_par_iter().map(|index| self.member(method, index, &features));
+        let mut trained = vec![first];
+        trained.extend(others.collect::<Result<Vec<Trained>>>()?);
         let steps = trained.iter().map(|member| member.step).collect();
         let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();
         let fitted = Fitted {
             method: method.to_owned(),
             seed: self.options.seed,
-            features: self.features.clone(),
+            features,
             masses: vec![vec![]; self.targets.len()],
             targets: self.targets.clone(),
             rows: self.learnt.len(),
@@ -123,11 +133,11 @@ impl<'a> Prepared<'a> {
     }
 
     /// Trains a network, validated on its part of the rows.
-    fn member(&self, method: &str, index: usize) -> Result<Trained> {
+    fn member(&self, method: &str, index: usize, features: &Features) -> Result<Trained> {
         let key = Key::new(self.options.seed);
         let method = &build(self.config, method, &self.targets, key)?;
-        let (inputs, dim) = (self.features.dim(), self.targets.len());
-        let shape = Shape { inputs, dim, network: &self.config.network, method };
+        let dim = self.targets.len();
+        let shape = Shape { features, dim, network: &self.config.network, method };
         let (weights, targets) = (self.weights.as_deref(), &*self.targets);
         let rows = Rows { x: &self.x, y: &self.rows.y, targets, weights, stop: &self.options.stop };
         let [judged, others] = [true, false].map(|is_judged| self.part(index, is_judged));
@@ -135,9 +145,15 @@ impl<'a> Prepared<'a> {
         train(&shape, &self.config.training, &rows, &others, &judged, key)
     }
 
+    /// Returns the number of parts of the rows: one for each network, if that leaves ten rows in each, and at least five.
+    pub(super) fn folds(&self) -> usize {
+        self.config.members.min(self.learnt.len() / 10).max(MIN_FOLDS)
+    }
+
     /// Returns the rows that validate the network `index`, or those that it learns from.
     pub(super) fn part(&self, index: usize, is_judged: bool) -> Vec<usize> {
-        let is_chosen = |place: usize| (place % FOLDS == index % FOLDS) == is_judged;
+        let folds = self.folds();
+        let is_chosen = |place: usize| (place % folds == index % folds) == is_judged;
         let chosen = self.learnt.iter().enumerate().filter(|(place, _)| is_chosen(*place));
         chosen.map(|(_, row)| *row).collect()
     }

@@ -95,6 +95,25 @@ fn two_targets_have_a_joint_density() {
     assert_eq!(found.targets.len(), 2);
 }
 
+/// y jumps between 0 and 1 at every multiple of 0.1: smooth layers learn it slowly, bins at once.
+#[test]
+fn bins_are_kept_where_they_help() {
+    let mut rng = Key::new(11).rng();
+    let mut row = |_| {
+        let x: f64 = rng.random();
+        [x, (x * 10.0).floor() % 2.0 + 0.1 * rng.sample::<f64, _>(StandardNormal)]
+    };
+    let (learnt, judged) = (table("x,y", (0..600).map(&mut row)), table("x,y", (0..200).map(&mut row)));
+    let fit = |bins| {
+        let mut config = small();
+        config.network.bins = bins;
+        let fit = TabularRegressor::fit(&learnt, &FitOptions::new("y"), &config, &mut |_| {}).unwrap();
+        (fit.fitted().features.bins().len(), evaluate(&fit, &judged).unwrap().log_likelihood.unwrap())
+    };
+    let ((none, without), (some, with)) = (fit(0), fit(32));
+    assert!((none, some) == (0, 32) && with > without + 0.5, "{none} {some}: {without} {with}");
+}
+
 #[test]
 fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
     let learnt = fork(200, 3);

@@ -33,7 +33,7 @@ fn plain() -> String {
 
 pub fn open(bytes: impl AsRef<[u8]>, options: &ReadOptions) -> Result<(Table, Features), Error> {
     let table = Table::from_bytes("t.csv", bytes.as_ref().to_vec(), options)?;
-    let features = Features::find(&table, &[TargetSpec::real("t")], &ColumnRoles::default())?;
+    let features = Features::find(&table, &[TargetSpec::real("t")], &ColumnRoles::default(), 0)?;
     Ok((table, features))
 }
 

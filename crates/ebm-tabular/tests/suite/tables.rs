@@ -56,7 +56,7 @@ fn columns_in_memory_are_read_as_their_file_is() {
     assert_eq!(numbers(&table, 1).unwrap(), [Some(1234.0), None, Some(5.0)]);
     // A column that counts the rows is an index in a file alone.
     let targets = [TargetSpec::real("y")];
-    assert_eq!(Features::find(&table, &targets, &ColumnRoles::default()).unwrap().dim(), 3);
+    assert_eq!(Features::find(&table, &targets, &ColumnRoles::default(), 0).unwrap().dim(), 3);
     assert_eq!(find("count,b,y\n0,1234,3\n1,,1\n2,5,2\n", &ColumnRoles::default()).unwrap().dim(), 2);
     let cell = said(numbers(&in_memory(&[("a", &["1", "x"])]).unwrap(), 0));
     assert!(cell.contains("memory, line 2, column a"), "{cell}");
@@ -82,7 +82,26 @@ fn a_fit_ends_when_it_is_stopped_and_takes_the_rows_that_its_caller_allows() {
 }
 
 fn find(text: &str, roles: &ColumnRoles) -> Result<Features, Error> {
-    Features::find(&Table::parse("t", text).unwrap(), &[TargetSpec::real("y")], roles)
+    Features::find(&Table::parse("t", text).unwrap(), &[TargetSpec::real("y")], roles, 0)
+}
+
+/// 41 even values in 4 bins of 10; the mean is 20 and the variance (41² − 1)/12.
+#[test]
+fn bins_hold_the_same_number_of_rows() {
+    let rows: String = (0..41).map(|k| format!("{k},{},{}\n", (k / 2) * 2 + k % 2, k / 36)).collect();
+    let table = Table::parse("t", format!("y,a,b\n{rows}").as_str()).unwrap();
+    let found =
+        |bins| Features::find(&table, &[TargetSpec::real("y")], &ColumnRoles::default(), bins).unwrap();
+    let bins = found(4).bins();
+    // Most values of b are the same, so that it has no two bins.
+    assert!(bins.len() == 4 && bins.iter().all(|bin| bin.input == 0));
+    for (place, bin) in bins.iter().enumerate() {
+        let ends = [place, place + 1].map(|k| (10.0 * k as f64 - 20.0) / 140f64.sqrt());
+        assert!(bin.ends.iter().zip(ends).all(|(found, end)| (found - end).abs() < 1e-12), "{bin:?}");
+        assert_eq!((bin.is_outer, bin.mean), ([place == 0, place == 3], 0.875 - 0.25 * place as f64));
+    }
+    // Each bin has at least ten rows.
+    assert_eq!((found(32).bins().len(), found(0).bins().len(), found(4).without_bins()), (4, 0, found(0)));
 }
 
 /// The column has the mean 1 and the deviation 1.

@@ -281,6 +281,6 @@ def test_other_errors_have_their_types(tmp_path):
 
 
 def test_the_module_is_imported_in_a_new_interpreter():
-    code = "import ebm_regression as e; print(e.__all__, e.EnergyRegressor())"
+    code = "import ebm_regression as e; print(len([getattr(e, name) for name in e.__all__]), e.EnergyRegressor())"
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert said == "['EnergyRegressor', 'PredictedDistribution'] EnergyRegressor()\n"
+    assert said == "13 EnergyRegressor()\n"

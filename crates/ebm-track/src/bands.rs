@@ -70,7 +70,7 @@ impl BandCoverage {
 fn for_each_found(
     tracker: &Tracker,
     sequence: &Sequence,
-    each: &mut dyn FnMut(&TargetTracker<'_, BoxModule>, Rect) -> Result<()>,
+    each: &mut dyn FnMut(&TargetTracker<BoxModule>, Rect) -> Result<()>,
 ) -> Result<()> {
     tracker.track_sequence(sequence, &mut |frame, _, tracked, target| match sequence.boxes.get(frame) {
         Some(truth) if tracked.state != State::NotFound && sequence.is_valid(frame) => each(target, *truth),

@@ -1,6 +1,7 @@
 //! Evaluation of a tracker on a dataset, with repeated runs and several sequences in parallel.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
@@ -53,8 +54,8 @@ pub fn run_folder(results: &Path, run: usize) -> PathBuf {
 ///
 /// # Errors
 /// When boxes cannot be written, or existing boxes cannot be read.
-pub fn track_dataset<B: BoxNetwork + Sync>(
-    networks: &Networks<B>,
+pub fn track_dataset<B: BoxNetwork + Send + Sync>(
+    networks: &Arc<Networks<B>>,
     config: &TrackerConfig,
     sequences: &[Sequence],
     results: &Path,
@@ -110,7 +111,7 @@ pub fn track_dataset<B: BoxNetwork + Sync>(
 type Outcome = std::result::Result<TrackedSequence, FailedSequence>;
 
 fn track_one<B: BoxNetwork>(
-    networks: &Networks<B>,
+    networks: &Arc<Networks<B>>,
     config: &TrackerConfig,
     sequence: &Sequence,
     folder: &Path,

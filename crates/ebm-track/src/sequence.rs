@@ -1,5 +1,7 @@
 //! Tracking of a sequence, frame by frame.
 
+use std::sync::Arc;
+
 use ebm_base::Key;
 use ebm_data::Image;
 use ebm_data::decode::read_image;
@@ -23,14 +25,14 @@ pub struct TrackedSequence {
 }
 
 /// A callback with a frame's number, its pixels, its result, and the tracker after this frame.
-pub type FrameCallback<'w, B> = dyn FnMut(usize, &Image, &Tracked, &TargetTracker<'_, B>) -> Result<()> + 'w;
+pub type FrameCallback<'w, B> = dyn FnMut(usize, &Image, &Tracked, &TargetTracker<B>) -> Result<()> + 'w;
 
 /// Tracks the target of `sequence` from its first box on. `watch` is called after every later frame.
 ///
 /// # Errors
 /// [`Error::Input`] naming the frame that cannot be read or tracked.
 pub fn track_sequence<B: BoxNetwork>(
-    networks: &Networks<B>,
+    networks: &Arc<Networks<B>>,
     config: &TrackerConfig,
     sequence: &Sequence,
     key: Key,

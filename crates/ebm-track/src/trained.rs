@@ -34,7 +34,7 @@ use crate::tracker::{Networks, TargetTracker};
 /// ```
 pub struct Tracker {
     /// Networks.
-    pub networks: Networks<BoxModule>,
+    pub networks: Arc<Networks<BoxModule>>,
     /// Settings of training and tracking.
     pub saved: SavedConfig,
     /// Key of all random numbers.
@@ -88,13 +88,13 @@ impl Tracker {
         (saved, backbone, module): (SavedConfig, Backbone, BoxModule),
         options: &TrackerOptions,
     ) -> Result<Self> {
-        let networks = Networks {
+        let networks = Arc::new(Networks {
             backbone: Arc::new(backbone),
             boxes: module,
             refinement: saved.refinement.clone(),
             density: saved.density.clone(),
             device: Device::Cpu,
-        };
+        });
         Ok(Self { networks, saved, key: Key::new(options.seed).split("tracker") })
     }
 
@@ -102,7 +102,7 @@ impl Tracker {
     ///
     /// # Errors
     /// As [`TargetTracker::start`].
-    pub fn start(&self, frame: &Image, bbox: Rect) -> Result<TargetTracker<'_, BoxModule>> {
+    pub fn start(&self, frame: &Image, bbox: Rect) -> Result<TargetTracker<BoxModule>> {
         TargetTracker::start(&self.networks, &self.saved.tracker, frame, bbox, self.key)
     }
 

@@ -167,7 +167,7 @@ struct Session<'a> {
     name: String,
     /// Annotated boxes.
     truth: Vec<Rect>,
-    target: TargetTracker<'a, BoxModule>,
+    target: TargetTracker<BoxModule>,
     /// The box of each frame.
     boxes: Vec<Rect>,
     /// Times of each frame's stages, from the second frame on.

@@ -233,7 +233,8 @@ impl<'a> MethodTrainer<'a> {
     ) -> Result<()> {
         let refinement = method.refinement.scaled(step_factor);
         let backbone = Arc::clone(&self.tracking);
-        let networks = Networks { backbone, boxes: network, refinement, density: None, device: Device::Cpu };
+        let device = Device::Cpu;
+        let networks = Arc::new(Networks { backbone, boxes: network, refinement, density: None, device });
         let module = self.options.run.join(module_name(&method.key, seed));
         // One sequence at a time, because the rows report the speed of a tracker.
         let runs = Runs { repetitions: self.config.repetitions, workers: 1 };

@@ -46,8 +46,8 @@ pub struct Networks<B> {
 }
 
 /// A tracker of one target.
-pub struct TargetTracker<'a, B> {
-    networks: &'a Networks<B>,
+pub struct TargetTracker<B> {
+    networks: Arc<Networks<B>>,
     config: TrackerConfig,
     key: Key,
     /// Size (height, width) of every frame.
@@ -129,14 +129,14 @@ struct LastRefinement {
     features: TestFeatures,
 }
 
-impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
+impl<B: BoxNetwork> TargetTracker<B> {
     /// Starts with the target in the box `bbox` of the first frame `image`. All random numbers come from `key`.
     ///
     /// # Errors
     /// [`Error::Input`] for a box without extent or outside the image, [`Error::Config`] for invalid settings; else
     /// when a network refuses.
     pub fn start(
-        networks: &'a Networks<B>,
+        networks: &Arc<Networks<B>>,
         config: &TrackerConfig,
         image: &Image,
         bbox: Rect,
@@ -155,7 +155,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
             Classifier::new(&config.classifier, &first.views, &first.offsets, target_cells, &mut rng)?;
         let reference_box = box_tensor(first.reference_box, device)?;
         Ok(Self {
-            networks,
+            networks: networks.clone(),
             config: config.clone(),
             key,
             image: size,
@@ -234,7 +234,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
         config: &DensityConfig,
         num_samples: usize,
     ) -> Result<Option<BoxDensity>> {
-        let Networks { boxes: network, device, .. } = self.networks;
+        let Networks { boxes: network, device, .. } = &*self.networks;
         let Some(LastRefinement { geometry, features }) = &self.last else { return Ok(None) };
         let bbox = box_tensor(self.target.in_patch(geometry), device)?;
         let mut rng = self.key.split("density").index(self.frame as u64).rng();
@@ -243,7 +243,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
     }
 
     fn extract_view(&mut self, image: &Image, stages: &mut Stages) -> Result<View> {
-        let (side, networks) = (self.config.crop, self.networks);
+        let (side, networks) = (self.config.crop, &self.networks);
         let sample = (self.target.side() * self.config.search_factor).round().max(1.0);
         let geometry = PatchGeometry::new(self.target.center, sample, side)?;
         let crop = timed(&mut stages.crop, || {
@@ -268,7 +268,7 @@ impl<'a, B: BoxNetwork> TargetTracker<'a, B> {
 
     /// Refines the target's box. Returns the target and its f, or `None` if no refined box is valid.
     fn refined_target(&mut self, view: &View, stages: &mut Stages) -> Result<Option<(Target, f64)>> {
-        let Networks { boxes: network, refinement, device, .. } = self.networks;
+        let Networks { boxes: network, refinement, device, .. } = &*self.networks;
         let features = timed(&mut stages.box_features, || {
             Ok(network.test_features(&view.features, &self.modulation)?.detach())
         })?;

@@ -24,7 +24,7 @@ use ebm_track::{
 use rand::Rng;
 
 /// Drawn networks; without steps of the ascent boxes stay as they are.
-fn networks(steps: usize) -> Networks<BoxModule> {
+fn networks(steps: usize) -> Arc<Networks<BoxModule>> {
     let device = Device::Cpu;
     let store = ParamStore::new(Key::new(1));
     let config =
@@ -38,7 +38,7 @@ fn networks(steps: usize) -> Networks<BoxModule> {
     let refinement = Refinement { coordinates: StepCoordinates::Relative, steps, step_length: [2e-4, 1e-3] };
     let proposal = GaussianMixture::isotropic(&[0.05, 0.5], 4).unwrap();
     let density = Some(DensityConfig { proposal, temperature: 1.0, factors: None });
-    Networks { backbone: Arc::new(backbone), boxes, refinement, density, device }
+    Arc::new(Networks { backbone: Arc::new(backbone), boxes, refinement, density, device })
 }
 
 fn config() -> TrackerConfig {
@@ -318,10 +318,10 @@ impl BoxNetwork for NormalEdges {
 /// y, which makes sides shorter by σ²(w) / w = 2 · 4² / 61 = 0.5 pixels.
 #[test]
 fn intervals_of_edges_are_those_of_the_density() {
-    let Networks { backbone, boxes, density, device, refinement } = networks(0);
+    let Networks { backbone, boxes, density, device, refinement } = Arc::into_inner(networks(0)).unwrap();
     let (mean, sigma) = ([115.0, 118.0, 176.0, 169.0], 4.0);
     let boxes = NormalEdges { inner: boxes, mean, sigma };
-    let networks = Networks { backbone, boxes, density, device, refinement };
+    let networks = Arc::new(Networks { backbone, boxes, density, device, refinement });
     let mut tracker =
         TargetTracker::start(&networks, &config(), &frame(80.0, 60.0), bbox(80.0, 60.0), Key::new(3))
             .unwrap();
@@ -346,15 +346,10 @@ fn intervals_of_edges_are_those_of_the_density() {
     assert!(density.expected_overlap([left + 500.0, top, 9.0, 9.0]) == 0.0);
 }
 
-fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Networks<SizeBowl> {
-    let Networks { backbone, boxes, device, density, .. } = networks(0);
-    Networks {
-        backbone,
-        density,
-        boxes: SizeBowl { inner: boxes, aim, power, first: Mutex::default() },
-        refinement,
-        device,
-    }
+fn sized(aim: [f64; 2], power: i32, refinement: Refinement) -> Arc<Networks<SizeBowl>> {
+    let Networks { backbone, boxes, device, density, .. } = Arc::into_inner(networks(0)).unwrap();
+    let boxes = SizeBowl { inner: boxes, aim, power, first: Mutex::default() };
+    Arc::new(Networks { backbone, density, boxes, refinement, device })
 }
 
 /// The target's sides in the crop, whose area is always (288 / 5)²: the first frame's box at the classifier's

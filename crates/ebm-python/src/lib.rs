@@ -17,6 +17,8 @@ use pyo3::pymodule;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    const MIN_CALIBRATION: usize = ebm_tabular::MIN_CALIBRATION;
+    #[pymodule_export]
     use crate::ages::AgeEstimator;
     #[pymodule_export]
     use crate::boxes::{BoxRefiner, Detector};

@@ -48,7 +48,7 @@ pub use features::{Column, ColumnRoles, Encoded, Features, Kind};
 pub use folds::{Division, cross_validate};
 pub use importance::{Importance, importance};
 pub use prediction::{Prediction, TargetDensity};
-pub use regressor::{FitOptions, Fitted, TabularRegressor};
+pub use regressor::{FitOptions, Fitted, MIN_CALIBRATION, TabularRegressor};
 pub use table::{Blocks, Form, MAX_BYTES, ReadOptions, Source, Style, Table};
 pub use target::{Support, Target, TargetSpec};
 pub use training::{Rows, Trained, train};

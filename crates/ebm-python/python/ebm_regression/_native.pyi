@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TypedDict, final
 
+MIN_CALIBRATION: int
+
 class Frame(TypedDict):
     name: str
     columns: list[tuple[str, bytes | list[str]]]

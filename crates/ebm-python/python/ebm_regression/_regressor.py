@@ -19,9 +19,6 @@ from . import _native
 from ._columns import Column, categories, columns, is_frame, packed
 from ._density import Floats, PredictedDistribution, probabilities, seed_of, share, unpacked
 
-# With fewer rows to calibrate on, a fit learns from all rows.
-_MIN_CALIBRATION = 19
-
 
 class EnergyRegressor(RegressorMixin, BaseEstimator):
     """Energy-based regression: a density p(y | x) for each row, by an ensemble of networks.
@@ -130,7 +127,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
                 raise ValueError("all sample weights are zero; give some rows a weight above 0")
         names = self._names()
         table = [*found, y]
-        if len(y) * self.calibration < _MIN_CALIBRATION - 0.5:
+        if len(y) * self.calibration < _native.MIN_CALIBRATION - 0.5:
             table, sample_weight = _merged(table, sample_weight)
         target = target if isinstance(target, str) and target else "y"
         for column in [target, "sample_weight"][: 1 if sample_weight is None else 2]:

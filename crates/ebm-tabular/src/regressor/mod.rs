@@ -13,6 +13,7 @@ use ebm_eval::calibration::SplitConformal;
 use ebm_nn::params::ParamStore;
 use serde::{Deserialize, Serialize};
 
+pub use prepared::MIN_CALIBRATION;
 pub(crate) use prepared::{Complete, complete};
 use prepared::{MIN_ROWS, Prepared};
 

@@ -19,7 +19,7 @@ use crate::{Error, Result, Table};
 /// Smallest number of rows for a fit, unless the options have another.
 pub(super) const MIN_ROWS: usize = 20;
 /// Smallest number of rows for the calibration of 90 % regions; with fewer, regions stay uncalibrated.
-const MIN_CALIBRATION: usize = 19;
+pub const MIN_CALIBRATION: usize = 19;
 /// Largest number of calibration rows. More rows hardly improve the calibration, and each costs a prediction.
 const MAX_CALIBRATION: usize = 2000;
 /// Resolution, in standard deviations, above which a message is given.

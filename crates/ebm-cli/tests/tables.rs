@@ -303,7 +303,7 @@ fn folds_judge_the_method_before_the_fit() {
         (3, &["--folds", "4", "--group", "make"][..], "too few groups for 4 folds"),
         (3, &["--folds", "4", "--time", "km"], "line 2, column km: \"\" is no number or date"),
         (3, &["--folds", "8", "--time", "first day"], "at least 20 are needed"),
-        (1, &["--folds", "4", "--time", "price"], "is a target"),
+        (2, &["--folds", "4", "--time", "price"], "is a target"),
         (2, &["--folds", "4", "--time", "km", "--group", "make"], "--group"),
         (2, &["--folds", "4", "--compare"], "--compare"),
         (2, &["--folds", "21"], "2..=20"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use ebm_base::Key;
 use ebm_experiment::PairedDifference;
@@ -15,8 +15,8 @@ use ebm_tabular::{
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 
-use super::create_dir;
 use super::settings::SettingsArgs;
+use super::{create_dir, usage};
 use crate::commands::eval_table::{describe, figures, report};
 use crate::schema::document;
 use crate::table_file::TableFile;
@@ -106,7 +106,8 @@ impl FitArgs {
             .chain(self.bounded.iter().map(|(name, _)| name))
             .find(|name| !is_target(name))
         {
-            bail!("{other:?} is no target; --positive and --bounded take columns that --target names");
+            let detail = format!("{other:?} is no target; they take columns that --target names");
+            return Err(usage("--positive and --bounded", detail).into());
         }
         let target = |name: &String| {
             let support = match self.bounded.iter().find(|(bounded, _)| bounded == name) {
@@ -118,7 +119,8 @@ impl FitArgs {
         };
         let others = [&self.group, &self.time, &self.weight];
         if let Some(name) = others.into_iter().flatten().find(|name| is_target(name)) {
-            bail!("{name:?} is a target; --group, --time and --weight take other columns");
+            let detail = format!("{name:?} is a target; they take other columns");
+            return Err(usage("--group, --time and --weight", detail).into());
         }
         let ignored = self.ignored.iter().chain(&self.group).cloned().collect();
         let roles = ColumnRoles { categories: self.categories.clone(), ignored };

@@ -48,6 +48,11 @@ pub fn parse_box(text: &str) -> Result<Rect, String> {
     numbers.map_err(|_| expected())?.try_into().map_err(|_| expected())
 }
 
+/// Returns the error of a wrong argument, with which the program leaves with exit code 2.
+pub fn usage(name: &'static str, detail: String) -> ebm_data::Error {
+    ebm_data::Error::Argument { name, detail }
+}
+
 /// Creates a directory with its parents.
 pub fn create_dir(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| {

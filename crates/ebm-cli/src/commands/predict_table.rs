@@ -8,11 +8,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use ebm_base::Key;
 use ebm_base::files::{Durability, replace_with};
-use ebm_data::Error;
 use ebm_tabular::{Blocks, Prediction, Table, TabularRegressor, TargetDensity};
 use serde_json::{Value, json};
 
-use super::create_dir;
+use super::{create_dir, usage};
 use crate::model_path::ModelPath;
 use crate::schema::document;
 use crate::table_file::{TableFile, say_unknown};
@@ -156,10 +155,6 @@ impl Job<'_> {
         }
         csv_line(&cells)
     }
-}
-
-fn usage(name: &'static str, detail: String) -> Error {
-    Error::Argument { name, detail }
 }
 
 /// Returns the places of the columns to copy.

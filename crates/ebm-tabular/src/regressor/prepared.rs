@@ -14,7 +14,7 @@ use crate::features::{Encoded, Features};
 use crate::model::Shape;
 use crate::target::{Target, TargetSpec};
 use crate::training::{Rows, Trained, train};
-use crate::{Error, Result, Table};
+use crate::{Error, Result, Style, Table};
 
 /// Smallest number of rows for a fit, unless the options have another.
 pub(super) const MIN_ROWS: usize = 20;
@@ -67,7 +67,12 @@ impl<'a> Prepared<'a> {
             return Err(Error::input("a fit", reason));
         }
         let reason = "is no weight; weights are numbers from 0 on";
-        let weights = |name: &String| complete.all_values(name, |weight| weight >= 0.0, reason);
+        let weights = |name: &String| {
+            let style = complete.form(complete.column(name)?, None)?.style;
+            // The number of a date's days is no weight.
+            let is_number = matches!(style, Style::Point | Style::Comma);
+            complete.all_values(name, if is_number { |weight| weight >= 0.0 } else { |_| false }, reason)
+        };
         let weights = options.weight.as_ref().map(weights).transpose()?;
         let [held_out, mut learnt] = parts(complete.rows(), config.calibration, Key::new(options.seed), say);
         learnt.retain(|&row| weights.as_ref().is_none_or(|weights| weights[row] > 0.0));

@@ -285,6 +285,11 @@ fn what_is_no_weight_is_named() {
         let error = fit(weight);
         assert!(error.contains("cars, line 7, column w") && error.contains("numbers from 0 on"), "{error}");
     }
+    let rows = "1,2024-01-01,1\n".to_owned() + &"1,2024-01-02,2\n".repeat(39);
+    let dated = Table::parse("cars", &format!("x,w,y\n{rows}")).unwrap();
+    let options = FitOptions { weight: Some("w".to_owned()), ..FitOptions::new("y") };
+    let error = TabularRegressor::fit(&dated, &options, &small(), &mut |_| {});
+    assert!(error.err().unwrap().to_string().contains("cars, line 2, column w"));
     assert!(fit("0").contains("0 rows to learn from with a weight above 0 are too few"), "{}", fit("0"));
     assert!(fit("2").contains("1 rows to learn from with a weight above 0 are too few"), "{}", fit("2"));
 }

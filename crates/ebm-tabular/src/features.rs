@@ -107,7 +107,7 @@ impl Features {
             let left_out = |kind: &str, why: &str| Ok(Column::unused(table, place, kind, why));
             match targets.iter().find(|target| target.name == *name) {
                 Some(target) => {
-                    let target = Column::of_form(table, place, table.form(place, target.form)?)?;
+                    let target = Column::of_form(table, place, table.form(place, target.form)?, 0)?;
                     let described = format!("target: {}", target.described);
                     Ok(Column { kind: Kind::Unused, described, ..target })
                 }
@@ -206,20 +206,15 @@ impl Column {
                 Err(_) => {}
             }
         }
-        let mut column = Self::of_form(table, place, table.form(place, None)?)?;
-        let Kind::Number { form, deviation, bins: found, .. } = &mut column.kind else {
-            return unused("all its values are the same");
-        };
-        if *deviation > 0.0 {
-            let there = table.values(place, *form)?.into_iter().flatten().collect();
-            *found = bin_ends(there, bins);
-        } else if column.gaps > 0 {
+        let column = Self::of_form(table, place, table.form(place, None)?, bins)?;
+        match column.kind {
+            Kind::Number { deviation, .. } if deviation > 0.0 => Ok(column),
             // The indicator of missing values may still carry information.
-            *deviation = 1.0;
-        } else {
-            return unused("all its values are the same");
+            Kind::Number { form, mean, .. } if column.gaps > 0 => {
+                Ok(Self { kind: Kind::Number { form, mean, deviation: 1.0, bins: vec![] }, ..column })
+            }
+            _ => unused("all its values are the same"),
         }
-        Ok(column)
     }
 
     /// Returns a column without an input.
@@ -230,8 +225,8 @@ impl Column {
         Self { name, kind: Kind::Unused, described, values, gaps }
     }
 
-    /// Reads a column of numbers or dates in this form.
-    fn of_form(table: &Table, place: usize, form: Form) -> Result<Self> {
+    /// Reads a column of numbers or dates in this form, with up to `bins` bins.
+    fn of_form(table: &Table, place: usize, form: Form, bins: usize) -> Result<Self> {
         let values = table.values(place, form)?;
         let there: Vec<f64> = values.iter().flatten().copied().collect();
         let (mean, deviation) = scale(&there, ends(&there));
@@ -242,7 +237,8 @@ impl Column {
         let (described, range) = (form.describe(high), format!("{low} to {high}"));
         let column = Self::unused(table, place, &described, &range);
         let gaps = values.len() - there.len();
-        Ok(Self { kind: Kind::Number { form, mean, deviation, bins: vec![] }, gaps, ..column })
+        let bins = bin_ends(there, bins);
+        Ok(Self { kind: Kind::Number { form, mean, deviation, bins }, gaps, ..column })
     }
 
     /// Returns the names of the column's inputs.

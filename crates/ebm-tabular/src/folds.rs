@@ -63,7 +63,7 @@ fn divide(table: &Table, count: usize, division: &Division, key: Key) -> Result<
         }
         Division::Time(name) => {
             let reason = "is no number or date to order the rows by; correct it, or remove the row";
-            ("different times", by_time(&table.all_values(name, |_| true, reason)?, count))
+            ("different times", by_time(&table.all_values(name, |_, _| true, reason)?, count))
         }
     };
     let reason = format!("too few {parts} for {count} folds; give fewer --folds");

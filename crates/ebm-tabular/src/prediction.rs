@@ -147,15 +147,14 @@ impl TabularRegressor {
                 (0..count).map(|row| if known.is_empty() { None } else { y(row) }).collect();
             predict_batch(self, &x.narrow(0, start, count)?, &y)
         };
-        let each = move |start: &usize| match batch(*start) {
+        let each = move |start| match batch(start) {
             Ok(found) => found.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error)],
         };
-        let starts: Vec<usize> = (0..total).step_by(BATCH_ROWS).collect();
         let together = rayon::current_num_threads() * BATCH_ROWS;
         let several = move |first| {
-            let starts = &starts[first / BATCH_ROWS..];
-            starts.par_iter().take(together / BATCH_ROWS).map(&each).collect::<Vec<_>>()
+            let starts = (first..total.min(first + together)).into_par_iter().step_by(BATCH_ROWS);
+            starts.map(&each).collect::<Vec<_>>()
         };
         Ok((0..total).step_by(together).flat_map(several).flatten())
     }

@@ -67,12 +67,9 @@ impl<'a> Prepared<'a> {
             return Err(Error::input("a fit", reason));
         }
         let reason = "is no weight; weights are numbers from 0 on";
-        let weights = |name: &String| {
-            let style = complete.form(complete.column(name)?, None)?.style;
-            // The number of a date's days is no weight.
-            let is_number = matches!(style, Style::Point | Style::Comma);
-            complete.all_values(name, if is_number { |weight| weight >= 0.0 } else { |_| false }, reason)
-        };
+        // The number of a date's days is no weight.
+        let is_weight = |style, value| matches!(style, Style::Point | Style::Comma) && value >= 0.0;
+        let weights = |name: &String| complete.all_values(name, is_weight, reason);
         let weights = options.weight.as_ref().map(weights).transpose()?;
         let [held_out, mut learnt] = parts(complete.rows(), config.calibration, Key::new(options.seed), say);
         learnt.retain(|&row| weights.as_ref().is_none_or(|weights| weights[row] > 0.0));

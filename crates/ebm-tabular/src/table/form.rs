@@ -206,12 +206,18 @@ impl Table {
     /// Returns the values of the column `name`, which every row must have.
     ///
     /// # Errors
-    /// [`Error::Input`] for a cell without a value that `fits`; `reason` says why it is none.
-    pub(crate) fn all_values(&self, name: &str, fits: fn(f64) -> bool, reason: &str) -> Result<Vec<f64>> {
+    /// [`Error::Input`] for a cell without a value of this style that `fits`; `reason` says why it is none.
+    pub(crate) fn all_values(
+        &self,
+        name: &str,
+        fits: fn(Style, f64) -> bool,
+        reason: &str,
+    ) -> Result<Vec<f64>> {
         let column = self.column(name)?;
         let form = self.form(column, None)?;
         let read = |row| {
-            let value = self.text(row, column).and_then(|text| form.read(text)).filter(|value| fits(*value));
+            let value = self.text(row, column).and_then(|text| form.read(text));
+            let value = value.filter(|value| fits(form.style, *value));
             value.ok_or_else(|| self.cell_error(row, column, reason.to_owned()))
         };
         (0..self.rows()).map(read).collect()

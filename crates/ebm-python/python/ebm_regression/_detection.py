@@ -110,7 +110,7 @@ class Detector:
 
         `density` asks for p(y | x) of each, from at least 64 `samples` that `random_state` seeds.
         """
-        count, seed = samples_of(density, samples, 64), seed_of(random_state)
+        count, seed = samples_of(density, samples), seed_of(random_state)
         return [Detection(**_made(found)) for found in self._native.detect(picture(image), count, seed)]
 
 
@@ -159,7 +159,7 @@ class BoxRefiner:
             raise ValueError(f"min_score={min_score!r} needs scores; give them")
         chosen = [scores is None or scores[place] >= min_score for place in range(len(given))]
         names = None if labels is None else [label for label, is_chosen in zip(labels, chosen) if is_chosen]
-        count, seed = samples_of(density, samples, 64), seed_of(random_state)
+        count, seed = samples_of(density, samples), seed_of(random_state)
         refined = iter(self._native.refined(pixels, given[np.array(chosen, dtype=bool)].tolist(), names, count, seed))
         made = []
         for place, before in enumerate(given):

@@ -85,10 +85,10 @@ def existing(path: Path | None, name: str, *, is_folder: bool = False) -> Path |
     return path
 
 
-def samples_of(density: bool, samples: int, least: int) -> int | None:
+def samples_of(density: bool, samples: int) -> int | None:
     """Returns the number of samples of a density, or None for no density."""
-    if not isinstance(samples, (int, np.integer)) or not least <= samples < 2**32:
-        raise ValueError(f"samples={samples!r}: give a whole number from {least} on")
+    if not isinstance(samples, (int, np.integer)) or not 64 <= samples < 2**32:
+        raise ValueError(f"samples={samples!r}: give a whole number from 64 on")
     return int(samples) if density else None
 
 

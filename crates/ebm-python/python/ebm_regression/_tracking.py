@@ -45,7 +45,7 @@ class Track:
 
         `density` asks for the intervals of the edges, from at least 64 `samples`.
         """
-        return TrackedBox(**arrays(self._native.update(picture(image), samples_of(density, samples, 64))))
+        return TrackedBox(**arrays(self._native.update(picture(image), samples_of(density, samples))))
 
 
 class Tracker:

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use ebm_base::Key;
-use ebm_tabular::{Blocks, MAX_BYTES, ReadOptions, Source, Style, Table};
+use ebm_tabular::{Blocks, ReadOptions, Source, Style, Table};
+
+/// Largest size of standard input, which memory holds whole: 512 MiB.
+const MAX_STDIN: u64 = 512 << 20;
 
 /// A table's file and what the file leaves open.
 #[derive(Args)]
@@ -34,8 +37,11 @@ impl TableFile {
             return Ok((self.data.display().to_string(), Source::File(self.data.clone())));
         }
         let mut bytes = Vec::new();
-        std::io::stdin().take(MAX_BYTES + 1).read_to_end(&mut bytes).context("standard input")?;
-        ensure!(bytes.len() as u64 <= MAX_BYTES, "standard input has more than {MAX_BYTES} bytes");
+        std::io::stdin().take(MAX_STDIN + 1).read_to_end(&mut bytes).context("standard input")?;
+        if bytes.len() as u64 > MAX_STDIN {
+            let reason = format!("it has more than {MAX_STDIN} bytes; give the table as a file");
+            return Err(ebm_data::Error::TooLarge("standard input".into(), reason).into());
+        }
         Ok(("standard input".to_owned(), Source::Bytes(bytes)))
     }
 

@@ -86,6 +86,20 @@ fn damaged_weights_are_data_that_are_not_what_they_should_be() {
         leaves_with(DATA, &age, name);
         assert!(!Path::new(run).exists() && !Path::new(out).exists());
     }
+    // A damaged network of several is not left out.
+    let [runs, network] = ["runs", "runs/direct_l2-0"].map(|name| place.path(name));
+    std::fs::create_dir_all(&network).unwrap();
+    std::fs::copy(place.path("cut.safetensors"), Path::new(&network).join("model.safetensors")).unwrap();
+    leaves_with(DATA, &["predict", "age", &images, "--run", &runs], "direct_l2-0/model.safetensors");
+    // A network of another shape is named too.
+    let age = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/age");
+    let (network, file) =
+        (age.join("ebm-0/model.safetensors"), place.path("runs/direct_l2-0/model.safetensors"));
+    let mut tensors = load(&network, &Device::Cpu).unwrap();
+    tensors.values_mut().for_each(|tensor| *tensor = tensor.unsqueeze(0).unwrap());
+    save_safetensors_with(Path::new(&file), &tensors, &metadata(&network).unwrap()).unwrap();
+    std::fs::copy(age.join("trunk.safetensors"), place.path("runs/trunk.safetensors")).unwrap();
+    leaves_with(DATA, &["predict", "age", &images, "--run", &file], "has shape");
 }
 
 #[test]
@@ -227,6 +241,8 @@ fn absurd_numbers_of_threads_and_names_of_runs_are_refused_before_anything_is_do
     let place = Place::new();
     let out = &place.path("runs");
     leaves_with(USAGE, &["reproduce", "toy", "--smoke", "--threads", "1000000", "--out", out], "--threads");
+    let many = ["predict", "detection", "x.jpg", "--density", "--samples", "1000000000"];
+    leaves_with(USAGE, &many, "64..=100000");
     let output =
         Command::new(env!("CARGO_BIN_EXE_ebm")).args(["doctor"]).env("RAYON_NUM_THREADS", "1000000").output();
     let output = output.unwrap();

@@ -178,6 +178,15 @@ fn results_are_refined_and_all_else_is_kept() {
         let [x, y, width, height] = numbers(&refined["bbox"]).try_into().unwrap();
         assert!(x >= 0.0 && y >= 0.0 && x + width <= 160.0 && y + height <= 160.0, "{refined}");
     }
+    // An output replaces no input.
+    let first = std::fs::read_dir(place.path("a/images")).unwrap().next().unwrap().unwrap().path();
+    for out in [&place.path("a/../r.json"), &place.refiner("run"), &first] {
+        let before = std::fs::read(out).unwrap();
+        let output = ebm(&strs(&place.refine("run", "r.json", text(out), &[])));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("would replace"), "{said}");
+        assert!(std::fs::read(out).unwrap() == before);
+    }
     // Ids are the files' numbers, where no annotations say otherwise; the same boxes come of it.
     succeeds(&strs(&place.refine("run", "r.json", "again.json", &[])));
     assert_eq!(read(&place.path("again.json")), read(&place.path("out.json")));
@@ -299,6 +308,10 @@ fn bad_entries_are_named_and_kept_on_request() {
             "outside of the image, 160 x 160",
         ),
         (r#"{"image_id": 1, "category_id": 1, "score": 0.9}"#, "bbox is missing"),
+        (
+            r#"{"image_id": 1, "category_id": 1, "bbox": [20, 20, 1e-9, 5], "score": 0.9}"#,
+            "enough for single precision",
+        ),
     ];
     for (bad, said) in cases {
         place.write("r.json", &format!("[{good},\n{bad}]"));
@@ -323,9 +336,10 @@ fn bad_entries_are_named_and_kept_on_request() {
     for (index, (_, problem)) in cases.iter().enumerate() {
         assert!(said.contains(&format!("detection {}: ", index + 1)) && said.contains(problem), "{said}");
     }
-    assert!(said.contains("1 of 7 boxes refined") && said.contains("6 kept as they are"), "{said}");
+    assert!(said.contains("1 of 8 boxes refined") && said.contains("7 kept as they are"), "{said}");
     let kept = read(&place.path("kept.json"));
-    assert!(kept.as_array().unwrap().len() == 7 && kept[0]["f"].is_f64());
+    assert!(kept.as_array().unwrap().len() == 8 && kept[0]["f"].is_f64());
+    assert!(kept[4]["score"].is_null(), "{}", kept[4]);
     assert_eq!(kept[1], serde_json::from_str::<Value>(cases[0].0).unwrap());
 
     // What is no result file at all.

@@ -80,4 +80,22 @@ fn nothing_is_written_if_a_late_row_cannot_be_read() {
             assert!(said.contains(reason) && !Path::new(&out).exists(), "{said}");
         }
     }
+    // Predictions replace neither the data nor a file of the fit.
+    for out in [&new, &format!("{run}/member-0.safetensors"), &format!("{run}/new.csv")] {
+        let done = ebm(&["predict", "table", &new, "--run", &run, "--out", out]);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.code() == Some(2) && said.contains("would replace"), "{said}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn standard_input_has_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run").display().to_string();
+    let mut fit = Command::new(env!("CARGO_BIN_EXE_ebm"));
+    fit.args(["fit", "-", "--target", "y", "--run", &run]).stdin(std::fs::File::open("/dev/zero").unwrap());
+    let done = fit.output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.code() == Some(3) && said.contains("give the table as a file"), "{said}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
@@ -67,6 +67,7 @@ impl Finding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defect {
     /// File that has the defect.
+    #[serde(serialize_with = "lossy")]
     pub file: PathBuf,
     /// Sample with the defect: `image 9`, `annotation 12`, `face 34_0_1_2017.jpg`, or a position such as
     /// `annotations[3]` if the id is unusable.
@@ -75,6 +76,11 @@ pub struct Defect {
     pub code: DefectCode,
     /// Offending value.
     pub detail: String,
+}
+
+/// Serializes a path. JSON cannot hold a name that is not Unicode.
+fn lossy<S: Serializer>(path: &Path, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(&path.to_string_lossy())
 }
 
 impl std::fmt::Display for Defect {

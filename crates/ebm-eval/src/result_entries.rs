@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use crate::detections::{Detection, MAX_JSON_BYTES, replace_file};
 use crate::error::{BoxProblem, Error, Result};
 
-/// An entry of a result file, with all its fields.
+/// An entry of a result file, with all its fields, and whether words among these stand for numbers that are not finite.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ResultEntry(Map<String, Value>);
+pub struct ResultEntry(Map<String, Value>, bool);
 
 impl ResultEntry {
     /// Returns the entry as a detection.
@@ -85,18 +85,42 @@ pub fn read_entries(path: &Path) -> Result<Vec<ResultEntry>> {
 
 /// Parses the bytes of a COCO result file as [`read_entries`] does; `path` names the file in errors.
 pub(crate) fn parse_entries(path: &Path, bytes: &[u8]) -> Result<Vec<ResultEntry>> {
+    let mut has_words = false;
     let entries: Vec<Map<String, Value>> = serde_json::from_slice(bytes)
-        .or_else(|error| serde_json::from_slice(&with_words_for_non_finite(bytes)).map_err(|_| error))
+        .or_else(|error| {
+            has_words = true;
+            serde_json::from_slice(&with_words_for_non_finite(bytes)).map_err(|_| error)
+        })
         .map_err(|source| Error::Json { path: path.into(), source })?;
-    Ok(entries.into_iter().map(ResultEntry).collect())
+    Ok(entries.into_iter().map(|fields| ResultEntry(fields, has_words)).collect())
 }
 
-/// Writes a COCO result file with one entry per line. The file appears whole or not at all.
+/// Replaces the words for numbers that are not finite by null, since JSON has no such numbers.
+fn without_words(value: &mut Value) {
+    match value {
+        Value::String(text) if ["NaN", "Infinity", "-Infinity"].contains(&text.as_str()) => {
+            *value = Value::Null
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_words),
+        Value::Object(fields) => fields.values_mut().for_each(without_words),
+        _ => {}
+    }
+}
+
+/// Writes a COCO result file with one entry per line. The file appears whole or not at all. Numbers that were read as NaN
+/// or infinite become null.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn write_entries(path: &Path, entries: &[ResultEntry]) -> Result<()> {
-    let lines = entries.iter().map(|entry| serde_json::to_string(&entry.0));
+    let line = |ResultEntry(fields, has_words): &ResultEntry| {
+        let mut fields = fields.clone();
+        if *has_words {
+            fields.values_mut().for_each(without_words);
+        }
+        serde_json::to_string(&fields)
+    };
+    let lines = entries.iter().map(line);
     let lines = lines.collect::<std::result::Result<Vec<_>, _>>();
     let lines = lines.map_err(|source| Error::Json { path: path.into(), source })?;
     replace_file(path, format!("[{}]\n", lines.join(",\n")).as_bytes())
@@ -126,6 +150,10 @@ mod tests {
         let [again, given]: [Value; 2] = [std::fs::read_to_string(&path).unwrap(), text.to_owned()]
             .map(|text| serde_json::from_str(&text).unwrap());
         assert_eq!(again, given);
+        let non_finite = entries(r#"[{"score":NaN,"mine":[-Infinity,"no NaN"]}]"#).unwrap();
+        write_entries(&path, &non_finite).unwrap();
+        let written: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(written[0], serde_json::json!({ "score": null, "mine": [null, "no NaN"] }));
         let first = found[0].detection().unwrap();
         assert_eq!((first.image_id, first.bbox, first.score), (4, [1.0, 2.5, 3.0, 4.0], 0.12345678901234568));
         assert_eq!(found[1].detection().unwrap().image_id, u64::MAX);

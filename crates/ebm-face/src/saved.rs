@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
 use ebm_base::Key;
+use ebm_base::files::{UNFINISHED, remove_all};
 use ebm_core::GradientAscent;
 use ebm_experiment::config::{self, settings};
 use ebm_nn::import::{self, WeightBytes};
@@ -174,8 +175,11 @@ impl Saved {
         let (experiment, store) = (&config.experiment, ParamStore::new(Key::new(0)));
         store.preload(file.tensors.clone());
         store.freeze(|_| true);
+        let refuse = |error: Error| Error::weights(&file.path, error);
         let trunk = match &config.trunk {
-            BackboneSource::Own(form) => form.build(&store, TRUNK, DType::F32, &Device::Cpu)?,
+            BackboneSource::Own(form) => {
+                form.build(&store, TRUNK, DType::F32, &Device::Cpu).map_err(refuse)?
+            }
             BackboneSource::File { .. } => {
                 let below = backbone(&file)?;
                 file.check_base(&below)?;
@@ -183,7 +187,8 @@ impl Saved {
             }
         };
         let num_features = trunk.num_features();
-        let head = Head::of(experiment, &config.method, num_features, &store, &Device::Cpu)?;
+        let head =
+            Head::of(experiment, &config.method, num_features, &store, &Device::Cpu).map_err(refuse)?;
         let report = store.preload_report();
         if !report.is_exact() {
             let reason = format!("not the parameters that the run's configuration describes: {report}");
@@ -245,6 +250,18 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
     if out.exists() {
         return Err(fail(format!("{} is there already; give another folder", out.display())));
     }
+    // A killed program leaves no folder with a part of the networks.
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    let aside = out.with_file_name(format!("{UNFINISHED}{name}"));
+    let io = |source| ebm_data::Error::io("write", &aside, source);
+    remove_all(&aside).map_err(io)?;
+    pack_new(runs, weights, &aside).inspect_err(|_| drop(remove_all(&aside)))?;
+    Ok(std::fs::rename(&aside, out).map_err(io)?)
+}
+
+/// Writes what [`pack`] writes.
+fn pack_new(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> {
+    let fail = |reason: String| Error::config("of the packed networks", reason);
     let mut backbone: Option<(String, String)> = None;
     for run in runs {
         let mut file = ModelFile::open(run)?;

@@ -24,6 +24,7 @@ mod conv2d;
 mod cuda;
 mod depthwise;
 pub mod device;
+mod elementary;
 mod error;
 mod float;
 mod gemm;
@@ -41,8 +42,10 @@ mod prelu;
 mod relu;
 pub mod roi;
 mod rows;
+mod silu;
 mod simd;
 mod storage;
+mod student_fusion;
 mod sum_of_losses;
 mod sum_taps;
 mod upsample;
@@ -69,6 +72,7 @@ pub use prelu::prelu;
 pub(crate) use prelu::{prelu_in_place, where_positive};
 pub use relu::{Activation, relu, relu_gradient};
 pub(crate) use relu::{between, where_between};
+pub use silu::silu;
 pub use simd::{InstructionSets, arch, instruction_sets};
 pub use storage::elements;
 pub use sum_of_losses::sum_of_losses;
@@ -87,6 +91,7 @@ pub mod nhwc {
 pub mod heads {
     pub use crate::late_fusion::LateFusion;
     pub use crate::linear::{linear_at, linear_at_gradient, linear_weight_gradient};
+    pub use crate::student_fusion::StudentFusion;
     pub use crate::sum_taps::{spread_taps, sum_taps};
 }
 

@@ -136,7 +136,6 @@ settings! {
 impl Settings for TabularConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("tabular", include_str!("../configs/tabular.toml")),
-        ("bins", include_str!("../configs/bins.toml")),
         ("choices", include_str!("../configs/choices.toml")),
     ];
 }

@@ -136,7 +136,12 @@ impl Target {
         let TargetSpec { name, support, form } = spec.clone();
         let near = y.iter().zip(&t).filter(|(_, t)| (low..=high).contains(*t));
         let resolution = resolution(&near.map(|(y, _)| *y).collect::<Vec<f64>>());
-        Ok(Self { name, support, form, mean, deviation, range, resolution })
+        let target = Self { name, support, form, mean, deviation, range, resolution };
+        if !target.is_scale() {
+            let reason = format!("the target {:?} has values of up to {high:e}; divide them", target.name);
+            return Err(Error::input(table, reason));
+        }
+        Ok(target)
     }
 
     /// Reads the target's values in every row, none for a missing value.
@@ -199,6 +204,16 @@ impl Target {
         self.encode(if self.support.contains(moved) { moved } else { y })
     }
 
+    /// Returns whether the numbers are finite and are a scale.
+    pub(crate) fn is_scale(&self) -> bool {
+        let [low, high] = self.range;
+        [self.mean, low, high].iter().all(|number| number.abs() < 1e300)
+            && low < high
+            && self.deviation > 0.0
+            && self.deviation < 1e300
+            && self.resolution >= 0.0
+    }
+
     /// Returns the y of `z`.
     pub fn decode(&self, z: f64) -> f64 {
         self.support.constrained(self.mean + self.deviation * z)
@@ -239,7 +254,8 @@ fn resolution(y: &[f64]) -> f64 {
 /// Returns the largest step that two distances are multiples of, within a hundredth of the step (Euclid's algorithm).
 fn common_step(a: f64, b: f64) -> f64 {
     let rest = (a - b * (a / b).round()).abs();
-    if rest < 0.01 * b { b } else { common_step(b, rest) }
+    // The other way round, b too small for a hundredth would never be reached.
+    if rest > 0.01 * b { common_step(b, rest) } else { b }
 }
 
 #[cfg(test)]
@@ -254,6 +270,9 @@ mod tests {
         assert!((resolution(&[19.99, 24.95, 3.51, 7.0]) - 0.01).abs() < 1e-9);
         assert_eq!(resolution(&[0.0, 1.0, std::f64::consts::E]), 0.0);
         assert_eq!(resolution(&[4.0, 4.0]), 0.0);
+        // The smallest numbers there are.
+        let tiny: Vec<f64> = (0..40).map(|k| 5e-324 * f64::from(k * k)).collect();
+        assert!(resolution(&tiny) >= 0.0);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct RefinerArgs {
     #[arg(long)]
     step_factor: Option<f64>,
     /// Number of samples for each density.
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..))]
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=100_000))]
     samples: u32,
     /// Seed of the samples.
     #[arg(long, default_value_t = 0)]
@@ -112,7 +112,7 @@ pub struct TrackerArgs {
     #[arg(long, value_parser = parse_test_set(), default_value = "other")]
     dataset: TestSet,
     /// Samples of p(y|x) in each frame; take the number that the tracker will be used with.
-    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..))]
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=100_000))]
     samples: u32,
     /// Seed of the tracker's random numbers.
     #[arg(long, default_value_t = 0)]

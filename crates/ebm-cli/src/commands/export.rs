@@ -56,7 +56,6 @@ pub fn run(args: &ExportArgs) -> Result<()> {
 
 impl ExportArgs {
     fn network(&self) -> Result<Vec<Part>> {
-        let given = self.model.given().display();
         let path = self.model.local()?;
         let file = model_file(&path).map_or_else(|| self.model.file(), Ok)?;
         let task = ModelMetadata::read(&file)?.map(|said| said.task);
@@ -70,13 +69,18 @@ impl ExportArgs {
                 Ok(Tracker::open_with(&path, &options)?.onnx()?)
             }
             Some(AGE | HEAD_POSE) => self.face(&path),
-            Some(other) => bail!(
-                "{given} is a model for {other}; energy models of ages and head poses, trackers and refiners of boxes have an ONNX form"
-            ),
-            None => bail!(
-                "{given} does not say what it is; give a run of `ebm train age`, `head-pose`, `tracker` or `refiner`, or its file"
-            ),
+            Some(other) => Err(self.refusal(&format!(
+                "it is a model for {other}; energy models of ages and head poses, trackers and refiners of boxes have an ONNX form"
+            ))),
+            None => Err(self.refusal(
+                "it does not say what it is; give a run of `ebm train age`, `head-pose`, `tracker` or `refiner`, or its file",
+            )),
         }
+    }
+
+    /// Returns the error of a model without an ONNX form.
+    fn refusal(&self, reason: &str) -> anyhow::Error {
+        ebm_data::Error::Data(self.model.given().to_owned(), reason.to_owned()).into()
     }
 
     fn weights(&self) -> Result<Option<PathBuf>> {
@@ -92,7 +96,7 @@ impl ExportArgs {
                 return Ok(Saved::load(run, weights.as_deref())?.onnx()?);
             }
         }
-        bail!("{} has no energy model: give the run of one, or its file", self.model.given().display())
+        Err(self.refusal("it has no energy model: give the run of one, or its file"))
     }
 }
 

@@ -60,6 +60,19 @@ pub fn create_dir(path: &Path) -> Result<()> {
     })
 }
 
+/// Refuses an output that would replace one of the `inputs`, or a file in one that is a folder.
+pub fn check_out<'a>(out: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+    // An output that is not there yet has its nearest folder's place.
+    let absolute = std::path::absolute(out).with_context(|| out.display().to_string())?;
+    let place = absolute.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
+    let is_hit = |input: &&Path| input.canonicalize().is_ok_and(|input| place.starts_with(input));
+    inputs.into_iter().find(is_hit).map_or(Ok(()), |input| {
+        let (out, input) = (out.display(), input.display());
+        let detail = format!("{out} would replace the input {input}, or lie in it; give another place");
+        Err(usage("--out", detail).into())
+    })
+}
+
 /// Returns the name of a data file or folder, without its extension and COCO's prefixes.
 pub fn dataset_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();

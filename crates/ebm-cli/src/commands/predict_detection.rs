@@ -65,7 +65,7 @@ pub struct DetectionArgs {
     #[arg(long)]
     density: bool,
     /// Number of samples for each density.
-    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(64..=100_000), requires = "density")]
     samples: u32,
     /// Seed of the samples.
     #[arg(long, default_value_t = 0, requires = "density")]
@@ -255,7 +255,7 @@ fn line(
     DetectionWithEdges { detection, edges }: &DetectionWithEdges,
 ) -> serde_json::Value {
     let mut line = json!({
-        "image": frame.path, "label": detection.label, "score": detection.score,
+        "image": frame.path.to_string_lossy(), "label": detection.label, "score": detection.score,
         "bbox": detection.bbox, "bbox_before": detection.before,
     });
     if let Some((number, time)) = frame.at {

@@ -122,7 +122,8 @@ fn line(path: &Path, config: &ExperimentConfig, prediction: &Prediction) -> Resu
     }
     let command = if config.dim() == 1 { "predict age" } else { "predict head-pose" };
     let body = json!({
-        "image": path, "unit": config.unit, "coordinates": config.coordinates, "mass": LEVEL, "predictions": predictions,
+        "image": path.to_string_lossy(), "unit": config.unit, "coordinates": config.coordinates, "mass": LEVEL,
+        "predictions": predictions,
     });
     Ok(document(command, body))
 }

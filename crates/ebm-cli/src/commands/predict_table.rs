@@ -11,7 +11,7 @@ use ebm_base::files::{Durability, replace_with};
 use ebm_tabular::{Blocks, Prediction, Table, TabularRegressor, TargetDensity};
 use serde_json::{Value, json};
 
-use super::{create_dir, usage};
+use super::{check_out, create_dir, usage};
 use crate::model_path::ModelPath;
 use crate::schema::document;
 use crate::table_file::{TableFile, say_unknown};
@@ -41,8 +41,8 @@ pub struct TableArgs {
     #[arg(long)]
     strict: bool,
     /// Number of samples from each density.
-    #[arg(long, default_value_t = 0)]
-    samples: usize,
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    samples: u32,
     /// Seed of the samples.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -57,7 +57,11 @@ pub fn run(args: &TableArgs) -> Result<()> {
     ensure!(are_shares, refused("--region", &args.region, "shares between 0 and 1 are needed"));
     let are_probabilities = args.quantiles.iter().all(|probability| (0.0..=1.0).contains(probability));
     ensure!(are_probabilities, refused("--quantiles", &args.quantiles, "probabilities are from 0 to 1"));
-    let regressor = TabularRegressor::open(&args.run.local()?)?;
+    let run = args.run.local()?;
+    if let Some(out) = &args.out {
+        check_out(out, [&*args.file.data, &*run])?;
+    }
+    let regressor = TabularRegressor::open(&run)?;
     let blocks = args.file.open()?;
     // Nothing is written if a row cannot be read.
     let mut unknown = BTreeMap::new();
@@ -233,7 +237,7 @@ fn figures(
         cells.push(region.len() as f64);
         regions.push(region);
     }
-    let draws = density.sample(args.samples, &mut key.rng());
+    let draws = density.sample(args.samples as usize, &mut key.rng());
     cells.extend(&draws);
     let object = json!({
         "mean": mean, "median": median, "modes": modes, "quantiles": quantiles, "regions": regions, "draws": draws,

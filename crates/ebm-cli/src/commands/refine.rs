@@ -14,6 +14,7 @@ use ebm_eval::{BoxProblem, Error, ResultEntry, read_entries, write_entries};
 use ebm_train::Progress;
 use serde_json::json;
 
+use super::check_out;
 use super::predict_detection::intervals;
 use super::predict_inputs::images_in;
 use crate::device::DeviceArgs;
@@ -61,7 +62,7 @@ pub struct RefineArgs {
     #[arg(long)]
     rescore: bool,
     /// Number of samples for each density.
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..), requires = "density")]
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=100_000), requires = "density")]
     samples: u32,
     /// Seed of the samples.
     #[arg(long, default_value_t = 0, requires = "density")]
@@ -110,7 +111,7 @@ pub fn run(args: &RefineArgs) -> Result<()> {
         bail!("--any-class: {} has an f for each of its classes alone", args.refiner.given().display());
     }
     let mut entries = read_entries(&args.results)?;
-    let (dataset, total) = (args.dataset()?, entries.len());
+    let (dataset, total) = (args.beside_out(args.dataset()?)?, entries.len());
     // `images` holds each image's boxes with their indices in the file, `problems` the boxes that cannot be refined.
     let (mut images, mut problems, mut below_min_score) = (BTreeMap::<_, Vec<_>>::new(), Vec::new(), 0);
     let mut others = BTreeMap::<u64, usize>::new();
@@ -202,6 +203,15 @@ impl RefineArgs {
             }
         }
         Ok(Dataset { files, names })
+    }
+
+    /// Returns the dataset if the output replaces no input.
+    fn beside_out(&self, dataset: Dataset) -> Result<Dataset> {
+        let refiner = self.refiner.file()?;
+        let given = [&self.results, &refiner].into_iter().chain(&self.annotations);
+        let images = dataset.files.values().map(|file| &file.path);
+        check_out(&self.out, given.chain(images).map(PathBuf::as_path))?;
+        Ok(dataset)
     }
 
     /// Returns the treatment of an entry.
@@ -298,11 +308,20 @@ impl RefineArgs {
     }
 }
 
-/// Returns an error if no part of the box lies in an image of this `[width, height]`.
+/// Returns an error if no part of the box lies in an image of this `[width, height]`, or one without extent in single
+/// precision, in which boxes are refined.
 fn check_inside(bbox: [f64; 4], size: [usize; 2]) -> Result<(), BoxProblem> {
     let [x, y, width, height] = bbox;
-    let inside = x < size[0] as f64 && y < size[1] as f64 && x + width > 0.0 && y + height > 0.0;
-    if inside { Ok(()) } else { Err(BoxProblem::Outside(bbox, size)) }
+    let [columns, rows] = size.map(|side| side as f64);
+    if x >= columns || y >= rows || x + width <= 0.0 || y + height <= 0.0 {
+        return Err(BoxProblem::Outside(bbox, size));
+    }
+    // Single precision tells such a part's ends apart at any scale of the image.
+    let is_wide = |start: f64, end: f64, side: f64| end.min(side) - start.max(0.0) > 1e-6 * side;
+    if is_wide(x, x + width, columns) && is_wide(y, y + height, rows) {
+        return Ok(());
+    }
+    Err(BoxProblem::Malformed("bbox", format!("{bbox:?}"), "wide and high enough for single precision"))
 }
 
 /// Writes the refined box into its entry, with the intervals of its edges if it has a density.

@@ -92,8 +92,8 @@ fn run_convert(args: &ConvertArgs) -> Result<()> {
     if args.json {
         let object = json!({
             "family": found.family.to_string(), "configuration": found.configuration, "tensors": found.tensors,
-            "parameters": found.parameters, "unused": found.unused, "output": args.output, "bytes": bytes,
-            "sha256": sha256,
+            "parameters": found.parameters, "unused": found.unused, "output": args.output.to_string_lossy(),
+            "bytes": bytes, "sha256": sha256,
         });
         println!("{}", document("weights convert", object));
         return Ok(());

@@ -36,7 +36,8 @@ impl GridDensity {
     /// [`Error::Setting`](crate::Error::Setting) unless `mass` is in (0, 1].
     pub fn highest_density_region(&self, mass: f64) -> Result<Region> {
         check::setting("mass", mass > 0.0 && mass <= 1.0, mass, "in (0, 1]")?;
-        let level = if mass < 1.0 { self.level_of(mass) } else { 0.0 };
+        // Closer to 1 than the sum of the cells is, no level can be told from 0.
+        let level = if mass < 1.0 - 1e-12 { self.level_of(mass) } else { 0.0 };
         Ok(self.region_above(level))
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ebm_base::files::check_output;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderName, HeaderValue, Response, Uri, header};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, ResponseExt as _};
 
 use super::{Event, Report, io_error, sha256_of};
 use crate::error::{Error, Result};
@@ -108,7 +108,7 @@ impl Target<'_> {
     }
 
     /// Requests the address, from the byte `start` on. Redirects stay on https. The token is sent only to the
-    /// host of the address.
+    /// host and port of the address.
     pub fn ask(&self, start: u64, options: &FetchOptions) -> Result<Response<Body>> {
         let refused = || self.error(Error::Data, "only https, or http on this machine");
         let (uri, local) = allowed(self.url).ok_or_else(refused)?;
@@ -116,7 +116,7 @@ impl Target<'_> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .https_only(!local)
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            .redirect_auth_headers(RedirectAuthHeaders::Never)
             .accept_encoding("identity")
             .user_agent(concat!("ebm/", env!("CARGO_PKG_VERSION")))
             .timeout_resolve(stall)
@@ -126,29 +126,44 @@ impl Target<'_> {
             .timeout_per_read(stall);
         // A proxy of the environment is for other machines.
         let config = if local { config.proxy(None) } else { config };
-        let mut request = config.build().new_agent().get(&uri);
-        if let Some(token) = self.bearer {
-            let detail =
-                "the token in HF_TOKEN, or of a login, holds a character that none has; set it again";
-            let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value = value.map_err(|_| self.error(Error::Data, detail))?;
-            value.set_sensitive(true);
-            request = request.header(header::AUTHORIZATION, value);
-        }
-        if start > 0 {
-            request = request.header(header::RANGE, format!("bytes={start}-"));
-        }
-        let response = request.call().map_err(|error| match error {
-            ureq::Error::RequireHttpsOnly(_) | ureq::Error::TooManyRedirects => {
-                self.error(Error::Data, error)
+        let (agent, token) = (config.build().new_agent(), self.token()?);
+        let send = |uri: &Uri| {
+            let mut request = agent.get(uri);
+            if let Some(token) = &token {
+                request = request.header(header::AUTHORIZATION, token.clone());
             }
-            _ => self.broken(error),
-        })?;
+            if start > 0 {
+                request = request.header(header::RANGE, format!("bytes={start}-"));
+            }
+            request.call().map_err(|error| match error {
+                ureq::Error::RequireHttpsOnly(_) | ureq::Error::TooManyRedirects => {
+                    self.error(Error::Data, error)
+                }
+                _ => self.broken(error),
+            })
+        };
+        let mut response = send(&uri)?;
+        // A redirect drops the token, since ureq's comparison of hosts leaves out their ports.
+        let (last, status) = (response.get_uri().clone(), response.status().as_u16());
+        let is_same = last.scheme() == uri.scheme() && last.authority() == uri.authority();
+        if token.is_some() && matches!(status, 401 | 403 | 404) && is_same && last != uri {
+            response = send(&last)?;
+        }
         match response.status().as_u16() {
             200 | 206 => Ok(response),
             416 if start > 0 => Ok(response),
             status => Err(self.refusal(status, text(&response, header::RETRY_AFTER).parse().ok())),
         }
+    }
+
+    /// Returns the header with the token, if there is one.
+    fn token(&self) -> Result<Option<HeaderValue>> {
+        let Some(token) = self.bearer else { return Ok(None) };
+        let detail = "the token in HF_TOKEN, or of a login, holds a character that none has; set it again";
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value = value.map_err(|_| self.error(Error::Data, detail))?;
+        value.set_sensitive(true);
+        Ok(Some(value))
     }
 
     /// Returns the error of an answer without the file. The server may ask to `wait` a number of seconds.

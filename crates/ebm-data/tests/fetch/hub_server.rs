@@ -1,4 +1,4 @@
-//! The Hugging Face Hub on loopback: repositories, commits, and large files that lie on another host.
+//! The Hugging Face Hub on loopback: repositories, commits, and large files that lie at another port.
 #![allow(dead_code, reason = "three test programs use it, each a part")]
 
 use std::collections::BTreeMap;
@@ -66,8 +66,8 @@ impl TestHub {
                 None => reply.head("404 Not Found", &[NOTHING]),
             }
         });
-        // The same machine is another host by another name.
-        let (shared, other) = (state.clone(), storage.address.replace("127.0.0.1", "localhost"));
+        // Another port of the same host is another server, which must not see the token.
+        let (shared, other) = (state.clone(), storage.address.clone());
         let hub = Server::start(move |request, reply| {
             let bearer = token.map(|token| format!("Bearer {token}"));
             if interfere(request, reply) {

@@ -152,6 +152,8 @@ impl Settings for RefinerConfig {
     fn check(&self) -> Result<(), String> {
         self.input.check()?;
         self.ascent.check().map_err(|error| format!("ascent: {error}"))?;
+        let is_of_boxes = self.objective.gaussian().is_none_or(|proposal| proposal.dim() == 4);
+        require(is_of_boxes, "objective: its proposal is not of the four coordinates of a box")?;
         self.network.check()
     }
 }

@@ -171,6 +171,16 @@ impl Calibration {
         }))
     }
 
+    /// Returns `true` if every number is one that a calibration can choose.
+    pub(super) fn is_possible(&self) -> bool {
+        let Rescoring { center, scale, power } = self.rescoring;
+        let range = 1e-6..=1e6;
+        let are_factors = self.factors.iter().all(|factor| factor.is_finite() && *factor >= 0.0);
+        let are_powers =
+            center.is_finite() && scale.is_finite() && scale > 0.0 && (0.0..=1e6).contains(&power);
+        range.contains(&self.temperature) && are_factors && are_powers
+    }
+
     /// Returns the calibration of each edge of a refined box `[x, y, width, height]`.
     pub fn edges_of(&self, bbox: [f64; 4]) -> [CalibratedEdge; 4] {
         CalibratedEdge::of_box(bbox, self.factors)
@@ -222,5 +232,8 @@ mod tests {
     fn a_file_keeps_it() {
         let text = toml::to_string(&CALIBRATION).unwrap();
         assert_eq!(toml::from_str::<Calibration>(&text).unwrap(), CALIBRATION);
+        assert!(
+            CALIBRATION.is_possible() && !Calibration { temperature: 1e-300, ..CALIBRATION }.is_possible()
+        );
     }
 }

@@ -151,7 +151,11 @@ impl BoxRefiner {
         }
         let calibration = Some(said.calibration).filter(|text| !text.is_empty());
         let calibration = calibration.map(|text| toml::from_str(&text)).transpose();
-        let calibration = calibration.map_err(|error| refuse(format!("its calibration: {error}")))?;
+        let calibration: Option<Calibration> =
+            calibration.map_err(|error| refuse(format!("its calibration: {error}")))?;
+        if calibration.is_some_and(|calibration| !calibration.is_possible()) {
+            return Err(refuse("its calibration has a number beyond its range".to_owned()));
+        }
         let ascent = BoxAscent { ascent: config.ascent.clone(), coordinates: Coordinates::Relative };
         let energy = BoxEnergy {
             head: network.head().clone().in_precision(options.precision),

@@ -18,6 +18,8 @@ fn contradictions_are_refused() {
     assert!(refused("network.strides = [4, 16]").contains("in a row"));
     assert!(refused("network.strides = [2, 4]").contains("in a row"));
     assert!(refused("network.map_scales = [1.0]").contains("network.map_scales needs one entry"));
+    let of_one = "objective.proposal.gaussian = { sigmas = [0.1], dim = 1 }";
+    assert!(refused(of_one).contains("four coordinates"));
     assert!(refused("network.kernel = 2").contains("network.kernel is 2"));
     assert!(refused("network.views = []").contains("network.views is empty"));
     assert!(refused("network.coarsest_level = 3").contains("network.coarsest_level is no index"));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use ebm_core::GradientAscent;
 use ebm_data::faces::Faces;
-use ebm_train::Progress;
+use ebm_train::{ModelFile, Progress};
 
 use super::Outcome;
 use super::densities::{MIN_VALIDATION, coordinate_densities};
@@ -24,7 +24,8 @@ use crate::{Error, Result};
 /// of its seed beside it. The folder of a table stands for all its runs except the ablation.
 ///
 /// # Errors
-/// [`Error::Input`] when there is no run; [`Error::Data`] when the folder cannot be read.
+/// [`Error::Input`] when there is no run; [`Error::Data`] when the folder cannot be read; [`Error::Train`] when
+/// a model's file in it is damaged.
 pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     // A packed network has no config.toml; its settings are in the model's file.
     let is_run = |dir: &Path| ["config.toml", "model.safetensors"].iter().any(|name| dir.join(name).exists());
@@ -39,10 +40,16 @@ pub fn runs(path: &Path) -> Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(path).map_err(fail)? {
         let dir = entry.map_err(fail)?.path();
         // The name excludes the ablation's runs, which hold energy models too. The backbone's run has no head.
-        if let Ok(config) = RunConfig::of_model(&dir)
-            && dir.file_name() == Some(format!("{}-{}", config.method, config.seed).as_ref())
-        {
-            found.push(dir);
+        if !dir.join(ModelFile::NAME).exists() {
+            continue;
+        }
+        match RunConfig::of_model(&dir) {
+            Ok(config) if dir.file_name() == Some(format!("{}-{}", config.method, config.seed).as_ref()) => {
+                found.push(dir);
+            }
+            // Models of other tasks may lie beside the runs. A damaged file must not, since the figures would change.
+            Ok(_) | Err(Error::Input { .. }) => {}
+            Err(error) => return Err(error),
         }
     }
     found.sort();

@@ -145,9 +145,9 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     // A file that cannot have one of the formats is refused before the rest is read.
     if let Some(header) = bytes.first_chunk().filter(|_| !pth::is_pth(&bytes)) {
         let (header, limit) = (u64::from_le_bytes(*header), MAX_HEADER_BYTES.min(length.saturating_sub(8)));
-        if header > limit {
+        if !(1..=limit).contains(&header) {
             let reason = format!(
-                "not a complete safetensors file (its header would have {header} bytes, of at most {limit}); download or save it again"
+                "not a complete safetensors file (its header would have {header} bytes, of 1 to {limit}); download or save it again"
             );
             return Err(format_error(path, reason));
         }

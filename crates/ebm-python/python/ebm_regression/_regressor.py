@@ -34,7 +34,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
         "softmax". "direct" has no density. "auto" fits "ebm" and "mixture", and keeps the better.
     support : {"real", "positive"} or (low, high), default="real"
         Possible values of y: all numbers, those above 0, or those between two bounds.
-    members : int, default=5
+    members : int, default=10
         Number of networks.
     max_steps : int, default=3000
         Largest number of updates of each network. Training ends sooner if the validation no longer improves.
@@ -78,7 +78,7 @@ class EnergyRegressor(RegressorMixin, BaseEstimator):
         method: str = "ebm",
         *,
         support: str | tuple[float, float] = "real",
-        members: int = 5,
+        members: int = 10,
         max_steps: int = 3000,
         calibration: float = 0.1,
         categories: Sequence[str] = (),

@@ -4,14 +4,12 @@ use candle_core::Tensor;
 use candle_nn::{Linear, VarBuilder};
 use ebm_core::EnergyModel;
 use ebm_nn::init;
-use ebm_ops::heads::LateFusion;
+use ebm_ops::heads::StudentFusion;
 
 use super::forward;
 use super::proposal::StudentProposal;
 use crate::Result;
 
-/// Widths τ of tanh(u/τ): small ones resolve the middle, large ones the tails.
-const WIDTHS: [f32; 5] = [0.5, 1.0, 2.0, 4.0, 8.0];
 /// Largest |log s|.
 const LOG_SCALE: f64 = 6.0;
 
@@ -23,7 +21,7 @@ const LOG_SCALE: f64 = 6.0;
 /// several modes, skewness and edges. f is not normalised: Eq. 4 estimates Z.
 ///
 /// The features of x are computed once. Each candidate y then costs the products with the few columns of W
-/// ([`LateFusion`]).
+/// ([`StudentFusion`]).
 #[derive(Clone, Debug)]
 pub struct EnergyHead {
     dim: usize,
@@ -46,7 +44,7 @@ pub struct EnergyFeatures {
     pub location: Tensor,
     /// log s, (B, 1, D).
     pub log_scale: Tensor,
-    /// a, (B, H).
+    /// μ, log s and a, (B, 2D + H).
     joined: Tensor,
 }
 
@@ -64,7 +62,7 @@ impl EnergyHead {
     /// # Errors
     /// Fails if `vb` refuses a tensor.
     pub fn new(dim: usize, width: usize, hidden: usize, vb: VarBuilder) -> Result<Self> {
-        let inputs = WIDTHS.len() * dim;
+        let inputs = StudentFusion::FEATURES * dim;
         Ok(Self {
             dim,
             scale: init::linear(width, 2 * dim, vb.pp("scale"))?,
@@ -83,27 +81,16 @@ impl EnergyHead {
     /// # Errors
     /// Fails if `h` has another shape.
     pub fn features(&self, h: &Tensor) -> Result<EnergyFeatures> {
-        let scale = forward(&self.scale, h)?.unsqueeze(1)?;
-        let raw = scale.narrow(2, self.dim, self.dim)?;
-        Ok(EnergyFeatures {
-            location: scale.narrow(2, 0, self.dim)?,
-            log_scale: ((raw / LOG_SCALE)?.tanh()? * LOG_SCALE)?,
-            joined: forward(&self.features, h)?,
-        })
+        let scale = forward(&self.scale, h)?;
+        let location = scale.narrow(1, 0, self.dim)?;
+        let log_scale = ((scale.narrow(1, self.dim, self.dim)? / LOG_SCALE)?.tanh()? * LOG_SCALE)?;
+        let joined = Tensor::cat(&[&location, &log_scale, &forward(&self.features, h)?], 1)?;
+        Ok(EnergyFeatures { location: location.unsqueeze(1)?, log_scale: log_scale.unsqueeze(1)?, joined })
     }
 
     fn scores(&self, features: &EnergyFeatures, y: &Tensor) -> Result<Tensor> {
-        let inverse = features.log_scale.neg()?.exp()?;
-        let u = y.broadcast_sub(&features.location)?.broadcast_mul(&inverse)?;
-        let nu = (self.log_tails.exp()? + 1.0)?;
-        let tails = (u.sqr()?.broadcast_div(&nu)? + 1.0)?.log()?.sum(2)?;
-        let base = tails.broadcast_mul(&((nu + 1.0)? * -0.5)?)?;
-        let squashed: Vec<Tensor> = WIDTHS
-            .iter()
-            .map(|width| (&u * f64::from(1.0 / width))?.tanh())
-            .collect::<candle_core::Result<_>>()?;
-        let late = LateFusion::new(&[], &self.join, &self.out.0, &self.out.1)?;
-        Ok((base + late.forward(&features.joined, &Tensor::cat(&squashed, 2)?)?)?)
+        let head = StudentFusion::new(&self.join, &self.out.0, &self.out.1, &self.log_tails)?;
+        Ok(head.forward(&features.joined, y)?)
     }
 }
 

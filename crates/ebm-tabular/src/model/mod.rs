@@ -12,7 +12,7 @@ use ebm_core::rand::RngCore;
 use ebm_core::{EnergyModel, Objective, Proposal};
 use ebm_nn::init;
 use ebm_nn::params::ParamStore;
-use ebm_ops::linear;
+use ebm_ops::{linear, silu};
 use rand::Rng;
 
 pub use energy::{EnergyFeatures, EnergyHead};
@@ -180,7 +180,7 @@ impl Trunk {
     fn forward(&self, x: &Tensor, dropout: f64, rng: &mut dyn RngCore) -> Result<Tensor> {
         let mut h = self.ramps.as_ref().map_or_else(|| Ok(x.clone()), |ramps| ramps.forward(x))?;
         for layer in &self.layers {
-            h = forward(layer, &h)?.silu()?;
+            h = silu(&forward(layer, &h)?)?;
             if dropout > 0.0 {
                 let kept = |_| if rng.random_bool(dropout) { 0.0 } else { (1.0 / (1.0 - dropout)) as f32 };
                 let kept = (0..h.elem_count()).map(kept).collect();

@@ -10,6 +10,7 @@ use ebm_nn::params::ParamStore;
 use super::{Fitted, TabularRegressor, build};
 use crate::config::TabularConfig;
 use crate::model::{Network, Shape};
+use crate::target::Target;
 use crate::{Error, Result};
 
 impl TabularRegressor {
@@ -27,9 +28,13 @@ impl TabularRegressor {
         for name in (0..self.stores.len()).map(member_file).chain([SETTINGS.to_owned()]) {
             fitted.files.insert(name.clone(), sha256_of(&run.join(name))?);
         }
-        let text = serde_json::to_vec_pretty(&fitted)
-            .map_err(|error| Error::input(run.join(FITTED).display(), error))?;
-        Ok(ebm_data::files::write_atomic(&run.join(FITTED), &text)?)
+        let (path, fail) =
+            (run.join(FITTED), |reason: String| Error::input(run.join(FITTED).display(), reason));
+        let text = serde_json::to_vec_pretty(&fitted).map_err(|error| fail(error.to_string()))?;
+        if text.len() as u64 > MAX_FITTED {
+            return Err(fail(format!("{} bytes are too many; give fewer columns or categories", text.len())));
+        }
+        Ok(ebm_data::files::write_atomic(&path, &text)?)
     }
 
     /// Loads a fit that [`save`](Self::save) wrote.
@@ -39,19 +44,20 @@ impl TabularRegressor {
     pub fn open(run: &Path) -> Result<Self> {
         let path = run.join(FITTED);
         let fail = |reason: String| Error::input(path.display(), reason);
-        let text = ebm_data::files::read_settings(&path)
+        let text = ebm_data::files::read_limited(&path, MAX_FITTED)
             .map_err(|error| fail(format!("{error}; give the folder of a run of `ebm fit`")))?;
-        let mut fitted: Fitted = serde_json::from_str(&text)
+        let mut fitted: Fitted = serde_json::from_slice(&text)
             .map_err(|error| fail(format!("not what this version's `ebm fit` writes: {error}; fit again")))?;
         for (name, hash) in std::mem::take(&mut fitted.files) {
             let place = run.join(name);
-            if sha256_of(&place)? != hash {
+            if sha256_of(&place).map_err(|error| Error::input(place.display(), error))? != hash {
                 let reason = "it is not the file that this fit wrote; put that back, or fit again";
                 return Err(Error::input(place.display(), reason));
             }
         }
         let config = TabularConfig::read(&run.join(SETTINGS))?;
-        if fitted.masses.len() != fitted.targets.len() || fitted.targets.is_empty() {
+        let are_scales = fitted.targets.iter().all(Target::is_scale);
+        if fitted.masses.len() != fitted.targets.len() || fitted.targets.is_empty() || !are_scales {
             return Err(fail("its targets and its calibration do not fit together".to_owned()));
         }
         let stores = (0..config.members).map(|index| {
@@ -64,7 +70,8 @@ impl TabularRegressor {
         let (features, dim) = (&fitted.features, fitted.targets.len());
         let shape = Shape { features, dim, network: &config.network, method: &method };
         for (index, store) in stores.iter().enumerate() {
-            Network::new(&shape, store)?;
+            let network = Network::new(&shape, store);
+            network.map_err(|error| Error::input(run.join(member_file(index)).display(), error))?;
             let report = store.preload_report();
             if !report.missing.is_empty() || !report.unexpected.is_empty() {
                 let reason = format!("it holds another network: {report:?}");
@@ -74,6 +81,9 @@ impl TabularRegressor {
         Self::assemble(config, fitted, stores)
     }
 }
+
+/// Largest size in bytes of the description of a fit.
+const MAX_FITTED: u64 = 64 << 20;
 
 /// Files of a run.
 const FITTED: &str = "regressor.json";

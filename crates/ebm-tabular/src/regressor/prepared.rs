@@ -27,6 +27,9 @@ const COARSE_RESOLUTION: f64 = 0.05;
 /// Least number of parts of the rows. Each network is validated on one part and learns from the others.
 const MIN_FOLDS: usize = 5;
 
+/// Number of networks whose validation decides about bins.
+const TRIED: usize = 3;
+
 /// Rows of a table that have all targets, divided and encoded.
 pub(super) struct Prepared<'a> {
     pub(super) config: &'a TabularConfig,
@@ -96,18 +99,22 @@ impl<'a> Prepared<'a> {
     }
 
     /// Fits the method of this key; its regions are not calibrated. Columns of numbers have bins in all networks, or in none
-    /// if the first network has the better validation without them.
+    /// if the first few networks have the better validation without them.
     pub(super) fn train(&self, method: &str) -> Result<TabularRegressor> {
         let plain = self.features.clone().without_bins();
         let encodings = if plain == self.features { vec![plain] } else { vec![self.features.clone(), plain] };
-        let first =
-            encodings.into_par_iter().map(|features| Ok((self.member(method, 0, &features)?, features)));
-        let first = first.collect::<Result<Vec<(Trained, Features)>>>()?.into_iter();
-        let best = first.min_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
-        let (first, features) = best.ok_or_else(|| Error::config("members", "a fit needs a network"))?;
-        let others =
-            (1..self.config.members).into_par_iter().map(|index| self.member(method, index, &features));
-        let mut trained = vec![first];
+        let tried = self.config.members.min(TRIED);
+        let tries: Vec<_> =
+            encodings.iter().flat_map(|of| (0..tried).map(move |index| (of, index))).collect();
+        let all = tries.into_par_iter().map(|(features, index)| self.member(method, index, features));
+        let mut all = all.collect::<Result<Vec<Trained>>>()?.into_iter();
+        let tries = encodings.into_iter().map(|of| (all.by_ref().take(tried).collect::<Vec<_>>(), of));
+        let value = |of: &[Trained]| of.iter().map(|member| member.value).sum::<f64>();
+        let best = tries.min_by(|(a, _), (b, _)| value(a).total_cmp(&value(b)));
+        let (mut trained, features) =
+            best.ok_or_else(|| Error::config("members", "a fit needs a network"))?;
+        let others = (tried..self.config.members).into_par_iter();
+        let others = others.map(|index| self.member(method, index, &features));
         trained.extend(others.collect::<Result<Vec<Trained>>>()?);
         let steps = trained.iter().map(|member| member.step).collect();
         let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();

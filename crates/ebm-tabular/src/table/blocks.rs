@@ -1,6 +1,6 @@
 //! Tables in blocks of rows, for files that memory does not hold.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::sync::Arc;
 
 use csv::{ByteRecord, Position, ReaderBuilder, StringRecord};
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::decode::{Source, Text};
 use super::form::Evidence;
-use super::{MAX_BYTES, ReadOptions, Table, names_of};
+use super::{ReadOptions, Table, names_of};
 use crate::{Error, Result};
 
 /// A table that is read in blocks of rows, so that memory holds one block at a time.
@@ -38,8 +38,13 @@ pub struct Blocks {
     remedy: &'static str,
 }
 
-/// Number of rows of a block, a multiple of the rows that are predicted together.
+/// Largest number of rows of a block, a multiple of the rows that are predicted together.
 const BLOCK: usize = 4096;
+/// Largest number of cells of a block of more than one row, and of bytes.
+const BLOCK_CELLS: usize = 4 << 20;
+const BLOCK_BYTES: u64 = 256 << 20;
+/// First cell of a row that is read behind the last: a quote that never ends would take it in.
+const END: &str = "\u{10ffff}end";
 /// Number of bytes in which the line of names should end.
 const HEAD: u64 = 16 << 20;
 /// Possible separators of values.
@@ -174,10 +179,19 @@ impl Blocks {
     ) -> std::result::Result<(), E> {
         let mut lines = self.lines()?;
         let mut records = self.reader()?.into_records();
+        let count = (BLOCK_CELLS / self.table.columns.len()).clamp(1, BLOCK);
         loop {
-            records.reader_mut().get_mut().get_mut().limit(MAX_BYTES);
-            let rows = records.by_ref().take(BLOCK).collect::<csv::Result<Vec<StringRecord>>>();
+            records.reader_mut().get_mut().get_mut().0.get_mut().limit(BLOCK_BYTES);
+            let rows = records.by_ref().take(count).collect::<csv::Result<Vec<StringRecord>>>();
             let mut rows = rows.map_err(|error| self.problem(&error))?;
+            if let Some(row) = rows.pop_if(|row| row.iter().any(|cell| cell.contains(END)))
+                && &row[0] != END
+            {
+                let line = row.position().map_or(0, |place| lines.line(place));
+                let reason =
+                    format!("line {line}: a quote begins in this row and never ends; remove or close it");
+                return Err(self.fail(reason).into());
+            }
             if rows.is_empty() {
                 return Ok(());
             }
@@ -203,12 +217,14 @@ impl Blocks {
         open().map_err(|error: io::Error| self.fail(error.to_string()))
     }
 
-    fn reader(&self) -> Result<csv::Reader<BufReader<Text<'_>>>> {
+    fn reader(&self) -> Result<csv::Reader<Chain<BufReader<Text<'_>>, Cursor<String>>>> {
         let (mut builder, mut text) = (builder(&self.table.options), self.text()?);
         // A quote that does not end must not fill the memory.
-        text.get_mut().limit(MAX_BYTES);
-        let delimiter = self.table.delimiter as u8;
-        Ok(builder.has_headers(true).flexible(false).delimiter(delimiter).from_reader(text))
+        text.get_mut().limit(BLOCK_BYTES);
+        let (delimiter, others) = (self.table.delimiter, self.table.columns.len().saturating_sub(1));
+        let end = format!("\n{END}{}\n", delimiter.to_string().repeat(others));
+        let builder = builder.has_headers(true).flexible(false).delimiter(delimiter as u8);
+        Ok(builder.from_reader(text.chain(Cursor::new(end))))
     }
 
     fn lines(&self) -> Result<Lines<impl BufRead>> {

@@ -67,6 +67,20 @@ fn errors_name_the_line_in_any_block() {
     assert!(said.to_string().contains("none.csv"), "{said}");
 }
 
+/// A quote that never ends must not take the rows below it in silence.
+#[test]
+fn a_quote_that_never_ends_is_named_with_its_line() {
+    let rows = |mark: &str| -> String {
+        let row = |k: i32| format!("{k}.5,{},{}xyz\n", k % 7, if k == 39 { mark } else { "" });
+        "y,a,k\n".to_owned() + &(0..80).map(row).collect::<String>()
+    };
+    let open = |text: String| Blocks::open("t", Source::Bytes(text.into_bytes()), &ReadOptions::default());
+    assert_eq!(open(rows("")).unwrap().rows(), 80);
+    assert_eq!(open(rows("").trim_end().to_owned()).unwrap().rows(), 80);
+    let said = open(rows("\"")).err().unwrap().to_string();
+    assert!(said.contains("line 41") && said.contains("never ends"), "{said}");
+}
+
 /// Each of 12 rows is in a sample of 4 in a third of 900 cases: 300 ± 14.
 #[test]
 fn a_sample_has_every_row_as_often_and_the_forms_of_all() {

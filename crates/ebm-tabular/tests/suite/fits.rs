@@ -6,7 +6,7 @@ use ebm_core::EnergyModel;
 use ebm_tabular::benchmark::Generated;
 use ebm_tabular::model::{Ensemble, MemberFeatures};
 use ebm_tabular::{
-    FitOptions, ModelConfig, Support, Table, TabularRegressor, TargetSpec, evaluate, refined_rmse,
+    Error, FitOptions, ModelConfig, Support, Table, TabularRegressor, TargetSpec, evaluate, refined_rmse,
 };
 use rand::Rng;
 use rand_distr::StandardNormal;
@@ -164,11 +164,23 @@ fn a_fit_depends_on_its_seed_alone_and_comes_back_from_its_folder() {
     }
     // Fits of versions without the forms of columns are refused in words.
     let path = folder.path().join("regressor.json");
-    let mut old: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let mut old: serde_json::Value = serde_json::from_slice(&whole).unwrap();
     old["features"]["columns"][0]["kind"]["number"].as_object_mut().unwrap().remove("form").unwrap();
     std::fs::write(&path, old.to_string()).unwrap();
     let said = TabularRegressor::open(folder.path()).err().unwrap().to_string();
     assert!(said.contains("regressor.json") && said.contains("fit again"), "{said}");
+    for (name, value) in [("deviation", -1.0), ("mean", 1e308)] {
+        let mut wrong: serde_json::Value = serde_json::from_slice(&whole).unwrap();
+        wrong["targets"][0][name] = value.into();
+        std::fs::write(&path, wrong.to_string()).unwrap();
+        let said = TabularRegressor::open(folder.path()).err().unwrap().to_string();
+        assert!(said.contains("do not fit together"), "{said}");
+    }
+    std::fs::write(&path, &whole).unwrap();
+    std::fs::remove_file(folder.path().join("member-0.safetensors")).unwrap();
+    let said = TabularRegressor::open(folder.path()).err().unwrap();
+    assert!(matches!(said, Error::Input { .. }) && said.to_string().contains("member-0"), "{said}");
     std::fs::remove_file(&path).unwrap();
     let missing = TabularRegressor::open(folder.path()).err().unwrap().to_string();
     assert!(missing.contains("regressor.json") && missing.contains("ebm fit"), "{missing}");

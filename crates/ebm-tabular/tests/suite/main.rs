@@ -11,10 +11,10 @@ mod tables;
 
 use ebm_tabular::{Table, TabularConfig};
 
-/// Settings for a training of a few seconds.
+/// Settings for a training of a few seconds: one network, so small that it needs neither bins nor dropout.
 fn small() -> TabularConfig {
     let mut config = TabularConfig::new().unwrap();
-    config.members = 1;
+    (config.members, config.network.bins, config.training.dropout) = (1, 0, 0.0);
     config.training.steps = 400;
     config.training.batch = 64;
     config

@@ -175,7 +175,10 @@ fn lines_and_names_of_many_programs() {
         (format!("Report of 2024\na,t\n{}", small("\n")), "a single column"),
         (format!("a,t\n1,\0\n{}", small("\n")), "line 2 has a zero byte"),
         (format!("a,t\n{}1,1,234.5\n", small("\n")), "put quotes about a value"),
-        (format!("a,t\n{}1,\"open\n2,3\n", small("\n")), "line 32, column t: \"open\\n2,3\" is no number"),
+        (
+            format!("a,t\n{}1,\"open\n2,3\n", small("\n")),
+            "line 32: a quote begins in this row and never ends",
+        ),
     ] {
         let said = refused(&text);
         assert!(said.contains(reason), "{said}");

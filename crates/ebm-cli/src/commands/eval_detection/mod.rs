@@ -230,7 +230,7 @@ fn test_set(args: &DetectionArgs) -> Result<()> {
     for (name, detections) in &sets {
         let path = out.join(format!("detections_{split}_{name}_results.json"));
         write_results_for_server(&path, detections)?;
-        files.push(json!({ "method": name, "path": path }));
+        files.push(json!({ "method": name, "path": path.to_string_lossy() }));
     }
     if args.json {
         let object = json!({ "dataset": split, "images": images.len(), "files": files });

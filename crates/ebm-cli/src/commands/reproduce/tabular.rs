@@ -32,8 +32,7 @@ pub struct TabularArgs {
     /// generated ones without it.
     #[arg(long, value_delimiter = ',')]
     sets: Vec<String>,
-    /// Settings: `tabular`, `bins` (columns of numbers in bins), `choices` (a comparison of objectives, proposals and
-    /// numbers of samples), or a TOML file.
+    /// Settings: `tabular`, `choices` (a comparison of objectives, proposals and numbers of samples), or a TOML file.
     #[arg(long, default_value = "tabular")]
     config: String,
     /// Number of splits to use.

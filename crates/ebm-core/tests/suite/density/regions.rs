@@ -20,6 +20,9 @@ fn the_region_of_a_gaussian_is_its_central_interval() {
     assert_close(&[region.width()], &[2.0 * 1.959963984540054], 1e-6);
     assert!(region.contains(2.9) && !region.contains(2.97) && !region.contains(f64::NAN));
     assert_close(&[p.mass_above(p.log_prob(2.0))], &[0.682689492137], 1e-5);
+    // The largest number below 1.
+    let whole = |mass: f64| p.highest_density_region(mass).unwrap();
+    assert_eq!(whole(1.0 - f64::EPSILON / 2.0), whole(1.0));
 }
 
 #[test]

@@ -268,7 +268,7 @@ fn weights_are_the_masses_of_contradicting_rows() {
     for method in ["ebm", "mixture"] {
         for prediction in predict(method, Some("w")) {
             let masses = [5.0, 15.0].map(|y| prediction.targets[0].cdf(y));
-            assert!((masses[0] - 0.75).abs() < 0.08 && masses[1] > 0.97, "{method}: {masses:?}");
+            assert!((masses[0] - 0.75).abs() < 0.08 && masses[1] > 0.95, "{method}: {masses:?}");
         }
         for prediction in predict(method, None) {
             let masses = [5.0, 15.0].map(|y| prediction.targets[0].cdf(y));

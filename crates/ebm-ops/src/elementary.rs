@@ -109,8 +109,9 @@ impl Elementary for f32 {
         let m = Self::from_bits((bits & 0x7f_ffff) + std::f32::consts::FRAC_1_SQRT_2.to_bits());
         let s = (m - 1.0) / (m + 1.0);
         let series = polynomial::<FMA, 5>(s * s, [2.0, 2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0]);
-        // The bits of NaN are those of some number, but NaN less itself is NaN.
-        (k * LN_2[0] + (k * LN_2[1]).add_product::<FMA>(s, series)) + (x - x)
+        let low = (k * LN_2[1]).add_product::<FMA>(s, series);
+        // The bits of NaN are those of some number, but NaN times 0 is NaN.
+        (k * LN_2[0] + low).add_product::<FMA>(x, 0.0)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::target::Target;
 use crate::{Encoded, Error, Result, Table};
 
 /// Number of rows that are predicted together.
-const BATCH_ROWS: usize = 64;
+pub(crate) const BATCH_ROWS: usize = 64;
 /// Factor on the number of samples for several targets.
 const JOINT_FACTOR: usize = 8;
 /// Standard deviations of the proposal for a baseline's density of several targets, in units of the targets' own.

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::decode::{Source, Text};
 use super::form::Evidence;
 use super::{ReadOptions, Table, names_of};
+use crate::prediction::BATCH_ROWS;
 use crate::{Error, Result};
 
 /// A table that is read in blocks of rows, so that memory holds one block at a time.
@@ -40,7 +41,7 @@ pub struct Blocks {
 
 /// Largest number of rows of a block, a multiple of the rows that are predicted together.
 const BLOCK: usize = 4096;
-/// Largest number of cells of a block of more than one row, and of bytes.
+/// Largest number of cells of a block of more than [`BATCH_ROWS`] rows, and of bytes.
 const BLOCK_CELLS: usize = 4 << 20;
 const BLOCK_BYTES: u64 = 256 << 20;
 /// First cell of a row that is read behind the last: a quote that never ends would take it in.
@@ -179,7 +180,8 @@ impl Blocks {
     ) -> std::result::Result<(), E> {
         let mut lines = self.lines()?;
         let mut records = self.reader()?.into_records();
-        let count = (BLOCK_CELLS / self.table.columns.len()).clamp(1, BLOCK);
+        let batches = BLOCK_CELLS / self.table.columns.len() / BATCH_ROWS;
+        let count = (batches * BATCH_ROWS).clamp(BATCH_ROWS, BLOCK);
         loop {
             records.reader_mut().get_mut().get_mut().0.get_mut().limit(BLOCK_BYTES);
             let rows = records.by_ref().take(count).collect::<csv::Result<Vec<StringRecord>>>();

@@ -28,8 +28,8 @@ impl TabularRegressor {
         for name in (0..self.stores.len()).map(member_file).chain([SETTINGS.to_owned()]) {
             fitted.files.insert(name.clone(), sha256_of(&run.join(name))?);
         }
-        let (path, fail) =
-            (run.join(FITTED), |reason: String| Error::input(run.join(FITTED).display(), reason));
+        let path = run.join(FITTED);
+        let fail = |reason: String| Error::input(path.display(), reason);
         let text = serde_json::to_vec_pretty(&fitted).map_err(|error| fail(error.to_string()))?;
         if text.len() as u64 > MAX_FITTED {
             return Err(fail(format!("{} bytes are too many; give fewer columns or categories", text.len())));

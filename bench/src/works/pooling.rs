@@ -29,7 +29,7 @@ pub fn head_step(
     let head = EnergyHead::new(&config, vb.pp("roi_heads"))?;
     let (boxes, labels): (Vec<BBox>, Vec<u32>) = boxes(images * objects, size, config.num_classes);
     let of_image = (0..images as u32).flat_map(|image| std::iter::repeat_n(image, objects)).collect();
-    let features = BoxFeatures::new(&pyramid, of_image, labels, &boxes, config.convention.into())?;
+    let features = BoxFeatures::new(&pyramid, of_image, labels, &boxes, config.convention)?;
     let proposal = GaussianMixture::isotropic(&SIGMAS, 4)?;
     let objective = MonteCarloNll { proposal, num_samples: samples };
     let y = features.targets()?.squeeze(1)?;

@@ -75,7 +75,7 @@ pub fn refinement(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -
     let pyramid = pyramid(&vb, 1, widths.channels, size)?;
     let head = EnergyHead::new(&config, vb.clone())?.in_precision(precision);
     let (boxes, labels) = boxes(count, size, config.num_classes);
-    let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention.into())?;
+    let features = BoxFeatures::new(&pyramid, vec![0; count], labels, &boxes, config.convention)?;
     let (y0, ascent) = (features.targets()?, ascent(steps));
     Ok(Box::new(move || Ok(Box::new(refine(&head, &features, &y0, &ascent)?))))
 }
@@ -97,8 +97,7 @@ pub fn detector(place: &Place<'_>, climb: Climb, widths: Widths, size: Size) -> 
         if steps == 0 {
             return Ok(Box::new(candidates));
         }
-        let features =
-            BoxFeatures::new(&pyramid, vec![0; count], labels.clone(), &boxes, config.convention.into())?;
+        let features = BoxFeatures::new(&pyramid, vec![0; count], labels.clone(), &boxes, config.convention)?;
         let refined = refine(&head, &features, &features.targets()?, &ascent)?;
         Ok(Box::new((candidates, refined)))
     }))

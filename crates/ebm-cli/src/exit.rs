@@ -105,6 +105,7 @@ mod tests {
             (ExperimentError::Validation(Box::new(ExperimentError::from(weights()))), 3),
             (TrainError::Task { step: 1, source: Box::new(ExperimentError::from(weights())) }.into(), 3),
             (ExperimentError::NonFinite("the loss".into()), 4),
+            (ebm_core::Error::NonFiniteScore { x: 0, y: vec![1.0], value: f64::NAN }.into(), 3),
         ] {
             let said = error.to_string();
             assert_eq!(code(&error.into(), 130), wanted, "{said}");

@@ -35,6 +35,7 @@ mod face_sigma;
 #[cfg(unix)]
 mod files;
 mod hub;
+mod leftovers;
 mod manual;
 #[cfg(unix)]
 mod parallel;

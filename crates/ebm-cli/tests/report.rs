@@ -223,6 +223,30 @@ fn a_million_steps_fit_into_the_page() {
     assert!(page.contains("its curves have more steps than the page holds"));
 }
 
+/// A log whose line never ends, and one of very many quantities.
+#[test]
+fn a_log_that_no_training_writes_makes_no_large_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let endless = folder(&dir, "endless", &[["metrics.jsonl", &losses(&[3.25])]]);
+    let file = fs::File::options().write(true).open(endless.join("metrics.jsonl")).unwrap();
+    file.set_len(16 << 30).unwrap();
+    let scalars = (0..50_000).map(|k| format!("\"quantity {k}\":1")).collect::<Vec<_>>().join(",");
+    let line = format!("{{\"step\":0,\"loss\":2.5,\"grad_norm\":1.5,\"scalars\":{{{scalars}}}}}\n");
+    let wide = ["a", "b", "c", "d", "e", "f"].map(|name| folder(&dir, name, &[["metrics.jsonl", &line]]));
+    let runs: Vec<&Path> = wide.iter().chain([&endless]).map(PathBuf::as_path).collect();
+    let (_, page) = page(&dir, &runs);
+    assert!(page.len() < 20_000_000, "{}", page.len());
+    for part in [
+        "endless: metrics.jsonl: it cannot be read: line 2 has 1048576 bytes or more; remove it",
+        "data-value=\"3.25\"",
+        "49002 values are left out: they are of more than 1000 quantities",
+        "as a page has at most 5000",
+        "data-value=\"2.5\"",
+    ] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+}
+
 #[test]
 fn a_browser_shows_the_numbers_of_the_files() {
     let Some(chromium) = chromium() else { return };

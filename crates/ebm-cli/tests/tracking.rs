@@ -171,7 +171,11 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let backbone = weights.join("backbone.safetensors");
     std::fs::copy(run.join("backbone.safetensors"), &backbone).unwrap();
     let pack = ["weights", "pack", text(&ebm_run), text(&packed), "--weights", text(&backbone)];
+    // What a killed program left goes.
+    let left = place("packed/.tmp-tracker/left");
+    std::fs::create_dir_all(&left).unwrap();
     succeeds(&pack);
+    assert!(!left.parent().unwrap().exists());
     refused(&pack, "there already");
     let size = |dir: &Path| std::fs::metadata(dir.join("model.safetensors")).unwrap().len() as f64;
     assert!(size(&packed) < 0.7 * size(&ebm_run));

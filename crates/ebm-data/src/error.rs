@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ebm_base::files::ErrorKind;
 
-/// A result whose error is [`enum@Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+/// A result whose error is [`enum@Error`], if no other is named.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reason why a dataset, an image or a batch could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path};
 
-use ebm_base::files::{Durability, ReadError};
+use ebm_base::files::{Durability, ReadError, UNFINISHED, remove_all};
 
 use crate::error::{Error, Result};
 
@@ -82,6 +82,24 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|source| Error::io("write", path, source))
 }
 
+/// Writes the new folder `path` as a whole: `write` fills a folder beside it, which then gets the name. What a process that
+/// was killed left beside it is removed.
+///
+/// # Errors
+/// The errors of `write`, after which nothing is left; [`Error::Io`].
+pub fn write_folder<E: From<Error>>(
+    path: &Path,
+    write: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<(), E> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let aside = path.with_file_name(format!("{UNFINISHED}{name}"));
+    remove_all(&aside).map_err(|source| Error::io("remove", &aside, source))?;
+    create_dir(&aside)?;
+    write(&aside).inspect_err(|_| drop(remove_all(&aside)))?;
+    // If the folder has appeared meanwhile, the error names the one with the result.
+    Ok(fs::rename(&aside, path).map_err(|source| Error::io("rename", &aside, source))?)
+}
+
 /// Returns the names in `folder`, sorted, without names that are not Unicode.
 ///
 /// # Errors
@@ -153,6 +171,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(read_limited(dir.path(), 1 << 20), Err(Error::Io { .. })));
         assert!(matches!(read_limited(&dir.path().join("absent"), 9), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn a_folder_is_there_as_a_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, aside) = (dir.path().join("deep/folder"), dir.path().join("deep/.tmp-folder"));
+        write_atomic(&aside.join("left"), b"by a killed process").unwrap();
+        let failed: Result<()> = write_folder(&path, |folder| {
+            write_atomic(&folder.join("a"), b"1")?;
+            Err(Error::Failure(folder.to_owned(), "no".to_owned()))
+        });
+        assert!(failed.is_err() && !path.exists() && !aside.exists());
+        let written: Result<()> = write_folder(&path, |folder| write_atomic(&folder.join("a"), b"1"));
+        written.unwrap();
+        assert!(names_in(&path).unwrap() == ["a"] && !aside.exists());
+        // Another folder is not replaced, and the result is kept.
+        let written: Result<()> = write_folder(&path, |folder| write_atomic(&folder.join("a"), b"2"));
+        assert!(written.unwrap_err().to_string().contains(".tmp-folder"));
+        assert_eq!(
+            ["folder/a", ".tmp-folder/a"].map(|name| fs::read(dir.path().join("deep").join(name)).unwrap()),
+            [b"1", b"2"]
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Conversion of an image and its boxes to a network's input.
 
+use ebm_base::settings::Setting;
 use pulp::Arch;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -8,13 +10,17 @@ use crate::planes::Planes;
 use crate::resize::{Filtered, Unfiltered, neighbours};
 
 /// Library whose resizing is followed, in the rule for the size and in the filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Resample {
     /// maskrcnn-benchmark: Pillow's antialiased bilinear filter on 8-bit samples, before normalisation.
     Pillow,
     /// torchvision's detectors: bilinear interpolation without antialiasing of normalised f32 samples.
+    #[serde(rename = "torch")]
     TorchBilinear,
 }
+
+impl Setting for Resample {}
 
 /// Rule of detectors for the size of the input. The short side becomes `short_side`. If the long side would then
 /// exceed `max_side`, the long side becomes `max_side` instead.
@@ -63,13 +69,16 @@ impl ResizeRule {
 }
 
 /// Order of the channels in a network's input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChannelOrder {
     /// Red first.
     Rgb,
-    /// Blue first, as OpenCV reads images.
+    /// Blue first, as OpenCV reads images and caffe2's weights expect them.
     Bgr,
 }
+
+impl Setting for ChannelOrder {}
 
 /// Normalisation `(scale · sample - mean) / std` per channel; `mean` and `std` are in the output's channel order.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -27,7 +27,7 @@ impl AnchorGenerator {
     /// Creates the generator that `config` describes.
     pub fn of(config: &DetectorConfig) -> Self {
         let rpn = &config.rpn;
-        Self::new(&rpn.anchor_sizes, &rpn.anchor_ratios, &DetectorConfig::STRIDES, config.convention.into())
+        Self::new(&rpn.anchor_sizes, &rpn.anchor_ratios, &DetectorConfig::STRIDES, config.convention)
     }
 
     /// Returns the anchors around the first position of each level.

@@ -165,7 +165,7 @@ impl BoxHead {
     /// Creates the head; its parameters are `box_head.fc6|fc7` and `box_predictor.cls_score|bbox_pred` under `vb`.
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         let (width, classes) = (config.roi.representation, config.num_classes);
-        let convention = config.convention.into();
+        let convention = config.convention;
         let pooler = Pooler::new(config, Pooling::RoiAlign(config.roi.sampling_ratio));
         let predictor = vb.pp("box_predictor");
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };

@@ -185,7 +185,7 @@ fn results(
     boxes: &[Candidate],
     sample: &Sample,
 ) -> Vec<Detection> {
-    let convention = detector.config().convention.into();
+    let convention = detector.config().convention;
     let result = |candidate: &Candidate| {
         // A class that the dataset does not have cannot be scored.
         let category_id = dataset.category_id(candidate.label)?;

@@ -184,7 +184,7 @@ impl FasterRcnn {
         let boxes: Vec<BBox> = candidates.iter().map(|c| c.bbox).collect();
         let scores: Vec<f32> = candidates.iter().map(|c| c.score).collect();
         let labels: Vec<usize> = candidates.iter().map(|c| c.label).collect();
-        let kept = batched_nms(&boxes, &scores, &labels, self.config.roi.nms, self.config.convention.into())?;
+        let kept = batched_nms(&boxes, &scores, &labels, self.config.roi.nms, self.config.convention)?;
         Ok(kept.into_iter().take(self.config.roi.max_detections).map(|i| candidates[i]).collect())
     }
 

@@ -59,7 +59,7 @@ pub fn refine_candidates(
     ascent: &BoxAscent,
     config: &DetectorConfig,
 ) -> Result<Vec<RefinedCandidates>> {
-    let convention = config.convention.into();
+    let convention = config.convention;
     // In the layout that pooling reads, once for both passes over the candidates.
     let pyramid = &BoxFeatures::readable(pyramid)?;
     let guides: Vec<f32> = if config.guided_suppression {
@@ -140,7 +140,7 @@ fn suppress(candidates: &[Candidate], guide: &[f32], config: &DetectorConfig) ->
         let of = |pick: &dyn Fn(usize) -> f32| members.iter().map(|&i| pick(i)).collect::<Vec<f32>>();
         let boxes: Vec<BBox> = members.iter().map(|&i| candidates[i].bbox).collect();
         let (scores, guide) = (of(&|i| candidates[i].score), of(&|i| guide[i]));
-        for kept in iou_guided_nms(&boxes, &scores, &guide, config.roi.nms, config.convention.into())? {
+        for kept in iou_guided_nms(&boxes, &scores, &guide, config.roi.nms, config.convention)? {
             survivors.push(Candidate { score: kept.score, ..candidates[members[kept.index]] });
         }
     }

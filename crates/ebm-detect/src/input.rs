@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use ebm_data::{
     Image,
     loader::{Batch, Sample},
-    transform::{self, Normalise, Resample, ResizeRule, Transform, padded_size},
+    transform::{Normalise, ResizeRule, Transform, padded_size},
 };
 use ebm_ops::{
     boxes::{BBox, BoxConvention},
@@ -13,7 +13,7 @@ use ebm_ops::{
 
 use crate::{
     Result,
-    config::{ChannelOrder, InputConfig, ResampleKind},
+    config::InputConfig,
     faster_rcnn::{ImageBatch, Objects},
 };
 
@@ -22,19 +22,8 @@ impl InputConfig {
     pub fn transform(&self) -> Transform {
         Transform {
             resize: ResizeRule { short_side: self.short_side, max_side: self.long_side },
-            resample: match self.resample {
-                ResampleKind::Pillow => Resample::Pillow,
-                ResampleKind::Torch => Resample::TorchBilinear,
-            },
-            normalise: Normalise {
-                order: match self.channels {
-                    ChannelOrder::Rgb => transform::ChannelOrder::Rgb,
-                    ChannelOrder::Bgr => transform::ChannelOrder::Bgr,
-                },
-                scale: self.scale,
-                mean: self.mean,
-                std: self.std,
-            },
+            resample: self.resample,
+            normalise: Normalise { order: self.channels, scale: self.scale, mean: self.mean, std: self.std },
         }
     }
 }

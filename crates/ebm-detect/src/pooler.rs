@@ -107,7 +107,7 @@ impl Pooler {
             origins: strides.iter().map(|stride| config.backbone.body.origin(*stride)).collect(),
             strides,
             views: vec![View { offset: 0, context: 1.0, bins: roi.pool_size }],
-            convention: config.convention.into(),
+            convention: config.convention,
         }
     }
 

@@ -51,7 +51,7 @@ impl Rpn {
     /// weights drawn from N(0, 0.01²).
     pub fn new(config: &DetectorConfig, vb: VarBuilder) -> Result<Self> {
         let channels = config.backbone.fpn_channels;
-        let convention = config.convention.into();
+        let convention = config.convention;
         let anchors = AnchorGenerator::of(config);
         let init = Init::Randn { mean: 0.0, stdev: 0.01 };
         let head = vb.pp("head");

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ebm_base::settings;
+use ebm_base::settings_table;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-settings! {
+settings_table! {
     /// Expected outcome of an experiment: the table `[expected]` of its configuration file.
     ///
     /// ```
@@ -24,8 +24,6 @@ settings! {
     /// assert_eq!(comparison.to_string(), "expected: 1 of 1 figures within their tolerances");
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct Expected {
         /// Command that runs the experiment.
         pub command: String,

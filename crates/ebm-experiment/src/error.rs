@@ -73,6 +73,8 @@ impl Error {
             Self::Config { .. } | Self::OutOfRange(_) | Self::Core(ebm_core::Error::Setting { .. }) => {
                 ErrorKind::Usage
             }
+            // Numbers of a network that are finite and much too large.
+            Self::Core(ebm_core::Error::NonFiniteScore { .. }) => ErrorKind::Data,
             Self::Weights { .. } | Self::Input { .. } => ErrorKind::Data,
             Self::NonFinite(_) => ErrorKind::NonFinite,
             Self::Candle(_) | Self::Core(_) | Self::Validation(_) => ErrorKind::Failure,

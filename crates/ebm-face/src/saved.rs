@@ -14,7 +14,7 @@ use candle_core::{DType, Device};
 use ebm_base::Key;
 use ebm_base::files::{UNFINISHED, remove_all};
 use ebm_core::GradientAscent;
-use ebm_experiment::config::{self, settings};
+use ebm_experiment::config::{self, settings, settings_table};
 use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::onnx::{Graph, Length, Part};
 use ebm_nn::params::ParamStore;
@@ -30,10 +30,8 @@ use crate::{Backbone, BackboneConfig, Error, Result};
 /// Name of the backbone's file beside [`pack`]ed networks.
 const BACKBONE: &str = "trunk.safetensors";
 
-settings! {
+settings_table! {
     /// Contents of a run's `config.toml`.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct RunConfig {
         /// Key of the baseline, or [`ENERGY`](crate::network::ENERGY).
         pub method: String,

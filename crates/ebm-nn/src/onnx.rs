@@ -73,7 +73,6 @@ pub struct Value(String);
 
 impl Value {
     /// Returns the placeholder of an optional input.
-    #[must_use]
     pub fn none() -> Self {
         Self(String::new())
     }
@@ -125,7 +124,6 @@ pub struct Graph {
 
 impl Graph {
     /// Creates an empty graph.
-    #[must_use]
     pub fn new(name: &str) -> Self {
         let [nodes, constants, inputs, outputs] = std::array::from_fn(|_| Message::default());
         Self { name: name.to_owned(), nodes, constants, inputs, outputs, count: 0 }

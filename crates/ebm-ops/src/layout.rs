@@ -62,7 +62,6 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     }
 
     /// Returns the shape as (N, C, H, W).
-    #[must_use]
     pub fn shape(&self) -> (usize, usize, usize, usize) {
         let [n, c, h, w] = self.shape;
         (n, c, h, w)
@@ -75,7 +74,6 @@ impl<'a, T: Float> ChannelsLast<'a, T> {
     }
 
     /// Returns the numbers as (N, H, W, C), without a copy.
-    #[must_use]
     pub fn data(&self) -> &[T] {
         &self.data
     }

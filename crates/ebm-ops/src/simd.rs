@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::float::Float;
 use crate::{Error, Result};
 
 /// Environment variable that restricts the kernels to older instruction sets than this processor has: `avx2`. It shows how a
@@ -94,6 +95,22 @@ impl<L: Vectorized> WithSimd for Compiled<L> {
         // The vectors of x86-64 and aarch64 come with fused products.
         if S::F32_LANES > 1 { self.0.run::<true>() } else { self.0.run::<false>() }
     }
+}
+
+/// Returns the products of two vectors, added up over every `N`th element.
+#[inline(always)]
+pub(crate) fn lane_products<T: Float, const FMA: bool, const N: usize>(a: &[T], b: &[T]) -> [T; N] {
+    let mut sums = [T::zero(); N];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<N>(), b.as_chunks::<N>());
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..N {
+            sums[i] = sums[i].add_product::<FMA>(a[i], b[i]);
+        }
+    }
+    for ((sum, a), b) in sums.iter_mut().zip(a_rest).zip(b_rest) {
+        *sum = sum.add_product::<FMA>(*a, *b);
+    }
+    sums
 }
 
 #[cfg(test)]

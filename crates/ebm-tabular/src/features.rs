@@ -175,8 +175,12 @@ impl Features {
     /// [`Error::Input`] for a missing column, and for a text in a column of numbers or dates.
     pub fn encode(&self, table: &Table) -> Result<Encoded> {
         let (mut x, mut unknown) = (Vec::new(), BTreeMap::new());
+        // A table may have very many columns.
+        let places: BTreeMap<&str, usize> = table.columns().iter().map(String::as_str).zip(0..).collect();
         for column in self.columns.iter().filter(|column| column.kind != Kind::Unused) {
-            let (part, lost) = column.encode(table)?;
+            let place =
+                places.get(&*column.name).map_or_else(|| table.column(&column.name), |place| Ok(*place))?;
+            let (part, lost) = column.encode(table, place)?;
             x.push(Tensor::from_vec(part, (table.rows(), column.parts().len()), &Device::Cpu)?);
             unknown.extend((lost > 0).then(|| (column.name.clone(), lost)));
         }
@@ -255,9 +259,8 @@ impl Column {
         parts
     }
 
-    /// Encodes the rows, and counts the texts without an input or a value.
-    fn encode(&self, table: &Table) -> Result<(Vec<f32>, usize)> {
-        let place = table.column(&self.name)?;
+    /// Encodes the rows of the table's column at `place`, and counts the texts without an input or a value.
+    fn encode(&self, table: &Table, place: usize) -> Result<(Vec<f32>, usize)> {
         let values = match self.kind {
             Kind::Number { form, .. } => table.values(place, table.form(place, Some(form))?)?,
             _ => vec![None; table.rows()],

@@ -4,10 +4,9 @@ use candle_core::{Device, Tensor};
 use ebm_base::Key;
 use ebm_core::parametric::{Gaussian, MixtureOfGaussians, Parametric};
 use ebm_core::{AnyObjective, JointNce, Objective, Proposal};
-use ebm_experiment::config::settings;
+use ebm_experiment::config::settings_table;
 use ebm_ops::optim::{Adam, Optimizer, ParamGroup};
 use rand::seq::SliceRandom;
-use serde::{Deserialize, Serialize};
 
 use crate::dataset::Points;
 use crate::energy::ToyEnergy;
@@ -15,11 +14,9 @@ use crate::experiment::{Experiment, Method, ModelConfig, Trained};
 use crate::network::Heads;
 use crate::{Error, Result};
 
-settings! {
+settings_table! {
     /// Length and speed of the training, as the follow-up's published code states them; the paper gives only epochs
     /// and batch size.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct Schedule {
         /// Number of passes over the points.
         pub epochs: usize where 1..=1_000_000,

@@ -9,7 +9,7 @@ use ebm_base::Key;
 use ebm_core::parametric::{Gaussian, Parametric};
 use ebm_core::{AnyObjective, EnergyModel, Grid, GridDensity};
 use ebm_experiment::config::Settings;
-use ebm_experiment::config::settings;
+use ebm_experiment::config::{settings, settings_table};
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +21,8 @@ use crate::layout::Network;
 use crate::network::Heads;
 use crate::{Error, Result};
 
-settings! {
+settings_table! {
     /// Settings of Figure 2 and of the other objectives, from a configuration file.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct Experiment {
         /// Network of f.
         pub network: Network,
@@ -37,12 +35,8 @@ settings! {
         /// Methods, the rows of the table.
         pub methods: Vec<Method>,
     }
-}
 
-settings! {
     /// A method, one row of the table.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct Method {
         /// Name in tables and JSON.
         pub name: String,

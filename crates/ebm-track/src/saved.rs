@@ -89,15 +89,16 @@ impl SavedConfig {
             std::fs::canonicalize(path).map_err(|source| ebm_data::Error::io("find", path, source))
         };
         let file = find(&backbone.map_or_else(|| saved.backbone_path(run), Path::to_owned))?;
-        ebm_data::files::create_dir(out)?;
-        let beside = find(out)?;
-        saved.backbone = match file.file_name() {
-            Some(name) if file.parent() == beside.parent() => name.into(),
-            _ => keep_base(&file, out, BACKBONE)?,
-        };
         let mut tensors = load_safetensors(&ModelFile::at(run), &Device::Cpu)?;
         ebm_nn::import::halve(&mut tensors)?;
-        saved.save(&tensors, out)
+        ebm_data::files::write_folder(out, |out| {
+            let beside = find(out)?;
+            saved.backbone = match file.file_name() {
+                Some(name) if file.parent() == beside.parent() => name.into(),
+                _ => keep_base(&file, out, BACKBONE)?,
+            };
+            saved.save(&tensors, out)
+        })
     }
 
     /// Writes the module's parameters `tensors` with these settings to `dir`. The file is written whole or not at all.

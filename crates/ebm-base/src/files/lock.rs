@@ -85,6 +85,27 @@ impl Drop for Lock {
     }
 }
 
+/// Creates the file `path`, locked. What a process that was killed left there is removed. Returns none if a process
+/// that runs has the file, or if the system refuses.
+pub(super) fn create_locked(path: &Path) -> Option<File> {
+    check_output(path).ok()?;
+    // The lock of what is left is held until its name is gone.
+    if let Ok(left) = File::options().write(true).open(path)
+        && left.try_lock().is_ok()
+        && is_same_file(&left, path)
+    {
+        fs::remove_file(path).ok()?;
+    }
+    let file = File::options().write(true).create_new(true).open(path).ok()?;
+    match file.try_lock() {
+        // Another process may have taken the new file for one that was left.
+        Ok(()) => is_same_file(&file, path).then_some(file),
+        Err(TryLockError::WouldBlock) => None,
+        // There are no locks here.
+        Err(TryLockError::Error(_)) => fs::remove_file(path).ok().and(None),
+    }
+}
+
 #[cfg(unix)]
 fn is_same_file(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

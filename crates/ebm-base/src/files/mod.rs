@@ -7,15 +7,17 @@
 mod kind;
 mod lock;
 
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
 pub use kind::ErrorKind;
 pub use lock::{Lock, LockError};
+use tempfile::{NamedTempFile, TempPath};
 
-/// Prefix of the name of an unfinished file. The owner of a folder may remove such files, which a killed process
-/// leaves behind.
+/// Prefix of the name of an unfinished file. A killed process leaves such a file behind. The owner of a folder may remove
+/// it, and the next process that writes the same file does.
 pub const UNFINISHED: &str = ".tmp-";
 
 /// Reason why a file was not read.
@@ -93,7 +95,8 @@ pub fn check_output(path: &Path) -> io::Result<()> {
 }
 
 /// Writes `bytes` to a new file beside `path` and renames it to `path`, so that a reader sees the old or the new
-/// content and never a part. The folder must exist. The file gets the permissions of the umask.
+/// content and never a part. The folder must exist. The file gets the permissions of the umask. What a process that was
+/// killed left of the file is removed.
 ///
 /// # Errors
 /// The errors of [`check_output`] and of the operating system. The old file then stays, and no unfinished file is
@@ -113,11 +116,19 @@ pub fn replace_with<E: From<io::Error>>(
 ) -> Result<(), E> {
     check_output(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut aside = tempfile::Builder::new();
-    aside.prefix(UNFINISHED);
-    #[cfg(unix)]
-    aside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = aside.tempfile_in(folder)?;
+    let mut name = OsString::from(UNFINISHED);
+    name.push(path.file_name().unwrap_or_default());
+    let aside = folder.join(name);
+    let mut file = match lock::create_locked(&aside) {
+        Some(file) => NamedTempFile::from_parts(file, TempPath::try_from_path(aside)?),
+        None => {
+            let mut aside = tempfile::Builder::new();
+            aside.prefix(UNFINISHED);
+            #[cfg(unix)]
+            aside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+            aside.tempfile_in(folder)?
+        }
+    };
     write(file.as_file_mut())?;
     if durability == Durability::Synced {
         file.as_file().sync_all()?;
@@ -177,6 +188,32 @@ mod tests {
         assert!(
             replace(&folder, b"x", Durability::Atomic).unwrap_err().to_string().contains("it is a folder")
         );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_killed_process_left_goes_and_what_runs_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, left, other, linked] =
+            ["file", ".tmp-file", ".tmp-other", "linked"].map(|name| dir.path().join(name));
+        fs::write(&linked, "precious").unwrap();
+        fs::hard_link(&linked, &left).unwrap();
+        fs::write(&other, "of another").unwrap();
+        replace(&path, b"whole", Durability::Atomic).unwrap();
+        assert_eq!(fs::read_to_string(&linked).unwrap(), "precious");
+        assert!(!left.exists() && other.exists());
+        let both = replace_with(&path, Durability::Atomic, |file| {
+            assert!(left.exists());
+            replace(&path, b"meanwhile", Durability::Atomic)?;
+            assert!(left.exists());
+            assert_eq!(fs::read_to_string(&path).unwrap(), "meanwhile");
+            file.write_all(b"at last")
+        });
+        both.unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "at last");
+        let failed = replace_with(&path, Durability::Atomic, |_| Err(io::Error::other("no")));
+        failed.unwrap_err();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 

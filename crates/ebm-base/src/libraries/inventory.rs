@@ -90,7 +90,6 @@ pub const MPI: Library = unopened(
 
 impl Inventory {
     /// Looks for the driver, its devices, CUDA's libraries and MPI.
-    #[must_use]
     pub fn take() -> Self {
         let libraries = [DRIVER, CUBLAS, CURAND, CUDNN, NCCL, MPI].map(|mut library| {
             let open = if library.name == MPI.name { open_first_mpi } else { open_first };

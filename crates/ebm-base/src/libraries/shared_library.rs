@@ -13,7 +13,6 @@ pub struct SharedLibrary(&'static Library);
 impl SharedLibrary {
     /// Returns the address of the function or object `name`, if the library has it.
     #[expect(unsafe_code, reason = "a look-up in a library that is open")]
-    #[must_use]
     pub fn function(self, name: &str) -> Option<*const c_void> {
         // SAFETY: the address of a symbol is read as a pointer, and every symbol has one.
         unsafe { self.0.get::<*const c_void>(name) }.ok().map(|symbol| *symbol)

@@ -141,3 +141,17 @@ macro_rules! settings {
         }
     };
 }
+
+/// Declares structures that are tables of a configuration file: [`settings!`](crate::settings!) with the traits that all
+/// of them have, and with an error for unknown names. Further traits are derived as usual.
+#[macro_export]
+macro_rules! settings_table {
+    ($($(#[$($meta:tt)*])* $vis:vis struct $name:ident $(<$($param:ident),+>)? { $($field:tt)* })+) => {$(
+        $crate::settings! {
+            #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+            #[serde(deny_unknown_fields)]
+            $(#[$($meta)*])*
+            $vis struct $name $(<$($param),+>)? { $($field)* }
+        }
+    )+};
+}

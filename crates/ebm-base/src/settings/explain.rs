@@ -5,7 +5,6 @@ use super::{Declaration, Field};
 impl Declaration {
     /// Returns a line for each setting with its key, range and meaning. `*` stands for the `key` of a row, and
     /// `kind=name` for a kind that is named beside its settings.
-    #[must_use]
     pub fn explained(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.explain("", &[], &mut lines);

@@ -27,7 +27,6 @@ impl Range {
     }
 
     /// Returns whether `value` is in the range.
-    #[must_use]
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value) && (!self.whole || value.fract() == 0.0)
     }

@@ -1,10 +1,11 @@
 //! `ebm export`: a trained energy model as ONNX files.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use ebm_data::files::write_atomic;
+use ebm_base::files::{Durability, replace_with};
 use ebm_detect::BoxRefiner;
 use ebm_detect::weights::REFINER;
 use ebm_face::network::ENERGY;
@@ -46,12 +47,22 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     if let Some(there) = parts.iter().map(place).find(|place| place.exists() && !args.force) {
         bail!("{} is there already; give another name, or --force to replace it", there.display());
     }
-    for part in &parts {
-        let place = place(part);
-        write_atomic(&place, &part.bytes)?;
-        println!("{}", place.display());
+    if let Some(folder) = args.output.parent() {
+        ebm_data::files::create_dir(folder)?;
     }
+    let files: Vec<(PathBuf, &[u8])> = parts.iter().map(|part| (place(part), &*part.bytes)).collect();
+    write_together(&files).with_context(|| format!("cannot write the parts of {}", args.output.display()))?;
+    files.iter().for_each(|(place, _)| println!("{}", place.display()));
     Ok(())
+}
+
+/// Writes all files aside before the first gets its name, so that a killed program hardly leaves old files among new ones.
+fn write_together(files: &[(PathBuf, &[u8])]) -> std::io::Result<()> {
+    let Some(((place, bytes), others)) = files.split_first() else { return Ok(()) };
+    replace_with(place, Durability::Atomic, |file| {
+        file.write_all(bytes)?;
+        write_together(others)
+    })
 }
 
 impl ExportArgs {

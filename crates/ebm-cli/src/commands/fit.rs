@@ -1,11 +1,12 @@
 //! `ebm fit`: a regression on a table.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use ebm_base::Key;
+use ebm_data::files::write_folder;
 use ebm_experiment::PairedDifference;
 use ebm_tabular::{
     Column, ColumnRoles, DensityEvaluation, Division, Evaluation, FitOptions, Importance, Support, Table,
@@ -16,7 +17,7 @@ use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 
 use super::settings::SettingsArgs;
-use super::{create_dir, usage};
+use super::usage;
 use crate::commands::eval_table::{describe, figures, report};
 use crate::schema::document;
 use crate::table_file::TableFile;
@@ -158,9 +159,21 @@ fn say(text: &str) {
     eprintln!("{text}");
 }
 
+/// Refuses a folder that exists, and says what it holds.
+fn check_new(run: &Path) -> Result<()> {
+    let has = |file: &str| run.join(file).is_file();
+    let what = match (has("regressor.json"), has("report.md")) {
+        _ if !run.exists() => return Ok(()),
+        (true, true) => "a fit",
+        (true, false) => "a fit without its report, which `ebm predict table` and `ebm eval table` can use",
+        (false, _) => "no fit",
+    };
+    bail!("{} is there already, and holds {what}; give another --run, or remove it", run.display())
+}
+
 pub fn run(args: &FitArgs) -> Result<()> {
     let place = args.run.display();
-    ensure!(!args.run.exists(), "{place} is there already; give another --run, or remove it");
+    check_new(&args.run)?;
     let config: TabularConfig = args.settings.load(&args.config, false)?.settings;
     let options = args.options()?;
     if args.importance && options.method != "auto" {
@@ -188,8 +201,8 @@ pub fn run(args: &FitArgs) -> Result<()> {
     let fitted = regressor.fitted();
     let seconds = start.elapsed().as_secs_f64();
     eprintln!("{} networks fitted to {} rows in {seconds:.1} s", config.members, fitted.rows);
-    create_dir(&args.run)?;
-    regressor.save(&args.run)?;
+    // A killed program leaves a whole fit there or none.
+    write_folder(&args.run, |run| regressor.save(run))?;
     let judged = if fitted.held_out.is_empty() {
         eprintln!("no rows were held out; evaluate the fit on other rows with `ebm eval table`");
         None

@@ -122,7 +122,6 @@ impl AnyObjective {
     }
 
     /// Returns the mixture of Eq. 5 that the samples are drawn from, or `None` for samples from elsewhere.
-    #[must_use]
     pub fn gaussian(&self) -> Option<GaussianMixture> {
         match self.clone().proposal_mut() {
             Some(AnyProposal::Gaussian(proposal) | AnyProposal::SharedGaussian(SharedOffsets(proposal))) => {
@@ -133,7 +132,6 @@ impl AnyObjective {
     }
 
     /// Returns [`gaussian`](Self::gaussian) if the objective trains exp f as a density of y. Regression of a quality does not.
-    #[must_use]
     pub fn density_proposal(&self) -> Option<GaussianMixture> {
         match self {
             Self::Quality(_) | Self::SquaredQuality(_) => None,

@@ -1,9 +1,8 @@
 //! Noise contrastive estimation: classification of the target among candidates.
 
 use candle_core::Tensor;
-use ebm_base::settings;
+use ebm_base::settings_table;
 use rand::RngCore;
-use serde::{Deserialize, Serialize};
 
 use super::Objective;
 use super::weighted::Candidates;
@@ -12,7 +11,7 @@ use crate::model::checked_score;
 use crate::parametric::GaussianMixtureDensity;
 use crate::{EnergyModel, GaussianMixture, Proposal, Result, check};
 
-settings! {
+settings_table! {
     /// Ranking noise contrastive estimation (NCE in Gustafsson et al., BMVC 2020): f classifies which of the
     /// target and M samples is the target.
     ///
@@ -21,8 +20,6 @@ settings! {
     ///
     /// If q depends on x alone, f converges to `log p(y | x)` plus a constant for every M (Ma and Collins, 2018).
     /// If q is centred at the target, as in Eq. 5, f does so as M → ∞ and is too narrow for small M.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct NoiseContrastive<P> {
         /// q.
         pub proposal: P,
@@ -47,7 +44,7 @@ impl<P: Proposal> Objective for NoiseContrastive<P> {
     }
 }
 
-settings! {
+settings_table! {
     /// NCE+ (Gustafsson et al., BMVC 2020): [`NoiseContrastive`](crate::NoiseContrastive) with a noisy target,
     /// `y_i0 = y_i + ν`, `ν ~ (1/L) Σ_l N(0, β² σ_l²)`, which models inaccurate labels.
     ///
@@ -55,8 +52,6 @@ settings! {
     ///
     /// As in the published code, `q(y_i0 | y_i)` is the density of the proposal and not of the narrower noise.
     /// Each target has its own ν; the published code shares one ν in a batch of 1-D targets.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct NoiseContrastivePlus {
         /// q with its σ_l, which also scale the noise.
         pub proposal: GaussianMixture,
@@ -122,7 +117,7 @@ impl Objective for JointNce<'_> {
     }
 }
 
-settings! {
+settings_table! {
     /// Loss of implicit behavioural cloning (Florence et al., 2021): f classifies the target among M
     /// counter-examples without a correction for their density:
     ///
@@ -132,8 +127,6 @@ settings! {
     /// a uniform q this is the log-density. If q is centred at the target, as in Eq. 5, `f/τ` converges to the
     /// log-density for M = 1 (conditional NCE; Ceylan and Gutmann, 2018). For more samples it converges neither
     /// to the density nor to a ratio.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct InfoNce<P> {
         /// q, the distribution of the counter-examples.
         pub proposal: P,

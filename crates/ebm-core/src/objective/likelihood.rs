@@ -1,9 +1,8 @@
 //! Rivals of Eq. 4 with other estimates of the likelihood or of a divergence: KLD-IS, SNL and ML-MCMC.
 
 use candle_core::Tensor;
-use ebm_base::settings;
+use ebm_base::settings_table;
 use rand::RngCore;
-use serde::{Deserialize, Serialize};
 
 use super::Objective;
 use super::weighted::Candidates;
@@ -11,7 +10,7 @@ use crate::math::log_mean_exp;
 use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check, langevin};
 
-settings! {
+settings_table! {
     /// Kullback–Leibler divergence from a noisy label `p(y | y_i)` to the model, up to a constant (Danelljan et
     /// al., 2020; KLD-IS in Gustafsson et al., BMVC 2020). Both integrals use the same importance samples:
     ///
@@ -20,8 +19,6 @@ settings! {
     ///
     /// The weights have mean 1 only in expectation. A constant offset of f, which does not change p, therefore
     /// gets a gradient of mean 0 and a small variance. [`normalize_weights`](Self::normalize_weights) removes it.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct KullbackLeibler<P, L> {
         /// q.
         pub proposal: P,
@@ -61,7 +58,7 @@ impl<P: Proposal, L: Proposal> Objective for KullbackLeibler<P, L> {
     }
 }
 
-settings! {
+settings_table! {
     /// Self-normalised likelihood (SNL, arXiv 2503.07021): the negative of a lower bound of the log-likelihood,
     /// which is tight if `b(x) = log Z(x)`:
     ///
@@ -70,8 +67,6 @@ settings! {
     /// Its gradient has no bias for any M, in contrast to the logarithm of a mean in Eq. 4. After training `b`,
     /// which [`EnergyModel::log_normalizer`] computes, estimates log Z. The exponential overflows if `b` is far
     /// below log Z, so initialise `b` too high rather than too low.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct SelfNormalized<P> {
         /// q.
         pub proposal: P,
@@ -99,7 +94,7 @@ impl<P: Proposal> Objective for SelfNormalized<P> {
     }
 }
 
-settings! {
+settings_table! {
     /// Maximum likelihood with samples of the model itself (ML-MCMC-L in Gustafsson et al., BMVC 2020): M chains
     /// of L unadjusted Langevin steps start at the target, and no gradient flows through them:
     ///
@@ -108,8 +103,6 @@ settings! {
     /// The gradient equals the gradient of the likelihood if the chains have converged; the value of the loss has
     /// no meaning. Short chains have the right fixed point too, up to an error of order λ² (a Gaussian of
     /// variance v is learned with about v − λ²/4), but the loss ignores f beyond their reach.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct LangevinNll {
         /// M, the number of chains per target, at least 1.
         pub num_samples: usize where 1..=65_536,

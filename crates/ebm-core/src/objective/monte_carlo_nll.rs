@@ -1,24 +1,21 @@
 //! Negative log-likelihood by importance sampling (Eq. 4).
 
 use candle_core::Tensor;
-use ebm_base::settings;
+use ebm_base::settings_table;
 use rand::RngCore;
-use serde::{Deserialize, Serialize};
 
 use super::Objective;
 use super::weighted::Candidates;
 use crate::math::log_mean_exp;
 use crate::{EnergyModel, Proposal, Result};
 
-settings! {
+settings_table! {
     /// The paper's loss, Eq. 4 (ML-IS):
     ///
     /// `J = (1/B) Σ_i { log [ (1/M) Σ_m exp f(x_i, y_im) / q(y_im | y_i) ] − f(x_i, y_i) }`,
     /// `y_im ~ q(y | y_i)`.
     ///
     /// The first term estimates `log Z(x_i)`, so J estimates the mean of `−log p(y_i | x_i)`, in nats.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct MonteCarloNll<P> {
         /// q, Eq. 5.
         pub proposal: P,

@@ -2,9 +2,8 @@
 //! module in Section 4.2.
 
 use candle_core::Tensor;
-use ebm_base::settings;
+use ebm_base::settings_table;
 use rand::RngCore;
-use serde::{Deserialize, Serialize};
 
 use super::Objective;
 use crate::loss::smooth_l1;
@@ -14,7 +13,7 @@ use crate::{EnergyModel, Proposal, Result, check};
 /// Boundary between the quadratic and the linear part of smooth-L1.
 const BETA: f64 = 1.0;
 
-settings! {
+settings_table! {
     /// Loss of IoU-Net and IoU-Net* (Section 4.1): f learns the quality of y, which for boxes is the IoU with
     /// `y_i`.
     ///
@@ -22,8 +21,6 @@ settings! {
     /// target `y_i`. `2q − 1` maps a quality in [0, 1] to [−1, 1]. The quality q is [`EnergyModel::quality`].
     /// IoU-Net* has the proposal of [`MonteCarloNll`](super::MonteCarloNll), and IoU-Net has
     /// [`IouStratified`](crate::IouStratified).
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct QualityRegression<P> {
         /// Distribution of the samples, Eq. 5.
         pub proposal: P,
@@ -32,13 +29,9 @@ settings! {
         /// Whether to train on the target itself too, with the quality 1.
         pub with_target: bool,
     }
-}
 
-settings! {
     /// Loss of ATOM's box module (Section 4.2): the mean of `(f(x_i, y) − (2 q(y, y_i) − 1))²` over M samples y.
     /// The target itself is not scored.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct SquaredQualityRegression<P> {
         /// Distribution of the samples.
         pub proposal: P,

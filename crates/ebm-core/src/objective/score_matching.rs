@@ -1,7 +1,7 @@
 //! Score matching (SM), denoising score matching (DSM), and the derivatives in y that both need.
 
 use candle_core::Tensor;
-use ebm_base::settings;
+use ebm_base::{settings, settings_table};
 use rand::{Rng, RngCore};
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,12 @@ use super::Objective;
 use crate::model::{DirectionalDerivatives, Order, checked_score};
 use crate::{EnergyModel, Error, GaussianMixture, Proposal, Result, check, host};
 
-settings! {
+settings_table! {
     /// Score matching (Hyvärinen, 2005; SM in Gustafsson et al., BMVC 2020), which needs neither samples nor Z:
     ///
     /// `(1/B) Σ_i { tr ∇²_y f(x_i, y_i) + ½ ‖∇_y f(x_i, y_i)‖² }`.
     ///
     /// A network that is piecewise linear in y has no second derivative to train on; use a smooth activation.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct ScoreMatching {
         /// Method for the derivatives of f in y.
         pub derivatives: Derivatives,
@@ -45,14 +43,12 @@ impl Objective for ScoreMatching {
     }
 }
 
-settings! {
+settings_table! {
     /// Denoising score matching (Vincent, 2011; DSM in Gustafsson et al., BMVC 2020):
     ///
     /// `(1/(B M)) Σ_im ‖∇_y f(x_i, y_im) + (y_im − y_i)/σ²‖²`, `y_im = y_i + σ ε`.
     ///
     /// f converges to the logarithm of the density of y with added Gaussian noise of standard deviation σ.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct DenoisingScoreMatching {
         /// σ > 0, in the units of y.
         pub sigma: f64 where 1e-6..=1e4,

@@ -1,14 +1,12 @@
 //! Settings of a refinement.
 
-use ebm_base::settings;
+use ebm_base::{settings, settings_table};
 use serde::{Deserialize, Serialize};
 
 use crate::{Result, check};
 
-settings! {
+settings_table! {
     /// Settings of [`refine`](crate::refine): T steps of gradient ascent with length λ under a [`StepRule`].
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct GradientAscent {
         /// T, the number of steps; 0 only evaluates f.
         pub steps: usize where 0..=100_000,

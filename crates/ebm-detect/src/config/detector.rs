@@ -1,7 +1,8 @@
 //! Settings of the detector's network and its inference.
 
 use candle_core::DType;
-use ebm_experiment::config::{Setting, settings};
+use ebm_data::transform::{ChannelOrder, Resample};
+use ebm_experiment::config::{Setting, settings_table};
 use ebm_nn::resnet::{Norm, ResNetConfig};
 use ebm_ops::{boxes::BoxConvention, device::Precision};
 use serde::{Deserialize, Serialize};
@@ -9,15 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::{BodyKind, require};
 use crate::{Error, Result};
 
-settings! {
+settings_table! {
     /// Settings of the detector, its training and its inference.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct DetectorConfig {
         /// Number of classes, including the background, which is class 0.
         pub num_classes: usize where 2..=10_000,
         /// Whether a box's width counts both end pixels (maskrcnn-benchmark) or not (torchvision).
-        pub convention: Convention,
+        pub convention: BoxConvention,
         /// Conversion of an image to the network's input.
         pub input: InputConfig,
         /// Feature extractor.
@@ -42,38 +41,15 @@ fn enabled() -> bool {
     true
 }
 
-/// Serialised form of [`BoxConvention`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Convention {
-    /// Exclusive ends: the width is x2 − x1.
-    HalfOpen,
-    /// Inclusive ends: the width is x2 − x1 + 1.
-    Inclusive,
-}
-
-impl Setting for Convention {}
-
-impl From<Convention> for BoxConvention {
-    fn from(convention: Convention) -> Self {
-        match convention {
-            Convention::HalfOpen => BoxConvention::HalfOpen,
-            Convention::Inclusive => BoxConvention::Inclusive,
-        }
-    }
-}
-
-settings! {
+settings_table! {
     /// Settings of resizing and normalisation.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct InputConfig {
         /// Length of the shorter side after resizing.
         pub short_side: usize where 16..=8192 => "pixels",
         /// Upper bound of the longer side.
         pub long_side: usize where 16..=8192 => "pixels",
         /// Resizing filter: Pillow's or torch's.
-        pub resample: ResampleKind,
+        pub resample: Resample,
         /// Channel order of the network's input: `rgb` or `bgr`.
         pub channels: ChannelOrder,
         /// Factor of pixel values (1/255 or 1); afterwards `mean` is subtracted, and the result is divided by `std`.
@@ -92,37 +68,11 @@ impl InputConfig {
     }
 }
 
-/// Serialised form of [`ebm_data::transform::Resample`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ResampleKind {
-    /// Pillow's antialiased bilinear filter on bytes.
-    Pillow,
-    /// torch's bilinear interpolation on floats, without antialiasing.
-    Torch,
-}
-
-impl Setting for ResampleKind {}
-
-/// Order of the colour channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChannelOrder {
-    /// Red first.
-    Rgb,
-    /// Blue first (caffe2).
-    Bgr,
-}
-
-impl Setting for ChannelOrder {}
-
-settings! {
+settings_table! {
     /// Settings of body and FPN.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct BackboneConfig {
         /// Network below the pyramid. The settings from `depth` to `norm_eps` apply to a ResNet only.
-        #[serde(default, skip_serializing_if = "DetectorBody::is_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         pub body: DetectorBody,
         /// Number of layers: 18, 34 or 50.
         pub depth: usize where 18..=50,
@@ -140,9 +90,13 @@ settings! {
         /// Channels of every pyramid level.
         pub fpn_channels: usize where 1..=4096,
         /// Number type of the maps of body and pyramid. Parameters and the pyramid's output are f32.
-        #[serde(default, skip_serializing_if = "MapType::is_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         pub maps: MapType,
     }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Network that a detector's feature pyramid is built on.
@@ -159,13 +113,8 @@ pub enum DetectorBody {
 impl Setting for DetectorBody {}
 
 impl DetectorBody {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Returns the assumed position in the image of the centre of the first map pixel, for the map of this `stride`.
     /// For a ResNet this is the image's corner, as in published detectors, which ignore the convolutions' padding.
-    #[must_use]
     pub fn origin(self, stride: usize) -> f32 {
         match self {
             Self::Resnet => 0.0,
@@ -195,12 +144,7 @@ impl From<Precision> for MapType {
 }
 
 impl MapType {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Returns the tensors' type.
-    #[must_use]
     pub fn dtype(self) -> DType {
         match self {
             Self::F32 => DType::F32,
@@ -259,10 +203,8 @@ pub enum NormKind {
 
 impl Setting for NormKind {}
 
-settings! {
+settings_table! {
     /// Settings of the region proposal network.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct RpnConfig {
         /// Side of the anchors at each level P2 … P6.
         pub anchor_sizes: Vec<f32> where 1.0..=8192.0 => "pixels",
@@ -285,12 +227,8 @@ settings! {
         /// Least side of a proposal; smaller ones are dropped.
         pub min_size: f32 where 0.0..=8192.0 => "pixels",
     }
-}
 
-settings! {
     /// Settings of the box head.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct RoiConfig {
         /// Bins per side of a pooled box.
         pub pool_size: usize where 1..=64,

@@ -1,15 +1,12 @@
 //! Settings of a method: a row of Table 2.
 
 use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule, parametric::Baseline};
-use ebm_experiment::config::settings;
-use serde::{Deserialize, Serialize};
+use ebm_experiment::config::settings_table;
 
 use crate::{Result, energy_head::Coordinates, inference::BoxAscent};
 
-settings! {
+settings_table! {
     /// Method of placing detections' boxes. Without a density and a confidence, it is the detector's regression.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct MethodConfig {
         /// Name of the method in result files.
         pub key: String,
@@ -25,12 +22,9 @@ settings! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub confidence: Option<ConfidenceConfig>,
     }
-}
 
-settings! {
     /// Published figures on COCO test-dev.
-    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy)]
     pub struct Published {
         /// AP, AP50 and AP75 in per cent.
         pub ap: [f64; 3] where 0.0..=100.0 => "per cent",
@@ -38,12 +32,8 @@ settings! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub fps: Option<f64> where 0.0..=1e5,
     }
-}
 
-settings! {
     /// Settings of a confidence branch: its training objective, and its gradient ascent.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct ConfidenceConfig {
         /// Loss, with the number of samples and their proposal.
         pub objective: AnyObjective,
@@ -63,13 +53,11 @@ settings! {
 
 impl MethodConfig {
     /// Returns `true` if the method adds layers to the detector, which are trained.
-    #[must_use]
     pub fn is_trained(&self) -> bool {
         self.density.is_some() || self.confidence.is_some()
     }
 
     /// Returns the settings of gradient ascent; `None` for a method that does not refine boxes.
-    #[must_use]
     pub fn ascent(&self) -> Option<BoxAscent> {
         self.confidence.as_ref().map(ConfidenceConfig::ascent)
     }
@@ -90,7 +78,6 @@ impl MethodConfig {
 
 impl ConfidenceConfig {
     /// Returns the settings of Algorithm S1.
-    #[must_use]
     pub fn ascent(&self) -> BoxAscent {
         let [position, size] = self.step_length;
         let ascent = GradientAscent {

@@ -4,13 +4,13 @@ mod detector;
 mod method;
 mod refiner;
 
+pub use ebm_data::transform::{ChannelOrder, Resample};
 pub use ebm_experiment::config::{AblationConfig, Settings};
-use ebm_experiment::config::{Setting, row, settings};
+use ebm_experiment::config::{Setting, row, settings_table};
 use serde::{Deserialize, Serialize};
 
 pub use detector::{
-    BackboneConfig, ChannelOrder, Convention, DetectorBody, DetectorConfig, InputConfig, MapType, NormKind,
-    ResampleKind, RoiConfig, RpnConfig,
+    BackboneConfig, DetectorBody, DetectorConfig, InputConfig, MapType, NormKind, RoiConfig, RpnConfig,
 };
 pub use method::{ConfidenceConfig, MethodConfig, Published};
 pub use refiner::{BodyKind, RefinerConfig, RefinerNetworkConfig, ViewConfig};
@@ -19,10 +19,8 @@ pub use crate::energy_head::Coordinates;
 
 use crate::{Error, Result};
 
-settings! {
+settings_table! {
     /// Settings of a detector, its training, and the rows of the tables.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct ExperimentConfig {
         /// Network.
         pub detector: DetectorConfig,
@@ -49,24 +47,18 @@ settings! {
         #[serde(default)]
         pub figure3a: Vec<TradeConfig>,
     }
-}
 
-settings! {
     /// Point of Figure 3a.
-    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy)]
     pub struct TradeConfig {
         /// T of Algorithm S1.
         pub steps: usize where 0..=10_000,
         /// AP on val2017 in per cent, and frames per second on a TITAN Xp, as the figure shows them.
         pub published: [f64; 2] where 0.0..=1e4,
     }
-}
 
-settings! {
     /// Numbers of generated scenes.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy, Eq)]
     pub struct GeneratedConfig {
         /// Size of the detector's training set.
         pub base: usize where 1..=1_000_000 => "scenes",
@@ -77,12 +69,8 @@ settings! {
         /// Size of the test set, which results are measured on.
         pub test: usize where 1..=1_000_000 => "scenes",
     }
-}
 
-settings! {
     /// Settings of an optimiser and its schedule.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct TrainingConfig {
         /// Number of updates.
         pub steps: usize where 1..=1_000_000_000,
@@ -119,10 +107,8 @@ pub enum OptimizerKind {
 
 impl Setting for OptimizerKind {}
 
-settings! {
+settings_table! {
     /// Settings of FastestDet's inference.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct FastestDetConfig {
         /// Height and width of the network's input, a multiple of 32; images of any shape are resized to it.
         pub side: usize where 32..=4096 => "pixels",
@@ -203,7 +189,6 @@ impl ExperimentConfig {
     }
 
     /// Returns the training of the layers that `method` adds to the detector; `None` if it adds none.
-    #[must_use]
     pub fn training(&self, method: &MethodConfig) -> Option<TrainingConfig> {
         match (&method.confidence, &method.density) {
             (Some(own), _) => {

@@ -1,16 +1,14 @@
 //! Settings of a box refiner: a separate network that refines other detectors' boxes.
 
 use ebm_core::{AnyObjective, GradientAscent};
-use ebm_experiment::config::{Setting, Settings, settings};
+use ebm_experiment::config::{Setting, Settings, settings_table};
 use ebm_nn::efficientnet::EfficientNetLite0;
 use serde::{Deserialize, Serialize};
 
 use super::{InputConfig, TrainingConfig, require};
 
-settings! {
+settings_table! {
     /// Settings of a box refiner, its training and its gradient ascent.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct RefinerConfig {
         /// Conversion of an image to the network's input.
         pub input: InputConfig,
@@ -37,12 +35,8 @@ settings! {
         /// Largest number of validation images for the validation loss; they are chosen evenly.
         pub validation_images: usize where 1..=1_000_000 => "images",
     }
-}
 
-settings! {
     /// Settings of a refiner's network: body, pyramid, and f of a pooled box.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct RefinerNetworkConfig {
         /// Number of classes of f, including the background, which is class 0; 1 for a class-agnostic f.
         pub num_classes: usize where 1..=10_000,
@@ -67,12 +61,9 @@ settings! {
         /// Width of fc6 and fc7.
         pub representation: usize where 1..=65_536,
     }
-}
 
-settings! {
     /// View of a box: the level and the region that it is pooled from.
-    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy)]
     pub struct ViewConfig {
         /// Number of levels above the box's own, limited to the coarsest level.
         pub level: usize where 0..=3,
@@ -99,7 +90,6 @@ impl Setting for BodyKind {}
 
 impl BodyKind {
     /// Returns the strides of the body's maps, finest first.
-    #[must_use]
     pub fn strides(self) -> &'static [usize] {
         match self {
             Self::Resnet18 | Self::Resnet50 => &[4, 8, 16, 32],
@@ -109,7 +99,6 @@ impl BodyKind {
 
     /// Returns the position in the image of the centre of the first map pixel, for the map of this `stride`, with
     /// pixels as unit squares.
-    #[must_use]
     pub fn origin(self, stride: usize) -> f32 {
         match self {
             // Symmetric padding keeps the centre in the middle of the image's first pixel.
@@ -122,7 +111,6 @@ impl BodyKind {
 
 impl RefinerNetworkConfig {
     /// Returns `true` if f is the same for all classes.
-    #[must_use]
     pub fn is_class_agnostic(&self) -> bool {
         self.num_classes == 1
     }
@@ -143,6 +131,9 @@ impl RefinerNetworkConfig {
     }
 }
 
+/// Largest number of steps of a refinement, a hundred times the usual one. A file from elsewhere could ask for days of them.
+const MAX_STEPS: usize = 1000;
+
 impl Settings for RefinerConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("refiner", include_str!("../../configs/refiner.toml")),
@@ -152,6 +143,8 @@ impl Settings for RefinerConfig {
     fn check(&self) -> Result<(), String> {
         self.input.check()?;
         self.ascent.check().map_err(|error| format!("ascent: {error}"))?;
+        let steps = self.ascent.steps;
+        require(steps <= MAX_STEPS, &format!("ascent.steps is {steps}; it must be at most {MAX_STEPS}"))?;
         let is_of_boxes = self.objective.gaussian().is_none_or(|proposal| proposal.dim() == 4);
         require(is_of_boxes, "objective: its proposal is not of the four coordinates of a box")?;
         self.network.check()

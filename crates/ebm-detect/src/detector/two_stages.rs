@@ -132,7 +132,7 @@ impl TwoStages {
         let placed =
             Placement::boxes(placement.as_ref(), network, &pyramid, &scored, &candidates, &images, &mut rng)?;
         let boxes = placed.into_iter().next().unwrap_or_default();
-        let in_image = |corners: &BBox| to_original(corners, &sample, config.convention.into());
+        let in_image = |corners: &BBox| to_original(corners, &sample, config.convention);
         let detection = |(before, after): (&Candidate, &Candidate)| {
             let (label, score, density) = (after.label, after.score, None);
             let (before, bbox) = (in_image(&before.bbox), in_image(&after.bbox));
@@ -170,7 +170,7 @@ impl TrainedBranch {
             head: head.in_precision(options.precision),
             ascent,
             proposal,
-            convention: config.detector.convention.into(),
+            convention: config.detector.convention,
             clips: false,
             clips_edges: config.detector.clip_refined,
             calibration: None,

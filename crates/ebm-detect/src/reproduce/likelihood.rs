@@ -66,7 +66,7 @@ pub(super) fn log_probs(
         let input = ImageBatch::new(&batch, &setup.study.device)?;
         let pyramid = detector.features(&input.pixels, false)?;
         let scored = detector.scored(&pyramid, &input)?;
-        let convention = detector.config().convention.into();
+        let convention = detector.config().convention;
         let annotated = batch.samples.iter().map(|sample| objects(sample, convention));
         let annotated = (0u32..).zip(annotated).flat_map(|(image, objects)| {
             objects.boxes.into_iter().zip(objects.classes).map(move |(bbox, class)| (image, bbox, class))
@@ -117,7 +117,7 @@ fn found_boxes(
     scored: &ScoredProposals,
     annotated: impl Iterator<Item = (u32, BBox, usize)>,
 ) -> Result<Vec<FoundBox>> {
-    let (head, convention) = (detector.box_head(), detector.config().convention.into());
+    let (head, convention) = (detector.box_head(), detector.config().convention);
     let coder = head.coder();
     let own: Vec<(u32, BBox, BBox)> = (scored.pairs.iter().zip(head.offsets(scored)?))
         .map(|(pair, offsets)| {
@@ -155,7 +155,7 @@ fn of_energy(
     found: &[FoundBox],
     rng: &mut dyn RngCore,
 ) -> Result<Vec<f64>> {
-    let convention = detector.config().convention.into();
+    let convention = detector.config().convention;
     let features = |boxes: &[BBox]| {
         let images = found.iter().map(|found| found.image).collect();
         let labels = found.iter().map(|found| found.label as u32).collect();

@@ -94,7 +94,7 @@ impl BranchLoss {
     /// Computes the mean loss of the branch on the images of `loader`, with samples drawn from `key`. All objects have
     /// the same weight (for a density, all sampled proposals). Returns NaN if there are none.
     fn validation_loss(&self, loader: &Loader, device: &Device, key: Key) -> Result<f64> {
-        let convention = self.detector.config().convention.into();
+        let convention = self.detector.config().convention;
         let sum = |losses: &mut dyn Iterator<Item = Result<Tensor>>| -> Result<Option<Tensor>> {
             losses.map(|loss| Ok(loss?.detach())).reduce(|sum, loss| Ok((sum? + loss?)?)).transpose()
         };
@@ -154,7 +154,7 @@ impl BranchLoss {
     fn true_boxes(&self, pyramid: &[Tensor], objects: &[Object]) -> Result<BoxFeatures> {
         let (images, labels) = objects.iter().map(|object| (object.image, object.class)).unzip();
         let boxes: Vec<BBox> = objects.iter().map(|object| object.bbox).collect();
-        BoxFeatures::with_history(pyramid, images, labels, &boxes, self.detector.config().convention.into())
+        BoxFeatures::with_history(pyramid, images, labels, &boxes, self.detector.config().convention)
     }
 }
 

@@ -203,7 +203,7 @@ pub(crate) struct Batches<'a> {
 impl<'a> Batches<'a> {
     /// Creates batches of `size` images for a detector; the last batch of an epoch may be incomplete.
     pub fn of(config: &'a DetectorConfig, images: Arc<CocoDataset>, size: usize, key: Key) -> Self {
-        let (input, convention) = (&config.input, config.convention.into());
+        let (input, convention) = (&config.input, config.convention);
         Self { input, convention, images, size, key, drop_last: false }
     }
 

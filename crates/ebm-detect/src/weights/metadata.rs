@@ -4,13 +4,14 @@ use std::path::Path;
 
 use ebm_core::parametric::Baseline;
 use ebm_data::coco::{Category, CocoDataset};
+use ebm_ops::boxes::BoxConvention;
 use ebm_train::{BaseNetwork, Class, ModelMetadata};
 use serde::Serialize;
 
 use crate::{
     Error, Result,
     config::{
-        ChannelOrder, ConfidenceConfig, Convention, DetectorConfig, ExperimentConfig, MethodConfig, Settings,
+        ChannelOrder, ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, Settings,
         TrainingConfig,
     },
 };
@@ -146,7 +147,7 @@ fn decisive_metadata(metadata: &ModelMetadata, path: &Path) -> Result<ModelMetad
 pub(super) fn conventions(config: &DetectorConfig) -> Result<String> {
     #[derive(Serialize)]
     struct Conventions {
-        boxes: Convention,
+        boxes: BoxConvention,
         channels: ChannelOrder,
         scale: f32,
         mean: [f32; 3],

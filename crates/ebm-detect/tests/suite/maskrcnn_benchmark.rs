@@ -10,7 +10,7 @@ use candle_core::{Device, Tensor};
 use ebm_data::loader::Sample;
 use ebm_detect::{
     FasterRcnn, ImageBatch,
-    config::{ChannelOrder, Convention, DetectorConfig, ExperimentConfig, Settings},
+    config::{ChannelOrder, DetectorConfig, ExperimentConfig, Settings},
     input::to_original,
     weights::{ConvertOptions, Family, WeightFile, convert},
 };
@@ -170,7 +170,7 @@ fn another_convention_sees_something_else() {
     assert!(with(|_| {}).2 < 1e-4);
     assert!(with(|config| config.backbone.stride_in_1x1 = false).2 > 0.01);
     assert!(with(|config| config.backbone.norm_eps = 1e-5).2 > 1e-3);
-    let (detector, pyramid, error) = with(|config| config.convention = Convention::HalfOpen);
+    let (detector, pyramid, error) = with(|config| config.convention = BoxConvention::HalfOpen);
     assert!(error < 1e-4);
     let ours = detector.proposals(&pyramid, &images).unwrap().remove(0);
     let expected = boxes(&golden["proposals"]);
@@ -193,7 +193,7 @@ fn a_converted_file_says_what_it_takes_for_granted() {
     assert_eq!(import::metadata(&converted).unwrap()["family"], "maskrcnn_benchmark");
     for path in [&converted, &pth] {
         let mut config = narrow();
-        (config.convention, config.input.channels) = (Convention::HalfOpen, ChannelOrder::Rgb);
+        (config.convention, config.input.channels) = (BoxConvention::HalfOpen, ChannelOrder::Rgb);
         let message = load_detector(&config, path, &CPU).err().unwrap().to_string();
         let remedy = if path == &pth { "--config paper" } else { "leave --config out" };
         for part in ["boxes = \"inclusive\" (here: \"half_open\")", "channels = \"bgr\"", remedy] {

@@ -8,11 +8,11 @@ mod ranges;
 
 use std::path::Path;
 
-pub use ebm_base::settings;
 pub use ebm_base::settings::{Declaration, Field, Range, Setting};
+pub use ebm_base::{settings, settings_table};
 use ebm_data::files::read_settings;
 use ebm_eval::Expected;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
 pub use change::Change;
@@ -147,10 +147,8 @@ impl<S: Settings> Configured<S> {
     }
 }
 
-settings! {
+settings_table! {
     /// Row of a table that compares proposals.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct AblationConfig<P> {
         /// Standard deviations {σ_l} of the proposal, Eq. 5.
         pub sigmas: Vec<f64> where 1e-6..=1e4,

@@ -2,20 +2,18 @@
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
-use ebm_experiment::config::settings;
+use ebm_experiment::config::settings_table;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::onnx::{Graph, Value};
 use ebm_ops::nhwc::from_nchw;
 use ebm_ops::nn::BatchNormConfig;
-use serde::{Deserialize, Serialize};
 
 use super::{Backbone, check_images, mean_of_map, mean_of_map_onnx};
 use crate::Result;
 
-settings! {
+settings_table! {
     /// Training of a [`MobileFaceNetBackbone`].
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy, Eq)]
     pub struct MobileFaceNetConfig {
         /// Number of trained blocks, the last of 18. The blocks before them are frozen.
         #[serde(default = "all_blocks")]

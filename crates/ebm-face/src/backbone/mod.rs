@@ -16,7 +16,7 @@ pub(crate) use weights::open;
 pub use weights::preload_backbone;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_experiment::config::{Setting, settings};
+use ebm_experiment::config::{Setting, settings, settings_table};
 use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::params::ParamStore;
 use serde::{Deserialize, Serialize};
@@ -95,10 +95,9 @@ settings! {
     }
 }
 
-settings! {
+settings_table! {
     /// A published ConvNeXt.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy, Eq)]
     pub struct ConvNeXtConfig {
         /// Size, which fixes widths and depths.
         pub size: ConvNeXtSize,

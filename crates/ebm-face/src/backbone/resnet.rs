@@ -2,18 +2,15 @@
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
-use ebm_experiment::config::settings;
+use ebm_experiment::config::settings_table;
 use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
-use serde::{Deserialize, Serialize};
 
 use super::{Backbone, check_images, mean_of_map, mean_of_map_onnx};
 use crate::{Error, Result};
 
-settings! {
+settings_table! {
     /// Sizes of a [`ResNetBackbone`], which has bottleneck blocks like torchvision's ResNet-50.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct ResNetBackboneConfig {
         /// Number of blocks in each stage, at least one.
         pub layers: [usize; 4] where 1..=64,

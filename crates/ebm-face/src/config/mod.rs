@@ -3,8 +3,7 @@
 mod parts;
 
 pub use ebm_experiment::config::Settings;
-use ebm_experiment::config::{row, settings};
-use serde::{Deserialize, Serialize};
+use ebm_experiment::config::{row, settings_table};
 
 pub use parts::{
     AblationConfig, BackboneTraining, EnergyConfig, FrozenConfig, GeneratedConfig, HeadConfig, InputConfig,
@@ -16,10 +15,8 @@ use crate::{BackboneConfig, EnergyHeadConfig, Result};
 use ebm_core::Grid;
 use ebm_core::parametric::Parametric;
 
-settings! {
+settings_table! {
     /// A table of the paper for faces: data, networks, training, and rows.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct ExperimentConfig {
         /// Name of the task in tables.
         pub title: String,

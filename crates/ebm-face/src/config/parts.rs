@@ -5,18 +5,15 @@ use ebm_core::parametric::Baseline;
 use ebm_core::{AnyObjective, GradientAscent, StepRule};
 use ebm_data::faces::loader::{Augmentation, FaceTransform};
 use ebm_data::transform::{ChannelOrder, Normalise};
-use ebm_experiment::config::settings;
+use ebm_experiment::config::settings_table;
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_ops::optim::{Adam, ParamGroup};
 use ebm_train::Updater;
-use serde::{Deserialize, Serialize};
 
 use crate::network::TRUNK;
 
-settings! {
+settings_table! {
     /// Preprocessing of images.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct InputConfig {
         /// Side of the network's input.
         pub size: usize where 16..=2048 => "pixels",
@@ -47,10 +44,8 @@ impl InputConfig {
     }
 }
 
-settings! {
+settings_table! {
     /// Settings that all heads share.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct HeadConfig {
         /// Widths of the layers of y in f(x, y).
         pub y_layers: Vec<usize> where 1..=65_536,
@@ -63,8 +58,6 @@ settings! {
     }
 
     /// Adam with coupled weight decay.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct TrainingConfig {
         /// Passes over the training images.
         pub epochs: f64 where 1e-6..=1e6,
@@ -111,10 +104,8 @@ impl TrainingConfig {
     }
 }
 
-settings! {
+settings_table! {
     /// Energy-based model and its training.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct EnergyConfig {
         /// Loss, with the number and the proposal of its samples.
         pub objective: AnyObjective,
@@ -123,8 +114,6 @@ settings! {
     }
 
     /// An energy model that is trained with another objective.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct ObjectiveConfig {
         /// Name in result files.
         pub key: String,
@@ -135,8 +124,6 @@ settings! {
     }
 
     /// Settings of Algorithm S2.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct RefinementConfig {
         /// T, the number of steps.
         pub steps: usize where 0..=10_000,
@@ -161,10 +148,8 @@ impl RefinementConfig {
     }
 }
 
-settings! {
+settings_table! {
     /// Ablation of σ in the supplement.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct AblationConfig {
         /// Standard deviations σ_l of each row.
         pub sigmas: Vec<Vec<f64>> where 1e-6..=1e4,
@@ -173,8 +158,6 @@ settings! {
     }
 
     /// A row of the table.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct MethodConfig {
         /// Name in result files.
         pub key: String,
@@ -194,8 +177,6 @@ settings! {
     }
 
     /// Figures of another method, as the paper quotes them.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct QuotedConfig {
         /// Name in tables.
         pub title: String,
@@ -206,8 +187,7 @@ settings! {
     }
 
     /// Training of heads on fixed features.
-    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Default)]
     pub struct FrozenConfig {
         /// Number of views of each training image: the image itself and augmented copies.
         pub views: usize where 1..=1000,
@@ -224,8 +204,6 @@ settings! {
     }
 
     /// Training of a backbone that is then frozen.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct BackboneTraining {
         /// Key of the method whose head and loss train the backbone.
         pub method: String,
@@ -234,8 +212,7 @@ settings! {
     }
 
     /// Sizes of the splits of generated faces.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy, Eq)]
     pub struct GeneratedConfig {
         /// Faces to train on.
         pub train: usize where 1..=1_000_000 => "faces",

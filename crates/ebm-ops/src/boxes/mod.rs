@@ -3,6 +3,8 @@
 mod nms;
 
 use candle_core::Tensor;
+use ebm_base::settings::Setting;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -12,7 +14,8 @@ pub use nms::{batched_nms, batched_nms_on};
 pub type BBox = [f32; 4];
 
 /// Meaning of the second corner of a box.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BoxConvention {
     /// (x1, y1) is the first point outside: width = x1 − x0. Convention of torchvision, COCO and the paper's IoU.
     #[default]
@@ -21,9 +24,10 @@ pub enum BoxConvention {
     Inclusive,
 }
 
+impl Setting for BoxConvention {}
+
 impl BoxConvention {
     /// Returns the number that is added to x1 − x0 for the width: 0 or 1.
-    #[must_use]
     pub fn offset(self) -> f32 {
         match self {
             Self::HalfOpen => 0.0,
@@ -33,7 +37,6 @@ impl BoxConvention {
 }
 
 /// Returns the area in square pixels, 0 for an inverted box.
-#[must_use]
 pub fn area(bbox: &BBox, convention: BoxConvention) -> f32 {
     let [x0, y0, x1, y1] = *bbox;
     let offset = convention.offset();
@@ -41,7 +44,6 @@ pub fn area(bbox: &BBox, convention: BoxConvention) -> f32 {
 }
 
 /// Returns the intersection over union, in [0, 1], and 0 if the union is empty.
-#[must_use]
 pub fn iou(a: &BBox, b: &BBox, convention: BoxConvention) -> f32 {
     iou_with_areas(a, area(a, convention), b, area(b, convention), convention)
 }
@@ -61,7 +63,6 @@ fn ratio(intersection: f32, area_a: f32, area_b: f32) -> f32 {
 
 /// Moves the corners of a box into the image: [0, width] × [0, height], or to the last pixel under
 /// [`BoxConvention::Inclusive`].
-#[must_use]
 pub fn clip(bbox: &BBox, width: f32, height: f32, convention: BoxConvention) -> BBox {
     let [x0, y0, x1, y1] = *bbox;
     let right = (width - convention.offset()).max(0.0);

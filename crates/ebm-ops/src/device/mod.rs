@@ -29,7 +29,6 @@ pub const HAS_CUDA: bool = cfg!(feature = "cuda");
 
 /// Returns the least compute capability `(major, minor)` of a GPU that this build computes on, or `None` without the feature
 /// `cuda`.
-#[must_use]
 pub fn built_for() -> Option<(i32, i32)> {
     #[cfg(feature = "cuda")]
     let capability = crate::cuda::capability();

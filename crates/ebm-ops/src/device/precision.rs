@@ -23,7 +23,6 @@ impl Precision {
     const NAMES: [(&str, Self); 3] = [("full", Self::Full), ("tf32", Self::Tf32), ("bf16", Self::Bf16)];
 
     /// Returns the type of the maps in a network's body.
-    #[must_use]
     pub fn maps(self) -> DType {
         if self == Self::Bf16 { DType::BF16 } else { DType::F32 }
     }

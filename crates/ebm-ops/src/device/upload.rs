@@ -15,7 +15,6 @@ pub struct Uploader {
 
 impl Uploader {
     /// Makes an uploader to this device.
-    #[must_use]
     pub fn new(device: &Device) -> Self {
         Self {
             device: device.clone(),
@@ -25,7 +24,6 @@ impl Uploader {
     }
 
     /// Returns the device.
-    #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::kernel::{Head, LANES, last};
 use super::product::PackedProduct;
 use crate::gemm::even_ranges;
-use crate::simd::arch;
+use crate::simd::{arch, lane_products};
 
 /// Largest number of rows for which this pays.
 pub(super) const FEW: usize = 4;
@@ -66,15 +66,5 @@ impl<T: PackedProduct> Head<'_, T> {
 
 #[inline(always)]
 fn dot<T: PackedProduct>(a: &[T], b: &[T]) -> T {
-    let mut sums = [T::zero(); LANES];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for (a, b) in a.iter().zip(b) {
-        for i in 0..LANES {
-            sums[i] += a[i] * b[i];
-        }
-    }
-    for ((sum, a), b) in sums.iter_mut().zip(a_rest).zip(b_rest) {
-        *sum += *a * *b;
-    }
-    sums.iter().fold(T::zero(), |sum, value| sum + *value)
+    lane_products::<T, false, LANES>(a, b).into_iter().fold(T::zero(), |sum, value| sum + value)
 }

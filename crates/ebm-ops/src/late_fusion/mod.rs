@@ -132,7 +132,6 @@ impl LateFusion {
 
     /// Returns `true` if a CPU scores this number of candidates before a GPU has started the products of all layers. Then the
     /// features of their inputs are best kept on the CPU.
-    #[must_use]
     pub fn is_brief(candidates: usize) -> bool {
         candidates <= BRIEF
     }

@@ -69,13 +69,11 @@ impl PackedLinear {
     }
 
     /// Returns the number of inputs I.
-    #[must_use]
     pub fn inputs(&self) -> usize {
         self.weight.depth
     }
 
     /// Returns the number of outputs O.
-    #[must_use]
     pub fn outputs(&self) -> usize {
         self.weight.panels.columns()
     }

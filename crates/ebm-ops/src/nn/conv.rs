@@ -198,7 +198,6 @@ impl Conv2d {
     }
 
     /// Returns the weight (O, I, k, k), depthwise (O, 1, k, k).
-    #[must_use]
     pub fn weight(&self) -> &Tensor {
         &self.weight
     }
@@ -241,25 +240,21 @@ impl Conv2d {
     }
 
     /// Returns the step between two outputs.
-    #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
     /// Returns the zeros around a map.
-    #[must_use]
     pub fn padding(&self) -> Padding {
         self.padding
     }
 
     /// Returns the slopes of PReLU (O), if it is in the place of ReLU.
-    #[must_use]
     pub fn slope(&self) -> Option<&Tensor> {
         self.slope.as_ref()
     }
 
     /// Returns `true` if each channel has a filter of its own.
-    #[must_use]
     pub fn is_depthwise(&self) -> bool {
         self.depthwise
     }
@@ -277,7 +272,6 @@ impl Conv2d {
     }
 
     /// Returns ReLU or ReLU6, or `None` if PReLU is in their place.
-    #[must_use]
     pub fn rectifier(&self) -> Option<Activation> {
         self.slope.is_none().then_some(self.rectifier)
     }

@@ -13,7 +13,6 @@ pub struct Prepared<T>(Arc<Mutex<Option<Arc<T>>>>);
 
 impl<T> Prepared<T> {
     /// Makes an empty store.
-    #[must_use]
     pub fn new() -> Self {
         Self(Arc::default())
     }

@@ -22,20 +22,17 @@ const MOST: usize = 32;
 
 impl Workspace {
     /// Makes a workspace without buffers.
-    #[must_use]
     pub const fn new() -> Self {
         Self { free: Mutex::new(Vec::new()) }
     }
 
     /// Returns the workspace that all layers of the process use.
-    #[must_use]
     pub fn shared() -> &'static Self {
         static SHARED: Workspace = Workspace::new();
         &SHARED
     }
 
     /// Returns a buffer of `len` numbers with any values: the smallest buffer that is large enough, else the largest, grown.
-    #[must_use]
     pub fn take(&self, len: usize) -> Vec<f32> {
         let mut buffer = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);

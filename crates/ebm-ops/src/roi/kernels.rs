@@ -4,7 +4,7 @@
 
 use super::weights::BoxWeights;
 use crate::float::Float;
-use crate::simd::Vectorized;
+use crate::simd::{Vectorized, lane_products};
 
 /// Most vectors that one pass adds.
 const PASS: usize = 6;
@@ -183,7 +183,7 @@ impl<T: Float> Vectorized for GradBox<'_, T> {
                 for down in rows.row(y).entries() {
                     for across in columns.row(x).entries() {
                         let tile = &tile[(down.index * bins + across.index) * c..][..c];
-                        let product = products::<T, FMA>(tile, pixel);
+                        let product = lane_products::<T, FMA, LANES>(tile, pixel);
                         let slopes = [
                             down.weight * across.d_start,
                             down.d_start * across.weight,
@@ -201,22 +201,6 @@ impl<T: Float> Vectorized for GradBox<'_, T> {
         }
         *to = sums.map(|sums| sums.iter().map(|v| v.to_f64()).sum());
     }
-}
-
-/// Returns the products of two vectors, added up over every sixteenth element.
-#[inline(always)]
-fn products<T: Float, const FMA: bool>(a: &[T], b: &[T]) -> [T; LANES] {
-    let mut sums = [T::zero(); LANES];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for (a, b) in a.iter().zip(b) {
-        for i in 0..LANES {
-            sums[i] = sums[i].add_product::<FMA>(a[i], b[i]);
-        }
-    }
-    for ((sum, a), b) in sums.iter_mut().zip(a_rest).zip(b_rest) {
-        *sum = sum.add_product::<FMA>(*a, *b);
-    }
-    sums
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use rand::Rng;
 use rayon::prelude::*;
 
 use super::decode::{Source, Text};
-use super::form::Evidence;
+use super::form::{Evidence, Seen};
 use super::{ReadOptions, Table, names_of};
 use crate::prediction::BATCH_ROWS;
 use crate::{Error, Result};
@@ -44,6 +44,8 @@ const BLOCK: usize = 4096;
 /// Largest number of cells of a block of more than [`BATCH_ROWS`] rows, and of bytes.
 const BLOCK_CELLS: usize = 4 << 20;
 const BLOCK_BYTES: u64 = 256 << 20;
+/// Largest number of bytes of a cell.
+const MAX_CELL: usize = 1 << 20;
 /// First cell of a row that is read behind the last: a quote that never ends would take it in.
 const END: &str = "\u{10ffff}end";
 /// Number of bytes in which the line of names should end.
@@ -155,7 +157,7 @@ impl Blocks {
         };
         self.rows = rows;
         self.table.has_index = has_index || counts.contains(&true);
-        self.table.seen = Arc::new(seen.into_iter().map(Evidence::found).collect());
+        self.table.seen = Arc::new(Seen::new(seen.into_iter().map(Evidence::found).collect()));
         first.seen = self.table.seen.clone();
         first.check_names()
     }
@@ -200,6 +202,14 @@ impl Blocks {
             for row in &mut rows {
                 let place = row.position().cloned();
                 row.set_position(place.map(|mut place| place.set_line(lines.line(&place)).clone()));
+                if let Some(column) = row.iter().position(|cell| cell.len() > MAX_CELL) {
+                    let line = row.position().map_or(0, Position::line);
+                    let (name, bytes) = (&self.table.columns[column], row[column].len());
+                    let reason = format!(
+                        "line {line}, column {name:.40}: {bytes} bytes, and a cell may have {MAX_CELL}; shorten it, or close a quote that is open"
+                    );
+                    return Err(self.fail(reason).into());
+                }
             }
             take(Table { rows, ..self.table.clone() })?;
         }

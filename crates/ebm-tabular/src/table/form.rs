@@ -130,11 +130,27 @@ impl Evidence {
     }
 }
 
+/// Evidence for the forms of all columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    columns: Vec<Evidence>,
+    /// Whether a column shows numbers with a decimal point, and whether one shows numbers with a decimal comma.
+    shown: [bool; 2],
+}
+
+impl Seen {
+    /// Looks at what was [found](Evidence::found) in each column.
+    pub(super) fn new(columns: Vec<Evidence>) -> Self {
+        let shows = |style: usize| columns.iter().any(|seen| seen.counts[style] > seen.counts[1 - style]);
+        Self { shown: [0, 1].map(shows), columns }
+    }
+}
+
 impl Table {
     /// Returns the share of a column's cells in the file, but for `spared` ones, that have the commonest style of numbers
     /// or dates.
     pub(crate) fn share(&self, column: usize, spared: usize) -> f64 {
-        let seen = &self.seen[column];
+        let seen = &self.seen.columns[column];
         seen.most() as f64 / seen.units.values().sum::<usize>().saturating_sub(spared).max(1) as f64
     }
 
@@ -144,7 +160,7 @@ impl Table {
     /// # Errors
     /// [`Error::Input`] if neither the file nor the options nor the fit tell which of two forms it is.
     pub fn form(&self, column: usize, known: Option<Form>) -> Result<Form> {
-        let seen = &self.seen[column];
+        let seen = &self.seen.columns[column];
         let commonest = || seen.units.iter().max_by_key(|(_, count)| **count).and_then(|(unit, _)| *unit);
         let unit = known.map_or_else(commonest, |known| known.unit);
         let known = known.map(|known| known.style);
@@ -156,7 +172,7 @@ impl Table {
             // Between commas "1,234" is 1234, and between semicolons 1.234, if no column shows the contrary.
             (',', 0) => true,
             (';', 1) if seen.open.contains(',') => true,
-            (_, style) => self.seen.iter().any(|seen| seen.counts[style] > seen.counts[1 - style]),
+            (_, style) => self.seen.shown[style],
         };
         let mut shown = [Style::Point, Style::Comma].into_iter().filter(shows);
         let agreed = shown.next().filter(|_| shown.next().is_none());

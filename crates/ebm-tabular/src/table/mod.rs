@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use csv::StringRecord;
-use form::Evidence;
+use form::{Evidence, Seen};
 use rayon::prelude::*;
 
 use crate::{Error, Result};
@@ -40,7 +40,7 @@ pub struct Table {
     encoding: &'static str,
     /// Whether the first column has no name, or counts the rows of the file from 0 or 1.
     pub(crate) has_index: bool,
-    seen: Arc<Vec<Evidence>>,
+    seen: Arc<Seen>,
     options: ReadOptions,
 }
 
@@ -136,7 +136,7 @@ impl Table {
             seen.found()
         };
         let seen = (0..cells.len()).into_par_iter().map(find).collect();
-        table.seen = Arc::new(seen);
+        table.seen = Arc::new(Seen::new(seen));
         Ok(table)
     }
 

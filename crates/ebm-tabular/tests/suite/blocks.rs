@@ -81,6 +81,17 @@ fn a_quote_that_never_ends_is_named_with_its_line() {
     assert!(said.contains("line 41") && said.contains("never ends"), "{said}");
 }
 
+#[test]
+fn a_cell_has_a_limit() {
+    let open = |bytes: usize| {
+        let text = format!("a,b\n1,2\n\n3,\"{}\"\n", "x".repeat(bytes));
+        Blocks::open("t", Source::Bytes(text.into_bytes()), &ReadOptions::default())
+    };
+    assert_eq!(open(1 << 20).unwrap().rows(), 2);
+    let said = open((1 << 20) + 1).err().unwrap().to_string();
+    assert!(said.contains("line 4, column b: 1048577 bytes, and a cell may have 1048576"), "{said}");
+}
+
 /// Each of 12 rows is in a sample of 4 in a third of 900 cases: 300 ± 14.
 #[test]
 fn a_sample_has_every_row_as_often_and_the_forms_of_all() {

@@ -85,6 +85,23 @@ fn find(text: &str, roles: &ColumnRoles) -> Result<Features, Error> {
     Features::find(&Table::parse("t", text).unwrap(), &[TargetSpec::real("y")], roles, 0)
 }
 
+/// Work that grew with the square of the columns would take minutes.
+#[test]
+fn a_table_may_have_very_many_columns() {
+    const COUNT: usize = 100_000;
+    let begun = std::time::Instant::now();
+    let line = |first: &str, cell: &dyn Fn(usize) -> String| {
+        first.to_owned() + &(0..COUNT).map(cell).collect::<String>() + "\n"
+    };
+    let rows: String = (0..2).map(|row| line("1", &|k| format!(",{}", (k + row) % 3))).collect();
+    let text = line("y", &|k| format!(",c{k}")) + &rows;
+    let features = find(&text, &ColumnRoles::default()).unwrap();
+    assert_eq!(features.dim(), COUNT);
+    let encoded = features.encode(&Table::parse("t", &text).unwrap()).unwrap();
+    assert_eq!(encoded.x.dims(), [2, COUNT]);
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
+
 /// 41 even values in 4 bins of 10; the mean is 20 and the variance (41² − 1)/12.
 #[test]
 fn bins_hold_the_same_number_of_rows() {

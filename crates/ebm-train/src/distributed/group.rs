@@ -81,13 +81,11 @@ impl fmt::Debug for Group {
 
 impl Group {
     /// Makes a group of one process, which neither sends nor copies.
-    #[must_use]
     pub fn alone() -> Self {
         Self(None)
     }
 
     /// Makes a group of the ranks of `engine`. One rank becomes [`alone`](Self::alone).
-    #[must_use]
     pub fn new(engine: Box<dyn Reduce>) -> Self {
         let (rank, world) = engine.rank_and_world();
         if world < 2 {
@@ -98,25 +96,21 @@ impl Group {
     }
 
     /// Returns the number of this process, from 0.
-    #[must_use]
     pub fn rank(&self) -> usize {
         self.0.as_ref().map_or(0, |members| members.rank)
     }
 
     /// Returns the number of processes.
-    #[must_use]
     pub fn world(&self) -> usize {
         self.0.as_ref().map_or(1, |members| members.world)
     }
 
     /// Returns whether this is rank 0, the only one that writes files and reports.
-    #[must_use]
     pub fn is_first(&self) -> bool {
         self.rank() == 0
     }
 
     /// Returns the key of this rank's draws: `key` itself for rank 0, `"rank" → r` below it for the others.
-    #[must_use]
     pub fn key(&self, key: Key) -> Key {
         if self.is_first() { key } else { key.split("rank").index(self.rank() as u64) }
     }

@@ -24,7 +24,6 @@ pub struct Threads {
 
 impl Threads {
     /// Makes the ranks 0 to `world` − 1, one for each thread.
-    #[must_use]
     pub fn new(world: usize) -> Vec<Self> {
         let rank = |rank| Self { rank, senders: Vec::new(), receivers: Vec::new() };
         let mut ranks: Vec<Self> = (0..world).map(rank).collect();

@@ -31,6 +31,9 @@ pub(super) struct Training {
     pub notes: Vec<String>,
 }
 
+/// Largest number of series of a training, but for that of its validations.
+const MAX_SERIES: usize = 1000;
+
 /// Name of the series of the validations.
 pub(super) const VALIDATION: &str = "validation";
 
@@ -42,14 +45,18 @@ impl Training {
             return None;
         }
         let mut training = Self { name, ..Self::default() };
-        let mut skipped = 0_usize;
+        let (mut skipped, mut left_out) = (0_usize, 0_usize);
         let metrics_said = Log::new(metrics).read_new(|record: MetricsRecord| {
             skipped += usize::from(record.skipped);
             let step = record.step as f64;
             training.push("loss", step, record.loss);
             training.push("gradient norm", step, record.grad_norm);
             for (name, value) in record.scalars {
-                training.push(&name, step, value);
+                if training.series.len() < MAX_SERIES || training.series.contains_key(&name) {
+                    training.push(&name, step, value);
+                } else {
+                    left_out += 1;
+                }
             }
         });
         let validation_said = Log::new(validation).read_new(|Validated { step, value }| {
@@ -58,6 +65,11 @@ impl Training {
         for (file, said) in [("metrics.jsonl", metrics_said), ("validation.jsonl", validation_said)] {
             let said = said.unwrap_or_else(|error| Some(format!("it cannot be read: {error}")));
             training.notes.extend(said.map(|said| format!("{file}: {said}")));
+        }
+        if left_out > 0 {
+            let said =
+                format!("{left_out} values are left out: they are of more than {MAX_SERIES} quantities");
+            training.notes.push(said);
         }
         if skipped > 0 {
             let said = format!("{skipped} updates were skipped, since loss or gradient were not finite");

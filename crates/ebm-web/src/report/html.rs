@@ -12,6 +12,8 @@ use super::run::Run;
 use super::tables::{Cell, Table};
 use crate::page::{CHART, Document, PAGE, escape};
 
+/// Largest number of curves of a page.
+const CURVES: usize = 5000;
 /// Largest number of points of all curves of a page together.
 const POINTS: usize = 150_000;
 /// Largest number of points of a curve: several for each pixel of a wide screen.
@@ -135,8 +137,17 @@ const SUMMARY: [&str; 8] = ["training", "values", "first", "last", "least", "at 
 
 /// Returns the charts with their numbers, and the data for their script.
 fn curves(runs: &[Run], left_out: &mut Vec<String>) -> Option<(String, Value)> {
-    let (quantities, names) = (quantities(runs), names(runs));
-    let count: usize = quantities.iter().map(|one| one.series.len()).sum();
+    let (mut quantities, names) = (quantities(runs), names(runs));
+    let mut count = 0;
+    let fits = |one: &&Quantity<'_>| {
+        count += one.series.len();
+        count <= CURVES
+    };
+    let shown = quantities.iter().take_while(fits).count();
+    if shown < quantities.len() {
+        let names: Vec<&str> = quantities.drain(shown..).map(|one| one.name).collect();
+        left_out.push(format!("the curves of {}, as a page has at most {CURVES}", shortened(&names, 3)));
+    }
     let points = (POINTS / count.max(1)).clamp(20, CURVE_POINTS);
     let (mut figures, mut numbers, mut charts) = (String::new(), String::new(), Vec::new());
     for (index, Quantity { name, series }) in quantities.iter().enumerate() {

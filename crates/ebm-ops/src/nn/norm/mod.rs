@@ -138,7 +138,6 @@ impl BatchNorm {
     }
 
     /// Returns γ and β.
-    #[must_use]
     pub fn parameters(&self) -> [&Tensor; 2] {
         [&self.weight, &self.bias]
     }

@@ -39,7 +39,6 @@ impl<'a, T: Float> Pyramid<'a, T> {
     }
 
     /// Returns the number of elements of a pooled box, ph·pw·C.
-    #[must_use]
     pub fn tile_len(&self) -> usize {
         self.out.0 * self.out.1 * self.channels
     }

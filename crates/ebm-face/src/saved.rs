@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
 use ebm_base::Key;
-use ebm_base::files::{UNFINISHED, remove_all};
 use ebm_core::GradientAscent;
+use ebm_data::files::write_folder;
 use ebm_experiment::config::{self, settings, settings_table};
 use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::onnx::{Graph, Length, Part};
@@ -249,12 +249,7 @@ pub fn pack(runs: &[PathBuf], weights: Option<&Path>, out: &Path) -> Result<()> 
         return Err(fail(format!("{} is there already; give another folder", out.display())));
     }
     // A killed program leaves no folder with a part of the networks.
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let aside = out.with_file_name(format!("{UNFINISHED}{name}"));
-    let io = |source| ebm_data::Error::io("write", &aside, source);
-    remove_all(&aside).map_err(io)?;
-    pack_new(runs, weights, &aside).inspect_err(|_| drop(remove_all(&aside)))?;
-    Ok(std::fs::rename(&aside, out).map_err(io)?)
+    write_folder(out, |out| pack_new(runs, weights, out))
 }
 
 /// Writes what [`pack`] writes.

@@ -1,6 +1,7 @@
 //! Every number of every embedded configuration, made hostile: refused with key, value and range, or it is
 //! one that a training bears.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -54,12 +55,14 @@ fn place<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     })
 }
 
-/// Makes every number of the configuration `name` hostile. Returns the accepted ones as keys and values.
-fn accepted<S: Settings>(name: &str, settings: &Table) -> Vec<(String, Value)> {
+/// Makes every number of the configuration `name` hostile whose key is not in `seen`, and adds the keys to it. Returns the accepted ones as keys and
+/// values.
+fn accepted<S: Settings>(name: &str, settings: &Table, seen: &mut BTreeSet<String>) -> Vec<(String, Value)> {
     let mut settings = Value::Table(settings.clone());
     let (mut all, mut accepted) = (Vec::new(), Vec::new());
     keys(&settings, "", &mut all);
     assert!(all.len() > 10, "{name}: {all:?}");
+    all.retain(|key| seen.insert(key.clone()));
     for key in all {
         for hostile in HOSTILE {
             match with::<S>(&mut settings, &key, &hostile) {
@@ -91,8 +94,10 @@ fn with<S: Settings>(settings: &mut Value, key: &str, value: &Value) -> Result<V
 }
 
 fn all_are_refused_or_bearable<S: Settings>() {
+    // A key has one range, whatever configuration it is in.
+    let mut seen = BTreeSet::new();
     for (name, _) in S::EMBEDDED {
-        accepted::<S>(name, &S::embedded(name).unwrap().to_toml().unwrap().parse().unwrap());
+        accepted::<S>(name, &S::embedded(name).unwrap().to_toml().unwrap().parse().unwrap(), &mut seen);
     }
 }
 
@@ -113,7 +118,7 @@ fn hostile_settings<S: Settings>(name: &str, methods: &[&str]) -> Table {
     let mut settings: Table = settings.parse().unwrap();
     let rows = settings["methods"].as_array_mut().unwrap();
     rows.retain(|row| row.get("key").is_none_or(|key| methods.contains(&key.as_str().unwrap())));
-    let accepted = accepted::<S>(name, &settings);
+    let accepted = accepted::<S>(name, &settings, &mut BTreeSet::new());
     let mut settings = Value::Table(settings);
     for (key, hostile) in accepted {
         // Whoever asks for a thousand million steps gets them. Two hostile numbers may contradict each other.

@@ -99,8 +99,8 @@ impl TwoMlpHead {
     /// Packs the weights of fc6 and fc7; the packed fc6 reads pooled boxes with the channels innermost.
     pub(crate) fn pack(&self, bins: &[usize], precision: Precision) -> Result<[PackedLinear; 2]> {
         let columns = self.columns(bins)?;
-        let fc6 = self.fc6.pack(precision, |input| columns[input] as usize)?;
-        Ok([fc6, self.fc7.pack(precision, |input| input)?])
+        let fc6 = self.fc6.pack(precision, &|input| columns[input] as usize)?;
+        Ok([fc6, self.fc7.pack(precision, &|input| input)?])
     }
 
     /// Returns layers with constant parameters whose fc6 reads pooled boxes with the channels innermost.

@@ -68,7 +68,7 @@ impl Linear {
     }
 
     /// Packs the weights in the order in which the processor reads them; input i is multiplied by column `column(i)`.
-    pub fn pack(&self, precision: Precision, column: impl Fn(usize) -> usize) -> Result<PackedLinear> {
+    pub fn pack(&self, precision: Precision, column: &dyn Fn(usize) -> usize) -> Result<PackedLinear> {
         Ok(PackedLinear::with_inputs(&self.weight.detach(), Some(&self.bias.detach()), precision, column)?)
     }
 }

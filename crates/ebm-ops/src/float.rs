@@ -13,7 +13,7 @@ pub trait Float: WithDType + Default + sealed::Sealed {
 }
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait Sealed: crate::roi::Loops {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
 }

@@ -74,7 +74,12 @@ impl DrawingBackend for Bitmap<'_> {
         let (width, height) = (self.0.width as i32, self.0.height as i32);
         if (0..width).contains(&x) && (0..height).contains(&y) {
             let at = 3 * (y as usize * self.0.width + x as usize);
-            for (value, paint) in self.0.pixels[at..at + 3].iter_mut().zip([rgb.0, rgb.1, rgb.2]) {
+            let paint = [rgb.0, rgb.1, rgb.2];
+            if alpha == 1.0 {
+                self.0.pixels[at..at + 3].copy_from_slice(&paint);
+                return Ok(());
+            }
+            for (value, paint) in self.0.pixels[at..at + 3].iter_mut().zip(paint) {
                 *value = (f64::from(*value) * (1.0 - alpha) + f64::from(paint) * alpha).round() as u8;
             }
         }

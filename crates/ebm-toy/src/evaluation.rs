@@ -14,8 +14,6 @@ use crate::experiment::Trained;
 pub const GRID: usize = 2048;
 /// Value that the published evaluation adds to a density to keep it above 0.
 const FLOOR: f64 = 1e-30;
-/// Number of fresh points for the calibration, and again for the test.
-const POINTS: usize = 1000;
 /// Number of rows of x that are evaluated together.
 pub(crate) const ROWS: usize = 64;
 
@@ -81,13 +79,13 @@ pub(crate) fn column(values: &[f64]) -> candle_core::Result<Tensor> {
     Tensor::from_vec(values, ((), 1), &Device::Cpu)
 }
 
-/// Measures the calibration of a model on fresh points.
+/// Measures the calibration of a model by `count` fresh points on `count` others.
 ///
 /// # Errors
 /// The errors of the densities.
-pub fn calibration(trained: &Trained, problem: Problem, key: Key) -> Result<Calibration> {
+pub fn calibration(trained: &Trained, problem: Problem, count: usize, key: Key) -> Result<Calibration> {
     let key = key.split(problem.name());
-    let fresh = |name| predictions(trained, &problem.points(POINTS, &mut key.split(name).rng()));
+    let fresh = |name| predictions(trained, &problem.points(count, &mut key.split(name).rng()));
     fresh("test")?.calibration(&fresh("calibration")?)
 }
 

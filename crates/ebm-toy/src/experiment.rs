@@ -30,6 +30,8 @@ settings_table! {
         pub schedule: Schedule,
         /// Number of points on each axis of the grid for the divergence.
         pub evaluation_points: usize where 2..=8192,
+        /// Number of fresh points that calibrate a model, and of others that the calibration is judged by.
+        pub fresh_points: usize where 2..=100_000,
         /// Number of models of each method; they differ in initialisation, order and noise.
         pub models: u64 where 1..=10_000,
         /// Methods, the rows of the table.

@@ -30,7 +30,7 @@ impl PackedLinear {
     /// # Errors
     /// [`Error::Argument`] if a shape does not fit or an extent is zero.
     pub fn new(weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
-        Self::with_inputs(weight, bias, Precision::Full, |i| i)
+        Self::with_inputs(weight, bias, Precision::Full, &|i| i)
     }
 
     /// Packs as [`new`](Self::new) does, for inputs in another order than the weight's: input i of the layer is multiplied
@@ -43,7 +43,7 @@ impl PackedLinear {
         weight: &Tensor,
         bias: Option<&Tensor>,
         precision: Precision,
-        column: impl Fn(usize) -> usize,
+        column: &dyn Fn(usize) -> usize,
     ) -> Result<Self> {
         let &[outputs, inputs] = weight.dims() else {
             return refuse(format!("expected a weight (O, I), got {:?}", weight.dims()));

@@ -28,5 +28,6 @@ pub use prroi_pool::{Levels, Pyramid, prroi_pool};
 pub use roi_align::roi_align;
 
 use op::{Axes, RoiPool, check_settings};
+pub(crate) use pool::Loops;
 use rois::{Roi, Span, parse};
 use weights::AxisWeights;

@@ -51,7 +51,7 @@ impl Axes {
 /// Kernel `(features (N, C, H, W), rois (R, 5)) -> (R, C, ph, pw)`. With the gradient in the result as a third argument, it
 /// gives the gradient in the rois, (R, 5).
 #[derive(Clone, Copy)]
-pub(crate) struct RoiPool {
+pub struct RoiPool {
     pub(crate) axes: Axes,
     pub(crate) out: (usize, usize),
     pub(crate) spatial_scale: f64,

@@ -27,6 +27,42 @@ fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
     work
 }
 
+/// Loops over boxes whose channels are innermost, for one kind of numbers.
+///
+/// They are not generic, so they are compiled with the optimisation of this crate, whatever that of the crate that calls them.
+pub trait Loops: Sized {
+    /// Pools as [`RoiPool::pool`] does, as (R, ph, pw, C).
+    fn pool(pool: &RoiPool, maps: &[ChannelsLast<'_, Self>], boxes: &[Roi], to: &mut [Self])
+    where
+        Self: Float;
+
+    /// Returns the gradient of [`RoiPool::slopes`], for `grad` (R, ph, pw, C).
+    fn slopes(pool: &RoiPool, maps: &[ChannelsLast<'_, Self>], boxes: &[Roi], grad: &[Self]) -> Vec<[f64; 4]>
+    where
+        Self: Float;
+}
+
+macro_rules! loops {
+    ($type:ty) => {
+        impl Loops for $type {
+            fn pool(pool: &RoiPool, maps: &[ChannelsLast<'_, Self>], boxes: &[Roi], to: &mut [Self]) {
+                pool.pool(maps, boxes, Order::ChannelsLast, to);
+            }
+
+            fn slopes(
+                pool: &RoiPool,
+                maps: &[ChannelsLast<'_, Self>],
+                boxes: &[Roi],
+                grad: &[Self],
+            ) -> Vec<[f64; 4]> {
+                pool.slopes(maps, boxes, Order::ChannelsLast, grad)
+            }
+        }
+    };
+}
+loops!(f32);
+loops!(f64);
+
 impl RoiPool {
     fn bins(&self) -> usize {
         self.out.0 * self.out.1

@@ -8,7 +8,7 @@ const FAR: f64 = 1e100;
 
 /// Extent of a box along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Span {
+pub struct Span {
     pub start: f64,
     pub end: f64,
 }
@@ -22,7 +22,7 @@ impl Span {
 
 /// Box in pixels of its map, from a row (image index, x0, y0, x1, y1) times the spatial scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Roi {
+pub struct Roi {
     /// Number of its map, 0 if there is only one.
     pub level: usize,
     /// Index of the image in the batch.

@@ -50,7 +50,7 @@ fn it_is_the_layer_and_its_gradient() {
 fn inputs_in_another_order() {
     let (x, w) = (noise(&[3, 8], 1), noise(&[4, 8], 2));
     // The layer reads x backwards.
-    let layer = PackedLinear::with_inputs(&w, None, Precision::Full, |i| 7 - i).unwrap();
+    let layer = PackedLinear::with_inputs(&w, None, Precision::Full, &|i| 7 - i).unwrap();
     let mut turned = numbers(&x);
     turned.chunks_exact_mut(8).for_each(<[f32]>::reverse);
     let y = layer.forward(&turned, false, &Workspace::new()).unwrap();
@@ -64,7 +64,7 @@ fn in_bf16_it_is_the_layer_of_rounded_numbers() {
     let rounded = |x: &Tensor| x.to_dtype(DType::BF16).unwrap().to_dtype(DType::F64).unwrap();
     for (rows, inputs, outputs) in [(1, 1, 1), (7, 33, 5), (100, 1901, 70)] {
         let (x, w, b) = (noise(&[rows, inputs], 1), noise(&[outputs, inputs], 2), noise(&[outputs], 3));
-        let layer = PackedLinear::with_inputs(&w, Some(&b), Precision::Bf16, |i| i).unwrap();
+        let layer = PackedLinear::with_inputs(&w, Some(&b), Precision::Bf16, &|i| i).unwrap();
         assert_eq!((layer.inputs(), layer.outputs()), (inputs, outputs));
         let product = rounded(&x).matmul(&rounded(&w).t().unwrap()).unwrap();
         let expected = product.broadcast_add(&b.to_dtype(DType::F64).unwrap()).unwrap();
@@ -93,7 +93,7 @@ fn bad_arguments_are_errors() {
     refused(PackedLinear::new(&w, Some(&noise(&[8], 1))));
     refused(PackedLinear::new(&noise(&[8], 1), None));
     refused(PackedLinear::new(&Tensor::zeros((0, 8), DType::F32, &Device::Cpu).unwrap(), None));
-    refused(PackedLinear::with_inputs(&w, None, Precision::Full, |i| i + 1));
+    refused(PackedLinear::with_inputs(&w, None, Precision::Full, &|i| i + 1));
     let (layer, workspace) = (PackedLinear::new(&w, None).unwrap(), Workspace::new());
     assert!(layer.forward(&[0.0; 9], true, &workspace).is_err());
     assert!(layer.input_gradient(&[0.0; 5], None, &workspace).is_err());

@@ -82,7 +82,7 @@ impl LinearBlock {
         let (weight, bias) = self.folded()?;
         let channels = weight.dim(1)? / bins;
         let column = |i: usize| i % channels * bins + i / channels;
-        Ok(PackedLinear::with_inputs(&weight.detach(), Some(&bias.detach()), Precision::Full, column)?)
+        Ok(PackedLinear::with_inputs(&weight.detach(), Some(&bias.detach()), Precision::Full, &column)?)
     }
 
     /// Adds [`forward`](Self::forward) without training to an ONNX graph.

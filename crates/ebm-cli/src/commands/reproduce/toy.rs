@@ -78,7 +78,7 @@ pub fn run(args: &ToyArgs) -> Result<()> {
     let run = fresh_run(&args.common.out, &run_name("toy", args.common.smoke))?;
     let results = train(experiment, &jobs, args.threads)?;
     let rows: Vec<&Row> = results.iter().map(|(row, _)| row).collect();
-    let calibrations = calibrations(&datasets, &results)?;
+    let calibrations = calibrations(experiment, &datasets, &results)?;
     csv_files(&run, &rows, &calibrations)?;
     figures(&run, &datasets, &results)?;
     let study = Study {
@@ -149,13 +149,17 @@ fn train(experiment: &Experiment, jobs: &[Job<'_>], threads: Option<u32>) -> Res
 }
 
 /// Returns the calibration of the models on problems with a known density, from which fresh points can be drawn.
-fn calibrations(datasets: &[Dataset], results: &[(Row, Trained)]) -> Result<Vec<CalibrationRow>> {
+fn calibrations(
+    experiment: &Experiment,
+    datasets: &[Dataset],
+    results: &[(Row, Trained)],
+) -> Result<Vec<CalibrationRow>> {
     let mut rows = Vec::new();
     for dataset in datasets.iter().filter(|dataset| matches!(dataset.reference, Reference::Truth(_))) {
         for (Row { method, seed, .. }, trained) in of_dataset(dataset, results) {
             if SHOWN.contains(&method.as_str()) {
-                let figures =
-                    calibration(trained, dataset.problem, Key::new(*seed).split("toy calibration"))?;
+                let key = Key::new(*seed).split("toy calibration");
+                let figures = calibration(trained, dataset.problem, experiment.fresh_points, key)?;
                 let (method, seed) = (method.clone(), *seed);
                 rows.push(CalibrationRow { dataset: dataset.name, method, seed, figures });
             }

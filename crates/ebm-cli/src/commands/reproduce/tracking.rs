@@ -162,7 +162,7 @@ impl TrackingArgs {
             None => Vec::new(),
         };
         let (frames, folder) = match self.task.common.smoke {
-            true => (24, "generated/videos-smoke"),
+            true => (20, "generated/videos-smoke"),
             false => (VideoConfig::default().frames, "generated/videos"),
         };
         Ok(StillsData {

@@ -3,8 +3,8 @@
 use super::OP;
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::layout::{ChannelsLast, Order};
-use crate::roi::{Axes, Roi, RoiPool, check_settings, parse};
+use crate::layout::ChannelsLast;
+use crate::roi::{Axes, Loops, Roi, RoiPool, check_settings, parse};
 
 /// Maps of a batch at several scales, usually finest first, that boxes are pooled from without a graph.
 ///
@@ -51,7 +51,7 @@ impl<'a, T: Float> Pyramid<'a, T> {
     /// not in the batch.
     pub fn pool(&self, rois: &[T], level_of: &[usize], to: &mut [T]) -> Result<()> {
         let boxes = self.boxes(rois, level_of, to.len())?;
-        self.by_box().pool(&self.maps, &boxes, Order::ChannelsLast, to);
+        Loops::pool(&self.by_box(), &self.maps, &boxes, to);
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl<'a, T: Float> Pyramid<'a, T> {
     /// The errors of [`pool`](Self::pool).
     pub fn backward_rois(&self, rois: &[T], level_of: &[usize], grad: &[T]) -> Result<Vec<[T; 4]>> {
         let boxes = self.boxes(rois, level_of, grad.len())?;
-        let slopes = self.by_box().slopes(&self.maps, &boxes, Order::ChannelsLast, grad);
+        let slopes = Loops::slopes(&self.by_box(), &self.maps, &boxes, grad);
         let in_image =
             |(slopes, roi): ([f64; 4], &Roi)| slopes.map(|slope| T::from_f64(slope * self.scales[roi.level]));
         Ok(slopes.into_iter().zip(&boxes).map(in_image).collect())

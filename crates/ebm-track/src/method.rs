@@ -105,7 +105,7 @@ settings! {
         /// Coordinates of the steps.
         pub coordinates: StepCoordinates,
         /// T, the number of steps.
-        pub steps: usize where 0..=10_000,
+        pub steps: usize where 0..=1000,
         /// Step length λ for position and for size.
         pub step_length: [f64; 2] where 0.0..=1e3,
     }

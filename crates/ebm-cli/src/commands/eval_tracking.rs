@@ -91,20 +91,19 @@ pub fn run(args: &TrackingArgs) -> Result<()> {
         eprintln!("the figures come from the dataset's server");
         return Ok(());
     };
-    if let Some(path) = &args.report {
-        let text = serde_json::to_vec_pretty(&document(
-            COMMAND,
-            json!({ "dataset": dataset, "runs": runs.len(), "reports": runs }),
-        ))?;
-        ebm_data::files::write_atomic(path, &text)?;
-    }
-    let merged = merge(&runs)?;
-    if args.json {
-        let mut object = object(dataset, &merged, &runs);
+    let with_bands = |mut object: serde_json::Value| {
         if !bands.is_empty() {
             object["band_coverage"] = json!(bands);
         }
-        println!("{}", document(COMMAND, object));
+        document(COMMAND, object)
+    };
+    if let Some(path) = &args.report {
+        let report = json!({ "dataset": dataset, "runs": runs.len(), "reports": runs });
+        ebm_data::files::write_atomic(path, &serde_json::to_vec_pretty(&with_bands(report))?)?;
+    }
+    let merged = merge(&runs)?;
+    if args.json {
+        println!("{}", with_bands(object(dataset, &merged, &runs)));
     } else {
         print_table(&merged, &runs);
         if !bands.is_empty() {

@@ -8,8 +8,9 @@ use crate::{Result, check};
 settings_table! {
     /// Settings of [`refine`](crate::refine): T steps of gradient ascent with length λ under a [`StepRule`].
     pub struct GradientAscent {
-        /// T, the number of steps; 0 only evaluates f.
-        pub steps: usize where 0..=100_000,
+        /// T, the number of steps; 0 only evaluates f. The limit is a hundred times the usual number: a file from
+        /// elsewhere could ask for days of them.
+        pub steps: usize where 0..=1000,
         /// Step length λ, not negative: one number per coordinate of y, or one for all coordinates.
         pub step_length: Vec<f64> where 0.0..=1e6,
         /// η in (0, 1], the factor on a candidate's step length after a rejected step. Only

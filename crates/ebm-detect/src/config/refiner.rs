@@ -131,9 +131,6 @@ impl RefinerNetworkConfig {
     }
 }
 
-/// Largest number of steps of a refinement, a hundred times the usual one. A file from elsewhere could ask for days of them.
-const MAX_STEPS: usize = 1000;
-
 impl Settings for RefinerConfig {
     const EMBEDDED: &'static [(&'static str, &'static str)] = &[
         ("refiner", include_str!("../../configs/refiner.toml")),
@@ -143,8 +140,6 @@ impl Settings for RefinerConfig {
     fn check(&self) -> Result<(), String> {
         self.input.check()?;
         self.ascent.check().map_err(|error| format!("ascent: {error}"))?;
-        let steps = self.ascent.steps;
-        require(steps <= MAX_STEPS, &format!("ascent.steps is {steps}; it must be at most {MAX_STEPS}"))?;
         let is_of_boxes = self.objective.gaussian().is_none_or(|proposal| proposal.dim() == 4);
         require(is_of_boxes, "objective: its proposal is not of the four coordinates of a box")?;
         self.network.check()

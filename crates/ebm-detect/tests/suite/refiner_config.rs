@@ -23,7 +23,10 @@ fn contradictions_are_refused() {
     assert!(refused("network.kernel = 2").contains("network.kernel is 2"));
     assert!(refused("network.views = []").contains("network.views is empty"));
     assert!(refused("network.coarsest_level = 3").contains("network.coarsest_level is no index"));
-    assert!(refused("ascent.steps = 1001").contains("ascent.steps is 1001; it must be at most 1000"));
+    assert!(
+        refused("ascent.steps = 1001")
+            .contains("ascent.steps = 1001; it must be a whole number from 0 to 1000")
+    );
     assert!(refused("input.long_side = 32").contains("input.long_side"));
     assert!(refused("training.step = 1").contains("did you mean `steps`"));
 }

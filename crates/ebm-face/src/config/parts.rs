@@ -126,7 +126,7 @@ settings_table! {
     /// Settings of Algorithm S2.
     pub struct RefinementConfig {
         /// T, the number of steps.
-        pub steps: usize where 0..=10_000,
+        pub steps: usize where 0..=1000,
         /// Candidates for λ; the validation split chooses one of them.
         pub step_lengths: Vec<f64> where 0.0..=1e6,
         /// Ω₁ ≥ 0. A step that changes f by less ends the ascent.

@@ -22,6 +22,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use candle_core::{CpuStorage, Device, Storage, Tensor};
+use safetensors::tensor::Metadata;
 
 use crate::{Error, Result};
 
@@ -149,6 +150,18 @@ fn read(path: &Path) -> Result<Vec<u8>> {
             let reason = format!(
                 "not a complete safetensors file (its header would have {header} bytes, of 1 to {limit}); download or save it again"
             );
+            return Err(format_error(path, reason));
+        }
+        (&file).take((8 + header).saturating_sub(HEAD)).read_to_end(&mut bytes).map_err(io)?;
+        let said = bytes.get(8..8 + header as usize).map(serde_json::from_slice::<Metadata>);
+        let Some(Ok(said)) = said else {
+            // Whoever parses it says why.
+            return Ok(bytes);
+        };
+        let whole = (8 + header).saturating_add(said.data_len() as u64);
+        if whole < length {
+            let reason =
+                format!("{length} bytes, of which its header describes {whole}; download or save it again");
             return Err(format_error(path, reason));
         }
     }

@@ -100,6 +100,22 @@ fn an_impossible_header_is_refused_before_it_is_read() {
 }
 
 #[test]
+fn what_no_header_describes_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("extended");
+    import::save_safetensors(&path, &BTreeMap::from([("x".to_owned(), formula("x", &[2, 3]))])).unwrap();
+    let whole = std::fs::metadata(&path).unwrap().len();
+    // It takes no space on the disk.
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(6 << 30).unwrap();
+    for load in [import::load, import::load_safetensors] {
+        let start = std::time::Instant::now();
+        let said = message(load(&path, &CPU));
+        assert!(said.contains(&format!("its header describes {whole}")), "{said}");
+        assert!(start.elapsed().as_millis() < 100);
+    }
+}
+
+#[test]
 fn no_damaged_safetensors_file_panics() {
     let tensors = BTreeMap::from(["a", "b.c"].map(|name| (name.to_owned(), formula(name, &[2, 3]))));
     let original = import::to_safetensors(&tensors).unwrap();

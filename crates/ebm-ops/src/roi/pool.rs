@@ -29,7 +29,8 @@ fn by_place<A>(mut work: Vec<(A, &Roi)>) -> Vec<(A, &Roi)> {
 
 /// Loops over boxes whose channels are innermost, for one kind of numbers.
 ///
-/// They are not generic, so they are compiled with the optimisation of this crate, whatever that of the crate that calls them.
+/// They are not generic, so they are compiled with the optimisation of this crate and not with that of the crate that
+/// calls them.
 pub trait Loops: Sized {
     /// Pools as [`RoiPool::pool`] does, as (R, ph, pw, C).
     fn pool(pool: &RoiPool, maps: &[ChannelsLast<'_, Self>], boxes: &[Roi], to: &mut [Self])

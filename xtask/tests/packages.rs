@@ -56,7 +56,7 @@ fn a_package_says_what_it_is_and_under_which_terms() {
         let readme = has("README.md");
         assert!(readme.starts_with(&format!("# {name}\n")) && readme.contains("**Never:**"), "{name}");
         let lib = std::fs::read_to_string(folder.join("src/lib.rs")).unwrap_or_default();
-        let tested = readme.contains("```rust") && lib.contains("#[doc = include_str!(\"../README.md\")]");
+        let tested = readme.contains("```rust") && lib.contains("doc = include_str!(\"../README.md\")");
         assert!(tested || readme.contains("```sh"), "the example of {name}/README.md is no test");
         count += 1;
     }

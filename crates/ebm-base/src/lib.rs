@@ -6,6 +6,7 @@
 //! | safe reading, replacing, locking and removing of files | [`files`] |
 //! | declarations of settings with their ranges, units and meanings | [`settings`](mod@settings), [`settings!`] |
 //! | libraries that are opened at run time, and their inventory | [`libraries`] |
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 pub mod files;
 pub mod libraries;
@@ -13,8 +14,3 @@ mod seed;
 pub mod settings;
 
 pub use seed::{Key, Rng};
-
-/// Runs the examples of the README as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

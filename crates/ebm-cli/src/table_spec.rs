@@ -39,23 +39,19 @@ impl<'a, R> TableSpec<'a, R> {
         Self::new().text("date", move |_| date.clone()).text("device", move |_| device.clone())
     }
 
-    fn with(mut self, title: impl Into<String>, cell: impl Fn(&R) -> Result<Cell> + 'a) -> Self {
-        self.titles.push(title.into());
+    fn with(mut self, title: &str, cell: impl Fn(&R) -> Result<Cell> + 'a) -> Self {
+        self.titles.push(title.to_owned());
         self.columns.push(Box::new(cell));
         self
     }
 
     /// Adds a column of texts or whole numbers.
-    pub fn text<V: ToString>(self, title: impl Into<String>, value: impl Fn(&R) -> V + 'a) -> Self {
+    pub fn text<V: ToString>(self, title: &str, value: impl Fn(&R) -> V + 'a) -> Self {
         self.optional(title, move |row| Some(value(row)))
     }
 
     /// Adds a column of texts or whole numbers, which may be missing in a row.
-    pub fn optional<V: ToString>(
-        self,
-        title: impl Into<String>,
-        value: impl Fn(&R) -> Option<V> + 'a,
-    ) -> Self {
+    pub fn optional<V: ToString>(self, title: &str, value: impl Fn(&R) -> Option<V> + 'a) -> Self {
         self.with(title, move |row| Ok(value(row).map_or(Cell::None, |value| Cell::Text(value.to_string()))))
     }
 
@@ -67,7 +63,7 @@ impl<'a, R> TableSpec<'a, R> {
     /// Adds a column of numbers with `decimals` decimals; a smaller number than these can show has an exponent.
     pub fn number<V: Into<Option<f64>>>(
         self,
-        title: impl Into<String>,
+        title: &str,
         decimals: usize,
         value: impl Fn(&R) -> V + 'a,
     ) -> Self {
@@ -82,7 +78,7 @@ impl<'a, R> TableSpec<'a, R> {
     }
 
     /// Adds a column of numbers with `decimals` decimals for each title. `value` takes the row and the column's index.
-    pub fn numbers<T: Into<String>, V: Into<Option<f64>>>(
+    pub fn numbers<T: AsRef<str>, V: Into<Option<f64>>>(
         self,
         titles: impl IntoIterator<Item = T>,
         decimals: usize,
@@ -90,17 +86,12 @@ impl<'a, R> TableSpec<'a, R> {
     ) -> Self {
         titles.into_iter().enumerate().fold(self, |table, (place, title)| {
             let value = value.clone();
-            table.number(title, decimals, move |row| value(row, place))
+            table.number(title.as_ref(), decimals, move |row| value(row, place))
         })
     }
 
     /// Adds a column of means ± sample standard deviations.
-    pub fn spread(
-        self,
-        title: impl Into<String>,
-        decimals: usize,
-        values: impl Fn(&R) -> Vec<f64> + 'a,
-    ) -> Self {
+    pub fn spread(self, title: &str, decimals: usize, values: impl Fn(&R) -> Vec<f64> + 'a) -> Self {
         self.with(title, move |row| {
             let values = values(row);
             if values.is_empty() {

@@ -81,6 +81,7 @@
 //! assert!((sampled.log_z() - p.log_z()).abs() < 0.1 && (sampled.log_prob(f[0]) - p.log_prob(3.0)).abs() < 0.1);
 //! # Ok::<(), ebm_core::Error>(())
 //! ```
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod anchored;
 mod check;
@@ -108,7 +109,7 @@ pub use density::{
 pub use error::{Error, Result};
 pub use model::{DirectionalDerivatives, EnergyModel, Order};
 pub use objective::{
-    AnyObjective, AnyProposal, DenoisingScoreMatching, Derivatives, Directions, InfoNce, JointNce,
+    AnyObjective, AnyProposal, Batch, DenoisingScoreMatching, Derivatives, Directions, InfoNce, JointNce,
     KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective,
     QualityRegression, ScoreMatching, SelfNormalized, SquaredQualityRegression,
 };
@@ -119,11 +120,6 @@ pub use refine::{
 };
 pub use target_space::{BoxSpace, EdgeSpace, TargetSpace};
 pub use tempered::Tempered;
-
-/// Runs the examples of the README as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 /// Runs the examples of this page of the book as tests.
 #[cfg(doctest)]

@@ -9,6 +9,7 @@
 //!
 //! A defective sample is recorded as a [`quarantine::Defect`] and left out. More defects than the tolerated
 //! fraction are an error. No result depends on the number of threads or on ambient randomness.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 pub mod check;
 pub mod coco;
@@ -33,8 +34,3 @@ pub mod transform;
 
 pub use crate::error::{Error, Result};
 pub use crate::image::Image;
-
-/// The examples of the README, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -11,11 +11,9 @@ use ebm_nn::onnx::{Graph, Value};
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_ops::nn::BatchNormConfig;
 
-use crate::{
-    Result,
-    config::{BackboneConfig, BodyKind, DetectorBody, RefinerNetworkConfig},
-    weights::WeightFile,
-};
+use crate::Result;
+use crate::config::{BackboneConfig, BodyKind, DetectorBody, RefinerNetworkConfig};
+use crate::weights::WeightFile;
 
 /// Prefix of the names of a body's parameters.
 pub(crate) const PREFIX: &str = "backbone.body";

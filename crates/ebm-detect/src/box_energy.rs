@@ -6,14 +6,12 @@ use ebm_data::loader::Sample;
 use ebm_ops::boxes::{BBox, BoxConvention};
 use rand::RngCore;
 
-use crate::{
-    Error, Result,
-    corner_density::{BoxDensity, anchored},
-    energy_head::{BoxFeatures, EnergyHead},
-    inference::{AscentResult, BoxAscent, climb},
-    input::{clipped, to_input, to_original},
-    refiner::{Calibration, LabelledBox, RefinedBox},
-};
+use crate::corner_density::{BoxDensity, anchored};
+use crate::energy_head::{BoxFeatures, EnergyHead};
+use crate::inference::{AscentResult, BoxAscent, climb};
+use crate::input::{clipped, to_input, to_original};
+use crate::refiner::{Calibration, LabelledBox, RefinedBox};
+use crate::{Error, Result};
 
 /// Features of an image, which f of any box can be computed from.
 pub struct ImageFeatures {

@@ -3,25 +3,21 @@
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 use ebm_nn::onnx::{Graph, Value};
-use ebm_ops::{
-    boxes::{BBox, BoxConvention, clip},
-    device::Precision,
-    nn::PackedLinear,
-    relu_gradient,
-};
+use ebm_ops::boxes::{BBox, BoxConvention, clip};
+use ebm_ops::device::Precision;
+use ebm_ops::nn::PackedLinear;
+use ebm_ops::relu_gradient;
 use rand::RngCore;
 
-use crate::{
-    Error, Result,
-    box_coder::BoxCoder,
-    config::{DetectorConfig, RoiConfig},
-    faster_rcnn::Objects,
-    layers::{Linear, rows_of_four, torch_default},
-    matcher::{BalancedSampler, Match, Matcher},
-    parametric_head::ForegroundPool,
-    pooler::{Pooled, Pooler, Pooling},
-    rpn::Proposal,
-};
+use crate::box_coder::BoxCoder;
+use crate::config::{DetectorConfig, RoiConfig};
+use crate::faster_rcnn::Objects;
+use crate::layers::{Linear, rows_of_four, torch_default};
+use crate::matcher::{BalancedSampler, Match, Matcher};
+use crate::parametric_head::ForegroundPool;
+use crate::pooler::{Pooled, Pooler, Pooling};
+use crate::rpn::Proposal;
+use crate::{Error, Result};
 
 /// Layers fc6 and fc7, each followed by ReLU. The confidence branch has its own layers of the same shape.
 #[derive(Clone)]

@@ -3,11 +3,9 @@
 mod scene;
 mod two_stages;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Instant,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
 
 use candle_core::Device;
 
@@ -20,16 +18,14 @@ use rand::RngCore;
 
 pub use self::scene::Scene;
 use self::two_stages::{TwoStages, Unrefined};
-use crate::{
-    Error, Result,
-    box_head::Candidate,
-    config::ExperimentConfig,
-    corner_density::BoxDensity,
-    evaluation::{Evaluation, Found},
-    fastest_det::FastestDet,
-    refiner::{BoxRefiner, LabelledBox, RefinerOptions},
-    weights::{FASTEST_DET, WeightFile, classes},
-};
+use crate::box_head::Candidate;
+use crate::config::ExperimentConfig;
+use crate::corner_density::BoxDensity;
+use crate::evaluation::{Evaluation, Found};
+use crate::fastest_det::FastestDet;
+use crate::refiner::{BoxRefiner, LabelledBox, RefinerOptions};
+use crate::weights::{FASTEST_DET, WeightFile, classes};
+use crate::{Error, Result};
 
 /// Options of opening a [`Detector`].
 #[derive(Clone, Debug)]
@@ -73,7 +69,6 @@ impl DetectorOptions {
 /// ```
 /// use ebm_detect::Detector;
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
 /// let detector = Detector::open(weights)?;
 /// let image = ebm_data::Image::filled(160, 120, [90, 120, 150])?;
@@ -81,8 +76,7 @@ impl DetectorOptions {
 ///     let [x, y, width, height] = found.bbox;
 ///     println!("{} {:.2} at {x:.0}, {y:.0}, {width:.0} x {height:.0}", found.name(), found.score);
 /// }
-/// # Ok(())
-/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// [`ebm_data::decode::read_upright`] reads an image from a file. A branch from `ebm train branch` refines the
@@ -91,11 +85,9 @@ impl DetectorOptions {
 /// ```no_run
 /// use ebm_detect::{Detector, DetectorOptions};
 ///
-/// # fn main() -> ebm_detect::Result<()> {
 /// let options = DetectorOptions { branch: Some("runs/mine/ebm.safetensors".into()), ..Default::default() };
 /// let detector = Detector::open_with("runs/base/detector.safetensors", &options)?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), ebm_detect::Error>(())
 /// ```
 pub struct Detector {
     network: Network,

@@ -17,14 +17,12 @@ use ebm_ops::nhwc::channels_last;
 use ebm_ops::nn::{Prepared, are_constant, is_packable};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Error, Result,
-    box_head::TwoMlpHead,
-    config::DetectorConfig,
-    layers::rows_of_four,
-    packed_head::{NeedsGradient, PackedHead},
-    pooler::{Pooler, Pooling, View},
-};
+use crate::box_head::TwoMlpHead;
+use crate::config::DetectorConfig;
+use crate::layers::rows_of_four;
+use crate::packed_head::{NeedsGradient, PackedHead};
+use crate::pooler::{Pooler, Pooling, View};
+use crate::{Error, Result};
 
 /// Coordinates of y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,32 +1,26 @@
 //! Evaluation of Faster-RCNN, and of any number of other methods on the same proposals, on a dataset; and the
 //! annotated images to choose settings and measure results on.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
 use ebm_base::Key;
-use ebm_data::{
-    coco::CocoDataset,
-    loader::{Loader, LoaderConfig, Sample},
-};
+use ebm_data::coco::CocoDataset;
+use ebm_data::loader::{Loader, LoaderConfig, Sample};
 use ebm_eval::{CocoFigures, Detection, GroundTruth, detections::MAX_COORDINATE, evaluate_coco_in_memory};
 use ebm_experiment::best;
 use ebm_train::Progress;
 use rand::RngCore;
 
-use crate::{
-    Error, Result,
-    box_head::{Candidate, ScoredProposals},
-    branch::Branch,
-    config::InputConfig,
-    faster_rcnn::{FasterRcnn, ImageBatch},
-    inference::{BoxAscent, Head, RefinedCandidates, refine_candidates},
-    input::to_original,
-    parametric_head::ParametricHead,
-};
+use crate::box_head::{Candidate, ScoredProposals};
+use crate::branch::Branch;
+use crate::config::InputConfig;
+use crate::faster_rcnn::{FasterRcnn, ImageBatch};
+use crate::inference::{BoxAscent, Head, RefinedCandidates, refine_candidates};
+use crate::input::to_original;
+use crate::parametric_head::ParametricHead;
+use crate::{Error, Result};
 
 /// Method of placing boxes, which is compared with Faster-RCNN's regression on the same proposals.
 pub enum Placement<'a> {

@@ -3,21 +3,17 @@
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
 use ebm_nn::fpn::Fpn;
-use ebm_ops::{
-    boxes::{BBox, batched_nms},
-    nn::is_packable,
-};
+use ebm_ops::boxes::{BBox, batched_nms};
+use ebm_ops::nn::is_packable;
 use ebm_train::{Loss, LossPart};
 use rand::RngCore;
 
-use crate::{
-    Result,
-    body::{Body, BodySpec},
-    box_head::{BoxHead, Candidate, ScoredProposals},
-    config::DetectorConfig,
-    parametric_head::ForegroundPool,
-    rpn::{Proposal, Rpn, RpnOutput},
-};
+use crate::Result;
+use crate::body::{Body, BodySpec};
+use crate::box_head::{BoxHead, Candidate, ScoredProposals};
+use crate::config::DetectorConfig;
+use crate::parametric_head::ForegroundPool;
+use crate::rpn::{Proposal, Rpn, RpnOutput};
 
 /// Batch of images, the network's input.
 pub struct ImageBatch {

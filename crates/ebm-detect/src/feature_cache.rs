@@ -11,12 +11,10 @@ use ebm_ops::{boxes::BoxConvention, device::Uploader};
 use ebm_train::Progress;
 use rand::seq::SliceRandom;
 
-use crate::{
-    Error, Result,
-    faster_rcnn::{FasterRcnn, ImageBatch, Objects},
-    input::objects,
-    parametric_head::ForegroundPool,
-};
+use crate::faster_rcnn::{FasterRcnn, ImageBatch, Objects};
+use crate::input::objects;
+use crate::parametric_head::ForegroundPool;
+use crate::{Error, Result};
 
 /// Cache of the maps of each image (a body's, or levels P2 … P6), with its size and objects but not its pixels.
 #[derive(Default)]

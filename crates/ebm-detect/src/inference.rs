@@ -4,12 +4,10 @@ use candle_core::Tensor;
 use ebm_core::{EnergyModel, GradientAscent, refine};
 use ebm_ops::boxes::{BBox, BoxConvention, clip, iou};
 
-use crate::{
-    Error, Result,
-    box_head::Candidate,
-    config::DetectorConfig,
-    energy_head::{BoxFeatures, Coordinates},
-};
+use crate::box_head::Candidate;
+use crate::config::DetectorConfig;
+use crate::energy_head::{BoxFeatures, Coordinates};
+use crate::{Error, Result};
 
 /// Settings of the gradient ascent of boxes on f.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,21 +1,15 @@
 //! Conversion of images and boxes between the image file and the network's input.
 
 use candle_core::{DType, Device, Tensor};
-use ebm_data::{
-    Image,
-    loader::{Batch, Sample},
-    transform::{Normalise, ResizeRule, Transform, padded_size},
-};
-use ebm_ops::{
-    boxes::{BBox, BoxConvention},
-    device::Uploader,
-};
+use ebm_data::Image;
+use ebm_data::loader::{Batch, Sample};
+use ebm_data::transform::{Normalise, ResizeRule, Transform, padded_size};
+use ebm_ops::boxes::{BBox, BoxConvention};
+use ebm_ops::device::Uploader;
 
-use crate::{
-    Result,
-    config::InputConfig,
-    faster_rcnn::{ImageBatch, Objects},
-};
+use crate::Result;
+use crate::config::InputConfig;
+use crate::faster_rcnn::{ImageBatch, Objects};
 
 impl InputConfig {
     /// Converts these settings to the loader's form.

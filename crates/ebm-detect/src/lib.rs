@@ -11,6 +11,7 @@
 //! | the densities that f is compared with | [`ParametricHead`] |
 //! | guided suppression, Algorithm S1 | [`refine_candidates`] |
 //! | the rows of Table 2 | [`config::MethodConfig`] |
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod anchors;
 mod body;
@@ -61,11 +62,6 @@ pub use refiner::{
     RefinerNetwork, RefinerOptions, Rescoring, jittered,
 };
 pub use rpn::{Proposal, Rpn, RpnOutput};
-
-/// README of the crate, whose examples are tested.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 /// Page of the book on detection, whose examples are tested.
 #[cfg(doctest)]

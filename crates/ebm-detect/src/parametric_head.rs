@@ -19,13 +19,11 @@ use candle_nn::{Init, VarBuilder};
 use ebm_core::parametric::{Baseline, ConditionalVae, LatentVariableModel, Parametric};
 use rand::RngCore;
 
-use crate::{
-    Error, Result,
-    box_head::{Pair, ScoredProposals},
-    config::DetectorConfig,
-    layers::{Linear, rows_of_four},
-    matcher::{BalancedSampler, Match},
-};
+use crate::box_head::{Pair, ScoredProposals};
+use crate::config::DetectorConfig;
+use crate::layers::{Linear, rows_of_four};
+use crate::matcher::{BalancedSampler, Match};
+use crate::{Error, Result};
 
 const DIM: usize = 4;
 const INIT: Init = Init::Randn { mean: 0.0, stdev: 0.001 };

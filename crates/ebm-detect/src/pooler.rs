@@ -3,15 +3,11 @@
 mod onnx;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_ops::{
-    boxes::{BBox, BoxConvention, area},
-    roi::Levels,
-};
+use ebm_ops::boxes::{BBox, BoxConvention, area};
+use ebm_ops::roi::Levels;
 
-use crate::{
-    Result,
-    config::{DetectorConfig, RefinerNetworkConfig},
-};
+use crate::Result;
+use crate::config::{DetectorConfig, RefinerNetworkConfig};
 
 /// Method of pooling a box to a fixed-size feature map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,14 +7,12 @@ use ebm_ops::nn::{Conv2d, Conv2dConfig};
 use rand::RngCore;
 use rayon::prelude::*;
 
-use crate::{
-    Error, Result,
-    anchors::{AnchorGenerator, Grid},
-    box_coder::BoxCoder,
-    config::{DetectorConfig, RpnConfig},
-    layers::rows_of_four,
-    matcher::{BalancedSampler, Match, Matcher},
-};
+use crate::anchors::{AnchorGenerator, Grid};
+use crate::box_coder::BoxCoder;
+use crate::config::{DetectorConfig, RpnConfig};
+use crate::layers::rows_of_four;
+use crate::matcher::{BalancedSampler, Match, Matcher};
+use crate::{Error, Result};
 
 /// Region proposal network: its head (3×3 convolution, objectness, offsets; shared by all levels) and its anchors.
 pub struct Rpn {

@@ -1,13 +1,12 @@
 //! The twelve COCO box figures as pycocotools computes them, AP at IoU 0.90, and the AP of each category.
 
-use crate::detections::{Detection, check_boxes, check_ids, read_results_for};
+use crate::detections::{Detection, check_boxes, check_ids};
 use crate::error::Result;
 use crate::ground_truth::GroundTruth;
 use hotcoco::metrics::{is_computed, mean_or_missing};
 use hotcoco::params::IouType;
 use hotcoco::{Annotation, COCO, COCOeval, Category, Dataset, Image};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Defines the figures: pycocotools' twelve in its order, and `ap90`. A figure of −1 becomes null in JSON.
 macro_rules! figures {
@@ -66,19 +65,11 @@ figures! {
     }
 }
 
-/// Scores a COCO result file against a COCO annotation file.
+/// Scores `detections` against `truth`. Equal scores are ranked in the order given. [`GroundTruth::read`] and
+/// [`read_results_for`](crate::read_results_for) read both from COCO's files.
 ///
 /// Every annotated image counts, including images without a detection: to score a subset, pass annotations
 /// of that subset.
-///
-/// # Errors
-/// The errors of [`GroundTruth::read`] and [`read_results_for`].
-pub fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures> {
-    let truth = GroundTruth::read(annotations)?;
-    evaluate_coco_in_memory(&truth, &read_results_for(results, &truth)?)
-}
-
-/// Scores detections in memory; see [`evaluate_coco`]. Equal scores are ranked in the order given.
 ///
 /// # Errors
 /// The errors of [`GroundTruth::check`], [`check_boxes`] and [`check_ids`].

@@ -9,7 +9,7 @@
 //! | [`detections`] | [`Detection`], the COCO result file, the checks before scoring |
 //! | [`result_entries`] | [`ResultEntry`]: an entry of a result file with its unknown fields |
 //! | [`ground_truth`] | [`GroundTruth`]: the part of a COCO annotation file that scoring reads |
-//! | [`coco`] | [`evaluate_coco`]: the twelve COCO box figures; [`coco_tables`]: the figures of each category |
+//! | [`coco`] | [`evaluate_coco_in_memory`]: the twelve COCO box figures; [`coco_tables`]: the figures of each category |
 //! | [`error_breakdown`](mod@error_breakdown) | kinds of detection errors and the cost of each |
 //! | [`image_errors`] | correct and wrong detections, the score threshold for drawing, images with the most errors |
 //! | [`absolute_error`] | [`AbsoluteError`]: MAE by coordinate |
@@ -18,6 +18,7 @@
 //! | [`expected`] | [`Expected`]: the expected figures of an experiment, compared with the measured ones |
 //! | [`json`] | serde helpers for figures |
 //! | [`stats`] | [`Summary`]: mean, standard deviation and standard error over seeds |
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 pub mod absolute_error;
 pub mod calibration;
@@ -35,9 +36,7 @@ pub mod stats;
 pub mod tracking;
 
 pub use absolute_error::AbsoluteError;
-pub use coco::{
-    CategoryFigures, CocoFigures, CocoTables, coco_tables, evaluate_coco, evaluate_coco_in_memory,
-};
+pub use coco::{CategoryFigures, CocoFigures, CocoTables, coco_tables, evaluate_coco_in_memory};
 pub use detections::{Detection, read_results, read_results_for, write_results, write_results_for_server};
 pub use edge_coverage::{EdgeCoverage, edge_coverage};
 pub use error::{BoxProblem, Error, Result};
@@ -48,8 +47,3 @@ pub use image_errors::{Diagnosis, ImageErrors, OperatingPoint, Outcome, diagnose
 pub use result_entries::{ResultEntry, read_entries, write_entries};
 pub use stats::{Spread, Summary};
 pub use tracking::{Convention, TrackingGroundTruth, TrackingReport};
-
-/// Runs the README's examples as doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

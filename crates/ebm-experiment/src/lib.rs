@@ -10,6 +10,7 @@
 //! | predicted densities: their likelihood, coverage, calibration | [`Predictions`] |
 //! | edges of a box: regions, and calibrated intervals | [`edge_regions`], [`EdgeIntervals`], [`CalibratedEdge`] |
 //! | effect of a change on the error of the same items | [`PairedDifference`] |
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod choice;
 pub mod config;
@@ -25,10 +26,5 @@ pub use edges::{CalibratedEdge, EdgeIntervals, edge_distances, edge_regions, edg
 pub use error::{Error, Result};
 pub use paired::PairedDifference;
 pub use predictions::{Calibration, Predictions};
-pub use training::{Built, Inputs, Run, Session, Training, train};
+pub use training::{Built, Inputs, Opened, Run, Session, Training, train};
 pub use validated::{KeptBest, Measure, Validated, Validation, read_validations, train_validated};
-
-/// The examples of the README, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

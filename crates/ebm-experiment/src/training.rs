@@ -31,19 +31,11 @@ pub trait Training {
     /// If the settings contradict each other.
     fn settings(&self, data: Option<&Self::Data>) -> Result<Option<String>, Self::Error>;
 
-    /// Returns the digest of each input that determines the network besides the settings, such as its data and
-    /// its initial weights, by name. The place of a file does not matter. A run continues only with the same
-    /// inputs.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
-    fn inputs(&self, data: &Self::Data) -> Result<Inputs, Self::Error>;
-
     /// Opens the data.
     ///
     /// # Errors
     /// If the data cannot be read or are not enough.
-    fn open(&mut self, session: &mut Session<'_>) -> Result<Self::Data, Self::Error>;
+    fn open(&mut self, session: &mut Session<'_>) -> Result<Opened<Self::Data>, Self::Error>;
 
     /// Builds the network and gives it the training data.
     ///
@@ -54,12 +46,6 @@ pub trait Training {
         data: &mut Self::Data,
         session: &mut Session<'_>,
     ) -> Result<Built<Self::Network>, Self::Error>;
-
-    /// Returns whether there are validation data. Without them the last network is kept.
-    fn is_judged(&self, data: &Self::Data) -> bool {
-        let _ = data;
-        true
-    }
 
     /// Computes the measure of the present network on the validation data. Only the first of several processes
     /// calls it.
@@ -86,7 +72,18 @@ pub trait Training {
     fn finish(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<(), Self::Error>;
 }
 
-/// Digests by the names of [`Training::inputs`].
+/// Data of a training that [`Training::open`] has opened.
+pub struct Opened<D> {
+    /// Training data and validation data.
+    pub data: D,
+    /// Digest of each input that determines the network besides the settings, such as its data and its initial
+    /// weights, by name. The place of a file does not matter. A run continues only with the same inputs.
+    pub inputs: Inputs,
+    /// Whether there are validation data. Without them the last network is kept.
+    pub is_judged: bool,
+}
+
+/// Digests by the names of [`Opened::inputs`].
 pub type Inputs = BTreeMap<&'static str, String>;
 
 /// Network before its training.
@@ -135,8 +132,8 @@ pub fn train<T: Training>(
     // The digests of the data are not known before the data are open.
     let changeable = [T::LENGTH, INPUTS].concat();
     check(&RunSpec { changeable: &changeable, ..run.spec }, training.settings(None)?, session)?;
-    let mut data = training.open(session)?;
-    let inputs = table(&training.inputs(&data)?);
+    let Opened { mut data, inputs, is_judged } = training.open(session)?;
+    let inputs = table(&inputs);
     let with_inputs = |settings: String| settings + &inputs;
     let spec = RunSpec { changeable: T::LENGTH, ..run.spec };
     check(&spec, training.settings(Some(&data))?.map(with_inputs), session)?;
@@ -144,7 +141,7 @@ pub fn train<T: Training>(
     let settings = with_inputs(settings);
     let spec = RunSpec { config: &settings, steps, ..spec };
     let run = Run { spec, ..*run };
-    let mut validation = TaskValidation { training, data: &mut data };
+    let mut validation = TaskValidation { training, data: &mut data, is_judged };
     let best = train_validated(&run, &mut network, &mut validation, session)?;
     if session.group.is_first() {
         training.finish(&mut data, session)?;
@@ -165,6 +162,7 @@ fn table(inputs: &Inputs) -> String {
 struct TaskValidation<'a, T: Training> {
     training: &'a mut T,
     data: &'a mut T::Data,
+    is_judged: bool,
 }
 
 impl<T: Training> Validation<T::Network> for TaskValidation<'_, T> {
@@ -173,7 +171,7 @@ impl<T: Training> Validation<T::Network> for TaskValidation<'_, T> {
     const MEASURE: Measure = T::MEASURE;
 
     fn is_possible(&self) -> bool {
-        self.training.is_judged(self.data)
+        self.is_judged
     }
 
     fn score(&mut self, network: &T::Network, session: &mut Session<'_>) -> Result<f64, T::Error> {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{Device, Tensor};
-use ebm_experiment::{Built, Error, Inputs, Measure, Run, Session, Training, read_validations, train};
+use ebm_experiment::{
+    Built, Error, Inputs, Measure, Opened, Run, Session, Training, read_validations, train,
+};
 use ebm_train::{
     BoxError, CheckpointData, Error as TrainError, Group, Progress, RunSpec, StepReport, TrainTask,
 };
@@ -67,23 +69,16 @@ impl Training for Task {
         Ok(self.settings[usize::from(data.is_some())].map(str::to_owned))
     }
 
-    fn inputs(&self, (): &()) -> Result<Inputs, Error> {
-        Ok(Inputs::from([("data_sha256", self.data.to_owned())]))
-    }
-
-    fn open(&mut self, _: &mut Session<'_>) -> Result<(), Error> {
+    fn open(&mut self, _: &mut Session<'_>) -> Result<Opened<()>, Error> {
         self.asked.push("open");
-        Ok(())
+        let inputs = Inputs::from([("data_sha256", self.data.to_owned())]);
+        Ok(Opened { data: (), inputs, is_judged: self.score.is_some() })
     }
 
     fn build(&mut self, (): &mut (), _: &mut Session<'_>) -> Result<Built<Counter>, Error> {
         self.asked.push("build");
         let settings = self.settings[2].unwrap().to_owned();
         Ok(Built { network: Counter(0.0), settings, steps: self.steps })
-    }
-
-    fn is_judged(&self, (): &()) -> bool {
-        self.score.is_some()
     }
 
     fn score(&mut self, (): &mut (), network: &Counter, _: &mut Session<'_>) -> Result<f64, Error> {

@@ -23,6 +23,7 @@
 //! | `mobilefacenet` | [`MobileFaceNetBackbone`] | mean of the last map | any | MXNet's | yes, or its last blocks |
 //!
 //! `ConvNeXt` needs the feature `transformers`, which is on by default.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod backbone;
 mod baseline_head;
@@ -47,8 +48,3 @@ pub use baseline_head::BaselineHead;
 pub use ebm_experiment::{Error, Result};
 pub use energy_head::{EnergyHead, EnergyHeadConfig};
 pub use prediction::{AgeEstimator, Estimate, HeadPoseEstimator};
-
-/// README.md, whose examples are tested.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -81,12 +81,10 @@ pub struct Estimate {
 /// use ebm_data::decode::read_upright;
 /// use ebm_face::AgeEstimator;
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let estimator = AgeEstimator::open("runs/age-mini-1")?;
 /// let age = estimator.estimate(&read_upright("face.jpg".as_ref())?)?;
 /// println!("{:.0} years, between {:.0} and {:.0}", age.value, age.interval[0], age.interval[1]);
-/// # Ok(())
-/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct AgeEstimator(Predictor);
 

@@ -6,6 +6,7 @@
 //! | [`params`], [`init`], [`import`] | parameters with torchvision's names: initial values, saving, loading |
 //! | [`onnx`] | networks as files for other runtimes |
 //! | [`schedule`] | learning rates |
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 pub mod efficientnet;
 pub mod fpn;
@@ -35,8 +36,3 @@ fn run_blocks<B>(blocks: &[B], x: &Tensor, run: impl Fn(&B, &Tensor) -> Result<T
     }
     Ok(x)
 }
-
-/// Runs the examples of the README as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -14,6 +14,7 @@
 //! Gradients are tested against central differences, and values against PyTorch's. On the CPU kernels are compiled for AVX2
 //! and AVX-512, and the best ones are chosen when the program runs ([`instruction_sets`]). The crate avoids the operations of
 //! candle that `docs/candle.md` shows to be wrong.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod bf16;
 pub mod boxes;
@@ -104,8 +105,3 @@ pub mod internals {
     pub use crate::packed::{Epilogue, Left, Output, Panels, Right, Sizes, dense};
     pub use crate::prelu::prelu_in_place;
 }
-
-/// README of the crate, whose examples are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

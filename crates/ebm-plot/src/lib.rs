@@ -3,6 +3,7 @@
 //! A figure is a value that implements [`Figure`]: it checks its data and lays them out on a [`Sheet`], which is
 //! drawn once for each of the two formats. Both formats share one geometry. Its unit is a pixel of the PNG, which
 //! should be shown at half its size.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 #[macro_use]
 mod error;
@@ -56,11 +57,6 @@ pub fn write(figure: &impl Figure, out: &Path) -> Result<[PathBuf; 2]> {
 pub fn render(figure: &impl Figure) -> Result<Image> {
     figure.sheet()?.image()
 }
-
-/// Runs the README's examples as doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 #[cfg(test)]
 mod tests;

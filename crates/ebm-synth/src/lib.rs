@@ -8,14 +8,10 @@
 //!
 //! The bytes of a sample depend only on its key, index and configuration, never on the number of threads or
 //! samples. They may differ between platforms whose `sin`, `cos` and `exp` differ.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod drawing;
 pub mod faces;
 mod generated_dir;
 pub mod scenes;
 pub mod videos;
-
-/// The examples of the README, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -66,6 +66,10 @@ settings! {
         /// Share of the units of each layer of x that an update leaves out.
         #[serde(default)]
         pub dropout: f64 where 0.0..=0.9,
+        /// Weight of the earlier updates in the running mean of the parameters, which is validated and kept; 0 for the last
+        /// parameters alone.
+        #[serde(default)]
+        pub average: f64 where 0.0..=0.9999,
         /// Number of updates between two validations; the network with the best validation is kept.
         pub validate_every: usize where 1..=1_000_000 => "updates",
         /// Number of updates without a better validation after which training ends.

@@ -23,6 +23,7 @@
 //! assert!(row.log_prob.is_some() && (row.targets[0].quantile(0.5)? - 62.0).abs() < 30.0);
 //! # Ok::<(), ebm_tabular::Error>(())
 //! ```
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 pub mod benchmark;
 mod config;
@@ -52,8 +53,3 @@ pub use regressor::{FitOptions, Fitted, MIN_CALIBRATION, TabularRegressor};
 pub use table::{Blocks, Form, MAX_BYTES, ReadOptions, Source, Style, Table};
 pub use target::{Support, Target, TargetSpec};
 pub use training::{Rows, Trained, train};
-
-/// Runs the README's examples as doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -1,10 +1,10 @@
 //! Training of one network.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
-use ebm_core::EnergyModel;
 use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_nn::schedule::{Decay, Schedule};
@@ -15,7 +15,7 @@ use rand::distr::Distribution;
 use rand::distr::weighted::WeightedIndex;
 
 use crate::config::TrainingConfig;
-use crate::model::{Ensemble, Network, Shape};
+use crate::model::{Network, Shape};
 use crate::target::Target;
 use crate::{Error, Result};
 
@@ -25,6 +25,8 @@ const MAX_NORM: f64 = 10.0;
 const MAX_VALIDATION: usize = 1000;
 /// Number of samples for the estimate of Z during training.
 const SAMPLES: usize = 128;
+/// Temperatures of f that are tried on the validation rows. Below 2, the tails of exp(f/T) have a finite area.
+const TEMPERATURES: [f64; 9] = [0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.7, 1.9];
 
 /// Rows for training and validation.
 pub struct Rows<'a> {
@@ -74,11 +76,13 @@ pub struct Trained {
     pub step: usize,
     /// Value of that validation, lower is better.
     pub value: f64,
+    /// Temperature of f with this value; 1 for a baseline.
+    pub temperature: f64,
 }
 
-/// Trains the network of `shape` on the rows `learnt` and returns it at its best validation on the rows `judged`, by
-/// −log p, or by its loss if it has no density. Weights decide how often a row is drawn, and how much it counts in the
-/// validation.
+/// Trains the network of `shape` on the rows `learnt` and returns the running
+/// mean of its parameters at the best validation on the rows `judged`: by −log p at the best temperature of f, or by its loss
+/// if it has no density. Weights decide how often a row is drawn, and how much it counts in the validation.
 ///
 /// # Errors
 /// [`Error::Input`] if all weights are 0 or the training is stopped, [`ebm_train::Error::NonFinite`] if the loss is
@@ -102,7 +106,8 @@ pub fn train(
     let validation = (rows.take(judged, None)?, rows.shares(judged));
     let drawn = rows.shares(learnt).map(WeightedIndex::new).transpose();
     let drawn = drawn.map_err(|error| Error::input("the weights of the rows to learn from", error))?;
-    let mut best = (f64::INFINITY, 0, store.tensors()?);
+    let mut average = store.tensors()?;
+    let mut best = (f64::INFINITY, 1.0, 0, average.clone());
     for step in 0..config.steps {
         if rows.stop.load(Ordering::Relaxed) {
             return Err(Error::input("the fit", format!("it was stopped after {step} steps")));
@@ -120,42 +125,65 @@ pub fn train(
         if guard.check(step, report.loss, report.grad_norm)? {
             updater.apply(step, &gradients)?;
         }
+        // The first means are of few steps.
+        approach(&mut average, &store, config.average.min((1.0 + step as f64) / (10.0 + step as f64)))?;
         if (step + 1).is_multiple_of(config.validate_every) || step + 1 == config.steps {
-            let value = validation_loss(shape, &store, &validation, key)?;
+            let (value, temperature) = validation_loss(shape, &average, &validation, key)?;
             if value < best.0 {
-                best = (value, step + 1, store.tensors()?);
-            } else if step + 1 - best.1 >= config.patience {
+                best = (value, temperature, step + 1, average.clone());
+            } else if step + 1 - best.2 >= config.patience {
                 break;
             }
         }
     }
-    store.load(&best.2, LoadPolicy::Strict)?;
-    Ok(Trained { store, step: best.1, value: best.0 })
+    let (value, temperature, step, average) = best;
+    store.load(&average, LoadPolicy::Strict)?;
+    Ok(Trained { store, step, value, temperature })
 }
 
-/// Returns the weighted mean of −log p(z | x) of x, z and their shares, or the loss if there is no density.
+/// Moves the running means of the parameters to `weight` of themselves and the rest of the parameters.
+fn approach(average: &mut BTreeMap<String, Tensor>, store: &ParamStore, weight: f64) -> Result<()> {
+    for (name, parameter) in store.trainable() {
+        let now = (parameter.as_tensor().detach() * (1.0 - weight))?;
+        if let Some(mean) = average.get_mut(&name) {
+            *mean = (&*mean * weight)?.add(&now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the weighted mean of −log p(z | x) of x, z and their shares, with the temperature at which it is smallest; or the
+/// loss if there is no density.
 fn validation_loss(
     shape: &Shape<'_>,
-    store: &ParamStore,
+    parameters: &BTreeMap<String, Tensor>,
     ((x, z), shares): &((Tensor, Tensor), Option<Vec<f64>>),
     key: Key,
-) -> Result<f64> {
-    let network = Network::new(shape, &store.constants()?)?;
+) -> Result<(f64, f64)> {
+    let store = ParamStore::new(key);
+    store.freeze(|_| true);
+    store.preload(parameters.clone());
+    let network = Network::new(shape, &store)?;
     let mut rng = key.split("validation").rng();
     if !network.has_density() {
-        let mut loss = |x: &Tensor, z: &Tensor| {
+        let mut loss = |x: &Tensor, z: &Tensor| -> Result<f64> {
             Ok(f64::from(network.loss(shape.method, x, z, 0.0, &mut rng)?.to_scalar::<f32>()?))
         };
-        let Some(shares) = shares else { return loss(x, z) };
+        let Some(shares) = shares else { return Ok((loss(x, z)?, 1.0)) };
         let part = |(row, share)| Ok(share * loss(&x.narrow(0, row, 1)?, &z.narrow(0, row, 1)?)?);
-        return shares.iter().enumerate().map(part).sum();
+        return Ok((shares.iter().enumerate().map(part).sum::<Result<f64>>()?, 1.0));
     }
-    let ensemble = Ensemble(vec![network]);
-    let features = ensemble.features(x, SAMPLES, &mut rng)?;
-    let log_p = ensemble.score(&features, &z.unsqueeze(1)?)?.to_dtype(DType::F64)?;
-    let mean = match shares {
-        None => log_p.mean_all()?.to_scalar::<f64>()?,
-        Some(shares) => log_p.squeeze(1)?.to_vec1::<f64>()?.iter().zip(shares).map(|(a, b)| a * b).sum(),
-    };
-    Ok(if mean.is_nan() { f64::INFINITY } else { -mean })
+    let mut best = (f64::INFINITY, 1.0);
+    for (temperature, log_p) in network.log_probs(x, z, &TEMPERATURES, SAMPLES, &mut rng)? {
+        let log_p = log_p.to_dtype(DType::F64)?;
+        let mean = match shares {
+            None => log_p.mean_all()?.to_scalar::<f64>()?,
+            Some(shares) => log_p.to_vec1::<f64>()?.iter().zip(shares).map(|(a, b)| a * b).sum(),
+        };
+        // NaN is never smaller.
+        if -mean < best.0 {
+            best = (-mean, temperature);
+        }
+    }
+    Ok(best)
 }

@@ -1,4 +1,5 @@
 //! Figure 2 of the paper: the illustrative 1-D regression problem.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod composed;
 mod course;
@@ -20,8 +21,3 @@ pub use experiment::{
 };
 pub use layout::{Activation, LAYERS, Layout, Linear, Network, WIDTH};
 pub use network::Heads;
-
-/// Runs the README's examples as doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

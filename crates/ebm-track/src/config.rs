@@ -1,18 +1,15 @@
 //! Settings of the experiments on tracking.
 
 pub use ebm_experiment::config::{AblationConfig, Settings};
-use ebm_experiment::config::{row, settings};
-use serde::{Deserialize, Serialize};
+use ebm_experiment::config::{row, settings_table};
 
 use crate::Result;
 use crate::method::{MethodConfig, RivalConfig};
 use crate::tracker::TrackerConfig;
 use crate::training::BoxTraining;
 
-settings! {
+settings_table! {
     /// An experiment: box modules, their training, and the tracker that compares them.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct ExperimentConfig {
         /// Factor by which every layer of the box module has fewer channels than ATOM's.
         pub narrowed: usize where 1..=256,
@@ -46,16 +43,12 @@ settings! {
     }
 
     /// Settings of the pairs of frames.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct PairsConfig {
         /// Maximum distance of the two frames.
         pub max_gap: usize where 0..=1_000_000 => "frames",
     }
 
     /// Numbers of generated videos.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct GeneratedConfig {
         /// Videos to train on.
         pub train: usize where 1..=1_000_000 => "videos",
@@ -66,8 +59,6 @@ settings! {
     }
 
     /// Training of box modules on still images and generated videos, and their measurement meanwhile.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct StillsConfig {
         /// Number of targets whose crops are in memory at a time, a multiple of the batch size.
         pub objects: usize where 1..=1_000_000 => "targets",

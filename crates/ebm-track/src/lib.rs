@@ -11,6 +11,7 @@
 //! | frame by frame | [`tracker::TargetTracker`] |
 //! | bands that contain a target's edges in 90 % of the frames | [`calibrate_bands`], [`band_coverage`] |
 //! | Table 3 | [`reproduce`] |
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod backbone;
 mod bands;
@@ -36,8 +37,3 @@ pub use ebm_experiment::{Error, Result};
 pub use method::{MethodConfig, Published, Quoted, Refinement, RivalConfig, StepCoordinates};
 pub use sequence::{FrameCallback, TrackedSequence, track_sequence};
 pub use trained::{Tracker, TrackerOptions};
-
-/// README.md, whose examples are tested.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

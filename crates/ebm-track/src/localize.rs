@@ -2,13 +2,11 @@
 
 use std::f64::consts::PI;
 
-use ebm_experiment::config::settings;
+use ebm_experiment::config::settings_table;
 use serde::{Deserialize, Serialize};
 
-settings! {
+settings_table! {
     /// Thresholds for the reliability of a location. Scores are about 1 at the target and 0 elsewhere.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct LocalizeConfig {
         /// Score below which the target is not found.
         pub not_found: f64 where -1e6..=1e6,

@@ -1,15 +1,13 @@
 //! Rows of Table 3: training of the box module, and refinement of boxes.
 
 use ebm_core::{AnyObjective, GaussianMixture, GradientAscent, StepRule};
-use ebm_experiment::config::{Setting, settings};
+use ebm_experiment::config::{Setting, settings_table};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-settings! {
+settings_table! {
     /// A method of Table 3: training of the box module, and refinement of boxes.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct MethodConfig {
         /// Name in result files.
         pub key: String,
@@ -25,8 +23,7 @@ settings! {
     }
 
     /// A row of Table 3, in percent.
-    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy)]
     pub struct Published {
         /// Precision, normalised precision and success on TrackingNet's test set.
         pub tracking_net: [f64; 3] where 0.0..=100.0 => "per cent",
@@ -35,8 +32,6 @@ settings! {
     }
 
     /// Another tracker, as Table 3 quotes it, in percent.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct RivalConfig {
         /// Name of the tracker.
         pub name: String,
@@ -48,8 +43,7 @@ settings! {
     }
 
     /// Figures in percent. A missing figure is a dash in the table.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Copy, Default)]
     pub struct Quoted {
         /// OP50.
         pub op50: Option<f64> where 0.0..=100.0 => "per cent",
@@ -97,10 +91,8 @@ pub enum StepCoordinates {
 
 impl Setting for StepCoordinates {}
 
-settings! {
+settings_table! {
     /// Gradient ascent on f with steps that are always taken.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct Refinement {
         /// Coordinates of the steps.
         pub coordinates: StepCoordinates,

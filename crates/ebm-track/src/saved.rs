@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use ebm_core::GaussianMixture;
-use ebm_experiment::config::{self, settings};
+use ebm_experiment::config::{self, settings_table};
 use ebm_nn::import::{WeightBytes, load_safetensors};
 use ebm_train::model_file::file_digest;
 use ebm_train::{BaseNetwork, ModelFile, ModelMetadata, keep_base, moved_with};
-use serde::{Deserialize, Serialize};
 
 use crate::backbone::Backbone;
 use crate::box_module::{BoxModule, BoxModuleConfig};
@@ -29,10 +28,8 @@ pub const TRACKING: &str = "tracking";
 /// Name of the copy of a run's backbone, without its extension.
 pub(crate) const BACKBONE: &str = "backbone";
 
-settings! {
+settings_table! {
     /// Settings of a saved box module, and of the tracker that uses it.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct SavedConfig {
         /// Key of the method that trained the module.
         pub method: String,
@@ -53,10 +50,8 @@ settings! {
     }
 }
 
-settings! {
+settings_table! {
     /// Computation of p(y|x).
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct DensityConfig {
         /// [Proposal](crate::MethodConfig::proposal) about a box.
         pub proposal: GaussianMixture,

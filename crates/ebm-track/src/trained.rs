@@ -23,14 +23,12 @@ use crate::tracker::{Networks, TargetTracker};
 /// use ebm_data::decode::read_image;
 /// use ebm_track::Tracker;
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tracker = Tracker::open("runs/tracking-mini-1/ebm-0")?;
 /// // The target in the first frame: x, y, width, height in pixels.
 /// let mut target = tracker.start(&read_image("video/0000.jpg".as_ref())?, [57.0, 21.0, 31.0, 45.0])?;
 /// let found = target.track(&read_image("video/0001.jpg".as_ref())?)?;
 /// println!("{:?}, score {:.2}", found.bbox, found.score);
-/// # Ok(())
-/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Tracker {
     /// Networks.

@@ -16,6 +16,7 @@
 //! | [`model_file`] | [`ModelFile`]: a file of trained weights, and its description of itself ([`ModelMetadata`]) |
 //! | [`base`] | [`keep_base`]: copies the base network of a run beside its models |
 //! | [`run_dir`] | [`RunDir`]: a run's directory and its lock |
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 pub mod base;
 pub mod checkpoint;
@@ -46,8 +47,3 @@ pub use progress::{Progress, RunSpec};
 pub use run_dir::{Environment, RunDir};
 pub use trainer::{StepReport, TrainTask, train_run, train_together};
 pub use updater::Updater;
-
-/// The examples of the README, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

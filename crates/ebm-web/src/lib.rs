@@ -6,6 +6,7 @@
 //! | [`report`] | runs as one page, and their curves as event files for TensorBoard |
 //! | [`server`] | a server that answers only this machine |
 //! | [`demo`] | the page that refines boxes, trains a density and estimates ages |
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 pub mod demo;
 mod error;
@@ -14,8 +15,3 @@ pub mod report;
 pub mod server;
 
 pub use error::{Error, Result};
-
-/// Runs the README's examples as doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

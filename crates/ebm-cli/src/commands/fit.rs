@@ -1,7 +1,7 @@
 //! `ebm fit`: a regression on a table.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
@@ -70,10 +70,14 @@ pub struct FitArgs {
     /// After the fit, measure on the rows that were held out how much each column helps: its cells are permuted.
     #[arg(long)]
     importance: bool,
+    /// Try other sizes and rates of training for this time, as 90s, 10m or 2h, and keep the best by validation rows. The fit
+    /// follows. A faster machine tries more, so that results differ between machines.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    search: Option<Duration>,
     /// Print one JSON object in place of the folder's name.
     #[arg(long, conflicts_with = "compare")]
     json: bool,
-    /// Settings: `tabular`, `bins` (columns of numbers in bins, and ten networks), or a TOML file.
+    /// Settings: `tabular`, or a TOML file.
     #[arg(long, default_value = "tabular")]
     config: String,
     /// Seed.
@@ -81,6 +85,19 @@ pub struct FitArgs {
     seed: u64,
     #[command(flatten)]
     settings: SettingsArgs,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let expected = || format!("{text:?} is no time; write a number and s, m or h, for instance 10m");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(expected)?;
+    let seconds = match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(expected()),
+    };
+    let number: f64 = number.parse().map_err(|_| expected())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
 }
 
 fn parse_bounds(text: &str) -> Result<(String, Support), String> {
@@ -127,7 +144,15 @@ impl FitArgs {
         let roles = ColumnRoles { categories: self.categories.clone(), ignored };
         let (targets, method) = (self.targets.iter().map(target).collect(), self.method.clone());
         let weight = self.weight.clone();
-        Ok(FitOptions { targets, roles, weight, method, seed: self.seed, ..FitOptions::new("") })
+        Ok(FitOptions {
+            targets,
+            roles,
+            weight,
+            method,
+            seed: self.seed,
+            search: self.search,
+            ..FitOptions::new("")
+        })
     }
 
     /// Evaluates the method by `count` folds, and returns their figures and a table of these.

@@ -27,7 +27,6 @@ const NARROWINGS: usize = 3;
 ///     }
 /// }
 ///
-/// # fn main() -> ebm_core::Result<()> {
 /// let x = Tensor::new(&[[[1f32]], [[2.0]]], &Device::Cpu)?;
 /// let p = Parabola.bind(&x, 2);
 /// let densities = p.grid(&Grid::new(-5.0, 8.0, 2001)?)?;
@@ -36,8 +35,7 @@ const NARROWINGS: usize = 3;
 /// let ascent = GradientAscent { steps: 50, step_length: vec![0.25], decay: 0.5, rule: StepRule::Backtracking };
 /// let refined = p.refine(&Tensor::zeros_like(&x)?, &ascent)?;
 /// assert!((refined.y.flatten_all()?.to_vec1::<f32>()?[0] - 1.0).abs() < 1e-3);
-/// # Ok(())
-/// # }
+/// # Ok::<(), ebm_core::Error>(())
 /// ```
 pub struct Conditional<'a, M: EnergyModel> {
     model: &'a M,

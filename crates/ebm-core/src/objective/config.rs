@@ -6,7 +6,7 @@ use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DenoisingScoreMatching, InfoNce, KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive,
+    Batch, DenoisingScoreMatching, InfoNce, KullbackLeibler, LangevinNll, MonteCarloNll, NoiseContrastive,
     NoiseContrastivePlus, Objective, QualityRegression, ScoreMatching, SelfNormalized,
     SquaredQualityRegression,
 };
@@ -163,25 +163,19 @@ impl AnyObjective {
 }
 
 impl<P: Proposal> Objective for AnyObjective<P> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
         match self {
-            Self::MlIs(objective) => objective.loss(model, features, y, rng),
-            Self::KldIs(objective) => objective.loss(model, features, y, rng),
-            Self::Nce(objective) => objective.loss(model, features, y, rng),
-            Self::NcePlus(objective) => objective.loss(model, features, y, rng),
-            Self::MlMcmc(objective) => objective.loss(model, features, y, rng),
-            Self::Sm(objective) => objective.loss(model, features, y, rng),
-            Self::Dsm(objective) => objective.loss(model, features, y, rng),
-            Self::InfoNce(objective) => objective.loss(model, features, y, rng),
-            Self::Snl(objective) => objective.loss(model, features, y, rng),
-            Self::Quality(objective) => objective.loss(model, features, y, rng),
-            Self::SquaredQuality(objective) => objective.loss(model, features, y, rng),
+            Self::MlIs(objective) => objective.batch_loss(batch, rng),
+            Self::KldIs(objective) => objective.batch_loss(batch, rng),
+            Self::Nce(objective) => objective.batch_loss(batch, rng),
+            Self::NcePlus(objective) => objective.batch_loss(batch, rng),
+            Self::MlMcmc(objective) => objective.batch_loss(batch, rng),
+            Self::Sm(objective) => objective.batch_loss(batch, rng),
+            Self::Dsm(objective) => objective.batch_loss(batch, rng),
+            Self::InfoNce(objective) => objective.batch_loss(batch, rng),
+            Self::Snl(objective) => objective.batch_loss(batch, rng),
+            Self::Quality(objective) => objective.batch_loss(batch, rng),
+            Self::SquaredQuality(objective) => objective.batch_loss(batch, rng),
         }
     }
 }

@@ -4,10 +4,9 @@ use candle_core::Tensor;
 use ebm_base::settings_table;
 use rand::RngCore;
 
-use super::Objective;
 use super::weighted::Candidates;
+use super::{Batch, Objective};
 use crate::math::{log_mean_exp, log_sum_exp};
-use crate::model::checked_score;
 use crate::parametric::GaussianMixtureDensity;
 use crate::{EnergyModel, GaussianMixture, Proposal, Result, check};
 
@@ -29,17 +28,12 @@ settings_table! {
 }
 
 impl<P: Proposal> Objective for NoiseContrastive<P> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
-        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let log_q_target = self.proposal.log_prob(&y.detach().unsqueeze(1)?, &y.detach())?.detach();
-        check::dims("the result of Proposal::log_prob", &log_q_target, "(B, 1)", &[y.dim(0)?, 1])?;
-        let scores = candidates.score(model, features)?;
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let candidates = Candidates::draw(&self.proposal, self.num_samples, batch.y, rng)?;
+        let log_q_target =
+            self.proposal.log_prob(&batch.y.detach().unsqueeze(1)?, &batch.y.detach())?.detach();
+        check::dims("the result of Proposal::log_prob", &log_q_target, "(B, 1)", &[batch.y.dim(0)?, 1])?;
+        let scores = candidates.score(batch)?;
         ranking_loss(&scores.log_weights(&candidates.log_q)?.broadcast_add(&log_q_target)?)
     }
 }
@@ -63,20 +57,14 @@ settings_table! {
 }
 
 impl Objective for NoiseContrastivePlus {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
         check::positive("beta", self.beta)?;
-        check::targets(y)?;
-        let y = y.detach();
+        check::targets(batch.y)?;
+        let y = batch.y.detach();
         let moved = self.proposal.scaled(self.beta)?.sample(&y, 1, rng)?;
         let samples = self.proposal.sample(&y, self.num_samples, rng)?;
         let all = Tensor::cat(&[&moved, &samples], 1)?;
-        let s = (checked_score(model, features, &all)? - self.proposal.log_prob(&all, &y)?)?;
+        let s = (batch.score(&all)? - self.proposal.log_prob(&all, &y)?)?;
         ranking_loss(&s.narrow(1, 1, self.num_samples)?.broadcast_sub(&s.narrow(1, 0, 1)?)?)
     }
 }
@@ -98,17 +86,11 @@ pub struct JointNce<'a> {
 }
 
 impl Objective for JointNce<'_> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
         let constant = self.proposal.detach();
-        let candidates = Candidates::draw(&constant, self.num_samples, y, rng)?;
-        let log_q_target = constant.log_prob(&y.detach().unsqueeze(1)?)?;
-        let scores = candidates.score(model, features)?;
+        let candidates = Candidates::draw(&constant, self.num_samples, batch.y, rng)?;
+        let log_q_target = constant.log_prob(&batch.y.detach().unsqueeze(1)?)?;
+        let scores = candidates.score(batch)?;
         let d = scores.log_weights(&candidates.log_q)?.broadcast_add(&log_q_target)?;
 
         let log_q = self.proposal.log_prob(&candidates.samples)?;
@@ -143,15 +125,9 @@ fn one() -> f64 {
 }
 
 impl<P: Proposal> Objective for InfoNce<P> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
         check::positive("temperature", self.temperature)?;
-        let scores = Candidates::draw(&self.proposal, self.num_samples, y, rng)?.score(model, features)?;
+        let scores = Candidates::draw(&self.proposal, self.num_samples, batch.y, rng)?.score(batch)?;
         ranking_loss(&(scores.samples.broadcast_sub(&scores.target)? / self.temperature)?)
     }
 }

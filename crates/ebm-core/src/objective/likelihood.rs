@@ -4,10 +4,9 @@ use candle_core::Tensor;
 use ebm_base::settings_table;
 use rand::RngCore;
 
-use super::Objective;
 use super::weighted::Candidates;
+use super::{Batch, Objective};
 use crate::math::log_mean_exp;
-use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check, langevin};
 
 settings_table! {
@@ -34,15 +33,9 @@ settings_table! {
 }
 
 impl<P: Proposal, L: Proposal> Objective for KullbackLeibler<P, L> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
-        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let log_label = self.label.log_prob(&candidates.samples, &y.detach())?.detach();
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let candidates = Candidates::draw(&self.proposal, self.num_samples, batch.y, rng)?;
+        let log_label = self.label.log_prob(&candidates.samples, &batch.y.detach())?.detach();
         check::dims("the result of Proposal::log_prob", &log_label, "(B, M)", candidates.log_q.dims())?;
         let log_w = (log_label - &candidates.log_q)?;
         let w = if self.normalize_weights {
@@ -50,7 +43,7 @@ impl<P: Proposal, L: Proposal> Objective for KullbackLeibler<P, L> {
         } else {
             log_w.exp()?
         };
-        let f = checked_score(model, features, &candidates.samples)?;
+        let f = batch.score(&candidates.samples)?;
         let log_z = log_mean_exp(&(&f - &candidates.log_q)?, 1)?;
         // Where the weight is 0, f may be −∞, and the product must not be NaN.
         let weighed = w.gt(0.0)?.where_cond(&(&w * f)?, &w.zeros_like()?)?;
@@ -76,17 +69,11 @@ settings_table! {
 }
 
 impl<P: Proposal> Objective for SelfNormalized<P> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
-        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let b = model.log_normalizer(features)?;
-        check::dims("the result of EnergyModel::log_normalizer", &b, "(B)", &[y.dim(0)?])?;
-        let scores = candidates.score(model, features)?;
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let candidates = Candidates::draw(&self.proposal, self.num_samples, batch.y, rng)?;
+        let b = batch.model.log_normalizer(batch.features)?;
+        check::dims("the result of EnergyModel::log_normalizer", &b, "(B)", &[batch.y.dim(0)?])?;
+        let scores = candidates.score(batch)?;
         let log_ratio = (scores.target.squeeze(1)? - b)?; // log p(y_i | x_i) if b = log Z
         let log_weights = log_mean_exp(&scores.log_weights(&candidates.log_q)?, 1)?;
         let mass = (log_weights + &log_ratio)?.exp()?; // the integral of the density, 1 if b = log Z
@@ -114,19 +101,13 @@ settings_table! {
 }
 
 impl Objective for LangevinNll {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
-        let (batch, dim) = check::targets(y)?;
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let (inputs, dim) = check::targets(batch.y)?;
         check::at_least_one("num_samples", self.num_samples)?;
-        let start = y.detach().unsqueeze(1)?;
-        let chains = start.broadcast_as((batch, self.num_samples, dim))?.contiguous()?;
-        let samples = langevin(model, features, &chains, self.steps, self.step_size, rng)?;
-        let f = checked_score(model, features, &Tensor::cat(&[&start, &samples], 1)?)?;
+        let start = batch.y.detach().unsqueeze(1)?;
+        let chains = start.broadcast_as((inputs, self.num_samples, dim))?.contiguous()?;
+        let samples = langevin(batch.model, batch.features, &chains, self.steps, self.step_size, rng)?;
+        let f = batch.score(&Tensor::cat(&[&start, &samples], 1)?)?;
         let difference = f.narrow(1, 1, self.num_samples)?.broadcast_sub(&f.narrow(1, 0, 1)?)?;
         Ok(difference.mean_all()?)
     }

@@ -18,7 +18,25 @@ pub use monte_carlo_nll::MonteCarloNll;
 pub use quality_regression::{QualityRegression, SquaredQualityRegression};
 pub use score_matching::{DenoisingScoreMatching, Derivatives, Directions, ScoreMatching};
 
+use crate::model::checked_score;
 use crate::{EnergyModel, Result};
+
+/// A model and a batch of B pairs (x_i, y_i) to train it on.
+pub struct Batch<'a, M: EnergyModel> {
+    /// f.
+    pub model: &'a M,
+    /// Features of the inputs x_i.
+    pub features: &'a M::Features,
+    /// Targets y_i, `(B, D)`.
+    pub y: &'a Tensor,
+}
+
+impl<M: EnergyModel> Batch<'_, M> {
+    /// Returns f at the candidates `y`, `(B, M, D)`, after a check of its shape.
+    fn score(&self, y: &Tensor) -> Result<Tensor> {
+        checked_score(self.model, self.features, y)
+    }
+}
 
 /// A loss for an energy model.
 pub trait Objective {
@@ -36,5 +54,13 @@ pub trait Objective {
         features: &M::Features,
         y: &Tensor,
         rng: &mut dyn RngCore,
-    ) -> Result<Tensor>;
+    ) -> Result<Tensor> {
+        self.batch_loss(&Batch { model, features, y }, rng)
+    }
+
+    /// Computes [`loss`](Self::loss).
+    ///
+    /// # Errors
+    /// The errors of [`loss`](Self::loss).
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor>;
 }

@@ -4,8 +4,8 @@ use candle_core::Tensor;
 use ebm_base::settings_table;
 use rand::RngCore;
 
-use super::Objective;
 use super::weighted::Candidates;
+use super::{Batch, Objective};
 use crate::math::log_mean_exp;
 use crate::{EnergyModel, Proposal, Result};
 
@@ -25,15 +25,9 @@ settings_table! {
 }
 
 impl<P: Proposal> Objective for MonteCarloNll<P> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
-        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let scores = candidates.score(model, features)?;
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let candidates = Candidates::draw(&self.proposal, self.num_samples, batch.y, rng)?;
+        let scores = candidates.score(batch)?;
         // f(x_i, y_i) is subtracted inside the mean, which gives the same value as Eq. 4.
         Ok(log_mean_exp(&scores.log_weights(&candidates.log_q)?, 1)?.mean_all()?)
     }

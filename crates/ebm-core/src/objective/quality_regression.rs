@@ -5,9 +5,8 @@ use candle_core::Tensor;
 use ebm_base::settings_table;
 use rand::RngCore;
 
-use super::Objective;
+use super::{Batch, Objective};
 use crate::loss::smooth_l1;
-use crate::model::checked_score;
 use crate::{EnergyModel, Proposal, Result, check};
 
 /// Boundary between the quadratic and the linear part of smooth-L1.
@@ -40,71 +39,34 @@ settings_table! {
     }
 }
 
-/// Candidates of a regression.
-struct Candidates {
-    /// Targets `(B, D)`.
-    y: Tensor,
-    /// Samples `(B, M, D)`.
-    samples: Tensor,
-}
-
-impl Candidates {
-    fn draw<P: Proposal>(
-        proposal: &P,
-        num_samples: usize,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Self> {
-        let (batch, dim) = check::targets(y)?;
-        let y = y.detach();
-        let samples = proposal.sample(&y, num_samples, rng)?.detach();
-        check::dims("the result of Proposal::sample", &samples, "(B, M, D)", &[batch, num_samples, dim])?;
-        Ok(Self { y, samples })
-    }
-
-    /// Returns `f(x_i, y) − (2 q(y, y_i) − 1)`; the column of the target is the first if `with_target`.
-    fn residuals<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        with_target: bool,
-    ) -> Result<Tensor> {
-        let (candidates, letters) = if with_target {
-            (Tensor::cat(&[&self.y.unsqueeze(1)?, &self.samples], 1)?, "(B, 1 + M)")
+impl<P: Proposal> QualityRegression<P> {
+    /// Returns `f(x_i, y) − (2 q(y, y_i) − 1)`; the column of the target is the first if it is trained on.
+    fn residuals<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let (inputs, dim) = check::targets(batch.y)?;
+        let (y, count) = (batch.y.detach(), self.num_samples);
+        let samples = self.proposal.sample(&y, count, rng)?.detach();
+        check::dims("the result of Proposal::sample", &samples, "(B, M, D)", &[inputs, count, dim])?;
+        let (candidates, letters) = if self.with_target {
+            (Tensor::cat(&[&y.unsqueeze(1)?, &samples], 1)?, "(B, 1 + M)")
         } else {
-            (self.samples.clone(), "(B, M)")
+            (samples, "(B, M)")
         };
-        let quality = model.quality(features, &candidates, &self.y)?.detach();
+        let quality = batch.model.quality(batch.features, &candidates, &y)?.detach();
         check::dims("the result of EnergyModel::quality", &quality, letters, &candidates.dims()[..2])?;
-        let f = checked_score(model, features, &candidates)?;
-        Ok((f - quality.affine(2.0, -1.0)?)?)
+        Ok((batch.score(&candidates)? - quality.affine(2.0, -1.0)?)?)
     }
 }
 
 impl<P: Proposal> Objective for QualityRegression<P> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
-        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let residuals = candidates.residuals(model, features, self.with_target)?;
-        Ok(smooth_l1(&residuals, BETA)?.mean_all()?)
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        Ok(smooth_l1(&self.residuals(batch, rng)?, BETA)?.mean_all()?)
     }
 }
 
 impl<P: Proposal> Objective for SquaredQualityRegression<P> {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
-        let candidates = Candidates::draw(&self.proposal, self.num_samples, y, rng)?;
-        let residuals = candidates.residuals(model, features, false)?;
-        Ok(residuals.sqr()?.mean_all()?)
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        let Self { proposal, num_samples } = self;
+        let regression = QualityRegression { proposal, num_samples: *num_samples, with_target: false };
+        Ok(regression.residuals(batch, rng)?.sqr()?.mean_all()?)
     }
 }

@@ -5,8 +5,8 @@ use ebm_base::{settings, settings_table};
 use rand::{Rng, RngCore};
 use serde::{Deserialize, Serialize};
 
-use super::Objective;
-use crate::model::{DirectionalDerivatives, Order, checked_score};
+use super::{Batch, Objective};
+use crate::model::{DirectionalDerivatives, Order};
 use crate::{EnergyModel, Error, GaussianMixture, Proposal, Result, check, host};
 
 settings_table! {
@@ -24,22 +24,13 @@ settings_table! {
 }
 
 impl Objective for ScoreMatching {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
-        check::targets(y)?;
-        let y = y.detach().unsqueeze(1)?;
-        let (directions, weight) = self.directions.tensors(&y, rng)?;
-        let terms = directions.iter().map(|direction| {
-            let (first, second) = self.derivatives.first_and_second(model, features, &y, direction)?;
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
+        check::targets(batch.y)?;
+        let y = batch.y.detach().unsqueeze(1)?;
+        self.directions.sum(&y, rng, |direction| {
+            let (first, second) = self.derivatives.first_and_second(batch, &y, direction)?;
             Ok((second + (first.sqr()? * 0.5)?)?.mean_all()?)
-        });
-        let terms = terms.collect::<Result<Vec<_>>>()?;
-        Ok((Tensor::stack(&terms, 0)?.sum_all()? * weight)?)
+        })
     }
 }
 
@@ -62,25 +53,16 @@ settings_table! {
 }
 
 impl Objective for DenoisingScoreMatching {
-    fn loss<M: EnergyModel>(
-        &self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        rng: &mut dyn RngCore,
-    ) -> Result<Tensor> {
+    fn batch_loss<M: EnergyModel>(&self, batch: &Batch<'_, M>, rng: &mut dyn RngCore) -> Result<Tensor> {
         check::positive("sigma", self.sigma)?;
-        let (_, dim) = check::targets(y)?;
-        let y = y.detach();
+        let (_, dim) = check::targets(batch.y)?;
+        let y = batch.y.detach();
         let noisy = GaussianMixture::isotropic(&[self.sigma], dim)?.sample(&y, self.num_samples, rng)?;
         let pull = (noisy.broadcast_sub(&y.unsqueeze(1)?)? / (self.sigma * self.sigma))?;
-        let (directions, weight) = self.directions.tensors(&noisy, rng)?;
-        let terms = directions.iter().map(|direction| {
-            let first = self.derivatives.first(model, features, &noisy, direction)?;
+        self.directions.sum(&noisy, rng, |direction| {
+            let first = self.derivatives.first(batch, &noisy, direction)?;
             Ok((first + (&pull * direction)?.sum(2)?)?.sqr()?.mean_all()?)
-        });
-        let terms = terms.collect::<Result<Vec<_>>>()?;
-        Ok((Tensor::stack(&terms, 0)?.sum_all()? * weight)?)
+        })
     }
 }
 
@@ -118,17 +100,11 @@ settings! {
 
 impl Derivatives {
     /// Returns the first derivative, `(B, M)`, of f at `y` along `direction`, both `(B, M, D)`.
-    fn first<M: EnergyModel>(
-        self,
-        model: &M,
-        features: &M::Features,
-        y: &Tensor,
-        direction: &Tensor,
-    ) -> Result<Tensor> {
+    fn first<M: EnergyModel>(self, batch: &Batch<'_, M>, y: &Tensor, direction: &Tensor) -> Result<Tensor> {
         match self {
-            Self::Exact => Ok(exact(model, features, y, direction, Order::First)?.first),
+            Self::Exact => Ok(exact(batch, y, direction, Order::First)?.first),
             Self::Differences { step } => {
-                let [below, above] = shifted(model, features, y, direction, step, [-1.0, 1.0])?;
+                let [below, above] = shifted(batch, y, direction, step, [-1.0, 1.0])?;
                 Ok(((above - below)? / (2.0 * step))?)
             }
         }
@@ -137,14 +113,13 @@ impl Derivatives {
     /// Returns the first and the second derivative.
     fn first_and_second<M: EnergyModel>(
         self,
-        model: &M,
-        features: &M::Features,
+        batch: &Batch<'_, M>,
         y: &Tensor,
         direction: &Tensor,
     ) -> Result<(Tensor, Tensor)> {
         match self {
             Self::Exact => {
-                let found = exact(model, features, y, direction, Order::Second)?;
+                let found = exact(batch, y, direction, Order::Second)?;
                 let missing = Error::Unsupported {
                     what: "the second derivative of EnergyModel::derivatives_along",
                     remedy: "return it when it is asked for, or take Derivatives::Differences",
@@ -152,7 +127,7 @@ impl Derivatives {
                 Ok((found.first, found.second.ok_or(missing)?))
             }
             Self::Differences { step } => {
-                let [below, value, above] = shifted(model, features, y, direction, step, [-1.0, 0.0, 1.0])?;
+                let [below, value, above] = shifted(batch, y, direction, step, [-1.0, 0.0, 1.0])?;
                 let first = ((&above - &below)? / (2.0 * step))?;
                 let second = (((above - &value)? - (value - below)?)? / (step * step))?;
                 Ok((first, second))
@@ -163,13 +138,12 @@ impl Derivatives {
 
 /// Returns the network's own derivatives after a check of their shapes.
 fn exact<M: EnergyModel>(
-    model: &M,
-    features: &M::Features,
+    batch: &Batch<'_, M>,
     y: &Tensor,
     direction: &Tensor,
     order: Order,
 ) -> Result<DirectionalDerivatives> {
-    let found = model.derivatives_along(features, y, direction, order)?;
+    let found = batch.model.derivatives_along(batch.features, y, direction, order)?;
     let sizes = &y.dims()[..2];
     for tensor in [&found.value, &found.first].into_iter().chain(&found.second) {
         check::dims("a result of EnergyModel::derivatives_along", tensor, "(B, M)", sizes)?;
@@ -179,8 +153,7 @@ fn exact<M: EnergyModel>(
 
 /// Returns f at `y + k h v` for each k of `multiples`, from a single pass.
 fn shifted<M: EnergyModel, const N: usize>(
-    model: &M,
-    features: &M::Features,
+    batch: &Batch<'_, M>,
     y: &Tensor,
     direction: &Tensor,
     step: f64,
@@ -190,7 +163,7 @@ fn shifted<M: EnergyModel, const N: usize>(
     let (_, count, _) = check::dims3("y", y)?;
     let shift = |k: f64| -> Result<Tensor> { Ok((y + (direction * (k * step))?)?) };
     let all = multiples.iter().map(|&k| shift(k)).collect::<Result<Vec<_>>>()?;
-    let f = checked_score(model, features, &Tensor::cat(&all, 1)?)?;
+    let f = batch.score(&Tensor::cat(&all, 1)?)?;
     let mut parts = multiples.map(|_| f.clone());
     for (index, part) in parts.iter_mut().enumerate() {
         *part = f.narrow(1, index * count, count)?;
@@ -199,6 +172,18 @@ fn shifted<M: EnergyModel, const N: usize>(
 }
 
 impl Directions {
+    /// Returns the sum of a scalar term of each direction, weighted to replace `Σ_d`.
+    fn sum(
+        self,
+        like: &Tensor,
+        rng: &mut dyn RngCore,
+        term: impl FnMut(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let (directions, weight) = self.tensors(like, rng)?;
+        let terms = directions.iter().map(term).collect::<Result<Vec<_>>>()?;
+        Ok((Tensor::stack(&terms, 0)?.sum_all()? * weight)?)
+    }
+
     /// Returns the directions, each `(B, M, D)`, and the weight of each in a sum that replaces `Σ_d`.
     fn tensors(self, like: &Tensor, rng: &mut dyn RngCore) -> Result<(Vec<Tensor>, f64)> {
         let (batch, count, dim) = check::dims3("y", like)?;

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use rand::RngCore;
 
-use crate::model::checked_score;
+use super::Batch;
 use crate::{EnergyModel, Proposal, Result, check};
 
 /// Samples `(B, M, D)` of `q(y | y_i)`, and `all`, `(B, 1 + M, D)`, with the target before them as column 0. A
@@ -40,8 +40,8 @@ impl Candidates {
         Ok(Self { samples, all, log_q })
     }
 
-    pub(super) fn score<M: EnergyModel>(&self, model: &M, features: &M::Features) -> Result<Scores> {
-        let f = checked_score(model, features, &self.all)?;
+    pub(super) fn score<M: EnergyModel>(&self, batch: &Batch<'_, M>) -> Result<Scores> {
+        let f = batch.score(&self.all)?;
         Ok(Scores { target: f.narrow(1, 0, 1)?, samples: f.narrow(1, 1, self.log_q.dim(1)?)? })
     }
 }

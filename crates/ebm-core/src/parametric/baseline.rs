@@ -14,7 +14,6 @@ use crate::{Error, Result};
 ///
 /// ```
 /// # use ebm_core::parametric::{Baseline, Parametric};
-/// # fn main() -> Result<(), toml::de::Error> {
 /// let age: Baseline = toml::from_str(r#"
 ///     kind = "softmax"
 ///     dim = 1
@@ -23,8 +22,7 @@ use crate::{Error, Result};
 ///     bins.uniform = { first = 0.0, step = 1.0, count = 101 }
 /// "#)?;
 /// assert_eq!(age.num_outputs(), 101);
-/// # Ok(())
-/// # }
+/// # Ok::<(), toml::de::Error>(())
 /// ```
 ///
 /// The other kinds are `direct` (`dim`, `loss` = `"l2"`, `"l1"` or `{ huber = { beta = 1.0 } }`), `gaussian`,

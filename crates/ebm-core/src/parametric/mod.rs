@@ -21,15 +21,13 @@
 //! use candle_core::{Device, Tensor, Var};
 //! use ebm_core::parametric::{Gaussian, Parametric};
 //!
-//! # fn main() -> ebm_core::Result<()> {
 //! let model = Gaussian::new(1)?;
 //! let outputs = Var::new(&[[35.5, 4f64.ln()]], &Device::Cpu)?; // a network's: mean and log σ², (B, P)
 //! let y = Tensor::new(&[[37.0]], &Device::Cpu)?; // (B, D)
 //! let gradients = model.loss(&outputs, &y)?.backward()?;
 //! assert!(gradients.get(&outputs).is_some());
 //! assert_eq!(model.predict(&outputs)?.to_vec2::<f64>()?, [[35.5]]);
-//! # Ok(())
-//! # }
+//! # Ok::<(), ebm_core::Error>(())
 //! ```
 
 mod baseline;

@@ -6,7 +6,6 @@
 //! use ebm_data::faces::{Face, Faces, Pixels};
 //! use ebm_data::{Image, transform::Normalise};
 //!
-//! # fn main() -> ebm_data::Result<()> {
 //! let pixels = Pixels::Memory(Arc::new(Image::filled(80, 60, [9, 99, 200])?));
 //! let face = Face { name: "0".to_owned(), pixels, target: vec![10., -20., 30.] };
 //! let faces = Arc::new(Faces { faces: vec![face], ..Faces::default() });
@@ -20,8 +19,7 @@
 //!     let sign = if batch.samples[0].flipped { -1. } else { 1. };
 //!     assert_eq!(batch.samples[0].target, [10. * sign, -20., 30. * sign]);
 //! }
-//! # Ok(())
-//! # }
+//! # Ok::<(), ebm_data::Error>(())
 //! ```
 
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Batches of pairs of crops: a reference crop with the target, and a test crop to find it in.
 //!
 //! ```no_run
-//! # fn main() -> ebm_data::Result<()> {
 //! use std::sync::Arc;
 //! use ebm_data::loader::{Loader, LoaderConfig};
 //! use ebm_data::sequences::pairs::PairRecipe;
@@ -15,8 +14,7 @@
 //! for batch in loader.epoch(0)? {
 //!     assert_eq!(batch?.shape, (64, 3, 2 * 288, 288));
 //! }
-//! # Ok(())
-//! # }
+//! # Ok::<(), ebm_data::Error>(())
 //! ```
 
 use std::path::PathBuf;

@@ -5,12 +5,10 @@ use ebm_data::Image;
 use rand::RngCore;
 
 use super::{Detection, Detector, Network, two_stages::Unrefined};
-use crate::{
-    Error, Result,
-    box_energy::{BoxEnergy, ImageFeatures, PathPoint},
-    corner_density::BoxDensity,
-    refiner::LabelledBox,
-};
+use crate::box_energy::{BoxEnergy, ImageFeatures, PathPoint};
+use crate::corner_density::BoxDensity;
+use crate::refiner::LabelledBox;
+use crate::{Error, Result};
 
 /// Detections of a [`Detector`] in an image, with the image's features.
 pub struct Scene {

@@ -5,27 +5,23 @@ use std::sync::Arc;
 use candle_core::Device;
 use ebm_base::Key;
 use ebm_core::AnyObjective;
-use ebm_data::{
-    Image,
-    coco::CocoDataset,
-    loader::{Loader, LoaderConfig},
-};
+use ebm_data::Image;
+use ebm_data::coco::CocoDataset;
+use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_ops::boxes::BBox;
 
 use super::{Detection, DetectorOptions};
-use crate::{
-    Error, Result,
-    box_energy::{BoxEnergy, ImageFeatures},
-    box_head::Candidate,
-    branch::Branch,
-    config::{ExperimentConfig, MapType},
-    energy_head::{BoxFeatures, EnergyHead},
-    evaluation::{Evaluation, Placement, evaluate},
-    faster_rcnn::{FasterRcnn, ImageBatch},
-    input::to_original,
-    parametric_head::ParametricHead,
-    weights::{BRANCH, WeightFile, check_detector, stated_configuration},
-};
+use crate::box_energy::{BoxEnergy, ImageFeatures};
+use crate::box_head::Candidate;
+use crate::branch::Branch;
+use crate::config::{ExperimentConfig, MapType};
+use crate::energy_head::{BoxFeatures, EnergyHead};
+use crate::evaluation::{Evaluation, Placement, evaluate};
+use crate::faster_rcnn::{FasterRcnn, ImageBatch};
+use crate::input::to_original;
+use crate::parametric_head::ParametricHead;
+use crate::weights::{BRANCH, WeightFile, check_detector, stated_configuration};
+use crate::{Error, Result};
 
 /// Faster-RCNN with an optional branch.
 pub(super) struct TwoStages {

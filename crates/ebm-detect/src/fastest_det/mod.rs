@@ -5,11 +5,9 @@ mod network;
 
 use candle_core::{Device, Tensor};
 use candle_nn::VarBuilder;
-use ebm_data::{
-    Image,
-    resize::resize_pillow_box,
-    transform::{ChannelOrder, Normalise},
-};
+use ebm_data::Image;
+use ebm_data::resize::resize_pillow_box;
+use ebm_data::transform::{ChannelOrder, Normalise};
 use ebm_ops::boxes::{BoxConvention, batched_nms};
 
 use crate::{Result, box_head::Candidate, config::FastestDetConfig};

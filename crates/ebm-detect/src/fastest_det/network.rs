@@ -3,10 +3,8 @@
 use candle_core::{D, Tensor};
 use candle_nn::{VarBuilder, ops};
 use ebm_nn::shufflenet::ShuffleNetV2;
-use ebm_ops::{
-    Padding, nhwc,
-    nn::{BatchNormConfig, Conv2d, Conv2dConfig},
-};
+use ebm_ops::nn::{BatchNormConfig, Conv2d, Conv2dConfig};
+use ebm_ops::{Padding, nhwc};
 
 use crate::Result;
 

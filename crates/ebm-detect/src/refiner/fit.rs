@@ -17,13 +17,11 @@ use rand::RngCore;
 use super::{
     BoxRefiner, Calibration, CalibrationOptions, LabelledBox, RefinedBox, RefinerOptions, Rescoring,
 };
-use crate::{
-    Error, Result,
-    config::{RefinerConfig, Settings},
-    evaluation::Annotated,
-    inference::BoxAscent,
-    layers::rows_of_four,
-};
+use crate::config::{RefinerConfig, Settings};
+use crate::evaluation::Annotated;
+use crate::inference::BoxAscent;
+use crate::layers::rows_of_four;
+use crate::{Error, Result};
 
 /// Detections of a detector on annotated images, to be refined.
 pub struct RefinedResults<'a> {

@@ -13,26 +13,22 @@ use std::path::Path;
 use candle_core::{DType, Device};
 use ebm_base::Key;
 use ebm_data::Image;
-use ebm_nn::{
-    import::{LoadPolicy, WeightBytes},
-    onnx::{Graph, Length, Part},
-    params::ParamStore,
-};
+use ebm_nn::import::{LoadPolicy, WeightBytes};
+use ebm_nn::onnx::{Graph, Length, Part};
+use ebm_nn::params::ParamStore;
 use ebm_ops::{boxes::BoxConvention, device::Precision};
 use ebm_train::Class;
 use rand::RngCore;
 
-use crate::{
-    Error, Result,
-    box_energy::{BoxEnergy, ImageFeatures},
-    config::{RefinerConfig, Settings},
-    corner_density::BoxDensity,
-    detector::Detection,
-    energy_head::{BoxFeatures, Coordinates},
-    faster_rcnn::ImageBatch,
-    inference::BoxAscent,
-    weights::{REFINER, WeightFile},
-};
+use crate::box_energy::{BoxEnergy, ImageFeatures};
+use crate::config::{RefinerConfig, Settings};
+use crate::corner_density::BoxDensity;
+use crate::detector::Detection;
+use crate::energy_head::{BoxFeatures, Coordinates};
+use crate::faster_rcnn::ImageBatch;
+use crate::inference::BoxAscent;
+use crate::weights::{REFINER, WeightFile};
+use crate::{Error, Result};
 
 pub use calibration::{Calibration, CalibrationOptions, Rescoring};
 pub use fit::{RefinedResults, RefinerFit, jittered};
@@ -94,14 +90,12 @@ pub struct RefinedBox {
 /// ```no_run
 /// use ebm_detect::{BoxRefiner, LabelledBox};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let refiner = BoxRefiner::open("refiner.safetensors")?;
 /// let image = ebm_data::decode::read_upright("photo.jpg".as_ref())?;
 /// for refined in refiner.refine(&image, &[LabelledBox::from([30.0, 40.0, 120.0, 200.0])])? {
 ///     println!("{:?} -> {:?}, f {:.2}", refined.before, refined.bbox, refined.f);
 /// }
-/// # Ok(())
-/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct BoxRefiner {
     config: RefinerConfig,

@@ -3,21 +3,17 @@
 use candle_core::{DType, Tensor};
 use candle_nn::VarBuilder;
 use ebm_base::Key;
-use ebm_nn::{
-    fpn::Fpn,
-    onnx::{Graph, Value},
-    params::ParamStore,
-};
+use ebm_nn::fpn::Fpn;
+use ebm_nn::onnx::{Graph, Value};
+use ebm_nn::params::ParamStore;
 use ebm_train::ModelMetadata;
 
-use crate::{
-    Error, Result,
-    body::{self, Body, BodySpec},
-    config::{RefinerConfig, RefinerNetworkConfig},
-    energy_head::{EnergyHead, HeadSizes},
-    pooler::Pooler,
-    weights::{REFINER, WeightFile},
-};
+use crate::body::{self, Body, BodySpec};
+use crate::config::{RefinerConfig, RefinerNetworkConfig};
+use crate::energy_head::{EnergyHead, HeadSizes};
+use crate::pooler::Pooler;
+use crate::weights::{REFINER, WeightFile};
+use crate::{Error, Result};
 
 /// Network of a refiner; parameter names are as in a detector with a confidence.
 pub struct RefinerNetwork {

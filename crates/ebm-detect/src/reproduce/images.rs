@@ -1,12 +1,10 @@
 //! Images and detector of a study. The images are generated scenes, a folder of real images, or COCO. The detector,
 //! whose features all branches share, is read from its file or trained first.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    rc::Rc,
-    sync::Arc,
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use candle_core::Tensor;
 use ebm_base::Key;
@@ -19,14 +17,12 @@ use ebm_train::{
 };
 
 use super::setup::StudyOptions;
-use crate::{
-    Error, Result, body,
-    config::{ExperimentConfig, Settings},
-    evaluation::Annotated,
-    feature_cache::FeatureCache,
-    training::{DetectorTraining, ImageFiles, TrainingOptions},
-    weights::{WeightFile, classes, detector_metadata},
-};
+use crate::config::{ExperimentConfig, Settings};
+use crate::evaluation::Annotated;
+use crate::feature_cache::FeatureCache;
+use crate::training::{DetectorTraining, ImageFiles, TrainingOptions};
+use crate::weights::{WeightFile, classes, detector_metadata};
+use crate::{Error, Result, body};
 
 /// Source of the images of a study.
 #[derive(Clone, Debug)]

@@ -8,16 +8,14 @@ use ebm_train::Progress;
 use rand::RngCore;
 
 use super::setup::{Setup, Trained};
-use crate::{
-    FasterRcnn, ImageBatch, Result,
-    box_coder::BoxCoder,
-    box_head::ScoredProposals,
-    branch::Branch,
-    corner_density::anchored,
-    energy_head::{BoxFeatures, EnergyHead},
-    inference::{BoxAscent, climb},
-    input::objects,
-};
+use crate::box_coder::BoxCoder;
+use crate::box_head::ScoredProposals;
+use crate::branch::Branch;
+use crate::corner_density::anchored;
+use crate::energy_head::{BoxFeatures, EnergyHead};
+use crate::inference::{BoxAscent, climb};
+use crate::input::objects;
+use crate::{FasterRcnn, ImageBatch, Result};
 
 /// Largest number of annotated boxes.
 const BOXES: usize = 2000;

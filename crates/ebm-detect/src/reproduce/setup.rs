@@ -1,12 +1,10 @@
 //! Setup of a study: a frozen detector, and images for training, for the choice of settings, and for measurement.
 
-use std::{
-    cell::OnceCell,
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    rc::Rc,
-    sync::Arc,
-};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 use ebm_base::Key;
@@ -15,18 +13,16 @@ use ebm_experiment::Session;
 use ebm_train::{GradientTask, Group, ModelFile, ModelMetadata, Progress, RunSpec, train_run};
 
 use super::images::{BaseOptions, LoadedImages, StudyImages};
-use crate::{
-    Error, Result,
-    branch::Branch,
-    config::{ExperimentConfig, MethodConfig, Settings},
-    energy_head::EnergyHead,
-    evaluation::{Annotated, Evaluation, Found, Placement},
-    faster_rcnn::FasterRcnn,
-    feature_cache::FeatureCache,
-    inference::BoxAscent,
-    training::{BatchSource, Batches, BranchTask, CachedSource, ImageFiles, TrainingOptions},
-    weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes},
-};
+use crate::branch::Branch;
+use crate::config::{ExperimentConfig, MethodConfig, Settings};
+use crate::energy_head::EnergyHead;
+use crate::evaluation::{Annotated, Evaluation, Found, Placement};
+use crate::faster_rcnn::FasterRcnn;
+use crate::feature_cache::FeatureCache;
+use crate::inference::BoxAscent;
+use crate::training::{BatchSource, Batches, BranchTask, CachedSource, ImageFiles, TrainingOptions};
+use crate::weights::{BRANCH, WeightFile, branch_metadata, check_branch, classes};
+use crate::{Error, Result};
 
 /// Options of a study at every scale.
 #[derive(Clone, Debug)]

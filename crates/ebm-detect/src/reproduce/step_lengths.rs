@@ -4,12 +4,10 @@ use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::{Setup, setup::BranchSpec};
-use crate::{
-    Result,
-    config::MethodConfig,
-    evaluation::{Placement, STEP_FACTORS},
-    inference::BoxAscent,
-};
+use crate::Result;
+use crate::config::MethodConfig;
+use crate::evaluation::{Placement, STEP_FACTORS};
+use crate::inference::BoxAscent;
 
 /// Factors of the configured ratio of the step lengths for size and position.
 const RATIOS: [f64; 3] = [0.25, 1.0, 4.0];

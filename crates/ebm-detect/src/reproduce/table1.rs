@@ -3,14 +3,10 @@
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    AveragePrecision, Setup,
-    setup::{BranchSpec, placements},
-};
-use crate::{
-    Result,
-    config::{AblationConfig, ExperimentConfig},
-};
+use super::setup::{BranchSpec, placements};
+use super::{AveragePrecision, Setup};
+use crate::Result;
+use crate::config::{AblationConfig, ExperimentConfig};
 
 /// Result of the energy model with one proposal and one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

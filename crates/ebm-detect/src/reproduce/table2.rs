@@ -4,16 +4,12 @@ use ebm_eval::Summary;
 use ebm_train::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    AveragePrecision,
-    likelihood::log_probs,
-    setup::{BranchSpec, Setup, Trained, placements},
-};
-use crate::{
-    Result,
-    config::{ExperimentConfig, MethodConfig},
-    evaluation::Found,
-};
+use super::AveragePrecision;
+use super::likelihood::log_probs;
+use super::setup::{BranchSpec, Setup, Trained, placements};
+use crate::Result;
+use crate::config::{ExperimentConfig, MethodConfig};
+use crate::evaluation::Found;
 
 /// Result of one method with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

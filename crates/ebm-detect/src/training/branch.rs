@@ -10,24 +10,22 @@ use candle_core::{Device, Tensor};
 use ebm_base::{Key, Rng};
 use ebm_core::{AnyObjective, Objective, Proposal};
 use ebm_data::loader::Loader;
-use ebm_experiment::{Built, Inputs, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Opened, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_ops::{boxes::BBox, sum_of_losses};
 use ebm_train::{GradientTask, Learner, Loss, ModelMetadata};
 use rand::seq::index;
 
 use super::{BatchSource, Batches, CachedSource, StepLoss, Task, TrainingData, TrainingOptions, mean_loss};
-use crate::{
-    Error, Result,
-    branch::Branch,
-    config::{ExperimentConfig, MethodConfig, Settings, TrainingConfig},
-    energy_head::BoxFeatures,
-    evaluation::{Annotated, STEP_FACTORS},
-    faster_rcnn::{FasterRcnn, Objects},
-    feature_cache::{CachedBatch, FeatureCache},
-    parametric_head::ForegroundPool,
-    weights::{WeightFile, branch_metadata, classes},
-};
+use crate::branch::Branch;
+use crate::config::{ExperimentConfig, MethodConfig, Settings, TrainingConfig};
+use crate::energy_head::BoxFeatures;
+use crate::evaluation::{Annotated, STEP_FACTORS};
+use crate::faster_rcnn::{FasterRcnn, Objects};
+use crate::feature_cache::{CachedBatch, FeatureCache};
+use crate::parametric_head::ForegroundPool;
+use crate::weights::{WeightFile, branch_metadata, classes};
+use crate::{Error, Result};
 
 /// Largest number of objects of an image that a confidence is trained on in a step. If there are more, a new sample is
 /// drawn in each step: a step's time grows with the number of objects.
@@ -233,11 +231,7 @@ impl Training for BranchTraining {
         self.config.to_toml().map(Some)
     }
 
-    fn inputs(&self, data: &Self::Data) -> Result<Inputs> {
-        Ok(data.inputs.clone())
-    }
-
-    fn open(&mut self, session: &mut Session<'_>) -> Result<Self::Data> {
+    fn open(&mut self, session: &mut Session<'_>) -> Result<Opened<Self::Data>> {
         let (config, options) = (&self.config, &self.options);
         let method = config.method(&self.method)?.clone();
         let nothing =
@@ -259,7 +253,8 @@ impl Training for BranchTraining {
         }
         let inputs = Inputs::from([("data_sha256", images.digest()), ("weights_sha256", weights.digest()?)]);
         let config = BranchSetup { method, training, detector, weights };
-        Ok(TrainingData { config, metadata, images: Some(Arc::new(images)), held_out, inputs })
+        let data = TrainingData { config, metadata, images: Some(Arc::new(images)), held_out };
+        Ok(Opened { is_judged: data.held_out.is_some(), data, inputs })
     }
 
     fn build(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<Built<BranchTask>> {
@@ -282,19 +277,10 @@ impl Training for BranchTraining {
         Ok(Built { network, settings, steps: training.steps })
     }
 
-    fn is_judged(&self, data: &Self::Data) -> bool {
-        data.held_out.is_some()
-    }
-
-    fn score(
-        &mut self,
-        data: &mut Self::Data,
-        network: &BranchTask,
-        session: &mut Session<'_>,
-    ) -> Result<f64> {
+    fn score(&mut self, data: &mut Self::Data, task: &BranchTask, session: &mut Session<'_>) -> Result<f64> {
         let loader = data.held_out()?.loader(&self.config.detector.input)?;
         let key = Key::new(self.options.seed).split("validation");
-        network.loss.validation_loss(&loader, session.device, key)
+        task.loss.validation_loss(&loader, session.device, key)
     }
 
     fn keep(&mut self, data: &Self::Data, network: &BranchTask) -> Result<()> {

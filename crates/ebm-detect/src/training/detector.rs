@@ -6,18 +6,16 @@ use std::sync::Arc;
 use candle_core::DType;
 use ebm_base::Key;
 use ebm_data::coco::CocoDataset;
-use ebm_experiment::{Built, Inputs, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Opened, Session, Training};
 use ebm_nn::params::ParamStore;
 use ebm_train::model_file::file_digest;
 use ebm_train::{GradientTask, Learner, Loss};
 
 use super::{BatchSource, Batches, StepLoss, Task, TrainingData, TrainingOptions};
-use crate::{
-    Error, Result,
-    config::{ExperimentConfig, Settings, TrainingConfig},
-    faster_rcnn::FasterRcnn,
-    weights::{Body, classes, detector_metadata},
-};
+use crate::config::{ExperimentConfig, Settings, TrainingConfig};
+use crate::faster_rcnn::FasterRcnn;
+use crate::weights::{Body, classes, detector_metadata};
+use crate::{Error, Result};
 
 /// Loss of Faster-RCNN, with four parts.
 pub struct DetectorLoss(FasterRcnn);
@@ -119,11 +117,7 @@ impl Training for DetectorTraining {
         }
     }
 
-    fn inputs(&self, data: &Self::Data) -> Result<Inputs> {
-        Ok(data.inputs.clone())
-    }
-
-    fn open(&mut self, session: &mut Session<'_>) -> Result<Self::Data> {
+    fn open(&mut self, session: &mut Session<'_>) -> Result<Opened<Self::Data>> {
         let (mut config, options) = (self.config.clone(), &self.options);
         if self.body.is_none() {
             if options.cache {
@@ -146,7 +140,8 @@ impl Training for DetectorTraining {
         if let Some(body) = &self.body {
             inputs.insert("weights_sha256", file_digest(body)?);
         }
-        Ok(TrainingData { config, metadata, images: Some(Arc::new(images)), held_out, inputs })
+        let data = TrainingData { config, metadata, images: Some(Arc::new(images)), held_out };
+        Ok(Opened { is_judged: data.held_out.is_some(), data, inputs })
     }
 
     fn build(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<Built<DetectorTask>> {
@@ -156,17 +151,13 @@ impl Training for DetectorTraining {
         Ok(Built { network, settings: config.to_toml()?, steps: config.base.steps })
     }
 
-    fn is_judged(&self, data: &Self::Data) -> bool {
-        data.held_out.is_some()
-    }
-
     fn score(
         &mut self,
         data: &mut Self::Data,
-        network: &DetectorTask,
+        task: &DetectorTask,
         session: &mut Session<'_>,
     ) -> Result<f64> {
-        let parameters = network.store().constants()?;
+        let parameters = task.store().constants()?;
         let vb = parameters.var_builder(DType::F32, session.device);
         let (detector, held_out) = (FasterRcnn::new(&data.config.detector, vb)?, data.held_out()?);
         let found = held_out.evaluate(&detector, &[], session.device, session.progress)?;

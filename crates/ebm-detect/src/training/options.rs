@@ -10,18 +10,16 @@ use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::loader::{Loader, LoaderConfig};
 use ebm_data::quarantine::Tolerance;
-use ebm_experiment::{Inputs, Session};
+use ebm_experiment::Session;
 use ebm_nn::params::ParamStore;
 use ebm_ops::boxes::BoxConvention;
 use ebm_train::ModelMetadata;
 
 use super::{BatchSource, MirroredMaps, StreamSource};
-use crate::{
-    Error, Result,
-    config::{DetectorConfig, InputConfig},
-    evaluation::Annotated,
-    feature_cache::{BatchOrder, FeatureCache},
-};
+use crate::config::{DetectorConfig, InputConfig};
+use crate::evaluation::Annotated;
+use crate::feature_cache::{BatchOrder, FeatureCache};
+use crate::{Error, Result};
 
 /// Annotated images in files.
 #[derive(Clone, Debug, Default)]
@@ -221,7 +219,6 @@ pub struct TrainingData<C> {
     /// Training images, until the network takes them.
     pub(super) images: Option<Arc<CocoDataset>>,
     pub(super) held_out: Option<Annotated>,
-    pub(super) inputs: Inputs,
 }
 
 impl<C> TrainingData<C> {

@@ -9,28 +9,24 @@ use ebm_base::{Key, Rng};
 use ebm_core::{AnyObjective, GaussianMixture, Objective, Proposal};
 use ebm_data::loader::Loader;
 use ebm_eval::{Detection, detections::check_ids, read_results};
-use ebm_experiment::{Built, Inputs, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Opened, Session, Training};
 use ebm_nn::params::ParamStore;
-use ebm_ops::{
-    boxes::{BBox, BoxConvention},
-    sum_of_losses,
-};
+use ebm_ops::boxes::{BBox, BoxConvention};
+use ebm_ops::sum_of_losses;
 use ebm_train::model_file::file_digest;
 use ebm_train::{GradientTask, Learner, Loss, ModelMetadata};
 use rand::Rng as _;
 
 use super::{BatchSource, Batches, StepLoss, Task, TrainingData, TrainingOptions, mean_loss};
-use crate::{
-    Error, Result,
-    body::is_of_body,
-    config::{ExperimentConfig, RefinerConfig, Settings},
-    energy_head::BoxFeatures,
-    evaluation::Annotated,
-    faster_rcnn::Objects,
-    feature_cache::CachedBatch,
-    refiner::{CalibrationOptions, RefinedResults, RefinerFit, RefinerNetwork, jittered},
-    weights::{REFINER, classes, model_metadata},
-};
+use crate::body::is_of_body;
+use crate::config::{ExperimentConfig, RefinerConfig, Settings};
+use crate::energy_head::BoxFeatures;
+use crate::evaluation::Annotated;
+use crate::faster_rcnn::Objects;
+use crate::feature_cache::CachedBatch;
+use crate::refiner::{CalibrationOptions, RefinedResults, RefinerFit, RefinerNetwork, jittered};
+use crate::weights::{REFINER, classes, model_metadata};
+use crate::{Error, Result};
 
 /// Number of samples per density of a calibration.
 const SAMPLES: usize = 1024;
@@ -193,11 +189,7 @@ impl Training for RefinerTraining {
         }
     }
 
-    fn inputs(&self, data: &Self::Data) -> Result<Inputs> {
-        Ok(data.inputs.clone())
-    }
-
-    fn open(&mut self, _: &mut Session<'_>) -> Result<Self::Data> {
+    fn open(&mut self, _: &mut Session<'_>) -> Result<Opened<Self::Data>> {
         let (mut config, options) = (self.config.clone(), &self.options);
         let mut images = options.images.train(None)?;
         let classes = classes(&images);
@@ -221,7 +213,8 @@ impl Training for RefinerTraining {
         let inputs =
             Inputs::from([("data_sha256", images.digest()), ("weights_sha256", file_digest(&self.body)?)]);
         let config = RefinerSetup { config, results };
-        Ok(TrainingData { config, metadata, images: Some(Arc::new(images)), held_out, inputs })
+        let data = TrainingData { config, metadata, images: Some(Arc::new(images)), held_out };
+        Ok(Opened { is_judged: data.held_out.is_some(), data, inputs })
     }
 
     fn build(&mut self, data: &mut Self::Data, session: &mut Session<'_>) -> Result<Built<RefinerTask>> {
@@ -247,20 +240,11 @@ impl Training for RefinerTraining {
         Ok(Built { network, settings: config.to_toml()?, steps: config.training.steps })
     }
 
-    fn is_judged(&self, data: &Self::Data) -> bool {
-        data.held_out.is_some()
-    }
-
-    fn score(
-        &mut self,
-        data: &mut Self::Data,
-        network: &RefinerTask,
-        session: &mut Session<'_>,
-    ) -> Result<f64> {
+    fn score(&mut self, data: &mut Self::Data, task: &RefinerTask, session: &mut Session<'_>) -> Result<f64> {
         let config = &data.config.config;
         let loader = data.held_out()?.subset(config.validation_images).loader(&config.input)?;
         let key = Key::new(self.options.seed).split("validation");
-        network.loss.validation_loss(&loader, session.device, key)
+        task.loss.validation_loss(&loader, session.device, key)
     }
 
     fn keep(&mut self, data: &Self::Data, network: &RefinerTask) -> Result<()> {

@@ -4,21 +4,17 @@ use std::rc::Rc;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
-use ebm_data::{
-    loader::{ByStep, DetectionRecipe, Loader, LoaderConfig},
-    transform::padded_size,
-};
+use ebm_data::loader::{ByStep, DetectionRecipe, Loader, LoaderConfig};
+use ebm_data::transform::padded_size;
 use ebm_experiment::Session;
 use ebm_ops::{boxes::BoxConvention, device::Uploader};
 use rand::Rng as _;
 
 use super::Batches;
-use crate::{
-    Error, Result,
-    faster_rcnn::{FasterRcnn, ImageBatch, Objects},
-    feature_cache::{BatchOrder, CachedBatch, FeatureCache, shuffled},
-    parametric_head::ForegroundPool,
-};
+use crate::faster_rcnn::{FasterRcnn, ImageBatch, Objects};
+use crate::feature_cache::{BatchOrder, CachedBatch, FeatureCache, shuffled};
+use crate::parametric_head::ForegroundPool;
+use crate::{Error, Result};
 
 /// Sequence of batches. The batch of a step depends on that step alone.
 pub trait BatchSource {

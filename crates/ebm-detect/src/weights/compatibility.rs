@@ -3,16 +3,12 @@
 use ebm_nn::import::first_of;
 use ebm_train::settings;
 
-use super::{
-    family::Family,
-    file::WeightFile,
-    metadata::{DETECTION, conventions},
-};
-use crate::{
-    Result,
-    anchors::AnchorGenerator,
-    config::{DetectorConfig, ExperimentConfig, Settings},
-};
+use super::family::Family;
+use super::file::WeightFile;
+use super::metadata::{DETECTION, conventions};
+use crate::Result;
+use crate::anchors::AnchorGenerator;
+use crate::config::{DetectorConfig, ExperimentConfig, Settings};
 
 /// Tolerated difference of a file's anchors and the configuration's, in pixels, which allows for rounding.
 const ANCHOR_TOLERANCE: f32 = 0.01;

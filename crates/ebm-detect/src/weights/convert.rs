@@ -6,15 +6,11 @@ use candle_core::{Device, Tensor};
 use ebm_nn::import;
 use ebm_train::{Class, ModelMetadata};
 
-use super::{
-    family::Family,
-    file::WeightFile,
-    metadata::{DETECTION, FASTEST_DET, detector_metadata, model_metadata},
-};
-use crate::{
-    Error, Result,
-    config::{DetectorConfig, ExperimentConfig, Settings},
-};
+use super::family::Family;
+use super::file::WeightFile;
+use super::metadata::{DETECTION, FASTEST_DET, detector_metadata, model_metadata};
+use crate::config::{DetectorConfig, ExperimentConfig, Settings};
+use crate::{Error, Result};
 
 /// Result of [`convert`].
 #[derive(Clone, Debug, PartialEq, Eq)]

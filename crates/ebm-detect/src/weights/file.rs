@@ -1,28 +1,20 @@
 //! Weight file with translated names.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
-use ebm_nn::{
-    import::{LoadPolicy, WeightBytes},
-    params::ParamStore,
-};
+use ebm_nn::import::{LoadPolicy, WeightBytes};
+use ebm_nn::params::ParamStore;
 use ebm_train::{ModelMetadata, model_file, moved_with};
 
-use super::{
-    family::{Family, Role, unwrapped},
-    metadata::{DETECTION, stated_configuration},
-};
-use crate::{
-    Error, Result, body,
-    config::{DetectorConfig, ExperimentConfig, FastestDetConfig, Settings},
-    faster_rcnn::FasterRcnn,
-    fastest_det::FastestDet,
-};
+use super::family::{Family, Role, unwrapped};
+use super::metadata::{DETECTION, stated_configuration};
+use crate::config::{DetectorConfig, ExperimentConfig, FastestDetConfig, Settings};
+use crate::faster_rcnn::FasterRcnn;
+use crate::fastest_det::FastestDet;
+use crate::{Error, Result, body};
 
 /// Number of torchvision's classes with the background: all ids of COCO, including the unused ones.
 const TORCHVISION_CLASSES: usize = 91;

@@ -8,13 +8,10 @@ use ebm_ops::boxes::BoxConvention;
 use ebm_train::{BaseNetwork, Class, ModelMetadata};
 use serde::Serialize;
 
-use crate::{
-    Error, Result,
-    config::{
-        ChannelOrder, ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, Settings,
-        TrainingConfig,
-    },
+use crate::config::{
+    ChannelOrder, ConfidenceConfig, DetectorConfig, ExperimentConfig, MethodConfig, Settings, TrainingConfig,
 };
+use crate::{Error, Result};
 
 /// Task of a file with a whole detector.
 pub const DETECTION: &str = "detection";

@@ -19,12 +19,10 @@ pub use metadata::{
     detector_metadata, model_metadata, stated_configuration,
 };
 
-use crate::{
-    Error, Result,
-    body::{BodySpec, is_of_body},
-    config::DetectorConfig,
-    faster_rcnn::FasterRcnn,
-};
+use crate::body::{BodySpec, is_of_body};
+use crate::config::DetectorConfig;
+use crate::faster_rcnn::FasterRcnn;
+use crate::{Error, Result};
 
 /// Weights for the body of a new detector: a ResNet with torchvision's names, with or without the classifier `fc`,
 /// EfficientNet-Lite0 as published, or a fixed-point file of [`ebm_nn::import`].

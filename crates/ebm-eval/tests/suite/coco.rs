@@ -1,12 +1,20 @@
 //! Comparison of the figures with pycocotools (golden/make_coco_golden.py) and with closed forms.
 
+use std::path::Path;
+
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_eval::{
-    BoxProblem, CocoFigures, Detection, Error, GroundTruth, GroundTruthBox, evaluate_coco,
-    evaluate_coco_in_memory, read_results, write_results,
+    BoxProblem, CocoFigures, Detection, Error, GroundTruth, GroundTruthBox, evaluate_coco_in_memory,
+    read_results, read_results_for, write_results,
 };
 use ebm_testing::fixture;
 use serde_json::Value;
+
+/// Scores a result file against an annotation file.
+fn evaluate_coco(annotations: &Path, results: &Path) -> Result<CocoFigures, Error> {
+    let truth = GroundTruth::read(annotations)?;
+    evaluate_coco_in_memory(&truth, &read_results_for(results, &truth)?)
+}
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("../golden/coco_golden.json")).unwrap()

@@ -9,7 +9,7 @@ use ebm_data::faces::loader::{FaceLoader, FaceLoaderConfig};
 use ebm_data::faces::split::Split;
 use ebm_data::faces::utkface;
 use ebm_data::faces::{Faces, Tolerance, listed};
-use ebm_experiment::{Built, Inputs, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Opened, Session, Training};
 use ebm_train::GradientTask;
 use ebm_train::model_file::file_digest;
 
@@ -118,15 +118,7 @@ impl Training for FaceTraining {
         Ok(None)
     }
 
-    fn inputs(&self, data: &FaceData) -> Result<Inputs> {
-        let mut inputs = Inputs::from([("data_sha256", data.faces.digest())]);
-        if let Some(weights) = &self.weights {
-            inputs.insert("weights_sha256", file_digest(weights)?);
-        }
-        Ok(inputs)
-    }
-
-    fn open(&mut self, session: &mut Session<'_>) -> Result<FaceData> {
+    fn open(&mut self, session: &mut Session<'_>) -> Result<Opened<FaceData>> {
         let faces = self.faces.read(&self.config.coordinates)?;
         for defect in &faces.quarantine.defects {
             session.progress.message(&format!("left out: {defect}"));
@@ -138,7 +130,11 @@ impl Training for FaceTraining {
         } else {
             vec![]
         };
-        Ok(FaceData { faces, held_out, batches })
+        let mut inputs = Inputs::from([("data_sha256", faces.digest())]);
+        if let Some(weights) = &self.weights {
+            inputs.insert("weights_sha256", file_digest(weights)?);
+        }
+        Ok(Opened { data: FaceData { faces, held_out, batches }, inputs, is_judged: true })
     }
 
     fn build(&mut self, data: &mut FaceData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {

@@ -9,7 +9,7 @@ use candle_nn::{Linear, VarBuilder};
 use ebm_core::math::log_mean_exp;
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::rand::RngCore;
-use ebm_core::{EnergyModel, Objective, Proposal};
+use ebm_core::{EnergyModel, Objective, Proposal, Tempered};
 use ebm_nn::init;
 use ebm_nn::params::ParamStore;
 use ebm_ops::{linear, silu};
@@ -28,6 +28,8 @@ use crate::features::Features;
 pub struct Network {
     trunk: Trunk,
     head: Head,
+    /// Temperature of f, [`Tempered`]; 1 in training.
+    temperature: f64,
 }
 
 /// The last part of a network.
@@ -66,7 +68,13 @@ impl Network {
                 Head::Baseline(baseline.clone(), init::linear(width, baseline.num_outputs(), vb.pp("head"))?)
             }
         };
-        Ok(Self { trunk: Trunk::new(shape, vb.pp("trunk"))?, head })
+        Ok(Self { trunk: Trunk::new(shape, vb.pp("trunk"))?, head, temperature: 1.0 })
+    }
+
+    /// Divides f of an energy-based model by `temperature` in predictions.
+    #[must_use]
+    pub fn tempered(self, temperature: f64) -> Self {
+        Self { temperature, ..self }
     }
 
     /// Returns whether the method has a density.
@@ -111,11 +119,9 @@ impl Network {
         match &self.head {
             Head::Energy(head) => {
                 let features = head.features(&h)?;
-                let proposal = features.proposal();
-                let center = features.location.squeeze(1)?;
-                let (y, log_q) = proposal.sample_with_log_prob(&center, num_samples, rng)?;
-                let log_weights = (head.score(&features, &y)? - log_q)?;
-                Ok(MemberFeatures::Energy { log_z: log_mean_exp(&log_weights, 1)?.unsqueeze(1)?, features })
+                let (f, log_q) = sampled(head, &features, num_samples, rng)?;
+                let log_z = log_mean_exp(&((f / self.temperature)? - log_q)?, 1)?.unsqueeze(1)?;
+                Ok(MemberFeatures::Energy { log_z, features })
             }
             Head::Baseline(_, layer) => Ok(MemberFeatures::Outputs(forward(layer, &h)?)),
         }
@@ -128,10 +134,43 @@ impl Network {
     pub fn log_prob(&self, features: &MemberFeatures, y: &Tensor) -> ebm_core::Result<Option<Tensor>> {
         match (&self.head, features) {
             (Head::Energy(head), MemberFeatures::Energy { features, log_z }) => {
-                Ok(Some(head.score(features, y)?.broadcast_sub(log_z)?))
+                let f = Tempered::new(head, self.temperature)?.score(features, y)?;
+                Ok(Some(f.broadcast_sub(log_z)?))
             }
             (Head::Baseline(baseline, _), MemberFeatures::Outputs(outputs)) => baseline.log_prob(outputs, y),
             _ => Err(candle_core::Error::Msg("the features are another network's".to_owned()).into()),
+        }
+    }
+
+    /// Computes log p(y | x) of each row, (B), for x (B, F) and `y` (B, D): of an energy-based model at each of these
+    /// temperatures, of a baseline at 1; nothing for a method without a density.
+    ///
+    /// # Errors
+    /// Fails if a shape is wrong.
+    pub fn log_probs(
+        &self,
+        x: &Tensor,
+        y: &Tensor,
+        temperatures: &[f64],
+        num_samples: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<Vec<(f64, Tensor)>> {
+        let (h, y) = (self.trunk.forward(x, 0.0, rng)?, y.unsqueeze(1)?);
+        match &self.head {
+            Head::Energy(head) => {
+                let features = head.features(&h)?;
+                let (f, log_q) = sampled(head, &features, num_samples, rng)?;
+                let of_y = head.score(&features, &y)?.squeeze(1)?;
+                let at = |&temperature: &f64| {
+                    let log_z = log_mean_exp(&((&f / temperature)? - &log_q)?, 1)?;
+                    Ok((temperature, ((&of_y / temperature)? - log_z)?))
+                };
+                temperatures.iter().map(at).collect()
+            }
+            Head::Baseline(baseline, layer) => {
+                let log_p = baseline.log_prob(&forward(layer, &h)?, &y)?;
+                log_p.into_iter().map(|log_p| Ok((1.0, log_p.squeeze(1)?))).collect()
+            }
         }
     }
 
@@ -149,6 +188,18 @@ impl Network {
             }
         }
     }
+}
+
+/// Returns f and log q, (B, M), at M samples of the network's own proposal.
+fn sampled(
+    head: &EnergyHead,
+    features: &EnergyFeatures,
+    num_samples: usize,
+    rng: &mut dyn RngCore,
+) -> Result<(Tensor, Tensor)> {
+    let center = features.location.squeeze(1)?;
+    let (y, log_q) = features.proposal().sample_with_log_prob(&center, num_samples, rng)?;
+    Ok((head.score(features, &y)?, log_q))
 }
 
 /// Applies a fully-connected layer: x (B, inputs) -> (B, outputs).

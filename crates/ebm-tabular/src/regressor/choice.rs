@@ -11,7 +11,7 @@ use crate::model::Ensemble;
 impl Prepared<'_> {
     /// Fits the energy-based model and the mixture, and returns the better, not calibrated; `say` gets their figures.
     pub(super) fn better(&self, say: &mut dyn FnMut(&str)) -> Result<TabularRegressor> {
-        let [energy, mixture] = [self.train("ebm")?, self.train("mixture")?];
+        let [energy, mixture] = [self.train("ebm", say)?, self.train("mixture", say)?];
         let [ours, others] = [self.validation(&energy)?, self.validation(&mixture)?];
         let (is_ours, figures) = choose(&ours, &others)?;
         let kept = if is_ours { energy } else { mixture };

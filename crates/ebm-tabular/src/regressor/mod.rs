@@ -7,6 +7,7 @@ mod prepared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use ebm_base::Key;
 use ebm_eval::calibration::SplitConformal;
@@ -39,6 +40,9 @@ pub struct FitOptions {
     pub seed: u64,
     /// Smallest number of rows for a fit; by default 20.
     pub min_rows: usize,
+    /// Time for a search over settings, by the validation of a few networks each. The settings that are being tried when it
+    /// is over are tried to their end, and the other networks are trained afterwards. None for the given settings.
+    pub search: Option<Duration>,
     /// Ends the fit with an error once it is true.
     pub stop: Arc<AtomicBool>,
 }
@@ -48,7 +52,7 @@ impl FitOptions {
     pub fn new(target: &str) -> Self {
         let targets = vec![TargetSpec::real(target)];
         let (roles, method, min_rows) = (ColumnRoles::default(), "ebm".to_owned(), MIN_ROWS);
-        Self { targets, roles, weight: None, method, seed: 0, min_rows, stop: Arc::default() }
+        Self { targets, roles, weight: None, method, seed: 0, min_rows, search: None, stop: Arc::default() }
     }
 }
 
@@ -73,6 +77,9 @@ pub struct Fitted {
     pub held_out: Vec<usize>,
     /// Number of updates of each network at its best validation.
     pub steps: Vec<usize>,
+    /// Temperature of f of each network, at which its validation is best; 1 for a baseline.
+    #[serde(default)]
+    pub temperatures: Vec<f64>,
     /// SHA-256 of the other files in the folder of a fit, by name; none in memory.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
@@ -119,7 +126,7 @@ impl TabularRegressor {
         let prepared = Prepared::new(table, options, config, say)?;
         prepared.calibrated(match &*options.method {
             AUTO => prepared.better(say)?,
-            method => prepared.train(method)?,
+            method => prepared.train(method, say)?,
         })
     }
 
@@ -127,7 +134,10 @@ impl TabularRegressor {
         let method = build(&config, &fitted.method, &fitted.targets, Key::new(fitted.seed))?;
         let (features, dim) = (&fitted.features, fitted.targets.len());
         let shape = Shape { features, dim, network: &config.network, method: &method };
-        let networks = stores.iter().map(|store| Network::new(&shape, &store.constants()?));
+        let networks = stores.iter().enumerate().map(|(index, store)| {
+            let temperature = fitted.temperatures.get(index).copied().unwrap_or(1.0);
+            Ok(Network::new(&shape, &store.constants()?)?.tempered(temperature))
+        });
         let ensemble = Ensemble(networks.collect::<Result<_>>()?);
         Ok(Self { config, fitted, ensemble, stores })
     }

@@ -1,15 +1,18 @@
 //! The rows of a table, divided and encoded, to which any method can be fitted.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
 
 use candle_core::Tensor;
 use ebm_base::Key;
 use ebm_nn::params::ParamStore;
+use rand::Rng;
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
 
 use super::{FitOptions, Fitted, TabularRegressor, build};
-use crate::config::TabularConfig;
+use crate::config::{NetworkConfig, TabularConfig, TrainingConfig};
 use crate::features::{Encoded, Features};
 use crate::model::Shape;
 use crate::target::{Target, TargetSpec};
@@ -27,8 +30,66 @@ const COARSE_RESOLUTION: f64 = 0.05;
 /// Least number of parts of the rows. Each network is validated on one part and learns from the others.
 const MIN_FOLDS: usize = 5;
 
-/// Number of networks whose validation decides about bins.
+/// Number of networks whose validation decides about bins, and about each setting of a search.
 const TRIED: usize = 3;
+
+/// Settings of a network and its training, and the encoding of its inputs.
+#[derive(Clone, PartialEq)]
+struct Recipe {
+    network: NetworkConfig,
+    training: TrainingConfig,
+    features: Features,
+}
+
+impl Recipe {
+    /// Draws other settings; each stays as it is with probability 1/2. Inputs have the bins of `features`, or none.
+    fn drawn(&self, features: &Features, rng: &mut impl Rng) -> Self {
+        let mut other = self.clone();
+        let Self { network, training, .. } = &mut other;
+        if rng.random() {
+            network.width = pick(&[32, 64, 128, 256], rng);
+        }
+        if rng.random() {
+            network.depth = pick(&[1, 2, 3], rng);
+        }
+        if rng.random() {
+            network.hidden = pick(&[32, 64, 128], rng);
+        }
+        if rng.random() {
+            training.learning_rate = pick(&[0.002, 0.004, 0.008, 0.016], rng);
+        }
+        if rng.random() {
+            training.dropout = pick(&[0.0, 0.05, 0.1, 0.2], rng);
+        }
+        if rng.random() {
+            training.batch = pick(&[64, 128, 256], rng);
+        }
+        if rng.random() {
+            let features = features.clone();
+            other.features = if rng.random() { features } else { features.without_bins() };
+        }
+        other
+    }
+}
+
+/// The settings that a search changes, as `--set` takes them.
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (NetworkConfig { width, depth, hidden, .. }, training) = (self.network, self.training);
+        let TrainingConfig { batch, learning_rate, dropout, .. } = training;
+        write!(
+            f,
+            "network.width={width} network.depth={depth} network.hidden={hidden} training.batch={batch} "
+        )?;
+        write!(f, "training.learning_rate={learning_rate} training.dropout={dropout}")?;
+        f.write_str(if self.features.bins().is_empty() { " network.bins=0" } else { "" })
+    }
+}
+
+/// Returns one of `values`, each with the same probability.
+fn pick<T: Copy, const N: usize>(values: &[T; N], rng: &mut impl Rng) -> T {
+    values[rng.random_range(0..N)]
+}
 
 /// Rows of a table that have all targets, divided and encoded.
 pub(super) struct Prepared<'a> {
@@ -99,37 +160,63 @@ impl<'a> Prepared<'a> {
     }
 
     /// Fits the method of this key; its regions are not calibrated. Columns of numbers have bins in all networks, or in none
-    /// if the first few networks have the better validation without them.
-    pub(super) fn train(&self, method: &str) -> Result<TabularRegressor> {
-        let plain = self.features.clone().without_bins();
-        let encodings = if plain == self.features { vec![plain] } else { vec![self.features.clone(), plain] };
-        let tried = self.config.members.min(TRIED);
-        let tries: Vec<_> =
-            encodings.iter().flat_map(|of| (0..tried).map(move |index| (of, index))).collect();
-        let all = tries.into_par_iter().map(|(features, index)| self.member(method, index, features));
-        let mut all = all.collect::<Result<Vec<Trained>>>()?.into_iter();
-        let tries = encodings.into_iter().map(|of| (all.by_ref().take(tried).collect::<Vec<_>>(), of));
-        let value = |of: &[Trained]| of.iter().map(|member| member.value).sum::<f64>();
-        let best = tries.min_by(|(a, _), (b, _)| value(a).total_cmp(&value(b)));
-        let (mut trained, features) =
-            best.ok_or_else(|| Error::config("members", "a fit needs a network"))?;
-        let others = (tried..self.config.members).into_par_iter();
-        let others = others.map(|index| self.member(method, index, &features));
+    /// if the first few networks have the better validation without them. A search then tries other settings.
+    pub(super) fn train(&self, method: &str, say: &mut dyn FnMut(&str)) -> Result<TabularRegressor> {
+        let start = Instant::now();
+        let TabularConfig { network, training, .. } = *self.config;
+        let given = Recipe { network, training, features: self.features.clone() };
+        let plain = Recipe { features: self.features.clone().without_bins(), ..given.clone() };
+        let recipes = if plain == given { vec![plain] } else { vec![given, plain] };
+        let mut best = self.best(method, recipes)?;
+        let first = best.0;
+        if let Some(budget) = self.options.search {
+            let mut count = 0;
+            while start.elapsed() < budget {
+                let key = Key::new(self.options.seed).split("search").index(count);
+                let found = self.best(method, vec![best.2.drawn(&self.features, &mut key.rng())])?;
+                if found.0 < best.0 {
+                    best = found;
+                }
+                count += 1;
+            }
+            say(&format!("{count} others tried, validation better by {:.4}: {}", first - best.0, best.2));
+        }
+        let (_, mut trained, recipe) = best;
+        let others = (trained.len()..self.config.members).into_par_iter();
+        let others = others.map(|index| self.member(method, index, &recipe));
         trained.extend(others.collect::<Result<Vec<Trained>>>()?);
         let steps = trained.iter().map(|member| member.step).collect();
+        let temperatures = trained.iter().map(|member| member.temperature).collect();
         let stores: Vec<ParamStore> = trained.into_iter().map(|member| member.store).collect();
         let fitted = Fitted {
             method: method.to_owned(),
             seed: self.options.seed,
-            features,
+            features: recipe.features,
             masses: vec![vec![]; self.targets.len()],
             targets: self.targets.clone(),
             rows: self.learnt.len(),
             held_out: self.held_out.iter().map(|&row| self.rows.rows[row]).collect(),
             steps,
+            temperatures,
             files: BTreeMap::new(),
         };
-        TabularRegressor::assemble(self.config.clone(), fitted, stores)
+        let Recipe { network, training, .. } = recipe;
+        TabularRegressor::assemble(TabularConfig { network, training, ..self.config.clone() }, fitted, stores)
+    }
+
+    /// Trains the first few networks with each of the recipes, and returns the mean of their validations, these networks and
+    /// the recipe where that is smallest.
+    fn best(&self, method: &str, recipes: Vec<Recipe>) -> Result<(f64, Vec<Trained>, Recipe)> {
+        let tried = self.config.members.min(TRIED);
+        let tries: Vec<_> = recipes.iter().flat_map(|of| (0..tried).map(move |index| (of, index))).collect();
+        let all = tries.into_par_iter().map(|(recipe, index)| self.member(method, index, recipe));
+        let mut all = all.collect::<Result<Vec<Trained>>>()?.into_iter();
+        let tries = recipes.into_iter().map(|of| {
+            let trained: Vec<Trained> = all.by_ref().take(tried).collect();
+            (trained.iter().map(|member| member.value).sum::<f64>() / tried as f64, trained, of)
+        });
+        let best = tries.min_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        best.ok_or_else(|| Error::config("members", "a fit needs a network"))
     }
 
     /// Calibrates the regions of a fit.
@@ -142,16 +229,16 @@ impl<'a> Prepared<'a> {
     }
 
     /// Trains a network, validated on its part of the rows.
-    fn member(&self, method: &str, index: usize, features: &Features) -> Result<Trained> {
+    fn member(&self, method: &str, index: usize, recipe: &Recipe) -> Result<Trained> {
         let key = Key::new(self.options.seed);
         let method = &build(self.config, method, &self.targets, key)?;
         let dim = self.targets.len();
-        let shape = Shape { features, dim, network: &self.config.network, method };
+        let shape = Shape { features: &recipe.features, dim, network: &recipe.network, method };
         let (weights, targets) = (self.weights.as_deref(), &*self.targets);
         let rows = Rows { x: &self.x, y: &self.rows.y, targets, weights, stop: &self.options.stop };
         let [judged, others] = [true, false].map(|is_judged| self.part(index, is_judged));
         let key = key.split("member").index(index as u64);
-        train(&shape, &self.config.training, &rows, &others, &judged, key)
+        train(&shape, &recipe.training, &rows, &others, &judged, key)
     }
 
     /// Returns the number of parts of the rows: one for each network, if that leaves ten rows in each, and at least five.

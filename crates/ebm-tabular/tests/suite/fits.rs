@@ -353,3 +353,26 @@ fn training_ends_when_patience_is_spent() {
     }
     assert!(best[0].1 < best[5].1, "{best:?}");
 }
+
+/// A search keeps settings with which the fit comes back from its folder, and says them.
+#[test]
+fn a_search_is_as_good_in_validation_and_keeps_its_settings() {
+    let mut config = small();
+    (config.members, config.training.steps, config.training.patience) = (2, 50, 50);
+    let mut said = Vec::new();
+    let search = Some(std::time::Duration::from_millis(1500));
+    let options = FitOptions { search, ..FitOptions::new("y") };
+    let fit = TabularRegressor::fit(&fork(60, 0), &options, &config, &mut |text| said.push(text.to_owned()))
+        .unwrap();
+    let text = said.iter().find(|text| text.contains("others tried")).unwrap();
+    let better: f64 = text.split("better by ").nth(1).unwrap().split(':').next().unwrap().parse().unwrap();
+    assert!(better >= 0.0 && !text.starts_with('0'), "{text}");
+    let kept = fit.config();
+    assert!(text.contains(&format!("network.width={} ", kept.network.width)), "{text}");
+    assert!(text.contains(&format!("training.learning_rate={} ", kept.training.learning_rate)), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    fit.save(folder.path()).unwrap();
+    let rows = fork(5, 1);
+    let mean = |fit: &TabularRegressor| fit.predict(&rows).unwrap()[0].mean[0];
+    assert_eq!(mean(&TabularRegressor::open(folder.path()).unwrap()), mean(&fit));
+}

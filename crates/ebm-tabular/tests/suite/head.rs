@@ -4,8 +4,11 @@ use candle_core::{DType, Device, Tensor, Var};
 use ebm_base::Key;
 use ebm_core::EnergyModel;
 use ebm_nn::params::ParamStore;
-use ebm_tabular::model::EnergyHead;
+use ebm_tabular::model::{EnergyHead, MemberFeatures, Network, Shape};
+use ebm_tabular::{ColumnRoles, Features, TabularConfig, TargetSpec};
 use rand::Rng;
+
+use crate::table;
 
 /// Creates a head in double precision, with random values for the parameters that start at zero.
 fn head(dim: usize) -> (EnergyHead, ParamStore) {
@@ -96,5 +99,40 @@ fn the_degrees_of_freedom_stay_above_one() {
             let expected = -0.5 * (nu + 1.0) * (y * y / nu).ln_1p();
             assert!((f - expected).abs() < 1e-9 * (1.0 + expected.abs()), "{nu}, {y}: {f} not {expected}");
         }
+    }
+}
+
+/// f of a new network is log of Student's t with ν = 4. At the temperature T it is that of `ν' = 5/T − 1`, wider by
+/// √(ν/ν'), with ν' = 3 at 1.25. The values are the closed form's at u = 0, 1 and −3.
+#[test]
+fn a_temperature_widens_students_t() {
+    let config = TabularConfig::new().unwrap();
+    let rows = table("x,y", [[0.0, 1.0], [0.5, 2.0], [2.0, 0.0]]);
+    let features = Features::find(&rows, &[TargetSpec::real("y")], &ColumnRoles::default(), 0).unwrap();
+    let key = Key::new(7);
+    let method = &config.method("ebm").unwrap().model.build(&[[-3.0, 3.0]], &mut key.rng()).unwrap();
+    let shape = Shape { features: &features, dim: 1, network: &config.network, method };
+    let network = Network::new(&shape, &ParamStore::new(key)).unwrap();
+    let x = features.encode(&rows).unwrap().x;
+    let MemberFeatures::Energy { features, .. } = network.features(&x, 8, &mut key.rng()).unwrap() else {
+        panic!("the features of a baseline");
+    };
+    let [location, log_scale] = [&features.location, &features.log_scale].map(|t| t.flatten_all().unwrap());
+    let u = Tensor::new(&[0f32, 1.0, -3.0], &Device::Cpu).unwrap();
+    let z = ((u * log_scale.exp().unwrap()).unwrap() + location).unwrap().unsqueeze(1).unwrap();
+    let expected = [(1.0, [-0.980_83, -1.538_69, -3.927_47]), (1.25, [-1.144_73, -1.591_02, -3.502_04])];
+    let found = network.log_probs(&x, &z, &[1.0, 1.25], 4096, &mut key.rng()).unwrap();
+    for ((temperature, log_p), (of, expected)) in found.iter().zip(expected) {
+        assert_eq!(*temperature, of);
+        let log_p = (log_p + &log_scale).unwrap().to_vec1::<f32>().unwrap();
+        let close = log_p.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 2e-3);
+        assert!(close, "{log_p:?} not {expected:?} at {of}");
+        // A network of this temperature predicts so.
+        let network = network.clone().tempered(of);
+        let features = network.features(&x, 4096, &mut key.rng()).unwrap();
+        let log_p =
+            network.log_prob(&features, &z.unsqueeze(1).unwrap()).unwrap().unwrap().squeeze(1).unwrap();
+        let log_p = (log_p + &log_scale).unwrap().to_vec1::<f32>().unwrap();
+        assert!(log_p.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 2e-3));
     }
 }

@@ -24,8 +24,7 @@ mod pixel_steps;
 
 use candle_core::Tensor;
 use ebm_core::EnergyModel;
-use ebm_experiment::config::settings;
-use serde::{Deserialize, Serialize};
+use ebm_experiment::config::settings_table;
 
 pub use features::{Modulation, TargetFeatures, TestFeatures, corners, rects};
 pub use network::BoxModule;
@@ -36,10 +35,9 @@ use crate::{BackboneFeatures, Result};
 /// Scales of layer2 and layer3: pixels of the map per pixel of the crop.
 const SCALES: [f64; 2] = [1.0 / 8.0, 1.0 / 16.0];
 
-settings! {
+settings_table! {
     /// Sizes of a [`BoxModule`].
-    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[derive(Eq)]
     pub struct BoxModuleConfig {
         /// Channels of layer2 and layer3.
         pub backbone: [usize; 2] where 1..=65_536,

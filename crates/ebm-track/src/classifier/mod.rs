@@ -11,10 +11,9 @@ mod least_squares;
 mod memory;
 
 use candle_core::{D, Tensor};
-use ebm_experiment::config::{check_ranges, settings};
+use ebm_experiment::config::{check_ranges, settings_table};
 use rand::RngCore;
 use rand_distr::{Distribution, StandardNormal};
-use serde::{Deserialize, Serialize};
 
 use self::blocks::Blocks;
 use self::gauss_newton::gauss_newton;
@@ -22,10 +21,8 @@ use self::least_squares::{Mlu, Samples};
 use self::memory::Memory;
 use crate::Result;
 
-settings! {
+settings_table! {
     /// Settings of the classifier.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct ClassifierConfig {
         /// Number of channels after the projection w₁.
         pub channels: usize where 1..=4096,

@@ -1,16 +1,14 @@
 //! Settings of the tracker.
 
-use ebm_experiment::config::{check_ranges, settings};
-use serde::{Deserialize, Serialize};
+use ebm_experiment::config::{check_ranges, settings_table};
 
 use crate::classifier::ClassifierConfig;
 use crate::localize::LocalizeConfig;
 use crate::{Error, Result};
 
-settings! {
+settings_table! {
     /// Settings of a [`TargetTracker`](super::TargetTracker). The defaults are ATOM's.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields, default)]
+    #[serde(default)]
     pub struct TrackerConfig {
         /// Side of the crop, a multiple of 16.
         pub crop: usize where 16..=2048 => "pixels",
@@ -31,8 +29,7 @@ settings! {
     }
 
     /// Boxes to refine, and selection of the best.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields, default)]
+    #[serde(default)]
     pub struct BoxConfig {
         /// Number of random boxes, beside the box of the last size at the classifier's location.
         pub random: usize where 0..=10_000,

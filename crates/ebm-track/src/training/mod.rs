@@ -14,11 +14,10 @@ pub use task::BoxModuleTask;
 pub use tracker_training::{TrackerData, TrackerTraining};
 
 use candle_core::{Tensor, Var};
-use ebm_experiment::config::settings;
+use ebm_experiment::config::settings_table;
 use ebm_nn::schedule::{Decay, Schedule};
 use ebm_ops::optim::{Adam, ParamGroup};
 use ebm_train::Updater;
-use serde::{Deserialize, Serialize};
 
 use crate::{BackboneFeatures, Result};
 
@@ -44,10 +43,8 @@ pub trait PairSource {
     fn batch(&mut self, step: usize) -> Result<PairFeatures>;
 }
 
-settings! {
+settings_table! {
     /// Adam with a learning rate that falls in steps.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
     pub struct BoxTraining {
         /// Pairs per update.
         pub batch_size: usize where 2..=65_536 => "pairs",

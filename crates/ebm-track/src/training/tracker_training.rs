@@ -9,7 +9,7 @@ use ebm_data::loader::LoaderConfig;
 use ebm_data::sequences::pairs::PairRecipe;
 use ebm_data::sequences::sampler::Source;
 use ebm_data::sequences::{Dataset, Sequence, SequenceOptions, digest};
-use ebm_experiment::{Built, Inputs, Measure, Session, Training};
+use ebm_experiment::{Built, Inputs, Measure, Opened, Session, Training};
 use ebm_train::model_file::file_digest;
 use ebm_train::{GradientTask, Group, ModelFile, keep_base};
 
@@ -99,19 +99,17 @@ impl Training for TrackerTraining {
         Ok(Some(self.config.to_toml()?))
     }
 
-    fn inputs(&self, data: &TrackerData) -> Result<Inputs> {
-        let [train, _] = &data.sequences;
-        Ok(Inputs::from([("data_sha256", digest(train)), ("weights_sha256", file_digest(&self.backbone)?)]))
-    }
-
-    fn open(&mut self, session: &mut Session<'_>) -> Result<TrackerData> {
+    fn open(&mut self, session: &mut Session<'_>) -> Result<Opened<TrackerData>> {
         let found = Dataset::Own.load(&self.sequences, &SequenceOptions::train())?;
         for defect in &found.quarantine.defects {
             session.progress.message(&format!("left out: {defect}"));
         }
         let sequences = split(found.sequences, self.validation)?;
         let backbone = Arc::new(Backbone::load(&self.backbone, session.device)?);
-        Ok(TrackerData { backbone, sequences, pairs: Vec::new() })
+        let weights = file_digest(&self.backbone)?;
+        let inputs = Inputs::from([("data_sha256", digest(&sequences[0])), ("weights_sha256", weights)]);
+        let data = TrackerData { backbone, sequences, pairs: Vec::new() };
+        Ok(Opened { data, inputs, is_judged: true })
     }
 
     fn build(&mut self, data: &mut TrackerData, session: &mut Session<'_>) -> Result<Built<Self::Network>> {

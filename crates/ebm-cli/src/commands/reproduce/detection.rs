@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ebm_detect::{
-    config::{ExperimentConfig, MethodConfig},
-    reproduce::{
-        BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, step_lengths, table1, table2,
-    },
+use ebm_detect::config::{ExperimentConfig, MethodConfig};
+use ebm_detect::reproduce::{
+    BaseOptions, Setup, StudyImages, StudyOptions, TrainedHeads, figure3a, step_lengths, table1, table2,
 };
 use serde_json::{json, to_value};
 

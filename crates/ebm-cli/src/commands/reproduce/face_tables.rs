@@ -81,7 +81,7 @@ pub fn coordinates(config: &ExperimentConfig, outcome: &Outcome) -> Result<Strin
     }
     for (k, name) in config.coordinates.iter().enumerate() {
         let title = if k == 0 { format!("paper: {name}") } else { name.clone() };
-        table = table.optional(title, move |line| line.published[k].clone());
+        table = table.optional(&title, move |line| line.published[k].clone());
     }
     table.render(methods.chain(quoted))
 }

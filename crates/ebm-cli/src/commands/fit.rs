@@ -329,3 +329,18 @@ fn compare(table: &Table, options: &FitOptions, config: &TabularConfig) -> Resul
         .number("width", 4, |line| density(line.4, |density| density.conformal_width))
         .render(lines)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        for (text, seconds) in [("90s", 90.0), ("10m", 600.0), ("0.5h", 1800.0)] {
+            assert_eq!(parse_time(text), Ok(Duration::from_secs_f64(seconds)));
+        }
+        for text in ["", "10", "m", "-1s", "1e30h", "NaNs", "10 min", "5é"] {
+            assert!(parse_time(text).unwrap_err().contains("10m"), "{text}");
+        }
+    }
+}

@@ -63,7 +63,8 @@ settings! {
         pub learning_rate: f64 where 1e-9..=1.0,
         /// Coefficient of the L2 penalty.
         pub weight_decay: f64 where 0.0..=1.0,
-        /// Share of the units of each layer of x that an update leaves out.
+        /// Share of the units of each layer of x that an update leaves out. All networks do without it if the first few have
+        /// the better validation so.
         #[serde(default)]
         pub dropout: f64 where 0.0..=0.9,
         /// Weight of the earlier updates in the running mean of the parameters, which is validated and kept; 0 for the last

@@ -30,7 +30,7 @@ const COARSE_RESOLUTION: f64 = 0.05;
 /// Least number of parts of the rows. Each network is validated on one part and learns from the others.
 const MIN_FOLDS: usize = 5;
 
-/// Number of networks whose validation decides about bins, and about each setting of a search.
+/// Number of networks whose validation decides about bins, dropout and each setting of a search.
 const TRIED: usize = 3;
 
 /// Settings of a network and its training, and the encoding of its inputs.
@@ -40,6 +40,9 @@ struct Recipe {
     training: TrainingConfig,
     features: Features,
 }
+
+/// Mean validation of the first few networks, these networks, and their recipe.
+type Tried = (f64, Vec<Trained>, Recipe);
 
 impl Recipe {
     /// Draws other settings; each stays as it is with probability 1/2. Inputs have the bins of `features`, or none.
@@ -159,8 +162,8 @@ impl<'a> Prepared<'a> {
         Ok(Self { config, options, rows, x, weights, features, targets, held_out, learnt })
     }
 
-    /// Fits the method of this key; its regions are not calibrated. Columns of numbers have bins in all networks, or in none
-    /// if the first few networks have the better validation without them. A search then tries other settings.
+    /// Fits the method of this key; its regions are not calibrated. All networks have bins and dropout, or go without one of
+    /// them or both if the first few networks have the better validation so. A search then tries other settings.
     pub(super) fn train(&self, method: &str, say: &mut dyn FnMut(&str)) -> Result<TabularRegressor> {
         let start = Instant::now();
         let TabularConfig { network, training, .. } = *self.config;
@@ -168,15 +171,18 @@ impl<'a> Prepared<'a> {
         let plain = Recipe { features: self.features.clone().without_bins(), ..given.clone() };
         let recipes = if plain == given { vec![plain] } else { vec![given, plain] };
         let mut best = self.best(method, recipes)?;
+        if training.dropout > 0.0 {
+            let mut whole = best.2.clone();
+            whole.training.dropout = 0.0;
+            best = self.better_of(method, best, whole)?;
+        }
         let first = best.0;
         if let Some(budget) = self.options.search {
             let mut count = 0;
             while start.elapsed() < budget {
                 let key = Key::new(self.options.seed).split("search").index(count);
-                let found = self.best(method, vec![best.2.drawn(&self.features, &mut key.rng())])?;
-                if found.0 < best.0 {
-                    best = found;
-                }
+                let drawn = best.2.drawn(&self.features, &mut key.rng());
+                best = self.better_of(method, best, drawn)?;
                 count += 1;
             }
             say(&format!("{count} others tried, validation better by {:.4}: {}", first - best.0, best.2));
@@ -204,9 +210,14 @@ impl<'a> Prepared<'a> {
         TabularRegressor::assemble(TabularConfig { network, training, ..self.config.clone() }, fitted, stores)
     }
 
-    /// Trains the first few networks with each of the recipes, and returns the mean of their validations, these networks and
-    /// the recipe where that is smallest.
-    fn best(&self, method: &str, recipes: Vec<Recipe>) -> Result<(f64, Vec<Trained>, Recipe)> {
+    /// Tries `recipe`, and returns the better of it and `best`.
+    fn better_of(&self, method: &str, best: Tried, recipe: Recipe) -> Result<Tried> {
+        let found = self.best(method, vec![recipe])?;
+        Ok(if found.0 < best.0 { found } else { best })
+    }
+
+    /// Trains the first few networks with each of the recipes, and returns those with the smallest mean validation.
+    fn best(&self, method: &str, recipes: Vec<Recipe>) -> Result<Tried> {
         let tried = self.config.members.min(TRIED);
         let tries: Vec<_> = recipes.iter().flat_map(|of| (0..tried).map(move |index| (of, index))).collect();
         let all = tries.into_par_iter().map(|(recipe, index)| self.member(method, index, recipe));

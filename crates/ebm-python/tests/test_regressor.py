@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
-POINTS = {"density.points": 256}
+POINTS = {"density.points": 256, "training.dropout": 0}
 QUICK = {"members": 1, "max_steps": 300, "settings": POINTS}
 
 
@@ -133,7 +133,7 @@ def test_the_program_trains_and_reads_the_same_fit(tmp_path):
     X.assign(price=y).to_csv(tmp_path / "table.csv", index=False)
     fit = EnergyRegressor(**QUICK, random_state=3).fit(X, y)
     fit.save(tmp_path / "python")
-    sets = ["--set", "members=1", "--set", "training.steps=300", "--set", "density.points=256", "--seed", "3"]
+    sets = ["--set", "members=1", "--set", "training.steps=300", "--set", "density.points=256", "--set", "training.dropout=0", "--seed", "3"]
     run = [program, "fit", tmp_path / "table.csv", "--target", "price", "--run", tmp_path / "ebm", *sets]
     subprocess.run(run, check=True, capture_output=True)
     weights = [(tmp_path / name / "member-0.safetensors").read_bytes() for name in ("python", "ebm")]

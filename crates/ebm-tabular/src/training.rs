@@ -80,9 +80,9 @@ pub struct Trained {
     pub temperature: f64,
 }
 
-/// Trains the network of `shape` on the rows `learnt` and returns the running
-/// mean of its parameters at the best validation on the rows `judged`: by −log p at the best temperature of f, or by its loss
-/// if it has no density. Weights decide how often a row is drawn, and how much it counts in the validation.
+/// Trains the network of `shape` on the rows `learnt` and returns the running mean of its parameters at the best validation
+/// on the rows `judged`: by −log p at the best temperature of f, or by its loss if it has no density. Weights decide how
+/// often a row is drawn, and how much it counts in the validation.
 ///
 /// # Errors
 /// [`Error::Input`] if all weights are 0 or the training is stopped, [`ebm_train::Error::NonFinite`] if the loss is

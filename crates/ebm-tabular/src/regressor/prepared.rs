@@ -41,8 +41,13 @@ struct Recipe {
     features: Features,
 }
 
-/// Mean validation of the first few networks, these networks, and their recipe.
-type Tried = (f64, Vec<Trained>, Recipe);
+/// A recipe with the first few networks that were trained by it.
+struct Tried {
+    recipe: Recipe,
+    trained: Vec<Trained>,
+    /// Mean of the networks' validations, lower is better.
+    value: f64,
+}
 
 impl Recipe {
     /// Draws other settings; each stays as it is with probability 1/2. Inputs have the bins of `features`, or none.
@@ -172,22 +177,26 @@ impl<'a> Prepared<'a> {
         let recipes = if plain == given { vec![plain] } else { vec![given, plain] };
         let mut best = self.best(method, recipes)?;
         if training.dropout > 0.0 {
-            let mut whole = best.2.clone();
+            let mut whole = best.recipe.clone();
             whole.training.dropout = 0.0;
             best = self.better_of(method, best, whole)?;
         }
-        let first = best.0;
+        let first = best.value;
         if let Some(budget) = self.options.search {
             let mut count = 0;
             while start.elapsed() < budget {
                 let key = Key::new(self.options.seed).split("search").index(count);
-                let drawn = best.2.drawn(&self.features, &mut key.rng());
+                let drawn = best.recipe.drawn(&self.features, &mut key.rng());
                 best = self.better_of(method, best, drawn)?;
                 count += 1;
             }
-            say(&format!("{count} others tried, validation better by {:.4}: {}", first - best.0, best.2));
+            say(&format!(
+                "{count} others tried, validation better by {:.4}: {}",
+                first - best.value,
+                best.recipe
+            ));
         }
-        let (_, mut trained, recipe) = best;
+        let Tried { recipe, mut trained, .. } = best;
         let others = (trained.len()..self.config.members).into_par_iter();
         let others = others.map(|index| self.member(method, index, &recipe));
         trained.extend(others.collect::<Result<Vec<Trained>>>()?);
@@ -213,7 +222,7 @@ impl<'a> Prepared<'a> {
     /// Tries `recipe`, and returns the better of it and `best`.
     fn better_of(&self, method: &str, best: Tried, recipe: Recipe) -> Result<Tried> {
         let found = self.best(method, vec![recipe])?;
-        Ok(if found.0 < best.0 { found } else { best })
+        Ok(if found.value < best.value { found } else { best })
     }
 
     /// Trains the first few networks with each of the recipes, and returns those with the smallest mean validation.
@@ -222,11 +231,12 @@ impl<'a> Prepared<'a> {
         let tries: Vec<_> = recipes.iter().flat_map(|of| (0..tried).map(move |index| (of, index))).collect();
         let all = tries.into_par_iter().map(|(recipe, index)| self.member(method, index, recipe));
         let mut all = all.collect::<Result<Vec<Trained>>>()?.into_iter();
-        let tries = recipes.into_iter().map(|of| {
+        let tries = recipes.into_iter().map(|recipe| {
             let trained: Vec<Trained> = all.by_ref().take(tried).collect();
-            (trained.iter().map(|member| member.value).sum::<f64>() / tried as f64, trained, of)
+            let value = trained.iter().map(|member| member.value).sum::<f64>() / tried as f64;
+            Tried { recipe, trained, value }
         });
-        let best = tries.min_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        let best = tries.min_by(|a, b| a.value.total_cmp(&b.value));
         best.ok_or_else(|| Error::config("members", "a fit needs a network"))
     }
 

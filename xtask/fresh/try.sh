@@ -11,7 +11,7 @@
 #   --user NAME  run as this user, if called by root: NAME must be able to read PATH's cargo and CARGO_HOME, and to write to CARGO_TARGET_DIR
 #   FOLDER       folder for the clone, which stays; by default a temporary folder
 #
-# CARGO_TARGET_DIR, CARGO_PROFILE_DEV_DEBUG and CARGO_INCREMENTAL are passed on. With CARGO_TARGET_DIR a clone uses the dependencies that are built there,
+# CARGO_TARGET_DIR, CARGO_PROFILE_DEV_DEBUG, CARGO_INCREMENTAL and clippy as the compiler (RUSTC_WORKSPACE_WRAPPER) are passed on. With CARGO_TARGET_DIR a clone uses the dependencies that are built there,
 # and adds to them. The crates of the workspace are built again for each folder; use --here to continue with them in this checkout.
 set -euo pipefail
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
@@ -73,7 +73,7 @@ for program in "$(rustc --print sysroot)"/bin/*; do ln -s "$program" "$programs"
 
 # Nobody can write into /proc, not even root.
 environment=(PATH="$programs" HOME=/proc CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}" CARGO_NET_OFFLINE=true)
-for name in CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG CARGO_INCREMENTAL; do
+for name in CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG CARGO_INCREMENTAL RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS; do
   if [ -n "${!name:-}" ]; then environment+=("$name=${!name}"); fi
 done
 start=()

@@ -13,8 +13,6 @@ use server::Server;
 use sha2::{Digest as _, Sha256};
 use training::{Case, ebm};
 
-/// Limits between nothing and everything.
-const OFFSETS: usize = 64;
 const RESOURCES: i32 = 6;
 
 /// Runs the command under a `prlimit` on the size of files.
@@ -24,10 +22,10 @@ fn limited(prlimit: &Path, command: &Command, bytes: u64) -> Output {
     limited.output().unwrap()
 }
 
-/// 64 limits, in equal ratios, up to one byte less than `largest`.
-fn limits(largest: u64) -> impl Iterator<Item = u64> {
+/// Returns `count` limits, in equal ratios, up to one byte less than `largest`.
+fn limits(count: usize, largest: u64) -> impl Iterator<Item = u64> {
     let last = (largest - 1) as f64;
-    (0..OFFSETS).map(move |i| last.powf(i as f64 / (OFFSETS - 1) as f64).round() as u64)
+    (0..count).map(move |i| last.powf(i as f64 / (count - 1) as f64).round() as u64)
 }
 
 /// The sizes of all files below a directory.
@@ -73,7 +71,7 @@ fn a_training_goes_on_from_its_checkpoint_when_there_is_space_again() {
     copy(&case.path("whole"), &started);
     fs::remove_file(started.join("ebm.safetensors")).unwrap();
     fs::remove_dir_all(started.join("checkpoints/step-00000004")).unwrap();
-    for limit in limits(largest) {
+    for limit in limits(16, largest) {
         let run = format!("full-{limit}");
         copy(&started, &case.path(&run));
         let output = limited(&prlimit, &case.train(&run, true), limit);
@@ -96,7 +94,7 @@ fn a_download_has_its_final_name_only_when_it_is_whole() {
     let sha256: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
     let bytes = content.clone();
     let server = Server::start(move |request, reply| reply.good(request, &bytes));
-    for limit in limits(content.len() as u64) {
+    for limit in limits(64, content.len() as u64) {
         let dir = tempfile::tempdir().unwrap();
         let [datasets, weights] = ["datasets", "weights"].map(|name| dir.path().join(name));
         fs::create_dir(&datasets).unwrap();

@@ -41,6 +41,12 @@ def tracker():
 
 
 @pytest.fixture(scope="module")
+def track(tracker):
+    """A target that is followed; no frame after the first has been seen."""
+    return tracker.start(SMALL, BOX)
+
+
+@pytest.fixture(scope="module")
 def estimator():
     return AgeEstimator()
 
@@ -390,9 +396,8 @@ WRONG_IMAGES = {
 
 
 @pytest.mark.parametrize("name", WRONG_IMAGES)
-def test_wrong_images_are_refused(detector, refiner, tracker, estimator, name):
+def test_wrong_images_are_refused(detector, refiner, tracker, track, estimator, name):
     kind, match, wrong = WRONG_IMAGES[name]
-    track = tracker.start(SMALL, BOX)
     for call in (
         detector.detect,
         track.update,
@@ -438,7 +443,7 @@ WRONG_CALLS = {
     "no picture": (ValueError, "JPEG", lambda it: read_image(ROOT / "README.md")),
     "a box of three": (ValueError, "4", lambda it: it.tracker.start(SMALL, [1, 2, 3])),
     "a track beyond": (ValueError, "50 wide", lambda it: it.tracker.start(SMALL, [60, 6, 70, 30])),
-    "a frame of another size": (ValueError, "one size", lambda it: it.tracker.start(SMALL, BOX).update(SMALL[:30])),
+    "a frame of another size": (ValueError, "one size", lambda it: it.track.update(SMALL[:30])),
     "a face beyond": (ValueError, "50 wide", lambda it: it.estimator.estimate(SMALL, [60, 6, 70, 30])),
     "a list of results": (TypeError, "Ultralytics", lambda it: it.refiner.refine_results(SMALL, [])),
     "numbers without names": (
@@ -456,11 +461,11 @@ WRONG_CALLS = {
 
 
 @pytest.mark.parametrize("name", WRONG_CALLS)
-def test_wrong_calls_are_refused(detector, refiner, tracker, estimator, tmp_path, name):
+def test_wrong_calls_are_refused(detector, refiner, tracker, track, estimator, tmp_path, name):
     class It:
         pass
 
-    It.detector, It.refiner, It.tracker, It.estimator = detector, refiner, tracker, estimator
+    It.detector, It.refiner, It.tracker, It.track, It.estimator = detector, refiner, tracker, track, estimator
     It.file, It.broken = tmp_path / "file", tmp_path / "broken.safetensors"
     It.file.write_bytes((ROOT / "weights/detector_mini.safetensors").read_bytes())
     It.broken.write_bytes(b"no weights")

@@ -71,7 +71,7 @@ pub struct FitArgs {
     #[arg(long)]
     importance: bool,
     /// Try other sizes and rates of training for this time, as 90s, 10m or 2h, and keep the best by validation rows. The fit
-    /// follows. A faster machine tries more, so that results differ between machines.
+    /// follows. Folds and compared methods share the time. A faster machine tries more, so that results differ between machines.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     search: Option<Duration>,
     /// Print one JSON object in place of the folder's name.
@@ -116,7 +116,7 @@ fn parse_bounds(text: &str) -> Result<(String, Support), String> {
 }
 
 impl FitArgs {
-    fn options(&self) -> Result<FitOptions> {
+    fn options(&self, config: &TabularConfig) -> Result<FitOptions> {
         let is_target = |name: &String| self.targets.contains(name);
         if let Some(other) = self
             .positive
@@ -144,21 +144,17 @@ impl FitArgs {
         let roles = ColumnRoles { categories: self.categories.clone(), ignored };
         let (targets, method) = (self.targets.iter().map(target).collect(), self.method.clone());
         let weight = self.weight.clone();
-        Ok(FitOptions {
-            targets,
-            roles,
-            weight,
-            method,
-            seed: self.seed,
-            search: self.search,
-            ..FitOptions::new("")
-        })
+        // Each method of each fit searches for itself.
+        let fits = (1 + u32::from(self.folds.unwrap_or_default())) * if method == "auto" { 2 } else { 1 };
+        let fits = fits + if self.compare { config.methods.len() as u32 } else { 0 };
+        let search = self.search.map(|time| time / fits);
+        Ok(FitOptions { targets, roles, weight, method, seed: self.seed, search, ..FitOptions::new("") })
     }
 
     /// Evaluates the method by `count` folds, and returns their figures and a table of these.
     fn folds(&self, table: &Table, config: &TabularConfig, count: u8) -> Result<(Vec<Evaluation>, String)> {
         let division = self.group.clone().map(Division::Group).or(self.time.clone().map(Division::Time));
-        let (options, division, say) = (self.options()?, division.unwrap_or_default(), &mut say);
+        let (options, division, say) = (self.options(config)?, division.unwrap_or_default(), &mut say);
         let folds = cross_validate(table, &options, config, count.into(), &division, say)?;
         eprintln!("{count} folds, one seed: means ± sample standard deviations over the folds");
         let each = |value: &dyn Fn(&Evaluation) -> Option<f64>| {
@@ -200,7 +196,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     let place = args.run.display();
     check_new(&args.run)?;
     let config: TabularConfig = args.settings.load(&args.config, false)?.settings;
-    let options = args.options()?;
+    let options = args.options(&config)?;
     if args.importance && options.method != "auto" {
         let has_density = config.method(&options.method)?.model.has_density();
         ensure!(has_density, "--importance needs a density, and {} has none", options.method);

@@ -120,7 +120,7 @@ impl Network {
             Head::Energy(head) => {
                 let features = head.features(&h)?;
                 let (f, log_q) = sampled(head, &features, num_samples, rng)?;
-                let log_z = log_mean_exp(&((f / self.temperature)? - log_q)?, 1)?.unsqueeze(1)?;
+                let log_z = log_z(&f, &log_q, self.temperature)?.unsqueeze(1)?;
                 Ok(MemberFeatures::Energy { log_z, features })
             }
             Head::Baseline(_, layer) => Ok(MemberFeatures::Outputs(forward(layer, &h)?)),
@@ -162,8 +162,7 @@ impl Network {
                 let (f, log_q) = sampled(head, &features, num_samples, rng)?;
                 let of_y = head.score(&features, &y)?.squeeze(1)?;
                 let at = |&temperature: &f64| {
-                    let log_z = log_mean_exp(&((&f / temperature)? - &log_q)?, 1)?;
-                    Ok((temperature, ((&of_y / temperature)? - log_z)?))
+                    Ok((temperature, ((&of_y / temperature)? - log_z(&f, &log_q, temperature)?)?))
                 };
                 temperatures.iter().map(at).collect()
             }
@@ -200,6 +199,11 @@ fn sampled(
     let center = features.location.squeeze(1)?;
     let (y, log_q) = features.proposal().sample_with_log_prob(&center, num_samples, rng)?;
     Ok((head.score(features, &y)?, log_q))
+}
+
+/// Estimates log Z of f/T, (B), from f and log q, (B, M), at M samples of a proposal.
+fn log_z(f: &Tensor, log_q: &Tensor, temperature: f64) -> Result<Tensor> {
+    Ok(log_mean_exp(&((f / temperature)? - log_q)?, 1)?)
 }
 
 /// Applies a fully-connected layer: x (B, inputs) -> (B, outputs).

@@ -1,19 +1,12 @@
 //! Predictions with `hub:OWNER/NAME` equal predictions with the run on this machine.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Output;
 
+use crate::common::program::{command, in_tree, said, text, texts};
 use crate::hub_server::TestHub;
 
 const TOKEN: &str = "hf_secret";
-
-fn in_tree(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 /// A user of a hub, with a home of their own.
 struct User<'a> {
@@ -24,11 +17,11 @@ struct User<'a> {
 
 impl User<'_> {
     fn ebm(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
+        let mut command = command(args);
         for variable in ["HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN"] {
             command.env_remove(variable);
         }
-        command.env("HF_HOME", self.home).env("HF_ENDPOINT", &self.hub.hub.address).args(args);
+        command.env("HF_HOME", self.home).env("HF_ENDPOINT", &self.hub.hub.address);
         command.envs(self.token.map(|token| ("HF_TOKEN", token)));
         let output = command.output().unwrap();
         let said = [&output.stdout[..], &output.stderr].concat();
@@ -37,15 +30,14 @@ impl User<'_> {
     }
 
     fn says(&self, args: &[&str]) -> String {
-        let output = self.ebm(args);
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        let [printed, _] = texts(self.ebm(args));
+        printed
     }
 
     fn fails(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = self.ebm(args);
         assert!(!output.status.success(), "{args:?}");
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        (output.status.code(), said(&output))
     }
 }
 

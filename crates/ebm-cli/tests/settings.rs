@@ -1,9 +1,11 @@
 //! Every number of every embedded configuration, made hostile: refused with key, value and range, or it is
 //! one that a training bears.
 
+use crate::common::program::{command, texts};
+
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::path::Path;
-use std::process::Command;
 
 use ebm_experiment::Error;
 use ebm_experiment::config::{Configured, Overrides, Settings};
@@ -93,21 +95,25 @@ fn with<S: Settings>(settings: &mut Value, key: &str, value: &Value) -> Result<V
     parsed.map(|_| before)
 }
 
-fn all_are_refused_or_bearable<S: Settings>() {
+/// The embedded configurations survive a round trip, and their hostile numbers are refused or bearable.
+fn check<S: Settings + PartialEq + Debug>() {
     // A key has one range, whatever configuration it is in.
     let mut seen = BTreeSet::new();
     for (name, _) in S::EMBEDDED {
-        accepted::<S>(name, &S::embedded(name).unwrap().to_toml().unwrap().parse().unwrap(), &mut seen);
+        let config = S::embedded(name).unwrap();
+        let text = config.to_toml().unwrap();
+        assert_eq!(S::parse(name, &text).unwrap(), config, "{name}");
+        accepted::<S>(name, &text.parse().unwrap(), &mut seen);
     }
 }
 
 #[test]
-fn hostile_numbers_are_refused_with_key_value_and_range() {
-    all_are_refused_or_bearable::<ebm_detect::config::ExperimentConfig>();
-    all_are_refused_or_bearable::<ebm_detect::config::RefinerConfig>();
-    all_are_refused_or_bearable::<ebm_track::config::ExperimentConfig>();
-    all_are_refused_or_bearable::<ebm_face::config::ExperimentConfig>();
-    all_are_refused_or_bearable::<Experiment>();
+fn configurations_survive_a_round_trip_and_hostile_numbers_are_refused_with_key_value_and_range() {
+    check::<ebm_detect::config::ExperimentConfig>();
+    check::<ebm_detect::config::RefinerConfig>();
+    check::<ebm_track::config::ExperimentConfig>();
+    check::<ebm_face::config::ExperimentConfig>();
+    check::<Experiment>();
 }
 
 /// The smallest settings of `name` with the rows of these `methods`, and every number in them hostile that
@@ -154,15 +160,10 @@ fn reproduces<S: Settings>(task: &str, name: &str, methods: &[&str], more: &[&st
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let (config, out, data) = (path("hostile.toml"), path("runs"), path("data"));
     std::fs::write(&config, format!("{settings}\n[smoke]\n")).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_ebm"))
-        .args(["reproduce", task, "--scale", "mini", "--smoke", "--seeds", "1", "--json"])
-        .args(["--config", &config, "--out", &out, "--datasets", &data, "--weights", &data])
-        .args(more)
-        // Where features are kept by default.
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{settings}: {}", String::from_utf8_lossy(&output.stderr));
+    let mut command = command(&["reproduce", task, "--scale", "mini", "--smoke", "--seeds", "1", "--json"]);
+    command.args(["--config", &config, "--out", &out, "--datasets", &data, "--weights", &data]).args(more);
+    // Where features are kept by default.
+    texts(command.current_dir(dir.path()).output().unwrap());
     assert!(finite_losses(Path::new(&out)) > 0, "{settings}");
 }
 

@@ -141,7 +141,7 @@ fn tracking_is_reproduced_and_a_target_followed() {
     assert_eq!(boxes.lines().count(), 20);
     let drawn = ebm_data::files::files_in(&pictures, &["png"]).unwrap();
     // Frames 8 and 16 of 0 to 19.
-    assert_eq!(drawn, ["000008.png", "000016.png"]);
+    assert_eq!(drawn, ["000008.png", "000016.png"].map(|name| pictures.join(name)));
 
     // What can not be followed says why.
     let with =

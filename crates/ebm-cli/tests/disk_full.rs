@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ebm_testing::files;
 use ebm_testing::system::prlimit;
 
 const RESOURCES: i32 = 6;
@@ -27,30 +28,9 @@ fn limits(count: usize, largest: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |i| last.powf(i as f64 / (count - 1) as f64).round() as u64)
 }
 
-/// The sizes of all files below a directory.
-fn sizes(dir: &Path) -> Vec<u64> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(sizes(&entry.path()));
-        } else {
-            found.push(entry.metadata().unwrap().len());
-        }
-    }
-    found
-}
-
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let place = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &place);
-        } else {
-            fs::copy(entry.path(), place).unwrap();
-        }
+    for (name, bytes) in files::below(from) {
+        files::write(to, &name, bytes);
     }
 }
 
@@ -59,7 +39,7 @@ fn a_training_goes_on_from_its_checkpoint_when_there_is_space_again() {
     let Some(prlimit) = prlimit() else { return };
     let case = Case::new(4, 2);
     let whole = case.uninterrupted();
-    let largest = |dir: &str| sizes(&case.path(dir)).into_iter().max().unwrap();
+    let largest = |dir: &str| files::below(&case.path(dir)).values().map(Vec::len).max().unwrap() as u64;
     let (largest, largest_kept) = (largest("whole"), largest("whole/checkpoints"));
     // As if it had been stopped after its first checkpoint.
     let started = case.path("started");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::program::{command, said};
 use crate::server::Server;
 use ebm_base::Key;
+use ebm_testing::files;
 use rand::{Rng as _, RngCore as _};
 use sha2::{Digest as _, Sha256};
 
@@ -88,9 +89,7 @@ fn twenty_kills_and_the_file_is_right() {
     let output = finish(get(dir.path(), &["set"]));
     assert!(output.status.success(), "{}", said(&output));
     assert!(std::fs::read(&place).unwrap() == whole);
-    let names: Vec<_> =
-        std::fs::read_dir(place.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names, ["x.bin"], "leftovers");
+    assert_eq!(files::names(place.parent().unwrap()), ["x.bin"], "leftovers");
     let again = server.sent() - whole.len() as u64;
     eprintln!("{kills} kills, {again} bytes sent again");
     assert_eq!(kills, kills_wanted());

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::import::{load, metadata, save_safetensors_with};
+use ebm_testing::files;
 
 const FAILURE: i32 = 1;
 const USAGE: i32 = 2;
@@ -181,9 +182,7 @@ fn bad_folder() -> tempfile::TempDir {
         ("biwi/BIWI_train.npz", b"junk"),
         ("bostonHousing/data/index_features.txt", b"junk"),
     ] {
-        let path = dir.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        files::write(dir.path(), name, content);
     }
     dir
 }

@@ -1,10 +1,12 @@
 //! Predictions with `hub:OWNER/NAME` equal predictions with the run on this machine.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
 
 use crate::common::program::{command, in_tree, said, text, texts};
 use crate::hub_server::TestHub;
+use ebm_testing::files;
 
 const TOKEN: &str = "hf_secret";
 
@@ -45,23 +47,14 @@ fn hub() -> TestHub {
     TestHub::start(Some(TOKEN), |_, _| false)
 }
 
-/// Returns the contents of a file or folder, by path in a repository.
-fn files(place: &Path, inside: &str) -> Vec<(String, Vec<u8>)> {
-    if place.is_file() {
-        return vec![(inside.to_owned(), std::fs::read(place).unwrap())];
-    }
-    let entries = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap());
-    let below = entries.flat_map(|entry| {
-        let name = entry.file_name().into_string().unwrap();
-        files(&entry.path(), &if inside.is_empty() { name } else { format!("{inside}/{name}") })
-    });
-    below.collect()
-}
-
-/// Puts the run at `local` into the hub as `repo`.
+/// Puts the run at `local`, a file or a folder, into the hub as `repo`.
 fn publish(hub: &TestHub, local: &Path, repo: &str) {
-    let name = if local.is_file() { local.file_name().unwrap().to_str().unwrap() } else { "" };
-    let files = files(local, name);
+    let files = if local.is_file() {
+        let name = local.file_name().unwrap().to_str().unwrap().to_owned();
+        BTreeMap::from([(name, std::fs::read(local).unwrap())])
+    } else {
+        files::below(local)
+    };
     let files: Vec<_> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
     hub.put(&format!("{repo}@main"), &files);
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ebm_testing::browser::{chromium, dump_dom};
+use ebm_testing::files;
 use tempfile::TempDir;
 
 fn report(args: &[&Path]) -> Vec<PathBuf> {
@@ -24,9 +25,7 @@ fn page(dir: &TempDir, runs: &[&Path]) -> (PathBuf, String) {
 fn folder(dir: &TempDir, name: &str, files: &[[&str; 2]]) -> PathBuf {
     let folder = dir.path().join(name);
     for [file, text] in files {
-        let path = folder.join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        files::write(&folder, file, text);
     }
     folder
 }

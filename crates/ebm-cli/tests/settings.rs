@@ -9,6 +9,7 @@ use std::path::Path;
 
 use ebm_experiment::Error;
 use ebm_experiment::config::{Configured, Overrides, Settings};
+use ebm_testing::files::below;
 use ebm_toy::{Dataset, Experiment, Problem};
 use toml::{Table, Value};
 
@@ -139,15 +140,11 @@ fn hostile_settings<S: Settings>(name: &str, methods: &[&str]) -> Table {
 /// Every loss and gradient in the files `metrics.jsonl` below `folder` is a number; how many there are.
 fn finite_losses(folder: &Path) -> usize {
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        if entry.path().is_dir() {
-            count += finite_losses(&entry.path());
-        } else if entry.file_name() == "metrics.jsonl" {
-            for line in std::fs::read_to_string(entry.path()).unwrap().lines() {
-                let step: serde_json::Value = serde_json::from_str(line).unwrap();
-                assert!(step["loss"].is_f64() && step["grad_norm"].is_f64(), "{:?}: {line}", entry.path());
-                count += 1;
-            }
+    for (name, bytes) in below(folder).iter().filter(|(name, _)| name.ends_with("metrics.jsonl")) {
+        for step in serde_json::Deserializer::from_slice(bytes).into_iter::<serde_json::Value>() {
+            let step = step.unwrap();
+            assert!(step["loss"].is_f64() && step["grad_norm"].is_f64(), "{name}: {step}");
+            count += 1;
         }
     }
     count

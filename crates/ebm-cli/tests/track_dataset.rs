@@ -13,6 +13,7 @@ use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_synth::videos::{VideoConfig, generate};
+use ebm_testing::files;
 use ebm_track::box_module::{BoxModule, BoxModuleConfig};
 use ebm_track::saved::SavedConfig;
 use ebm_track::tracker::TrackerConfig;
@@ -75,9 +76,7 @@ impl Case {
     }
 
     fn write(&self, file: &str, text: &str) {
-        let path = self.path(file);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        files::write(self.dir.path(), file, text);
     }
 
     /// Writes the frames to `folder`, numbered from `first` with `digits` digits.
@@ -116,21 +115,8 @@ impl Case {
 
     /// The files below a folder.
     fn below(&self, folder: &str) -> BTreeMap<String, String> {
-        let target = self.path(folder);
-        let mut files = BTreeMap::new();
-        let mut folders = vec![target.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                let name = path.strip_prefix(&target).unwrap().to_str().unwrap().to_owned();
-                files.insert(name, std::fs::read_to_string(&path).unwrap());
-            }
-        }
-        files
+        let files = files::below(&self.path(folder)).into_iter();
+        files.map(|(name, bytes)| (name, String::from_utf8(bytes).unwrap())).collect()
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::common::faces::pointing04;
 use crate::common::program::{DETECTOR, command, texts};
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,7 @@ use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_synth::faces::generate_ages;
 use ebm_synth::videos::{VideoConfig, generate};
+use ebm_testing::files;
 
 /// Files in which clocks have left numbers; all else in them is compared.
 const TIMED: [&str; 4] = ["results.json", "results.csv", "report.md", "lock"];
@@ -127,27 +127,11 @@ impl Place {
         self.ebm(&format!("reproduce detection --scale mini --from-scratch --methods ebm {places}"), &[]);
         self.ebm("reproduce toy --smoke --seeds 1 --problem dataset1 --methods ML-IS --out @runs", &[]);
     }
-
-    /// All files below this folder by their paths in it.
-    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let (mut found, mut folders) = (BTreeMap::new(), vec![self.0.clone()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else {
-                    found.insert(path.strip_prefix(&self.0).unwrap().to_owned(), fs::read(path).unwrap());
-                }
-            }
-        }
-        found
-    }
 }
 
 /// Returns the contents of a file without measured times.
-fn untimed(path: &Path, bytes: &[u8]) -> Vec<u8> {
-    let name = path.file_name().unwrap().to_str().unwrap();
+fn untimed(path: &str, bytes: &[u8]) -> Vec<u8> {
+    let name = path.rsplit('/').next().unwrap();
     let is_timed = TIMED.contains(&name) || name.ends_with("_time.txt");
     bytes.iter().copied().filter(|byte| !is_timed || !b"0123456789.e+- \n".contains(byte)).collect()
 }
@@ -165,15 +149,15 @@ fn runs_in_two_folders_have_the_same_bytes_and_no_path() {
             });
         }
     });
-    let [one, other] = places.each_ref().map(Place::files);
+    let [one, other] = places.map(|place| files::below(&place.0));
     assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
     let (root, mut wrong) = (dir.path().to_str().unwrap(), Vec::new());
     for (path, bytes) in &one {
         if untimed(path, bytes) != untimed(path, &other[path]) {
-            wrong.push(format!("{} differs", path.display()));
+            wrong.push(format!("{path} differs"));
         }
         if String::from_utf8_lossy(bytes).contains(root) {
-            wrong.push(format!("{} says where it was made", path.display()));
+            wrong.push(format!("{path} says where it was made"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -183,6 +167,6 @@ fn runs_in_two_folders_have_the_same_bytes_and_no_path() {
         ("runs/head-pose-pointing-smoke-1/fold-0", "trunk.safetensors"),
         ("runs/tracking-mini-smoke-1", "backbone.safetensors"),
     ] {
-        assert!(one.contains_key(&Path::new(run).join(base)), "{run}");
+        assert!(one.contains_key(&format!("{run}/{base}")), "{run}");
     }
 }

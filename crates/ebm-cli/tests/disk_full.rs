@@ -30,7 +30,7 @@ fn limits(count: usize, largest: u64) -> impl Iterator<Item = u64> {
 
 fn copy(from: &Path, to: &Path) {
     for (name, bytes) in files::below(from) {
-        files::write(to, &name, bytes);
+        files::write(to, &name, &bytes);
     }
 }
 

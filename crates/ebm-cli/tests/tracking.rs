@@ -75,7 +75,7 @@ fn boxes_of_any_tracker_are_scored() {
     let diagnosis = json!({
         "followed": 0.5, "box_wrong": 0.5, "lost": 0.0, "first_lost": null, "times_lost": 0, "times_found": 0,
     });
-    let report = schema::document(&std::fs::read(&report).unwrap(), "eval tracking");
+    let report = schema::document(std::fs::read(&report).unwrap(), "eval tracking");
     let sequence = &report["reports"][0]["rows"][0];
     assert_eq!((&sequence["name"], &sequence["diagnosis"]), (&json!("one"), &diagnosis));
     assert!(object["failed"][0]["reason"].as_str().unwrap().contains("line 2"), "{object}");
@@ -264,7 +264,7 @@ fn bands_are_calibrated_and_measured() {
     let eval = [&eval[..], &["--report", text(&report)]].concat();
     let table = succeeds(&eval)[0].clone();
     assert!(table.contains("Bands: held in followed frames") && !table.contains("deviation"), "{table}");
-    let object = schema::document(&std::fs::read(&report).unwrap(), "eval tracking");
+    let object = schema::document(std::fs::read(&report).unwrap(), "eval tracking");
     let bands = &object["band_coverage"][0];
     assert!(bands["frames"].as_u64().unwrap() >= 9 && bands["followed"].as_f64() > Some(0.3), "{bands}");
     for edge in 0..4 {

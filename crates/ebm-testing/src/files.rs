@@ -13,7 +13,7 @@ fn must<T>(outcome: io::Result<T>, path: &Path) -> T {
 /// # Panics
 ///
 /// If it cannot be written.
-pub fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+pub fn write(folder: &Path, name: &str, content: &(impl AsRef<[u8]> + ?Sized)) -> PathBuf {
     let path = folder.join(name);
     must(path.parent().map_or(Ok(()), fs::create_dir_all), &path);
     must(fs::write(&path, content), &path);

@@ -9,13 +9,13 @@ use crate::settings;
 
 /// Observer of the stages of a computation; the library itself never prints. `()` shows nothing.
 pub trait Progress {
-    /// Begins a stage of so many units.
+    /// Begins a stage with its number of units.
     fn begin(&mut self, _stage: &str, _total: usize) {}
 
-    /// Reports that an earlier process has done so many units of the stage that has just begun.
+    /// Reports the number of units that an earlier process has done of the stage that has just begun.
     fn resumed(&mut self, _done: usize) {}
 
-    /// Reports that so many units of the stage are done, with a note that may be shown beside them.
+    /// Reports the number of units of the stage that are done, and a note that may be shown beside it.
     fn advance(&mut self, _done: usize, _note: &str) {}
 
     /// Ends the stage.

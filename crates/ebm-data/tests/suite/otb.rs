@@ -9,7 +9,7 @@ use ebm_testing::files;
 
 fn write(dir: &Path, file: &str, boxes: usize) {
     let lines: String = (1..=boxes).map(|i| format!("{i},2,30,40\n")).collect();
-    files::write(dir, file, lines);
+    files::write(dir, file, &lines);
 }
 
 fn of<'a>(all: &'a [Annotation], name: &str) -> &'a Result<Vec<Rect>> {

@@ -50,15 +50,15 @@ impl ModelPath {
         if usual.is_file() {
             return Ok(usual);
         }
-        let names = ebm_data::files::files_in(folder, &["safetensors"])?;
+        let files = ebm_data::files::files_in(folder, &["safetensors"])?;
         let given = self.given.display();
-        match names.as_slice() {
-            [only] => Ok(folder.join(only)),
+        match files.as_slice() {
+            [only] => Ok(only.clone()),
             [] => bail!("{given} has no .safetensors file; give a model's repository"),
             [first, ..] => bail!(
                 "{given} has {} .safetensors files and no model.safetensors; say which, as in {given}/{}",
-                names.len(),
-                first.display()
+                files.len(),
+                first.file_name().unwrap_or_default().display()
             ),
         }
     }

@@ -101,7 +101,6 @@ impl Progress for Console {
 
     fn begin(&mut self, name: &str, total: usize) {
         let target = if self.terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        // indicatif leaves colours out itself where
         let style =
             ProgressStyle::with_template("{msg:30} {wide_bar:.green} {pos}/{len} {per_sec}, {eta} left");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::common::program::{files_in, said, texts};
+
 use ebm_base::Key;
 use ebm_synth::faces::generate_ages;
 use ebm_synth::videos::{VideoConfig, generate};
@@ -20,10 +22,10 @@ fn ebm(program: &Path, folder: &Path, weights: &str, args: &[&str]) -> Output {
     Command::new(program).current_dir(folder).env("EBM_WEIGHTS", weights).args(args).output().unwrap()
 }
 
-fn succeeds(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!output.stdout.is_empty());
-    String::from_utf8(output.stdout.clone()).unwrap()
+fn succeeds(output: Output) -> String {
+    let [printed, _] = texts(output);
+    assert!(!printed.is_empty());
+    printed
 }
 
 /// A folder with nothing in it, a drawn face and a drawn video elsewhere.
@@ -38,7 +40,7 @@ impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let ages = generate_ages(&dir.path().join("faces"), 64, 4, Key::new(1)).unwrap();
-        let face = std::fs::read_dir(&ages.images).unwrap().next().unwrap().unwrap().path();
+        let face = files_in(&ages.images).remove(0);
         let config = VideoConfig { frames: 6, ..VideoConfig::default() };
         let video = generate(&dir.path().join("videos"), &config, 1, Key::new(4)).unwrap().remove(0);
         let frames = video.frames.path(0).unwrap().parent().unwrap().to_str().unwrap().to_owned();
@@ -66,10 +68,10 @@ fn what_is_in_the_program_is_what_is_in_the_repository() {
         (&[&age[..], &["--baseline", "none"]].concat(), &["--run", "weights/age"]),
         (&detection, &own),
     ] {
-        let anywhere = succeeds(&ebm(EBM.as_ref(), &place.empty(), "", command));
-        assert_eq!(anywhere, succeeds(&ebm(EBM.as_ref(), &clone(), "", command)), "{command:?}");
+        let anywhere = succeeds(ebm(EBM.as_ref(), &place.empty(), "", command));
+        assert_eq!(anywhere, succeeds(ebm(EBM.as_ref(), &clone(), "", command)), "{command:?}");
         let of_files = [command, files].concat();
-        assert_eq!(anywhere, succeeds(&ebm(EBM.as_ref(), &clone(), "", &of_files)), "{of_files:?}");
+        assert_eq!(anywhere, succeeds(ebm(EBM.as_ref(), &clone(), "", &of_files)), "{of_files:?}");
     }
     assert_eq!(std::fs::read_dir(place.empty()).unwrap().count(), 0);
 }
@@ -91,12 +93,12 @@ fn what_is_not_in_the_program_is_looked_for_in_the_folders_of_weights() {
     let ages = ["predict", "age", &place.face, "--baseline", "cao"];
     let named = "eval tracking --run weights/age --dataset other --out figures --sequences";
     let named: Vec<&str> = named.split(' ').chain([place.frames.as_str()]).collect();
-    let said = succeeds(&ebm(EBM.as_ref(), &clone(), "", &ages));
-    assert_eq!(said, succeeds(&ebm(EBM.as_ref(), &place.empty(), &format!("/no/such:{weights}"), &ages)));
-    assert_eq!(said, succeeds(&ebm(&installed, &place.empty(), "", &ages)));
+    let line = succeeds(ebm(EBM.as_ref(), &clone(), "", &ages));
+    assert_eq!(line, succeeds(ebm(EBM.as_ref(), &place.empty(), &format!("/no/such:{weights}"), &ages)));
+    assert_eq!(line, succeeds(ebm(&installed, &place.empty(), "", &ages)));
     // A path that begins with weights/ is looked for too: it is found, and is no tracker.
     let found = ebm(&installed, &place.empty(), "", &named);
-    let message = String::from_utf8_lossy(&found.stderr);
+    let message = said(&found);
     assert!(message.contains("share/ebm/weights/age"), "{message}");
 
     // Where it is in none of them, they are named.
@@ -104,25 +106,25 @@ fn what_is_not_in_the_program_is_looked_for_in_the_folders_of_weights() {
     let scratch = ["reproduce", "detection", "--scale", "mini", "--smoke"];
     for (command, name) in [(&ages[..], "age"), (&detection, "detector_mini"), (&scratch, "detector_mini")] {
         let output = ebm(EBM.as_ref(), &place.empty(), "/no/such", command);
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = said(&output);
         let places = ["/no/such, weights, ", "share/ebm/weights: put it into", "EBM_WEIGHTS"];
         assert!(!output.status.success() && message.contains(name), "{message}");
         assert!(places.iter().all(|part| message.contains(part)), "{message}");
     }
-    succeeds(&ebm(EBM.as_ref(), &place.empty(), &weights, &detection));
+    succeeds(ebm(EBM.as_ref(), &place.empty(), &weights, &detection));
 }
 
 #[test]
 fn doctor_says_where_weights_are_looked_for_and_what_is_there() {
     let place = Place::new();
     let weights = clone().join("weights").to_str().unwrap().to_owned();
-    let said = succeeds(&ebm(EBM.as_ref(), &place.empty(), &weights, &["doctor"]));
+    let said = succeeds(ebm(EBM.as_ref(), &place.empty(), &weights, &["doctor"]));
     for part in
         ["a tracker (track)", "EBM_WEIGHTS", "this folder's weights: nothing", "share/ebm/weights: nothing"]
     {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }
-    let said = succeeds(&ebm(EBM.as_ref(), &place.empty(), &weights, &["doctor", "--json"]));
+    let said = succeeds(ebm(EBM.as_ref(), &place.empty(), &weights, &["doctor", "--json"]));
     let said: Value = serde_json::from_str(&said).unwrap();
     let found = said["weights"][0]["entries"].as_array().unwrap();
     assert!(["age", "refiner.safetensors", "tracker"].iter().all(|name| found.iter().any(|one| one == name)));

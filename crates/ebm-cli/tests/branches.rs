@@ -1,41 +1,14 @@
 //! Branches that were trained one by one, and what they are given to.
 
+use crate::common::program::{DETECTOR, WEIGHTS, fails, files_in, json_in, refused, said, succeeds, text};
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Value, json};
 
-const WEIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights");
-const DETECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
 const METHODS: [&str; 5] = ["gaussian", "mixture4", "cvae", "iou_net", "ebm"];
-
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-#[track_caller]
-fn succeeds(args: &[&str]) -> [String; 2] {
-    let output = ebm(args);
-    let [printed, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    assert!(output.status.success(), "{args:?}: {said}");
-    [printed, said]
-}
-
-#[track_caller]
-fn refused(args: &[&str], parts: &[&str]) {
-    let output = ebm(args);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{args:?} succeeded");
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is not in {said}");
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 /// Some scenes and branches.
 struct Place(tempfile::TempDir);
@@ -61,10 +34,6 @@ impl Place {
         let args = ["train", what, "--annotations", text(&annotations), "--images", text(&images)];
         [&args[..], &["--run", text(&run)], more].concat().into_iter().map(str::to_owned).collect()
     }
-}
-
-fn strs(args: &[String]) -> Vec<&str> {
-    args.iter().map(String::as_str).collect()
 }
 
 /// The bytes of the tensors in a safetensors file, without its header.
@@ -95,7 +64,7 @@ fn says_its_step_factor(place: &Place) {
     assert_eq!((said(&head), said(&place.path("heads/ebm-0/ebm.safetensors"))), (Some(0.015625), Some(1.0)));
     assert_eq!(said(&place.path("runs/detection-mini-smoke-1/cvae-0/cvae.safetensors")), None);
     let images = place.path("datasets/generated/detection/test/images");
-    let image = std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path();
+    let image = files_in(&images).remove(0);
     let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&head)];
     let predict = |more: &[&str]| succeeds(&[&predict[..], &["--min-score", "0"], more].concat())[0].clone();
     let [own, same, other] = [&[][..], &["--step-factor", "0.015625"], &["--step-factor", "64"]].map(predict);
@@ -107,7 +76,7 @@ fn separately_trained_branches_give_the_table_of_one_run() {
     let place = Place(tempfile::tempdir().unwrap());
     let methods = format!("direct,{}", METHODS.join(","));
     let compare = ["--methods", &methods];
-    let [one, said] = succeeds(&strs(&place.reproduce(&compare)));
+    let [one, said] = succeeds(&place.reproduce(&compare));
     // One step length is not chosen among others: no pass over the validation images.
     assert!(said.contains("test: 4 done") && !said.contains("validation: 2 done"), "{said}");
     let object: Value = serde_json::from_str(&one).unwrap();
@@ -119,7 +88,7 @@ fn separately_trained_branches_give_the_table_of_one_run() {
         // Nothing is held out for the choice of a step length.
         let more = ["--cache", "--steps", "2", "--workers", "3", "--method", method, "--step-factor", "1"];
         let [printed, _] =
-            succeeds(&strs(&place.train("branch", &run, &[&more[..], &["--detector", DETECTOR]].concat())));
+            succeeds(&place.train("branch", &run, &[&more[..], &["--detector", DETECTOR]].concat()));
         let file = place.path(&format!("{run}/{method}.safetensors"));
         assert_eq!(printed.trim(), text(&file));
         let of_run = place.path(&format!("runs/detection-mini-smoke-1/{method}-0/{method}.safetensors"));
@@ -127,7 +96,7 @@ fn separately_trained_branches_give_the_table_of_one_run() {
     }
     let heads = place.path("heads");
     let with_heads = [&compare[..], &["--heads", text(&heads)]].concat();
-    let [separate, said] = succeeds(&strs(&place.reproduce(&with_heads)));
+    let [separate, said] = succeeds(&place.reproduce(&with_heads));
     assert_eq!(table(&separate), table(&one));
     says_its_step_factor(&place);
     assert!(!said.contains("training") && !said.contains("features of"), "{said}");
@@ -136,8 +105,8 @@ fn separately_trained_branches_give_the_table_of_one_run() {
     std::fs::remove_dir_all(place.path("heads/gaussian-0")).unwrap();
     std::fs::remove_dir_all(place.path("heads/ebm-0")).unwrap();
     let missing = ["gaussian-0/gaussian.safetensors", "ebm-0/ebm.safetensors", "--train-missing"];
-    refused(&strs(&place.reproduce(&with_heads)), &missing);
-    let [again, said] = succeeds(&strs(&place.reproduce(&[&with_heads[..], &["--train-missing"]].concat())));
+    refused(&place.reproduce(&with_heads), &missing);
+    let [again, said] = succeeds(&place.reproduce(&[&with_heads[..], &["--train-missing"]].concat()));
     assert_eq!(table(&again), table(&one));
     assert!(said.contains("training ebm-0") && !said.contains("training cvae-0"), "{said}");
 
@@ -150,14 +119,14 @@ fn separately_trained_branches_give_the_table_of_one_run() {
     .unwrap();
     let more =
         ["--config", text(&config), "--cache", "--steps", "3", "--batch-size", "2", "--detector", DETECTOR];
-    succeeds(&strs(&place.train("branch", "other/ebm-0", &more)));
+    succeeds(&place.train("branch", "other/ebm-0", &more));
     let other = place.path("other");
     let both = [
         "confidence.objective.proposal.gaussian.sigmas = [0.1] (here: [0.0375, 0.075, 0.15])",
         "training.steps = 3 (here: 2)",
         "training.batch_size = 2 (here: 4)",
     ];
-    refused(&strs(&place.reproduce(&["--methods", "ebm", "--heads", text(&other)])), &both);
+    refused(&place.reproduce(&["--methods", "ebm", "--heads", text(&other)]), &both);
 }
 
 #[test]
@@ -166,7 +135,7 @@ fn a_branch_says_what_it_is() {
     let scenes = place.path("datasets/generated/detection/train-16");
     succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "3", "--seed", "4"]);
     let (annotations, images) = (scenes.join("annotations.json"), scenes.join("images"));
-    let image = std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path();
+    let image = files_in(&images).remove(0);
     let evaluate = |annotations: &Path, detector: &str, more: &[&str]| -> Vec<String> {
         let model = ["eval", "detection", "--json", "--detector", detector, "--images", text(&images)];
         let args = [&model[..], &["--annotations", text(annotations)], more].concat();
@@ -174,9 +143,9 @@ fn a_branch_says_what_it_is() {
     };
     for method in METHODS {
         let more = ["--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
-        succeeds(&strs(&place.train("branch", method, &[&more[..], &["--method", method]].concat())));
+        succeeds(&place.train("branch", method, &[&more[..], &["--method", method]].concat()));
         let head = place.path(&format!("{method}/{method}.safetensors"));
-        let [printed, _] = succeeds(&strs(&evaluate(&annotations, DETECTOR, &["--head", text(&head)])));
+        let [printed, _] = succeeds(&evaluate(&annotations, DETECTOR, &["--head", text(&head)]));
         let object: Value = serde_json::from_str(&printed).unwrap();
         let rows = object["rows"].as_array().unwrap();
         let found: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
@@ -197,24 +166,24 @@ fn a_branch_says_what_it_is() {
 
     // Another detector's features are not those that it was trained on.
     let more = ["--config", "mini", "--steps", "1", "--batch-size", "1"];
-    succeeds(&strs(&place.train("detector", "detector", &more)));
+    succeeds(&place.train("detector", "detector", &more));
     let detector = place.path("detector/detector.safetensors");
     let other = evaluate(&annotations, text(&detector), &["--head", text(&energy)]);
-    refused(&strs(&other), &["ebm.safetensors", "base_digest", "(here: "]);
-    succeeds(&strs(&evaluate(&annotations, text(&detector), &[])));
+    refused(&other, &["ebm.safetensors", "base_digest", "(here: "]);
+    succeeds(&evaluate(&annotations, text(&detector), &[]));
 
     // The same number of categories, one of which is another.
-    let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
+    let mut file = json_in(&annotations);
     let known = file["categories"][0]["name"].as_str().unwrap().to_owned();
     file["categories"][0]["name"] = json!("raccoon");
     let foreign = place.path("foreign.json");
     std::fs::write(&foreign, file.to_string()).unwrap();
     let parts = ["detector.safetensors", &format!("{known:?}"), "\"raccoon\"", "foreign.json"];
-    refused(&strs(&evaluate(&foreign, text(&detector), &[])), &parts);
+    refused(&evaluate(&foreign, text(&detector), &[]), &parts);
     let mut train = place.train("branch", "foreign", &["--detector", text(&detector)]);
     let at = train.iter().position(|argument| argument == text(&annotations)).unwrap();
     train[at] = text(&foreign).to_owned();
-    refused(&strs(&train), &parts);
+    refused(&train, &parts);
 }
 
 #[test]
@@ -242,24 +211,24 @@ fn a_trained_branch_knows_its_step_length_and_its_classes() {
     };
     let factors = ebm_detect::STEP_FACTORS;
     // Every fifth image is held out, or others are given.
-    let [_, said] = succeeds(&strs(&place.train("branch", "held-out", &args)));
+    let [_, said] = succeeds(&place.train("branch", "held-out", &args));
     assert!(said.contains("held-out images: 1 done") && said.contains("step lengths × "), "{said}");
     assert!(said.contains("after 1 steps: loss ") && said.contains("kept: step 1, loss "), "{said}");
     assert!(factors.contains(&read("held-out").step_factor.unwrap()));
     let [annotations, images] = ["annotations.json", "images"].map(|name| more.join(name));
     let given = ["--val-annotations", text(&annotations), "--val-images", text(&images)];
-    let [_, said] = succeeds(&strs(&place.train("branch", "given", &[&args[..], &given].concat())));
+    let [_, said] = succeeds(&place.train("branch", "given", &[&args[..], &given].concat()));
     assert!(said.contains("validation images: 2 done"), "{said}");
     assert_eq!(read("given").classes.len(), 6);
     let fixed = [&args[..], &["--step-factor", "0.5"]].concat();
-    succeeds(&strs(&place.train("branch", "fixed", &fixed)));
+    succeeds(&place.train("branch", "fixed", &fixed));
     assert_eq!(read("fixed").step_factor, Some(0.5));
     assert!(!place.path("fixed/validation.jsonl").exists());
     // What is there is refused before anything is read.
-    refused(&strs(&place.train("branch", "fixed", &fixed)), &["fixed", "already holds a run"]);
+    refused(&place.train("branch", "fixed", &fixed), &["fixed", "already holds a run"]);
 
     // It moves boxes as far as it says, unless told otherwise.
-    let image = std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path();
+    let image = files_in(&images).remove(0);
     let head = place.path("fixed/ebm.safetensors");
     let predict = ["predict", "detection", text(&image), "--detector", DETECTOR, "--head", text(&head)];
     let predict = [&predict[..], &["--min-score", "0"]].concat();
@@ -280,14 +249,14 @@ fn a_finished_run_becomes_longer_and_nothing_else() {
     let scenes = place.path("datasets/generated/detection/train-16");
     succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "3", "--seed", "4"]);
     let args = ["--cache", "--batch-size", "1", "--detector", DETECTOR];
-    let train = |more: &[&str]| strs(&place.train("branch", "run", &[&args[..], more].concat())).join("\n");
-    let go = |more: &[&str]| -> [String; 2] { succeeds(&train(more).split('\n').collect::<Vec<_>>()) };
+    let train = |more: &[&str]| place.train("branch", "run", &[&args[..], more].concat());
+    let go = |more: &[&str]| succeeds(&train(more));
     go(&["--steps", "2"]);
     let losses = || std::fs::read_to_string(place.path("run/metrics.jsonl")).unwrap();
     let first = losses();
     assert_eq!(first.lines().count(), 2);
-    let [_, said] = go(&["--steps", "4", "--resume"]);
-    assert!(said.contains("going on from step 2") && said.contains("2 of 4 done"), "{said}");
+    let [_, shown] = go(&["--steps", "4", "--resume"]);
+    assert!(shown.contains("going on from step 2") && shown.contains("2 of 4 done"), "{shown}");
     assert!(losses().starts_with(&first) && losses().lines().count() == 4);
     // So are other images, wherever they lie, and another detector.
     let [fewer, detector] = ["--limit", "--detector"];
@@ -298,23 +267,17 @@ fn a_finished_run_becomes_longer_and_nothing_else() {
     let metadata = ebm_nn::import::metadata(Path::new(DETECTOR)).unwrap();
     ebm_nn::import::save_safetensors_with(&other, &tensors, &metadata).unwrap();
     for (option, value, name) in [(fewer, "2", "data_sha256"), (detector, text(&other), "weights_sha256")] {
-        let args = train(&["--steps", "6", "--resume"]);
-        let mut args: Vec<&str> = args.split('\n').collect();
-        match args.iter().position(|&arg| arg == option) {
-            Some(at) => args[at + 1] = value,
-            None => args.extend([option, value]),
+        let mut args = train(&["--steps", "6", "--resume"]);
+        match args.iter().position(|arg| arg == option) {
+            Some(at) => value.clone_into(&mut args[at + 1]),
+            None => args.extend([option, value].map(str::to_owned)),
         }
         refused(&args, &["inputs.", name, "(here: "]);
     }
     // Another setting is named, before the features are computed.
     let other = train(&["--steps", "6", "--resume", "--set", "confidence.decay=0.5"]);
-    let output = ebm(&other.split('\n').collect::<Vec<_>>());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("confidence.decay = ") && said.contains("(here: 0.5)"),
-        "{said}"
-    );
-    assert!(!said.contains("features of"), "{said}");
+    let message = said(&refused(&other, &["confidence.decay = ", "(here: 0.5)"]));
+    assert!(!message.contains("features of"), "{message}");
 }
 
 /// A body that fits only in part, or not at all, would stay at its initial values and frozen.
@@ -349,20 +312,16 @@ fn a_body_must_be_the_detectors() {
     ];
     let train = |run: &str, body: &Path, more: &[&str]| {
         let own = ["--steps", "1", "--batch-size", "1", "--body", text(body)];
-        strs(&place.train("detector", run, &[&own[..], more].concat())).join("\n")
+        place.train("detector", run, &[&own[..], more].concat())
     };
     for (body, parts) in &cases {
-        let args = train("refused", body, &[]);
-        let output = ebm(&args.split('\n').collect::<Vec<_>>());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(3), "{said}");
-        assert!(parts.iter().all(|part| said.contains(part)) && said.contains(text(body)), "{said}");
+        fails(&train("refused", body, &[]), 3, &[parts[0], parts[1], text(body)]);
         assert!(!place.path("refused").exists());
     }
     let [whole, half] = [file("body.safetensors", &body), cases[1].0.clone()];
-    let [_, said] = succeeds(&train("whole", &whole, &[]).split('\n').collect::<Vec<_>>());
+    let [_, said] = succeeds(&train("whole", &whole, &[]));
     assert!(!said.contains("drawn and trained"), "{said}");
-    let [_, said] = succeeds(&train("partial", &half, &["--partial-body"]).split('\n').collect::<Vec<_>>());
+    let [_, said] = succeeds(&train("partial", &half, &["--partial-body"]));
     assert!(said.contains("drawn and trained: backbone.body.layer4.0."), "{said}");
     let trained = |run: &str| {
         ebm_nn::import::load(&place.path(run).join("detector.safetensors"), &Device::Cpu).unwrap()
@@ -387,7 +346,7 @@ fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     let folder = place.path("mine");
     succeeds(&["data", "scenes", "--out", text(&folder), "--count", "6", "--seed", "4"]);
     let annotations = folder.join("annotations.json");
-    let mut file: Value = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
+    let mut file = json_in(&annotations);
     // Two classes, with ids of their own.
     file["categories"] = json!([{"id": 10, "name": "kangaroo"}, {"id": 20, "name": "raccoon"}]);
     for object in file["annotations"].as_array_mut().unwrap() {
@@ -429,7 +388,7 @@ fn a_folder_of_ones_own_is_trained_on_with_its_own_classes() {
     assert!(printed.lines().all(known), "{printed}");
 
     // One image that is none: refused, or left out and listed.
-    std::fs::write(std::fs::read_dir(&images).unwrap().next().unwrap().unwrap().path(), "no image").unwrap();
+    std::fs::write(files_in(&images).remove(0), "no image").unwrap();
     let again = place.path("again");
     let long = ["--steps", "8", "--batch-size", "1", "--data", text(&folder), "--run", text(&again)];
     let train = [&["train", "detector"], &long[..]].concat();

@@ -1,32 +1,18 @@
 //! The `ebm` command as a user runs it.
 
-use crate::common::schema;
+use crate::common::{program, schema};
+use program::{DETECTOR, WEIGHTS, command, ebm, json_in, succeeds, text};
 
-use std::{
-    path::Path,
-    process::{Command, Output},
-};
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// Runs `args`, which must fail with an error that contains each of `parts`.
+/// Runs `args`, which must print nothing and fail, not as a matter of usage.
+#[track_caller]
 fn refused(args: &[&str], parts: &[&str]) {
-    let output = ebm(args);
-    let message = String::from_utf8(output.stderr).unwrap();
-    // Data that are not what they should be have a code of their own.
-    assert!(matches!(output.status.code(), Some(1 | 3)), "{message}");
-    assert!(output.stdout.is_empty());
-    for part in parts {
-        assert!(message.contains(part), "{part:?} is not in {message}");
-    }
+    let output = program::refused(args, parts);
+    assert!(output.stdout.is_empty() && output.status.code() != Some(2), "{output:?}");
 }
 
 fn write(path: &Path, value: &Value) {
@@ -89,9 +75,8 @@ fn images_and_weights_that_are_none_are_named() {
     let image = dir.path().join("image.jpg");
     refused(&["predict", "detection", text(&image), "--detector", text(&fake)], &["fake.safetensors"]);
 
-    let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
     let predict = |config: &'static str| {
-        ["predict", "detection", text(&image), "--detector", weights, "--config", config]
+        ["predict", "detection", text(&image), "--detector", DETECTOR, "--config", config]
     };
     refused(&predict("torchvision"), &["detector_mini.safetensors", "leave --config out"]);
     refused(&predict("mini"), &["image.jpg"]);
@@ -103,39 +88,18 @@ fn images_and_weights_that_are_none_are_named() {
 fn a_dataset_without_annotations_or_a_taken_run_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (truth, run) = (dir.path().join("annotations.json"), dir.path().join("run"));
-    let args = [
-        "train",
-        "detector",
-        "--annotations",
-        text(&truth),
-        "--images",
-        text(dir.path()),
-        "--run",
-        text(&run),
-    ];
+    let train = ["train", "detector", "--run", text(&run), "--steps", "1"];
+    let args = ["--annotations", text(&truth), "--images", text(dir.path())];
     write(&truth, &json!({"images": [], "categories": [], "annotations": []}));
-    refused(&args, &["annotations.json"]);
+    refused(&[&train[..], &args].concat(), &["annotations.json"]);
 
     let scenes = dir.path().join("scenes");
-    assert!(ebm(&["data", "scenes", "--out", text(&scenes), "--count", "2"]).status.success());
+    succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "2"]);
     // A file stands where the run's directory should be.
     std::fs::write(&run, b"mine").unwrap();
     let (truth, images) = (scenes.join("annotations.json"), scenes.join("images"));
-    refused(
-        &[
-            "train",
-            "detector",
-            "--annotations",
-            text(&truth),
-            "--images",
-            text(&images),
-            "--run",
-            text(&run),
-            "--steps",
-            "1",
-        ],
-        &["run"],
-    );
+    let args = ["--annotations", text(&truth), "--images", text(&images)];
+    refused(&[&train[..], &args].concat(), &["run"]);
     assert_eq!(std::fs::read(&run).unwrap(), b"mine");
 }
 
@@ -144,9 +108,7 @@ fn small_detection(place: &std::path::Path, weights: &str, arguments: &[&str]) -
     let [runs, datasets] = ["runs", "datasets"].map(|name| place.join(name).to_str().unwrap().to_owned());
     let common = ["reproduce", "detection", "--scale", "mini", "--smoke", "--seeds", "1", "--json"];
     let places = ["--out", &runs, "--datasets", &datasets, "--weights", weights];
-    let output = ebm(&[&common[..], &places[..], arguments].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    schema::document(&output.stdout, "reproduce detection")
+    schema::document(&succeeds(&[&common[..], &places, arguments].concat())[0], "reproduce detection")
 }
 
 fn column<'a>(object: &'a Value, name: &str) -> Vec<&'a Value> {
@@ -168,8 +130,7 @@ fn the_detector_is_trained_where_it_is_asked_for() {
 fn every_study_of_detection_runs_and_prints_one_object() {
     let dir = tempfile::tempdir().unwrap();
     // The repository's own detector.
-    let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights");
-    let table = small_detection(dir.path(), weights, &[]);
+    let table = small_detection(dir.path(), WEIGHTS, &[]);
     let all = "direct gaussian mixture2 mixture4 mixture8 cvae laplace iou_net iou_net_star ebm";
     assert_eq!(column(&table, "method"), all.split(' ').collect::<Vec<_>>());
     for row in table["rows"].as_array().unwrap() {
@@ -184,7 +145,7 @@ fn every_study_of_detection_runs_and_prints_one_object() {
 
     // What ran, and where.
     let record = dir.path().join("runs/detection-mini-smoke-1/ebm-0/environment.json");
-    let record: Value = serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
+    let record = json_in(&record);
     assert!(record["versions"]["rustc"].as_str().unwrap().starts_with("rustc "), "{record}");
     assert!(record["versions"]["ebm"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")), "{record}");
     for part in ["cpu", "threads", "system"] {
@@ -200,7 +161,7 @@ fn every_study_of_detection_runs_and_prints_one_object() {
     // The other studies take the heads that are there.
     let heads = dir.path().join("runs/detection-mini-smoke-1").to_str().unwrap().to_owned();
     let study = |arguments: &[&str]| {
-        small_detection(dir.path(), weights, &[&["--heads", &heads], arguments].concat())
+        small_detection(dir.path(), WEIGHTS, &[&["--heads", &heads], arguments].concat())
     };
     let trade = study(&["--figure", "3a"]);
     assert_eq!(column(&trade, "iterations"), [0, 1, 2, 4, 8, 16, 32, 64]);
@@ -221,7 +182,7 @@ fn a_closed_pipe_ends_a_command_quietly() {
     for args in [&["doctor"][..], &["doctor", "--json"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).stdout(writer).output().unwrap();
+        let output = command(args).stdout(writer).output().unwrap();
         // As a shell says of a program that SIGPIPE ended: 128 + 13.
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(141), &b""[..]), "{args:?}");
     }
@@ -233,10 +194,8 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     let out = text(folder.path());
     let args =
         ["reproduce", "toy", "--smoke", "--seeds", "2", "--problem", "dataset1", "--json", "--out", out];
-    let output = ebm(&[&args[..], &["--methods", "Gaussian;ML-IS;SM"]].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let object = schema::document(&output.stdout, "reproduce toy");
-    let errors = String::from_utf8(output.stderr).unwrap();
+    let [printed, errors] = succeeds(&[&args[..], &["--methods", "Gaussian;ML-IS;SM"]].concat());
+    let object = schema::document(&printed, "reproduce toy");
     let last = "expected: nothing was compared: the results of --smoke mean nothing";
     assert_eq!(errors.lines().last(), Some(last));
     let written = std::fs::read(Path::new(out).join("toy-smoke-1/results.json")).unwrap();
@@ -262,9 +221,7 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     }
 
     let refused = |more: &[&str], part: &str| {
-        let output = ebm(&[&["reproduce", "toy", "--out", out], more].concat());
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && error.contains(part), "{error}");
+        program::refused(&[&["reproduce", "toy", "--out", out], more].concat(), &[part]);
     };
     refused(&["--smoke", "--check"], "nothing to compare: the results of --smoke");
     refused(&["--methods", "MLIS"], "takes some of: Gaussian; ML-IS");
@@ -279,13 +236,8 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
     let lines: String =
         (0..60).map(|i| format!("{},{}\n", f64::from(i) / 30.0, f64::from(i % 7) / 7.0)).collect();
     std::fs::write(&points, lines).unwrap();
-    let output = ebm(&[
-        &args[..3],
-        &["--seeds", "1", "--methods", "Gaussian", "--json", "--out", out, "--data", text(&points)],
-    ]
-    .concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let object = schema::document(&output.stdout, "reproduce toy");
+    let more = ["--seeds", "1", "--methods", "Gaussian", "--json", "--out", out, "--data", text(&points)];
+    let object = schema::document(&succeeds(&[&args[..3], &more].concat())[0], "reproduce toy");
     let row = &object["rows"][0];
     assert_eq!((&row["dataset"], &row["kl"]), (&json!("data"), &Value::Null), "{row}");
     assert!(row["held_out_nll"].as_f64().unwrap().is_finite(), "{row}");
@@ -303,11 +255,10 @@ fn the_toy_reproduction_runs_and_prints_one_object() {
 fn a_run_says_whether_its_figures_are_those_expected() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["reproduce", "toy", "--seeds", "1", "--problem", "dataset1", "--methods", "Gaussian"];
-    let output = ebm(&[&args[..], &["--check", "--json", "--out", text(folder.path())]].concat());
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let [printed, errors] =
+        succeeds(&[&args[..], &["--check", "--json", "--out", text(folder.path())]].concat());
     assert_eq!(errors.lines().last(), Some("expected: 1 of 1 figures within their tolerances"));
-    let document = schema::document(&output.stdout, "reproduce toy");
+    let document = schema::document(&printed, "reproduce toy");
     // No Gaussian for each x comes below 0.69995 nats: crates/ebm-toy/tests/golden/networks.py.
     assert!(document["rows"][0]["kl"].as_f64().unwrap() > 0.6999, "{document}");
     let expected = &document["expected"];

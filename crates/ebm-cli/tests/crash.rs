@@ -1,35 +1,17 @@
 //! A training that is killed, asked to stop, or started twice (goals R1, R5, R23 of docs/reliability.md), as
 //! whole processes.
 
-use crate::common::training;
+use crate::common::program::said;
+use crate::common::training::{Case, logged, wait_for_steps};
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ebm_base::Key;
 use ebm_testing::signal;
 use rand::Rng;
-use training::Case;
 
 const STEPS: usize = 30;
-
-/// The steps that the run has logged.
-fn logged(run: &Path) -> usize {
-    std::fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
-}
-
-fn wait_for_steps(run: &Path, steps: usize) {
-    let start = Instant::now();
-    while logged(run) < steps {
-        assert!(start.elapsed() < Duration::from_secs(120), "no step {steps} in {}", run.display());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 #[test]
 fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
@@ -63,7 +45,7 @@ fn killed_at_any_time_and_resumed_a_run_ends_with_the_same_bytes() {
                 continue;
             }
             let output = child.wait_with_output().unwrap();
-            assert!(output.status.success(), "{}", text(&output));
+            assert!(output.status.success(), "{}", said(&output));
             break;
         }
         assert!(case.branch(&run) == whole, "round {round}");
@@ -82,13 +64,13 @@ fn the_first_signal_saves_and_the_second_leaves_at_once() {
         let start = Instant::now();
         let output = child.wait_with_output().unwrap();
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
-        assert!(text(&output).contains("--resume"), "{}", text(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert!(said(&output).contains("--resume"), "{}", said(&output));
         // Not all of it, as an uninterrupted run says.
-        assert!(text(&output).contains(&format!(" of {STEPS} done")), "{}", text(&output));
+        assert!(said(&output).contains(&format!(" of {STEPS} done")), "{}", said(&output));
         let output = case.train(name, true).output().unwrap();
-        assert!(output.status.success(), "{}", text(&output));
-        assert!(text(&output).contains("going on from step"), "{}", text(&output));
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(said(&output).contains("going on from step"), "{}", said(&output));
         assert!(case.branch(name) == whole);
     }
     let child = case.train("twice", false).spawn().unwrap();
@@ -98,7 +80,7 @@ fn the_first_signal_saves_and_the_second_leaves_at_once() {
     assert!(signal(child.id(), "TERM"));
     let output = child.wait_with_output().unwrap();
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    assert_eq!(output.status.code(), Some(143), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(143), "{}", said(&output));
 }
 
 #[test]
@@ -112,7 +94,7 @@ fn a_run_outlives_a_terminal_whose_end_it_was_told_to_ignore() {
     wait_for_steps(&case.path("nohup"), 3);
     assert!(signal(child.id(), "HUP"));
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", said(&output));
     assert!(case.branch("nohup") == whole);
 }
 
@@ -134,8 +116,8 @@ fn a_closed_or_full_stream_costs_no_work() {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "sh"]).arg(train.get_program()).args(train.get_args());
         let output = shell.output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{name}: {}", text(&output));
-        assert!(!text(&output).contains("panicked"), "{name}: {}", text(&output));
+        assert_eq!(output.status.code(), Some(code), "{name}: {}", said(&output));
+        assert!(!said(&output).contains("panicked"), "{name}: {}", said(&output));
         assert!(case.branch(name) == whole, "{name}");
     }
 }
@@ -146,12 +128,12 @@ fn a_second_process_on_a_run_is_told_who_holds_it() {
     let mut first = case.train("shared", false).spawn().unwrap();
     wait_for_steps(&case.path("shared"), 1);
     let second = case.train("shared", true).output().unwrap();
-    assert_eq!(second.status.code(), Some(1), "{}", text(&second));
-    assert!(text(&second).contains(&first.id().to_string()), "{}", text(&second));
+    assert_eq!(second.status.code(), Some(1), "{}", said(&second));
+    assert!(said(&second).contains(&first.id().to_string()), "{}", said(&second));
     first.kill().unwrap();
     first.wait().unwrap();
 
     // Nor does anything start over what is there without being told to.
     let again = case.train("shared", false).output().unwrap();
-    assert!(text(&again).contains("already holds a run"), "{}", text(&again));
+    assert!(said(&again).contains("already holds a run"), "{}", said(&again));
 }

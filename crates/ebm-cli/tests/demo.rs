@@ -14,6 +14,7 @@ mod toy;
 
 use serde_json::{Value, json};
 
+use crate::common::program::refused;
 use server::{Demo, numbers, photograph, predicted};
 
 #[test]
@@ -81,12 +82,7 @@ fn with(asked: &Value, key: &str, value: Value) -> Value {
 fn a_port_that_is_taken_is_named_and_a_signal_ends_it() {
     let mut demo = Demo::start();
     let port = demo.port().to_string();
-    let output = server::ebm().args(["demo", "--port", &port]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        !output.status.success() && said.contains(&format!("cannot listen at 127.0.0.1:{port}")),
-        "{said}"
-    );
+    refused(&["demo", "--port", &port], &[&format!("cannot listen at 127.0.0.1:{port}")]);
     assert_eq!(demo.get("").status, 200);
     let output = demo.interrupt();
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::program::{command, said};
 use crate::server::Server;
 use ebm_base::Key;
+use ebm_testing::files;
 use rand::{Rng as _, RngCore as _};
 use sha2::{Digest as _, Sha256};
 
@@ -18,9 +20,8 @@ fn kills_wanted() -> usize {
 const AGAIN: u64 = 1 << 20;
 
 /// `ebm data get` with its folders under `dir`.
-fn get(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
-    command.args(["data", "get"]).args(args);
+pub fn get(dir: &Path, args: &[&str]) -> Command {
+    let mut command = command(&[&["data", "get"], args].concat());
     command.arg("--datasets").arg(dir.join("datasets")).arg("--weights").arg(dir.join("weights"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -30,8 +31,8 @@ fn finish(mut command: Command) -> Output {
     command.output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+fn printed(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
 }
 
 fn content() -> Vec<u8> {
@@ -42,7 +43,7 @@ fn content() -> Vec<u8> {
 }
 
 /// A folder whose `datasets/set.toml` knows the file at `url`.
-fn workplace(url: &str, content: &[u8]) -> tempfile::TempDir {
+pub fn workplace(url: &str, content: &[u8]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("datasets")).unwrap();
     let sha256: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -86,11 +87,9 @@ fn twenty_kills_and_the_file_is_right() {
         kills += 1;
     }
     let output = finish(get(dir.path(), &["set"]));
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", said(&output));
     assert!(std::fs::read(&place).unwrap() == whole);
-    let names: Vec<_> =
-        std::fs::read_dir(place.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names, ["x.bin"], "leftovers");
+    assert_eq!(files::names(place.parent().unwrap()), ["x.bin"], "leftovers");
     let again = server.sent() - whole.len() as u64;
     eprintln!("{kills} kills, {again} bytes sent again");
     assert_eq!(kills, kills_wanted());
@@ -116,7 +115,7 @@ fn the_second_process_is_told_who_is_first() {
     let second = finish(get(dir.path(), &["set"]));
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(second.status.code(), Some(1));
-    let (errors, id) = (text(&second.stderr), first.id());
+    let (errors, id) = (said(&second), first.id());
     assert!(errors.contains(&format!("process {id} is writing here")), "{errors}");
     assert!(first.wait_with_output().unwrap().status.success());
     assert_eq!(server.requests().len(), 1);
@@ -139,8 +138,8 @@ fn the_files_of_a_list_are_fetched_one_by_one() {
     let sums: String = (0..COUNT).map(|i| format!("{}  a/{i}\n", hash(&format!("/x/a/{i}")))).collect();
     std::fs::write(path("set/sums"), &sums).unwrap();
     let output = finish(get(dir.path(), &["set"]));
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).ends_with("set: 101 of 101 files are there\n"), "{}", text(&output.stdout));
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(printed(&output).ends_with("set: 101 of 101 files are there\n"), "{}", printed(&output));
     assert_eq!(std::fs::read(path("set/x/a/7")).unwrap(), b"/x/a/7");
     assert_eq!(server.requests().len(), COUNT);
 
@@ -148,7 +147,7 @@ fn the_files_of_a_list_are_fetched_one_by_one() {
     std::fs::remove_file(path("set/x/a/7")).unwrap();
     let output = finish(get(dir.path(), &["set", "--offline"]));
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output.stdout).contains("x/a/7: missing") && text(&output.stdout).contains("100 of 101"));
+    assert!(printed(&output).contains("x/a/7: missing") && printed(&output).contains("100 of 101"));
     std::fs::write(path("set/sums"), sums.replace(&hash("/x/a/7"), &hash("other"))).unwrap();
     assert_eq!(finish(get(dir.path(), &["set"])).status.code(), Some(3));
     for (sums, wrong) in
@@ -157,7 +156,7 @@ fn the_files_of_a_list_are_fetched_one_by_one() {
         std::fs::write(path("set/sums"), sums).unwrap();
         let output = finish(get(dir.path(), &["set"]));
         assert_eq!(output.status.code(), Some(3));
-        assert!(text(&output.stderr).contains(wrong), "{}", text(&output.stderr));
+        assert!(said(&output).contains(wrong), "{}", said(&output));
     }
 }
 
@@ -166,19 +165,19 @@ fn what_is_to_be_fetched_by_hand_is_said_and_the_codes_are_right() {
     let dir = tempfile::tempdir().unwrap();
     let output = finish(get(dir.path(), &["biwi", "--offline"]));
     assert_eq!(output.status.code(), Some(3));
-    let page = text(&output.stdout);
+    let page = printed(&output);
     for part in ["biwi/BIWI_train.npz: missing", "https://github.com/shamangary/FSA-Net", "how:", "to:"] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
     let output = finish(get(dir.path(), &["weights", "--offline"]));
-    assert_eq!(text(&output.stdout).matches("would be fetched without --offline").count(), 3);
+    assert_eq!(printed(&output).matches("would be fetched without --offline").count(), 3);
     let output = finish(get(dir.path(), &["../coco"]));
-    let errors = text(&output.stderr);
+    let errors = said(&output);
     assert!(errors.contains("there is no manifest ../coco; there are coco, utkface"), "{errors}");
     // A wrong file in place of the right one is a defect of the data.
     let server = Server::start(|request, reply| reply.good(request, b"wrong"));
     let dir = workplace(&server.url("x"), b"right");
     let output = finish(get(dir.path(), &["set"]));
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output.stderr).contains("SHA-256"), "{}", text(&output.stderr));
+    assert!(said(&output).contains("SHA-256"), "{}", said(&output));
 }

@@ -1,39 +1,20 @@
 //! `ebm eval detection` as a user runs it: tables, errors, worst images, test sets, bad input.
 
-use crate::common::schema;
+use crate::common::{program, schema};
+use program::{DETECTOR, ebm, json_in, succeeds, text};
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-const DETECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
-
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
+fn document<S: AsRef<OsStr>>(args: &[S]) -> Value {
+    schema::document(&succeeds(args)[0], "eval detection")
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-fn succeeds(args: &[&str]) -> String {
-    let output = ebm(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn document(args: &[&str]) -> Value {
-    schema::document(succeeds(args).as_bytes(), "eval detection")
-}
-
-fn refused(args: &[&str], parts: &[&str]) {
-    let output = ebm(args);
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && output.stdout.is_empty(), "{args:?} was not refused");
-    for part in parts {
-        assert!(message.contains(part), "{part:?} is not in {message}");
-    }
+#[track_caller]
+fn refused<S: AsRef<OsStr>>(args: &[S], parts: &[&str]) {
+    assert!(program::refused(args, parts).stdout.is_empty());
 }
 
 /// Two images, three objects; results with a right detection, a localisation error, and one on nothing.
@@ -100,11 +81,11 @@ fn tables_and_errors_stand_beside_the_figures() {
     // Put right, disc has an average precision of 1.
     assert!((localization["delta_ap50"].as_f64().unwrap() - 50.0 / 101.0 / 2.0).abs() < 1e-12);
 
-    let printed = succeeds(&problem.args(&["--per-class", "--errors"]));
+    let [printed, _] = succeeds(&problem.args(&["--per-class", "--errors"]));
     for part in ["| disc", "| ring", "| localization", "| missed", "ap50 0.2525"] {
         assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
-    let plain = succeeds(&problem.args(&[]));
+    let [plain, _] = succeeds(&problem.args(&[]));
     assert_eq!(plain.lines().count(), 13);
     assert!(printed.starts_with(&plain));
 }
@@ -120,7 +101,7 @@ fn the_worst_images_are_listed() {
     assert_eq!((worst.len(), worst[0]["file_name"].as_str()), (1, Some("2.png")));
     assert_eq!(worst[0]["errors"], json!({"wrong": 0, "missed": 2}));
 
-    let printed = succeeds(&problem.args(&["--worst", "5"]));
+    let [printed, _] = succeeds(&problem.args(&["--worst", "5"]));
     assert!(printed.contains("2  2.png: 0 of 2 found, 0 wrong"), "{printed}");
     assert!(printed.contains("0  1.png: 1 of 1 found, 0 wrong"), "{printed}");
     refused(&problem.args(&["--images", "images"]), &["--images"]);
@@ -162,7 +143,7 @@ fn a_result_file_says_what_is_wrong_with_it() {
 fn defective_annotations_are_left_out_if_they_may_be() {
     let problem = Problem::new();
     let with = |key: &str, value: Value| {
-        let mut file: Value = serde_json::from_slice(&std::fs::read(&problem.annotations).unwrap()).unwrap();
+        let mut file = json_in(&problem.annotations);
         file["annotations"][2][key] = value;
         let path = problem.annotations.with_file_name("defective.json");
         std::fs::write(&path, file.to_string()).unwrap();
@@ -200,7 +181,7 @@ fn scenes(dir: &Path) -> (PathBuf, PathBuf, Value) {
     let scenes = dir.join("scenes");
     succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "2", "--seed", "9"]);
     let annotations = scenes.join("annotations.json");
-    let json = serde_json::from_slice(&std::fs::read(&annotations).unwrap()).unwrap();
+    let json = json_in(&annotations);
     (annotations, scenes.join("images"), json)
 }
 
@@ -217,8 +198,7 @@ fn a_test_set_gets_the_files_for_the_server() {
         let paths = ["--images", text(&images), "--annotations", text(annotations)];
         [&model[..], &paths, more].concat().into_iter().map(str::to_owned).collect::<Vec<String>>()
     };
-    let succeeds = |args: Vec<String>| succeeds(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    let printed = succeeds(on(&annotations, &["--out", text(&out)]));
+    let [printed, _] = succeeds(&on(&annotations, &["--out", text(&out)]));
     assert!(printed.contains("server") && printed.contains("2 images of test-dev2017"), "{printed}");
     let path = out.join("detections_test-dev2017_direct_results.json");
     assert!(printed.contains(text(&path)), "{printed}");
@@ -232,29 +212,21 @@ fn a_test_set_gets_the_files_for_the_server() {
         let bbox = detection["bbox"].as_array().unwrap();
         assert!(bbox.iter().all(|v| has_at_most(v, 2)) && has_at_most(&detection["score"], 5), "{detection}");
     }
-    let object = succeeds(on(&annotations, &["--out", text(&out), "--json"]));
-    let object = schema::document(object.as_bytes(), "eval detection");
+    let object = document(&on(&annotations, &["--out", text(&out), "--json"]));
     assert_eq!((object["dataset"].as_str(), object["images"].as_u64()), (Some("test-dev2017"), Some(2)));
 
     // Where annotations are, the same model is scored, and its files are not rounded.
-    let object = succeeds(on(&annotated, &["--out", text(&out), "--json", "--errors"]));
-    let object = schema::document(object.as_bytes(), "eval detection");
+    let object = document(&on(&annotated, &["--out", text(&out), "--json", "--errors"]));
     assert_eq!(object["rows"][0]["method"], "direct");
     let kept: Vec<Value> = serde_json::from_slice(&std::fs::read(out.join("direct.json")).unwrap()).unwrap();
     assert_eq!(kept.len(), sent.len());
     assert!(kept.iter().any(|detection| !has_at_most(&detection["score"], 5)));
 
-    let refused = |args: Vec<String>, parts: &[&str]| {
-        refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), parts);
-    };
-    refused(on(&annotations, &[]), &["no annotations", "--out"]);
+    refused(&on(&annotations, &[]), &["no annotations", "--out"]);
     let errors = on(&annotations, &["--out", text(&out), "--errors"]);
-    refused(errors, &["no annotations", "--errors", "validation"]);
+    refused(&errors, &["no annotations", "--errors", "validation"]);
     let results = ["eval", "detection", "--annotations", text(&annotations), "--results", text(&path)];
-    refused(
-        results.map(str::to_owned).to_vec(),
-        &["image_info_test-dev2017.json", "no annotations", "server"],
-    );
+    refused(&results, &["image_info_test-dev2017.json", "no annotations", "server"]);
 }
 
 #[test]
@@ -266,9 +238,6 @@ fn categories_and_images_must_fit_the_detector() {
         let paths = ["--annotations", text(annotations), "--images", text(images)];
         let args = [&args[..], &paths].concat();
         args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<String>>()
-    };
-    let refused = |args: &[String], parts: &[&str]| {
-        refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), parts);
     };
     let elsewhere = dir.path().join("elsewhere");
     refused(&evaluate(&annotations, &elsewhere), &["2 of its 2 images are not in", "elsewhere/000001.jpg"]);

@@ -1,29 +1,17 @@
 //! Exit codes of every command for damaged data, missing files and bad settings: docs/exit_codes.md.
 
+use crate::common::program::{DETECTOR, command, fails, in_tree, said, succeeds, text};
+
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::import::{load, metadata, save_safetensors_with};
-
-const DETECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
+use ebm_testing::files;
 
 const FAILURE: i32 = 1;
 const USAGE: i32 = 2;
 const DATA: i32 = 3;
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-fn leaves_with(code: i32, args: &[&str], part: &str) {
-    let output = Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-    assert!(said.contains(part), "{args:?}: {part:?} is not in {said}");
-    assert!(!said.contains("panicked"), "{args:?}: {said}");
-}
 
 /// Two scenes; the mini detector cut in half, with a number that is none, and one that is of something else.
 struct Place {
@@ -34,10 +22,7 @@ impl Place {
     fn new() -> Self {
         let place = Self { dir: tempfile::tempdir().unwrap() };
         let scenes = place.path("scenes");
-        let made = Command::new(env!("CARGO_BIN_EXE_ebm"))
-            .args(["data", "scenes", "--count", "2", "--seed", "4", "--out", &scenes])
-            .status();
-        assert!(made.unwrap().success());
+        succeeds(&["data", "scenes", "--count", "2", "--seed", "4", "--out", &scenes]);
         let bytes = std::fs::read(DETECTOR).unwrap();
         std::fs::write(place.path("cut.safetensors"), &bytes[..bytes.len() / 2]).unwrap();
         let (mut tensors, said) =
@@ -57,9 +42,8 @@ impl Place {
 
 #[test]
 fn an_unknown_instruction_set_is_named() {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_ebm")).arg("doctor").env("EBM_SIMD", "avx9").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output = command(&["doctor"]).env("EBM_SIMD", "avx9").output().unwrap();
+    let said = said(&output);
     assert!(output.status.code() == Some(FAILURE) && said.contains("EBM_SIMD"), "{said}");
 }
 
@@ -73,33 +57,33 @@ fn damaged_weights_are_data_that_are_not_what_they_should_be() {
         let (run, out) = (&place.path("run"), &place.path("out.safetensors"));
         let branch = ["train", "branch", "--detector", weights, "--run", run];
         let detector = ["train", "detector", "--body", weights, "--run", run];
-        leaves_with(DATA, &["predict", "detection", &images, "--detector", weights], name);
-        leaves_with(DATA, &[&["eval", "detection", "--detector", weights][..], &data].concat(), name);
-        leaves_with(DATA, &[&branch[..], &data].concat(), name);
-        leaves_with(DATA, &[&detector[..], &data].concat(), name);
-        leaves_with(DATA, &["weights", "convert", weights, out], name);
+        fails(&["predict", "detection", &images, "--detector", weights], DATA, &[name]);
+        fails(&[&["eval", "detection", "--detector", weights][..], &data].concat(), DATA, &[name]);
+        fails(&[&branch[..], &data].concat(), DATA, &[name]);
+        fails(&[&detector[..], &data].concat(), DATA, &[name]);
+        fails(&["weights", "convert", weights, out], DATA, &[name]);
         let head = ["predict", "detection", &images, "--detector", DETECTOR, "--head", weights];
-        leaves_with(DATA, &head, name);
+        fails(&head, DATA, &[name]);
         let tracker = ["track", &images, "--box", "1,1,20,20", "--run", weights, "--out", run];
-        leaves_with(DATA, &tracker, name);
+        fails(&tracker, DATA, &[name]);
         let age = ["predict", "age", &images, "--run", weights];
-        leaves_with(DATA, &age, name);
+        fails(&age, DATA, &[name]);
         assert!(!Path::new(run).exists() && !Path::new(out).exists());
     }
     // A damaged network of several is not left out.
     let [runs, network] = ["runs", "runs/direct_l2-0"].map(|name| place.path(name));
     std::fs::create_dir_all(&network).unwrap();
     std::fs::copy(place.path("cut.safetensors"), Path::new(&network).join("model.safetensors")).unwrap();
-    leaves_with(DATA, &["predict", "age", &images, "--run", &runs], "direct_l2-0/model.safetensors");
+    fails(&["predict", "age", &images, "--run", &runs], DATA, &["direct_l2-0/model.safetensors"]);
     // A network of another shape is named too.
-    let age = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/age");
+    let age = in_tree("weights/age");
     let (network, file) =
         (age.join("ebm-0/model.safetensors"), place.path("runs/direct_l2-0/model.safetensors"));
     let mut tensors = load(&network, &Device::Cpu).unwrap();
     tensors.values_mut().for_each(|tensor| *tensor = tensor.unsqueeze(0).unwrap());
     save_safetensors_with(Path::new(&file), &tensors, &metadata(&network).unwrap()).unwrap();
     std::fs::copy(age.join("trunk.safetensors"), place.path("runs/trunk.safetensors")).unwrap();
-    leaves_with(DATA, &["predict", "age", &images, "--run", &file], "has shape");
+    fails(&["predict", "age", &images, "--run", &file], DATA, &["has shape"]);
 }
 
 #[test]
@@ -110,27 +94,26 @@ fn damaged_data_are_too() {
     let cut = place.path("cut.json");
     std::fs::write(&cut, &json[..json.len() / 2]).unwrap();
     let data = ["--annotations", &cut, "--images", &images];
-    leaves_with(DATA, &[&["train", "detector", "--run", &place.path("run")][..], &data].concat(), "cut.json");
-    leaves_with(DATA, &[&["eval", "detection", "--detector", DETECTOR][..], &data].concat(), "cut.json");
-    leaves_with(DATA, &["data", "check", "coco", &cut, "--images", &images], "cut.json");
+    fails(&[&["train", "detector", "--run", &place.path("run")][..], &data].concat(), DATA, &["cut.json"]);
+    fails(&[&["eval", "detection", "--detector", DETECTOR][..], &data].concat(), DATA, &["cut.json"]);
+    fails(&["data", "check", "coco", &cut, "--images", &images], DATA, &["cut.json"]);
     let csv = place.path("points.csv");
     std::fs::write(&csv, "x,y\n1,2\n3\n").unwrap();
-    leaves_with(
-        DATA,
+    fails(
         &["reproduce", "toy", "--smoke", "--data", &csv, "--out", &place.path("runs")],
-        "points.csv",
+        DATA,
+        &["points.csv"],
     );
     let image = place.path("image.jpg");
     std::fs::write(&image, [0xff, 0xd8, 0xff, 0xe0, 1, 2, 3]).unwrap();
-    leaves_with(DATA, &["predict", "detection", &image, "--detector", DETECTOR], "image.jpg");
+    fails(&["predict", "detection", &image, "--detector", DETECTOR], DATA, &["image.jpg"]);
     // A run whose configuration was tampered with.
     let branch = ["train", "branch", "--cache", "--steps", "1", "--batch-size", "1", "--detector", DETECTOR];
     let own = ["--annotations", &annotations, "--images", &images, "--run", &place.path("tampered")];
     let train = [&branch[..], &own].concat();
-    assert!(Command::new(env!("CARGO_BIN_EXE_ebm")).args(&train).output().unwrap().status.success());
+    succeeds(&train);
     std::fs::write(place.path("tampered/config.toml"), "[[[").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_ebm")).args(&train).arg("--resume").output().unwrap();
-    assert_eq!(output.status.code(), Some(DATA), "{}", String::from_utf8_lossy(&output.stderr));
+    fails(&[&train[..], &["--resume"]].concat(), DATA, &[]);
 }
 
 /// Commands that read no data, or say on a page what they cannot read.
@@ -199,9 +182,7 @@ fn bad_folder() -> tempfile::TempDir {
         ("biwi/BIWI_train.npz", b"junk"),
         ("bostonHousing/data/index_features.txt", b"junk"),
     ] {
-        let path = dir.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        files::write(dir.path(), name, content);
     }
     dir
 }
@@ -211,13 +192,12 @@ fn every_command_that_reads_data_tells_bad_data_by_its_code() {
     let dir = bad_folder();
     let pages = dir.path().join("pages");
     let ebm = |line: &str| {
-        let args = line.split(' ');
-        Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).current_dir(dir.path()).output().unwrap()
+        let args: Vec<&str> = line.split(' ').collect();
+        command(&args).current_dir(dir.path()).output().unwrap()
     };
     assert!(ebm("man --out pages").status.success());
-    let pages =
-        std::fs::read_dir(pages).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap());
-    let pages: Vec<String> = pages.map(|page| page["ebm".len()..].replace(".1", "-")).collect();
+    let pages = ebm_data::files::names_in(&pages).unwrap();
+    let pages: Vec<String> = pages.iter().map(|page| page["ebm".len()..].replace(".1", "-")).collect();
     // A command without commands of its own: no other begins like it.
     let is_leaf = |name: &&String| pages.iter().filter(|page| page.starts_with(*name)).count() == 1;
     let asked = |name: &String| {
@@ -228,7 +208,7 @@ fn every_command_that_reads_data_tells_bad_data_by_its_code() {
     assert!(unasked.is_empty(), "no bad data here for {unasked:?}");
     let wrong = BAD_DATA.iter().filter_map(|line| {
         let output = ebm(line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = said(&output);
         let right = output.status.code() == Some(DATA) && said.contains("error: ");
         (!right || said.contains("panicked")).then(|| format!("{line}: {:?}: {said}", output.status.code()))
     });
@@ -240,18 +220,16 @@ fn every_command_that_reads_data_tells_bad_data_by_its_code() {
 fn absurd_numbers_of_threads_and_names_of_runs_are_refused_before_anything_is_done() {
     let place = Place::new();
     let out = &place.path("runs");
-    leaves_with(USAGE, &["reproduce", "toy", "--smoke", "--threads", "1000000", "--out", out], "--threads");
+    fails(&["reproduce", "toy", "--smoke", "--threads", "1000000", "--out", out], USAGE, &["--threads"]);
     let many = ["predict", "detection", "x.jpg", "--density", "--samples", "1000000000"];
-    leaves_with(USAGE, &many, "64..=100000");
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_ebm")).args(["doctor"]).env("RAYON_NUM_THREADS", "1000000").output();
-    let output = output.unwrap();
+    fails(&many, USAGE, &["64..=100000"]);
+    let output = command(&["doctor"]).env("RAYON_NUM_THREADS", "1000000").output().unwrap();
     assert_eq!(output.status.code(), Some(USAGE));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("RAYON_NUM_THREADS is 1000000"));
+    assert!(said(&output).contains("RAYON_NUM_THREADS is 1000000"));
     let [annotations, images] = ["scenes/annotations.json", "scenes/images"].map(|name| place.path(name));
     let data = ["--annotations", &annotations, "--images", &images, "--detector", DETECTOR];
     let name = &place.path("no name");
-    leaves_with(USAGE, &[&["train", "branch", "--cache", "--run", name][..], &data].concat(), "no name");
+    fails(&[&["train", "branch", "--cache", "--run", name][..], &data].concat(), USAGE, &["no name"]);
     assert!(!Path::new(out).exists() && !Path::new(name).exists());
 }
 
@@ -259,10 +237,10 @@ fn absurd_numbers_of_threads_and_names_of_runs_are_refused_before_anything_is_do
 fn what_is_not_there_is_no_damaged_file() {
     let place = Place::new();
     let [images, absent] = ["scenes/images", "absent.safetensors"].map(|name| place.path(name));
-    leaves_with(FAILURE, &["predict", "detection", &images, "--detector", &absent], "absent");
-    leaves_with(FAILURE, &["data", "decode", &place.path("absent.jpg"), &place.path("out.png")], "absent");
+    fails(&["predict", "detection", &images, "--detector", &absent], FAILURE, &["absent"]);
+    fails(&["data", "decode", &place.path("absent.jpg"), &place.path("out.png")], FAILURE, &["absent"]);
     let detector = ["predict", "detection", "--detector", DETECTOR];
-    leaves_with(FAILURE, &[&detector[..], &[&place.path("absent.jpg")]].concat(), "absent");
+    fails(&[&detector[..], &[&place.path("absent.jpg")]].concat(), FAILURE, &["absent"]);
 }
 
 #[test]
@@ -271,20 +249,20 @@ fn a_setting_of_nothing_is_a_matter_of_usage() {
     let [annotations, images] = ["scenes/annotations.json", "scenes/images"].map(|name| place.path(name));
     let data = ["--annotations", &annotations, "--images", &images, "--run", &place.path("run")];
     let train = [&["train", "detector"][..], &data].concat();
-    leaves_with(USAGE, &[&train[..], &["--set", "base.lerning_rate=1"]].concat(), "learning_rate");
-    leaves_with(USAGE, &[&train[..], &["--set", "base.steps='many'"]].concat(), "steps");
-    leaves_with(USAGE, &[&train[..], &["--steps", "none"]].concat(), "--steps");
+    fails(&[&train[..], &["--set", "base.lerning_rate=1"]].concat(), USAGE, &["learning_rate"]);
+    fails(&[&train[..], &["--set", "base.steps='many'"]].concat(), USAGE, &["steps"]);
+    fails(&[&train[..], &["--steps", "none"]].concat(), USAGE, &["--steps"]);
     let out = "of the command line: base.steps = 4000000000; it must be a whole number from 1 to 1e9";
-    leaves_with(USAGE, &[&train[..], &["--steps", "4000000000"]].concat(), out);
+    fails(&[&train[..], &["--steps", "4000000000"]].concat(), USAGE, &[out]);
     let out = "configuration mini: detector.roi.sampling_ratio = 1000000000; it must be a whole number from 0 to 64";
-    leaves_with(USAGE, &[&train[..], &["--set", "detector.roi.sampling_ratio=1000000000"]].concat(), out);
+    fails(&[&train[..], &["--set", "detector.roi.sampling_ratio=1000000000"]].concat(), USAGE, &[out]);
     let toy = ["reproduce", "toy", "--out", &place.path("runs"), "--seeds", "4000000000"];
-    leaves_with(USAGE, &toy, "models = 4000000000; it must be a whole number from 1 to 10000");
-    leaves_with(USAGE, &["predict", "nothing"], "nothing");
+    fails(&toy, USAGE, &["models = 4000000000; it must be a whole number from 1 to 10000"]);
+    fails(&["predict", "nothing"], USAGE, &["nothing"]);
     let table = place.path("table.csv");
     std::fs::write(&table, "x,y\n1,2\n").unwrap();
     let fit = ["fit", &table, "--target", "y", "--run", &place.path("run"), "--set"];
-    leaves_with(USAGE, &[&fit[..], &["member=2"]].concat(), "members");
-    leaves_with(USAGE, &[&fit[..], &["members=0"]].concat(), "members = 0");
+    fails(&[&fit[..], &["member=2"]].concat(), USAGE, &["members"]);
+    fails(&[&fit[..], &["members=0"]].concat(), USAGE, &["members = 0"]);
     assert!(!Path::new(&place.path("run")).exists() && !Path::new(&place.path("runs")).exists());
 }

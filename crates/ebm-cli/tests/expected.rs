@@ -1,5 +1,7 @@
 //! The expected figures of configurations equal the results in docs/results.
 
+use crate::common::program::in_tree;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,10 +9,6 @@ use std::path::{Path, PathBuf};
 use ebm_eval::{Expected, Figure, Summary};
 use ebm_experiment::config::Settings;
 use serde_json::Value;
-
-fn in_tree(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
 
 /// Every configuration with what it expects.
 fn configurations() -> Vec<(PathBuf, Expected)> {

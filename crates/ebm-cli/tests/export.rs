@@ -7,8 +7,9 @@
     reason = "a test fails by panicking and says what it measured"
 )]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use crate::common::program::{fails, in_tree, refused, succeeds, text};
+
+use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
@@ -32,14 +33,6 @@ const PARTS: [&str; 3] = ["reference", "features", "head"];
 
 /// Largest difference between the two programs' numbers.
 const TOLERANCE: f64 = 1e-4;
-
-fn in_tree(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
-
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("golden/onnx.json")).unwrap()
@@ -79,9 +72,8 @@ fn assert_means(tensors: &[Tensor], name: &str, golden: &Value) {
 fn export(model: &Path, name: &str) -> Value {
     let (dir, golden) = (tempfile::tempdir().unwrap(), golden()[name].clone());
     let out = dir.path().join("model.onnx");
-    let args = ["export", model.to_str().unwrap(), out.to_str().unwrap()];
-    let output = ebm(&args);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let args = ["export", text(model), text(&out)];
+    succeeds(&args);
     let mut digests = Vec::new();
     for part in PARTS {
         let file = dir.path().join(format!("model_{part}.onnx"));
@@ -97,8 +89,7 @@ fn export(model: &Path, name: &str) -> Value {
     for (part, digest) in digests {
         assert_eq!(golden[part], digest, "{name}, {part}: run tests/golden/onnx_values.py again");
     }
-    let again = ebm(&args);
-    assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("--force"));
+    refused(&args, &["--force"]);
     golden
 }
 
@@ -254,25 +245,19 @@ fn a_tracker_on_a_residual_network_is_that_of_onnxruntime() {
     assert_tracks_the_same_elsewhere("tracker_resnet", &run);
 
     // A backbone that is elsewhere is asked for by the argument that there is.
-    let [run, moved, out] = [run, dir.path().join("moved"), dir.path().join("x.onnx")]
-        .map(|path| path.to_str().unwrap().to_owned());
+    let (moved, out) = (dir.path().join("moved"), dir.path().join("x.onnx"));
     std::fs::rename(dir.path().join(backbone), &moved).unwrap();
-    let lost = ebm(&["export", &run, &out]);
-    assert!(!lost.status.success() && String::from_utf8_lossy(&lost.stderr).contains("--backbone"));
-    assert!(ebm(&["export", &run, &out, "--backbone", &moved]).status.success());
+    refused(&["export", text(&run), text(&out)], &["--backbone"]);
+    succeeds(&["export", text(&run), text(&out), "--backbone", text(&moved)]);
 }
 
 #[test]
 fn other_models_are_refused() {
-    let refused_with = |code: i32, args: &[&str], part: &str| {
-        let output = ebm(&[&["export"], args].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(code) && said.contains(part), "{said}");
+    let refused = |code: i32, model: &str, out: &str, part: &str| {
+        fails(&["export", text(&in_tree(model)), out], code, &[part]);
     };
-    let refused = |args: &[&str], part: &str| refused_with(3, args, part);
-    let path = |name: &str| in_tree(name).to_str().unwrap().to_owned();
-    refused(&[&path("weights/age/direct_l2-0/model.safetensors"), "x.onnx"], "no energy model");
-    refused(&[&path("weights/detector_mini.safetensors"), "x.onnx"], "have an ONNX form");
-    refused(&[&path("docs"), "x.onnx"], "does not say what it is");
-    refused_with(1, &[&path("weights/age"), "x.pb"], "end in .onnx");
+    refused(3, "weights/age/direct_l2-0/model.safetensors", "x.onnx", "no energy model");
+    refused(3, "weights/detector_mini.safetensors", "x.onnx", "have an ONNX form");
+    refused(3, "docs", "x.onnx", "does not say what it is");
+    refused(1, "weights/age", "x.pb", "end in .onnx");
 }

@@ -1,38 +1,26 @@
 //! Age and head pose as a user runs them.
 
-use crate::common::schema;
+use crate::common::{faces, program, schema};
+use program::{BIWI, ebm, files_in, in_tree, json_in, said, succeeds, text};
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
 /// Returns the JSON output of a command that must succeed.
 fn json(args: &[&str]) -> Value {
-    let output = ebm(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    schema::document(&output.stdout, &args[..2].join(" "))
+    schema::document(&succeeds(args)[0], &args[..2].join(" "))
+}
+
+/// Runs `args`, which must print nothing and fail with an error that contains `part`.
+#[track_caller]
+fn refused(args: &[&str], part: &str) {
+    assert!(program::refused(args, &[part]).stdout.is_empty());
 }
 
 /// The networks of `run` on images with ages.
 fn eval_age(run: &Path, images: &Path, split: &Path) -> Value {
     json(&["eval", "age", "--run", text(run), "--images", text(images), "--split", text(split), "--json"])
-}
-
-/// Runs `args`, which must fail with an error that contains `part`.
-fn refused(args: &[&str], part: &str) {
-    let output = ebm(args);
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(matches!(output.status.code(), Some(1..=3)), "{message}");
-    assert!(output.stdout.is_empty() && message.contains(part), "{part:?} is not in {message}");
 }
 
 /// A reproduction of the smallest size in `root` with `more` arguments, and its run directory.
@@ -85,7 +73,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
     for (line, row) in lines("ablation.csv").iter().zip(object["ablation"].as_array().unwrap()) {
         assert!(line.contains(&format!(",{:.4},", row["mae"].as_f64().unwrap())), "{line} {row}");
     }
-    let written: Value = serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap();
+    let written = json_in(&run.join("results.json"));
     assert_eq!(written, object);
 
     // The same networks on the same images, found through the files that a user would have.
@@ -123,9 +111,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
         one["rows"].as_array().unwrap().iter().map(|row| row["method"].as_str().unwrap()).collect();
     assert_eq!(methods, ["gaussian", "gaussian", "ebm_mean", "ebm_median", "ebm_mode"]);
 
-    let mut faces: Vec<PathBuf> =
-        std::fs::read_dir(&images).unwrap().map(|entry| entry.unwrap().path()).collect();
-    faces.sort();
+    let faces = files_in(&images);
     let pictures = dir.path().join("pictures");
     let line = json(&["predict", "age", text(&faces[0]), "--run", text(&run), "--out", text(&pictures)]);
     let age = &line["predictions"][0];
@@ -174,8 +160,7 @@ fn age_is_reproduced_scored_again_and_predicted() {
 
     // Packed in half precision, with the backbone once: nearly the same numbers.
     let packed = dir.path().join("packed");
-    let output = ebm(&["weights", "pack", text(&run), text(&packed)]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    succeeds(&["weights", "pack", text(&run), text(&packed)]);
     let half = eval_age(&packed, &images, &split);
     assert_eq!(half["rows"].as_array().unwrap().len(), rows.len());
     for (row, other) in half["rows"].as_array().unwrap().iter().zip(scored["rows"].as_array().unwrap()) {
@@ -256,12 +241,10 @@ fn head_pose_is_reproduced_and_predicted() {
         line.contains("2.76 ± 0.10") && line.contains("3.74 ± 0.09") && line.contains("2.83 ± 0.10"),
         "{line}"
     );
-    let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
-    let args = ["eval", "head-pose", "--run", text(&run), "--npz", npz];
+    let args = ["eval", "head-pose", "--run", text(&run), "--npz", BIWI];
     let scored = json(&[&args[..], &["--json"]].concat());
     assert_eq!((scored["images"].as_u64(), scored["rows"].as_array().unwrap().len()), (Some(12), 2 * 2 * 6));
-    let output = ebm(&args);
-    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let [table, _] = succeeds(&args);
     let cells = |line: &str| -> Vec<String> {
         line.split('|').map(|cell| cell.trim().to_owned()).filter(|cell| !cell.is_empty()).collect()
     };
@@ -278,18 +261,9 @@ fn head_pose_is_reproduced_and_predicted() {
     }
 }
 
-/// Writes six people's photographs in the layout of Pointing'04, and a MobileFaceNet that has learnt nothing.
+/// Writes photographs in the layout of Pointing'04, and a MobileFaceNet that has learnt nothing.
 fn pointing(root: &Path) {
-    for person in 1..=6 {
-        let folder = root.join(format!("datasets/pointing04/Person{person:02}"));
-        std::fs::create_dir_all(&folder).unwrap();
-        for (number, pan) in [-75, -45, 0, 45, 75].into_iter().enumerate() {
-            let stem = folder.join(format!("person{person:02}1{number:02}+15{pan:+}"));
-            let image = ebm_data::Image::filled(40, 30, [(128 + pan) as u8; 3]).unwrap();
-            ebm_data::encode::write_png(&stem.with_extension("png"), &image).unwrap();
-            std::fs::write(stem.with_extension("txt"), "photograph\n\nFace\n20\n15\n12\n12\n").unwrap();
-        }
-    }
+    faces::pointing04(&root.join("datasets"), &[-75, -45, 0, 45, 75]);
     let store = ebm_nn::params::ParamStore::new(ebm_base::Key::new(1));
     let vb = store.var_builder(candle_core::DType::F32, &candle_core::Device::Cpu);
     ebm_nn::mobilefacenet::MobileFaceNet::new(ebm_nn::mobilefacenet::MobileFaceNet::NORM, &vb).unwrap();
@@ -335,18 +309,15 @@ fn pan_and_tilt_are_measured_in_folds_over_people() {
 /// No run has to be named, and the repository's networks can be scored as any run's.
 #[test]
 fn the_repositorys_networks_tell_ages() {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let dir = tempfile::tempdir().unwrap();
     let ages = ebm_synth::faces::generate_ages(dir.path(), 64, 4, ebm_base::Key::new(1)).unwrap();
-    let face = std::fs::read_dir(&ages.images).unwrap().next().unwrap().unwrap().path();
-    let output = ebm(&["predict", "age", text(&face)]);
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && message.contains("the whole image is taken"), "{message}");
-    let line = schema::document(&output.stdout, "predict age");
+    let face = files_in(&ages.images).remove(0);
+    let [printed, message] = succeeds(&["predict", "age", text(&face)]);
+    assert!(message.contains("the whole image is taken"), "{message}");
+    let line = schema::document(&printed, "predict age");
     let age = line["predictions"][0]["prediction"].as_f64().unwrap();
     assert!((15.0..80.0).contains(&age) && line["unit"] == "years", "{line}");
-    let run = root.join("weights/age");
-    let scored = eval_age(&run, &ages.images, &ages.split);
+    let scored = eval_age(&in_tree("weights/age"), &ages.images, &ages.split);
     assert_eq!(scored["rows"].as_array().unwrap().len(), 2 * 8 + 3);
 }
 
@@ -388,7 +359,7 @@ fn a_missed_figure_is_named_and_has_an_exit_code() {
     let args = ["reproduce", "age", "--scale", "mini", "--seeds", "1", "--check", "--json"];
     let places = ["--config", &config, "--out", &out, "--datasets", &datasets];
     let output = ebm(&[&args[..], &places].concat());
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = said(&output);
     assert_eq!(output.status.code(), Some(5), "{errors}");
     let last = errors.lines().last().unwrap();
     let start = "error: expected: 1 of 2 figures within their tolerances; missed: method direct_l2, refined false: mae ";

@@ -1,8 +1,9 @@
 //! The supplement's study of σ for ages and poses.
 
+use crate::common::program::{BIWI, succeeds, text};
+
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use candle_core::{DType, Device};
 use ebm_base::Key;
@@ -31,41 +32,27 @@ fn prepare(root: &Path) {
     fs::create_dir_all(datasets.join("biwi")).unwrap();
     let ages = generate_ages(&datasets.join("utkface"), 16, 24, Key::new(1)).unwrap();
     fs::rename(ages.split, datasets.join("utkface/utk_train.csv")).unwrap();
-    let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
-    fs::copy(npz, datasets.join("biwi/BIWI_train.npz")).unwrap();
+    fs::copy(BIWI, datasets.join("biwi/BIWI_train.npz")).unwrap();
     let store = ParamStore::new(Key::new(1));
     let form = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 2 };
     ResNetBackbone::new(&form, store.var_builder(DType::F32, &Device::Cpu)).unwrap();
     save_safetensors(&root.join("trunk.safetensors"), &store.tensors().unwrap()).unwrap();
 }
 
-/// `ebm reproduce` of a task at the paper's scale in small, with `more` arguments.
-fn command(root: &Path, task: &str, more: &[&str]) -> Command {
+/// Returns the JSON output of `ebm reproduce` of a task at the paper's scale in small.
+fn reproduce(root: &Path, task: &str) -> Value {
     let key = task.replace('-', "_");
     let training = "epochs = 1.0\nbatch_size = 8\nmilestones = []\n";
     let settings = root.join(format!("{key}.toml"));
-    let text = format!(
+    let small = format!(
         "extends = \"{key}_paper\"\n[input]\nsize = 16\n[trunk]\nlayers = [1, 1, 1, 1]\nwidth = 2\n[head]\nhidden = 8\n\
          [energy]\nobjective.num_samples = 4\n[training]\n{training}[energy.training]\n{training}"
     );
-    fs::write(&settings, text).unwrap();
-    let place = |name: &str| root.join(name).to_str().unwrap().to_owned();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
-    command
-        .args(["reproduce", task, "--scale", "paper", "--seeds", "1", "--json", "--config"])
-        .arg(&settings);
-    for (option, name) in [("--trunk", "trunk.safetensors"), ("--datasets", "datasets"), ("--out", "runs")] {
-        command.args([option, &place(name)]);
-    }
-    command.args(more);
-    command
-}
-
-/// Returns the JSON output of the command.
-fn reproduce(root: &Path, task: &str, more: &[&str]) -> Value {
-    let output = command(root, task, more).output().unwrap();
-    assert!(output.status.success(), "{task}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    fs::write(&settings, small).unwrap();
+    let [trunk, datasets, out] = ["trunk.safetensors", "datasets", "runs"].map(|name| root.join(name));
+    let args = ["reproduce", task, "--scale", "paper", "--seeds", "1", "--json", "--ablation", "--config"];
+    let places = ["--trunk", text(&trunk), "--datasets", text(&datasets), "--out", text(&out)];
+    serde_json::from_str(&succeeds(&[&args[..], &[text(&settings)], &places].concat())[0]).unwrap()
 }
 
 fn column(rows: &Value, name: &str) -> Value {
@@ -78,7 +65,7 @@ fn sigma_is_studied_end_to_end() {
     prepare(dir.path());
     for task in ["age", "head-pose"] {
         let (sigmas, figures) = published(task);
-        let object = reproduce(dir.path(), task, &["--ablation"]);
+        let object = reproduce(dir.path(), task);
         let rows = &object["ablation"];
         assert_eq!(
             (column(rows, "sigmas"), column(rows, "published_mae")),

@@ -1,19 +1,16 @@
 //! `ebm` among files that others have left: links, pipes and devices.
 
+use crate::common::program::{command, said};
+
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-const EBM: &str = env!("CARGO_BIN_EXE_ebm");
-
-fn start(command: &mut Command) -> Child {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
 
 /// Returns the output of a command that must end by itself.
 fn ends(command: &mut Command) -> Output {
-    let (mut child, begun) = (start(command), Instant::now());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (mut child, begun) = (command.spawn().unwrap(), Instant::now());
     while child.try_wait().unwrap().is_none() {
         if begun.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
@@ -22,10 +19,6 @@ fn ends(command: &mut Command) -> Output {
         std::thread::sleep(Duration::from_millis(5));
     }
     child.wait_with_output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn pipe(path: &Path) {
@@ -43,13 +36,13 @@ fn outputs_replace_regular_files_alone() {
     symlink("absent", path("dangling")).unwrap();
     pipe(&path("pipe"));
     for (name, what) in [("link", "a symbolic link"), ("dangling", "a symbolic link"), ("pipe", "a pipe")] {
-        let output = ends(Command::new(EBM).args(["data", "decode"]).arg(path("x.png")).arg(path(name)));
+        let output = ends(command(&["data", "decode"]).arg(path("x.png")).arg(path(name)));
         assert!(!output.status.success() && said(&output).contains(what), "{}", said(&output));
         assert!(!path(name).symlink_metadata().unwrap().is_file(), "{name}");
     }
     assert_eq!(std::fs::read_to_string(path("victim")).unwrap(), "precious");
     assert!(!path("absent").exists());
-    let output = ends(Command::new(EBM).args(["data", "decode"]).arg(path("x.png")).arg(path("file")));
+    let output = ends(command(&["data", "decode"]).arg(path("x.png")).arg(path("file")));
     assert!(output.status.success(), "{}", said(&output));
 }
 
@@ -60,13 +53,9 @@ fn a_pipe_or_a_device_is_no_input() {
     pipe(&path("pipe"));
     let (device, out) = (Path::new("/dev/zero"), path("out.safetensors"));
     for (input, what) in [(&*path("pipe"), "a pipe"), (device, "a device")] {
-        for command in [["data", "decode"], ["weights", "convert"]] {
-            let output = ends(Command::new(EBM).args(command).arg(input).arg(&out));
-            assert!(
-                !output.status.success() && said(&output).contains(what),
-                "{command:?}: {}",
-                said(&output)
-            );
+        for words in [["data", "decode"], ["weights", "convert"]] {
+            let output = ends(command(&words).arg(input).arg(&out));
+            assert!(!output.status.success() && said(&output).contains(what), "{words:?}: {}", said(&output));
             assert!(!out.exists());
         }
     }

@@ -1,19 +1,14 @@
 //! Predictions with `hub:OWNER/NAME` equal predictions with the run on this machine.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Output;
 
+use crate::common::program::{command, in_tree, said, text, texts};
 use crate::hub_server::TestHub;
+use ebm_testing::files;
 
 const TOKEN: &str = "hf_secret";
-
-fn in_tree(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 /// A user of a hub, with a home of their own.
 struct User<'a> {
@@ -24,11 +19,11 @@ struct User<'a> {
 
 impl User<'_> {
     fn ebm(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
+        let mut command = command(args);
         for variable in ["HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN"] {
             command.env_remove(variable);
         }
-        command.env("HF_HOME", self.home).env("HF_ENDPOINT", &self.hub.hub.address).args(args);
+        command.env("HF_HOME", self.home).env("HF_ENDPOINT", &self.hub.hub.address);
         command.envs(self.token.map(|token| ("HF_TOKEN", token)));
         let output = command.output().unwrap();
         let said = [&output.stdout[..], &output.stderr].concat();
@@ -37,15 +32,14 @@ impl User<'_> {
     }
 
     fn says(&self, args: &[&str]) -> String {
-        let output = self.ebm(args);
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        let [printed, _] = texts(self.ebm(args));
+        printed
     }
 
     fn fails(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = self.ebm(args);
         assert!(!output.status.success(), "{args:?}");
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        (output.status.code(), said(&output))
     }
 }
 
@@ -53,23 +47,14 @@ fn hub() -> TestHub {
     TestHub::start(Some(TOKEN), |_, _| false)
 }
 
-/// Returns the contents of a file or folder, by path in a repository.
-fn files(place: &Path, inside: &str) -> Vec<(String, Vec<u8>)> {
-    if place.is_file() {
-        return vec![(inside.to_owned(), std::fs::read(place).unwrap())];
-    }
-    let entries = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap());
-    let below = entries.flat_map(|entry| {
-        let name = entry.file_name().into_string().unwrap();
-        files(&entry.path(), &if inside.is_empty() { name } else { format!("{inside}/{name}") })
-    });
-    below.collect()
-}
-
-/// Puts the run at `local` into the hub as `repo`.
+/// Puts the run at `local`, a file or a folder, into the hub as `repo`.
 fn publish(hub: &TestHub, local: &Path, repo: &str) {
-    let name = if local.is_file() { local.file_name().unwrap().to_str().unwrap() } else { "" };
-    let files = files(local, name);
+    let files = if local.is_file() {
+        let name = local.file_name().unwrap().to_str().unwrap().to_owned();
+        BTreeMap::from([(name, std::fs::read(local).unwrap())])
+    } else {
+        files::below(local)
+    };
     let files: Vec<_> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
     hub.put(&format!("{repo}@main"), &files);
 }

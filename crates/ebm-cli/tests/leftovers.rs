@@ -1,29 +1,15 @@
 //! What killed commands left behind, and files of models with absurd numbers.
 
+use crate::common::program::{command, fails, succeeds};
+
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use candle_core::{Device, Tensor};
 use ebm_nn::import::{load, metadata, save_safetensors, save_safetensors_with};
 
 const REFINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/refiner.safetensors");
-
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-/// A command that fails with this code and says this.
-fn fails(args: &[&str], code: i32, part: &str) {
-    let output = ebm(args);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(code) && said.contains(part), "{args:?}: {part:?}: {said}");
-}
-
-fn succeeds(args: &[&str]) {
-    let output = ebm(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// A folder with a table of `rows` rows.
 struct Place(tempfile::TempDir);
@@ -55,32 +41,28 @@ impl Place {
     }
 }
 
-fn strs(args: &[String]) -> Vec<&str> {
-    args.iter().map(String::as_str).collect()
-}
-
 #[test]
 fn a_fit_is_there_as_a_whole_and_the_next_one_says_what_to_do() {
     let place = Place::new(300);
     std::fs::create_dir_all(place.path(".tmp-run/left")).unwrap();
-    succeeds(&strs(&place.fit()));
+    succeeds(&place.fit());
     assert_eq!(place.unfinished(), Vec::<String>::new());
-    fails(&strs(&place.fit()), 1, "holds a fit; give another --run, or remove it");
+    fails(&place.fit(), 1, &["holds a fit; give another --run, or remove it"]);
     std::fs::remove_file(place.path("run/report.md")).unwrap();
-    fails(&strs(&place.fit()), 1, "holds a fit without its report, which `ebm predict table`");
+    fails(&place.fit(), 1, &["holds a fit without its report, which `ebm predict table`"]);
     succeeds(&["eval", "table", &place.path("data.csv"), "--run", &place.path("run"), "--json"]);
     std::fs::remove_file(place.path("run/regressor.json")).unwrap();
-    fails(&strs(&place.fit()), 1, "holds no fit; give another --run, or remove it");
+    fails(&place.fit(), 1, &["holds no fit; give another --run, or remove it"]);
 }
 
 #[test]
 fn what_a_killed_prediction_left_goes_with_the_next_one() {
     let place = Place::new(20_000);
-    succeeds(&strs(&place.fit()));
+    succeeds(&place.fit());
     let (data, run, out) = (place.path("data.csv"), place.path("run"), place.path("out.csv"));
     std::fs::write(&out, "old").unwrap();
     let line = ["predict", "table", &data, "--run", &run, "--out", &out];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ebm")).args(line).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command(&line).stderr(Stdio::null()).spawn().unwrap();
     while place.unfinished().is_empty() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -100,7 +82,7 @@ fn parts_of_a_model_replace_older_ones_together() {
         std::fs::write(place.path(name), "old").unwrap();
     }
     let out = place.path("m.onnx");
-    fails(&["export", REFINER, &out], 1, "--force");
+    fails(&["export", REFINER, &out], 1, &["--force"]);
     succeeds(&["export", REFINER, &out, "--force"]);
     assert_eq!(place.unfinished(), Vec::<String>::new());
     for name in ["m_features.onnx", "m_head.onnx"] {
@@ -112,7 +94,7 @@ fn parts_of_a_model_replace_older_ones_together() {
 #[test]
 fn numbers_of_a_fit_that_compute_nothing_are_damage() {
     let place = Place::new(300);
-    succeeds(&strs(&place.fit()));
+    succeeds(&place.fit());
     let (member, description) = (place.path("run/member-0.safetensors"), place.path("run/regressor.json"));
     let mut text = std::fs::read_to_string(&description).unwrap();
     let path = Path::new(&member);
@@ -126,7 +108,7 @@ fn numbers_of_a_fit_that_compute_nothing_are_damage() {
         text = text.replace(&before, &ebm_data::fetch::sha256_of(path).unwrap());
         std::fs::write(&description, &text).unwrap();
         for command in ["predict", "eval"] {
-            fails(&[command, "table", &place.path("data.csv"), "--run", &place.path("run")], 3, part);
+            fails(&[command, "table", &place.path("data.csv"), "--run", &place.path("run")], 3, &[part]);
         }
     }
 }
@@ -141,5 +123,5 @@ fn a_refiner_of_endless_steps_is_refused() {
     *config = config.replace("[ascent]\nsteps = 10\n", "[ascent]\nsteps = 100000\n");
     save_safetensors_with(Path::new(&path), &load(own, &Device::Cpu).unwrap(), &said).unwrap();
     let reason = "ascent.steps = 100000; it must be a whole number from 0 to 1000";
-    fails(&["export", &path, &place.path("m.onnx")], 3, reason);
+    fails(&["export", &path, &place.path("m.onnx")], 3, &[reason]);
 }

@@ -1,27 +1,24 @@
 //! Completions of shells, manual pages, and the long version.
 
-use std::process::{Command, Output};
+use crate::common::program::{ebm, refused, succeeds, text};
 
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
+use std::process::Command;
 
 fn says(args: &[&str]) -> String {
-    let output = ebm(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    let [printed, _] = succeeds(args);
+    printed
 }
 
 #[test]
 fn every_shell_is_told_the_commands() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let text = says(&["completions", shell]);
+        let script = says(&["completions", shell]);
         for word in ["ebm", "predict", "detection", "--annotations"] {
             // Fish names options without their hyphens.
             let word = if shell == "fish" { word.trim_start_matches('-') } else { word };
-            assert!(text.contains(word), "{shell}: no {word}");
+            assert!(script.contains(word), "{shell}: no {word}");
         }
-        assert!(!text.contains("\\u{"), "{shell}: a control character was written out");
+        assert!(!script.contains("\\u{"), "{shell}: a control character was written out");
     }
     assert_eq!(ebm(&["completions", "csh"]).status.code(), Some(2));
 }
@@ -40,7 +37,7 @@ fn bash_completes_a_command() {
 fn every_command_has_its_page() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("man1");
-    assert!(says(&["man", "--out", out.to_str().unwrap()]).is_empty());
+    assert!(says(&["man", "--out", text(&out)]).is_empty());
     let page = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     assert_eq!(page("ebm.1"), says(&["man"]));
     let detector = page("ebm-train-detector.1");
@@ -50,10 +47,7 @@ fn every_command_has_its_page() {
     );
     assert!(detector.contains("\\-\\-max\\-bad\\-fraction"), "{detector}");
     assert!(page("ebm.1").contains("ebm\\-train(1)"));
-    let unwritable = ebm(&["man", "--out", "/dev/null"]);
-    assert!(
-        !unwritable.status.success() && String::from_utf8(unwritable.stderr).unwrap().contains("/dev/null")
-    );
+    refused(&["man", "--out", "/dev/null"], &["/dev/null"]);
 }
 
 #[test]

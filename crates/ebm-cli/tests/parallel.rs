@@ -1,15 +1,14 @@
 //! Training in two processes of the program, started by each `mpiexec` that is there; and what launchers'
 //! variables do without one.
 
-use crate::common::training;
+use crate::common::program::{command, said};
+use crate::common::training::{Case, logged, wait_for_steps};
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use ebm_testing::mpi;
-use training::{Case, ebm};
 
 const STEPS: usize = 12;
 
@@ -25,10 +24,6 @@ fn two(mpiexec: &Path, command: &Command, second: &[(&str, &Path)]) -> Command {
         both.arg(other.map_or_else(|| argument.clone(), |(_, value)| value.into()));
     }
     both
-}
-
-fn logged(run: &Path) -> usize {
-    std::fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
 }
 
 fn succeeded(output: &Output) {
@@ -60,7 +55,7 @@ fn one_model_whatever_stops_them(launchers: &[PathBuf]) {
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(printed.trim(), run.join("ebm.safetensors").to_str().unwrap());
         // A slow machine has lines on the way, too.
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = said(&output);
         let ends = said.lines().filter(|line| line.contains("training") && line.contains(" done in "));
         assert_eq!(ends.count(), 1, "{}", mpi::text(&output));
         assert_eq!(logged(&run), STEPS);
@@ -70,11 +65,7 @@ fn one_model_whatever_stops_them(launchers: &[PathBuf]) {
             let run = case.path(&name(signal));
             let mut command = two(mpiexec, &case.train(&name(signal), false), &[]);
             let child = command.spawn().unwrap();
-            let start = Instant::now();
-            while logged(&run) < 7 {
-                assert!(start.elapsed() < Duration::from_secs(120), "no step in {}", run.display());
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            wait_for_steps(&run, 7);
             let first = std::fs::read_to_string(run.join("lock")).unwrap();
             let sent = ebm_testing::signal(first.trim().parse().unwrap(), signal);
             let output = child.wait_with_output().unwrap();
@@ -95,7 +86,7 @@ fn a_detector_with_its_running_statistics(launchers: &[PathBuf]) {
     for (i, mpiexec) in launchers.iter().enumerate() {
         let run = case.path(&format!("detector-{i}"));
         let mut command =
-            ebm(&["train", "detector", "--config", "mini", "--batch-size", "2", "--steps", "2"]);
+            command(&["train", "detector", "--config", "mini", "--batch-size", "2", "--steps", "2"]);
         command.arg("--annotations").arg(case.path("scenes/annotations.json"));
         command.arg("--images").arg(case.path("scenes/images")).arg("--run").arg(&run);
         // Each normalises by its own images: without the mean their statistics would differ, which they would
@@ -176,25 +167,24 @@ fn one_of_two(mut command: Command) -> Output {
 #[test]
 fn nothing_trains_twice_unnoticed() {
     let case = Case::new(2, 0);
-    let text = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let output = one_of_two(case.train("torchrun", false));
-    assert!(!output.status.success() && text(&output).contains("mpiexec"), "{}", text(&output));
+    assert!(!output.status.success() && said(&output).contains("mpiexec"), "{}", said(&output));
     assert!(!case.path("torchrun").exists());
-    let mut command = case.train("half", false);
-    let output = command.env("WORLD_SIZE", "2").output().unwrap();
-    assert!(!output.status.success() && text(&output).contains("RANK"), "{}", text(&output));
-    let mut command = case.train("none", false);
-    command.args(["--engine", "none"]);
-    assert!(one_of_two(command).status.success());
+    let mut half = case.train("half", false);
+    let output = half.env("WORLD_SIZE", "2").output().unwrap();
+    assert!(!output.status.success() && said(&output).contains("RANK"), "{}", said(&output));
+    let mut none = case.train("none", false);
+    none.args(["--engine", "none"]);
+    assert!(one_of_two(none).status.success());
 
     let out = case.path("again");
     let scenes = ["data", "scenes", "--count", "1", "--out", out.to_str().unwrap()];
     for arguments in [&scenes[..], &["reproduce", "detection", "--scale", "mini", "--smoke"]] {
-        let output = one_of_two(ebm(arguments));
-        assert!(!output.status.success() && text(&output).contains("in one process"), "{}", text(&output));
+        let output = one_of_two(command(arguments));
+        assert!(!output.status.success() && said(&output).contains("in one process"), "{}", said(&output));
     }
     assert!(!out.exists());
-    let output = one_of_two(ebm(&["doctor"]));
+    let output = one_of_two(command(&["doctor"]));
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && printed.contains("MPI ") && printed.contains("NCCL "), "{printed}");
 }

@@ -1,19 +1,14 @@
 //! `ebm predict detection` on what a user has: folders, patterns, files of one name, videos.
 
+use crate::common::program::{DETECTOR, command, files_in, said, text, texts};
 use crate::common::schema;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
 
 use ebm_data::decode::read_image;
 use ebm_data::encode::{write_jpeg, write_png};
 use serde_json::Value;
-
-const DETECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 /// A folder with generated scenes in `scenes`.
 struct Place(tempfile::TempDir);
@@ -31,14 +26,14 @@ impl Place {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
-        command.current_dir(self.0.path()).args(args);
+        let mut command = command(args);
+        command.current_dir(self.0.path());
         command
     }
 
     #[track_caller]
     fn succeeds(&self, args: &[&str]) -> [String; 2] {
-        said(self.command(args).output().unwrap())
+        texts(self.command(args).output().unwrap())
     }
 
     #[track_caller]
@@ -52,19 +47,14 @@ impl Place {
     fn refused(&self, args: &[&str], part: &str) {
         let predict = ["predict", "detection", "--detector", DETECTOR];
         let output = self.command(&[&predict[..], args].concat()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = said(&output);
         assert!(!output.status.success() && said.contains(part), "{part:?} is not in {said}");
     }
 
     /// The first scenes as files of these names.
     fn copies(&self, names: &[&str]) {
-        let mut scenes: Vec<PathBuf> = std::fs::read_dir(self.path("scenes/images"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
-        scenes.sort();
-        for (name, scene) in names.iter().zip(&scenes) {
-            let image = read_image(scene).unwrap();
+        for (name, scene) in names.iter().zip(files_in(&self.path("scenes/images"))) {
+            let image = read_image(&scene).unwrap();
             let write = |path| {
                 if name.ends_with("jpg") { write_jpeg(path, &image, 95) } else { write_png(path, &image) }
             };
@@ -73,19 +63,8 @@ impl Place {
     }
 
     fn files(&self, folder: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(self.path(folder)).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
+        ebm_data::files::names_in(&self.path(folder)).unwrap()
     }
-}
-
-#[track_caller]
-fn said(output: Output) -> [String; 2] {
-    let [printed, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    assert!(output.status.success(), "{said}");
-    [printed, said]
 }
 
 #[track_caller]
@@ -221,7 +200,7 @@ fn frames_of_a_video_have_a_number_and_a_time() {
     let run = |args: &[&str], path: &str| {
         place.command(&[&predict[..], args].concat()).env("PATH", path).output().unwrap()
     };
-    let [printed, words] = said(run(&["clip.mp4", "--out", "out"], &path));
+    let [printed, words] = texts(run(&["clip.mp4", "--out", "out"], &path));
     let found = lines(&printed);
     let at: Vec<(u64, f64)> =
         found.iter().map(|line| (line["frame"].as_u64().unwrap(), line["time"].as_f64().unwrap())).collect();
@@ -235,15 +214,15 @@ fn frames_of_a_video_have_a_number_and_a_time() {
 
     // An input is not overwritten by the video either.
     let output = run(&["clip.mp4", "--out", "."], &path);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("clip.mp4 is an input"));
+    assert!(said(&output).contains("clip.mp4 is an input"));
     // What is cut off, is no video, or needs what is not there.
     let cut = frame("0.png");
     for (frames, part) in [(&cut[..cut.len() - 1], "it is cut off"), (&[], "not a video that ffmpeg reads")] {
         stand_ins(&place, frames);
         let output = run(&["clip.mp4"], &path);
         assert_eq!(output.status.code(), Some(3));
-        assert!(String::from_utf8_lossy(&output.stderr).contains(part), "{output:?}");
+        assert!(said(&output).contains(part), "{output:?}");
     }
     let output = run(&["clip.mp4"], text(&place.path("scenes")));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("install ffmpeg"), "{output:?}");
+    assert!(said(&output).contains("install ffmpeg"), "{output:?}");
 }

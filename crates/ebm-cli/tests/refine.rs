@@ -1,7 +1,9 @@
 //! A refiner is trained on some scenes, and places the boxes of a result file.
 
+use crate::common::program::{fails, files_in, json_in, succeeds, text};
+
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use candle_core::{DType, Device};
 use ebm_base::Key;
@@ -14,32 +16,11 @@ use serde_json::{Value, json};
 
 const DATA: i32 = 3;
 
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-#[track_caller]
-fn succeeds(args: &[&str]) -> String {
-    let output = ebm(args);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{args:?}: {said}");
-    said
-}
-
 /// Ends with this code and these words, and writes nothing.
 #[track_caller]
-fn refused(args: &[&str], code: i32, parts: &[&str]) {
-    let output = ebm(args);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is not in {said}");
-    }
-    let out = args.iter().position(|arg| *arg == "--out").map(|at| args[at + 1]);
+fn refused<S: AsRef<OsStr>>(args: &[S], code: i32, parts: &[&str]) {
+    fails(args, code, parts);
+    let out = args.iter().position(|arg| arg.as_ref() == "--out").map(|at| &args[at + 1]);
     assert!(out.is_none_or(|out| !Path::new(out).exists()));
 }
 
@@ -80,7 +61,8 @@ impl Place {
             args.extend(["--annotations", text(annotations), "--images", text(images)]);
         }
         set.iter().for_each(|setting| args.extend(["--set", setting]));
-        succeeds(&[&args[..], more].concat())
+        let [_, said] = succeeds(&[&args[..], more].concat());
+        said
     }
 
     fn refiner(&self, run: &str) -> PathBuf {
@@ -102,14 +84,6 @@ impl Place {
         let args = [&args[..], &["--out", text(&out)], more].concat();
         args.into_iter().map(str::to_owned).collect()
     }
-}
-
-fn strs(args: &[String]) -> Vec<&str> {
-    args.iter().map(String::as_str).collect()
-}
-
-fn read(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
@@ -162,10 +136,10 @@ fn results_are_refined_and_all_else_is_kept() {
     ]);
     place.write("r.json", &boxes.to_string());
     let annotations = place.path("a/annotations.json");
-    let said =
-        succeeds(&strs(&place.refine("run", "r.json", "out.json", &["--annotations", text(&annotations)])));
+    let [_, said] =
+        succeeds(&place.refine("run", "r.json", "out.json", &["--annotations", text(&annotations)]));
     assert!(said.contains("3 of 3 boxes refined"), "{said}");
-    let out = read(&place.path("out.json"));
+    let out = json_in(&place.path("out.json"));
     let out = out.as_array().unwrap();
     for (given, refined) in boxes.as_array().unwrap().iter().zip(out) {
         for (key, value) in given.as_object().unwrap().iter().filter(|(key, _)| *key != "bbox") {
@@ -179,22 +153,20 @@ fn results_are_refined_and_all_else_is_kept() {
         assert!(x >= 0.0 && y >= 0.0 && x + width <= 160.0 && y + height <= 160.0, "{refined}");
     }
     // An output replaces no input.
-    let first = std::fs::read_dir(place.path("a/images")).unwrap().next().unwrap().unwrap().path();
+    let first = files_in(&place.path("a/images")).remove(0);
     for out in [&place.path("a/../r.json"), &place.refiner("run"), &first] {
         let before = std::fs::read(out).unwrap();
-        let output = ebm(&strs(&place.refine("run", "r.json", text(out), &[])));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains("would replace"), "{said}");
+        fails(&place.refine("run", "r.json", text(out), &[]), 2, &["would replace"]);
         assert!(std::fs::read(out).unwrap() == before);
     }
     // Ids are the files' numbers, where no annotations say otherwise; the same boxes come of it.
-    succeeds(&strs(&place.refine("run", "r.json", "again.json", &[])));
-    assert_eq!(read(&place.path("again.json")), read(&place.path("out.json")));
+    succeeds(&place.refine("run", "r.json", "again.json", &[]));
+    assert_eq!(json_in(&place.path("again.json")), json_in(&place.path("out.json")));
     // A step length of 0 moves nothing, and without clipping nothing is cut off.
     let more = ["--step-factor", "0", "--no-clip", "--density", "--samples", "64", "--min-score", "0.1"];
-    let said = succeeds(&strs(&place.refine("run", "r.json", "still.json", &more)));
+    let [_, said] = succeeds(&place.refine("run", "r.json", "still.json", &more));
     assert!(said.contains("2 of 3 boxes refined, 1 below --min-score"), "{said}");
-    let still = read(&place.path("still.json"));
+    let still = json_in(&place.path("still.json"));
     let x = still[1]["bbox"][0].as_f64().unwrap();
     assert!((x + 8.0).abs() < 1e-3 && still[2] == boxes[2], "{still}");
     let left = still[0]["edges_90"]["left"][0].as_array().unwrap();
@@ -206,20 +178,20 @@ fn boxes_of_other_categories_stay_as_they_are() {
     let place = Place::new();
     place.train("run", &["--steps", "1", "--step-factor", "1"]);
     let annotations = place.path("a/annotations.json");
-    let mut named = read(&annotations);
+    let mut named = json_in(&annotations);
     let own = named["categories"][0].clone();
     let entry = |id: u64| json!({ "image_id": 1, "category_id": id, "bbox": [20, 20, 50, 50], "score": 0.9 });
     let boxes = json!([entry(own["id"].as_u64().unwrap()), entry(900), entry(901), entry(902), entry(901)]);
     place.write("r.json", &boxes.to_string());
     let refined = |out: &str| -> Vec<bool> {
-        let out = read(&place.path(out));
+        let out = json_in(&place.path(out));
         let is_refined = |(given, entry): (&Value, &Value)| {
             assert!(entry["f"].is_f64() || given == entry, "{entry}");
             entry["f"].is_f64()
         };
         boxes.as_array().unwrap().iter().zip(out.as_array().unwrap()).map(is_refined).collect()
     };
-    let said = succeeds(&strs(&place.refine("run", "r.json", "by-id.json", &[])));
+    let [_, said] = succeeds(&place.refine("run", "r.json", "by-id.json", &[]));
     assert!(
         said.contains("1 id 900, 2 id 901, 1 id 902; the refiner was trained on ")
             && said.contains("--any-class")
@@ -231,16 +203,16 @@ fn boxes_of_other_categories_stay_as_they_are() {
     named["categories"] =
         json!([name(901, &own["name"]), { "id": own["id"], "name": "cat" }, name(900, &json!("dog"))]);
     let names = place.write("names.json", &named.to_string());
-    let said =
-        succeeds(&strs(&place.refine("run", "r.json", "by-name.json", &["--annotations", text(&names)])));
+    let [_, said] =
+        succeeds(&place.refine("run", "r.json", "by-name.json", &["--annotations", text(&names)]));
     assert!(said.contains("1 \"cat\", 1 \"dog\", 1 id 902"), "{said}");
     assert_eq!(refined("by-name.json"), [false, false, true, false, true]);
-    succeeds(&strs(&place.refine("run", "r.json", "all.json", &["--any-class"])));
+    succeeds(&place.refine("run", "r.json", "all.json", &["--any-class"]));
     assert_eq!(refined("all.json"), [true; 5]);
     place.train("by-class", &["--steps", "1", "--step-factor", "1", "--per-class"]);
     let args = place.refine("by-class", "r.json", "no.json", &["--any-class"]);
-    refused(&strs(&args), 1, &["--any-class", "each of its classes alone"]);
-    let said = succeeds(&strs(&place.refine("by-class", "r.json", "classes.json", &[])));
+    refused(&args, 1, &["--any-class", "each of its classes alone"]);
+    let [_, said] = succeeds(&place.refine("by-class", "r.json", "classes.json", &[]));
     assert!(
         !said.contains("--any-class") && refined("classes.json") == [true, false, false, false, false],
         "{said}"
@@ -252,7 +224,7 @@ fn a_calibration_sizes_intervals_and_enters_scores() {
     let place = Place::new();
     place.train("run", &["--steps", "2", "--step-factor", "1"]);
     let annotations = place.path("a/annotations.json");
-    let truth = read(&annotations);
+    let truth = json_in(&annotations);
     let found = truth["annotations"].as_array().unwrap().iter().map(|object| {
         json!({ "image_id": object["image_id"], "category_id": object["category_id"], "bbox": object["bbox"], "score": 0.8 })
     });
@@ -268,18 +240,17 @@ fn a_calibration_sizes_intervals_and_enters_scores() {
         let to = ["--annotations", text(&annotations), "--images", text(&images), "--out", text(&out)];
         [&args[..], &samples, &to, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
-    let said = succeeds(&strs(&calibrate("r.json", "calibrated.safetensors", &["--step-factor", "0"])));
+    let [_, said] = succeeds(&calibrate("r.json", "calibrated.safetensors", &["--step-factor", "0"]));
     assert!(said.contains("intervals are multiplied by") && said.contains("with the power"), "{said}");
-    let again = calibrate("r.json", "calibrated.safetensors", &[]);
-    assert!(String::from_utf8_lossy(&ebm(&strs(&again)).stderr).contains("exists already"));
-    let said = succeeds(&strs(&calibrate("few.json", "few.safetensors", &["--step-factor", "0"])));
+    fails(&calibrate("r.json", "calibrated.safetensors", &[]), 1, &["exists already"]);
+    let [_, said] = succeeds(&calibrate("few.json", "few.safetensors", &["--step-factor", "0"]));
     assert!(said.contains("fewer than 9 boxes are right"), "{said}");
 
-    refused(&strs(&place.refine("run", "r.json", "no.json", &["--rescore"])), 1, &["has no calibration"]);
+    refused(&place.refine("run", "r.json", "no.json", &["--rescore"]), 1, &["has no calibration"]);
     std::fs::rename(place.path("calibrated.safetensors"), place.refiner("run")).unwrap();
     let more = ["--rescore", "--density", "--samples", "64"];
-    succeeds(&strs(&place.refine("run", "r.json", "out.json", &more)));
-    for refined in read(&place.path("out.json")).as_array().unwrap() {
+    succeeds(&place.refine("run", "r.json", "out.json", &more));
+    for refined in json_in(&place.path("out.json")).as_array().unwrap() {
         assert_eq!((&refined["score_before"], &refined["calibrated"]), (&json!(0.8), &json!(true)));
         assert!(refined["reliable"].is_boolean() && refined["score"].as_f64() <= Some(0.8), "{refined}");
     }
@@ -316,35 +287,31 @@ fn bad_entries_are_named_and_kept_on_request() {
     for (bad, said) in cases {
         place.write("r.json", &format!("[{good},\n{bad}]"));
         let args = place.refine("run", "r.json", "refused.json", &with);
-        refused(&strs(&args), DATA, &["r.json, detection 1", said]);
+        refused(&args, DATA, &["r.json, detection 1", said]);
     }
     // Without annotations the images themselves tell, when they are read.
     place.write("r.json", &format!("[{good},\n{}]", cases[4].0));
-    refused(&strs(&place.refine("run", "r.json", "refused.json", &[])), DATA, &["detection 1", cases[4].1]);
+    refused(&place.refine("run", "r.json", "refused.json", &[]), DATA, &["detection 1", cases[4].1]);
     place.write("r.json", &format!("[{good},\n{}]", cases[0].0));
     let called = "image id 9: no image in";
-    refused(&strs(&place.refine("run", "r.json", "refused.json", &[])), DATA, &["detection 1", called]);
+    refused(&place.refine("run", "r.json", "refused.json", &[]), DATA, &["detection 1", called]);
 
     let all: Vec<&str> = std::iter::once(good).chain(cases.iter().map(|(bad, _)| *bad)).collect();
     place.write("r.json", &format!("[{}]", all.join(",\n")));
-    let said = succeeds(&strs(&place.refine(
-        "run",
-        "r.json",
-        "kept.json",
-        &[&with[..], &["--keep-unrefined"]].concat(),
-    )));
+    let [_, said] =
+        succeeds(&place.refine("run", "r.json", "kept.json", &[&with[..], &["--keep-unrefined"]].concat()));
     for (index, (_, problem)) in cases.iter().enumerate() {
         assert!(said.contains(&format!("detection {}: ", index + 1)) && said.contains(problem), "{said}");
     }
     assert!(said.contains("1 of 8 boxes refined") && said.contains("7 kept as they are"), "{said}");
-    let kept = read(&place.path("kept.json"));
+    let kept = json_in(&place.path("kept.json"));
     assert!(kept.as_array().unwrap().len() == 8 && kept[0]["f"].is_f64());
     assert!(kept[4]["score"].is_null(), "{}", kept[4]);
     assert_eq!(kept[1], serde_json::from_str::<Value>(cases[0].0).unwrap());
 
     // What is no result file at all.
     place.write("r.json", "[{\"image_id\": 1},\n");
-    refused(&strs(&place.refine("run", "r.json", "refused.json", &with)), DATA, &["r.json", "line 2"]);
+    refused(&place.refine("run", "r.json", "refused.json", &with), DATA, &["r.json", "line 2"]);
 }
 
 #[test]
@@ -353,9 +320,7 @@ fn images_that_cannot_be_read_are_named() {
     place.train("run", &["--steps", "1", "--step-factor", "1"]);
     let entry = |id: u64| json!({ "image_id": id, "category_id": 1, "bbox": [20, 20, 50, 50], "score": 0.9 });
     place.write("r.json", &json!([entry(1), entry(2), entry(3), entry(2)]).to_string());
-    let first = std::fs::read_dir(place.path("a/images")).unwrap().map(|file| file.unwrap().path());
-    let mut files: Vec<PathBuf> = first.collect();
-    files.sort();
+    let files = files_in(&place.path("a/images"));
     // Cut short; of another size than is annotated.
     let bytes = std::fs::read(&files[1]).unwrap();
     std::fs::write(&files[1], &bytes[..bytes.len() / 2]).unwrap();
@@ -363,21 +328,17 @@ fn images_that_cannot_be_read_are_named() {
     let annotations = place.path("a/annotations.json");
     let with = ["--annotations", text(&annotations)];
     let args = place.refine("run", "r.json", "out.json", &with);
-    refused(&strs(&args), DATA, &["detection 1: image id 2: ", "detection 3: image id 2: ", "000002.jpg"]);
-    let said = succeeds(&strs(&place.refine(
-        "run",
-        "r.json",
-        "out.json",
-        &[&with[..], &["--keep-unrefined"]].concat(),
-    )));
+    refused(&args, DATA, &["detection 1: image id 2: ", "detection 3: image id 2: ", "000002.jpg"]);
+    let [_, said] =
+        succeeds(&place.refine("run", "r.json", "out.json", &[&with[..], &["--keep-unrefined"]].concat()));
     assert!(
         said.contains("detection 2: image id 3: ") && said.contains("30 x 40 pixels, annotated 160 x 160"),
         "{said}"
     );
     assert!(said.contains("1 of 4 boxes refined") && said.contains("3 kept as they are"), "{said}");
-    let out = read(&place.path("out.json"));
+    let out = json_in(&place.path("out.json"));
     assert!(out[0]["f"].is_f64() && out[1] == entry(2) && out[2] == entry(3) && out[3] == entry(2));
     // Two files of one number.
     std::fs::copy(&files[0], place.path("a/images/1.jpg")).unwrap();
-    refused(&strs(&place.refine("run", "r.json", "no.json", &[])), 1, &["1.jpg", "have the same number"]);
+    refused(&place.refine("run", "r.json", "no.json", &[]), 1, &["1.jpg", "have the same number"]);
 }

@@ -1,32 +1,31 @@
 //! `ebm report`: a page of any run, also of a damaged one, which a browser shows without errors.
 
+use crate::common::program::{refused, succeeds, text};
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use ebm_testing::browser::{chromium, dump_dom};
+use ebm_testing::files;
 use tempfile::TempDir;
 
-fn report(args: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).arg("report").args(args).output().unwrap()
+fn report(args: &[&Path]) -> Vec<PathBuf> {
+    [&[Path::new("report")], args].concat().into_iter().map(Path::to_owned).collect()
 }
 
 /// The page of the runs, which must come about.
 fn page(dir: &TempDir, runs: &[&Path]) -> (PathBuf, String) {
     let out = dir.path().join("page.html");
-    let output = report(&[&[Path::new("--out"), &out], runs].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = fs::read_to_string(&out).unwrap();
-    (out, text)
+    succeeds(&report(&[&[Path::new("--out"), &out], runs].concat()));
+    let page = fs::read_to_string(&out).unwrap();
+    (out, page)
 }
 
 /// A folder with these files.
 fn folder(dir: &TempDir, name: &str, files: &[[&str; 2]]) -> PathBuf {
     let folder = dir.path().join(name);
     for [file, text] in files {
-        let path = folder.join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        files::write(&folder, file, text);
     }
     folder
 }
@@ -174,19 +173,12 @@ fn a_folder_that_is_no_run_is_refused_and_so_is_a_file_of_ones_own() {
     let empty = folder(&dir, "empty", &[["notes.txt", "mine"]]);
     let out = dir.path().join("page.html");
     for (path, said) in [(&empty, "is no run"), (&dir.path().join("absent"), "there is no such folder")] {
-        let output = report(&[path, Path::new("--out"), &out]);
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && error.contains(said), "{error}");
-        assert!(error.contains(&*path.to_string_lossy()) && !out.exists(), "{error}");
+        refused(&report(&[path, Path::new("--out"), &out]), &[said, text(path)]);
+        assert!(!out.exists());
     }
     let run = folder(&dir, "run", &[["metrics.jsonl", &losses(&[1.0])]]);
     fs::write(&out, "<p>mine</p>").unwrap();
-    let output = report(&[&run, Path::new("--out"), &out]);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && error.contains("is no report") && error.contains("--force"),
-        "{error}"
-    );
+    refused(&report(&[&run, Path::new("--out"), &out]), &["is no report", "--force"]);
     assert_eq!(fs::read_to_string(&out).unwrap(), "<p>mine</p>");
     for force in ["--force", "--out"] {
         // The second time it is a report, which needs no force.
@@ -194,7 +186,7 @@ fn a_folder_that_is_no_run_is_refused_and_so_is_a_file_of_ones_own() {
             .into_iter()
             .chain((force == "--force").then_some(Path::new(force)))
             .collect();
-        assert!(report(&args).status.success());
+        succeeds(&report(&args));
         assert!(fs::read_to_string(&out).unwrap().contains("data-value=\"1\""));
     }
 }

@@ -1,12 +1,15 @@
 //! Every number of every embedded configuration, made hostile: refused with key, value and range, or it is
 //! one that a training bears.
 
+use crate::common::program::{command, texts};
+
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::path::Path;
-use std::process::Command;
 
 use ebm_experiment::Error;
 use ebm_experiment::config::{Configured, Overrides, Settings};
+use ebm_testing::files::below;
 use ebm_toy::{Dataset, Experiment, Problem};
 use toml::{Table, Value};
 
@@ -93,21 +96,25 @@ fn with<S: Settings>(settings: &mut Value, key: &str, value: &Value) -> Result<V
     parsed.map(|_| before)
 }
 
-fn all_are_refused_or_bearable<S: Settings>() {
+/// The embedded configurations survive a round trip, and their hostile numbers are refused or bearable.
+fn check<S: Settings + PartialEq + Debug>() {
     // A key has one range, whatever configuration it is in.
     let mut seen = BTreeSet::new();
     for (name, _) in S::EMBEDDED {
-        accepted::<S>(name, &S::embedded(name).unwrap().to_toml().unwrap().parse().unwrap(), &mut seen);
+        let config = S::embedded(name).unwrap();
+        let text = config.to_toml().unwrap();
+        assert_eq!(S::parse(name, &text).unwrap(), config, "{name}");
+        accepted::<S>(name, &text.parse().unwrap(), &mut seen);
     }
 }
 
 #[test]
-fn hostile_numbers_are_refused_with_key_value_and_range() {
-    all_are_refused_or_bearable::<ebm_detect::config::ExperimentConfig>();
-    all_are_refused_or_bearable::<ebm_detect::config::RefinerConfig>();
-    all_are_refused_or_bearable::<ebm_track::config::ExperimentConfig>();
-    all_are_refused_or_bearable::<ebm_face::config::ExperimentConfig>();
-    all_are_refused_or_bearable::<Experiment>();
+fn configurations_survive_a_round_trip_and_hostile_numbers_are_refused_with_key_value_and_range() {
+    check::<ebm_detect::config::ExperimentConfig>();
+    check::<ebm_detect::config::RefinerConfig>();
+    check::<ebm_track::config::ExperimentConfig>();
+    check::<ebm_face::config::ExperimentConfig>();
+    check::<Experiment>();
 }
 
 /// The smallest settings of `name` with the rows of these `methods`, and every number in them hostile that
@@ -133,15 +140,11 @@ fn hostile_settings<S: Settings>(name: &str, methods: &[&str]) -> Table {
 /// Every loss and gradient in the files `metrics.jsonl` below `folder` is a number; how many there are.
 fn finite_losses(folder: &Path) -> usize {
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        if entry.path().is_dir() {
-            count += finite_losses(&entry.path());
-        } else if entry.file_name() == "metrics.jsonl" {
-            for line in std::fs::read_to_string(entry.path()).unwrap().lines() {
-                let step: serde_json::Value = serde_json::from_str(line).unwrap();
-                assert!(step["loss"].is_f64() && step["grad_norm"].is_f64(), "{:?}: {line}", entry.path());
-                count += 1;
-            }
+    for (name, bytes) in below(folder).iter().filter(|(name, _)| name.ends_with("metrics.jsonl")) {
+        for step in serde_json::Deserializer::from_slice(bytes).into_iter::<serde_json::Value>() {
+            let step = step.unwrap();
+            assert!(step["loss"].is_f64() && step["grad_norm"].is_f64(), "{name}: {step}");
+            count += 1;
         }
     }
     count
@@ -154,15 +157,10 @@ fn reproduces<S: Settings>(task: &str, name: &str, methods: &[&str], more: &[&st
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let (config, out, data) = (path("hostile.toml"), path("runs"), path("data"));
     std::fs::write(&config, format!("{settings}\n[smoke]\n")).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_ebm"))
-        .args(["reproduce", task, "--scale", "mini", "--smoke", "--seeds", "1", "--json"])
-        .args(["--config", &config, "--out", &out, "--datasets", &data, "--weights", &data])
-        .args(more)
-        // Where features are kept by default.
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{settings}: {}", String::from_utf8_lossy(&output.stderr));
+    let mut command = command(&["reproduce", task, "--scale", "mini", "--smoke", "--seeds", "1", "--json"]);
+    command.args(["--config", &config, "--out", &out, "--datasets", &data, "--weights", &data]).args(more);
+    // Where features are kept by default.
+    texts(command.current_dir(dir.path()).output().unwrap());
     assert!(finite_losses(Path::new(&out)) > 0, "{settings}");
 }
 

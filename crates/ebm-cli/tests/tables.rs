@@ -1,17 +1,14 @@
 //! `ebm fit`, `predict table` and `eval table` on a stranger's file.
 
+use crate::common::program::{command, ebm, fails, refused, succeeds};
 use crate::common::schema;
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
 use ebm_base::Key;
 use ebm_tabular::benchmark::Generated;
-
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
 
 /// A file as a spreadsheet writes it: a mark, semicolons, decimal commas, a category, gaps and dates.
 fn cars(path: &Path, rows: std::ops::Range<usize>) {
@@ -39,16 +36,13 @@ fn from_a_file_to_a_report_and_predictions() {
     let short = ["--set", "training.steps=150", "--set", "members=2"];
     let fit =
         [&["fit", &data, "--target", "price", "--positive", "price", "--run", &run][..], &short].concat();
-    let done = ebm(&[&fit[..], &["--compare"]].concat());
-    let compared = String::from_utf8_lossy(&done.stdout).into_owned();
+    let [compared, said] = succeeds(&[&fit[..], &["--compare"]].concat());
     assert!(
         ["EBM (ours)", "Quantiles, pinball", "Softmax over bins"]
             .iter()
             .all(|title| compared.contains(title)),
         "{compared}"
     );
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{said}");
     for found in [
         "240 rows in UTF-8, separated by ';'",
         "|                      category |   3: Fiat, VW, BMW; used |    0 |",
@@ -70,29 +64,18 @@ fn from_a_file_to_a_report_and_predictions() {
     ] {
         assert!(folder.path().join("run").join(name).is_file(), "{name}");
     }
-    assert!(!ebm(&fit).status.success(), "a fit is not written over");
+    // A fit is not written over.
+    refused(&fit, &[]);
 
-    let done = ebm(&["eval", "table", &new, "--run", &run, "--json"]);
-    let document = schema::document(&done.stdout, "eval table");
+    let [printed, _] = succeeds(&["eval", "table", &new, "--run", &run, "--json"]);
+    let document = schema::document(&printed, "eval table");
     assert_eq!(document["samples"], 60);
     assert!(
         document["log_likelihood"].as_f64().unwrap() > -12.0 && document["targets"][0]["rmse"].is_number()
     );
 
-    let done = ebm(&[
-        "predict",
-        "table",
-        &new,
-        "--run",
-        &run,
-        "--out",
-        &out,
-        "--samples",
-        "2",
-        "--quantiles",
-        "0.1,0.9",
-    ]);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let options = ["--out", &out, "--samples", "2", "--quantiles", "0.1,0.9"];
+    succeeds(&[&["predict", "table", &new, "--run", &run][..], &options].concat());
     let mut reader = csv::Reader::from_path(&out).unwrap();
     let header: Vec<String> = reader.headers().unwrap().iter().map(str::to_owned).collect();
     let expected = [
@@ -138,20 +121,20 @@ fn columns_are_kept_and_regions_are_numbers() {
     std::fs::write(&data, fork(0..1000)).unwrap();
     std::fs::write(&new, fork(1000..1130)).unwrap();
     let short = ["--set", "training.steps=1200", "--set", "training.batch=64", "--set", "members=1"];
-    let done = ebm(&[&["fit", &data, "--target", "y", "--run", &run][..], &short].concat());
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    succeeds(&[&["fit", &data, "--target", "y", "--run", &run][..], &short].concat());
 
-    let predict = |more: &[&str]| ebm(&[&["predict", "table", &new, "--run", &run][..], more].concat());
+    let args = |more: &[&str]| -> Vec<String> {
+        [&["predict", "table", &new, "--run", &run], more].concat().into_iter().map(str::to_owned).collect()
+    };
+    let predict = |more: &[&str]| succeeds(&args(more));
     let options = ["--keep", "name,id", "--region", "0.5,0.9", "--quantiles", "0.5"];
-    let done = predict(&options);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let text = String::from_utf8(done.stdout).unwrap();
+    let [text, _] = predict(&options);
     let names = "name,id,line,y_mean,y_median,y_mode,y_q0.5,y_low_0.5,y_high_0.5,y_intervals_0.5,\
                  y_low_0.9,y_high_0.9,y_intervals_0.9,log_prob";
     assert_eq!(text.lines().next(), Some(names));
     // A file has the same as standard output.
     let out = at("out.csv");
-    assert!(predict(&[&options[..], &["--out", &out]].concat()).status.success());
+    predict(&[&options[..], &["--out", &out]].concat());
     assert_eq!(std::fs::read_to_string(&out).unwrap(), text);
     let records = |text: &str| {
         let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -179,8 +162,7 @@ fn columns_are_kept_and_regions_are_numbers() {
     assert!(forked > 117 && held > 104, "{forked} and {held} of 130");
 
     // JSON has the same numbers, and the ends of all intervals.
-    let done = predict(&[&options[..], &["--json", "--samples", "3"]].concat());
-    let lines = String::from_utf8(done.stdout).unwrap();
+    let [lines, _] = predict(&[&options[..], &["--json", "--samples", "3"]].concat());
     assert_eq!(lines.lines().count(), 130);
     for ((line, row), numbers) in lines.lines().zip(&rows).zip(&numbers) {
         let document = schema::document(line.as_bytes(), "predict table");
@@ -204,10 +186,8 @@ fn columns_are_kept_and_regions_are_numbers() {
 
     // What cannot be kept, and numbers that are no shares.
     let refused = |more: &[&str], reasons: &[&str]| {
-        let done = predict(more);
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.code() == Some(2) && done.stdout.is_empty(), "{more:?}: {said}");
-        assert!(reasons.iter().all(|reason| said.contains(reason)), "{more:?}: {said}");
+        let output = refused(&args(more), reasons);
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{output:?}");
     };
     refused(&["--keep", "id,nane"], &["--keep", "\"nane\"; did you mean `name`?", "id, name, x, y"]);
     refused(&["--keep", "id,id"], &["two columns would be called \"id\"", "leave it out of --keep"]);
@@ -216,8 +196,7 @@ fn columns_are_kept_and_regions_are_numbers() {
         (&["--strict"][..], ["-inf", "inf"], "larger ones have no bounds"),
         (&[], ["", ""], "larger ones are the density's own"),
     ] {
-        let done = predict(&[&["--region", "0.9,0.999", "--quantiles", "0.5"], more].concat());
-        let (text, said) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+        let [text, said] = predict(&[&["--region", "0.9,0.999", "--quantiles", "0.5"], more].concat());
         assert!(
             said.contains("100 calibration rows promise regions of up to 99.0 %") && said.contains(others),
             "{said}"
@@ -234,8 +213,8 @@ fn columns_are_kept_and_regions_are_numbers() {
     refused(&["--keep", "line"], &["\"line\"", "rename the column in the data"]);
     // A name with a comma is one column.
     std::fs::write(&new, fork(1000..1030).replace("name", "\"name, first\"")).unwrap();
-    let done = predict(&["--keep", "name, first"]);
-    assert!(done.stdout.starts_with(b"\"name, first\",line,"), "{}", String::from_utf8_lossy(&done.stdout));
+    let [text, _] = predict(&["--keep", "name, first"]);
+    assert!(text.starts_with("\"name, first\",line,"), "{text}");
 }
 
 /// From standard input, with comments, a date that only the option decides, and a cell that cannot be read.
@@ -247,14 +226,9 @@ fn what_a_file_leaves_open_is_an_option() {
         (0..60).map(|k| format!("{}/{}/2024,{}\n", k % 12 + 1, k % 11 + 1, k * k % 37)).collect();
     let text = format!("# exported\nday,y\n{rows}5/6/2024,many\n");
     let ebm = |args: &[&str]| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ebm"))
-            .args(args)
-            .args(["-", "--run", &run])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = command(&[args, &["-", "--run", &run]].concat());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let done = child.wait_with_output().unwrap();
         (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
@@ -322,19 +296,14 @@ fn a_fit_with_weights_is_a_document() {
     cars(Path::new(&data), 0..240);
     let fit = |target: &str, more: &[&str]| {
         let short = ["--set", "training.steps=20", "--set", "members=1", "--json"];
-        ebm(&[&["fit", &data, "--run", &run, "--target", target][..], &short, more].concat())
+        let args = [&["fit", &data, "--run", &run, "--target", target][..], &short, more].concat();
+        args.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
-    let refused = fit("price", &["--weight", "km"]);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(
-        refused.status.code() == Some(3) && said.contains("line 2, column km: \"\" is no weight"),
-        "{said}"
-    );
+    fails(&fit("price", &["--weight", "km"]), 3, &["line 2, column km: \"\" is no weight"]);
     // The price is there in every row.
-    let done = fit("km", &["--weight", "price", "--folds", "2", "--importance"]);
-    let said = String::from_utf8(done.stderr).unwrap();
+    let [printed, said] = succeeds(&fit("km", &["--weight", "price", "--folds", "2", "--importance"]));
     assert!(said.contains("price weighs the rows") && said.contains("count every row once"), "{said}");
-    let document = schema::document(&done.stdout, "fit");
+    let document = schema::document(&printed, "fit");
     let rows = |key: &str| document[key].as_u64().unwrap();
     assert_eq!((&document["folder"], &document["method"]), (&run.into(), &"ebm".into()));
     assert_eq!((rows("learnt"), &document["evaluation"]["samples"]), (192, &21.into()));
@@ -354,9 +323,8 @@ fn a_fit_with_weights_is_a_document() {
     assert!([&*said, &report].iter().all(|text| text.contains(&format!("| {:<9} | ", names[1]))), "{said}");
     names.sort_unstable();
     assert_eq!(names, ["first day", "make"]);
-    let said =
-        ebm(&["fit", &data, "--run", &at("x"), "--target", "km", "--method", "direct", "--importance"]);
-    assert!(String::from_utf8_lossy(&said.stderr).contains("--importance needs a density"));
+    let args = ["fit", &data, "--run", &at("x"), "--target", "km", "--method", "direct", "--importance"];
+    refused(&args, &["--importance needs a density"]);
 }
 
 #[test]
@@ -364,27 +332,25 @@ fn what_is_wrong_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let (data, run) =
         (folder.path().join("t.csv").display().to_string(), folder.path().join("run").display().to_string());
-    let said = |text: &str, more: &[&str]| {
+    let refuses = |text: &str, more: &[&str], part: &str| {
         std::fs::write(&data, text).unwrap();
-        let done = ebm(&[&["fit", &data, "--run", &run][..], more].concat());
-        assert!(!done.status.success() && !Path::new(&run).exists());
-        String::from_utf8_lossy(&done.stderr).into_owned()
+        refused(&[&["fit", &data, "--run", &run, "--target"][..], more].concat(), &[part]);
+        assert!(!Path::new(&run).exists());
     };
     let rows: String = (0..40)
         .map(|k| format!("{k},{}\n", if k == 7 { "ten".to_owned() } else { (k * k).to_string() }))
         .collect();
-    assert!(said(&format!("x,y\n{rows}"), &["--target", "y"]).contains("line 9, column y: \"ten\""));
-    assert!(said(&format!("x,price\n{rows}"), &["--target", "prize"]).contains("price"));
+    refuses(&format!("x,y\n{rows}"), &["y"], "line 9, column y: \"ten\"");
+    refuses(&format!("x,price\n{rows}"), &["prize"], "price");
     // The table of the columns shows the beginning of a long name.
     let long: String = (0..40).map(|k| format!("{}.5,{}\n", k * 7 % 11, k * k)).collect();
     std::fs::write(&data, format!("{},y\n{long}", "x".repeat(100_000))).unwrap();
     let short = ["--target", "y", "--set", "training.steps=5", "--set", "members=1"];
     let other = folder.path().join("long").display().to_string();
-    let done = ebm(&[&["fit", &data, "--run", &other][..], &short].concat());
-    assert!(done.status.success() && done.stderr.len() < 4000, "{}", done.stderr.len());
-    assert!(said("x,y\n1,2\n", &["--target", "y"]).contains("at least 20"));
-    assert!(said("x,y\n1,2\n", &["--target", "y", "--positive", "x"]).contains("no target"));
-    assert!(said("x,y\n1,2\n", &["--target", "y", "--bounded", "y=3"]).contains("COLUMN=LOW,HIGH"));
-    let missing = ebm(&["eval", "table", &data, "--run", &run]);
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("ebm fit"));
+    let [_, said] = succeeds(&[&["fit", &data, "--run", &other][..], &short].concat());
+    assert!(said.len() < 4000, "{}", said.len());
+    refuses("x,y\n1,2\n", &["y"], "at least 20");
+    refuses("x,y\n1,2\n", &["y", "--positive", "x"], "no target");
+    refuses("x,y\n1,2\n", &["y", "--bounded", "y=3"], "COLUMN=LOW,HIGH");
+    refused(&["eval", "table", &data, "--run", &run], &["ebm fit"]);
 }

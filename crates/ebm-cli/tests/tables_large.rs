@@ -1,11 +1,8 @@
 //! Tables that are read in blocks, and samples of their rows.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use crate::common::program::{command, ebm, fails, said, succeeds};
 
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
+use std::path::Path;
 
 /// Rows of a file, in which a row has the same cells again after 64 others.
 fn rows(range: std::ops::Range<usize>) -> String {
@@ -24,8 +21,7 @@ fn a_row_is_predicted_alike_in_every_block() {
     let fit = ["fit", &data, "--target", "y", "--run", &run, "--set", "members=1", "--max-rows", "300"];
     let small =
         ["training.steps=20", "density.points=16", "density.samples=8"].map(|setting| ["--set", setting]);
-    let done = ebm(&[&fit[..], small.as_flattened()].concat());
-    let said = String::from_utf8(done.stderr).unwrap();
+    let [_, said] = succeeds(&[&fit[..], small.as_flattened()].concat());
     assert!(
         said.starts_with("10000 rows in UTF-8, separated by ','\n300 rows are taken at random\n"),
         "{said}"
@@ -34,8 +30,7 @@ fn a_row_is_predicted_alike_in_every_block() {
 
     std::fs::write(&new, rows(0..9000)).unwrap();
     let options = ["--quantiles", "0.5", "--out", &out];
-    let done = ebm(&[&["predict", "table", &new, "--run", &run][..], &options].concat());
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    succeeds(&[&["predict", "table", &new, "--run", &run][..], &options].concat());
     let text = std::fs::read_to_string(&out).unwrap();
     let lines: Vec<(&str, &str)> = text.lines().map(|line| line.split_once(',').unwrap()).collect();
     assert_eq!((lines.len(), lines[0].0, lines[9000].0), (9001, "line", "9001"));
@@ -46,8 +41,7 @@ fn a_row_is_predicted_alike_in_every_block() {
     // Draws are those of the row's place in the file.
     let draw = |seed: &str| {
         let options = ["--samples", "1", "--seed", seed];
-        let done = ebm(&[&["predict", "table", &new, "--run", &run][..], &options].concat());
-        let text = String::from_utf8(done.stdout).unwrap();
+        let [text, _] = succeeds(&[&["predict", "table", &new, "--run", &run][..], &options].concat());
         text.lines().map(|line| line.rsplit(',').nth(1).unwrap().to_owned()).collect::<Vec<String>>()
     };
     let [one, other] = ["0", "1"].map(draw);
@@ -66,7 +60,7 @@ fn nothing_is_written_if_a_late_row_cannot_be_read() {
     std::fs::write(&data, rows(0..100)).unwrap();
     let fit =
         ["fit", &data, "--target", "y", "--positive", "y", "--run", &run, "--set", "members=1", "--set"];
-    assert!(ebm(&[&fit[..], &["training.steps=5"]].concat()).status.success());
+    succeeds(&[&fit[..], &["training.steps=5"]].concat());
     for (row, reason) in [
         ("many,1", "line 5002, column x: \"many\" is no number"),
         ("1,-1", "line 5002, column y: \"-1\" is not above 0"),
@@ -75,16 +69,14 @@ fn nothing_is_written_if_a_late_row_cannot_be_read() {
         std::fs::write(&new, format!("{}{row}\n", rows(0..5000))).unwrap();
         for more in [&["--out", &out][..], &[]] {
             let done = ebm(&[&["predict", "table", &new, "--run", &run][..], more].concat());
-            let said = String::from_utf8(done.stderr).unwrap();
+            let said = said(&done);
             assert!(done.status.code() == Some(3) && done.stdout.is_empty(), "{said}");
             assert!(said.contains(reason) && !Path::new(&out).exists(), "{said}");
         }
     }
     // Predictions replace neither the data nor a file of the fit.
     for out in [&new, &format!("{run}/member-0.safetensors"), &format!("{run}/new.csv")] {
-        let done = ebm(&["predict", "table", &new, "--run", &run, "--out", out]);
-        let said = String::from_utf8(done.stderr).unwrap();
-        assert!(done.status.code() == Some(2) && said.contains("would replace"), "{said}");
+        fails(&["predict", "table", &new, "--run", &run, "--out", out], 2, &["would replace"]);
     }
 }
 
@@ -93,9 +85,8 @@ fn nothing_is_written_if_a_late_row_cannot_be_read() {
 fn standard_input_has_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run").display().to_string();
-    let mut fit = Command::new(env!("CARGO_BIN_EXE_ebm"));
-    fit.args(["fit", "-", "--target", "y", "--run", &run]).stdin(std::fs::File::open("/dev/zero").unwrap());
-    let done = fit.output().unwrap();
-    let said = String::from_utf8(done.stderr).unwrap();
+    let mut fit = command(&["fit", "-", "--target", "y", "--run", &run]);
+    let done = fit.stdin(std::fs::File::open("/dev/zero").unwrap()).output().unwrap();
+    let said = said(&done);
     assert!(done.status.code() == Some(3) && said.contains("give the table as a file"), "{said}");
 }

@@ -1,9 +1,10 @@
 //! `ebm eval tracking --run`: a tracker over tiny datasets in each published layout, and what their servers
 //! expect of it.
 
+use crate::common::program::{refused, succeeds, text};
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
 
 use candle_core::{DType, Device};
 use ebm_base::Key;
@@ -12,6 +13,7 @@ use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_synth::videos::{VideoConfig, generate};
+use ebm_testing::files;
 use ebm_track::box_module::{BoxModule, BoxModuleConfig};
 use ebm_track::saved::SavedConfig;
 use ebm_track::tracker::TrackerConfig;
@@ -74,9 +76,7 @@ impl Case {
     }
 
     fn write(&self, file: &str, text: &str) {
-        let path = self.path(file);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        files::write(self.dir.path(), file, text);
     }
 
     /// Writes the frames to `folder`, numbered from `first` with `digits` digits.
@@ -98,51 +98,25 @@ impl Case {
         self.boxes.iter().cycle().take(count).map(|[x, y, w, h]| format!("{x},{y},{w},{h}\n")).collect()
     }
 
-    /// Two runs over `dataset` in `root`.
-    fn track(&self, dataset: &str, root: &str, more: &[&str]) -> Output {
+    /// The arguments for two runs over `dataset` in `root`.
+    fn track(&self, dataset: &str, root: &str, more: &[&str]) -> Vec<String> {
         let [run, sequences] = ["runs/ebm-0", root].map(|name| self.path(name));
         let out = self.path(&format!("out-{dataset}"));
-        Command::new(env!("CARGO_BIN_EXE_ebm"))
-            .args([
-                "eval",
-                "tracking",
-                "--dataset",
-                dataset,
-                "--repetitions",
-                "2",
-                "--workers",
-                "2",
-                "--json",
-            ])
-            .args([Path::new("--run"), &run, Path::new("--sequences"), &sequences, Path::new("--out"), &out])
-            .args(more)
-            .output()
-            .unwrap()
+        let args = ["eval", "tracking", "--dataset", dataset, "--json", "--out", text(&out)];
+        let twice = ["--repetitions", "2", "--workers", "2"];
+        let paths = ["--run", text(&run), "--sequences", text(&sequences)];
+        [&args[..], &twice, &paths, more].concat().into_iter().map(str::to_owned).collect()
     }
 
-    fn tracked(&self, dataset: &str, root: &str, more: &[&str]) -> Output {
-        let output = self.track(dataset, root, more);
-        assert!(output.status.success(), "{dataset}: {}", String::from_utf8_lossy(&output.stderr));
-        output
+    /// Both outputs of these runs.
+    fn tracked(&self, dataset: &str, root: &str) -> [String; 2] {
+        succeeds(&self.track(dataset, root, &[]))
     }
 
     /// The files below a folder.
     fn below(&self, folder: &str) -> BTreeMap<String, String> {
-        let target = self.path(folder);
-        let mut files = BTreeMap::new();
-        let mut folders = vec![target.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                let name = path.strip_prefix(&target).unwrap().to_str().unwrap().to_owned();
-                files.insert(name, std::fs::read_to_string(&path).unwrap());
-            }
-        }
-        files
+        let files = files::below(&self.path(folder)).into_iter();
+        files.map(|(name, bytes)| (name, String::from_utf8(bytes).unwrap())).collect()
     }
 }
 
@@ -163,8 +137,8 @@ fn assert_boxes(case: &Case, files: &BTreeMap<String, String>, name: &str, count
     }
 }
 
-fn score(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap()
+fn score(outputs: &[String; 2]) -> Value {
+    serde_json::from_str(&outputs[0]).unwrap()
 }
 
 #[test]
@@ -185,7 +159,7 @@ fn datasets_with_annotations_are_tracked_and_scored() {
         ("uav123", "uav", "bike1", COUNT),
         ("lasot", "lasot", "airplane-1", COUNT),
     ] {
-        let object = score(&case.tracked(dataset, root, &[]));
+        let object = score(&case.tracked(dataset, root));
         assert_eq!((&object["runs"], &object["sequences"]), (&2.into(), &1.into()), "{object}");
         assert_boxes(&case, &case.below(&format!("out-{dataset}/boxes")), name, count);
     }
@@ -196,7 +170,7 @@ fn datasets_with_annotations_are_tracked_and_scored() {
     case.write(&format!("got10k/val/{name}/groundtruth.txt"), &all);
     case.write(&format!("got10k/val/{name}/absence.label"), &"0\n".repeat(COUNT));
     case.write(&format!("got10k/val/{name}/cover.label"), &"8\n".repeat(COUNT));
-    let object = score(&case.tracked("got10k", "got10k", &[]));
+    let object = score(&case.tracked("got10k", "got10k"));
     assert_eq!((&object["runs"], &object["frames"]), (&2.into(), &(COUNT - 1).into()), "{object}");
     let files = case.below("out-got10k/submission");
     assert_eq!(names(&files), ["001", "002", "time"].map(|what| format!("{name}/{name}_{what}.txt")));
@@ -214,9 +188,8 @@ fn test_sets_whose_boxes_a_server_keeps_are_written_for_it() {
     case.frames(&format!("got10k/test/{name}"), 1, 8);
     case.write("got10k/test/list.txt", &format!("{name}\n"));
     case.write(&format!("got10k/test/{name}/groundtruth.txt"), &case.list(1));
-    let output = case.tracked("got10k-test", "got10k", &[]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.stdout.is_empty() && said.contains("server") && said.contains("three runs"), "{said}");
+    let [printed, said] = case.tracked("got10k-test", "got10k");
+    assert!(printed.is_empty() && said.contains("server") && said.contains("three runs"), "{said}");
     let files = case.below("out-got10k-test/submission");
     assert_eq!(names(&files), ["001", "002", "time"].map(|what| format!("{name}/{name}_{what}.txt")));
     assert_eq!(files[&format!("{name}/{name}_001.txt")].lines().count(), COUNT);
@@ -225,7 +198,7 @@ fn test_sets_whose_boxes_a_server_keeps_are_written_for_it() {
         case.frames(&format!("trackingnet/TEST/frames/{video}"), 0, 1);
         case.write(&format!("trackingnet/TEST/anno/{video}.txt"), &case.list(1));
     }
-    case.tracked("trackingnet", "trackingnet", &[]);
+    case.tracked("trackingnet", "trackingnet");
     let first = case.boxes[0].map(|number| format!("{number:.2}")).join(",");
     for run in [1, 2] {
         let files = case.below(&format!("out-trackingnet/submission/run_{run:03}"));
@@ -243,7 +216,7 @@ fn an_interrupted_dataset_goes_on_and_another_tracker_is_refused() {
         case.frames(&format!("own/{name}/img"), 1, 5);
         case.write(&format!("own/{name}/groundtruth_rect.txt"), &case.list(COUNT));
     }
-    let whole = score(&case.tracked("other", "own", &[]));
+    let whole = score(&case.tracked("other", "own"));
     let boxes = case.path("out-other/boxes");
     let read =
         |run: &str, name: &str| std::fs::read_to_string(boxes.join(run).join(format!("{name}.txt"))).unwrap();
@@ -253,23 +226,14 @@ fn an_interrupted_dataset_goes_on_and_another_tracker_is_refused() {
     // Boxes that are there are not made again.
     let marked = read("run_001", "Deer").replacen(',', ", ", 1);
     std::fs::write(boxes.join("run_001/Deer.txt"), &marked).unwrap();
-    assert_eq!(score(&case.tracked("other", "own", &[])), whole);
+    assert_eq!(score(&case.tracked("other", "own")), whole);
     assert_eq!((read("run_002", "Man"), read("run_001", "Deer")), (before, marked));
     // What was written is what `--results` reads.
-    let output = Command::new(env!("CARGO_BIN_EXE_ebm"))
-        .args(["eval", "tracking", "--dataset", "other", "--json", "--annotations"])
-        .args([&case.path("own"), Path::new("--results"), &boxes])
-        .output()
-        .unwrap();
-    assert_eq!(score(&output)["auc"], whole["auc"]);
+    let args = ["eval", "tracking", "--dataset", "other", "--json", "--annotations"];
+    let own = case.path("own");
+    let paths = [text(&own), "--results", text(&boxes)];
+    assert_eq!(score(&succeeds(&[&args[..], &paths].concat()))["auc"], whole["auc"]);
 
-    let output = case.track("other", "own", &["--seed", "1"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("seed = 0") && said.contains("another --out"),
-        "{said}"
-    );
-    let output = case.track("other", "own/Deer", &[]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("Basketball/groundtruth_rect.txt"), "{said}");
+    refused(&case.track("other", "own", &["--seed", "1"]), &["seed = 0", "another --out"]);
+    refused(&case.track("other", "own/Deer", &[]), &["Basketball/groundtruth_rect.txt"]);
 }

@@ -1,33 +1,23 @@
 //! Tracking as a user runs it.
 
-use crate::common::schema;
+use crate::common::{program, schema};
+use program::{ebm, in_tree, succeeds, text};
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use ebm_base::Key;
 use ebm_data::{Image, encode::write_png};
 use ebm_synth::videos::{VideoConfig, generate};
 use serde_json::{Value, json};
 
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-fn succeeds(args: &[&str]) -> Output {
-    let output = ebm(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
+#[track_caller]
 fn refused(args: &[&str], part: &str) {
-    let output = ebm(args);
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && message.contains(part), "{part:?} is not in {message}");
+    program::refused(args, &[part]);
+}
+
+/// The document that a command prints.
+fn document(args: &[&str]) -> Value {
+    schema::document(&succeeds(args)[0], &args[..2].join(" "))
 }
 
 /// Only a run of the same name goes on.
@@ -70,10 +60,10 @@ fn boxes_of_any_tracker_are_scored() {
     let args = ["eval", "tracking", "--dataset", "other", "--annotations", text(&annotations), "--results"];
     let report = dir.path().join("report.json");
     let args = [&args[..], &[text(&results), "--report", text(&report)]].concat();
-    let table = String::from_utf8(succeeds(&args).stdout).unwrap();
+    let table = succeeds(&args)[0].clone();
     assert!(table.contains("average overlap"), "{table}");
     let args = [&args[..], &["--json"]].concat();
-    let object = schema::document(&succeeds(&args).stdout, "eval tracking");
+    let object = document(&args);
     assert_eq!(object["sequences"], 1);
     let row = &object["rows"][0];
     // Thresholds 0 to 0.95 for the first frame, 0 to 0.3 for the second.
@@ -85,7 +75,7 @@ fn boxes_of_any_tracker_are_scored() {
     let diagnosis = json!({
         "followed": 0.5, "box_wrong": 0.5, "lost": 0.0, "first_lost": null, "times_lost": 0, "times_found": 0,
     });
-    let report = schema::document(&std::fs::read(&report).unwrap(), "eval tracking");
+    let report = schema::document(std::fs::read(&report).unwrap(), "eval tracking");
     let sequence = &report["reports"][0]["rows"][0];
     assert_eq!((&sequence["name"], &sequence["diagnosis"]), (&json!("one"), &diagnosis));
     assert!(object["failed"][0]["reason"].as_str().unwrap().contains("line 2"), "{object}");
@@ -104,7 +94,7 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let args = ["reproduce", "tracking", "--smoke", "--seeds", "1", "--json", "--set", "repetitions=2"];
     let args = [&args[..], &["--out", text(&out)]].concat();
     let args = [&args[..], &["--datasets", text(&datasets), "--weights", text(&weights)]].concat();
-    let object = schema::document(&succeeds(&args).stdout, "reproduce tracking");
+    let object = document(&args);
     let rows = object["rows"].as_array().unwrap();
     let methods: Vec<&str> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
     assert_eq!((object["scale"].as_str(), methods), (Some("mini"), vec!["atom", "atom_star", "ebm"]));
@@ -119,7 +109,7 @@ fn tracking_is_reproduced_and_a_target_followed() {
     // Its trained modules and boxes are kept.
     let video = datasets.join("generated/videos-smoke/test/video_0001");
     let again = [&args[..], &["--resume", text(&run)]].concat();
-    let again: Value = serde_json::from_slice(&succeeds(&again).stdout).unwrap();
+    let again = document(&again);
     let figures = |object: &Value| -> Vec<Value> {
         object["rows"].as_array().unwrap().iter().map(|row| row["auc"].clone()).collect()
     };
@@ -137,8 +127,7 @@ fn tracking_is_reproduced_and_a_target_followed() {
     let (frames, ebm_run, pictures) = (video, run.join("ebm-0"), place("pictures"));
     let args = ["track", text(&frames), "--run", text(&ebm_run), "--box", first, "--json"];
     let args = [&args[..], &["--out", text(&pictures), "--pictures", "8", "--density"]].concat();
-    let output = succeeds(&args);
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let [lines, _] = succeeds(&args);
     let lines: Vec<Value> = lines.lines().map(|line| schema::document(line.as_bytes(), "track")).collect();
     let given: Vec<f64> = first.split(',').map(|number| number.parse().unwrap()).collect();
     assert_eq!((lines.len(), &lines[0]["state"], &lines[0]["bbox"]), (20, &json!("given"), &json!(given)));
@@ -150,14 +139,9 @@ fn tracking_is_reproduced_and_a_target_followed() {
     assert!(lines[1..].iter().any(|line| line["edges_90"]["left"][0].is_array()), "{lines:?}");
     let boxes = std::fs::read_to_string(pictures.join("video_0001.txt")).unwrap();
     assert_eq!(boxes.lines().count(), 20);
-    let mut drawn: Vec<String> = std::fs::read_dir(&pictures)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.ends_with(".png"))
-        .collect();
-    drawn.sort();
+    let drawn = ebm_data::files::files_in(&pictures, &["png"]).unwrap();
     // Frames 8 and 16 of 0 to 19.
-    assert_eq!(drawn, ["000008.png", "000016.png"]);
+    assert_eq!(drawn, ["000008.png", "000016.png"].map(|name| pictures.join(name)));
 
     // What can not be followed says why.
     let with =
@@ -181,8 +165,9 @@ fn tracking_is_reproduced_and_a_target_followed() {
     assert!(size(&packed) < 0.7 * size(&ebm_run));
     let moved = place("moved");
     std::fs::rename(&weights, &moved).unwrap();
-    let output = succeeds(&["track", text(&frames), "--run", text(&moved.join("tracker")), "--box", first]);
-    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 20);
+    let [lines, _] =
+        succeeds(&["track", text(&frames), "--run", text(&moved.join("tracker")), "--box", first]);
+    assert_eq!(lines.lines().count(), 20);
 
     // Frames of another size, and one that is no image any more: what was tracked is kept.
     let broken = place("broken");
@@ -227,8 +212,7 @@ fn the_tracker_of_the_program_follows_a_target() {
     let video = generate(dir.path(), &config, 1, Key::new(4)).unwrap().remove(0);
     let frames = video.frames.path(0).unwrap().parent().unwrap().to_owned();
     let bbox = video.boxes[0].map(|number| number.to_string()).join(",");
-    let output = succeeds(&["track", text(&frames), "--box", &bbox]);
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let [lines, _] = succeeds(&["track", text(&frames), "--box", &bbox]);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mean = |boxes: &mut dyn Iterator<Item = [f64; 4]>| {
         let overlaps = boxes.zip(&video.boxes).map(|(bbox, truth)| ebm_eval::tracking::overlap(&bbox, truth));
@@ -251,7 +235,7 @@ fn the_tracker_of_the_program_follows_a_target() {
 fn bands_are_calibrated_and_measured() {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name);
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
+    let own = in_tree("weights");
     let (videos, run) = (place("videos"), place("weights/tracker"));
     std::fs::create_dir_all(&run).unwrap();
     for file in ["refiner.safetensors", "tracker/model.safetensors"] {
@@ -263,9 +247,8 @@ fn bands_are_calibrated_and_measured() {
 
     let calibrate =
         ["calibrate", "tracker", "--run", text(&run), "--sequences", &sequences, "--samples", "64"];
-    let output = succeeds(&calibrate);
-    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), text(&model));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let [printed, said] = succeeds(&calibrate);
+    assert_eq!(printed.trim(), text(&model));
     assert!(
         said.contains("bands are multiplied by") && said.contains("temperature 16: the four bands"),
         "{said}"
@@ -279,9 +262,9 @@ fn bands_are_calibrated_and_measured() {
         [&eval[..], &["--out", text(&out), "--repetitions", "1", "--bands", "--samples", "64"]].concat();
     let report = place("report.json");
     let eval = [&eval[..], &["--report", text(&report)]].concat();
-    let table = String::from_utf8(succeeds(&eval).stdout).unwrap();
+    let table = succeeds(&eval)[0].clone();
     assert!(table.contains("Bands: held in followed frames") && !table.contains("deviation"), "{table}");
-    let object = schema::document(&std::fs::read(&report).unwrap(), "eval tracking");
+    let object = schema::document(std::fs::read(&report).unwrap(), "eval tracking");
     let bands = &object["band_coverage"][0];
     assert!(bands["frames"].as_u64().unwrap() >= 9 && bands["followed"].as_f64() > Some(0.3), "{bands}");
     for edge in 0..4 {
@@ -303,7 +286,7 @@ fn the_ablation_of_sigma_is_reproduced() {
     let args = ["reproduce", "tracking", "--ablation", "sigma", "--smoke", "--seeds", "1", "--json", "--out"];
     let args =
         [&args[..], &[text(&out), "--datasets", text(&datasets), "--weights", text(&weights)]].concat();
-    let object: Value = serde_json::from_slice(&succeeds(&args).stdout).unwrap();
+    let object = document(&args);
     let sigmas: Vec<&str> =
         object["rows"].as_array().unwrap().iter().map(|row| row["method"].as_str().unwrap()).collect();
     let expected = ["0.05", "0.01_0.1", "0.03_0.3", "0.05_0.5", "0.07_0.7"];
@@ -349,7 +332,7 @@ fn box_modules_learn_from_still_images_and_are_measured_meanwhile() {
     let place = ["--out", text(&out), "--datasets", text(dir.path()), "--weights", text(dir.path())];
     refused(&[&args[..], &place].concat(), "give --stills and --held-out");
     let args = [&args[..], &place, &["--stills", &train, "--held-out", &held_out]].concat();
-    let object = schema::document(&succeeds(&args).stdout, "reproduce tracking");
+    let object = document(&args);
     let rows = object["held_out"].as_array().unwrap();
     let stage = |row: &Value| (row["method"].as_str().unwrap().to_owned(), row["pairs"].as_u64().unwrap());
     let each = |pairs| ["atom", "atom_star", "ebm"].map(|method| (method.to_owned(), pairs));
@@ -364,7 +347,6 @@ fn box_modules_learn_from_still_images_and_are_measured_meanwhile() {
     let record = std::fs::read_to_string(run.join("held_out.csv")).unwrap();
     let (kept, _) = record.split_at(record.find("val,atom,0,12").unwrap());
     std::fs::write(run.join("held_out.csv"), kept).unwrap();
-    let again: Value =
-        serde_json::from_slice(&succeeds(&[&args[..], &["--resume", text(&run)]].concat()).stdout).unwrap();
+    let again = document(&[&args[..], &["--resume", text(&run)]].concat());
     assert_eq!(again["held_out"], object["held_out"]);
 }

@@ -1,26 +1,11 @@
 //! `ebm train age` and `head-pose` on one's own faces: the best network is kept, a stopped run goes on, and
 //! what comes of it predicts.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use crate::common::program::{BIWI, refused, succeeds, text};
 
 use ebm_base::Key;
 use ebm_face::saved::Saved;
 use ebm_synth::faces::generate_ages;
-
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-fn succeeds(args: &[&str]) -> String {
-    let output = ebm(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stderr).unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 /// Networks of a few numbers, trained for two epochs of 18 images.
 const LITTLE: [&str; 16] = [
@@ -50,7 +35,7 @@ fn the_best_network_of_ages_is_kept_and_predicts() {
         let run = dir.path().join(format!("runs/{method}"));
         let data = ["--images", text(&ages.images), "--split", text(&ages.split), "--run", text(&run)];
         let train = [&["train", "age", "--method", method][..], &LITTLE, &data].concat();
-        let said = succeeds(&train);
+        let [_, said] = succeeds(&train);
         assert!(said.contains("after 2 steps") && said.contains("kept: step "), "{said}");
         let record = std::fs::read_to_string(run.join("validation.jsonl")).unwrap();
         let steps: Vec<u64> = record
@@ -60,8 +45,7 @@ fn the_best_network_of_ages_is_kept_and_predicts() {
         assert_eq!(steps, [2, 4, 6]);
         // There is nothing left to do, and nothing is done.
         let model = std::fs::read(run.join("model.safetensors")).unwrap();
-        let again = ebm(&train);
-        assert!(!again.status.success());
+        refused(&train, &[]);
         succeeds(&[&train[..], &["--resume"]].concat());
         assert_eq!(std::fs::read(run.join("model.safetensors")).unwrap(), model);
         assert_eq!(std::fs::read_to_string(run.join("validation.jsonl")).unwrap(), record);
@@ -73,11 +57,8 @@ fn the_best_network_of_ages_is_kept_and_predicts() {
 fn a_network_of_poses_is_trained() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("pose");
-    let npz = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebm-data/tests/golden/biwi/twelve.npz");
-    let train = [&["train", "head-pose", "--npz", npz, "--run", text(&run)][..], &LITTLE].concat();
+    let train = [&["train", "head-pose", "--npz", BIWI, "--run", text(&run)][..], &LITTLE].concat();
     succeeds(&train);
     assert!(Saved::load(&run, None).unwrap().refinement.is_some());
-    let unknown = [&train[..], &["--method", "guassian"]].concat();
-    let refused = String::from_utf8(ebm(&unknown).stderr).unwrap();
-    assert!(refused.contains("guassian"), "{refused}");
+    refused(&[&train[..], &["--method", "guassian"]].concat(), &["guassian"]);
 }

@@ -1,7 +1,6 @@
 //! `ebm train tracker` on one's own sequences: the best box module is kept, and follows a target.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use crate::common::program::{succeeds, text};
 
 use candle_core::{DType, Device};
 use ebm_base::Key;
@@ -11,14 +10,6 @@ use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_synth::videos::{VideoConfig, generate};
 use ebm_track::Backbone;
 use ebm_track::saved::SavedConfig;
-
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 #[test]
 fn a_box_module_learns_from_ones_own_sequences() {
@@ -39,23 +30,12 @@ fn a_box_module_learns_from_ones_own_sequences() {
         "training={ batch_size = 2, pairs_per_epoch = 8, epochs = 1 }",
         "step_factors=[0.25, 1.0]",
     ];
-    let mut train = vec![
-        "train",
-        "tracker",
-        "--sequences",
-        text(&videos),
-        "--backbone",
-        text(&weights),
-        "--run",
-        text(&run),
-    ];
-    train.extend(["--validation", "0.3", "--validate-every", "2"]);
+    let mut train = vec!["train", "tracker", "--sequences", text(&videos), "--run", text(&run)];
+    train.extend(["--backbone", text(&weights), "--validation", "0.3", "--validate-every", "2"]);
     little.iter().for_each(|setting| train.extend(["--set", setting]));
-    let output = ebm(&train);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let [_, said] = succeeds(&train);
     assert!(said.contains("after 4 steps") && said.contains("kept: step "), "{said}");
     let (saved, _, _) = SavedConfig::load(&run, None, &Device::Cpu).unwrap();
     assert!([0.25 * 2e-4, 2e-4].contains(&saved.refinement.step_length[0]), "{saved:?}");
-    assert!(ebm(&[&train[..], &["--resume"]].concat()).status.success());
+    succeeds(&[&train[..], &["--resume"]].concat());
 }

@@ -1,9 +1,10 @@
 //! A run's files do not depend on its folder and name no path of the machine, since models are given away.
 
-use std::collections::BTreeMap;
+use crate::common::faces::pointing04;
+use crate::common::program::{DETECTOR, command, texts};
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
@@ -13,6 +14,7 @@ use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_synth::faces::generate_ages;
 use ebm_synth::videos::{VideoConfig, generate};
+use ebm_testing::files;
 
 /// Files in which clocks have left numbers; all else in them is compared.
 const TIMED: [&str; 4] = ["results.json", "results.csv", "report.md", "lock"];
@@ -29,9 +31,8 @@ impl Place {
     fn ebm(&self, line: &str, more: &[&str]) {
         let words = line.split_whitespace();
         let words = words.map(|word| word.strip_prefix('@').map_or(word.to_owned(), |name| self.at(name)));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
-        let output = command.current_dir(&self.0).args(words).args(more).output().unwrap();
-        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let words: Vec<String> = words.chain(more.iter().map(|&word| word.to_owned())).collect();
+        texts(command(&words).current_dir(&self.0).output().unwrap());
     }
 
     /// Writes a network that was only made, with the names of its file. Half of each parameter: what comes out of many
@@ -48,8 +49,7 @@ impl Place {
     fn fill(&self) {
         fs::create_dir_all(&self.0).unwrap();
         self.ebm("data scenes --count 3 --seed 4 --out @scenes", &[]);
-        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors");
-        fs::copy(own, self.at("detector_mini.safetensors")).unwrap();
+        fs::copy(DETECTOR, self.at("detector_mini.safetensors")).unwrap();
         let resnet = |norm: Norm| {
             move |store: &ParamStore| {
                 let config = ResNetConfig { width: 4, ..ResNetConfig::resnet18(norm) };
@@ -65,16 +65,7 @@ impl Place {
         generate(Path::new(&self.at("videos")), &video, 3, Key::new(3)).unwrap();
         let ages = generate_ages(Path::new(&self.at("ages")), 16, 12, Key::new(1)).unwrap();
         fs::rename(ages.split, self.at("ages.csv")).unwrap();
-        for person in 1..=6 {
-            let folder = self.0.join(format!("datasets/pointing04/Person{person:02}"));
-            fs::create_dir_all(&folder).unwrap();
-            for (number, pan) in [-75, 0, 75].into_iter().enumerate() {
-                let stem = folder.join(format!("person{person:02}1{number:02}+15{pan:+}"));
-                let image = ebm_data::Image::filled(40, 30, [(128 + pan) as u8; 3]).unwrap();
-                ebm_data::encode::write_png(&stem.with_extension("png"), &image).unwrap();
-                fs::write(stem.with_extension("txt"), "photograph\n\nFace\n20\n15\n12\n12\n").unwrap();
-            }
-        }
+        pointing04(&self.0.join("datasets"), &[-75, 0, 75]);
         let rows = (0..60).map(|k| format!("{},{},{}\n", k % 7, k * 13 % 11, k * 5 % 17));
         fs::write(self.at("table.csv"), format!("a,b,c\n{}", rows.collect::<String>())).unwrap();
     }
@@ -136,27 +127,11 @@ impl Place {
         self.ebm(&format!("reproduce detection --scale mini --from-scratch --methods ebm {places}"), &[]);
         self.ebm("reproduce toy --smoke --seeds 1 --problem dataset1 --methods ML-IS --out @runs", &[]);
     }
-
-    /// All files below this folder by their paths in it.
-    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let (mut found, mut folders) = (BTreeMap::new(), vec![self.0.clone()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else {
-                    found.insert(path.strip_prefix(&self.0).unwrap().to_owned(), fs::read(path).unwrap());
-                }
-            }
-        }
-        found
-    }
 }
 
 /// Returns the contents of a file without measured times.
-fn untimed(path: &Path, bytes: &[u8]) -> Vec<u8> {
-    let name = path.file_name().unwrap().to_str().unwrap();
+fn untimed(path: &str, bytes: &[u8]) -> Vec<u8> {
+    let name = path.rsplit('/').next().unwrap();
     let is_timed = TIMED.contains(&name) || name.ends_with("_time.txt");
     bytes.iter().copied().filter(|byte| !is_timed || !b"0123456789.e+- \n".contains(byte)).collect()
 }
@@ -174,15 +149,15 @@ fn runs_in_two_folders_have_the_same_bytes_and_no_path() {
             });
         }
     });
-    let [one, other] = places.each_ref().map(Place::files);
+    let [one, other] = places.map(|place| files::below(&place.0));
     assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
     let (root, mut wrong) = (dir.path().to_str().unwrap(), Vec::new());
     for (path, bytes) in &one {
         if untimed(path, bytes) != untimed(path, &other[path]) {
-            wrong.push(format!("{} differs", path.display()));
+            wrong.push(format!("{path} differs"));
         }
         if String::from_utf8_lossy(bytes).contains(root) {
-            wrong.push(format!("{} says where it was made", path.display()));
+            wrong.push(format!("{path} says where it was made"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -192,6 +167,6 @@ fn runs_in_two_folders_have_the_same_bytes_and_no_path() {
         ("runs/head-pose-pointing-smoke-1/fold-0", "trunk.safetensors"),
         ("runs/tracking-mini-smoke-1", "backbone.safetensors"),
     ] {
-        assert!(one.contains_key(&Path::new(run).join(base)), "{run}");
+        assert!(one.contains_key(&format!("{run}/{base}")), "{run}");
     }
 }

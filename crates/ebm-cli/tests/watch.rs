@@ -1,7 +1,8 @@
 //! `ebm train --watch` and `--tensorboard`: the report and the curves of a running training.
 
 use crate::chromium;
-use crate::common::training;
+use crate::common::program::said;
+use crate::common::training::Case;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use chromium::Page;
 use serde_json::json;
-use training::Case;
 
 /// A training that goes on until it is told to stop, and the address of its report.
 struct Watched {
@@ -123,9 +123,9 @@ fn the_port_of_another_is_named_before_anything_is_computed() {
     let port = taken.local_addr().unwrap().port();
     let case = Case::new(5, 5);
     let output = case.train("run", false).arg(format!("--watch={port}")).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said(&output);
     assert!(
-        !output.status.success() && said.contains(&format!("cannot listen at 127.0.0.1:{port}")),
+        said.contains(&format!("cannot listen at 127.0.0.1:{port}")) && !output.status.success(),
         "{said}"
     );
     assert!(!case.path("run").exists());

@@ -1,37 +1,19 @@
 //! Weights made elsewhere, as a user brings them.
 
-use crate::common::schema;
-
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use crate::common::{program, schema};
+use program::{files_in, in_tree, said, succeeds, text};
 
 use candle_core::{DType, Device, Tensor};
 use ebm_nn::import;
 use serde_json::Value;
 
-fn ebm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ebm")).args(args).output().unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
 fn answer(args: &[&str]) -> Value {
-    let output = ebm(&[args, &["--json"]].concat());
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    schema::document(&output.stdout, "weights convert")
+    schema::document(&succeeds(&[args, &["--json"]].concat())[0], "weights convert")
 }
 
 #[track_caller]
 fn refused(args: &[&str], part: &str) {
-    let output = ebm(args);
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && message.contains(part), "{part:?} is not in {message}");
-}
-
-fn in_tree(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    program::refused(args, &[part]);
 }
 
 #[test]
@@ -80,13 +62,10 @@ fn a_photograph_needs_no_file_of_weights() {
 
     let image = ebm_testing::fixture("coco/val2017/000000168974.jpg");
     let predict = ["predict", "detection", text(&image), "--min-score", "0.6"];
-    let output = ebm(&predict);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).unwrap();
-    let found = schema::document(lines.as_bytes(), "predict detection");
+    let found = schema::document(&succeeds(&predict)[0], "predict detection");
     assert_eq!((&found["label_name"], &found["category_id"]), (&"person".into(), &1.into()));
-    let same = ebm(&[&predict[..], &["--detector", text(&committed)]].concat());
-    let same = schema::document(&same.stdout, "predict detection");
+    let [same, _] = succeeds(&[&predict[..], &["--detector", text(&committed)]].concat());
+    let same = schema::document(&same, "predict detection");
     assert_eq!((&same["score"], &same["bbox_before"]), (&found["score"], &found["bbox_before"]));
     assert_eq!(same["bbox"], same["bbox_before"]);
     refused(&[&predict[..], &["--config", "mini"]].concat(), "--detector");
@@ -112,15 +91,10 @@ fn a_converted_detector_chooses_its_configuration() {
     let again = dir.path().join("again.safetensors");
     assert_eq!(answer(&["weights", "convert", text(&out), text(&again)])["configuration"], "mini");
 
-    assert!(ebm(&["data", "scenes", "--out", text(&scenes), "--count", "1"]).status.success());
-    let image = (std::fs::read_dir(scenes.join("images")).unwrap())
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "png" || extension == "jpg"))
-        .unwrap();
+    succeeds(&["data", "scenes", "--out", text(&scenes), "--count", "1"]);
+    let image = files_in(&scenes.join("images")).remove(0);
     let predict = ["predict", "detection", text(&image), "--detector", text(&out), "--min-score", "0"];
-    let output = ebm(&predict);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let [lines, _] = succeeds(&predict);
     assert!(!lines.is_empty());
     lines.lines().for_each(|line| drop(schema::document(line.as_bytes(), "predict detection")));
     refused(&[&predict[..], &["--config", "paper"]].concat(), "leave --config out");
@@ -145,13 +119,9 @@ fn a_detector_of_another_architecture_is_refused_without_impossible_advice() {
     let tensors = names.iter().map(|name| ((*name).to_owned(), tensor())).collect();
     import::save_safetensors(&input, &tensors).unwrap();
     for config in [&[][..], &["--config", "torchvision"]] {
-        let output = ebm(&[&["weights", "convert", text(&input), text(&out)], config].concat());
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            !output.status.success() && message.contains("no configuration has this architecture"),
-            "{message}"
-        );
-        assert!(message.contains("_v2") && !message.contains("give --config"), "{message}");
+        let args = [&["weights", "convert", text(&input), text(&out)], config].concat();
+        let output = program::refused(&args, &["no configuration has this architecture", "_v2"]);
+        assert!(!said(&output).contains("give --config"), "{output:?}");
     }
 }
 

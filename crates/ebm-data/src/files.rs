@@ -1,8 +1,7 @@
 //! Reading of files with a size limit, and atomic writing.
 
-use std::ffi::OsString;
 use std::fs;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use ebm_base::files::{Durability, ReadError, UNFINISHED, remove_all};
 
@@ -114,22 +113,22 @@ pub fn names_in(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the sorted names of the regular files in `folder` that have one of the `extensions`, in any case.
+/// Returns the sorted paths of the regular files in `folder` that have one of the `extensions`, in any case.
 ///
 /// # Errors
 /// [`Error::Io`] if the folder cannot be listed.
-pub fn files_in(folder: &Path, extensions: &[&str]) -> Result<Vec<OsString>> {
+pub fn files_in(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let fail = |source| Error::io("list", folder, source);
-    let mut names = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(fail)? {
-        let name = entry.map_err(fail)?.file_name();
-        let extension = Path::new(&name).extension().unwrap_or_default().to_ascii_lowercase();
-        if extensions.iter().any(|known| extension == *known) && folder.join(&name).is_file() {
-            names.push(name);
+        let path = entry.map_err(fail)?.path();
+        let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+        if extensions.iter().any(|known| extension == *known) && path.is_file() {
+            paths.push(path);
         }
     }
-    names.sort();
-    Ok(names)
+    paths.sort();
+    Ok(paths)
 }
 
 /// Returns whether a relative name stays inside its directory.

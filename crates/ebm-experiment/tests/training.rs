@@ -100,11 +100,6 @@ impl Training for Task {
 struct StopAfter(usize);
 
 impl Progress for StopAfter {
-    fn begin(&mut self, _: &str, _: usize) {}
-    fn advance(&mut self, _: usize, _: &str) {}
-    fn end(&mut self) {}
-    fn message(&mut self, _: &str) {}
-
     fn stop_requested(&mut self) -> bool {
         self.0 = self.0.saturating_sub(1);
         self.0 == 0
@@ -155,8 +150,6 @@ impl Progress for Shown {
     fn advance(&mut self, done: usize, _: &str) {
         self.0.push(done.to_string());
     }
-
-    fn end(&mut self) {}
 
     fn message(&mut self, text: &str) {
         self.0.push(text.split(':').next().unwrap().to_owned());

@@ -1,5 +1,5 @@
 //! Resources of tests that the repository does not contain: large files ([`external`]), MPI ([`mpi`]), a [`browser`] and
-//! programs of the [`system`]; files that tests of several crates read ([`fixture`]); and [`signal`].
+//! programs of the [`system`]; files that tests of several crates read ([`fixture`]); [`files`] of tests; and [`signal`].
 //!
 //! A test that skips a check for lack of a resource calls [`needs`], which records it; `xtask/fresh/skipped.sh` lists the
 //! records. If the environment variable `EBM_REQUIRE` names `data`, `mpi`, `cuda`, `browser` or `system` (several with
@@ -7,6 +7,7 @@
 #![allow(clippy::panic, reason = "only tests call this, and they fail by panicking")]
 
 pub mod browser;
+pub mod files;
 pub mod mpi;
 mod needs;
 pub mod system;

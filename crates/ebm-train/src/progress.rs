@@ -7,22 +7,22 @@ use crate::error::{Error, Result};
 use crate::run_dir::{Environment, RunDir};
 use crate::settings;
 
-/// Observer of the stages of a computation; the library itself never prints.
+/// Observer of the stages of a computation; the library itself never prints. `()` shows nothing.
 pub trait Progress {
-    /// Begins a stage of `total` units.
-    fn begin(&mut self, stage: &str, total: usize);
+    /// Begins a stage with its number of units.
+    fn begin(&mut self, _stage: &str, _total: usize) {}
 
-    /// Reports that an earlier process has done `done` units of the stage that has just begun.
+    /// Reports the number of units that an earlier process has done of the stage that has just begun.
     fn resumed(&mut self, _done: usize) {}
 
-    /// Reports that `done` units of the stage are done; `note` may be shown beside them.
-    fn advance(&mut self, done: usize, note: &str);
+    /// Reports the number of units of the stage that are done, and a note that may be shown beside it.
+    fn advance(&mut self, _done: usize, _note: &str) {}
 
     /// Ends the stage.
-    fn end(&mut self);
+    fn end(&mut self) {}
 
     /// Reports a text that the user should read.
-    fn message(&mut self, text: &str);
+    fn message(&mut self, _text: &str) {}
 
     /// Returns the program and the machine; the directory of a new run records them.
     fn environment(&self) -> Environment {
@@ -155,10 +155,4 @@ impl<'a> RunSpec<'a> {
     }
 }
 
-/// Observer that shows nothing.
-impl Progress for () {
-    fn begin(&mut self, _stage: &str, _total: usize) {}
-    fn advance(&mut self, _done: usize, _note: &str) {}
-    fn end(&mut self) {}
-    fn message(&mut self, _text: &str) {}
-}
+impl Progress for () {}

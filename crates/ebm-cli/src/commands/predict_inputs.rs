@@ -65,9 +65,8 @@ fn matches(pattern: &str, endings: &[&str]) -> Result<Vec<PathBuf>> {
 
 /// Returns the images in a folder, by name.
 pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let names = files_in(folder, &IMAGES)
-        .with_context(|| format!("cannot list {}; give a folder with images", folder.display()))?;
-    Ok(names.into_iter().map(|name| folder.join(name)).collect())
+    files_in(folder, &IMAGES)
+        .with_context(|| format!("cannot list {}; give a folder with images", folder.display()))
 }
 
 /// Returns the names of these inputs' pictures, without an extension. The name is the file's if no other input has it,

@@ -9,7 +9,8 @@ const PAGE: &str = include_str!("../../../../docs/json.md");
 
 /// Parses standard output, which must be one document of `command` as docs/json.md states it.
 #[allow(dead_code, reason = "not every test that includes this file needs it")]
-pub fn document(stdout: &[u8], command: &str) -> Value {
+pub fn document(stdout: impl AsRef<[u8]>, command: &str) -> Value {
+    let stdout = stdout.as_ref();
     let document: Value = serde_json::from_slice(stdout)
         .unwrap_or_else(|error| panic!("{command}: {error}: {}", String::from_utf8_lossy(stdout)));
     check(&document, command);

@@ -1,7 +1,10 @@
 //! A small training as a user starts it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::program::{DETECTOR, command, succeeds, text, texts};
 
 /// A few generated scenes and the arguments that train a confidence branch on them.
 pub struct Case {
@@ -16,14 +19,11 @@ impl Case {
     pub fn new(steps: usize, every: usize) -> Self {
         let case = Self { dir: tempfile::tempdir().unwrap(), steps, every, batch: 1 };
         let scenes = case.path("scenes");
-        let made =
-            ebm(&["data", "scenes", "--count", "4", "--out", scenes.to_str().unwrap()]).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        succeeds(&["data", "scenes", "--count", "4", "--out", text(&scenes)]);
         case
     }
 
     /// Sets the number of images in a batch.
-    #[allow(dead_code, reason = "not every test that includes this file needs it")]
     pub fn batches_of(self, batch: usize) -> Self {
         Self { batch, ..self }
     }
@@ -35,15 +35,13 @@ impl Case {
 
     /// The command that trains in the run `run`, or goes on there.
     pub fn train(&self, run: &str, resume: bool) -> Command {
-        let mut command = ebm(&["train", "branch", "--config", "mini", "--cache"]);
+        let mut command =
+            command(&["train", "branch", "--config", "mini", "--cache", "--detector", DETECTOR]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
         command.args(["--batch-size", &self.batch.to_string()]);
         command.args(["--steps", &self.steps.to_string(), "--checkpoint-every", &self.every.to_string()]);
         command.arg("--annotations").arg(self.path("scenes/annotations.json"));
         command.arg("--images").arg(self.path("scenes/images"));
-        command.args([
-            "--detector",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/detector_mini.safetensors"),
-        ]);
         command.arg("--run").arg(self.path(run));
         if resume {
             command.arg("--resume");
@@ -52,10 +50,8 @@ impl Case {
     }
 
     /// The trained branch of a run that nothing stopped.
-    #[allow(dead_code, reason = "not every test that includes this file needs it")]
     pub fn uninterrupted(&self) -> Vec<u8> {
-        let output = self.train("whole", false).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        texts(self.train("whole", false).output().unwrap());
         self.branch("whole")
     }
 
@@ -65,9 +61,16 @@ impl Case {
     }
 }
 
-/// The program with some arguments and nothing to read.
-pub fn ebm(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebm"));
-    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
-    command
+/// The steps that the run has logged.
+pub fn logged(run: &Path) -> usize {
+    std::fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+}
+
+/// Waits until the run has logged this number of steps.
+pub fn wait_for_steps(run: &Path, steps: usize) {
+    let start = Instant::now();
+    while logged(run) < steps {
+        assert!(start.elapsed() < Duration::from_secs(120), "no step {steps} in {}", run.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

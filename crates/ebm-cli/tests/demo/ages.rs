@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::server::{Demo, ebm, numbers, photograph};
+use crate::common::program::{refused, succeeds, text};
+
+use super::server::{Demo, numbers, photograph};
 use super::with;
 
 /// The networks of the repository.
@@ -11,11 +13,9 @@ pub const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../weights/age");
 /// Returns the output of `ebm predict age` for the face in a box of the photograph.
 pub fn predicted(bbox: &[f64]) -> Value {
     let bbox: Vec<String> = bbox.iter().map(f64::to_string).collect();
-    let mut command = ebm();
-    command.args(["predict", "age", "--run", RUN, "--box", &bbox.join(",")]);
-    let output = command.arg(photograph()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (bbox, photograph) = (bbox.join(","), photograph());
+    let args = ["predict", "age", "--run", RUN, "--box", &bbox, text(&photograph)];
+    let line: Value = serde_json::from_str(&succeeds(&args)[0]).unwrap();
     line["predictions"][0].clone()
 }
 
@@ -65,6 +65,5 @@ fn an_age_is_that_of_predict_age() {
 
 #[test]
 fn a_run_that_is_named_must_be_there() {
-    let output = ebm().args(["demo", "--age", "/no/such/run"]).output().unwrap();
-    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert!(refused(&["demo", "--age", "/no/such/run"], &[]).stdout.is_empty());
 }

@@ -3,25 +3,22 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::common::program::{command, succeeds, text};
 
 /// A photograph with a person, another class, and a small person.
 pub fn photograph() -> PathBuf {
     ebm_testing::fixture("coco/val2017/000000343937.jpg")
 }
 
-pub fn ebm() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_ebm"))
-}
-
 /// The lines of `ebm predict detection` on the photograph.
 pub fn predicted() -> Vec<Value> {
-    let output = ebm().args(["predict", "detection"]).arg(photograph()).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let [lines, _] = succeeds(&["predict", "detection", text(&photograph())]);
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 pub fn numbers(list: &Value) -> Vec<f64> {
@@ -55,8 +52,8 @@ impl Demo {
 
     /// With further arguments.
     pub fn with(args: &[&str]) -> Self {
-        let mut command = ebm();
-        command.arg("demo").args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command(&[&["demo"], args].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut address = String::new();
         // The child keeps its end of the pipe; what it prints later is looked at when it ends.

@@ -1,32 +1,19 @@
 //! The tab "Toy", without a browser.
 
-use std::fs;
-
 use serde_json::{Value, json};
 
-use super::server::{Demo, ebm, numbers};
+use crate::common::program::{files_in, json_in, succeeds, text};
+
+use super::server::{Demo, numbers};
 use super::with;
 
 /// Returns the divergence and the loss of the second epoch of `ebm reproduce toy`.
 pub fn reproduced() -> [f64; 2] {
     let out = tempfile::tempdir().unwrap();
-    let mut command = ebm();
-    command.args([
-        "reproduce",
-        "toy",
-        "--smoke",
-        "--set=schedule.epochs=2",
-        "--problem",
-        "dataset1",
-        "--methods",
-        "ML-IS",
-        "--seeds",
-        "1",
-    ]);
-    let output = command.arg("--out").arg(out.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let run = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
-    let results: Value = serde_json::from_slice(&fs::read(run.join("results.json")).unwrap()).unwrap();
+    let args = ["reproduce", "toy", "--smoke", "--set=schedule.epochs=2", "--problem", "dataset1"];
+    let more = ["--methods", "ML-IS", "--seeds", "1", "--out", text(out.path())];
+    succeeds(&[&args[..], &more].concat());
+    let results = json_in(&files_in(out.path())[0].join("results.json"));
     let row = &results["rows"][0];
     ["kl", "final_loss"].map(|key| row[key].as_f64().unwrap())
 }

@@ -23,7 +23,7 @@ pub(super) fn find(root: &Path) -> Result<Splits> {
     let shared = [root.to_owned(), root.join("annotations")].map(|folder| (None, folder));
     let of_splits = folders_of_splits(root).map(|(split, folder)| (Some(split), folder));
     for (split, folder) in shared.into_iter().chain(of_splits).filter(|(_, folder)| folder.is_dir()) {
-        for path in files_in(&folder, &["json"])?.into_iter().map(|name| folder.join(name)) {
+        for path in files_in(&folder, &["json"])? {
             if is_annotation_file(&path)? {
                 candidates.entry(split.or(Split::of_name(&stem(&path)))).or_default().push(path);
             }

@@ -92,9 +92,9 @@ fn files_of_splits(root: &Path) -> Result<Splits> {
 /// Returns the XML files of the first of the usual folders that has any.
 fn xml_files(root: &Path) -> Result<Vec<PathBuf>> {
     for folder in XML_FOLDERS.map(|name| root.join(name)).into_iter().filter(|folder| folder.is_dir()) {
-        let names = files_in(&folder, &["xml"])?;
-        if !names.is_empty() {
-            return Ok(names.into_iter().map(|name| folder.join(name)).collect());
+        let files = files_in(&folder, &["xml"])?;
+        if !files.is_empty() {
+            return Ok(files);
         }
     }
     Ok(Vec::new())

@@ -49,11 +49,9 @@ pub(super) fn find(root: &Path) -> Result<(Splits, Vec<String>)> {
 /// Reads the labels of the images in a folder, sorted by the images' names; label files without an image come last.
 pub(super) fn read(root: &Path, images: &Path, classes: &[String]) -> Result<Vec<AnnotatedImage>> {
     let labels = labels_of(root, images);
-    let paths: Vec<PathBuf> =
-        files_in(images, &EXTENSIONS)?.into_iter().map(|name| images.join(name)).collect();
+    let paths = files_in(images, &EXTENSIONS)?;
     let texts = if labels.is_dir() { files_in(&labels, &["txt"])? } else { Vec::new() };
-    let mut texts: BTreeSet<PathBuf> =
-        texts.into_iter().map(|name| labels.join(name)).filter(|path| !path.ends_with(CLASSES)).collect();
+    let mut texts: BTreeSet<PathBuf> = texts.into_iter().filter(|path| !path.ends_with(CLASSES)).collect();
     if paths.is_empty() || texts.is_empty() {
         let detail = format!("no images in {}, or no labels in {}", images.display(), labels.display());
         return Err(unusable(root, format!("{detail}; each image's labels are a .txt file of its name")));

@@ -44,9 +44,8 @@ pub fn load(root: &Path, scale: f64, tolerance: &Tolerance) -> Result<Faces> {
             continue;
         }
         let person = folder.trim_start_matches(PERSON);
-        for file in files_in(&root.join(&folder), &["jpg", "jpeg", "png"])? {
+        for path in files_in(&root.join(&folder), &["jpg", "jpeg", "png"])? {
             found = true;
-            let path = root.join(&folder).join(&file);
             let name = format!("{folder}/{}", path.file_stem().unwrap_or_default().to_string_lossy());
             let outcome = face(&path, person, scale).map(|(region, target)| {
                 let pixels = Pixels::Region { path: path.clone(), region };

@@ -78,16 +78,15 @@ pub fn load(images: &Path, split: &Path, shift: Option<f32>, tolerance: &Toleran
 /// its domain.
 pub fn load_directory(images: &Path, tolerance: &Tolerance) -> Result<Faces> {
     let mut collected = Faces::default();
-    let names = files_in(images, &["jpg", "jpeg", "png"])?;
-    if names.is_empty() {
+    let paths = files_in(images, &["jpg", "jpeg", "png"])?;
+    if paths.is_empty() {
         let detail = "it holds no JPEG or PNG file".to_owned();
         return Err(Error::format(images, "a directory of faces", detail));
     }
-    for name in &names {
-        let pixels = Pixels::File(images.join(name));
-        let name = name.to_string_lossy();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let outcome = match age_of_name(&name) {
-            Ok(age) => Ok(Face { name: name.clone().into_owned(), pixels, target: vec![age] }),
+            Ok(age) => Ok(Face { name: name.clone(), pixels: Pixels::File(path), target: vec![age] }),
             Err(detail) => Err(Finding::new(DefectCode::BadAnnotation, detail)),
         };
         collected.push(images, &name, outcome);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use ebm_base::Key;
 use ebm_data::Error;
 use ebm_data::fetch::{Entry, Event, FetchOptions, State, get_entry};
+use ebm_testing::files::names;
 use rand::RngCore as _;
 use sha2::{Digest as _, Sha256};
 
@@ -53,14 +54,6 @@ fn fetch(entry: &Entry, dir: &Path, options: &FetchOptions) -> (Result<State, Er
     let mut report = |event: Event<'_>| retries += usize::from(matches!(event, Event::Retry(..)));
     let outcome = get_entry(entry, dir, options, &mut report).map(|(_, state)| state);
     (outcome, retries)
-}
-
-/// The names in `dir`, sorted.
-fn names(dir: &Path) -> Vec<String> {
-    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
-    let mut names: Vec<String> = std::fs::read_dir(dir).unwrap().map(name).collect();
-    names.sort();
-    names
 }
 
 /// That the file is there with this content and nothing beside it.

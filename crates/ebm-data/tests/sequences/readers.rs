@@ -6,19 +6,16 @@ use ebm_data::Error;
 use ebm_data::coco::{CocoDataset, LoadOptions, Purpose};
 use ebm_data::quarantine::DefectCode::{self, BadAnnotation, MissingFile};
 use ebm_data::sequences::{Dataset, Frames, LASOT_TEST, Rect, SequenceOptions, Sequences, UAV123, coco};
+use ebm_testing::files::write;
 use ebm_testing::fixture;
 
 use crate::common::write_dataset;
 
-fn write(root: &Path, file: &str, text: &str) {
-    let path = root.join(file);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
-}
-
 /// Empty files: readers do not look into them.
 fn write_frames(root: &Path, folder: &str, digits: usize, numbers: std::ops::Range<usize>) {
-    numbers.for_each(|n| write(root, &format!("{folder}/{n:0digits$}.jpg"), ""));
+    for n in numbers {
+        write(root, &format!("{folder}/{n:0digits$}.jpg"), "");
+    }
 }
 
 fn lines(count: usize) -> String {

@@ -9,6 +9,7 @@ use ebm_data::detection_folder::{DetectionFolder, Split};
 use ebm_data::encode::{write_jpeg, write_png};
 use ebm_data::quarantine::{Defect, DefectCode, Tolerance};
 use ebm_data::{Error, Image};
+use ebm_testing::files;
 use serde_json::json;
 
 /// Files of annotations, each with its image.
@@ -27,9 +28,7 @@ impl Folder {
     }
 
     fn text(&self, name: &str, text: &str) -> &Self {
-        let path = self.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        files::write(self.path(), name, text);
         self
     }
 

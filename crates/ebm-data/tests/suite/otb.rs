@@ -5,12 +5,11 @@ use std::path::Path;
 use ebm_data::sequences::otb::{Annotation, annotations};
 use ebm_data::sequences::{Dataset, Rect, SequenceOptions};
 use ebm_data::{Error, Result};
+use ebm_testing::files;
 
 fn write(dir: &Path, file: &str, boxes: usize) {
     let lines: String = (1..=boxes).map(|i| format!("{i},2,30,40\n")).collect();
-    let path = dir.join(file);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, lines).unwrap();
+    files::write(dir, file, &lines);
 }
 
 fn of<'a>(all: &'a [Annotation], name: &str) -> &'a Result<Vec<Rect>> {

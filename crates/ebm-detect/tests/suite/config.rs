@@ -3,14 +3,6 @@
 use ebm_detect::config::{ExperimentConfig, Settings};
 
 #[test]
-fn every_embedded_configuration_survives_a_round_trip() {
-    for (name, _) in ExperimentConfig::EMBEDDED {
-        let config = ExperimentConfig::embedded(name).unwrap();
-        assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
-    }
-}
-
-#[test]
 fn contradictions_are_refused() {
     let refused = |text: &str| {
         ExperimentConfig::parse("mine", &format!("extends = 'mini'\n{text}")).unwrap_err().to_string()

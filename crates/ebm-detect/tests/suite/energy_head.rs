@@ -10,6 +10,8 @@ use ebm_ops::boxes::BoxConvention;
 use ebm_ops::device::Precision;
 use rand::Rng;
 
+use crate::tensors::{difference, largest};
+
 /// A head whose parameters are variables, the same head with constant parameters, and features of boxes.
 struct Heads {
     tracked: EnergyHead,
@@ -109,14 +111,6 @@ fn features_of(classes: [u32; 3]) -> BoxFeatures {
     // Three sizes, so that more than one level is pooled from, out of order.
     let boxes = [[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 90., 140.]];
     BoxFeatures::new(&pyramid, vec![0, 1, 1], classes.to_vec(), &boxes, BoxConvention::HalfOpen).unwrap()
-}
-
-fn difference(a: &Tensor, b: &Tensor) -> f32 {
-    (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
-}
-
-fn largest(a: &Tensor) -> f32 {
-    difference(a, &a.zeros_like().unwrap())
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! a formula of name and position. `golden/make_faster_rcnn.py` made the golden file and holds the same
 //! formula.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor};
 use ebm_base::Key;
@@ -11,16 +11,12 @@ use ebm_detect::{
     Candidate, FasterRcnn, ImageBatch,
     config::{ExperimentConfig, Settings},
 };
-use ebm_nn::{
-    import::{LoadPolicy, load_safetensors},
-    params::ParamStore,
-};
+use ebm_nn::{import::LoadPolicy, params::ParamStore};
 use ebm_ops::boxes::{BBox, BoxConvention, iou};
 use ebm_testing::fixture;
 
 use crate::formula::hashed;
-
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/faster_rcnn_320.safetensors");
+use crate::tensors::golden;
 
 fn bounds(name: &str, shape: &[usize]) -> (f64, f64) {
     if name.ends_with("running_var") {
@@ -65,11 +61,11 @@ fn relative_error(ours: &[f32], golden: &[f32]) -> f32 {
     ours.iter().zip(golden).fold(0f32, |m, (a, b)| m.max((a - b).abs())) / scale
 }
 
-fn values(tensor: &Tensor) -> Vec<f32> {
+pub fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-fn boxes(tensor: &Tensor) -> Vec<BBox> {
+pub fn boxes(tensor: &Tensor) -> Vec<BBox> {
     values(tensor).chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect()
 }
 
@@ -83,7 +79,7 @@ fn found(golden: &[BBox], ours: &[BBox], side: f32) -> usize {
 #[test]
 fn features_proposals_and_detections_are_torchvisions() {
     let image = read_image(&fixture("coco/val2017/000000005001.jpg")).unwrap();
-    let golden = load_safetensors(&PathBuf::from(GOLDEN), &Device::Cpu).unwrap();
+    let golden = golden("faster_rcnn_320");
     let detector = detector(320);
     let (planes, (height, width)) = detector.config().input.transform().apply(&image);
     let (h, w) = padded_size([(height, width)]);

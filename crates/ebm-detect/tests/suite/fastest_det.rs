@@ -11,6 +11,8 @@ use ebm_eval::tracking::overlap;
 use ebm_testing::{external, fixture};
 use serde::Deserialize;
 
+use crate::tensors;
+
 /// The photograph among the fixtures.
 const FIXTURE: u64 = 168_974;
 
@@ -59,18 +61,17 @@ fn the_network_says_what_onnxruntime_says() {
     let network = WeightFile::open(&weights(), &Device::Cpu).unwrap().fastest_det().unwrap();
     let cells = network.forward(&pixels).unwrap().get(0).unwrap();
     assert_eq!(cells.dims(), [22, 22, 85]);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/fastest_det.safetensors");
-    let expected = candle_core::safetensors::load(path, &Device::Cpu).unwrap().remove("cells").unwrap();
+    let expected = tensors::golden("fastest_det").remove("cells").unwrap();
     let every_other = Tensor::arange_step(0u32, 22, 2, &Device::Cpu).unwrap();
     let cells = cells.index_select(&every_other, 0).unwrap().index_select(&every_other, 1).unwrap();
-    let apart = (cells - expected).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+    let apart = tensors::difference(&cells, &expected);
     assert!(apart < 1e-4, "{apart}");
 }
 
 #[test]
 fn a_photograph_has_the_same_detections_of_all_classes() {
     let detector = Detector::open(weights()).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/fastest_det.png");
+    let path = tensors::golden_path("fastest_det.png");
     let found = detector.detect(&read_image(&path).unwrap()).unwrap();
     let expected = golden().detections;
     let sorted = |mut labels: Vec<usize>| {

@@ -14,16 +14,14 @@ use ebm_detect::{
     training::{BatchSource, BranchTask},
 };
 use ebm_nn::{
-    import::{LoadPolicy, load_safetensors, save_safetensors},
+    import::{LoadPolicy, save_safetensors},
     params::ParamStore,
 };
 use ebm_ops::boxes::{BBox, BoxConvention};
 use ebm_train::TrainTask;
 
 use crate::formula::hashed;
-
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/heads.safetensors");
-const NOISE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/heads_noise.safetensors");
+use crate::tensors::{difference, golden, largest};
 
 const BOXES: [BBox; 3] = [[5., 8., 120., 90.], [20., 30., 40., 52.], [11., 70., 90., 140.]];
 const IMAGES: [u32; 3] = [0, 1, 1];
@@ -147,19 +145,15 @@ fn the_draws_are_those_that_the_golden_values_were_made_from() {
     if let Ok(path) = std::env::var("EBM_WRITE_NOISE") {
         save_safetensors(Path::new(&path), &noise()).unwrap();
     }
-    let stored = load_safetensors(Path::new(NOISE), &Device::Cpu).unwrap();
+    let stored = golden("heads_noise");
     for (name, drawn) in noise() {
         assert!(difference(&drawn, &stored[&name]) < 1e-6, "{name}");
     }
 }
 
-fn difference(a: &Tensor, b: &Tensor) -> f32 {
-    (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap()
-}
-
 #[test]
 fn losses_and_gradients_are_torchs() {
-    let golden = load_safetensors(Path::new(GOLDEN), &Device::Cpu).unwrap();
+    let golden = golden("heads");
     for method in config().methods.iter().filter(|method| method.is_trained()) {
         let (loss, store, gradients) = step(method);
         let method = &method.key;
@@ -169,7 +163,7 @@ fn losses_and_gradients_are_torchs() {
         assert!(!trainable.is_empty());
         for (name, var) in trainable {
             let expected = &golden[&format!("{method}/{name}")];
-            let largest = difference(expected, &expected.zeros_like().unwrap());
+            let largest = largest(expected);
             assert!(largest > 0.0, "{method} {name}: the golden gradient vanishes");
             let apart = difference(gradients.get(&var).unwrap(), expected);
             assert!(apart < 2e-4 * largest.max(0.01), "{method} {name}: {apart} of {largest}");

@@ -18,3 +18,5 @@ mod real;
 mod refiner;
 mod refiner_config;
 mod scene;
+#[path = "../../../ebm-ops/tests/common/mod.rs"]
+mod tensors;

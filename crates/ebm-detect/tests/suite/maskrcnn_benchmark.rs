@@ -1,10 +1,7 @@
 //! A narrow detector in maskrcnn-benchmark's convention, from a weight file in the form of that project's,
 //! against an independent computation: `golden/make_maskrcnn_benchmark.py` made both.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use candle_core::{Device, Tensor};
 use ebm_data::loader::Sample;
@@ -14,18 +11,16 @@ use ebm_detect::{
     input::to_original,
     weights::{ConvertOptions, Family, WeightFile, convert},
 };
-use ebm_nn::import::{self, load_safetensors, save_safetensors};
+use ebm_nn::import::{self, save_safetensors};
 use ebm_ops::boxes::{BBox, BoxConvention, iou};
 
-const CPU: Device = Device::Cpu;
+use crate::faster_rcnn::{boxes, values};
+use crate::tensors::{CPU, golden, golden_path};
+
 const PADDED: (usize, usize) = (256, 320);
 const SIZE: (usize, usize) = (250, 310);
 /// Size of the image file.
 const ORIGINAL: (usize, usize) = (150, 187);
-
-fn golden_path(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file)
-}
 
 /// `paper` with a 32nd of the channels.
 fn narrow() -> DetectorConfig {
@@ -55,14 +50,6 @@ fn sample() -> Sample {
     let ((height, width), original) = (SIZE, ORIGINAL);
     let (boxes, labels, flipped) = (vec![], vec![], false);
     Sample { image_id: 1, index: 0, height, width, original, boxes, labels, flipped }
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.flatten_all().unwrap().to_vec1().unwrap()
-}
-
-fn boxes(tensor: &Tensor) -> Vec<BBox> {
-    values(tensor).chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect()
 }
 
 /// The largest difference of P2 … P6 from the golden ones, relative to a level's largest value.
@@ -96,13 +83,9 @@ fn options(config: &ExperimentConfig) -> ConvertOptions<'_> {
     ConvertOptions { config: Some(config), ..ConvertOptions::default() }
 }
 
-fn golden() -> BTreeMap<String, Tensor> {
-    load_safetensors(&golden_path("maskrcnn_benchmark.safetensors"), &CPU).unwrap()
-}
-
 #[test]
 fn converted_weights_see_what_the_published_convention_sees() {
-    let (golden, dir) = (golden(), tempfile::tempdir().unwrap());
+    let (golden, dir) = (golden("maskrcnn_benchmark"), tempfile::tempdir().unwrap());
     let converted = dir.path().join("converted.safetensors");
     let pth = golden_path("maskrcnn_benchmark.pth");
     let found = convert(&pth, &converted, &options(&experiment())).unwrap();
@@ -153,7 +136,7 @@ fn converted_weights_see_what_the_published_convention_sees() {
 /// Each part of the convention changes what the golden values see: the comparison above could have failed.
 #[test]
 fn another_convention_sees_something_else() {
-    let (golden, dir) = (golden(), tempfile::tempdir().unwrap());
+    let (golden, dir) = (golden("maskrcnn_benchmark"), tempfile::tempdir().unwrap());
     // Without metadata and with names that may be anybody's, any convention can be tried.
     let bare = dir.path().join("bare.safetensors");
     save_safetensors(&bare, &WeightFile::open(&golden_path("maskrcnn_benchmark.pth"), &CPU).unwrap().tensors)

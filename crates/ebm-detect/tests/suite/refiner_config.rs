@@ -3,14 +3,6 @@
 use ebm_detect::config::{RefinerConfig, Settings};
 
 #[test]
-fn every_embedded_configuration_survives_a_round_trip() {
-    for (name, _) in RefinerConfig::EMBEDDED {
-        let config = RefinerConfig::embedded(name).unwrap();
-        assert_eq!(RefinerConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
-    }
-}
-
-#[test]
 fn contradictions_are_refused() {
     let refused = |text: &str| {
         RefinerConfig::parse("mine", &format!("extends = 'refiner'\n{text}")).unwrap_err().to_string()

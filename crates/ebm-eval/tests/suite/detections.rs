@@ -4,6 +4,7 @@ use ebm_eval::{
     BoxProblem, Detection, Error, GroundTruth, read_results, read_results_for, write_results,
     write_results_for_server,
 };
+use ebm_testing::files::names;
 use proptest::prelude::*;
 
 const GOOD: Detection =
@@ -95,8 +96,7 @@ fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
     write_results(&path, &[GOOD; 100]).unwrap();
     write_results(&path, &[GOOD]).unwrap();
     assert_eq!(read_results(&path).unwrap(), [GOOD]);
-    let names: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["results.json"]);
+    assert_eq!(names(dir.path()), ["results.json"]);
 
     let missing = dir.path().join("absent/results.json");
     let error = write_results(&missing, &[GOOD]).unwrap_err();

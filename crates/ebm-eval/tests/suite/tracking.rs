@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ebm_data::sequences::{Frames, Rect, Sequence, read_boxes};
 use ebm_eval::tracking::*;
+use ebm_testing::files::write;
 use ebm_testing::fixture;
 use proptest::prelude::*;
 
@@ -200,12 +201,6 @@ fn runs_are_taken_together() {
     let mixed = merge(&[run(0.6, false), other.unwrap()]);
     assert!(matches!(mixed, Err(ebm_eval::Error::OtherConvention(2))));
     assert!(merge(&[]).is_err());
-}
-
-fn write(dir: &Path, file: &str, text: &str) {
-    let path = dir.join(file);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
 }
 
 #[test]

@@ -134,10 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_embedded_configuration_survives_a_round_trip() {
+    fn every_embedded_configuration_has_what_its_scale_needs() {
         for (name, _) in ExperimentConfig::EMBEDDED {
             let config = ExperimentConfig::embedded(name).unwrap();
-            assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config, "{name}");
             assert_eq!(config.frozen.is_some(), !name.ends_with("paper"), "{name}");
             assert_eq!(config.generated.is_some(), name.ends_with("mini"), "{name}");
         }

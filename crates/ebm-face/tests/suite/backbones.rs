@@ -1,9 +1,8 @@
 //! Backbones: values, gradients, and what is frozen.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use candle_nn::Module;
 use candle_transformers::models::convnext::{Config, convnext, convnext_no_final_layer};
 use ebm_base::Key;
@@ -11,12 +10,12 @@ use ebm_face::{
     Backbone, BackboneConfig, ConvNeXtConfig, ConvNeXtSize, Error, MobileFaceNetConfig, ResNetBackboneConfig,
     preload_backbone,
 };
-use ebm_nn::import::{load_safetensors, save_safetensors};
-use ebm_nn::init::{draw, normal};
+use ebm_nn::import::save_safetensors;
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
 
-const CPU: Device = Device::Cpu;
+use crate::common::{CPU, noise};
+use crate::tensors::{self, crc32, difference, formula, largest};
 
 const ATTO: BackboneConfig = BackboneConfig::Convnext(ConvNeXtConfig { size: ConvNeXtSize::Atto });
 
@@ -27,16 +26,8 @@ fn build(config: &BackboneConfig, dtype: DType) -> (ParamStore, Box<dyn Backbone
     (store, backbone)
 }
 
-fn noise(shape: &[usize], dtype: DType, salt: u64) -> Tensor {
-    draw(&normal(1.0), shape, dtype, &CPU, &mut Key::new(7).index(salt).rng()).unwrap()
-}
-
 fn scalar(t: &Tensor) -> f64 {
     t.to_dtype(DType::F64).unwrap().to_scalar().unwrap()
-}
-
-fn largest(t: &Tensor) -> f64 {
-    scalar(&t.abs().unwrap().max_all().unwrap())
 }
 
 /// Σ a b.
@@ -47,18 +38,8 @@ fn dot(a: &Tensor, b: &Tensor) -> f64 {
 
 #[track_caller]
 fn assert_close(found: &Tensor, expected: &Tensor, bound: f64) {
-    assert_eq!(found.dims(), expected.dims());
-    let difference = largest(&(found.to_dtype(expected.dtype()).unwrap() - expected).unwrap());
+    let difference = difference(&found.to_dtype(expected.dtype()).unwrap(), expected);
     assert!(difference <= bound * largest(expected), "{difference} of {}", largest(expected));
-}
-
-/// golden/backbones.py's.
-fn formula(name: &str, shape: &[usize]) -> Tensor {
-    let phase = u64::from(crc32(name.as_bytes()) % 1000);
-    let count: usize = shape.iter().product();
-    let values: Vec<f64> =
-        (0..count as u64).map(|i| (((i * 7919 + phase * 104_729) % 1_000_003) as f64 * 0.1).sin()).collect();
-    Tensor::from_vec(values, shape, &CPU).unwrap()
 }
 
 /// golden/backbones.py's, and positive variances.
@@ -77,15 +58,6 @@ fn value(name: &str, shape: &[usize]) -> Tensor {
     .unwrap()
 }
 
-fn crc32(data: &[u8]) -> u32 {
-    !data.iter().fold(!0u32, |crc, &byte| {
-        (0..8).fold(
-            crc ^ u32::from(byte),
-            |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 },
-        )
-    })
-}
-
 fn fill(store: &ParamStore) {
     for name in store.names() {
         let var = store.var(&name).unwrap();
@@ -94,8 +66,7 @@ fn fill(store: &ParamStore) {
 }
 
 fn golden(name: &str) -> Tensor {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/backbones.safetensors");
-    load_safetensors(&path, &CPU).unwrap().remove(name).unwrap()
+    tensors::golden("backbones").remove(name).unwrap()
 }
 
 #[test]

@@ -6,10 +6,16 @@ use ebm_face::Result;
 use ebm_face::config::{ExperimentConfig, Settings};
 use ebm_face::network::{Head, Network, TRUNK};
 use ebm_face::training::{Batch, BatchSource, FaceTask};
+use ebm_nn::init::{draw, normal};
 use ebm_nn::params::ParamStore;
 use ebm_train::TrainTask;
 
 pub const CPU: Device = Device::Cpu;
+
+/// Normal numbers.
+pub fn noise(shape: &[usize], dtype: DType, salt: u64) -> Tensor {
+    draw(&normal(1.0), shape, dtype, &CPU, &mut Key::new(7).index(salt).rng()).unwrap()
+}
 
 /// The mini scale, smaller still.
 pub fn config() -> ExperimentConfig {

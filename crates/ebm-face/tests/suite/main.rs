@@ -8,5 +8,7 @@ mod evaluation;
 mod folds;
 mod networks;
 mod optimum;
+#[path = "../../../ebm-ops/tests/common/mod.rs"]
+mod tensors;
 mod torch;
 mod training;

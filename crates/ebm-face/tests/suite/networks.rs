@@ -1,30 +1,16 @@
 //! The face networks against their published form.
 
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use ebm_base::Key;
 use ebm_core::parametric::{Baseline, Parametric};
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
 use ebm_face::{
     Backbone, BaselineHead, EnergyHead, EnergyHeadConfig, Error, ResNetBackbone, ResNetBackboneConfig,
 };
-use ebm_nn::init::{draw, normal};
 use ebm_nn::params::ParamStore;
 
-const CPU: Device = Device::Cpu;
-
-fn noise(shape: &[usize], dtype: DType, salt: u64) -> Tensor {
-    draw(&normal(1.0), shape, dtype, &CPU, &mut Key::new(7).index(salt).rng()).unwrap()
-}
-
-fn largest(t: &Tensor) -> f64 {
-    t.abs().unwrap().max_all().unwrap().to_dtype(DType::F64).unwrap().to_scalar().unwrap()
-}
-
-fn assert_close(a: &Tensor, b: &Tensor, bound: f64) {
-    assert_eq!(a.dims(), b.dims());
-    let difference = largest(&(a - b).unwrap());
-    assert!(difference <= bound * largest(b).max(1.0), "{difference} of {}", largest(b));
-}
+use crate::common::{CPU, noise};
+use crate::tensors::{assert_close, largest};
 
 const TINY: ResNetBackboneConfig = ResNetBackboneConfig { layers: [1, 1, 1, 1], width: 4 };
 

@@ -1,9 +1,9 @@
 //! Losses, gradients and training steps of every head, and of a small network end to end, against PyTorch.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use crate::common::{CPU, OneBatch, config, network, train};
+use crate::tensors::{golden, golden_path, to_vec};
 use candle_core::{DType, Tensor, Var};
 use ebm_base::Key;
 use ebm_core::parametric::{Baseline, Parametric};
@@ -12,7 +12,7 @@ use ebm_face::config::TrainingConfig;
 use ebm_face::network::{Head, Network};
 use ebm_face::training::FaceTask;
 use ebm_face::{BackboneConfig, BaselineHead, EnergyHead, EnergyHeadConfig, ResNetBackboneConfig};
-use ebm_nn::import::{LoadPolicy, load_safetensors, metadata};
+use ebm_nn::import::{LoadPolicy, metadata};
 use ebm_nn::params::ParamStore;
 use rand::RngCore;
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl Case {
     fn assert_close(&self, found: &Tensor, name: &str, bound: f64) {
         let expected = self.tensor(name);
         assert_eq!(found.dims(), expected.dims(), "{} {name}", self.name);
-        let (found, expected) = (numbers(found), numbers(expected));
+        let (found, expected) = (to_vec(found), to_vec(expected));
         let largest = expected.iter().fold(0f64, |largest, x| largest.max(x.abs()));
         for (a, b) in found.iter().zip(&expected) {
             let difference = (a - b).abs();
@@ -50,22 +50,14 @@ impl Case {
     }
 }
 
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    tensor.flatten_all().unwrap().to_dtype(DType::F64).unwrap().to_vec1().unwrap()
-}
-
-fn file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/training.safetensors")
-}
-
 fn case(name: &str) -> Case {
-    let all = Case { name: name.to_owned(), tensors: load_safetensors(&file(), &CPU).unwrap() };
+    let all = Case { name: name.to_owned(), tensors: golden("training") };
     Case { tensors: all.below(&format!("{name}/")), ..all }
 }
 
 /// The cases of heads, with their settings.
 fn heads() -> Vec<(Case, Value)> {
-    let settings = metadata(&file()).unwrap();
+    let settings = metadata(&golden_path("training.safetensors")).unwrap();
     let heads: Vec<_> =
         settings.iter().map(|(name, text)| (case(name), serde_json::from_str(text).unwrap())).collect();
     assert_eq!(heads.len(), 13);

@@ -18,6 +18,12 @@ pub fn fill(store: &ParamStore) {
     }
 }
 
+/// The message of the error of an import.
+#[track_caller]
+pub fn message(result: ebm_nn::Result<BTreeMap<String, Tensor>>) -> String {
+    result.unwrap_err().to_string()
+}
+
 /// Compares a training step of the network of `store` with `golden`: the loss Σ output · [`formula`], its
 /// gradients except the one of `without`, and the running statistics. The squares of a gradient that a later
 /// normalisation cancels sum to less than `vanishing`. Returns the number of golden gradients and statistics.

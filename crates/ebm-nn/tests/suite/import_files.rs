@@ -2,13 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{CPU, formula, to_vec};
+use crate::common::{CPU, formula, message, to_vec};
 use candle_core::{DType, Tensor};
 use ebm_nn::import;
-
-fn message(result: ebm_nn::Result<BTreeMap<String, Tensor>>) -> String {
-    result.unwrap_err().to_string()
-}
 
 /// The head of a file of MXNet's parameters.
 const MXNET: [u8; 24] = [0x12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];

@@ -2,14 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{CPU, golden, golden_path, to_vec};
+use crate::common::{CPU, golden, golden_path, message, to_vec};
 use candle_core::Tensor;
 use ebm_nn::import;
 use proptest::prelude::*;
-
-fn message(result: ebm_nn::Result<BTreeMap<String, Tensor>>) -> String {
-    result.unwrap_err().to_string()
-}
 
 /// The tensors that torch itself wrote in the other format.
 fn check(found: &BTreeMap<String, Tensor>, golden_name: &str) {

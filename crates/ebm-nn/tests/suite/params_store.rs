@@ -10,6 +10,7 @@ use ebm_nn::import::{self, LoadPolicy};
 use ebm_nn::init;
 use ebm_nn::params::ParamStore;
 use ebm_ops::nn::{BatchNorm, BatchNormConfig};
+use ebm_testing::files::names;
 
 fn store() -> (ParamStore, VarBuilder<'static>) {
     let store = ParamStore::new(Key::new(5));
@@ -168,8 +169,7 @@ fn files_are_deterministic_whole_and_read_back() {
     a.save(&path).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), import::to_safetensors(&a.tensors().unwrap()).unwrap());
     a.save(&path).unwrap();
-    let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(files, ["net.safetensors"], "litter");
+    assert_eq!(names(dir.path()), ["net.safetensors"], "litter");
     let b = ParamStore::new(Key::new(9));
     build(&b.var_builder(DType::F32, &CPU));
     assert!(b.load(&import::load(&path, &CPU).unwrap(), LoadPolicy::Strict).unwrap().is_exact());

@@ -1,4 +1,5 @@
-//! What golden tests share: the formulas of `golden/formulas.py` and comparisons with results of torch. Those of `ebm-nn` use it too.
+//! What golden tests share: the formulas of `golden/formulas.py` and comparisons with results of torch. Those of `ebm-nn`,
+//! `ebm-detect`, `ebm-face` and `ebm-track` use it too.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -53,6 +54,24 @@ pub fn summary(t: &Tensor) -> Vec<f64> {
 
 pub fn to_vec(t: &Tensor) -> Vec<f64> {
     t.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// The largest absolute value; NaN if there is one.
+pub fn largest(t: &Tensor) -> f64 {
+    to_vec(t).into_iter().map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
+}
+
+/// The largest absolute difference; NaN if there is one.
+pub fn difference(a: &Tensor, b: &Tensor) -> f64 {
+    assert_eq!(a.dims(), b.dims());
+    largest(&(a - b).unwrap())
+}
+
+/// Fails unless `found` is `expected` within `bound` of its largest number, or of 1 if that is larger.
+#[track_caller]
+pub fn assert_close(found: &Tensor, expected: &Tensor, bound: f64) {
+    let (difference, largest) = (difference(found, expected), largest(expected));
+    assert!(difference <= bound * largest.max(1.0), "{difference} of {largest}");
 }
 
 /// Fails unless `found` is `expected` within `tolerance` of the root mean square of `expected`.

@@ -1,18 +1,13 @@
 //! Boxes: closed forms, torchvision's IoU and NMS (golden/roi_torchvision.py), absurd input.
 
-use std::collections::HashMap;
-
 use candle_core::{DType, Device, Tensor};
 use ebm_ops::Error;
 use ebm_ops::boxes::{BBox, BoxConvention, area, batched_nms, clip, iou, paired_iou};
 use proptest::prelude::*;
 
-use BoxConvention::{HalfOpen, Inclusive};
+use crate::common::golden;
 
-fn golden() -> HashMap<String, Tensor> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/roi_torchvision.safetensors");
-    candle_core::safetensors::load(path, &Device::Cpu).unwrap()
-}
+use BoxConvention::{HalfOpen, Inclusive};
 
 fn boxes_of(t: &Tensor) -> Vec<BBox> {
     t.to_vec2::<f32>().unwrap().iter().map(|b| b.as_slice().try_into().unwrap()).collect()
@@ -50,7 +45,7 @@ fn closed_forms() {
 
 #[test]
 fn iou_and_nms_are_torchvisions() {
-    let golden = golden();
+    let golden = golden("roi_torchvision");
     let boxes = boxes_of(&golden["boxes"]);
     let scores = golden["scores"].to_vec1::<f32>().unwrap();
     let groups = indices(&golden["groups"]);
@@ -112,7 +107,7 @@ fn non_finite_input_is_refused() {
 
 #[test]
 fn paired_iou_is_the_scalar_iou() {
-    let boxes = boxes_of(&golden()["boxes"]);
+    let boxes = boxes_of(&golden("roi_torchvision")["boxes"]);
     for dtype in [DType::F32, DType::F64] {
         let y = Tensor::from_slice(&boxes[..60].concat(), (3, 20, 4), &Device::Cpu)
             .unwrap()

@@ -4,6 +4,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use ebm_ops::heads::LateFusion;
 use ebm_ops::{Error, Result};
 
+use crate::common::{assert_close, largest};
 use crate::differences::{check_gradients, devices, noise_tensor};
 
 /// Returns a, y, then the parameters: layers D → 3 → 4, W_y, w and its bias.
@@ -22,16 +23,6 @@ fn head(parameters: &[Tensor]) -> LateFusion {
     let (layers, last) = parameters.split_at(parameters.len() - 3);
     let layers: Vec<_> = layers.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
     LateFusion::new(&layers, &last[0], &last[1], &last[2]).unwrap()
-}
-
-fn largest(t: &Tensor) -> f64 {
-    t.abs().unwrap().max_all().unwrap().to_dtype(DType::F64).unwrap().to_scalar().unwrap()
-}
-
-fn assert_close(a: &Tensor, b: &Tensor, bound: f64) {
-    assert_eq!(a.dims(), b.dims());
-    let difference = largest(&(a - b).unwrap());
-    assert!(difference <= bound * largest(b).max(1.0), "{difference} of {}", largest(b));
 }
 
 /// Returns f, and the gradients of `sum(f * noise)` in all arguments.

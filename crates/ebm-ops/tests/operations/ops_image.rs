@@ -1,17 +1,11 @@
 //! Convolutions, pooling and resizing against PyTorch's values and gradients (`golden/ops_image.py`).
 
-use std::collections::HashMap;
-use std::path::Path;
-
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use ebm_ops::Result;
 use ebm_ops::nhwc::{from_nchw, to_nchw};
 use ebm_ops::{Padding, conv2d, nhwc};
 
-fn golden() -> HashMap<String, Tensor> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ops_image.safetensors");
-    candle_core::safetensors::load(path, &Device::Cpu).unwrap()
-}
+use crate::common::{difference, golden, largest};
 
 /// The numbers in a case's name after each of `letters` or, for `"_"`, after each underscore.
 fn numbers(name: &str, letters: &[&str]) -> Vec<usize> {
@@ -21,7 +15,7 @@ fn numbers(name: &str, letters: &[&str]) -> Vec<usize> {
 
 /// Runs every case whose name starts with `prefix`; returns how many there were.
 fn compare(prefix: &str, inputs: &[&str], run: impl Fn(&str, &[Tensor]) -> Result<Tensor>) -> usize {
-    let golden = golden();
+    let golden = golden("ops_image");
     let mut cases: Vec<&str> =
         golden.keys().filter_map(|k| k.strip_suffix(".y")).filter(|k| k.starts_with(prefix)).collect();
     cases.sort_unstable();
@@ -33,11 +27,7 @@ fn compare(prefix: &str, inputs: &[&str], run: impl Fn(&str, &[Tensor]) -> Resul
             let y = run(case, &tensors).unwrap();
             let grads = (&y * get("g", dtype)).unwrap().sum_all().unwrap().backward().unwrap();
             let close = |what: &str, ours: &Tensor, theirs: Tensor| {
-                assert_eq!(ours.dims(), theirs.dims(), "{case} {what}");
-                let scale = theirs.abs().unwrap().max_all().unwrap().to_dtype(DType::F64).unwrap();
-                let error =
-                    (ours - theirs).unwrap().abs().unwrap().max_all().unwrap().to_dtype(DType::F64).unwrap();
-                let (error, scale): (f64, f64) = (error.to_scalar().unwrap(), scale.to_scalar().unwrap());
+                let (error, scale) = (difference(ours, &theirs), largest(&theirs));
                 assert!(error <= tolerance * scale, "{case} {what}: {error} of {scale}");
             };
             close("y", &y, get("y", dtype));

@@ -1,23 +1,14 @@
 //! RoIAlign against torchvision (golden/roi_torchvision.py).
 
-use std::collections::HashMap;
-
 use candle_core::{DType, Device, Tensor, Var};
 use ebm_ops::nhwc::channels_last;
 use ebm_ops::roi::roi_align;
 
-fn golden() -> HashMap<String, Tensor> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/roi_torchvision.safetensors");
-    candle_core::safetensors::load(path, &Device::Cpu).unwrap()
-}
-
-fn largest(t: &Tensor) -> f64 {
-    t.to_dtype(DType::F64).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
-}
+use crate::common::{golden, largest};
 
 #[test]
 fn values_and_map_gradients_are_torchvisions() {
-    let golden = golden();
+    let golden = golden("roi_torchvision");
     for (dtype, tolerance) in [(DType::F64, 1e-13), (DType::F32, 2e-6)] {
         let get = |name: &str| golden[name].to_dtype(dtype).unwrap();
         let (rois, weight) = (get("rois"), get("weight"));
@@ -43,7 +34,7 @@ fn values_and_map_gradients_are_torchvisions() {
 
 #[test]
 fn tracked_boxes_get_a_zero_gradient() {
-    let golden = golden();
+    let golden = golden("roi_torchvision");
     let rois = Var::from_tensor(&golden["rois"]).unwrap();
     // An intermediate: candle fails where such an argument gets none.
     let shifted = (rois.as_tensor() * 1.0).unwrap();

@@ -1,8 +1,7 @@
 //! Whatever is generated is whole on disk, and the same every time, or absent.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use ebm_base::Key;
@@ -10,6 +9,7 @@ use ebm_data::{Error, Result};
 use ebm_synth::faces::generate_ages;
 use ebm_synth::scenes::{self, SceneConfig};
 use ebm_synth::videos::{self, VideoConfig};
+use ebm_testing::files::below;
 
 /// Makes so many samples of a seed in a directory; `noisy` samples are of another configuration.
 type Generate = fn(dir: &Path, count: usize, seed: u64, noisy: bool) -> Result<()>;
@@ -34,23 +34,8 @@ fn videos(dir: &Path, count: usize, seed: u64, noisy: bool) -> Result<()> {
     videos::generate(dir, &config, count, Key::new(seed)).map(drop)
 }
 
-/// The bytes of every file below a directory, by its path there.
-fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let name = PathBuf::from(path.file_name().unwrap());
-        if path.is_dir() {
-            found.extend(files(&path).into_iter().map(|(inner, bytes)| (name.join(inner), bytes)));
-        } else {
-            found.insert(name, fs::read(&path).unwrap());
-        }
-    }
-    found
-}
-
-fn is_image(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "jpg" || extension == "png")
+fn is_image(path: &str) -> bool {
+    path.ends_with(".jpg") || path.ends_with(".png")
 }
 
 fn modified(path: &Path) -> SystemTime {
@@ -65,7 +50,7 @@ fn bytes_depend_neither_on_count_nor_on_threads() {
             let dir = temp.path().join(format!("{count} with {threads}"));
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| generate(&dir, count, 9, false)).unwrap();
-            files(&dir)
+            below(&dir)
         };
         let (one, four, fewer) = (make(9, 1), make(9, 4), make(4, 2));
         assert!(one == four, "{kind}");
@@ -94,7 +79,7 @@ fn what_is_whole_is_reused_and_anything_else_is_refused() {
         refused(4, 1, false, "another");
         refused(3, 2, false, "another");
         refused(3, 1, true, "another");
-        let image = dir.join(files(&dir).into_keys().find(|path| is_image(path)).unwrap());
+        let image = dir.join(below(&dir).into_keys().find(|path| is_image(path)).unwrap());
         let bytes = fs::read(&image).unwrap();
         fs::write(&image, &bytes[..bytes.len() / 2]).unwrap();
         refused(3, 1, false, "cut short");
@@ -116,7 +101,7 @@ fn an_empty_directory_is_filled_and_a_killed_run_is_no_obstacle() {
         fs::create_dir_all(temp.path().join(".set.partial/images")).unwrap();
         fs::write(temp.path().join(".set.lock"), "4194305").unwrap();
         generate(&set, 2, 1, false).unwrap();
-        assert!(files(&set).keys().filter(|path| is_image(path)).count() >= 2, "{kind}");
+        assert!(below(&set).keys().filter(|path| is_image(path)).count() >= 2, "{kind}");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "{kind}");
     }
 }
@@ -132,7 +117,7 @@ fn of_several_who_make_the_same_set_one_does() {
             threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
         });
         generate(&alone, 3, 1, false).unwrap();
-        assert!(files(&set) == files(&alone), "{kind}");
+        assert!(below(&set) == below(&alone), "{kind}");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2, "{kind}");
     }
 }

@@ -1,22 +1,17 @@
 //! The backbone against torch.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use ebm_base::Key;
 use ebm_nn::efficientnet::EfficientNetLite0;
-use ebm_nn::import::{load_safetensors, save_safetensors};
+use ebm_nn::import::save_safetensors;
 use ebm_nn::params::ParamStore;
 use ebm_nn::resnet::{Norm, ResNet, ResNetConfig};
 use ebm_testing::external;
 use ebm_track::{Backbone, Error};
 
-const CPU: Device = Device::Cpu;
-
-fn golden(name: &str) -> BTreeMap<String, Tensor> {
-    load_safetensors(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name), &CPU).unwrap()
-}
+use crate::tensors::{CPU, difference, golden, largest};
 
 /// The images of golden/backbone.py.
 fn images(shape: (usize, usize, usize, usize)) -> Tensor {
@@ -25,21 +20,16 @@ fn images(shape: (usize, usize, usize, usize)) -> Tensor {
     Tensor::from_vec(values, shape, &CPU).unwrap()
 }
 
-fn largest(t: &Tensor) -> f32 {
-    t.abs().unwrap().max_all().unwrap().to_scalar().unwrap()
-}
-
 #[track_caller]
 fn assert_close(found: &Tensor, expected: &Tensor) {
-    assert_eq!(found.dims(), expected.dims());
-    let difference = largest(&(found - expected).unwrap()) / largest(expected);
+    let difference = difference(found, expected) / largest(expected);
     println!("relative difference {difference:e}");
     assert!(difference < 1e-5, "{difference}");
 }
 
 /// The small network's tensors as torchvision has them, counters and a classifier among them.
 fn small() -> BTreeMap<String, Tensor> {
-    let network = golden("backbone_small.safetensors").into_iter();
+    let network = golden("backbone_small").into_iter();
     let mut tensors: BTreeMap<String, Tensor> =
         network.filter_map(|(name, tensor)| Some((name.strip_prefix("net.")?.to_owned(), tensor))).collect();
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &CPU).unwrap();
@@ -54,7 +44,7 @@ fn the_real_folded_weights_have_torchs_features() {
     let backbone = Backbone::load(&path, &CPU).unwrap();
     assert_eq!(backbone.channels(), [128, 256]);
     let features = backbone.features(&images((1, 3, 40, 48))).unwrap();
-    let expected = golden("resnet18_folded.safetensors");
+    let expected = golden("resnet18_folded");
     assert_close(&features.layer2, &expected["layer2"]);
     assert_close(&features.layer3, &expected["layer3"]);
 }
@@ -67,7 +57,7 @@ fn a_small_network_is_torchvisions() {
     let backbone = Backbone::load(&path, &CPU).unwrap();
     assert_eq!(backbone.channels(), [8, 16]);
     let features = backbone.features(&images((2, 3, 41, 48))).unwrap();
-    let expected = golden("backbone_small.safetensors");
+    let expected = golden("backbone_small");
     assert_close(&features.layer2, &expected["layer2"]);
     assert_close(&features.layer3, &expected["layer3"]);
 }

@@ -1,12 +1,11 @@
 //! The box module against torch, against differences, and its constant form against itself.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{D, DType, Tensor};
 use ebm_base::Key;
 use ebm_core::{EnergyModel, GradientAscent, StepRule, refine};
-use ebm_nn::import::{LoadPolicy, load_safetensors};
+use ebm_nn::import::LoadPolicy;
 use ebm_nn::params::ParamStore;
 use ebm_ops::roi::prroi_pool;
 use ebm_track::box_module::{
@@ -14,7 +13,7 @@ use ebm_track::box_module::{
 };
 use ebm_track::{BackboneFeatures, Error};
 
-const CPU: Device = Device::Cpu;
+use crate::tensors::{self, CPU, golden, largest, to_vec};
 
 /// golden/box_module.py, converted to a type.
 struct Golden {
@@ -24,8 +23,7 @@ struct Golden {
 
 impl Golden {
     fn new(dtype: DType) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/box_module.safetensors");
-        Self { tensors: load_safetensors(&path, &CPU).unwrap(), dtype }
+        Self { tensors: golden("box_module"), dtype }
     }
 
     fn get(&self, name: &str) -> Tensor {
@@ -72,19 +70,10 @@ impl Golden {
     }
 }
 
-fn number(t: &Tensor) -> f64 {
-    t.to_dtype(DType::F64).unwrap().to_scalar().unwrap()
-}
-
-fn largest(t: &Tensor) -> f64 {
-    number(&t.abs().unwrap().flatten_all().unwrap().max(0).unwrap())
-}
-
 #[track_caller]
 fn assert_close(what: &str, found: &Tensor, expected: &Tensor, bound: f64) {
-    assert_eq!(found.dims(), expected.dims(), "{what}");
     let expected = expected.to_dtype(found.dtype()).unwrap();
-    let difference = largest(&(found - &expected).unwrap()) / largest(&expected).max(1e-3);
+    let difference = tensors::difference(found, &expected) / largest(&expected).max(1e-3);
     println!("{what}: relative difference {difference:.1e}");
     assert!(difference < bound, "{what}: {difference}");
 }
@@ -329,7 +318,7 @@ fn atoms_sizes_names_and_initial_values() {
 
     let norm = found["fc3_rt.bn.weight"].to_vec1::<f32>().unwrap();
     assert!(norm.iter().all(|v| (0.0..1.0).contains(v)) && norm.iter().any(|v| *v > 0.9));
-    let deviation = number(&found["fc3_rt.linear.weight"].sqr().unwrap().mean_all().unwrap()).sqrt();
+    let deviation = to_vec(&found["fc3_rt.linear.weight"].sqr().unwrap().mean_all().unwrap())[0].sqrt();
     assert!((deviation / (2.0f64 / 6400.0).sqrt() - 1.0).abs() < 0.01);
     assert_eq!(largest(&found["conv4_2t.0.bias"]), 0.0);
 
@@ -348,7 +337,7 @@ fn a_modules_file_is_read_back() {
     let (module, store) = golden.module();
     let tensors = store.tensors().unwrap();
     let loaded = |tensors: &BTreeMap<String, Tensor>| {
-        BoxModule::of_tensors(Path::new("module.safetensors"), module.config(), tensors.clone(), &CPU)
+        BoxModule::of_tensors("module.safetensors".as_ref(), module.config(), tensors.clone(), &CPU)
     };
     let same = loaded(&tensors).unwrap();
     check_frozen(&golden, &same, 1e-5);

@@ -5,14 +5,6 @@ use ebm_track::tracker::TrackerConfig;
 use ebm_track::training::BoxTraining;
 
 #[test]
-fn every_embedded_configuration_survives_a_round_trip() {
-    for (name, _) in ExperimentConfig::EMBEDDED {
-        let config = ExperimentConfig::embedded(name).unwrap();
-        assert_eq!(ExperimentConfig::parse(name, &config.to_toml().unwrap()).unwrap(), config);
-    }
-}
-
-#[test]
 fn an_unknown_key_is_named() {
     let text = "extends = 'paper'\n[tracker]\nserach_factor = 4.0\n";
     let error = ExperimentConfig::parse("mine", text).unwrap_err().to_string();

@@ -6,5 +6,7 @@ mod box_module;
 mod classifier;
 mod config;
 mod localize;
+#[path = "../../../ebm-ops/tests/common/mod.rs"]
+mod tensors;
 mod tracker;
 mod training;

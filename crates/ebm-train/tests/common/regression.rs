@@ -103,10 +103,6 @@ impl TrainTask for Regression {
 pub struct StopAfter(pub usize);
 
 impl Progress for StopAfter {
-    fn begin(&mut self, _: &str, _: usize) {}
-    fn advance(&mut self, _: usize, _: &str) {}
-    fn end(&mut self) {}
-    fn message(&mut self, _: &str) {}
     fn stop_requested(&mut self) -> bool {
         self.0 = self.0.saturating_sub(1);
         self.0 == 0

@@ -1,6 +1,7 @@
 //! Commits, damage of every kind, retention.
 
 use candle_core::{Device, Tensor};
+use ebm_testing::files::names;
 use ebm_train::checkpoint::SCHEMA_VERSION;
 use ebm_train::{Checkpoint, CheckpointData, CheckpointState, CheckpointStore, Error, load_latest};
 use std::collections::BTreeMap;
@@ -31,13 +32,6 @@ fn three() -> tempfile::TempDir {
         store.save(&checkpoint(step, 1.0 / step as f64)).unwrap();
     }
     dir
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 fn values(map: &BTreeMap<String, Tensor>) -> Vec<(String, Vec<f64>)> {

@@ -1,15 +1,15 @@
 //! Conditional mixture of two Gaussians. An objective that sees a single mode cannot find its weights.
 
 use ebm_core::{
-    DenoisingScoreMatching, Derivatives, Directions, GaussianMixture, InfoNce, KullbackLeibler,
-    MonteCarloNll, NoiseContrastive, NoiseContrastivePlus, Objective, ScoreMatching, Uniform,
+    DenoisingScoreMatching, Directions, GaussianMixture, InfoNce, KullbackLeibler, MonteCarloNll,
+    NoiseContrastive, NoiseContrastivePlus, Objective, ScoreMatching, Uniform,
 };
 
 use super::families::Bimodal;
-use super::{FEW_SAMPLES_BIAS, Training, assert_recovers, assert_recovers_by, independent};
-
-const MANY_SAMPLES: Training = Training { batch: 16, steps: 480 };
-const FEW_SAMPLES: Training = Training { batch: 64, steps: 480 };
+use super::{
+    FEW_SAMPLES, FEW_SAMPLES_BIAS, MANY_SAMPLES, SCORES, Training, WAYS, assert_recovers, assert_recovers_by,
+    independent,
+};
 
 fn wide() -> GaussianMixture {
     GaussianMixture::isotropic(&[0.4, 2.0], 1).unwrap()
@@ -53,19 +53,15 @@ fn nce_plus() {
 
 #[test]
 fn score_matching() {
-    for (way, derivatives) in
-        [("exact", Derivatives::Exact), ("differences", Derivatives::Differences { step: 0.01 })]
-    {
+    for (way, derivatives) in WAYS {
         let objective = ScoreMatching { derivatives, directions: Directions::Coordinates };
-        check(&format!("SM, {way}"), Training { batch: 256, steps: 480 }, &objective, 0.0);
+        check(&format!("SM, {way}"), SCORES, &objective, 0.0);
     }
 }
 
 #[test]
 fn denoising_score_matching() {
-    for (way, derivatives) in
-        [("exact", Derivatives::Exact), ("differences", Derivatives::Differences { step: 0.01 })]
-    {
+    for (way, derivatives) in WAYS {
         let directions = Directions::Coordinates;
         let objective = DenoisingScoreMatching { sigma: 0.3, num_samples: 4, derivatives, directions };
         check(&format!("DSM, {way}"), FEW_SAMPLES, &objective, 0.09);

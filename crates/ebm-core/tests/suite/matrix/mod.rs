@@ -15,7 +15,7 @@ mod scores;
 
 use candle_core::{Device, Tensor, Var};
 use ebm_core::parametric::GaussianMixtureDensity;
-use ebm_core::{Objective, Result};
+use ebm_core::{Derivatives, Objective, Result};
 use rand::RngCore;
 
 use crate::zoo::{flat, rng};
@@ -27,6 +27,15 @@ pub struct Training {
     pub batch: usize,
     pub steps: usize,
 }
+
+const MANY_SAMPLES: Training = Training { batch: 16, steps: 480 };
+const FEW_SAMPLES: Training = Training { batch: 64, steps: 480 };
+/// Of score matching, which has no samples.
+const SCORES: Training = Training { batch: 256, steps: 480 };
+
+/// Ways to the derivatives that score matching needs.
+const WAYS: [(&str, Derivatives); 2] =
+    [("exact", Derivatives::Exact), ("differences", Derivatives::Differences { step: 0.01 })];
 
 /// Number of blocks of iterates whose means are compared.
 const BLOCKS: usize = 8;

@@ -2,13 +2,16 @@
 
 use candle_core::{Tensor, Var};
 use ebm_core::{
-    Derivatives, DirectionalDerivatives, Directions, EnergyModel, GaussianMixture, InfoNce, LangevinNll,
-    MonteCarloNll, NoiseContrastive, Objective, Order, Result, ScoreMatching, Uniform,
+    DirectionalDerivatives, Directions, EnergyModel, GaussianMixture, InfoNce, LangevinNll, MonteCarloNll,
+    NoiseContrastive, Objective, Order, Result, ScoreMatching, Uniform,
 };
 use rand::{Rng, RngCore};
 
 use super::families::{Family, batch, level, var};
-use super::{FEW_SAMPLES_BIAS, Training, assert_recovers, assert_recovers_by, independent};
+use super::{
+    FEW_SAMPLES, FEW_SAMPLES_BIAS, MANY_SAMPLES, SCORES, Training, WAYS, assert_recovers, assert_recovers_by,
+    independent,
+};
 use crate::zoo::flat;
 
 /// f = θ₀ x y + θ₁ y² − θ₂ (y² − 1)² + level for x in {−1, 0, 1}: an exponential family with two wells.
@@ -108,9 +111,6 @@ impl Family for Quartic {
     }
 }
 
-const MANY_SAMPLES: Training = Training { batch: 16, steps: 480 };
-const FEW_SAMPLES: Training = Training { batch: 64, steps: 480 };
-
 #[track_caller]
 fn check(what: &str, training: Training, objective: &impl Objective, bias: f64) {
     assert_recovers(what, training, &Quartic::new(), objective, &Quartic::THETA, bias);
@@ -140,11 +140,9 @@ fn ml_mcmc() {
 
 #[test]
 fn score_matching() {
-    for (way, derivatives) in
-        [("exact", Derivatives::Exact), ("differences", Derivatives::Differences { step: 0.01 })]
-    {
+    for (way, derivatives) in WAYS {
         let objective = ScoreMatching { derivatives, directions: Directions::Coordinates };
-        check(&format!("SM, {way}"), Training { batch: 256, steps: 480 }, &objective, 0.0);
+        check(&format!("SM, {way}"), SCORES, &objective, 0.0);
     }
 }
 

@@ -1,14 +1,9 @@
 //! Score matching and denoising score matching on a conditional Gaussian, with every kind of derivatives.
 
-use ebm_core::{DenoisingScoreMatching, Derivatives, Directions, ScoreMatching};
+use ebm_core::{DenoisingScoreMatching, Directions, ScoreMatching};
 
 use super::families::Gaussian;
-use super::{Training, assert_recovers};
-
-const TRAINING: Training = Training { batch: 256, steps: 480 };
-
-const WAYS: [(&str, Derivatives); 2] =
-    [("exact", Derivatives::Exact), ("differences", Derivatives::Differences { step: 0.01 })];
+use super::{SCORES, WAYS, assert_recovers};
 
 /// Returns all directions, and random ones too for two coordinates.
 fn directions(dim: usize) -> Vec<(&'static str, Directions)> {
@@ -24,7 +19,7 @@ fn score_matching_recovers_the_density() {
                 let objective = ScoreMatching { derivatives, directions };
                 let expected = Gaussian::expected(dim, 0.0);
                 let what = format!("SM, {way}, {along}");
-                assert_recovers(&what, TRAINING, &Gaussian::new(dim), &objective, &expected, 0.0);
+                assert_recovers(&what, SCORES, &Gaussian::new(dim), &objective, &expected, 0.0);
             }
         }
     }
@@ -39,7 +34,7 @@ fn denoising_score_matching_recovers_the_density_with_noise() {
                     DenoisingScoreMatching { sigma: 0.4, num_samples: 4, derivatives, directions };
                 let expected = Gaussian::expected(dim, 0.16);
                 let what = format!("DSM, {way}, {along}");
-                assert_recovers(&what, TRAINING, &Gaussian::new(dim), &objective, &expected, 0.0);
+                assert_recovers(&what, SCORES, &Gaussian::new(dim), &objective, &expected, 0.0);
             }
         }
     }

@@ -11,8 +11,9 @@
 #   --user NAME  run as this user, if called by root: NAME must be able to read PATH's cargo and CARGO_HOME, and to write to CARGO_TARGET_DIR
 #   FOLDER       folder for the clone, which stays; by default a temporary folder
 #
-# CARGO_TARGET_DIR, CARGO_PROFILE_DEV_DEBUG, CARGO_INCREMENTAL and clippy as the compiler (RUSTC_WORKSPACE_WRAPPER) are passed on. With CARGO_TARGET_DIR a clone uses the dependencies that are built there,
-# and adds to them. The crates of the workspace are built again for each folder; use --here to continue with them in this checkout.
+# CARGO_TARGET_DIR, CARGO_PROFILE_DEV_DEBUG, CARGO_INCREMENTAL and clippy as the compiler (RUSTC_WORKSPACE_WRAPPER, CLIPPY_ARGS) are passed on. With
+# CARGO_TARGET_DIR a clone uses the dependencies that are built there, and adds to them. The crates of the workspace are built again for each folder; use
+# --here to continue with them in this checkout.
 set -euo pipefail
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 quick='' tests='' here='' user='' folder=''

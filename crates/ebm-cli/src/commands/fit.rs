@@ -152,10 +152,10 @@ impl FitArgs {
     }
 
     /// Evaluates the method by `count` folds, and returns their figures and a table of these.
-    fn folds(&self, table: &Table, config: &TabularConfig, count: u8) -> Result<(Vec<Evaluation>, String)> {
+    fn folds(&self, table: &Table, options: &FitOptions, config: &TabularConfig, count: u8) -> Result<Folds> {
         let division = self.group.clone().map(Division::Group).or(self.time.clone().map(Division::Time));
-        let (options, division, say) = (self.options(config)?, division.unwrap_or_default(), &mut say);
-        let folds = cross_validate(table, &options, config, count.into(), &division, say)?;
+        let folds =
+            cross_validate(table, options, config, count.into(), &division.unwrap_or_default(), &mut say)?;
         eprintln!("{count} folds, one seed: means ± sample standard deviations over the folds");
         let each = |value: &dyn Fn(&Evaluation) -> Option<f64>| {
             let finite = folds.iter().map(|fold| value(fold).filter(|value| value.is_finite()));
@@ -175,6 +175,8 @@ impl FitArgs {
         Ok((folds, text))
     }
 }
+
+type Folds = (Vec<Evaluation>, String);
 
 fn say(text: &str) {
     eprintln!("{text}");
@@ -211,7 +213,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     if let Some(name) = &args.weight {
         eprintln!("{name} weighs the rows to learn from; calibration and all figures count every row once");
     }
-    let folds = args.folds.map(|count| args.folds(&table, &config, count)).transpose()?;
+    let folds = args.folds.map(|count| args.folds(&table, &options, &config, count)).transpose()?;
     match &folds {
         Some((_, text)) if args.json => eprintln!("{text}"),
         Some((_, text)) => println!("{text}"),

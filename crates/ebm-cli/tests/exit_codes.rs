@@ -83,7 +83,8 @@ fn damaged_weights_are_data_that_are_not_what_they_should_be() {
     tensors.values_mut().for_each(|tensor| *tensor = tensor.unsqueeze(0).unwrap());
     save_safetensors_with(Path::new(&file), &tensors, &metadata(&network).unwrap()).unwrap();
     std::fs::copy(age.join("trunk.safetensors"), place.path("runs/trunk.safetensors")).unwrap();
-    fails(&["predict", "age", &images, "--run", &file], DATA, &["has shape"]);
+    let shapes = "of another shape: head.fc1_xy.bias (expected [256], found [1, 256])";
+    fails(&["predict", "age", &images, "--run", &file], DATA, &[shapes]);
 }
 
 #[test]

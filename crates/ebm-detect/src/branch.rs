@@ -50,11 +50,7 @@ impl Branch {
     /// # Errors
     /// When the file belongs to another method or architecture.
     pub fn load(density: Option<&Baseline>, config: &DetectorConfig, file: &WeightFile) -> Result<Self> {
-        let store = ParamStore::new(Key::new(0));
-        store.freeze(|_| true);
-        let branch = Self::of_store(density, config, &store, &file.device)?;
-        file.fill(&store, config)?;
-        Ok(branch)
+        file.build(config, |store| Self::of_store(density, config, store, &file.device))
     }
 
     /// Builds the layers from the parameters of `store`; prediction uses [constants](ParamStore::constants).

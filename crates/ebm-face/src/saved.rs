@@ -11,7 +11,6 @@
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
-use ebm_base::Key;
 use ebm_core::GradientAscent;
 use ebm_data::files::write_folder;
 use ebm_experiment::config::{self, settings, settings_table};
@@ -153,6 +152,9 @@ pub struct Saved {
     pub refinement: Option<GradientAscent>,
 }
 
+/// Builder of a network's trunk, from the store of the network or a file of its own.
+type BuildTrunk<'a> = Box<dyn FnOnce(&ParamStore) -> Result<Box<dyn Backbone>> + 'a>;
+
 impl Saved {
     /// Loads the network from the model's file `path`, or from the run in the directory `path`. `weights` is the path
     /// of the backbone's file, if it was moved.
@@ -170,28 +172,25 @@ impl Saved {
         backbone: impl FnOnce(&ModelFile) -> Result<WeightBytes<'a>>,
     ) -> Result<Self> {
         let Stored { run: config, refinement } = Stored::of(&file.path, &file.said)?;
-        let (experiment, store) = (&config.experiment, ParamStore::new(Key::new(0)));
-        store.preload(file.tensors.clone());
-        store.freeze(|_| true);
-        let refuse = |error: Error| Error::weights(&file.path, error);
-        let trunk = match &config.trunk {
-            BackboneSource::Own(form) => {
-                form.build(&store, TRUNK, DType::F32, &Device::Cpu).map_err(refuse)?
-            }
+        let experiment = &config.experiment;
+        let trunk: BuildTrunk<'_> = match &config.trunk {
+            BackboneSource::Own(form) => Box::new(|store| form.build(store, TRUNK, DType::F32, &Device::Cpu)),
             BackboneSource::File { .. } => {
                 let below = backbone(&file)?;
                 file.check_base(&below)?;
-                open_backbone(experiment, &below)?
+                let trunk = open_backbone(experiment, &below)?;
+                Box::new(|_| Ok(trunk))
             }
         };
-        let num_features = trunk.num_features();
-        let head =
-            Head::of(experiment, &config.method, num_features, &store, &Device::Cpu).map_err(refuse)?;
-        let report = store.preload_report();
-        if !report.is_exact() {
-            let reason = format!("not the parameters that the run's configuration describes: {report}");
-            return Err(Error::weights(file.path, reason));
-        }
+        let built = ParamStore::build(&file.tensors, |store| {
+            let trunk = trunk(store)?;
+            let head = Head::of(experiment, &config.method, trunk.num_features(), store, &Device::Cpu)?;
+            Ok::<_, Error>((trunk, head))
+        });
+        let ((trunk, head), _) = built.map_err(|reason| {
+            let reason = format!("not the parameters that the run's configuration describes: {reason}");
+            Error::weights(file.path, reason)
+        })?;
         Ok(Self { head, config, trunk, refinement })
     }
 

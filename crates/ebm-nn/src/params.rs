@@ -27,9 +27,12 @@ pub struct ParamStore {
 }
 
 struct Inner {
-    key: Key,
+    /// Key of the draws; `None` for a saved network.
+    key: Option<Key>,
     entries: BTreeMap<String, Entry>,
     preloaded: BTreeMap<String, Tensor>,
+    /// Requested parameters that a saved network lacks or has in another shape.
+    absent: BTreeMap<String, Shape>,
     /// Predicates of names; a parameter that is requested later is frozen if any holds.
     rules: Vec<Predicate>,
 }
@@ -46,7 +49,33 @@ struct Entry {
 impl ParamStore {
     /// Creates an empty store that draws initial values from `key`.
     pub fn new(key: Key) -> Self {
-        let inner = Inner { key, entries: BTreeMap::new(), preloaded: BTreeMap::new(), rules: Vec::new() };
+        Self::with(Some(key), BTreeMap::new())
+    }
+
+    /// Builds the frozen network of the saved parameters `tensors` and returns it with its store. A tensor that is missing or
+    /// has another shape is never made, so that no file can ask for memory by its sizes.
+    ///
+    /// # Errors
+    /// The reason if the network cannot be built, or if names and shapes are not exactly those of `tensors`.
+    pub fn build<T, E: std::fmt::Display>(
+        tensors: &BTreeMap<String, Tensor>,
+        network: impl FnOnce(&Self) -> std::result::Result<T, E>,
+    ) -> std::result::Result<(T, Self), String> {
+        let store = Self::with(None, tensors.clone());
+        store.freeze(|_| true);
+        let network = network(&store).map_err(|error| error.to_string())?;
+        let report = {
+            let inner = store.lock();
+            let made = inner.entries.iter().map(|(name, entry)| (name.as_str(), entry.var.shape()));
+            let absent = inner.absent.iter().map(|(name, shape)| (name.as_str(), shape));
+            LoadReport::compare(made.chain(absent), tensors)
+        };
+        if report.is_exact() { Ok((network, store)) } else { Err(report.to_string()) }
+    }
+
+    fn with(key: Option<Key>, preloaded: BTreeMap<String, Tensor>) -> Self {
+        let (entries, absent, rules) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let inner = Inner { key, entries, preloaded, absent, rules };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -152,9 +181,9 @@ impl ParamStore {
     /// # Errors
     /// If the device runs out of memory.
     pub fn constants(&self) -> Result<Self> {
-        let store = Self::new(self.lock().key);
+        let tensors = self.tensors()?;
+        let store = Self::with(self.lock().key, tensors);
         store.freeze(|_| true);
-        store.preload(self.tensors()?);
         Ok(store)
     }
 
@@ -188,7 +217,11 @@ impl Inner {
         device: &Device,
     ) -> Result<(Tensor, bool)> {
         let Some(tensor) = self.preloaded.get(name) else {
-            let mut rng = self.key.split(name).rng();
+            let Some(key) = self.key else {
+                let reason = "a saved network has no draws".to_owned();
+                return Err(Error::Argument { op: "ParamStore", reason });
+            };
+            let mut rng = key.split(name).rng();
             return Ok((init::draw(&init, shape, dtype, device, &mut rng)?, false));
         };
         check_shape(name, shape, tensor.shape())?;
@@ -208,6 +241,11 @@ impl SimpleBackend for ParamStore {
         device: &Device,
     ) -> candle_core::Result<Tensor> {
         let mut inner = self.lock();
+        let fits = |inner: &Inner| inner.preloaded.get(name).is_some_and(|tensor| *tensor.shape() == shape);
+        if inner.key.is_none() && !inner.entries.contains_key(name) && !fits(&inner) {
+            inner.absent.insert(name.to_owned(), shape.clone());
+            return Tensor::zeros((), dtype, device)?.broadcast_as(shape);
+        }
         if !inner.entries.contains_key(name) {
             let (tensor, preloaded) = (inner.first_value(&shape, name, init, dtype, device))
                 .map_err(|error| candle_core::Error::Msg(format!("parameter {name}: {error}")))?;

@@ -160,10 +160,8 @@ fn validation_loss(
     ((x, z), shares): &((Tensor, Tensor), Option<Vec<f64>>),
     key: Key,
 ) -> Result<(f64, f64)> {
-    let store = ParamStore::new(key);
-    store.freeze(|_| true);
-    store.preload(parameters.clone());
-    let network = Network::new(shape, &store)?;
+    let network = ParamStore::build(parameters, |store| Network::new(shape, store));
+    let (network, _) = network.map_err(|reason| Error::input("the network", reason))?;
     let mut rng = key.split("validation").rng();
     if !network.has_density() {
         let mut loss = |x: &Tensor, z: &Tensor| -> Result<f64> {

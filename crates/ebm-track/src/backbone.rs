@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
-use ebm_base::Key;
 use ebm_data::transform::Normalise;
 use ebm_nn::efficientnet::EfficientNetLite0;
 use ebm_nn::import::WeightBytes;
@@ -85,30 +84,29 @@ impl Backbone {
     }
 
     fn of_tensors(tensors: BTreeMap<String, Tensor>, device: &Device) -> std::result::Result<Self, String> {
-        let store = ParamStore::new(Key::new(0));
-        store.freeze(|_| true);
         let prefix = tensors.keys().find_map(|name| name.strip_suffix(LITE0_STEM)).map(str::to_owned);
-        let (what, network, channels) = match prefix {
+        let lite0 = |store: &ParamStore| {
+            let norm = BatchNormConfig { frozen: true, ..EfficientNetLite0::NORM };
+            EfficientNetLite0::new(norm, LITE0_MAPS, store.var_builder(DType::F32, device))
+                .map(Network::Lite0)
+        };
+        match prefix {
             Some(prefix) => {
-                store.preload(lite0_tensors(tensors, &prefix));
-                let norm = BatchNormConfig { frozen: true, ..EfficientNetLite0::NORM };
-                let vb = store.var_builder(DType::F32, device);
-                let network = EfficientNetLite0::new(norm, LITE0_MAPS, vb).map(Network::Lite0);
                 let [.., layer2, layer3, _] = EfficientNetLite0::CHANNELS;
-                ("an EfficientNet-Lite0 as published", network, [layer2, layer3])
+                let (network, _) = ParamStore::build(&lite0_tensors(tensors, &prefix), lite0)
+                    .map_err(|reason| format!("not an EfficientNet-Lite0 as published: {reason}"))?;
+                Ok(Self { network, channels: [layer2, layer3] })
             }
             None => {
                 let (config, tensors) = resnet_tensors(tensors)?;
-                store.preload(tensors);
-                let vb = store.var_builder(DType::F32, device);
-                let network = ResNet::new(&config, vb).map(Network::ResNet);
                 let [_, layer2, layer3, _] = config.channels();
-                ("a residual network of basic blocks with torchvision's names", network, [layer2, layer3])
+                let resnet = |store: &ParamStore| ResNet::new(&config, store.var_builder(DType::F32, device));
+                let (network, _) = ParamStore::build(&tensors, resnet).map_err(|reason| {
+                    format!("not a residual network of basic blocks with torchvision's names: {reason}")
+                })?;
+                Ok(Self { network: Network::ResNet(network), channels: [layer2, layer3] })
             }
-        };
-        let network = network.map_err(|error| error.to_string())?;
-        let report = store.preload_report();
-        if report.is_exact() { Ok(Self { network, channels }) } else { Err(format!("not {what}: {report}")) }
+        }
     }
 
     /// Returns the channels of layer2 and layer3.

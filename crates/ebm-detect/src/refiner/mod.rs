@@ -11,9 +11,8 @@ mod network;
 use std::path::Path;
 
 use candle_core::{DType, Device};
-use ebm_base::Key;
 use ebm_data::Image;
-use ebm_nn::import::{LoadPolicy, WeightBytes};
+use ebm_nn::import::WeightBytes;
 use ebm_nn::onnx::{Graph, Length, Part};
 use ebm_nn::params::ParamStore;
 use ebm_ops::{boxes::BoxConvention, device::Precision};
@@ -136,13 +135,11 @@ impl BoxRefiner {
         let said = file.require(&[REFINER])?.clone();
         let config = RefinerConfig::parse("its configuration", &said.config);
         let config = config.map_err(|error| refuse(error.to_string()))?;
-        let store = ParamStore::new(Key::new(0));
-        store.freeze(|_| true);
-        let network = RefinerNetwork::new(&config.network, &store.var_builder(DType::F32, &options.device))?;
-        let report = store.load(&file.tensors, LoadPolicy::Lenient)?;
-        if !report.is_exact() {
-            return Err(refuse(format!("its tensors are not those of its configuration: {report}")));
-        }
+        let build = |store: &ParamStore| {
+            RefinerNetwork::new(&config.network, &store.var_builder(DType::F32, &options.device))
+        };
+        let (network, _) = ParamStore::build(&file.tensors, build)
+            .map_err(|reason| refuse(format!("its tensors are not those of its configuration: {reason}")))?;
         let calibration = Some(said.calibration).filter(|text| !text.is_empty());
         let calibration = calibration.map(|text| toml::from_str(&text)).transpose();
         let calibration: Option<Calibration> =

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
-use ebm_base::Key;
-use ebm_nn::import::{LoadPolicy, WeightBytes};
+use ebm_nn::import::WeightBytes;
 use ebm_nn::params::ParamStore;
 use ebm_train::{ModelMetadata, model_file, moved_with};
 
@@ -163,15 +162,12 @@ impl WeightFile {
         else {
             return Err(self.refusal(format!("not {WHAT}: it has no layer of its classes")));
         };
-        let store = ParamStore::new(Key::new(0));
-        store.freeze(|_| true);
-        let vb = store.var_builder(DType::F32, &self.device);
-        let network = FastestDet::new(self.fastest_det_config()?, classes, &vb)?;
-        let report = store.load(&self.tensors, LoadPolicy::Lenient)?;
-        if !report.is_exact() {
-            return Err(self.refusal(format!("not {WHAT}: of its parameters {report}")));
-        }
-        Ok(network)
+        let config = self.fastest_det_config()?;
+        let build = |store: &ParamStore| {
+            FastestDet::new(config, classes, &store.var_builder(DType::F32, &self.device))
+        };
+        let built = ParamStore::build(&self.tensors, build);
+        built.map(|(network, _)| network).map_err(|reason| self.refusal(format!("not {WHAT}: {reason}")))
     }
 
     /// Returns the settings of FastestDet in the file, or else the published ones.
@@ -189,23 +185,22 @@ impl WeightFile {
     /// when the convention differs from `config`.
     pub fn detector(&self, config: &DetectorConfig) -> Result<FasterRcnn> {
         self.check(config)?;
-        let store = ParamStore::new(Key::new(0));
-        store.freeze(|_| true);
-        let detector = FasterRcnn::new(config, store.var_builder(DType::F32, &self.device))?;
-        self.fill(&store, config)?;
-        Ok(detector)
+        self.build(config, |store| FasterRcnn::new(config, store.var_builder(DType::F32, &self.device)))
     }
 
-    /// Fills `store`, the parameters of a network of `config`; every name and shape must agree.
-    pub(crate) fn fill(&self, store: &ParamStore, config: &DetectorConfig) -> Result<()> {
-        let report = store.load(&self.tensors, LoadPolicy::Lenient)?;
-        if report.is_exact() {
-            return Ok(());
-        }
-        Err(self.refusal(format!(
-            "the weights are of another architecture than the configuration's: of its parameters {report}; {}",
-            self.remedy(config)
-        )))
+    /// Builds a network of `config` from all these parameters, frozen.
+    pub(crate) fn build<T>(
+        &self,
+        config: &DetectorConfig,
+        network: impl FnOnce(&ParamStore) -> Result<T>,
+    ) -> Result<T> {
+        let built = ParamStore::build(&self.tensors, network);
+        built.map(|(network, _)| network).map_err(|reason| {
+            let remedy = self.remedy(config);
+            self.refusal(format!(
+                "the weights are of another architecture than the configuration's: {reason}; {remedy}"
+            ))
+        })
     }
 
     pub(super) fn refusal(&self, reason: String) -> Error {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use candle_core::{DType, Device};
-use ebm_base::Key;
 use ebm_nn::import::{self, WeightBytes};
 use ebm_nn::mobilefacenet::MobileFaceNet;
 use ebm_nn::params::ParamStore;
@@ -49,15 +48,11 @@ pub(crate) fn open(
         tensors = import::rename(tensors, |name| Some(MobileFaceNet::parameter(name)))?;
     }
     tensors.retain(|name, _| !is_surplus(config, name));
-    let store = ParamStore::new(Key::new(0));
-    store.freeze(|_| true);
-    store.preload(tensors);
-    let refuse = |reason: &dyn std::fmt::Display| {
+    let built = ParamStore::build(&tensors, |store| config.build(store, "", DType::F32, device));
+    let (network, store) = built.map_err(|reason| {
         Error::weights(&file.path, format!("the names and shapes are not those of {config:?}: {reason}"))
-    };
-    let network = config.build(&store, "", DType::F32, device).map_err(|error| refuse(&error))?;
-    let report = store.preload_report();
-    if report.is_exact() { Ok((store, network)) } else { Err(refuse(&report)) }
+    })?;
+    Ok((store, network))
 }
 
 /// Returns `true` for the parameters of a published file that the backbone does not use.

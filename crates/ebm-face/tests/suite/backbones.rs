@@ -285,7 +285,7 @@ fn published_files_load_by_their_names() {
         let kept = tensors.remove(one).unwrap();
         refused(&tensors, &format!("1 missing: {one}"));
         tensors.insert(one.to_owned(), zeros(&[1]));
-        refused(&tensors, &format!("{one} has shape [1] where the layer needs {:?}", kept.dims()));
+        refused(&tensors, &format!("1 of another shape: {one} (expected {:?}, found [1])", kept.dims()));
         tensors.insert(one.to_owned(), kept);
         tensors.insert("other.weight".to_owned(), zeros(&[1]));
         refused(&tensors, "1 unexpected: other.weight");

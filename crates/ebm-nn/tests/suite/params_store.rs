@@ -91,6 +91,33 @@ fn preloaded_tensors_become_the_first_values() {
 }
 
 #[test]
+fn a_saved_network_is_built_from_all_its_tensors_or_not_at_all() {
+    let (store, vb) = store();
+    build(&vb);
+    let saved = store.tensors().unwrap();
+    let network = |store: &ParamStore| {
+        build(&store.var_builder(DType::F32, &CPU));
+        Ok::<_, ebm_nn::Error>(())
+    };
+    let ((), built) = ParamStore::build(&saved, network).unwrap();
+    assert!(same(&built.tensors().unwrap(), &saved) && built.trainable().is_empty());
+    let mut other = saved.clone();
+    other.insert("other".to_owned(), formula("o", &[1]));
+    other.insert("first.weight".to_owned(), formula("w", &[3, 4]));
+    other.remove("first.bias");
+    let reason = ParamStore::build(&other, network).err().unwrap();
+    let parts =
+        ["1 missing: first.bias", "1 unexpected: other", "first.weight (expected [4, 3], found [3, 4])"];
+    assert!(parts.iter().all(|part| reason.contains(part)), "{reason}");
+    // A petabyte is not asked for.
+    let huge = |store: &ParamStore| {
+        store.var_builder(DType::F32, &CPU).get_with_hints((1 << 24, 1 << 24), "huge", init::constant(0.0))
+    };
+    let reason = ParamStore::build(&saved, huge).err().unwrap();
+    assert!(reason.contains("1 missing: huge"), "{reason}");
+}
+
+#[test]
 fn a_preloaded_tensor_of_another_shape_fails_the_build_by_name() {
     let (store, vb) = store();
     store.preload(BTreeMap::from([("first.weight".to_owned(), formula("w", &[3, 4]))]));

@@ -60,24 +60,17 @@ impl TabularRegressor {
         if fitted.masses.len() != fitted.targets.len() || fitted.targets.is_empty() || !are_scales {
             return Err(fail("its targets and its calibration do not fit together".to_owned()));
         }
-        let stores = (0..config.members).map(|index| {
-            let store = ParamStore::new(Key::new(fitted.seed));
-            store.preload(ebm_nn::import::load(&run.join(member_file(index)), &candle_core::Device::Cpu)?);
-            Ok(store)
-        });
-        let stores = stores.collect::<Result<Vec<_>>>()?;
         let method = build(&config, &fitted.method, &fitted.targets, Key::new(fitted.seed))?;
         let (features, dim) = (&fitted.features, fitted.targets.len());
         let shape = Shape { features, dim, network: &config.network, method: &method };
-        for (index, store) in stores.iter().enumerate() {
-            let network = Network::new(&shape, store);
-            network.map_err(|error| Error::input(run.join(member_file(index)).display(), error))?;
-            let report = store.preload_report();
-            if !report.missing.is_empty() || !report.unexpected.is_empty() {
-                let reason = format!("it holds another network: {report:?}");
-                return Err(Error::input(run.join(member_file(index)).display(), reason));
-            }
-        }
+        let stores = (0..config.members).map(|index| {
+            let path = run.join(member_file(index));
+            let tensors = ebm_nn::import::load(&path, &candle_core::Device::Cpu)?;
+            let built = ParamStore::build(&tensors, |store| Network::new(&shape, store));
+            let refuse = |reason| Error::input(path.display(), format!("it holds another network: {reason}"));
+            Ok(built.map_err(refuse)?.1)
+        });
+        let stores = stores.collect::<Result<Vec<_>>>()?;
         Self::assemble(config, fitted, stores)
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::VarBuilder;
-use ebm_base::Key;
 use ebm_core::{EnergyModel, TargetSpace};
 use ebm_experiment::config::check_ranges;
 use ebm_nn::init;
@@ -103,16 +102,11 @@ impl BoxModule {
         tensors: BTreeMap<String, Tensor>,
         device: &Device,
     ) -> Result<Self> {
-        let store = ParamStore::new(Key::new(0));
-        store.freeze(|_| true);
-        store.preload(tensors);
-        let module = Self::new(config, store.var_builder(DType::F32, device));
-        let module = module.map_err(|error| Error::weights(path, error.to_string()))?;
-        let report = store.preload_report();
-        if report.is_exact() {
-            return Ok(module);
-        }
-        Err(Error::weights(path, format!("not a box module {config:?}: {report}")))
+        let build = |store: &ParamStore| Self::new(config, store.var_builder(DType::F32, device));
+        let built = ParamStore::build(&tensors, build);
+        built
+            .map(|(module, _)| module)
+            .map_err(|reason| Error::weights(path, format!("not a box module {config:?}: {reason}")))
     }
 
     /// Returns the module in training. Normalisations use the statistics of the batch, and every forward pass updates

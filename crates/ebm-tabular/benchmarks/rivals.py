@@ -1,7 +1,7 @@
 """Other packages' densities and quantiles on the UCI sets with the splits of Gal and Ghahramani, as `ebm reproduce tabular` reads them.
 
     pip install ngboost catboost lightgbm scikit-learn torch tabm rtdl_num_embeddings
-    python rivals.py UCI_Datasets OUT.csv [--splits 20] [--sets energy,concrete] [--methods ngboost]
+    OMP_NUM_THREADS=1 python rivals.py UCI_Datasets OUT.csv [--splits 20] [--sets energy,concrete] [--methods ngboost]
 
 All as they come, with one thread: NGBoost's Normal with 500 trees; 50 quantiles in one model (CatBoost), by one model each (LightGBM,
 scikit-learn's histograms), or as 50 outputs of TabM's 32 members on piecewise-linear embeddings, stopped on a tenth of the training rows.
@@ -48,23 +48,29 @@ def catboost(train, test):
     start = time.time()
     loss = "MultiQuantile:alpha=" + ",".join(f"{level:.2f}" for level in LEVELS)
     model = CatBoostRegressor(loss_function=loss, thread_count=1, random_seed=0, verbose=False).fit(*train)
-    return of_quantiles(model.predict(test[0]), test[1], time.time() - start)
+    seconds = time.time() - start
+    return of_quantiles(model.predict(test[0]), test[1], seconds)
 
 
 def lightgbm(train, test):
     from lightgbm import LGBMRegressor
 
-    start = time.time()
-    models = [LGBMRegressor(objective="quantile", alpha=level, n_jobs=1, random_state=0, verbose=-1).fit(*train) for level in LEVELS]
-    return of_quantiles(np.stack([model.predict(test[0]) for model in models], 1), test[1], time.time() - start)
+    model_of = lambda level: LGBMRegressor(objective="quantile", alpha=level, n_jobs=1, random_state=0, verbose=-1)
+    return one_model_each(model_of, train, test)
 
 
 def histograms(train, test):
     from sklearn.ensemble import HistGradientBoostingRegressor
 
+    model_of = lambda level: HistGradientBoostingRegressor(loss="quantile", quantile=level, random_state=0)
+    return one_model_each(model_of, train, test)
+
+
+def one_model_each(model_of, train, test):
     start = time.time()
-    models = [HistGradientBoostingRegressor(loss="quantile", quantile=level, random_state=0).fit(*train) for level in LEVELS]
-    return of_quantiles(np.stack([model.predict(test[0]) for model in models], 1), test[1], time.time() - start)
+    models = [model_of(level).fit(*train) for level in LEVELS]
+    seconds = time.time() - start
+    return of_quantiles(np.stack([model.predict(test[0]) for model in models], 1), test[1], seconds)
 
 
 def tabm(train, test):
@@ -108,7 +114,8 @@ def tabm(train, test):
         if loss < best[0]:
             best, since = (loss, {name: value.clone() for name, value in model.state_dict().items()}), 0
     model.load_state_dict(best[1])
-    return of_quantiles(predict(unseen).numpy() * width + middle, test[1], time.time() - start)
+    seconds = time.time() - start
+    return of_quantiles(predict(unseen).numpy() * width + middle, test[1], seconds)
 
 
 def of_quantiles(quantiles, found, seconds):

@@ -167,12 +167,12 @@ pub fn density_panel(
     density: &GridDensity,
     marks: &[(f64, &str)],
 ) -> Result<Image> {
-    let range = density.grid().lo()..=density.grid().hi();
-    let inside = marks.iter().filter(|(y, _)| range.contains(y));
+    let [low, high] = density.range();
+    let inside = marks.iter().filter(|(y, _)| (low..=high).contains(y));
     Ok(ebm_plot::render(&DensityCurves {
         title,
         y_label,
-        grid: &density.grid().points(),
+        grid: density.points(),
         curves: &[("p(y|x)".to_owned(), density.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
         regions: &density.highest_density_region(LEVEL)?.intervals,
         marks: &inside.map(|(y, name)| (*y, (*name).to_owned())).collect::<Vec<_>>(),

@@ -33,7 +33,7 @@ fn from_a_file_to_a_report_and_predictions() {
     let (data, new, run, out) = (at("cars.csv"), at("new.csv"), at("run"), at("out.csv"));
     cars(Path::new(&data), 0..240);
     cars(Path::new(&new), 240..300);
-    let short = ["--set", "training.steps=150", "--set", "members=2"];
+    let short = ["--set", "training.steps=50", "--set", "members=2"];
     let fit =
         [&["fit", &data, "--target", "price", "--positive", "price", "--run", &run][..], &short].concat();
     let [compared, said] = succeeds(&[&fit[..], &["--compare"]].concat());
@@ -120,7 +120,7 @@ fn columns_are_kept_and_regions_are_numbers() {
     let (data, new, run) = (at("fork.csv"), at("new.csv"), at("run"));
     std::fs::write(&data, fork(0..1000)).unwrap();
     std::fs::write(&new, fork(1000..1130)).unwrap();
-    let short = ["--set", "training.steps=1200", "--set", "training.batch=64", "--set", "members=1"];
+    let short = ["--set", "training.steps=600", "--set", "training.batch=64", "--set", "members=1"];
     succeeds(&[&["fit", &data, "--target", "y", "--run", &run][..], &short].concat());
 
     let args = |more: &[&str]| -> Vec<String> {

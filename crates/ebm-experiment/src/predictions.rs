@@ -103,7 +103,7 @@ impl Predictions {
             |mass: f64| masses.iter().filter(|&&own| own <= mass).count() as f64 / masses.len() as f64;
         let width = |mass: f64| Ok::<_, crate::Error>(mean(&self.widths(mass)?));
         let pit: Vec<f64> = self.pairs().map(|(p, y)| p.cdf(y)).collect();
-        let crps = self.pairs().map(|(p, y)| Ok(crps_of_cdf(&p.grid().points(), p.cdf_values(), y)?));
+        let crps = self.pairs().map(|(p, y)| Ok(crps_of_cdf(p.points(), p.cdf_values(), y)?));
         let crps = crps.collect::<Result<Vec<_>>>()?;
         let levels: Vec<f64> = (1..20).map(|index| f64::from(index) / 20.0).collect();
         let (level, narrow) = (Calibration::LEVEL, Calibration::NARROW);

@@ -41,7 +41,7 @@ impl AgeEstimator {
                 image = crop_face(&image, rect(bbox), FACE_CROP)?;
             }
             let Estimate { value, interval, density } = self.0.estimate(&image)?;
-            let (ages, log_prob) = (density.grid().points(), density.log_prob_values().to_vec());
+            let (ages, log_prob) = (density.points().to_vec(), density.log_prob_values().to_vec());
             Ok(Age { value, interval, ages, log_prob })
         })
     }

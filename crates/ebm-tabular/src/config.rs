@@ -85,7 +85,8 @@ settings! {
     pub struct DensityConfig {
         /// Number of samples for the estimate of Z; several targets use eight times this number.
         pub samples: usize where 8..=65_536,
-        /// Number of grid points of a density. The grid covers all y of the training rows, extended by half on both sides.
+        /// Number of grid points of a density; as many further points lie where its mass is. The grid covers all y of the training
+        /// rows, extended by half on both sides.
         pub points: usize where 16..=10_000,
     }
 }

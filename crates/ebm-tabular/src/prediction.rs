@@ -107,15 +107,15 @@ impl TargetDensity {
     /// # Errors
     /// Fails for a y that is not finite.
     pub fn crps(&self, y: f64) -> Result<f64> {
-        let points: Vec<f64> = self.z.grid().points().into_iter().map(|z| self.target.decode(z)).collect();
+        let points: Vec<f64> = self.z.points().iter().map(|&z| self.target.decode(z)).collect();
         Ok(ebm_eval::calibration::crps_of_cdf(&points, self.z.cdf_values(), y)?)
     }
 
     /// Returns the density as pairs (y, p) for a plot.
     pub fn curve(&self) -> Vec<[f64; 2]> {
-        let points = self.z.grid().points().into_iter().zip(self.z.log_prob_values());
+        let points = self.z.points().iter().zip(self.z.log_prob_values());
         points
-            .map(|(z, log_p)| {
+            .map(|(&z, log_p)| {
                 let y = self.target.decode(z);
                 [y, (log_p + self.target.log_slope(y)).exp()]
             })
@@ -214,7 +214,12 @@ fn predict_batch(
     let densities = if dim == 1 {
         let [low, high] = targets[0].shown();
         let grid = Grid::new(low, high, config.density.points)?;
-        ensemble.bind(&features, y.len()).own_grids(&grid)?.into_iter().map(|density| vec![density]).collect()
+        ensemble
+            .bind(&features, y.len())
+            .adaptive_grid(&grid)?
+            .into_iter()
+            .map(|density| vec![density])
+            .collect()
     } else {
         marginals(ensemble, &features, samples, dim, &mut rng)?
     };

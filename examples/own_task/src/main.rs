@@ -103,7 +103,7 @@ fn evaluate(model: &network::Counter, folder: &Path, run: &Path) -> Result<()> {
     let drawing = DensityCurves {
         title: "How many nuclei the first test picture shows",
         y_label: "natural logarithm of their number",
-        grid: &p.grid().points(),
+        grid: p.points(),
         curves: &[("p".to_owned(), p.log_prob_values().iter().map(|log_p| log_p.exp()).collect())],
         regions: &p.highest_density_region(held_out.conformal_mass(0.9)?)?.intervals,
         marks: &[(test.y[0], "true".to_owned())],

@@ -2,13 +2,16 @@
 
 use candle_core::{DType, Device, Tensor};
 
+use super::grid_density::trapezoid_weight;
 use super::scores::{candidates_per_pass, scores};
 use super::{Grid, GridDensity};
 use crate::log_sum::LogSum;
 use crate::{EnergyModel, Error, GradientAscent, Refined, Result, check, refine};
 
-/// Largest number of times that a grid is narrowed.
-const NARROWINGS: usize = 3;
+/// Largest number of times that points are added to a grid.
+const ROUNDS: usize = 4;
+/// Mass between two neighbouring points that is too much: a Gaussian's deviation is then four steps or less.
+const COARSE: f64 = 0.1;
 
 /// Density `p(y | x) = exp f(x, y) / Z(x)` of a model at the features of B inputs x, made by
 /// [`EnergyModel::bind`].
@@ -75,27 +78,28 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         check::at_least_one("batch", self.batch)?;
         let y = grid.candidates(self.batch, self.dtype, &self.device)?;
         let rows = scores(self.model, self.features, &y)?;
-        rows.into_iter().enumerate().map(|(x, f)| GridDensity::normalise(*grid, f, x)).collect()
+        rows.into_iter().enumerate().map(|(x, f)| GridDensity::normalise(grid.points(), f, x)).collect()
     }
 
-    /// Returns the densities as [`grid`](Self::grid) does, each on a grid of its own: that of an input whose mass lies within
-    /// a few steps is narrowed to where the mass is, with the same number of points, up to three times.
+    /// Returns the densities as [`grid`](Self::grid) does, from the points of `grid` and the same number of further points for
+    /// each input, where its mass is. If more than a tenth of a density's mass then lies between two neighbouring points, there
+    /// are further ones, up to four times.
     ///
     /// # Errors
     /// The errors of [`grid`](Self::grid).
-    pub fn own_grids(&self, grid: &Grid) -> Result<Vec<GridDensity>> {
+    pub fn adaptive_grid(&self, grid: &Grid) -> Result<Vec<GridDensity>> {
         let mut densities = self.grid(grid)?;
-        for _ in 0..NARROWINGS {
-            let grids = densities.iter().map(GridDensity::narrowed).collect::<Vec<Grid>>();
-            if grids.iter().zip(&densities).all(|(grid, density)| grid == density.grid()) {
+        for _ in 0..ROUNDS {
+            let added = densities.iter().map(|density| density.where_mass_is(grid.num_points()));
+            let added = added.collect::<Vec<Vec<f64>>>();
+            let y = Tensor::from_vec(added.concat(), (self.batch, grid.num_points(), 1), &Device::Cpu)?;
+            let f = scores(self.model, self.features, &y.to_dtype(self.dtype)?.to_device(&self.device)?)?;
+            let with = |(x, (density, new)): (usize, (GridDensity, _))| density.with(new, x);
+            let new = added.into_iter().zip(f).map(|(points, f)| points.into_iter().zip(f));
+            densities = densities.into_iter().zip(new).enumerate().map(with).collect::<Result<_>>()?;
+            if densities.iter().all(|density| density.largest_cell() < COARSE) {
                 break;
             }
-            let points = grids.iter().flat_map(Grid::points).collect::<Vec<f64>>();
-            let y = Tensor::from_vec(points, (self.batch, grid.num_points(), 1), &Device::Cpu)?;
-            let y = y.to_dtype(self.dtype)?.to_device(&self.device)?;
-            let rows = scores(self.model, self.features, &y)?.into_iter().zip(grids).enumerate();
-            densities =
-                rows.map(|(x, (f, grid))| GridDensity::normalise(grid, f, x)).collect::<Result<_>>()?;
         }
         Ok(densities)
     }
@@ -115,6 +119,11 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
             expected: "one to three; in more dimensions use ImportanceDensity",
         })?;
 
+        let log_weights = grids.iter().map(|grid| {
+            let points = grid.points();
+            (0..points.len()).map(|k| trapezoid_weight(&points, k).ln()).collect::<Vec<f64>>()
+        });
+        let log_weights: Vec<Vec<f64>> = log_weights.collect();
         let mut sums: Vec<Vec<Vec<LogSum<f64>>>> =
             vec![grids.iter().map(|grid| vec![LogSum::empty(); grid.num_points()]).collect(); batch];
         let pass = candidates_per_pass(batch);
@@ -128,7 +137,7 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
             let f = scores(self.model, self.features, &y.broadcast_as((batch, places.len(), grids.len()))?)?;
             for (sums, f) in sums.iter_mut().zip(f) {
                 for (place, f) in places.iter().zip(f) {
-                    let term = f + grids.iter().zip(place).map(|(grid, &k)| grid.log_weight(k)).sum::<f64>();
+                    let term = f + log_weights.iter().zip(place).map(|(axis, &k)| axis[k]).sum::<f64>();
                     for (axis, &k) in sums.iter_mut().zip(place) {
                         axis[k].add(term);
                     }
@@ -137,11 +146,12 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         }
 
         let marginals = |(x, axes): (usize, Vec<Vec<LogSum<f64>>>)| {
-            let densities = axes.into_iter().zip(grids).map(|(axis, grid)| {
-                // `normalise` adds the weight of this coordinate again.
-                let f = axis.iter().enumerate().map(|(k, sum)| sum.value() - grid.log_weight(k));
-                GridDensity::normalise(*grid, f.collect(), x)
-            });
+            let densities =
+                axes.into_iter().zip(grids).zip(&log_weights).map(|((axis, grid), log_weights)| {
+                    // `normalise` adds the weight of this coordinate again.
+                    let f = axis.iter().zip(log_weights).map(|(sum, log_weight)| sum.value() - log_weight);
+                    GridDensity::normalise(grid.points(), f.collect(), x)
+                });
             densities.collect()
         };
         sums.into_iter().enumerate().map(marginals).collect()

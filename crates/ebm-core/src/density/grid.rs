@@ -76,41 +76,12 @@ impl Grid {
 
     /// Returns point `index`, counted from 0. An index beyond the last point continues the spacing.
     pub fn point(&self, index: usize) -> f64 {
-        if index + 1 == self.num_points { self.hi } else { self.at(index as f64) }
+        if index + 1 == self.num_points { self.hi } else { self.lo + index as f64 * self.step() }
     }
 
     /// Returns all N points in ascending order.
     pub fn points(&self) -> Vec<f64> {
         (0..self.num_points).map(|index| self.point(index)).collect()
-    }
-
-    /// Returns the y at `position` steps from the first point.
-    pub(super) fn at(&self, position: f64) -> f64 {
-        self.lo + position * self.step()
-    }
-
-    /// Returns the index of the cell, one of N − 1, that contains `y`, and the position of y in the cell from 0
-    /// to 1. Returns `None` outside the grid and for NaN.
-    pub(super) fn locate(&self, y: f64) -> Option<(usize, f64)> {
-        if !(self.lo <= y && y <= self.hi) {
-            return None;
-        }
-        let position = (y - self.lo) / self.step();
-        let cell = (position as usize).min(self.num_points - 2);
-        Some((cell, (position - cell as f64).clamp(0.0, 1.0)))
-    }
-
-    /// Returns the logarithm of a point's weight in the trapezoid rule.
-    pub(super) fn log_weight(&self, index: usize) -> f64 {
-        let end = index == 0 || index + 1 == self.num_points;
-        (if end { 0.5 * self.step() } else { self.step() }).ln()
-    }
-
-    /// Returns `Σ w_i g(i)` over the points, with the weights of the trapezoid rule.
-    pub(super) fn trapezoid(&self, g: impl Fn(usize) -> f64) -> f64 {
-        let last = self.num_points - 1;
-        let inner: f64 = (1..last).map(&g).sum();
-        self.step() * (inner + 0.5 * (g(0) + g(last)))
     }
 
     /// Returns the points as candidates, `(B, N, 1)`, for each of `batch` inputs.

@@ -49,29 +49,28 @@ impl GridDensity {
 
     fn region_above(&self, level: f64) -> Region {
         let mut intervals: Vec<[f64; 2]> = Vec::new();
-        let mut end = None; // of the last interval, in steps from the first point
-        for cell in 0..self.prob.len() - 1 {
+        let mut end = None; // of the last interval, in cells from the first point
+        for cell in 0..self.cells() {
             let (p, q) = self.ends(cell);
             let Some([from, to]) = part_above(p, q, level) else { continue };
-            let (from, to) = (cell as f64 + from, cell as f64 + to);
-            let (start, stop) = (self.grid.at(from), self.grid.at(to).min(self.grid.hi()));
+            let (start, stop) = (self.at(cell, from), self.at(cell, to));
             match intervals.last_mut() {
-                Some(interval) if end == Some(from) => interval[1] = stop,
+                Some(interval) if end == Some(cell as f64 + from) => interval[1] = stop,
                 _ => intervals.push([start, stop]),
             }
-            end = Some(to);
+            end = Some(cell as f64 + to);
         }
         Region { intervals, log_level: level.ln(), mass: self.mass_of(level) }
     }
 
     /// Returns G(λ), the mass where the density is at least λ = `level`.
     fn mass_of(&self, level: f64) -> f64 {
-        let mass = |(p, q): (f64, f64)| {
+        let mass = |cell: usize| {
+            let (p, q) = self.ends(cell);
             let [from, to] = part_above(p, q, level)?;
-            Some(0.5 * (to - from) * (2.0 * p + (q - p) * (from + to)))
+            Some(0.5 * self.width(cell) * (to - from) * (2.0 * p + (q - p) * (from + to)))
         };
-        let cells = (0..self.prob.len() - 1).filter_map(|cell| mass(self.ends(cell)));
-        (self.grid.step() * cells.sum::<f64>()).min(1.0)
+        (0..self.cells()).filter_map(mass).sum::<f64>().min(1.0)
     }
 
     /// Returns the highest λ with G(λ) ≥ `mass`. Between two neighbouring values of p at the points, G is a
@@ -85,9 +84,11 @@ impl GridDensity {
         let Some(&upper) = levels.get(above) else { return lower };
 
         // The mass of a cell that rises from a to b through λ is h (b² − λ²) / (2 (b − a)).
-        let crossing = (0..self.prob.len() - 1).map(|cell| self.ends(cell));
-        let crossing = crossing.map(|(p, q)| (p.min(q), p.max(q))).filter(|&(a, b)| a <= lower && b >= upper);
-        let curvature: f64 = crossing.map(|(a, b)| 0.5 * self.grid.step() / (b - a)).sum();
+        let share = |cell: usize| {
+            let (p, q) = self.ends(cell);
+            (p.min(q) <= lower && p.max(q) >= upper).then(|| 0.5 * self.width(cell) / (p - q).abs())
+        };
+        let curvature: f64 = (0..self.cells()).filter_map(share).sum();
         let square = upper * upper - (mass - self.mass_of(upper)) / curvature;
         // If no cell crosses, or the root is below `lower`, a plateau at `lower` holds the missing mass.
         square.max(0.0).sqrt().max(lower)

@@ -144,10 +144,8 @@ fn convnext_has_its_gradients() {
         "stages.1.downsample.1.weight",
         "stages.3.blocks.1.norm.weight",
     ];
-    // The last map of the first is 2 × 2, of the second 3 × 2.
-    for shape in [[1, 3, 64, 64], [1, 3, 96, 64]] {
-        check_gradients(&ATTO, &shape, &parameters, 1e-4, 1e-6);
-    }
+    // The last map is 3 × 2.
+    check_gradients(&ATTO, &[1, 3, 96, 64], &parameters, 1e-4, 1e-6);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ebm_face::network::{ENERGY, Head, Network};
 use ebm_face::training::FaceTask;
 use ebm_nn::params::ParamStore;
 
-const STEPS: usize = 3000;
+const STEPS: usize = 1200;
 
 /// A rate that falls until the optimum is reached; an epoch is a step.
 fn settings(weight_decay: f64) -> TrainingConfig {
@@ -20,7 +20,7 @@ fn settings(weight_decay: f64) -> TrainingConfig {
         batch_size: 4,
         learning_rate: 0.03,
         weight_decay,
-        milestones: vec![2000.0, 2500.0],
+        milestones: vec![800.0, 1000.0],
         trunk_rate: 1.0,
     }
 }
@@ -146,12 +146,12 @@ fn the_energy_model_finds_the_density_of_its_data() {
     let training = TrainingConfig {
         batch_size: 128,
         learning_rate: 0.01,
-        milestones: vec![400.0, 550.0],
+        milestones: vec![200.0, 270.0],
         trunk_rate: 1.0,
         ..settings(0.0)
     };
     let mut task = FaceTask::new(network, store, source, &training, Key::new(2));
-    train(&mut task, 600);
+    train(&mut task, 300);
     let constants = task.into_network().1.constants().unwrap();
     let head = Head::of(&config, ENERGY, 1, &constants, &CPU).unwrap();
     let g_x = Tensor::new(&[[0f32], [1.0]], &CPU).unwrap();

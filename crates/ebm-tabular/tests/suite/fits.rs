@@ -80,7 +80,7 @@ fn two_targets_have_a_joint_density() {
         };
         table("x,u,v", (0..count).map(row).collect::<Vec<_>>())
     };
-    let (learnt, judged) = (draw(600), draw(200));
+    let (learnt, judged) = (draw(600), draw(60));
     let mut options = FitOptions::new("u");
     options.targets.push(TargetSpec::real("v"));
     let regressor = TabularRegressor::fit(&learnt, &options, &small(), &mut |_| {}).unwrap();
@@ -230,14 +230,16 @@ fn baselines_have_marginals() {
     let (learnt, _) = Generated::Ring.table(300, &mut Key::new(4).rng()).unwrap();
     let mut options = FitOptions { method: "gaussian".to_owned(), ..FitOptions::new("u") };
     options.targets.push(TargetSpec::real("v"));
-    let regressor = TabularRegressor::fit(&learnt, &options, &small(), &mut |_| {}).unwrap();
-    let judged = learnt.select(&(0..40).collect::<Vec<_>>());
+    let mut config = small();
+    config.density.samples = 128;
+    let regressor = TabularRegressor::fit(&learnt, &options, &config, &mut |_| {}).unwrap();
+    let judged = learnt.select(&(0..20).collect::<Vec<_>>());
     let found = evaluate(&regressor, &judged).unwrap();
+    let all = regressor.predict(&judged).unwrap();
     for (k, target) in found.targets.iter().enumerate() {
         let density = target.density.as_ref().unwrap();
         // A Gaussian with the deviation of the ring's coordinates: about 1.1 at the middle x.
-        let all = regressor.predict(&judged).unwrap();
-        let width = all.iter().map(|row| row.targets[k].width(0.9).unwrap()).sum::<f64>() / 40.0;
+        let width = all.iter().map(|row| row.targets[k].width(0.9).unwrap()).sum::<f64>() / 20.0;
         assert!((width - 2.0 * 1.645 * 1.1).abs() < 0.8, "{width}");
         assert!((density.coverage - 0.9).abs() < 0.12, "{}", density.coverage);
     }
@@ -254,7 +256,7 @@ fn weights_are_the_masses_of_contradicting_rows() {
     });
     let learnt = table("x,w,y", rows);
     let mut config = small();
-    (config.calibration, config.training.steps) = (0.0, 1200);
+    (config.calibration, config.training.steps) = (0.0, 800);
     let judged = table("x,w", [[0.0, 1.0], [1.0, 1.0]]);
     let predict = |method: &str, weight: Option<&str>| {
         let mut options = FitOptions {

@@ -35,7 +35,7 @@ fn rows(experiment: &Experiment, methods: &[Method], seeds: u64, threads: usize)
 #[test]
 fn every_method_gets_closer_to_the_truth() {
     let experiment = small();
-    let methods: Vec<Method> = experiment.methods(Problem::Dataset1).map(|m| with_samples(m, 64)).collect();
+    let methods: Vec<Method> = experiment.methods(Problem::Dataset1).map(|m| with_samples(m, 32)).collect();
     assert_eq!(methods.len(), 11);
     let before = rows(
         &Experiment { schedule: Schedule { epochs: 0, ..experiment.schedule.clone() }, ..experiment.clone() },
@@ -90,7 +90,7 @@ fn own_points_are_compared_with_held_out_ones_and_with_no_truth() {
     experiment.schedule.epochs = 40;
     let nll = |name: &str| {
         let method = experiment.methods(Problem::Dataset1).find(|method| method.name == name).unwrap();
-        let (row, _) = experiment.run(&with_samples(method, 256), &dataset, 0).unwrap();
+        let (row, _) = experiment.run(&with_samples(method, 64), &dataset, 0).unwrap();
         assert_eq!((row.dataset, row.kl), ("data", None));
         row.held_out_nll.unwrap()
     };

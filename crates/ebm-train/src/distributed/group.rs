@@ -12,7 +12,7 @@ use crate::distributed::refuse;
 use crate::error::{Error, Result};
 
 /// Largest number of elements in one message: 16 MiB of f32. The many small tensors of a gradient share few messages.
-const BUCKET: usize = 1 << 22;
+const BUCKET: usize = if cfg!(test) { 1 << 12 } else { 1 << 22 };
 
 /// Communication between the ranks 0, 1, … of a training. All ranks call each method, in the same order;
 /// [`Group`] ensures this.

@@ -114,10 +114,10 @@ fn check_box(bbox: [f64; 4], size: [usize; 2]) -> Result<()> {
 
 /// Returns p(y | x) of a number for the page. Two modes count if log p falls by `prominence` nats between them.
 fn density(density: &GridDensity, prominence: f64) -> Result<Value> {
-    let grid = density.grid();
+    let points = density.points();
     Ok(json!({
-        "first": grid.lo(),
-        "step": grid.step(),
+        "first": points[0],
+        "step": points[1] - points[0],
         "p": density.log_prob_values().iter().map(|log| log.exp()).collect::<Vec<f64>>(),
         "mean": density.mean(),
         "median": density.quantile(0.5)?,

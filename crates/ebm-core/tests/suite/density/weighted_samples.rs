@@ -18,7 +18,7 @@ fn weighted<const N: usize>(rows: &[([f64; N], f64)]) -> WeightedSamples<N> {
 
 /// Ends of the grid of the only marginal.
 fn ends(p: &GridDensity) -> [f64; 2] {
-    [p.grid().lo(), p.grid().hi()]
+    p.range()
 }
 
 /// Width of a kernel by Silverman's rule for one dimension.

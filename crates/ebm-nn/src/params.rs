@@ -207,7 +207,7 @@ impl Inner {
         self.rules.iter().any(|predicate| predicate(name))
     }
 
-    /// Returns the initial value of a parameter, and whether it was preloaded.
+    /// Returns the initial value of a parameter, and whether it was preloaded; `None` if a saved network does not have it.
     fn first_value(
         &mut self,
         shape: &Shape,
@@ -215,19 +215,19 @@ impl Inner {
         init: Init,
         dtype: DType,
         device: &Device,
-    ) -> Result<(Tensor, bool)> {
+    ) -> Result<Option<(Tensor, bool)>> {
         let Some(tensor) = self.preloaded.get(name) else {
-            let Some(key) = self.key else {
-                let reason = "a saved network has no draws".to_owned();
-                return Err(Error::Argument { op: "ParamStore", reason });
-            };
+            let Some(key) = self.key else { return Ok(None) };
             let mut rng = key.split(name).rng();
-            return Ok((init::draw(&init, shape, dtype, device, &mut rng)?, false));
+            return Ok(Some((init::draw(&init, shape, dtype, device, &mut rng)?, false)));
         };
+        if self.key.is_none() && tensor.shape() != shape {
+            return Ok(None);
+        }
         check_shape(name, shape, tensor.shape())?;
         let tensor = tensor.detach().to_dtype(dtype)?.to_device(device)?;
         self.preloaded.remove(name);
-        Ok((tensor, true))
+        Ok(Some((tensor, true)))
     }
 }
 
@@ -241,14 +241,13 @@ impl SimpleBackend for ParamStore {
         device: &Device,
     ) -> candle_core::Result<Tensor> {
         let mut inner = self.lock();
-        let fits = |inner: &Inner| inner.preloaded.get(name).is_some_and(|tensor| *tensor.shape() == shape);
-        if inner.key.is_none() && !inner.entries.contains_key(name) && !fits(&inner) {
-            inner.absent.insert(name.to_owned(), shape.clone());
-            return Tensor::zeros((), dtype, device)?.broadcast_as(shape);
-        }
         if !inner.entries.contains_key(name) {
-            let (tensor, preloaded) = (inner.first_value(&shape, name, init, dtype, device))
+            let first = (inner.first_value(&shape, name, init, dtype, device))
                 .map_err(|error| candle_core::Error::Msg(format!("parameter {name}: {error}")))?;
+            let Some((tensor, preloaded)) = first else {
+                inner.absent.insert(name.to_owned(), shape.clone());
+                return Tensor::zeros((), dtype, device)?.broadcast_as(shape);
+            };
             // `from_tensor` copies, because the tensor's owner may hold a variable that shares its storage.
             let var = Var::from_tensor(&tensor)?;
             let frozen = inner.is_frozen(name);

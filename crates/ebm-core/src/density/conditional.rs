@@ -83,7 +83,7 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
 
     /// Returns the densities as [`grid`](Self::grid) does, from the points of `grid` and the same number of further points for
     /// each input, where its mass is. If more than a tenth of a density's mass then lies between two neighbouring points, there
-    /// are further ones, up to four times.
+    /// are further ones, up to three times.
     ///
     /// # Errors
     /// The errors of [`grid`](Self::grid).

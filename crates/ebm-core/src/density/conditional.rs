@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::grid_density::trapezoid_weight;
+use super::grid_density::log_weights;
 use super::scores::{candidates_per_pass, scores};
 use super::{Grid, GridDensity};
 use crate::log_sum::LogSum;
@@ -76,9 +76,15 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
     /// anywhere; [`Error::NoMass`] with the index of x when f is −∞ everywhere; otherwise the error of the model.
     pub fn grid(&self, grid: &Grid) -> Result<Vec<GridDensity>> {
         check::at_least_one("batch", self.batch)?;
-        let y = grid.candidates(self.batch, self.dtype, &self.device)?;
+        let y = self.candidates(grid.points(), (1, grid.num_points(), 1))?;
+        let y = y.broadcast_as((self.batch, grid.num_points(), 1))?;
         let rows = scores(self.model, self.features, &y)?;
         rows.into_iter().enumerate().map(|(x, f)| GridDensity::normalise(grid.points(), f, x)).collect()
+    }
+
+    /// Returns candidates of this shape with the model's type and device.
+    fn candidates(&self, values: Vec<f64>, shape: (usize, usize, usize)) -> Result<Tensor> {
+        Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(self.dtype)?.to_device(&self.device)?)
     }
 
     /// Returns the densities as [`grid`](Self::grid) does, from the points of `grid` and the same number of further points for
@@ -92,8 +98,8 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
         for _ in 0..ROUNDS {
             let added = densities.iter().map(|density| density.where_mass_is(grid.num_points()));
             let added = added.collect::<Vec<Vec<f64>>>();
-            let y = Tensor::from_vec(added.concat(), (self.batch, grid.num_points(), 1), &Device::Cpu)?;
-            let f = scores(self.model, self.features, &y.to_dtype(self.dtype)?.to_device(&self.device)?)?;
+            let y = self.candidates(added.concat(), (self.batch, grid.num_points(), 1))?;
+            let f = scores(self.model, self.features, &y)?;
             let with = |(x, (density, new)): (usize, (GridDensity, _))| density.with(new, x);
             let new = added.into_iter().zip(f).map(|(points, f)| points.into_iter().zip(f));
             densities = densities.into_iter().zip(new).enumerate().map(with).collect::<Result<_>>()?;
@@ -119,11 +125,7 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
             expected: "one to three; in more dimensions use ImportanceDensity",
         })?;
 
-        let log_weights = grids.iter().map(|grid| {
-            let points = grid.points();
-            (0..points.len()).map(|k| trapezoid_weight(&points, k).ln()).collect::<Vec<f64>>()
-        });
-        let log_weights: Vec<Vec<f64>> = log_weights.collect();
+        let log_weights: Vec<Vec<f64>> = grids.iter().map(|grid| log_weights(&grid.points())).collect();
         let mut sums: Vec<Vec<Vec<LogSum<f64>>>> =
             vec![grids.iter().map(|grid| vec![LogSum::empty(); grid.num_points()]).collect(); batch];
         let pass = candidates_per_pass(batch);
@@ -132,8 +134,7 @@ impl<'a, M: EnergyModel> Conditional<'a, M> {
                 (start..total.min(start + pass)).map(|index| place(index, grids)).collect();
             let points =
                 places.iter().flat_map(|place| grids.iter().zip(place).map(|(grid, &k)| grid.point(k)));
-            let y = Tensor::from_vec(points.collect(), (1, places.len(), grids.len()), &Device::Cpu)?;
-            let y = y.to_dtype(self.dtype)?.to_device(&self.device)?;
+            let y = self.candidates(points.collect(), (1, places.len(), grids.len()))?;
             let f = scores(self.model, self.features, &y.broadcast_as((batch, places.len(), grids.len()))?)?;
             for (sums, f) in sums.iter_mut().zip(f) {
                 for (place, f) in places.iter().zip(f) {

@@ -1,6 +1,5 @@
 //! Equally spaced points of a scalar y.
 
-use candle_core::{DType, Device, Tensor};
 use ebm_base::settings;
 use serde::{Deserialize, Serialize};
 
@@ -82,11 +81,5 @@ impl Grid {
     /// Returns all N points in ascending order.
     pub fn points(&self) -> Vec<f64> {
         (0..self.num_points).map(|index| self.point(index)).collect()
-    }
-
-    /// Returns the points as candidates, `(B, N, 1)`, for each of `batch` inputs.
-    pub(super) fn candidates(&self, batch: usize, dtype: DType, device: &Device) -> Result<Tensor> {
-        let points = Tensor::from_vec(self.points(), (1, self.num_points, 1), &Device::Cpu)?;
-        Ok(points.to_dtype(dtype)?.to_device(device)?.broadcast_as((batch, self.num_points, 1))?)
     }
 }

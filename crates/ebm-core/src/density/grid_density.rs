@@ -48,8 +48,8 @@ impl GridDensity {
 
     /// Normalises the values `f` of input `x` at ascending `points`; no value may be NaN or +∞.
     pub(super) fn normalise(points: Vec<f64>, f: Vec<f64>, x: usize) -> Result<Self> {
-        let weights = (0..points.len()).map(|index| trapezoid_weight(&points, index).ln());
-        let terms: Vec<f64> = f.iter().zip(weights).map(|(f, log_weight)| f + log_weight).collect();
+        let terms: Vec<f64> =
+            f.iter().zip(log_weights(&points)).map(|(f, log_weight)| f + log_weight).collect();
         let log_z = LogSum::of(&terms);
         if log_z == f64::NEG_INFINITY {
             return Err(Error::NoMass(x));
@@ -268,8 +268,13 @@ impl GridDensity {
 }
 
 /// Returns the weight of a point in the trapezoid rule.
-pub(super) fn trapezoid_weight(points: &[f64], index: usize) -> f64 {
+fn trapezoid_weight(points: &[f64], index: usize) -> f64 {
     0.5 * (points[(index + 1).min(points.len() - 1)] - points[index.saturating_sub(1)])
+}
+
+/// Returns the logarithms of the points' weights in the trapezoid rule.
+pub(super) fn log_weights(points: &[f64]) -> Vec<f64> {
+    (0..points.len()).map(|index| trapezoid_weight(points, index).ln()).collect()
 }
 
 /// Returns the integral of the linear interpolant of `values`, from the first point to each.
